@@ -1,0 +1,46 @@
+# Everything runs from a fresh clone: each target first makes sure that .venv is there and up to date.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+
+.PHONY: setup demo check test test-full bench docs clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cushion needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch hatchling editables
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python -m cushion.demo
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q -x -n $(WORKERS) tests/test_architecture.py tests/test_numerics.py tests/test_encoding.py tests/test_verifier.py
+
+test: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q -n $(WORKERS)
+
+test-full: test
+	$(BIN)/pytest -q -m full --timeout 3600
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "docs are in site/index.html"
+
+clean:
+	rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,31 @@
+"""The ways in which cushion says no.
+
+Every message is one sentence that names the file, layer or option and what to do about it. The command line
+prints it and exits with 2 (`Invalid`, the answer "this certificate is false", exits with 1).
+"""
+
+from __future__ import annotations
+
+
+class CushionError(Exception):
+    """Base of everything cushion raises on purpose; anything else is a bug in cushion."""
+
+
+class BadInput(CushionError):
+    """A file, array or option that cannot be used as it is."""
+
+
+class Unsupported(CushionError):
+    """A module or operation outside what the trace understands: its path, the reason, and what would fix it."""
+
+
+class Malformed(CushionError):
+    """Bytes that do not follow their format; `position` is where reading stopped (bytes, or bits in a message)."""
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message if position is None else f"{message} (at position {position})")
+        self.position = position
+
+
+class Invalid(CushionError):
+    """Well-formed but false: a claim that its own numbers, its message or the data contradict."""

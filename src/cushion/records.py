@@ -1,0 +1,258 @@
+"""The vocabulary that stages exchange: frozen records, JSON in and out, no torch.
+
+A field's meaning never changes once released. There are two kinds of number and they never mix: records of
+kind "measure" are diagnostics ("relative, not a bound"); records of kind "certificate" hold with a stated
+probability and can be rechecked by `cushion verify`.
+
+Throughout, S is the sample (m labelled examples), x^i the pre-activation output of affine layer i, φ the ReLU
+and everything else between two affine layers, A^i the weights of layer i.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from cushion.errors import Malformed
+
+MEASURE_NOTE = "measure: relative, not a bound"
+
+
+class Record:
+    """Mixin: a frozen dataclass that writes itself as JSON with its field names as keys."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings and numbers; a non-finite float becomes null (JSON has none)."""
+        result = _plain(self)
+        assert isinstance(result, dict)
+        return result
+
+    def dumps(self) -> str:
+        """Return the record as indented JSON text."""
+        return json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@dataclass(frozen=True)
+class SupportLine(Record):
+    """One module or operation of a net, and whether the trace understands it."""
+
+    path: str  # dotted module path, or the FX node name for an operation without a module
+    module: str  # class or function name
+    understood: bool
+    role: str  # what it becomes: "affine (linear)", "folded into conv1", "relu", "dropped in eval mode", ...
+    reason: str = ""  # why not understood
+    fix: str = ""  # what would fix it
+
+
+@dataclass(frozen=True)
+class SupportReport(Record):
+    """Names every module and operation of a net; `understood` means that all of them are."""
+
+    lines: tuple[SupportLine, ...]
+
+    @property
+    def understood(self) -> bool:
+        return all(line.understood for line in self.lines)
+
+    def __str__(self) -> str:
+        width = max((len(line.path) for line in self.lines), default=0)
+        return "\n".join(
+            f"{'ok ' if line.understood else 'NO '} {line.path:<{width}}  {line.module}: "
+            + (line.role if line.understood else f"{line.reason}; {line.fix}")
+            for line in self.lines
+        )
+
+
+@dataclass(frozen=True)
+class Distribution(Record):
+    """One number per example of S: its defined extremum over S, and how it is spread.
+
+    `value` is the minimum or maximum over S, whichever the definition asks for (`extremum` says which).
+    `quantiles` maps "0.01", "0.05", ... to order statistics (the ζ-quantile versions of Corollaries A.1/C.1
+    of Arora 2018 read from here); `histogram` has len(edges) == len(counts) + 1 and its counts sum to `count`.
+    """
+
+    value: float
+    extremum: Literal["min", "max"]
+    count: int
+    mean: float
+    std: float
+    quantiles: dict[str, float]
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LayerMeasures(Record):
+    """What is known of one affine layer, in the order in which data passes them.
+
+    `frobenius` is the norm of the layer's own parameters (for a convolution its kernel, as Arora 2018 uses it);
+    `operator_frobenius` and `spectral` are those of the true linear map on its feature map, with stride,
+    padding, dilation and groups. `spectral` comes from Lanczos iteration (converged, from below);
+    `spectral_upper` is an upper bound. `stable_rank` = operator_frobenius² / spectral².
+    """
+
+    name: str
+    kind: str  # "linear" | "conv2d" | "batchnorm" (one that no affine layer precedes)
+    shape: tuple[int, ...]  # of the weight
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    parameters: int
+    layer_cushion: Distribution | None = None
+    frobenius: float | None = None
+    operator_frobenius: float | None = None
+    spectral: float | None = None
+    spectral_upper: float | None = None
+    stable_rank: float | None = None
+
+
+@dataclass(frozen=True)
+class NetMeasures(Record):
+    """Whole-net quantities on S. Ties count as errors."""
+
+    m: int
+    classes: int
+    parameters: int
+    depth: int  # number of affine layers
+    is_chain: bool
+    not_a_chain_because: str
+    data: str
+    data_fingerprint: str
+    errors: int | None = None
+    error_rate: float | None = None
+    margins: Distribution | None = None
+    margin_5th: float | None = None  # the 5th-percentile margin, the papers' γ; negative margins stay negative
+
+
+@dataclass(frozen=True)
+class MeasureTable(Record):
+    """Everything `cushion measure` computed: one row per affine layer, and the whole net."""
+
+    layers: tuple[LayerMeasures, ...]
+    net: NetMeasures
+    kind: Literal["measure"] = "measure"
+    note: str = MEASURE_NOTE
+
+    def to_frame(self) -> Any:
+        """Return the layer table as a pandas DataFrame, one row a layer (needs `pip install cushion[frames]`)."""
+        import pandas
+
+        rows = []
+        for layer in self.layers:
+            row = layer.to_json()
+            for key, value in list(row.items()):
+                if isinstance(value, dict):  # a Distribution: its extremum, and its median beside it
+                    row[key] = value["value"]
+                    row[f"{key}_median"] = value["quantiles"]["0.5"]
+            rows.append(row)
+        return pandas.DataFrame(rows).set_index("name")
+
+
+@dataclass(frozen=True)
+class LedgerItem(Record):
+    """One thing the decoder reads, what it costs in bits, and why it was paid."""
+
+    item: str
+    bits: int
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Holdout(Record):
+    """BinInv(errors; m, δ) on labels that the search never read: what a sceptic compares a certificate with."""
+
+    data_fingerprint: str
+    errors: int
+    m: int
+    delta: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Claim(Record):
+    """What a certificate file states about the classifier g that its message decodes to.
+
+    With probability at least 1 - δ over the draw of the m examples, simultaneously for every message of the
+    code, L(g) ≤ bound, where g makes `errors` errors on them and its message is `bits` bits long:
+    bound ≥ BinInv(errors; m, δ·2^-bits) (Occam's razor with the exact binomial tail).
+
+    `delta` and `bound` are decimal strings, so that what was printed is exactly what is checked.
+    """
+
+    about: Literal["g"]
+    data: str
+    data_fingerprint: str
+    m: int
+    errors: int
+    bits: int
+    delta: str
+    bound: str
+    ledger: tuple[LedgerItem, ...]
+    assumptions: tuple[str, ...]
+    holdout: Holdout | None = None
+    made_with: dict[str, Any] = field(default_factory=dict)  # free notes (seed, minutes); the verifier ignores it
+
+    @classmethod
+    def from_json(cls, obj: Any) -> Self:
+        """Read a claim strictly: exactly the known keys, each of its type; anything else is Malformed."""
+        names = [f.name for f in dataclasses.fields(cls)]
+        if not isinstance(obj, dict) or sorted(obj) != sorted(names):
+            raise Malformed(f"the claim must be an object with exactly the keys {', '.join(names)}")
+        for key, kind in (("m", int), ("errors", int), ("bits", int)):
+            if type(obj[key]) is not kind:
+                raise Malformed(f"the claim's {key} must be a whole number")
+        for key in ("about", "data", "data_fingerprint", "delta", "bound"):
+            if not isinstance(obj[key], str):
+                raise Malformed(f"the claim's {key} must be a string")
+        if obj["about"] != "g":
+            raise Malformed("the claim's about must be 'g', the net that the message decodes to")
+        if not isinstance(obj["made_with"], dict):
+            raise Malformed("the claim's made_with must be an object")
+        return cls(
+            **{
+                **obj,
+                "ledger": tuple(_strict(LedgerItem, item, "ledger item") for item in _listed(obj["ledger"])),
+                "assumptions": tuple(_text(a) for a in _listed(obj["assumptions"])),
+                "holdout": None if obj["holdout"] is None else _strict(Holdout, obj["holdout"], "holdout"),
+            }
+        )
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Malformed("the claim's ledger and assumptions must be lists")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Malformed("each of the claim's assumptions must be a string")
+    return value
+
+
+_JSON_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int)}
+
+
+def _strict[R: Record](cls: type[R], obj: Any, what: str) -> R:
+    fields = {f.name: _JSON_TYPES[str(f.type)] for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    if not isinstance(obj, dict) or sorted(obj) != sorted(fields):
+        raise Malformed(f"each {what} must be an object with exactly the keys {', '.join(fields)}")
+    for key, types in fields.items():
+        if not isinstance(obj[key], types) or isinstance(obj[key], bool):
+            raise Malformed(f"the {what}'s {key} has the wrong type")
+    return cls(**obj)
