@@ -14,7 +14,7 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from cushion.errors import Malformed
 
@@ -179,8 +179,8 @@ class Holdout(Record):
     data_fingerprint: str
     errors: int
     m: int
-    delta: float
-    bound: float
+    delta: str
+    bound: str
 
 
 @dataclass(frozen=True)
@@ -245,14 +245,17 @@ def _text(value: Any) -> str:
     return value
 
 
-_JSON_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int)}
+_JSON_TYPES: dict[str, type] = {"str": str, "int": int}
 
 
-def _strict[R: Record](cls: type[R], obj: Any, what: str) -> R:
+_R = TypeVar("_R", bound=Record)
+
+
+def _strict(cls: type[_R], obj: Any, what: str) -> _R:
     fields = {f.name: _JSON_TYPES[str(f.type)] for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if not isinstance(obj, dict) or sorted(obj) != sorted(fields):
         raise Malformed(f"each {what} must be an object with exactly the keys {', '.join(fields)}")
-    for key, types in fields.items():
-        if not isinstance(obj[key], types) or isinstance(obj[key], bool):
+    for key, kind in fields.items():
+        if type(obj[key]) is not kind:
             raise Malformed(f"the {what}'s {key} has the wrong type")
     return cls(**obj)
