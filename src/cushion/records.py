@@ -233,6 +233,20 @@ class Claim(Record):
         )
 
 
+@dataclass(frozen=True)
+class Verdict(Record):
+    """What the verifier found: `level` is the highest of none, arithmetic, message, replay that holds.
+
+    `ok` needs all of them. `holdout_replayed` says whether the hold-out line's count was also recomputed.
+    """
+
+    ok: bool
+    level: str
+    reason: str  # why not ok; empty otherwise
+    claim: Claim
+    holdout_replayed: bool = False
+
+
 def _listed(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise Malformed("the claim's ledger and assumptions must be lists")

@@ -1,1 +1,27 @@
-"""Named sets, files in the usual layouts, fingerprints, splits and label corruption. No torch."""
+"""Named sets, files in the usual layouts, fingerprints, splits and label corruption. No torch.
+
+>>> from cushion.data import load
+>>> sample, held_out = load("digits"), load("digits", "test")
+>>> len(sample), len(held_out), sample.shape, sample.classes
+(1500, 297, (1, 8, 8), 10)
+"""
+
+from cushion.data.corruption import randomize_labels, shuffle_labels, with_confusion_set
+from cushion.data.dataset import Dataset
+from cushion.data.fetch import get, list_sets
+from cushion.data.sources import load, load_pair
+from cushion.data.splits import permutation, split, subset
+
+__all__ = [
+    "Dataset",
+    "get",
+    "list_sets",
+    "load",
+    "load_pair",
+    "permutation",
+    "randomize_labels",
+    "shuffle_labels",
+    "split",
+    "subset",
+    "with_confusion_set",
+]

@@ -32,6 +32,8 @@ class Dataset:
     def __post_init__(self) -> None:
         if self.x.dtype not in (np.uint8, np.float32):
             raise BadInput(f"{self.name}: x must be uint8 or float32, not {self.x.dtype}; convert it first")
+        if self.x.ndim < 2:
+            raise BadInput(f"{self.name}: x has shape {self.x.shape}; it needs a row per example, [m, ...]")
         if self.y.dtype != np.int64 or self.y.ndim != 1:
             raise BadInput(f"{self.name}: y must be a vector of whole numbers, not {self.y.dtype} {self.y.shape}")
         if len(self.x) != len(self.y):
@@ -46,8 +48,8 @@ class Dataset:
         if low < 0 or high >= self.classes:
             wrong = low if low < 0 else high
             raise BadInput(
-                f"{self.name}: label {wrong} is outside the {self.classes} classes (0 to {self.classes - 1}); "
-                "fix the labels or the number of classes"
+                f"{self.name}: label {wrong} is outside the {self.classes} classes "
+                f"(0 to {self.classes - 1}); fix the labels or the number of classes"
             )
         if self.x.dtype == np.float32 and not all(
             np.isfinite(self.x[i : i + 4096]).all() for i in range(0, len(self.x), 4096)
@@ -64,7 +66,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over dtype, shape and little-endian C-order bytes of x then y: equal arrays, equal identity."""
+        """sha256 over dtype, shape and little-endian C-order bytes of x, then y: the arrays' identity."""
         digest = hashlib.sha256(b"cushion-data-1\n")
         for array in (self.x, self.y):
             little = array.dtype.newbyteorder("<")
@@ -76,7 +78,10 @@ class Dataset:
     def floats(self, rows: Any) -> NDArray[np.float32]:
         """The rows as a float32 batch, as a net reads them: uint8 divided by 255, floats as they are."""
         batch = np.asarray(self.x[rows])
-        return batch / np.float32(255) if batch.dtype == np.uint8 else batch
+        if batch.dtype == np.uint8:
+            scaled: NDArray[np.float32] = np.divide(batch, np.float32(255), dtype=np.float32)
+            return scaled
+        return batch
 
     def select(self, rows: NDArray[np.int64], step: str) -> Dataset:
         """The given rows in the given order, with `step` added to the history."""

@@ -1,0 +1,63 @@
+"""cushion: measure why a classifier generalises, compress it, and prove a bound on its error.
+
+Three lines to a result::
+
+    table = cushion.measure(model, train_set)          # records; .to_frame() for a DataFrame
+    cert = cushion.certify(train_set, model=model)     # cert.bound, cert.save(path)
+    cushion.verify(path, train_set)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cushion.api import certify as certify
+    from cushion.api import measure as measure
+    from cushion.certificates.certificate import Certificate as Certificate
+    from cushion.data import Dataset as Dataset
+    from cushion.data import load as load
+    from cushion.data import load_pair as load_pair
+    from cushion.errors import BadInput as BadInput
+    from cushion.errors import CushionError as CushionError
+    from cushion.errors import Malformed as Malformed
+    from cushion.errors import Unsupported as Unsupported
+    from cushion.tracing import support as support
+    from cushion.tracing import trace as trace
+    from cushion.training import train as train
+    from cushion.verifier import verify as verify
+    from cushion.weights import load_net as load_net
+
+__version__ = "0.1.0"
+
+# Where each public name lives. Resolved on first use, so that `import cushion` costs no torch.
+_HOME = {
+    "certify": "cushion.api",
+    "measure": "cushion.api",
+    "Certificate": "cushion.certificates.certificate",
+    "Dataset": "cushion.data",
+    "load": "cushion.data",
+    "load_pair": "cushion.data",
+    "BadInput": "cushion.errors",
+    "CushionError": "cushion.errors",
+    "Malformed": "cushion.errors",
+    "Unsupported": "cushion.errors",
+    "support": "cushion.tracing",
+    "trace": "cushion.tracing",
+    "train": "cushion.training",
+    "verify": "cushion.verifier",
+    "load_net": "cushion.weights",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'cushion' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,154 @@
+"""The public functions that compose stages; each stage also stands on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from cushion.certificates.certificate import Certificate, certify_net
+from cushion.certificates.occam import occam_bound, parse_delta
+from cushion.data.dataset import Dataset
+from cushion.encoding.integer_net import IntegerNet
+from cushion.encoding.message import encode
+from cushion.engine import Accumulators, Samples, map_shards
+from cushion.errors import BadInput
+from cushion.measures.distribution import describe
+from cushion.measures.margins import sample_margins
+from cushion.measures.norms import LayerNorms, layer_norms
+from cushion.measures.stability import sample_layer_cushions
+from cushion.network import Network, Node
+from cushion.records import LayerMeasures, MeasureTable, NetMeasures
+from cushion.tracing import trace
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+FAMILIES = ("stability", "norms", "margins")
+_BATCH = 256
+
+
+def measure(
+    model: nn.Module | Network, data: Dataset, *, only: Sequence[str] | None = None, batch: int = _BATCH
+) -> MeasureTable:
+    """Measure a net on its training set: margins, norms, layer cushions (`only` names families to keep).
+
+    All per-example quantities come from one forward pass over the data; the model is not changed.
+    """
+    families = tuple(only) if only is not None else FAMILIES
+    for family in families:
+        if family not in FAMILIES:
+            raise BadInput(f"there is no family of measures called {family!r}; choose from {', '.join(FAMILIES)}")
+    net = model if isinstance(model, Network) else trace(model, data.shape)
+    if net.classes < data.classes:
+        raise BadInput(
+            f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"
+        )
+    samples = _one_pass(net, data, batch, cushions="stability" in families, margins="margins" in families)
+    norms = {node.index: layer_norms(node.affine.operator) for node in net.affine_layers} if "norms" in families else {}
+    margins = samples["margins"].values() if "margins" in families else None
+    spread = None if margins is None else describe(margins, "min")
+    errors = None if margins is None else int((margins <= 0).sum())
+    return MeasureTable(
+        layers=tuple(_layer_row(node, norms.get(node.index), samples) for node in net.affine_layers),
+        net=NetMeasures(
+            m=len(data),
+            classes=net.classes,
+            parameters=net.parameters,
+            depth=len(net.affine_layers),
+            is_chain=net.is_chain,
+            not_a_chain_because=net.not_a_chain_because,
+            data=data.name,
+            data_fingerprint=data.fingerprint,
+            errors=errors,
+            error_rate=None if errors is None else errors / len(data),
+            margins=spread,
+            margin_5th=None if spread is None else spread.quantiles["0.05"],
+        ),
+    )
+
+
+def _one_pass(net: Network, data: Dataset, batch: int, *, cushions: bool, margins: bool) -> dict[str, Samples]:
+    """Per-example values: "margins", and the layer cushion ratio under each layer's name."""
+    import torch
+
+    if not (cushions or margins):
+        return {}
+    norms = {node.index: node.affine.operator.frobenius() for node in net.affine_layers} if cushions else {}
+
+    def work(rows: slice) -> Accumulators:
+        found: dict[str, Samples] = {}
+
+        def keep(key: str, values: Tensor) -> None:
+            found[key] = Samples()
+            found[key].add(rows.start, values.numpy())
+
+        def observe(node: Node, before: Tensor, after: Tensor) -> None:
+            keep(f"cushion {node.index}", sample_layer_cushions(node.affine, norms[node.index], before, after))
+
+        logits = net.run(torch.from_numpy(data.floats(rows)), observe if cushions else None)
+        if not bool(torch.isfinite(logits).all()):
+            raise BadInput(f"the net's scores on {data.name} are not finite near row {rows.start}; check its weights")
+        if margins:
+            keep("margins", sample_margins(logits, torch.from_numpy(data.y[rows])))
+        return found
+
+    return map_shards(len(data), batch, work, describe="measuring")
+
+
+def _layer_row(node: Node, norms: LayerNorms | None, samples: dict[str, Samples]) -> LayerMeasures:
+    operator = node.affine.operator
+    cushion = samples.get(f"cushion {node.index}")
+    return LayerMeasures(
+        name=node.name,
+        kind=node.affine.kind,
+        shape=tuple(operator.weight.shape),
+        input_shape=tuple(operator.input_shape),
+        output_shape=tuple(operator.output_shape),
+        parameters=node.affine.parameters,
+        layer_cushion=None if cushion is None else describe(cushion.values(), "min"),
+        **({} if norms is None else vars(norms)),
+    )
+
+
+def certify(
+    data: Dataset,
+    *,
+    model: nn.Module | Network | None = None,
+    holdout: Dataset | None = None,
+    delta: str | float = "0.05",
+    minutes: float = 1.0,
+    seed: int = 0,
+    report: Callable[[str], None] | None = None,
+) -> Certificate:
+    """Find, within the time given, an integer net g with a small Occam bound on `data`, and certify it.
+
+    With a model, g also imitates the model's scores; the certificate is about g, not about the model. `holdout`
+    is read only after the search has ended. `report` is told about each better bound as it is found.
+    """
+    from cushion.compressors.integer_net import search
+
+    exact_delta = parse_delta(str(delta))
+    if not minutes > 0:
+        raise BadInput(f"--minutes {minutes} must be above 0")
+
+    def judge(net: IntegerNet) -> Decimal:
+        return Decimal(occam_bound(net.errors(data.x, data.y), len(data), encode(net).bits, exact_delta))
+
+    teacher = None if model is None else _teacher_scores(model, data)
+    net = search(data, judge, seconds=60 * minutes, seed=seed, teacher=teacher, report=report)
+    notes = {"minutes": minutes, "seed": seed, "imitates_a_model": model is not None}
+    return certify_net(net, data, exact_delta, holdout=holdout, made_with=notes)
+
+
+def _teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
+    """[m, classes] logits of the model on the sample."""
+    import torch
+
+    net = model if isinstance(model, Network) else trace(model, data.shape)
+    if net.classes != data.classes:
+        raise BadInput(
+            f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"
+        )
+    starts = range(0, len(data), _BATCH)
+    return torch.cat([net.forward(torch.from_numpy(data.floats(slice(s, s + _BATCH)))) for s in starts])

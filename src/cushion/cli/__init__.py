@@ -1,0 +1,68 @@
+"""The command line: parsing and printing only; one verb per stage.
+
+Exit codes: 0 done, 1 the answer is "no" (a certificate that does not verify), 2 bad input, in one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from cushion import __version__
+from cushion.cli import certify, data, inspect, measure, reproduce, train, verify
+from cushion.cli.output import check_json
+from cushion.errors import CushionError
+
+_VERBS = (data, train, measure, certify, verify, inspect, reproduce)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence instead of a page of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="cushion",
+        description="Measure why a trained classifier generalises, compress it, and prove a bound on its error.",
+        epilog="example: cushion certify --data digits -o digits.cushion && cushion verify digits.cushion --data digits",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"cushion {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    for verb in _VERBS:
+        verb.add_parser(verbs)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; returns the exit code."""
+    args = build_parser().parse_args(argv)
+    try:
+        check_json(args)
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except CushionError as problem:
+        return _refuse(str(problem))
+    except BrokenPipeError:  # the reader of our output went away: not an error of ours
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as problem:
+        where = f"{problem.filename}: " if problem.filename else ""
+        return _refuse(f"{where}{problem.strerror or problem}; check the path, its permissions and the free space")
+    except MemoryError:
+        return _refuse("out of memory; use a smaller net or fewer examples")
+    except KeyboardInterrupt:
+        print("cushion: interrupted", file=sys.stderr)
+        return 130
+
+
+def _refuse(sentence: str) -> int:
+    print(f"cushion: {sentence}", file=sys.stderr)
+    return 2

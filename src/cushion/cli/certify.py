@@ -1,0 +1,80 @@
+"""cushion certify --data D [--net NET] -o FILE.cushion"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from cushion.cli.options import add_data, add_net, add_verb, load_named_net, positive, seed
+from cushion.cli.output import answer
+from cushion.cli.verify import claim_json
+from cushion.errors import BadInput
+
+
+def add_parser(verbs: Any) -> None:
+    parser = add_verb(
+        verbs,
+        "certify",
+        summary="find a small integer net and write a certificate that bounds its error",
+        example="cushion certify --data digits -o digits.cushion --minutes 1",
+    )
+    add_data(parser)
+    add_net(parser, flag=True)
+    parser.add_argument("-o", "--out", required=True, metavar="FILE.cushion", help="where to write the certificate")
+    parser.add_argument("--delta", default="0.05", metavar="P", help="probability that the bound fails (default 0.05)")
+    parser.add_argument("--minutes", type=positive, default=1.0, metavar="N", help="time for the search (default 1)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the search (default 0)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from cushion.api import certify
+    from cushion.certificates.certificate import sentence
+    from cushion.certificates.occam import parse_delta
+    from cushion.data import load_pair
+
+    parse_delta(args.delta)
+    if not Path(args.out).parent.is_dir():
+        raise BadInput(f"-o {args.out}: {Path(args.out).parent} is not a folder; make it first")
+    if args.net is None and (args.weights or args.trust):
+        raise BadInput("--weights and --trust say how to load a net; give --net as well")
+    data, holdout = load_pair(args.data)
+    model = None if args.net is None else load_named_net(args, data).module
+
+    def report(line: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{line}", end="", file=sys.stderr, flush=True)
+
+    certificate = certify(
+        data,
+        model=model,
+        holdout=holdout,
+        delta=args.delta,
+        minutes=args.minutes,
+        seed=args.seed,
+        report=report,
+    )
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    certificate.save(args.out)
+    claim = certificate.claim
+    lines = [sentence(claim), f"It errs on {claim.errors} of these {claim.m} examples itself."]
+    if model is not None:
+        lines.append("This is about the integer net g in the certificate, which imitates your net; not about your net.")
+    if claim.holdout is not None:
+        lines.append(_holdout_line(claim.holdout))
+    lines += ["It assumes that", *(f"- {text};" for text in claim.assumptions)]
+    lines.append(f"Check it with: cushion verify {args.out} --data {args.data}")
+    answer(args, {"ok": True, "file": args.out, **claim_json(claim)}, "\n".join(lines))
+    return 0
+
+
+def _holdout_line(line: Any) -> str:
+    from cushion.numerics import percent_up
+
+    return (
+        f"For comparison: {line.errors} errors on {line.m} held-out examples bound its error by "
+        f"{percent_up(line.bound)} (δ = {line.delta})."
+    )

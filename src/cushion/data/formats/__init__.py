@@ -1,0 +1,1 @@
+"""One reader per file layout; each hands over `Arrays` and knows nothing of names, seeds or downloads."""

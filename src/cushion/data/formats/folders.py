@@ -1,0 +1,46 @@
+"""Which layout a folder has, and reading it; the torchvision layout is one of these a level or two down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cushion.data.formats import cifar, idx, images, npy
+from cushion.data.formats.arrays import Pair
+from cushion.errors import BadInput
+
+IDX_FAMILY = ("MNIST", "FashionMNIST", "KMNIST", "QMNIST")  # torchvision keeps each in ROOT/<name>/raw
+Reader = Callable[[], tuple[Pair, int | None]]
+
+
+def read(folder: Path) -> tuple[Pair, int | None]:
+    """Both parts, and the number of classes where the layout fixes it (None: read it off the labels)."""
+    found = [(place, reader) for place in _places(folder) for reader in _readers(place)]
+    if len(found) > 1:
+        names = ", ".join(str(place.relative_to(folder)) for place, _ in found)
+        raise BadInput(f"{folder}: this folder holds several sets ({names}); point at one of them")
+    if found:
+        return found[0][1]()
+    if images.recognise(folder):
+        return images.read_folder(folder)
+    raise BadInput(
+        f"{folder}: no known layout in this folder; it may hold IDX files, CIFAR batches (binary or python), "
+        "x_train.npy and y_train.npy, a torchvision folder, or one sub-folder of images per class"
+    )
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    yield folder
+    yield folder / "raw"
+    yield from (folder / name / "raw" for name in IDX_FAMILY)
+    yield from (folder / layout.folder for layout in cifar.LAYOUTS)
+
+
+def _readers(place: Path) -> Iterator[Reader]:
+    if npy.recognise(place):
+        yield lambda: (npy.read_folder(place), None)
+    if idx.recognise(place):
+        yield lambda: (idx.read_folder(place), None)
+    layout = cifar.recognise(place)
+    if layout is not None:
+        yield lambda: (cifar.read_folder(place, layout), layout.classes)

@@ -1,0 +1,100 @@
+"""Image folders: one sub-folder a class, optionally below train/ and test/ (or val/)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.data.formats.arrays import Arrays, Pair
+from cushion.errors import BadInput, Malformed
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp")
+CHANNELS = {"L": 1, "RGB": 3}
+
+
+def recognise(folder: Path) -> bool:
+    """Whether some sub-folder (or one of train/) holds images."""
+    classes = _classes(folder / "train" if (folder / "train").is_dir() else folder)
+    return any(_files(folder) for folder in classes)
+
+
+def read_folder(folder: Path) -> tuple[Pair, int]:
+    """x [m, C, H, W] uint8 with C = 1 (grey) or 3, y [m], and the number of classes.
+
+    Class k is the k-th sub-folder in the order of code points; within a class, files follow the same order.
+    A held-out part is read from test/, or else val/, beside train/, with the classes of train/.
+    """
+    if not (folder / "train").is_dir():
+        classes = [path.name for path in _classes(folder)]
+        return (_part(folder, classes), None), len(classes)
+    classes = [path.name for path in _classes(folder / "train")]
+    train = _part(folder / "train", classes)
+    held_out = next((folder / name for name in ("test", "val") if (folder / name).is_dir()), None)
+    if held_out is None:
+        return (train, None), len(classes)
+    test = _part(held_out, classes)
+    if test.x.shape[1:] != train.x.shape[1:]:
+        raise BadInput(
+            f"{held_out}: its images are {_size(test.x)} but those of train are {_size(train.x)}; "
+            "convert all images to one size and mode"
+        )
+    return (train, test), len(classes)
+
+
+def _part(folder: Path, classes: list[str]) -> Arrays:
+    for path in _classes(folder):
+        if path.name not in classes:
+            raise BadInput(f"{path}: no class of that name was trained on; the classes are {', '.join(classes)}")
+    files: list[Path] = []
+    labels: list[int] = []
+    for label, name in enumerate(classes):
+        found = _files(folder / name)
+        files += found
+        labels += [label] * len(found)
+        if not found:
+            raise BadInput(f"{folder / name}: this class folder has no PNG, JPEG or BMP image; add some or remove it")
+    from tqdm import tqdm
+
+    first = _image(files[0])
+    x = np.empty((len(files), *first.shape), dtype=np.uint8)
+    for row, path in enumerate(tqdm(files, desc=f"reading {folder.name}", disable=None, delay=2, unit="image")):
+        image = _image(path)
+        if image.shape != first.shape:
+            raise BadInput(
+                f"{path}: this image is {_size(image)} but {files[0].name} is {_size(first)}; "
+                "convert all images to one size and mode"
+            )
+        x[row] = image
+    return Arrays(x, np.array(labels, dtype=np.int64))
+
+
+def _image(path: Path) -> NDArray[np.uint8]:
+    """One image as [C, H, W]."""
+    from PIL import Image
+
+    try:
+        with Image.open(path, formats=["PNG", "JPEG", "BMP"]) as image:
+            if image.mode not in CHANNELS:
+                raise BadInput(f"{path}: images of mode {image.mode} are not read; convert it to 8-bit grey or RGB")
+            pixels = np.asarray(image)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise Malformed(f"{path}: not a readable PNG, JPEG or BMP image ({error}); replace it") from None
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def _size(x: NDArray[np.uint8]) -> str:
+    channels, height, width = x.shape[-3:]
+    return f"{width}x{height} {'grey' if channels == 1 else 'RGB'}"
+
+
+def _classes(folder: Path) -> list[Path]:
+    """Sub-folders in the order of code points, without hidden ones."""
+    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() in ENDINGS and not p.name.startswith("."))

@@ -1,0 +1,74 @@
+"""From what a user writes after --data (a name, a folder or an .npz file) to a Dataset."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+from cushion.data import catalogue, digits, store
+from cushion.data.dataset import Dataset
+from cushion.data.formats import folders, npz
+from cushion.data.formats.arrays import Pair
+from cushion.errors import BadInput
+
+
+def load(source: str | PathLike[str], split: Literal["train", "test"] = "train") -> Dataset:
+    """The sample ("train") or the held-out part ("test") of a source; see `load_pair`."""
+    if split not in ("train", "test"):
+        raise BadInput(f"a split is 'train' or 'test', not {split!r}")
+    train, test = load_pair(source)
+    if split == "train":
+        return train
+    if test is None:
+        raise BadInput(f"{source}: this source has no held-out part; add one, or divide it with cushion.data.split")
+    return test
+
+
+def load_pair(source: str | PathLike[str]) -> tuple[Dataset, Dataset | None]:
+    """The sample and the held-out part (None if there is none) of a name, a folder or an .npz file.
+
+    A known name wins over a folder of the same name; `./mnist` means the folder. The number of classes is
+    that of the named set or layout, and otherwise one more than the largest label of both parts (at least 2).
+    """
+    named = catalogue.SETS.get(str(source))
+    if named is not None:
+        return _named(named)
+    path = Path(source)
+    try:
+        if path.is_dir():
+            pair, classes = folders.read(path)
+        elif path.is_file():
+            if path.suffix != ".npz":
+                raise BadInput(f"{path}: a single file must be an .npz with x and y; for other layouts give the folder")
+            pair, classes = npz.read(path), None
+        else:
+            raise BadInput(
+                f"{source}: no such file or folder, nor a named set; the named sets are {', '.join(catalogue.SETS)}"
+            )
+    except OSError as error:
+        raise BadInput(f"{error.filename or path}: cannot be read ({error.strerror or error})") from None
+    return _datasets(path.resolve().name, pair, classes)
+
+
+def _named(named: catalogue.NamedSet) -> tuple[Dataset, Dataset]:
+    if named.package is None:
+        return digits.read()
+    if not store.is_present(named):
+        raise BadInput(f"{named.name}: this set has not been downloaded; run `cushion data get {named.name}` first")
+    return store.read(named, store.folder(named.name))
+
+
+def _datasets(name: str, pair: Pair, classes: int | None) -> tuple[Dataset, Dataset | None]:
+    train, test = pair
+    if classes is None:
+        classes = max([2, *(int(part.y.max()) + 1 for part in pair if part is not None and len(part.y))])
+    sample = Dataset(name, train.x, train.y, classes)
+    if test is None:
+        return sample, None
+    if test.x.shape[1:] != train.x.shape[1:] or test.x.dtype != train.x.dtype:
+        raise BadInput(
+            f"{name}: held-out examples are {test.x.dtype} {test.x.shape[1:]} but the sample's are "
+            f"{train.x.dtype} {train.x.shape[1:]}; they must be alike"
+        )
+    return sample, Dataset(f"{name} test", test.x, test.y, classes)

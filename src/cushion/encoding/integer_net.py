@@ -1,0 +1,208 @@
+"""The certified classifier: a net of integers whose outputs are the same on every machine.
+
+Inputs are uint8, shifted right by `input_shift`. Convolutions and dense layers have integer weights and
+biases; between layers stand ReLU and a right shift (a floor), maximum or sum pooling. If Σ|w|·max|x| + |b| is
+below 2^53 for every output, each partial sum is an integer that float64 holds exactly, in any order of addition:
+plain matrix products then give the same count on every machine, thread count and batch size. The range is
+proved per layer when a net is made, and a net that could overflow is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.errors import BadInput, Malformed
+
+EXACT = 2**53  # float64 holds every integer below this
+MOST_WEIGHTS = 10**6  # of one net: bounds the time and memory that a hostile file can cost
+MOST_ACTIVATIONS = 2**20  # of one example at one layer
+MOST_SHIFT = 52
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """scores[o] = Σ_i weight[o, i]·x[i] + bias[o], x flattened in C order; weight: [out, in] in -levels..levels."""
+
+    weight: Integers
+    bias: Integers | None
+    levels: int
+    shift: int  # right shift after ReLU; the last layer has neither and carries 0 here
+
+
+@dataclass(frozen=True, eq=False)
+class Conv:
+    """Cross-correlation with zero padding; weight: [out, in, k, k]; output side ⌊(n + 2·padding - k)/stride⌋ + 1."""
+
+    weight: Integers
+    bias: Integers | None
+    levels: int
+    shift: int
+    stride: int
+    padding: int
+
+
+@dataclass(frozen=True)
+class Pool:
+    """size × size windows side by side (a remainder at the edge is dropped): the maximum, or the sum."""
+
+    kind: str  # "max" | "sum"
+    size: int
+
+
+Layer = Dense | Conv | Pool
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerNet:
+    """input_shape: (channels, height, width); the last layer is Dense and gives one score a class."""
+
+    input_shape: tuple[int, int, int]
+    input_shift: int
+    layers: tuple[Layer, ...]
+
+    def __post_init__(self) -> None:
+        prove_range(self)
+
+    @property
+    def classes(self) -> int:
+        last = self.layers[-1]
+        assert isinstance(last, Dense)
+        return len(last.weight)
+
+    @property
+    def weights(self) -> int:
+        """How many weights and biases there are."""
+        return sum(
+            layer.weight.size + (0 if layer.bias is None else layer.bias.size)
+            for layer in self.layers
+            if not isinstance(layer, Pool)
+        )
+
+    def scores(self, x: NDArray[np.uint8]) -> Integers:
+        """x: [n, *input_shape] uint8 (any shape with as many entries) -> [n, classes] exact integer scores."""
+        if x.dtype != np.uint8 or int(np.prod(x.shape[1:])) != int(np.prod(self.input_shape)):
+            raise BadInput(f"the net reads uint8 inputs of shape {self.input_shape}, not {x.dtype} {x.shape[1:]}")
+        values: NDArray[Any] = (x >> self.input_shift).reshape(len(x), *self.input_shape).astype(np.float64)
+        for index, layer in enumerate(self.layers):
+            if isinstance(layer, Pool):
+                values = _pool(values, layer)
+                continue
+            values = _dense(values, layer) if isinstance(layer, Dense) else _conv(values, layer)
+            if index + 1 < len(self.layers):
+                values = np.floor(np.maximum(values, 0.0) / 2.0**layer.shift)  # exact: a power of two
+        return values.astype(np.int64)
+
+    def errors(self, x: NDArray[np.uint8], y: NDArray[np.int64], batch: int = 512) -> int:
+        """How many rows are misclassified; a tie for the top score is an error."""
+        wrong = 0
+        for start in range(0, len(x), batch):
+            scores = self.scores(np.asarray(x[start : start + batch]))
+            labels = y[start : start + batch]
+            rows = np.arange(len(labels))
+            own = scores[rows, labels]
+            scores[rows, labels] = np.iinfo(np.int64).min
+            wrong += int((own <= scores.max(axis=1)).sum())
+        return wrong
+
+
+def _dense(values: NDArray[Any], layer: Dense) -> NDArray[Any]:
+    out = values.reshape(len(values), -1) @ layer.weight.T.astype(np.float64)
+    return out if layer.bias is None else out + layer.bias
+
+
+def _conv(values: NDArray[Any], layer: Conv) -> NDArray[Any]:
+    out, channels, k, _ = layer.weight.shape
+    pad = layer.padding
+    padded = np.pad(values, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axis=(2, 3))
+    windows = windows[:, :, :: layer.stride, :: layer.stride]  # [n, in, h, w, k, k]
+    n, _, h, w = windows.shape[:4]
+    columns = windows.transpose(0, 2, 3, 1, 4, 5).reshape(n * h * w, channels * k * k)
+    flat = columns @ layer.weight.reshape(out, -1).T.astype(np.float64)
+    if layer.bias is not None:
+        flat = flat + layer.bias
+    return flat.reshape(n, h, w, out).transpose(0, 3, 1, 2)
+
+
+def _pool(values: NDArray[Any], layer: Pool) -> NDArray[Any]:
+    n, c, h, w = values.shape
+    s = layer.size
+    blocks = values[:, :, : h // s * s, : w // s * s].reshape(n, c, h // s, s, w // s, s)
+    return blocks.max(axis=(3, 5)) if layer.kind == "max" else blocks.sum(axis=(3, 5))
+
+
+def shape_after(shape: tuple[int, ...], layer: Layer) -> tuple[int, ...]:
+    """Feature shape behind a layer; a layer that does not fit is Malformed."""
+    if isinstance(layer, Dense):
+        if layer.weight.ndim != 2 or layer.weight.shape[1] != int(np.prod(shape)):
+            raise Malformed(f"a dense layer of shape {layer.weight.shape} does not fit {shape}")
+        return (len(layer.weight),)
+    if len(shape) != 3:
+        raise Malformed("a convolution or pooling cannot follow a dense layer")
+    if isinstance(layer, Pool):
+        if layer.kind not in ("max", "sum") or layer.size < 2:
+            raise Malformed(f"pooling must be 'max' or 'sum' over at least 2x2, not {layer.kind!r} {layer.size}")
+        sides = [side // layer.size for side in shape[1:]]
+        channels = shape[0]
+    else:
+        if layer.weight.ndim != 4 or layer.weight.shape[1] != shape[0]:
+            raise Malformed(f"a convolution of shape {layer.weight.shape} does not fit {shape}")
+        k = layer.weight.shape[2]
+        if layer.weight.shape[3] != k or layer.stride < 1 or not 0 <= layer.padding < k:
+            raise Malformed(
+                f"a {layer.weight.shape[2:]} convolution with padding {layer.padding} is not in the grammar"
+            )
+        sides = [(side + 2 * layer.padding - k) // layer.stride + 1 for side in shape[1:]]
+        channels = len(layer.weight)
+    if min(sides) < 1:
+        raise Malformed(f"nothing is left of a {shape} feature map behind a layer")
+    return (channels, *sides)
+
+
+def prove_range(net: IntegerNet) -> None:
+    """Raise Malformed unless shapes fit, limits hold and no partial sum can reach 2^53 on any uint8 input."""
+    if len(net.input_shape) != 3 or min(net.input_shape) < 1:
+        raise Malformed(f"the input shape {net.input_shape} must be channels, height and width")
+    if not 0 <= net.input_shift <= 7:
+        raise Malformed(f"an input shift of {net.input_shift} must lie between 0 and 7")
+    if not net.layers or not isinstance(net.layers[-1], Dense):
+        raise Malformed("the last layer must be dense, with one score a class")
+    if net.weights > MOST_WEIGHTS:
+        raise Malformed(f"{net.weights} weights are more than the {MOST_WEIGHTS} that the format allows")
+    shape: tuple[int, ...] = net.input_shape
+    largest = 255 >> net.input_shift  # all values between layers are integers in 0..largest
+    for layer in net.layers:
+        after = shape_after(shape, layer)
+        if max(int(np.prod(shape)), int(np.prod(after))) > MOST_ACTIVATIONS:
+            raise Malformed(f"a feature map of shape {after} is larger than the format allows")
+        if isinstance(layer, Pool):
+            largest *= layer.size**2 if layer.kind == "sum" else 1
+        else:
+            largest = _largest_output(layer, largest) >> layer.shift
+        if largest >= EXACT:
+            raise Malformed("a sum could leave the exact range of ±2^53, so two machines could disagree")
+        shape = after
+    if len(shape) != 1 or shape[0] < 2:
+        raise Malformed("a classifier needs at least two classes")
+
+
+def _largest_output(layer: Dense | Conv, largest: int) -> int:
+    if not 0 <= layer.shift <= MOST_SHIFT or layer.levels < 1:
+        raise Malformed(f"a shift of {layer.shift} or {layer.levels} levels is outside the format")
+    if np.abs(layer.weight).max(initial=0) > layer.levels:
+        raise Malformed(f"a weight lies outside -{layer.levels}..{layer.levels}")
+    # In Python's integers: nothing here can wrap around.
+    sums = np.abs(layer.weight).reshape(len(layer.weight), -1).sum(axis=1)
+    biases = [0] * len(sums) if layer.bias is None else [abs(int(b)) for b in layer.bias]
+    if len(biases) != len(sums):
+        raise Malformed("a layer must have one bias an output")
+    reach = max(int(s) * largest + b for s, b in zip(sums, biases, strict=True))
+    if reach >= EXACT:
+        raise Malformed("a sum could leave the exact range of ±2^53, so two machines could disagree")
+    return reach

@@ -1,0 +1,92 @@
+"""Streaming over a sample: work on shards of rows, merge what they accumulated.
+
+A shard's work returns accumulators; merging them in any order gives exactly the single-pass answer, because
+per-example values keep their row and counts are integers. No shard ever holds more than its own rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.errors import BadInput
+
+
+class Accumulator(Protocol):
+    """Something that a shard fills and that merges with another shard's."""
+
+    def merge(self, other: Self) -> None:
+        """Take in what the other has seen; the two must have seen different rows."""
+
+
+@dataclass
+class Samples:
+    """One number per example, in row order whatever the order of merging."""
+
+    parts: dict[int, NDArray[np.float64]] = field(default_factory=dict)  # first row -> values
+
+    def add(self, start: int, values: NDArray[Any]) -> None:
+        if start in self.parts:
+            raise ValueError(f"row {start} was already seen")
+        self.parts[start] = np.asarray(values, dtype=np.float64)
+
+    def merge(self, other: Samples) -> None:
+        for start, values in other.parts.items():
+            self.add(start, values)
+
+    def values(self) -> NDArray[np.float64]:
+        """All values, ordered by row; rows must be complete and without overlap."""
+        expected = 0
+        for start in sorted(self.parts):
+            if start != expected:
+                raise ValueError(f"rows {min(start, expected)} to {max(start, expected) - 1} are missing or repeated")
+            expected += len(self.parts[start])
+        return np.concatenate([self.parts[start] for start in sorted(self.parts)]) if self.parts else np.empty(0)
+
+
+@dataclass
+class Tally:
+    """An integer count."""
+
+    count: int = 0
+
+    def add(self, count: int) -> None:
+        self.count += int(count)
+
+    def merge(self, other: Tally) -> None:
+        self.count += other.count
+
+
+Accumulators = Mapping[str, Accumulator]
+
+
+def map_shards(
+    rows: int,
+    size: int,
+    work: Callable[[slice], Accumulators],
+    *,
+    describe: str = "examples",
+) -> dict[str, Any]:
+    """Run `work` on consecutive slices of at most `size` rows and merge what it returns, key by key.
+
+    Shows a progress bar on stderr when that is a terminal and the work takes over two seconds.
+    """
+    from tqdm import tqdm
+
+    if rows < 1 or size < 1:
+        raise BadInput(f"cannot work on {rows} rows in shards of {size}; both must be at least 1")
+    merged: dict[str, Any] = {}
+    with tqdm(total=rows, desc=describe, unit="ex", disable=None, delay=2, leave=False) as bar:
+        for start in range(0, rows, size):
+            shard = slice(start, min(start + size, rows))
+            for key, accumulator in work(shard).items():
+                if key in merged:
+                    merged[key].merge(accumulator)
+                else:
+                    merged[key] = accumulator
+            bar.update(shard.stop - shard.start)
+    return merged

@@ -1,0 +1,39 @@
+"""From one number per example to the record of its extremum and spread."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.records import Distribution
+
+LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+_BINS = 50
+
+
+def describe(values: NDArray[Any], extremum: Literal["min", "max"]) -> Distribution | None:
+    """Summarise; None if there is nothing to summarise. Values that are not finite constrain nothing and are left out.
+
+    A quantile at level q is the smallest value with at least a fraction q of the values at or below it.
+
+    >>> describe(np.array([3.0, 1.0, 2.0, np.inf]), "min").value
+    1.0
+    """
+    finite = values[np.isfinite(values)].astype(np.float64)
+    if len(finite) == 0:
+        return None
+    ordered = np.sort(finite)
+    quantiles = {str(q): float(ordered[max(0, int(np.ceil(q * len(ordered))) - 1)]) for q in LEVELS}
+    counts, edges = np.histogram(finite, bins=_BINS)
+    return Distribution(
+        value=float(ordered[0] if extremum == "min" else ordered[-1]),
+        extremum=extremum,
+        count=len(finite),
+        mean=float(finite.mean()),
+        std=float(finite.std()),
+        quantiles=quantiles,
+        edges=tuple(edges.tolist()),
+        counts=tuple(counts.tolist()),
+    )

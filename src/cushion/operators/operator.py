@@ -1,0 +1,87 @@
+"""What every linear map between feature maps can do."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+class Operator(ABC):
+    """A linear map A from [*input_shape] to [*output_shape], given by its weight.
+
+    `frobenius` is a norm of the weight (for a convolution: of its kernel, as Arora 2018 uses it); all other
+    norms are those of the true map, with stride, padding, dilation and groups. Immutable: nothing here writes
+    to the weight, and the weight carries no gradient.
+    """
+
+    weight: Tensor
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+
+    @abstractmethod
+    def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """[B, *input_shape] -> [B, *output_shape]: A x, plus `bias` (one number a channel) when it is given."""
+
+    @abstractmethod
+    def adjoint(self, y: Tensor) -> Tensor:
+        """[B, *output_shape] -> [B, *input_shape]: Aᵀ y, so that ⟨A x, y⟩ = ⟨x, Aᵀ y⟩."""
+
+    @abstractmethod
+    def operator_frobenius(self) -> float:
+        """‖A‖_F of the true map, in closed form (float64)."""
+
+    @abstractmethod
+    def spectral(self) -> float:
+        """‖A‖₂ of the true map to a relative 1e-6; never meaningfully above it (float64 rounding only)."""
+
+    @abstractmethod
+    def spectral_upper(self) -> float:
+        """A number that is at least ‖A‖₂, rounding included."""
+
+    @abstractmethod
+    def to(self, dtype: torch.dtype) -> Self:
+        """The same map with its weight in `dtype`."""
+
+    def own(self) -> Self:
+        """The same map with a weight of its own: detached, contiguous, shared with nothing."""
+        weight = self.weight.detach().clone(memory_format=torch.contiguous_format)
+        return dataclasses.replace(self, weight=weight)  # type: ignore[type-var]
+
+    @abstractmethod
+    def scaled(self, scale: Tensor) -> Self:
+        """diag(scale) A, where `scale` has one number per output channel."""
+
+    @property
+    def input_size(self) -> int:
+        """Numbers in one input."""
+        return math.prod(self.input_shape)
+
+    @property
+    def output_size(self) -> int:
+        """Numbers in one output."""
+        return math.prod(self.output_shape)
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in the weight."""
+        return self.weight.numel()
+
+    def dense(self) -> Tensor:
+        """The matrix of A, [output_size, input_size], in row-major order of the shapes: for small maps and tests."""
+        basis = torch.eye(self.input_size, dtype=self.weight.dtype, device=self.weight.device)
+        columns = self.apply(basis.reshape(self.input_size, *self.input_shape))
+        return columns.reshape(self.input_size, self.output_size).T.contiguous()
+
+    def frobenius(self) -> float:
+        """Frobenius norm of the weight itself (float64)."""
+        return float(torch.linalg.vector_norm(self.weight, dtype=torch.float64))
+
+    def stable_rank(self) -> float:
+        """‖A‖_F² / ‖A‖₂² of the true map, between 1 and its rank; 0 for the zero map."""
+        spectral = self.spectral()
+        return (self.operator_frobenius() / spectral) ** 2 if spectral > 0 else 0.0

@@ -1,0 +1,208 @@
+"""The RUN folder: what training leaves on disk, written so that kill -9 at any time loses at most one epoch.
+
+run.json                what is being run: recipe, spec, options, data (written first; never changed)
+init.safetensors        the net at its initialisation
+checkpoint.safetensors  weights, optimiser state and history after the last finished epoch: the only truth on resume
+history.jsonl           one line an epoch, rewritten from the checkpoint
+net.safetensors         the trained net with its metrics: there if and only if the run is finished
+
+Every file is written under a temporary name and renamed. One process at a time holds a lock on the folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from cushion.data.dataset import Dataset
+from cushion.errors import BadInput, Malformed
+from cushion.specs import Spec
+from cushion.weights import INIT_FILE, NET_FILE, RUN_FILE, load_net, read_tensors, save_net, save_tensors
+
+RUN_FORMAT = "cushion-run-1"
+CHECKPOINT_FORMAT = "cushion-checkpoint-1"
+CHECKPOINT_FILE = "checkpoint.safetensors"
+HISTORY_FILE = "history.jsonl"
+
+Status: TypeAlias = Literal["trained", "resumed", "already done"]
+
+
+class Run:
+    """One open RUN folder; made by `Run.open`, which checks that the folder belongs to these very options."""
+
+    def __init__(self, folder: Path, spec: Spec, meta: dict[str, Any]) -> None:
+        self.folder, self.spec, self.meta = folder, spec, meta
+        self.history: list[dict[str, Any]] = []
+        self.stopped = False
+        self.net_path = folder / NET_FILE
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, folder: Path, spec: Spec, sample: Dataset, test: Dataset | None, options: dict[str, Any]
+    ) -> Iterator[Run]:
+        """Create or reopen the folder; another run's folder is refused with the first difference."""
+        recipe = options["recipe"]
+        plan = {
+            "format": RUN_FORMAT,
+            "spec": str(spec),
+            **{key: value for key, value in options.items() if key != "recipe"},
+            "recipe": recipe.to_json(),
+            "data": _describe(sample),
+            "test": None if test is None else _describe(test),
+            "made_with": {"torch": torch.__version__, "threads": torch.get_num_threads()},
+        }
+        with _locked(folder):
+            path = folder / RUN_FILE
+            if path.exists():
+                _compare(path, plan)
+            else:
+                if (folder / NET_FILE).exists() or (folder / CHECKPOINT_FILE).exists():
+                    raise BadInput(f"{folder} holds weights but no {RUN_FILE}; choose an empty folder")
+                _write_text(path, json.dumps(plan, indent=2))
+            meta = {
+                "recipe": recipe.name,
+                "data": sample.name,
+                "data_fingerprint": sample.fingerprint,
+                "data_history": list(sample.history),
+                "seed": options["seed"],
+                "width": options["width"],
+            }
+            yield cls(folder, spec, meta)
+
+    def finished(self) -> dict[str, Any] | None:
+        """The metrics of a finished run, else None."""
+        if not self.net_path.exists():
+            return None
+        metrics: dict[str, Any] = load_net(self.net_path).meta["metrics"]
+        return metrics
+
+    def restore(self, module: nn.Module, optimiser: torch.optim.Optimizer) -> Status:
+        """Save the fresh module as the initialisation, then load the last checkpoint, if any, over it."""
+        if not (self.folder / INIT_FILE).exists():
+            save_net(self.folder / INIT_FILE, module, self.spec, {**self.meta, "metrics": {"epochs": 0}})
+        path = self.folder / CHECKPOINT_FILE
+        if not path.exists():
+            return "trained"
+        tensors, metadata = read_tensors(path)
+        names = [name for name, _ in module.named_parameters()]
+        try:
+            if metadata["format"] != CHECKPOINT_FORMAT:
+                raise ValueError(f"its format is {metadata['format']}")
+            history, stopped = json.loads(metadata["history"]), json.loads(metadata["stopped"])
+            weights = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+            state = {at: _entries(tensors, f"optimiser.{name}.") for at, name in enumerate(names)}
+            module.load_state_dict(weights)
+            optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+        except (KeyError, ValueError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise Malformed(f"{path} is damaged ({reason}); delete {self.folder} and train again") from None
+        self.history, self.stopped = history, stopped
+        self._write_history()
+        return "resumed"
+
+    def checkpoint(self, module: nn.Module, optimiser: torch.optim.Optimizer, line: dict[str, Any], stop: bool) -> None:
+        """Record a finished epoch; `stop` says that the recipe's loss is reached."""
+        self.history.append(line)
+        self.stopped = stop
+        tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in module.state_dict().items()}
+        for name, parameter in module.named_parameters():
+            for key, value in optimiser.state[parameter].items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimiser.{name}.{key}"] = value
+        metadata = {
+            "format": CHECKPOINT_FORMAT,
+            "epoch": str(len(self.history)),
+            "history": json.dumps(self.history),
+            "stopped": json.dumps(stop),
+        }
+        save_tensors(self.folder / CHECKPOINT_FILE, tensors, metadata)
+        self._write_history()
+
+    def finish(self, module: nn.Module, metrics: dict[str, Any]) -> None:
+        """Write the trained net; from now on the run is done."""
+        save_net(self.net_path, module, self.spec, {**self.meta, "metrics": metrics})
+
+    def _write_history(self) -> None:
+        _write_text(self.folder / HISTORY_FILE, "".join(json.dumps(line) + "\n" for line in self.history))
+
+
+def _entries(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _describe(data: Dataset) -> dict[str, Any]:
+    return {
+        "name": data.name,
+        "fingerprint": data.fingerprint,
+        "history": list(data.history),
+        "examples": len(data),
+        "shape": list(data.shape),
+        "classes": data.classes,
+    }
+
+
+def _compare(path: Path, plan: dict[str, Any]) -> None:
+    try:
+        found = json.loads(path.read_text())
+        found_format = found["format"]
+    except (ValueError, TypeError, KeyError):
+        raise Malformed(f"{path} is damaged; choose another folder") from None
+    if found_format != RUN_FORMAT:
+        raise BadInput(f"{path} has format {found_format!r}, but this version reads {RUN_FORMAT!r}")
+    wanted = json.loads(json.dumps(plan))  # tuples and floats as JSON gives them back
+    for key, before, now in _differences(found, wanted):
+        raise BadInput(
+            f"{path.parent} holds a run with {key} {before}, but now {key} is {now}; "
+            "repeat the options it was started with, or choose another folder"
+        )
+
+
+def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    mine, theirs = found.get("recipe", {}), wanted["recipe"]
+    yield from (
+        (f"recipe {key}" if key != "name" else "recipe", mine.get(key), theirs[key])
+        for key in ("name", *theirs)
+        if mine.get(key) != theirs[key] and key not in ("title", "source", "notes")
+    )
+    yield from (
+        (key, found.get(key), wanted[key]) for key in ("width", "seed", "device") if found.get(key) != wanted[key]
+    )
+    for key in ("data", "test"):
+        before, now = ((side.get(key) or {}).get("fingerprint") for side in (found, wanted))
+        if before != now:
+            yield f"{key} fingerprint", before, now
+    if found.get("spec") != wanted["spec"]:
+        yield "spec", found.get("spec"), wanted["spec"]
+
+
+def _write_text(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for this process; the system lets go of it when the process ends, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be used as a run's folder: {error.strerror}; choose another") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(f"{folder} is in use by another training; wait for it, or choose another") from None
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,106 @@
+"""From a module to a graph of its torch calls, without touching the module."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.nn.modules.lazy import LazyModuleMixin
+
+from cushion.errors import BadInput, Unsupported
+from cushion.tracing.rules import Refused
+
+
+class CaptureFailed(Exception):
+    """FX could not follow the forward of the module at `path`."""
+
+    def __init__(self, path: str, module: str, refused: Refused) -> None:
+        super().__init__(refused.reason)
+        self.path, self.module, self.refused = path, module, refused
+
+
+class _Tracer(fx.Tracer):
+    """Remembers in which module tracing failed; buffers appear in the graph by name, as parameters do."""
+
+    proxy_buffer_attributes = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed_in: nn.Module | None = None
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        try:
+            return super().call_module(m, forward, args, kwargs)
+        except Exception:
+            if self.failed_in is None:  # the innermost module sees the exception first
+                self.failed_in = m
+            raise
+
+
+def check_state(model: nn.Module) -> None:
+    """BadInput for numbers that no measure could use; Unsupported for state that is not plain float tensors."""
+    for name, module in model.named_modules():
+        if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+            raise BadInput(f"{name or 'the net'} is lazy and has no weights yet; run it on one batch first")
+    for name, value in [*model.named_parameters(), *model.named_buffers()]:
+        if value.is_meta:
+            raise BadInput(f"parameter {name} has no values (it is on the meta device); load the weights first")
+        if value.is_complex() or value.is_quantized or value.is_sparse:
+            raise Unsupported(f"parameter {name} is {value.dtype}, {value.layout}; convert it to a dense float32 tensor")
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise BadInput(f"parameter {name} holds NaN or infinite values; load weights from before training diverged")
+
+
+def hooked(module: nn.Module) -> Refused | None:
+    """Forward hooks can change what a module computes and leave no mark in the graph, so they are refused."""
+    if module._forward_hooks or module._forward_pre_hooks:
+        return Refused(
+            "it has forward hooks, which can change what it computes",
+            "remove them before tracing (torch.nn.utils.remove_weight_norm removes those of the old weight_norm, "
+            "whose replacement torch.nn.utils.parametrizations.weight_norm is understood)",
+        )
+    return None
+
+
+def replicate(model: nn.Module) -> nn.Module:
+    """An independent copy in eval mode and float64, on which tracing may do what it wants."""
+    try:
+        replica = copy.deepcopy(model)
+    except Exception as error:
+        raise Unsupported(
+            f"{type(model).__name__} cannot be copied ({_first_line(error)}), and tracing works on a copy so that "
+            "the net stays as it is; make it copyable with copy.deepcopy"
+        ) from error
+    return replica.eval().double()
+
+
+def capture(replica: nn.Module) -> fx.Graph:
+    """The graph of torch calls that `replica` makes; arguments with defaults keep their defaults."""
+    parameters = list(inspect.signature(replica.forward).parameters.values())
+    defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+    if parameters and parameters[0].name in defaults:  # the first argument is the batch in any case
+        del defaults[parameters[0].name]
+    tracer = _Tracer()
+    try:
+        return tracer.trace(replica, concrete_args=defaults)
+    except Exception as error:
+        module = tracer.failed_in if tracer.failed_in is not None else replica
+        path = next((name for name, m in replica.named_modules() if m is module), "")
+        if isinstance(error, fx.proxy.TraceError):
+            reason = f"its forward decides in Python by values or shapes of a tensor ({_first_line(error)})"
+            fix = "write the forward without such an if, for or assert"
+        else:
+            reason = f"its forward does something that cannot be followed ({_first_line(error)})"
+            fix = "write the forward with torch layers and functions only"
+        raise CaptureFailed(path, type(module).__name__, Refused(reason, fix)) from error
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return text[0].rstrip(".") if text else type(error).__name__

@@ -1,0 +1,157 @@
+"""Rechecks a certificate file from its bytes and the data, trusting nothing else.
+
+Three levels, each needing the one before:
+- arithmetic: the stated counts imply the stated bound, and the same for the hold-out line;
+- message: the bytes decode strictly to a net, to the last bit, and cost what the ledger says;
+- replay: that net, evaluated exactly on data with the stated fingerprint, makes the stated number of errors.
+
+The tail is computed here a second time, on its own: in decimals of 50 digits, every operation on positive numbers
+rounded up. No torch, no floats; nothing of `numerics`, `certificates`, `compressors` or `measures`.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_UP, Context, Decimal
+from pathlib import Path
+
+from cushion.data.dataset import Dataset
+from cushion.encoding.container import unpack
+from cushion.encoding.integer_net import IntegerNet
+from cushion.encoding.message import decode, encode
+from cushion.errors import BadInput, Malformed
+from cushion.records import Claim, Verdict
+
+_UP = Context(prec=50, rounding=ROUND_UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_DECIMAL = re.compile(r"0\.[0-9]{1,18}|1\.0{1,18}", re.ASCII)
+_MOST_EXAMPLES = 10**7
+_MOST_BITS = 10**8
+_MOST_BYTES = 2**25
+
+
+def verify(path: str | Path, data: Dataset | None, holdout: Dataset | None = None) -> Verdict:
+    """Check the certificate at `path` against the sample it is about.
+
+    Raises BadInput (no such file) or Malformed (not a certificate); otherwise returns a Verdict whose `ok` means
+    that all three levels hold. Without `data` the verdict stops at level "message" and is not ok.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as problem:
+        raise BadInput(f"{path}: cannot be read ({problem.strerror}); name a certificate file") from None
+    if len(content) > _MOST_BYTES:
+        raise Malformed(f"{path}: longer than any certificate file", _MOST_BYTES)
+    try:
+        claim, message = unpack(content)
+        check_fields(claim)
+        net = decode(message, claim.bits)
+    except Malformed as problem:
+        raise Malformed(f"{path}: {problem}") from None
+
+    reason = arithmetic_fault(claim)
+    if reason:
+        return _verdict(claim, "none", reason)
+    if encode(net).ledger != claim.ledger:
+        return _verdict(claim, "arithmetic", "the ledger in the file is not what the message costs")
+    if data is None:
+        return _verdict(claim, "message", "the error count was not replayed: no data was given")
+    reason = replay_fault(net, claim, data)
+    if reason:
+        return _verdict(claim, "message", reason)
+    replayed = holdout is not None and claim.holdout is not None
+    if holdout is not None and claim.holdout is not None:
+        reason = _count_fault(net, holdout, claim.holdout.data_fingerprint, claim.holdout.errors, "held-out examples")
+        if reason:
+            return _verdict(claim, "message", reason)
+    return _verdict(claim, "replay", "", holdout_replayed=replayed)
+
+
+def check_fields(claim: Claim) -> None:
+    """Malformed unless the claim's numbers are of the kind that the format allows."""
+    if not 1 <= claim.m <= _MOST_EXAMPLES or not 0 <= claim.errors <= claim.m:
+        raise Malformed(f"{claim.errors} errors among {claim.m} examples is not a count that the format allows")
+    if not 1 <= claim.bits <= _MOST_BITS:
+        raise Malformed(f"a message of {claim.bits} bits is outside the format")
+    lines = [(claim.delta, claim.bound)]
+    if claim.holdout is not None:
+        if not 1 <= claim.holdout.m <= _MOST_EXAMPLES or not 0 <= claim.holdout.errors <= claim.holdout.m:
+            raise Malformed("the hold-out line's counts are outside the format")
+        lines.append((claim.holdout.delta, claim.holdout.bound))
+    for delta, bound in lines:
+        if not _DECIMAL.fullmatch(delta) or not _DECIMAL.fullmatch(bound):
+            raise Malformed("delta and bound must be plain decimals such as 0.05")
+        if not 0 < Decimal(delta) <= Decimal("0.5"):
+            raise Malformed(f"delta = {delta} must be above 0 and at most 0.5")
+
+
+def arithmetic_fault(claim: Claim) -> str:
+    """Why the stated counts do not imply the stated bound; empty if they do."""
+    if not bound_holds(claim.errors, claim.m, claim.bits, Decimal(claim.delta), Decimal(claim.bound)):
+        return f"{claim.errors} errors, {claim.m} examples and {claim.bits} bits do not imply {claim.bound}"
+    line = claim.holdout
+    if line is not None and not bound_holds(line.errors, line.m, 0, Decimal(line.delta), Decimal(line.bound)):
+        return f"{line.errors} errors on {line.m} held-out examples do not imply {line.bound}"
+    return ""
+
+
+def bound_holds(errors: int, m: int, bits: int, delta: Decimal, bound: Decimal) -> bool:
+    """Is bound ≥ BinInv(errors; m, δ·2^-bits)?
+
+    The tail P[Bin(m, p) ≤ k] falls in p, so it is enough that it is at most δ·2^-bits at p = bound. A bound at or
+    below k/m is never enough for δ ≤ 1/2, because there the tail is at least 1/2 (k is at least a median).
+    """
+    if bound == 1:
+        return True
+    if errors == m or bound * m <= errors:
+        return False
+    return _UP.multiply(_power(Decimal(2), bits), _tail(errors, m, bound)) <= delta
+
+
+def _tail(k: int, m: int, p: Decimal) -> Decimal:
+    """P[Bin(m, p) ≤ k] for p > k/m, rounded up: the last term times a falling series, its rest a geometric one."""
+    q = 1 - p
+    term = _UP.multiply(_power(p, k), _power(q, m - k))
+    for i in range(1, min(k, m - k) + 1):  # the binomial coefficient, factor by factor
+        term = _UP.divide(_UP.multiply(term, m - min(k, m - k) + i), i)
+    total = term
+    for i in range(k, 0, -1):
+        ratio = _UP.divide(i * q, (m - i + 1) * p)  # below 1, and falling with i
+        term = _UP.multiply(term, ratio)
+        total = _UP.add(total, term)
+        if term < total.scaleb(-40, _UP):
+            return _UP.add(total, _UP.divide(term, 1 - ratio))
+    return total
+
+
+def _power(base: Decimal, exponent: int) -> Decimal:
+    """base^exponent by repeated squaring, every product rounded up."""
+    result, square = Decimal(1), base
+    while exponent:
+        if exponent & 1:
+            result = _UP.multiply(result, square)
+        square = _UP.multiply(square, square)
+        exponent >>= 1
+    return result
+
+
+def replay_fault(net: IntegerNet, claim: Claim, data: Dataset) -> str:
+    """Why exact evaluation on the data does not confirm the claim; empty if it does."""
+    if len(data) != claim.m:
+        return f"the certificate is about {claim.m} examples, the data has {len(data)}"
+    return _count_fault(net, data, claim.data_fingerprint, claim.errors, "examples")
+
+
+def _count_fault(net: IntegerNet, data: Dataset, fingerprint: str, errors: int, what: str) -> str:
+    if data.fingerprint != fingerprint:
+        return f"these are not the {what} that the certificate is about (their fingerprints differ)"
+    if data.x.dtype != "uint8" or data.x[0].size != int(net.input_shape[0] * net.input_shape[1] * net.input_shape[2]):
+        return f"the net reads uint8 inputs of shape {net.input_shape}, the {what} are {data.x.dtype} {data.shape}"
+    if int(data.y.max()) >= net.classes:
+        return f"the net knows {net.classes} classes, the {what} have label {int(data.y.max())}"
+    counted = net.errors(data.x, data.y)
+    return "" if counted == errors else f"the net makes {counted} errors on the {what}, not {errors} as stated"
+
+
+def _verdict(claim: Claim, level: str, reason: str, holdout_replayed: bool = False) -> Verdict:
+    return Verdict(ok=not reason, level=level, reason=reason, claim=claim, holdout_replayed=holdout_replayed)
