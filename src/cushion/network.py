@@ -263,9 +263,8 @@ class Network:
                     "separates the net"
                 )
             if len(node.inputs) > 1:  # without a fork: a value joined with itself
-                return (
-                    f"{node.name} reads {self.nodes[node.inputs[0]].name} more than once, which is no layer of a chain"
-                )
+                twice = self.nodes[node.inputs[0]].name
+                return f"{node.name} reads {twice} more than once, which no layer of a chain does"
         return ""
 
     def _join_after(self, fork: Node) -> Node | None:
@@ -284,7 +283,7 @@ class Network:
         return self.affine_layers
 
     def to(self, dtype: torch.dtype) -> Network:
-        """The same net with its weights in `dtype`."""
+        """The same net with weights of its own in `dtype`."""
         return Network(tuple(replace(node, op=_cast(node.op, dtype)) for node in self.nodes))
 
     def double(self) -> Network:
@@ -295,4 +294,6 @@ class Network:
 def _cast(op: Op, dtype: torch.dtype) -> Op:
     if not isinstance(op, Affine):
         return op
-    return replace(op, operator=op.operator.to(dtype), bias=None if op.bias is None else op.bias.to(dtype))
+    return replace(
+        op, operator=op.operator.to(dtype), bias=None if op.bias is None else op.bias.detach().to(dtype, copy=True)
+    )

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -234,7 +235,8 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise BadInput(f"{path} does not exist; give --weights a .safetensors or .pt file")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # torch warns of a pickle's age before it refuses it
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:
         # torch's own message tells the reader to switch the protection off: not repeated here
         raise BadInput(

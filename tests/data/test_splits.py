@@ -112,7 +112,7 @@ def test_bad_split_sizes(n: int) -> None:
 
 
 def test_bad_seed_and_size() -> None:
-    with pytest.raises(BadInput, match="^a seed must be a whole number of at least 0, not -1$"):
+    with pytest.raises(BadInput, match=r"^a seed must be a whole number of at least 0, not -1$"):
         permutation(3, -1)
-    with pytest.raises(BadInput, match="^a permutation needs at least 0 rows, not -3$"):
+    with pytest.raises(BadInput, match=r"^a permutation needs at least 0 rows, not -3$"):
         permutation(-3, 0)

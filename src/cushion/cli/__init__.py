@@ -30,7 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="cushion",
         description="Measure why a trained classifier generalises, compress it, and prove a bound on its error.",
-        epilog="example: cushion certify --data digits -o digits.cushion && cushion verify digits.cushion --data digits",
+        epilog="example: cushion certify --data digits -o d.cushion && cushion verify d.cushion --data digits",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"cushion {__version__}")

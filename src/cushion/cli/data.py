@@ -32,7 +32,14 @@ def run_list(args: argparse.Namespace) -> int:
 
     sets = list_sets()
     rows = [
-        [s.name, s.examples, s.held_out, "x".join(map(str, s.shape)), s.classes, "yes" if s.present else f"cushion data get {s.name}"]
+        [
+            s.name,
+            s.examples,
+            s.held_out,
+            "x".join(map(str, s.shape)),
+            s.classes,
+            "yes" if s.present else f"cushion data get {s.name}",
+        ]
         for s in sets
     ]
     text = table(["name", "train", "held out", "shape", "classes", "here"], rows)
@@ -50,7 +57,9 @@ def run_get(args: argparse.Namespace) -> int:
     obj = {
         "name": args.name,
         "folder": str(folder),
-        "parts": {part: {"m": len(d), "shape": list(d.shape), "fingerprint": d.fingerprint} for part, d in parts.items()},
+        "parts": {
+            part: {"m": len(d), "shape": list(d.shape), "fingerprint": d.fingerprint} for part, d in parts.items()
+        },
     }
     lines = [f"{part}: {len(d)} examples, fingerprint {d.fingerprint}" for part, d in parts.items()]
     answer(args, obj, "\n".join([f"{args.name} is in {folder}; every hash matches", *lines]))

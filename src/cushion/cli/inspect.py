@@ -31,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
     rows = [[item.item, item.bits, item.meaning] for item in claim.ledger]
     lines = [
         sentence(claim),
-        f"{claim.errors} errors on {claim.m} examples of {claim.data} (fingerprint {claim.data_fingerprint}), δ = {claim.delta}",
+        f"{claim.errors} errors on {claim.m} examples of {claim.data}, δ = {claim.delta}",
+        f"fingerprint of the examples: {claim.data_fingerprint}",
         "",
         table(["paid for", "bits", "what it is"], [*rows, ["total", claim.bits, "the length of the message"]]),
         "",
@@ -40,5 +41,7 @@ def run(args: argparse.Namespace) -> int:
         else f"NOT OK: {verdict.reason}",
         "Not checked here: the error count. Run `cushion verify` with the data.",
     ]
-    answer(args, {"ok": checked, "level": verdict.level, "reason": verdict.reason, **claim_json(claim)}, "\n".join(lines))
+    answer(
+        args, {"ok": checked, "level": verdict.level, "reason": verdict.reason, **claim_json(claim)}, "\n".join(lines)
+    )
     return 0 if checked else 1

@@ -37,7 +37,9 @@ def run(args: argparse.Namespace) -> int:
 def describe(found: MeasureTable) -> str:
     """The table for people, with what each number means."""
     net = found.net
-    lines = [f"{net.parameters} parameters in {net.depth} affine layers, on {net.m} examples of {net.data} ({found.note})"]
+    lines = [
+        f"{net.parameters} parameters in {net.depth} affine layers, on {net.m} examples of {net.data} ({found.note})"
+    ]
     if not net.is_chain:
         lines.append(f"not a chain of layers: {net.not_a_chain_because}")
     header = ["layer", "kind", "shape", "cushion min", "median", "Frobenius", "spectral", "stable rank"]
@@ -46,8 +48,8 @@ def describe(found: MeasureTable) -> str:
             layer.name,
             layer.kind,
             "x".join(map(str, layer.shape)),
-            _number(layer.layer_cushion and layer.layer_cushion.value),
-            _number(layer.layer_cushion and layer.layer_cushion.quantiles["0.5"]),
+            _number(None if layer.layer_cushion is None else layer.layer_cushion.value),
+            _number(None if layer.layer_cushion is None else layer.layer_cushion.quantiles["0.5"]),
             _number(layer.frobenius),
             _number(layer.spectral),
             _number(layer.stable_rank),

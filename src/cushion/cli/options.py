@@ -69,6 +69,4 @@ def positive(text: str) -> float:
 def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
     from cushion.weights import load_net
 
-    return load_net(
-        args.net, weights=args.weights, trust=args.trust, input_shape=data.shape, classes=data.classes
-    )
+    return load_net(args.net, weights=args.weights, trust=args.trust, input_shape=data.shape, classes=data.classes)

@@ -14,7 +14,9 @@ from cushion.files import write_whole
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", metavar="FILE|-", help="write the answer as one JSON object to FILE, or to stdout with -")
+    parser.add_argument(
+        "--json", metavar="FILE|-", help="write the answer as one JSON object to FILE, or to stdout with -"
+    )
 
 
 def check_json(args: argparse.Namespace) -> None:

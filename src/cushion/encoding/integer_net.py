@@ -127,7 +127,8 @@ def _conv(values: NDArray[Any], layer: Conv) -> NDArray[Any]:
     flat = columns @ layer.weight.reshape(out, -1).T.astype(np.float64)
     if layer.bias is not None:
         flat = flat + layer.bias
-    return flat.reshape(n, h, w, out).transpose(0, 3, 1, 2)
+    maps: NDArray[Any] = flat.reshape(n, h, w, out).transpose(0, 3, 1, 2)
+    return maps
 
 
 def _pool(values: NDArray[Any], layer: Pool) -> NDArray[Any]:

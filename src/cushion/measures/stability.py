@@ -17,7 +17,8 @@ def sample_layer_cushions(affine: Affine, frobenius: float, before: Tensor, afte
     whose φ(x^{i-1}) is zero constrains nothing; its ratio comes out as NaN and is left out.
     """
     linear = after if affine.bias is None else after - _spread(affine.bias, after)
-    return vector_norm(linear.flatten(1), dim=1) / (frobenius * vector_norm(before.flatten(1), dim=1))
+    ratios: Tensor = vector_norm(linear.flatten(1), dim=1) / (frobenius * vector_norm(before.flatten(1), dim=1))
+    return ratios
 
 
 def _spread(bias: Tensor, output: Tensor) -> Tensor:

@@ -14,9 +14,7 @@ from cushion.errors import BadInput
 from cushion.operators.norms import gram_upper, lanczos_norm
 from cushion.operators.operator import Operator
 
-_DENSE = (
-    600  # up to this many rows or columns the explicit matrix gives the tighter upper bound at little cost
-)
+_DENSE = 600  # up to this many rows or columns the explicit matrix gives the tighter upper bound at little cost
 _CHUNK = 1 << 22  # numbers of Fourier blocks held at a time
 
 
@@ -103,7 +101,13 @@ class Conv2d(Operator):
         return lanczos_norm(self)
 
     def spectral_upper(self) -> float:
-        """At least ‖A‖₂: from the explicit matrix of a small map, else from a circulant map that contains A.
+        """At least ‖A‖₂: from the explicit matrix of a small map, else from a circulant map that contains A."""
+        if min(self.input_size, self.output_size) <= _DENSE:
+            return gram_upper(self.to(torch.float64).dense()[None], guess=self.spectral())
+        return self._circulant_upper()
+
+    def _circulant_upper(self) -> float:
+        """At least ‖A‖₂, and close to it unless the map is not much larger than the kernel.
 
         Splitting the padded image into its stride² interleaved sub-images (as channels) makes A a convolution
         with stride 1 and a kernel of K = ⌈extent / stride⌉ taps. On a circular grid of H_out + K - 1 by
@@ -111,9 +115,6 @@ class Conv2d(Operator):
         row selection P and an embedding Q: ‖A‖₂ ≤ ‖C‖₂, which is the largest norm among C's Fourier blocks
         (Sedghi et al. 2019). A grid of the image's own size would wrap, and is not an upper bound.
         """
-        if min(self.input_size, self.output_size) <= _DENSE:
-            matrix = self.to(torch.float64).dense()
-            return gram_upper(matrix[None], guess=float(torch.linalg.matrix_norm(matrix, 2)))
         taps = self._polyphase_kernel()  # [groups, out, in·stride², K_h, K_w]
         height = self.output_shape[1] + taps.shape[3] - 1
         width = self.output_shape[2] + taps.shape[4] - 1
@@ -136,7 +137,7 @@ class Conv2d(Operator):
 
     def _polyphase_kernel(self) -> Tensor:
         """The kernel over the stride² interleaved sub-images, float64: [groups, out, in·stride², K_h, K_w]."""
-        out, inside, *kernel = self.weight.shape
+        out, inside = self.weight.shape[:2]
         counts = [-(-extent // step) for extent, step in zip(self._extent, self.stride, strict=True)]
         spread = self.weight.new_zeros(
             (out, inside, counts[0] * self.stride[0], counts[1] * self.stride[1]), dtype=torch.float64
@@ -146,10 +147,6 @@ class Conv2d(Operator):
         split = spread.reshape(out, inside, counts[0], self.stride[0], counts[1], self.stride[1])
         split = split.permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
         return split.reshape(self.groups, out // self.groups, *split.shape[1:])
-
-    def to(self, dtype: torch.dtype) -> Self:
-        """The same map with its weight in `dtype`."""
-        return replace(self, weight=self.weight.to(dtype))
 
     def scaled(self, scale: Tensor) -> Self:
         """diag(scale) A, `scale` one number per output channel."""

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
-import torch
 from torch import Tensor
 
 from cushion.operators.operator import Operator
@@ -47,10 +46,6 @@ class Diagonal(Operator):
     def spectral_upper(self) -> float:
         """max |weight|, exact: no rounding takes place."""
         return self.spectral()
-
-    def to(self, dtype: torch.dtype) -> Self:
-        """The same map with its weight in `dtype`."""
-        return replace(self, weight=self.weight.to(dtype))
 
     def scaled(self, scale: Tensor) -> Self:
         """diag(scale) A."""

@@ -49,10 +49,6 @@ class Linear(Operator):
         """At least ‖A‖₂, and within a relative 1e-5 of it (see `norms.gram_upper`)."""
         return gram_upper(self.weight.to(torch.float64)[None], guess=self.spectral())
 
-    def to(self, dtype: torch.dtype) -> Self:
-        """The same map with its weight in `dtype`."""
-        return replace(self, weight=self.weight.to(dtype))
-
     def scaled(self, scale: Tensor) -> Self:
         """diag(scale) A."""
         return replace(self, weight=self.weight * scale[:, None])

@@ -31,7 +31,7 @@ def lanczos_norm(operator: Operator) -> float:
     shape = double.output_shape if wide else double.input_shape
     device = double.weight.device
 
-    def gram(vector: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def gram(vector: np.ndarray) -> np.ndarray:
         x = torch.from_numpy(np.ascontiguousarray(vector, dtype=np.float64)).to(device).reshape(1, *shape)
         y = double.apply(double.adjoint(x)) if wide else double.adjoint(double.apply(x))
         return y.reshape(-1).cpu().numpy()

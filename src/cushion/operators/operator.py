@@ -44,17 +44,13 @@ class Operator(ABC):
         """A number that is at least ‖A‖₂, rounding included."""
 
     @abstractmethod
-    def to(self, dtype: torch.dtype) -> Self:
-        """The same map with its weight in `dtype`."""
-
-    def own(self) -> Self:
-        """The same map with a weight of its own: detached, contiguous, shared with nothing."""
-        weight = self.weight.detach().clone(memory_format=torch.contiguous_format)
-        return dataclasses.replace(self, weight=weight)  # type: ignore[type-var]
-
-    @abstractmethod
     def scaled(self, scale: Tensor) -> Self:
         """diag(scale) A, where `scale` has one number per output channel."""
+
+    def to(self, dtype: torch.dtype) -> Self:
+        """The same map with a weight of its own in `dtype`: detached, contiguous, shared with nothing."""
+        weight = self.weight.detach().to(dtype, copy=True, memory_format=torch.contiguous_format)
+        return dataclasses.replace(self, weight=weight)  # type: ignore[type-var]
 
     @property
     def input_size(self) -> int:

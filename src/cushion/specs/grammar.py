@@ -39,7 +39,10 @@ _DENSE = re.compile(rf"fc{_NUMBER}(nobias)?")
 _POOL = re.compile(rf"(max|avg)pool{_NUMBER}(?:s{_NUMBER})?(?:p{_NUMBER})?")
 _DROPOUT = re.compile(r"drop([0-9](?:\.[0-9]{1,9})?)")
 _TOKEN = re.compile(rf"{_NUMBER}\*\[|(add|cat)\[|([|\]])|([^\s\[\]|]+)|(\[)")
-_KNOWN = "convC, fcN, bn, relu, dropF, maxpoolK, avgpoolK, gap, flatten, N*[...], add[...|...], cat[...|...]"
+_KNOWN = (
+    "convC[kK][sS][pP][gG][dD][nobias] (in this order), fcN[nobias], bn, relu, dropF, maxpoolK[sS][pP], "
+    "avgpoolK[sS][pP], gap, flatten, N*[...], add[...|...] and cat[...|...]"
+)
 
 
 def parse(text: str) -> Spec:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from cushion.errors import BadInput
 from cushion.network import Input, Op, Shape
-from cushion.tracing.capture import hooked
+from cushion.tracing.refusals import refusal
 from cushion.tracing.rules import BATCH, Feature, Refused, Step
-from cushion.tracing.vocabulary import FUNCTIONS, IN_PLACE, METHODS, MODULES, plain_type, refusal
+from cushion.tracing.vocabulary import FUNCTIONS, IN_PLACE, METHODS, MODULES, plain_type
 
 
 @dataclass(eq=False)
@@ -43,7 +43,6 @@ class Assembly:
     replica: nn.Module
     input_shape: Shape | None
     drafts: list[Draft] = field(default_factory=list)
-    shape_only: list[Draft] = field(default_factory=list)
     output: int = -1
     _values: dict[fx.Node, Any] = field(default_factory=dict)
     _sources: dict[fx.Node, frozenset[int]] = field(default_factory=dict)
@@ -72,7 +71,7 @@ class Assembly:
             return Feature(0, self.input_shape)
         if node.args:
             return node.args[0]
-        return self._refuse(node, Refused("the net reads a second input", "give it one tensor, the batch")), None
+        return self._refuse(node, Refused("the net reads a second input", "give it one tensor, the batch"))
 
     def _attribute(self, path: str) -> Any:
         value: Any = self.replica
@@ -121,9 +120,6 @@ class Assembly:
             args = [kwargs.pop("input"), *args]
         if node.op == "call_module":
             module = self.replica.get_submodule(str(node.target))
-            refused = hooked(module)
-            if refused is not None:
-                raise refused
             rule = MODULES.get(plain_type(module))
             if rule is None:
                 raise refusal(plain_type(module).__name__)
@@ -147,7 +143,7 @@ class Assembly:
                 except Refused as refused:
                     draft.refused = refused
                 except BadInput as error:
-                    raise BadInput(f"{draft.name}: {error}") from error
+                    raise BadInput(f"layer {draft.name}: {error}") from error
             made = Feature(len(self.drafts) - 1, draft.shape, draft.refused is None)
             inputs, shapes, following = (made.index,), [made.shape], following.then
         assert made is not None
@@ -157,15 +153,16 @@ class Assembly:
         features = [v for n in node.all_input_nodes for v in _leaves([self._values[n]]) if isinstance(v, Feature)]
         if features and not all(f.known for f in features) and _function_name(node) in ("getitem", "getattr"):
             return features[0]  # the parts of an output that is already refused
-        reads = self._sources[node] | self._module_state(node)
+        reads = self._sources[node]
+        if node.op == "call_module":  # one line about the module says it all: its parameters are not idle
+            module = self.replica.get_submodule(str(node.target))
+            reads |= {id(t) for t in (*module.parameters(), *module.buffers())}
         inputs = tuple(f.index for f in features)
-        self.drafts.append(
-            Draft(self._name(node), self._module_name(node), "", None, inputs, None, reads, refused)
-        )
+        self.drafts.append(Draft(self._name(node), self._module_name(node), "", None, inputs, None, reads, refused))
         return Feature(len(self.drafts) - 1, None, known=False)
 
     def _note(self, node: fx.Node, role: str) -> None:
-        self.shape_only.append(Draft(self._name(node), self._module_name(node), role))
+        self.drafts.append(Draft(self._name(node), self._module_name(node), role))
 
     def _shape_query(self, node: fx.Node, args: list[Any]) -> Any:
         """The answer to x.size(), x.shape, x.dim(), ... or None if `node` is another call."""
@@ -228,7 +225,7 @@ class Assembly:
         read: set[int] = set()
         for name in ("weight", "bias", "running_mean", "running_var"):
             if parametrize.is_parametrized(module, name):
-                made_from = module.parametrizations[name]  # type: ignore[index]
+                made_from = module.get_submodule(f"parametrizations.{name}")
                 read.update(id(t) for t in (*made_from.parameters(), *made_from.buffers()))
             elif isinstance(getattr(module, name, None), Tensor):
                 read.add(id(getattr(module, name)))
@@ -237,7 +234,8 @@ class Assembly:
     def _is_in_place(self, node: fx.Node) -> bool:
         if node.op == "call_module":
             return bool(getattr(self.replica.get_submodule(str(node.target)), "inplace", False))
-        return node.target in IN_PLACE or bool(node.kwargs.get("inplace", False))
+        in_place = node.args[1] if node.target is F.relu and len(node.args) > 1 else node.kwargs.get("inplace")
+        return node.target in IN_PLACE or bool(in_place)
 
 
 def _function_name(node: fx.Node) -> str:
@@ -246,7 +244,7 @@ def _function_name(node: fx.Node) -> str:
 
 def _leaves(values: Any) -> Iterator[Any]:
     for value in values:
-        if builtins.isinstance(value, (tuple, list)):
+        if isinstance(value, (tuple, list)):
             yield from _leaves(value)
         else:
             yield value

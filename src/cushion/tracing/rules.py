@@ -28,7 +28,7 @@ from cushion.network import (
 from cushion.operators import Conv2d, Diagonal, Linear
 from cushion.operators.conv2d import same_padding
 
-BATCH = 1_000_003  # what a forward sees as its batch size while its shapes are followed: no layer has this width
+BATCH = 7919  # what a forward sees as its batch size while its shapes are followed: a prime that no layer has
 
 
 class Refused(Exception):
@@ -198,7 +198,9 @@ def _pool(role: str, x: Any, op: Any) -> Result:
         try:
             pooled = op(torch.empty(1, *shape, device="meta"))
         except RuntimeError as error:
-            raise BadInput(f"its windows do not fit into a feature map of shape {shape}; check the input shape") from error
+            raise BadInput(
+                f"its windows do not fit into a feature map of shape {shape}; check the input shape"
+            ) from error
         return op, tuple(pooled.shape[1:])
 
     return Step(role, (feature(x),), build)
@@ -316,6 +318,18 @@ def squeeze(x: Any, dim: Any = None) -> Result:
         axes = (BATCH, *shape)
         at = dim % len(axes)
         return axes if axes[at] != 1 else (*axes[:at], *axes[at + 1 :])
+
+    return _reshape(x, target)
+
+
+def unsqueeze(x: Any, dim: int) -> Result:
+    """Adds an axis of length one."""
+    x = feature(x)
+
+    def target(shape: Shape) -> Shape:
+        axes = (BATCH, *shape)
+        at = dim % (len(axes) + 1)
+        return (*axes[:at], 1, *axes[at:])
 
     return _reshape(x, target)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.data.formats.arrays import Arrays, Pair, whole_labels
-from cushion.errors import BadInput, Malformed
+from cushion.errors import BadInput, CushionError, Malformed
 
 
 def read(path: Path) -> Pair:
     """Read both parts. Pickled (object) arrays are refused unread; float64 becomes float32."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise Malformed(f"{path}: not an .npz archive; save the arrays with numpy.savez(file, x=..., y=...)")
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise Malformed(f"{path}: not an .npz archive; write it with numpy.savez(file, x=..., y=...)")
+        with archive:
             arrays = {key: _member(archive, key, path) for key in ("x", "y", "x_test", "y_test") if key in archive}
             found = ", ".join(archive.files) or "none"
-    except (zipfile.BadZipFile, EOFError, ValueError, OSError) as error:
+    except (CushionError, PermissionError):
+        raise
+    except Exception as error:  # a damaged zip raises nearly anything: BadZipFile, zlib.error, RuntimeError, ...
         raise Malformed(f"{path}: not a readable .npz archive ({error}); write it again with numpy.savez") from None
     if "x" not in arrays or "y" not in arrays:
         raise BadInput(f"{path}: an .npz set needs the arrays x and y, but this one has {found}")

@@ -7,6 +7,7 @@ that record their arguments; numpy itself is called afterwards, on checked value
 
 from __future__ import annotations
 
+import io
 import math
 import pickle
 from pathlib import Path
@@ -91,7 +92,9 @@ class _RefusedError(Exception):
     """The name that the pickle wanted to call."""
 
 
-class _NumbersOnly(pickle.Unpickler):
+class _NumbersOnly(pickle._Unpickler):
+    """The unpickler in Python: its memo is a dictionary, where the C one allocates any index a file names."""
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
             raise _RefusedError(f"{module}.{name}")
@@ -104,8 +107,8 @@ def read(path: Path) -> dict[str, Any]:
     A file that names anything but numpy's array constructors is refused with BadInput before it is called.
     """
     try:
-        with open(path, "rb") as stream:
-            content = _NumbersOnly(stream, encoding="bytes").load()
+        # From memory, where a length that the file only claims to have is cut to what is there.
+        content = _NumbersOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
         if not isinstance(content, dict):
             raise ValueError(f"a {type(content).__name__} where a dictionary belongs")
         return {_text(key): _value(value) for key, value in content.items()}

@@ -1,0 +1,105 @@
+"""Which layout a folder has: found at its own place and in torchvision's, never guessed between two."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cushion.data.formats import cifar, folders, npy
+from cushion.data.formats.arrays import Arrays
+from cushion.errors import BadInput, Malformed
+
+
+def write_idx(folder: Path, count: int = 3) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    images = struct.pack(">BBBBIII", 0, 0, 8, 3, count, 2, 2) + bytes(4 * count)
+    (folder / "train-images-idx3-ubyte").write_bytes(images)
+    (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">BBBBI", 0, 0, 8, 1, count) + bytes(count))
+
+
+def write_cifar(folder: Path, layout: cifar.Layout) -> None:
+    assert layout.label_bytes, "only the binary layouts are written here"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in layout.train:
+        (folder / name).write_bytes(bytes(layout.label_bytes + 3072))
+
+
+@pytest.mark.parametrize("place", ["", "raw", "MNIST/raw", "FashionMNIST/raw", "KMNIST/raw", "QMNIST/raw"])
+def test_idx_files_are_found_in_torchvision_places(tmp_path: Path, place: str) -> None:
+    write_idx(tmp_path / place)
+    (train, test), classes = folders.read(tmp_path)
+    assert train.x.shape == (3, 1, 2, 2)
+    assert test is None
+    assert classes is None
+
+
+@pytest.mark.parametrize("layout", cifar.LAYOUTS[:2], ids=lambda layout: layout.folder)
+@pytest.mark.parametrize("inside", [True, False])
+def test_cifar_batches_are_found_with_their_classes(tmp_path: Path, layout: cifar.Layout, inside: bool) -> None:
+    write_cifar(tmp_path / layout.folder, layout)
+    (train, _), classes = folders.read(tmp_path / layout.folder if inside else tmp_path)
+    assert train.x.shape == (len(layout.train), 3, 32, 32)
+    assert classes == layout.classes
+
+
+def test_images_are_found_with_their_classes(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        Image.new("L", (2, 2)).save(tmp_path / name / "1.png")
+    (train, _), classes = folders.read(tmp_path)
+    assert train.x.shape == (3, 1, 2, 2)
+    assert classes == 3
+
+
+def test_several_sets_in_one_folder_are_not_guessed_between(tmp_path: Path) -> None:
+    write_idx(tmp_path / "MNIST" / "raw")
+    write_idx(tmp_path / "KMNIST" / "raw", count=4)
+    with pytest.raises(
+        BadInput, match=r"this folder holds several sets \(MNIST/raw, KMNIST/raw\); point at one of them$"
+    ):
+        folders.read(tmp_path)
+    assert len(folders.read(tmp_path / "KMNIST")[0][0].y) == 4
+
+
+@pytest.mark.parametrize("content", ["nothing", "a text file", "empty sub-folders"])
+def test_a_folder_without_a_known_layout(tmp_path: Path, content: str) -> None:
+    if content == "a text file":
+        (tmp_path / "readme.txt").write_text("hello")
+    if content == "empty sub-folders":
+        (tmp_path / "train").mkdir()
+    with pytest.raises(BadInput, match="no known layout in this folder; it may hold IDX files, CIFAR batches"):
+        folders.read(tmp_path)
+
+
+def test_npy_folders_are_memory_mapped(tmp_path: Path) -> None:
+    part = Arrays(np.arange(8, dtype=np.uint8).reshape(2, 1, 2, 2), np.array([0, 1]))
+    npy.write_folder(tmp_path, part, part)
+    (train, test), _ = folders.read(tmp_path)
+    assert (train.x == part.x).all()
+    assert isinstance(train.x.base, np.memmap)
+    assert test is not None
+    assert test.y.tolist() == [0, 1]
+
+
+def test_damaged_npy_folders_are_refused(tmp_path: Path) -> None:
+    part = Arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1]))
+    npy.write_folder(tmp_path, part, part)
+    (tmp_path / "y_test.npy").unlink()
+    with pytest.raises(BadInput, match=r"y_test\.npy: the file is missing"):
+        folders.read(tmp_path)
+    whole = (tmp_path / "x_train.npy").read_bytes()
+    for content in (b"", b"hello", whole[:60], whole[:-1]):
+        (tmp_path / "x_train.npy").write_bytes(content)
+        with pytest.raises(Malformed, match=r"x_train\.npy: not a readable \.npy array"):
+            folders.read(tmp_path)
+    np.save(tmp_path / "x_train.npy", np.array([None, "a"], dtype=object), allow_pickle=True)
+    with pytest.raises(Malformed, match=r"x_train\.npy: not a readable \.npy array"):
+        folders.read(tmp_path)
+    with open(tmp_path / "x_train.npy", "wb") as stream:
+        np.savez(stream, x=part.x)
+    with pytest.raises(Malformed, match=r"x_train\.npy: not an \.npy array"):
+        folders.read(tmp_path)

@@ -1,0 +1,129 @@
+"""`.npz` files: types that are accepted and converted, and every refusal."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cushion.data.formats import npz
+from cushion.errors import BadInput, Malformed
+
+X = np.arange(12, dtype=np.uint8).reshape(3, 4)
+Y = np.array([0, 1, 2])
+
+
+def saved(folder: Path, **arrays: Any) -> Path:
+    path = folder / "toy.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+def test_bytes_stay_bytes_and_the_test_part_is_read(tmp_path: Path) -> None:
+    train, test = npz.read(saved(tmp_path, x=X, y=Y, x_test=X[:1], y_test=Y[:1], note=np.array("free")))
+    assert train.x.dtype == np.uint8
+    assert (train.x == X).all()
+    assert test is not None
+    assert (test.x == X[:1]).all()
+    assert test.y.tolist() == [0]
+    assert npz.read(saved(tmp_path, x=X, y=Y))[1] is None
+
+
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8", ">f4"])
+def test_floats_become_float32(tmp_path: Path, kind: str) -> None:
+    train, _ = npz.read(saved(tmp_path, x=(X / 8).astype(kind), y=Y))
+    assert train.x.dtype == np.float32
+    assert (train.x == X / 8).all()
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4"])
+def test_labels_of_any_integer_type_become_int64(tmp_path: Path, kind: str) -> None:
+    train, _ = npz.read(saved(tmp_path, x=X, y=Y.astype(kind)))
+    assert train.y.dtype == np.int64
+    assert train.y.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"x": X}, "needs the arrays x and y, but this one has x$"),
+        ({"images": X, "labels": Y}, "needs the arrays x and y, but this one has images, labels$"),
+        ({"x": X, "y": Y, "x_test": X}, "needs both x_test and y_test, but this one has x, y, x_test$"),
+        ({"x": X, "y": Y, "y_test": Y}, "needs both x_test and y_test, but this one has x, y, y_test$"),
+        ({"x": X, "y": Y.astype(float)}, r"y must be a vector of whole numbers, not float64 of shape \(3,\)$"),
+        ({"x": X, "y": Y.astype(bool)}, "y must be a vector of whole numbers, not bool"),
+        ({"x": X, "y": Y[:, None]}, r"y must be a vector of whole numbers, not int64 of shape \(3, 1\)$"),
+        ({"x": X, "y": Y, "x_test": X, "y_test": Y * 0.5}, "y_test must be a vector of whole numbers"),
+        ({"x": X, "y": np.array([0, 1, 2**64 - 1], np.uint64)}, "y has the label 18446744073709551615"),
+        ({"x": X.astype(int), "y": Y}, "x is int64; save it as uint8 .* or float32"),
+        ({"x": X.astype(complex), "y": Y}, "x is complex128; save it as uint8"),
+        ({"x": np.array([1, "a", None], dtype=object), "y": Y}, "x is an array of Python objects"),
+        ({"x": X, "y": np.array([1, "a", None], dtype=object)}, "y is an array of Python objects"),
+    ],
+)
+def test_refusals(tmp_path: Path, arrays: dict[str, np.ndarray], sentence: str) -> None:
+    path = saved(tmp_path, **arrays)
+    with pytest.raises(BadInput, match=sentence) as caught:
+        npz.read(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_an_object_array_is_not_unpickled(tmp_path: Path) -> None:
+    target = tmp_path / "ran"
+
+    class Opens:
+        def __reduce__(self) -> Any:
+            return open, (str(target), "w")
+
+    path = saved(tmp_path, x=np.array([Opens()], dtype=object), y=Y[:1])
+    with pytest.raises(BadInput, match="x is an array of Python objects, which is never unpickled"):
+        npz.read(path)
+    assert not target.exists()
+    with np.load(path, allow_pickle=True) as archive:  # plain numpy would have run it
+        archive["x"]
+    assert target.exists()
+
+
+def test_bytes_that_are_no_archive_are_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path, x=X, y=Y)
+    whole = path.read_bytes()
+    for content in (b"", b"hello", whole[:100], whole[: len(whole) // 2], whole[:-30]):
+        path.write_bytes(content)
+        with pytest.raises(Malformed, match=r"toy\.npz: not a readable \.npz archive"):
+            npz.read(path)
+
+
+def test_a_single_npy_under_the_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "toy.npz"
+    with open(path, "wb") as stream:
+        np.save(stream, X)
+    with pytest.raises(Malformed, match=r"toy\.npz: not an \.npz archive"):
+        npz.read(path)
+
+
+def test_a_flipped_byte_in_the_pixels_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path, x=np.zeros((50, 50), np.uint8), y=np.zeros(50, int))
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(Malformed, match="not a readable"):
+        npz.read(path)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_flipped_bytes_are_refused_or_harmless_but_never_crash(tmp_path: Path, save: Any) -> None:
+    path = tmp_path / "toy.npz"
+    save(path, x=X, y=Y)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        flipped = bytearray(whole)
+        flipped[rng.integers(len(whole))] = rng.integers(256)
+        path.write_bytes(flipped)
+        with suppress(BadInput, Malformed):
+            train, _ = npz.read(path)
+            assert (train.x == X).all()
+            assert (train.y == Y).all()

@@ -1,0 +1,275 @@
+"""The prefix code: exact lengths, round trips, golden words, strictness, and exact evaluation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cushion.encoding.arithmetic import ArithmeticDecoder, ArithmeticEncoder, Context
+from cushion.encoding.bits import BitReader, BitWriter
+from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Layer, Pool
+from cushion.encoding.message import decode, encode
+from cushion.errors import BadInput, Malformed
+
+
+def bits_of(writer: BitWriter) -> str:
+    text = "".join(f"{byte:08b}" for byte in writer.to_bytes())
+    assert set(text[len(writer) :]) <= {"0"}
+    return text[: len(writer)]
+
+
+# ---- bits
+
+
+@pytest.mark.parametrize(("value", "word"), [(1, "1"), (2, "010"), (3, "011"), (4, "00100"), (10, "0001010")])
+def test_gamma_golden_words(value: int, word: str) -> None:
+    writer = BitWriter()
+    writer.gamma(value)
+    assert bits_of(writer) == word
+    assert BitReader(writer.to_bytes(), len(writer)).gamma() == value
+
+
+def test_gamma_meets_kraft_with_equality_in_the_limit() -> None:
+    """Σ 2^-length ≤ 1 over all words: l + 2 log2 l charged for a length would break this."""
+    total = sum(2.0 ** -(2 * n.bit_length() - 1) for n in range(1, 2**16))
+    assert 0.999 < total <= 1.0
+
+
+def test_reader_is_strict() -> None:
+    with pytest.raises(Malformed, match="bytes"):
+        BitReader(b"\x00\x00", 8)
+    with pytest.raises(Malformed, match="zero"):
+        BitReader(b"\x01", 7)
+    with pytest.raises(Malformed, match="too early"):
+        BitReader(b"\x00", 3).fixed(4)
+    with pytest.raises(Malformed, match="absurdly"):
+        BitReader(bytes(20), 160).gamma()
+
+
+# ---- the arithmetic coder
+
+
+def code(symbols: list[int], kinds: list[int]) -> tuple[BitWriter, list[int]]:
+    writer = BitWriter()
+    coder = ArithmeticEncoder(writer)
+    contexts = [Context() for _ in range(3)]
+    for bit, kind in zip(symbols, kinds, strict=True):
+        coder.encode(bit, contexts[kind])
+    coder.finish()
+    decoder = ArithmeticDecoder(BitReader(writer.to_bytes(), len(writer)))
+    contexts = [Context() for _ in range(3)]
+    return writer, [decoder.decode(contexts[kind]) for kind in kinds]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), max_size=400))
+def test_arithmetic_round_trip_and_length(pairs: list[tuple[int, int]]) -> None:
+    """The stream is at most two bits (and a sliver of rounding) longer than -log2 of the KT probability."""
+    symbols, kinds = [p[0] for p in pairs], [p[1] for p in pairs]
+    writer, back = code(symbols, kinds)
+    assert back == symbols
+    ideal, seen = 0.0, [[0, 0] for _ in range(3)]
+    for bit, kind in pairs:
+        ideal -= math.log2((seen[kind][bit] + 0.5) / (sum(seen[kind]) + 1))
+        seen[kind][bit] += 1
+    assert math.floor(ideal) <= len(writer) <= ideal + 2.01
+
+
+def test_streams_of_the_same_length_are_prefix_free_and_meet_kraft() -> None:
+    """All 2^10 streams of ten decisions: no word begins another, and Σ 2^-length ≤ 1."""
+    words = []
+    for value in range(2**10):
+        writer, _ = code([value >> i & 1 for i in range(10)], [0] * 10)
+        words.append(bits_of(writer))
+    ordered = sorted(words)
+    assert all(not b.startswith(a) for a, b in zip(ordered, ordered[1:], strict=False))
+    assert sum(2.0 ** -len(word) for word in words) <= 1.0
+
+
+# ---- nets
+
+
+@st.composite
+def nets(draw: st.DrawFn) -> IntegerNet:
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    shape: tuple[int, ...] = (draw(st.integers(1, 3)), draw(st.integers(4, 9)), draw(st.integers(4, 9)))
+    start = shape
+    layers: list[Layer] = []
+    for _ in range(draw(st.integers(0, 3))):
+        levels = draw(st.integers(1, 5))
+        if draw(st.booleans()) and min(shape[1:]) >= 3:
+            k, stride = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+            padding, out = draw(st.integers(0, k - 1)), draw(st.integers(1, 4))
+            weight = rng.integers(-levels, levels + 1, (out, shape[0], k, k))
+            bias = rng.integers(-300, 300, out) if draw(st.booleans()) else None
+            layers.append(Conv(weight, bias, levels, draw(st.integers(0, 6)), stride, padding))
+            shape = (out, *((n + 2 * padding - k) // stride + 1 for n in shape[1:]))
+        elif min(shape[1:]) >= 2:
+            layers.append(Pool(draw(st.sampled_from(["max", "sum"])), 2))
+            shape = (shape[0], shape[1] // 2, shape[2] // 2)
+    if draw(st.booleans()):
+        layers.append(Dense(rng.integers(-2, 3, (5, int(np.prod(shape)))), None, 2, draw(st.integers(0, 4))))
+        shape = (5,)
+    bias = rng.integers(-9, 9, 3) if draw(st.booleans()) else None
+    layers.append(Dense(rng.integers(-1, 2, (3, int(np.prod(shape)))), bias, 1, 0))
+    return IntegerNet(start, draw(st.integers(0, 7)), tuple(layers))  # type: ignore[arg-type]
+
+
+def same(a: IntegerNet, b: IntegerNet) -> bool:
+    def parts(net: IntegerNet) -> list[object]:
+        found: list[object] = [net.input_shape, net.input_shift]
+        for layer in net.layers:
+            fields = vars(layer)
+            found.append(type(layer).__name__)
+            found += [v.tolist() if isinstance(v, np.ndarray) else v for v in fields.values()]
+        return found
+
+    return parts(a) == parts(b)
+
+
+def naive_scores(net: IntegerNet, x: np.ndarray) -> list[int]:
+    """Loops over Python integers: what FORMAT.md says, word by word."""
+    values = (x.astype(object) >> net.input_shift).reshape(net.input_shape)
+    for index, layer in enumerate(net.layers):
+        if isinstance(layer, Pool):
+            c, h, w = values.shape
+            s = layer.size
+            pooled = np.zeros((c, h // s, w // s), dtype=object)
+            for a, i, j in np.ndindex(pooled.shape):
+                window = values[a, i * s : i * s + s, j * s : j * s + s].reshape(-1).tolist()
+                pooled[a, i, j] = max(window) if layer.kind == "max" else sum(window)
+            values = pooled
+            continue
+        weight = layer.weight.astype(object)
+        bias = [0] * len(weight) if layer.bias is None else layer.bias.tolist()
+        if isinstance(layer, Dense):
+            flat = values.reshape(-1)
+            out = np.array([sum(a * b for a, b in zip(row, flat, strict=True)) + c for row, c in zip(weight, bias, strict=True)], dtype=object)  # fmt: skip
+        else:
+            o, c, k, _ = weight.shape
+            _, h, w = values.shape
+            p, s = layer.padding, layer.stride
+            out = np.zeros((o, (h + 2 * p - k) // s + 1, (w + 2 * p - k) // s + 1), dtype=object)
+            for q, i, j in np.ndindex(out.shape):
+                total = bias[q]
+                for a, di, dj in np.ndindex(c, k, k):
+                    row, column = i * s + di - p, j * s + dj - p
+                    if 0 <= row < h and 0 <= column < w:
+                        total += weight[q, a, di, dj] * values[a, row, column]
+                out[q, i, j] = total
+        if index + 1 < len(net.layers):
+            out = np.vectorize(lambda v, shift=layer.shift: max(v, 0) >> shift, otypes=[object])(out)
+        values = out
+    return [int(v) for v in values]
+
+
+@settings(max_examples=60, deadline=None)
+@given(nets())
+def test_round_trip_ledger_and_exact_scores(net: IntegerNet) -> None:
+    message = encode(net)
+    assert sum(item.bits for item in message.ledger) == message.bits
+    assert all(item.bits >= 0 for item in message.ledger)
+    assert len(message.data) == (message.bits + 7) // 8
+    back = decode(message.data, message.bits)
+    assert same(net, back)
+    x = np.random.default_rng(0).integers(0, 256, (3, *net.input_shape), dtype=np.uint8)
+    scores = back.scores(x)
+    assert scores.tolist() == [naive_scores(net, row) for row in x]
+    assert np.array_equal(scores, np.concatenate([back.scores(x[i : i + 1]) for i in range(3)]))
+
+
+def tiny() -> IntegerNet:
+    weight = np.array([[1, 0, -1, 2], [0, 0, 1, -2]])
+    return IntegerNet((1, 2, 2), 3, (Dense(weight, np.array([0, 5]), 2, 0),))
+
+
+def test_golden_message() -> None:
+    """Fixes the format: the version, shape, shift, depth, header and coded stream of one small net."""
+    message = encode(tiny())
+    assert message.bits == 56
+    assert message.data.hex() == "d2244b0ef5b95b"
+    text = "".join(f"{byte:08b}" for byte in message.data)
+    # version 1, shape 1 2 2, shift 3+1, depth 1, dense, 2 outputs, 2 levels, bias
+    assert text.startswith("1" + "1" + "010" + "010" + "00100" + "1" + "00" + "010" + "010" + "1")
+
+
+@settings(max_examples=30, deadline=None)
+@given(nets(), st.data())
+def test_every_flipped_bit_is_another_net_or_refused(net: IntegerNet, data: st.DataObject) -> None:
+    message = encode(net)
+    position = data.draw(st.integers(0, message.bits - 1))
+    flipped = bytearray(message.data)
+    flipped[position // 8] ^= 128 >> position % 8
+    try:
+        other = decode(bytes(flipped), message.bits)
+    except Malformed:
+        return
+    assert not same(net, other)
+
+
+def test_trailing_bits_and_wrong_lengths_are_refused() -> None:
+    message = encode(tiny())
+    with pytest.raises(Malformed):
+        decode(message.data + b"\x00", message.bits + 8)
+    with pytest.raises(Malformed):
+        decode(message.data, message.bits - 1)
+    if message.bits % 8:
+        with pytest.raises(Malformed):
+            decode(message.data, message.bits + 1)
+    with pytest.raises(Malformed):
+        decode(b"", 0)
+
+
+def test_sums_that_could_leave_the_exact_range_are_refused() -> None:
+    huge = np.full((2, 4), 2**40)
+    with pytest.raises(Malformed, match="exact range"):
+        IntegerNet((1, 2, 2), 0, (Dense(huge * 2**6, None, 2**46, 0),))
+    IntegerNet((1, 2, 2), 0, (Dense(huge, None, 2**40, 0),))  # 4·255·2^40 < 2^53: allowed
+
+
+def test_hostile_sizes_are_refused_before_they_cost_anything() -> None:
+    writer = BitWriter()
+    for value in (1, 1, 1000, 1000, 1, 1):
+        writer.gamma(value)
+    writer.fixed(0, 2)
+    writer.gamma(900_000)  # a dense layer of 9·10^11 weights
+    writer.gamma(1)
+    writer.fixed(0, 1)
+    with pytest.raises(Malformed, match="weights"):
+        decode(writer.to_bytes(), len(writer))
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (),
+        (Pool("max", 2),),
+        (Dense(np.zeros((2, 3), dtype=np.int64), None, 1, 0),),
+        (Dense(np.ones((1, 4), dtype=np.int64), None, 1, 0),),
+        (Dense(np.full((2, 4), 2), None, 1, 0),),
+        (Dense(np.ones((2, 4), dtype=np.int64), np.zeros(3, dtype=np.int64), 1, 0),),
+        (Pool("mean", 2), Dense(np.ones((2, 1), dtype=np.int64), None, 1, 0)),
+        (Pool("max", 4), Dense(np.ones((2, 1), dtype=np.int64), None, 1, 0)),
+        (Conv(np.ones((1, 1, 2, 2), dtype=np.int64), None, 1, 0, 1, 2), Dense(np.ones((2, 25), dtype=np.int64), None, 1, 0)),
+        (Conv(np.ones((1, 2, 2, 2), dtype=np.int64), None, 1, 0, 1, 0), Dense(np.ones((2, 1), dtype=np.int64), None, 1, 0)),
+    ],
+)  # fmt: skip
+def test_nets_outside_the_grammar_are_refused(layers: tuple[Layer, ...]) -> None:
+    with pytest.raises(Malformed):
+        IntegerNet((1, 2, 2), 0, layers)
+
+
+def test_ties_are_errors_and_inputs_are_checked() -> None:
+    net = IntegerNet((1, 1, 2), 0, (Dense(np.array([[1, 0], [0, 1]]), None, 1, 0),))
+    x = np.array([[[[3, 3]]], [[[4, 3]]], [[[3, 4]]]], dtype=np.uint8)
+    assert net.errors(x, np.array([0, 0, 0])) == 2
+    assert net.errors(x, np.array([0, 0, 0]), batch=1) == 2
+    with pytest.raises(BadInput):
+        net.scores(x.astype(np.float32))
+    with pytest.raises(BadInput):
+        net.scores(np.zeros((1, 3), dtype=np.uint8))

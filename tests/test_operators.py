@@ -1,0 +1,192 @@
+"""Operators against their explicit matrices, which are built tap by tap here and not by torch's convolution."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from cushion.errors import BadInput
+from cushion.operators import Conv2d, Diagonal, Linear, Operator
+from cushion.operators import conv2d as conv2d_module
+from cushion.operators.conv2d import same_padding
+from cushion.tracing import trace
+from tests.cases import CASES
+
+torch.set_num_threads(1)
+
+
+def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+
+
+KERNELS = [(3, 3), (2, 3), (1, 1)]
+STRIDES = [(1, 1), (2, 1), (3, 2)]
+PADDINGS = [(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 3, 2)]
+DILATIONS = [(1, 1), (2, 1), (2, 3)]
+
+CONVOLUTIONS = [
+    Conv2d(_normal(4, 4 // groups, *kernel, seed=number), (4, 6, 7), stride, padding, dilation, groups)
+    for number, (kernel, stride, padding, dilation, groups) in enumerate(
+        itertools.product(KERNELS, STRIDES, PADDINGS, DILATIONS, (1, 2, 4))
+    )
+]
+SMALL = [
+    *CONVOLUTIONS[::5],
+    Linear(_normal(5, 9)),
+    Linear(_normal(9, 5)),
+    Linear(_normal(1, 6)),
+    Linear(torch.zeros(3, 4)),
+    Diagonal(_normal(5), (5,)),
+    Diagonal(_normal(3), (3, 2, 4)),
+    *(node.affine.operator for case in CASES for node in trace(case.module(), case.input_shape).affine_layers),
+]
+EVERY = pytest.mark.parametrize("operator", SMALL, ids=lambda op: f"{type(op).__name__}-{tuple(op.weight.shape)}")
+
+
+def naive_matrix(operator: Operator) -> np.ndarray:
+    """The matrix of the map from its definition, one product of one weight and one input at a time."""
+    weight = operator.weight.double().numpy()
+    if isinstance(operator, Linear):
+        return weight
+    if isinstance(operator, Diagonal):
+        return np.diag(np.repeat(weight, math.prod(operator.input_shape[1:])))
+    assert isinstance(operator, Conv2d)
+    channels, height, width = operator.input_shape
+    above, _, left, _ = operator.padding
+    out, per_group, high, wide = weight.shape
+    _, rows, columns = operator.output_shape
+    matrix = np.zeros((out, rows, columns, channels, height, width))
+    for o, i, j, c, u, v in np.ndindex(out, rows, columns, per_group, high, wide):
+        y = i * operator.stride[0] + u * operator.dilation[0] - above
+        x = j * operator.stride[1] + v * operator.dilation[1] - left
+        if 0 <= y < height and 0 <= x < width:
+            group = o // (out // operator.groups)
+            matrix[o, i, j, group * per_group + c, y, x] += weight[o, c, u, v]
+    return matrix.reshape(out * rows * columns, channels * height * width)
+
+
+@EVERY
+def test_matrix_adjoint_and_norms_match_the_definition(operator: Operator) -> None:
+    matrix = naive_matrix(operator)
+    np.testing.assert_allclose(operator.dense().numpy(), matrix, atol=1e-6)
+    assert matrix.shape == (operator.output_size, operator.input_size)
+
+    double = operator.to(torch.float64)
+    x, y = _normal(3, *operator.input_shape).double(), _normal(3, *operator.output_shape).double()
+    torch.testing.assert_close((double.apply(x) * y).sum(), (x * double.adjoint(y)).sum())
+    np.testing.assert_allclose(double.adjoint(y).reshape(3, -1).numpy(), y.reshape(3, -1).numpy() @ matrix, atol=1e-10)
+
+    largest = np.linalg.svd(matrix, compute_uv=False).max()
+    assert operator.spectral() == pytest.approx(largest, rel=1e-6)
+    assert operator.operator_frobenius() == pytest.approx(np.linalg.norm(matrix), rel=1e-12)
+    assert operator.frobenius() == pytest.approx(float(operator.weight.double().norm()), rel=1e-12)
+    assert largest <= operator.spectral_upper() <= 1.05 * largest
+    rank = (np.linalg.norm(matrix) / largest) ** 2 if largest else 0.0
+    assert operator.stable_rank() == pytest.approx(rank, rel=1e-5)
+    assert operator.parameters == operator.weight.numel()
+
+
+@pytest.mark.parametrize("start", range(3))
+def test_every_combination_of_options(start: int) -> None:
+    """All 243 paddings, strides, dilations and groups: the matrix, the closed-form norm, the circulant bound."""
+    for operator in CONVOLUTIONS[start::3]:
+        matrix = naive_matrix(operator)
+        np.testing.assert_allclose(operator.dense().numpy(), matrix, atol=1e-6)
+        np.testing.assert_allclose(
+            operator.adjoint(torch.eye(operator.output_size).reshape(-1, *operator.output_shape))
+            .reshape(operator.output_size, -1)
+            .numpy(),
+            matrix,
+            atol=1e-6,
+        )
+        assert operator.operator_frobenius() == pytest.approx(np.linalg.norm(matrix), rel=1e-12)
+        largest = np.linalg.norm(matrix, 2)
+        assert largest <= operator._circulant_upper() <= 1.35 * largest
+
+
+@EVERY
+def test_bias_is_added_per_channel(operator: Operator) -> None:
+    bias = _normal(operator.output_shape[0])
+    x = _normal(2, *operator.input_shape)
+    expected = operator.apply(x) + bias.reshape(-1, *(1 for _ in operator.output_shape[1:]))
+    torch.testing.assert_close(operator.apply(x, bias), expected)
+
+
+@EVERY
+def test_scaled_multiplies_output_channels(operator: Operator) -> None:
+    scale = _normal(operator.output_shape[0])
+    x = _normal(2, *operator.input_shape)
+    expected = operator.apply(x) * scale.reshape(-1, *(1 for _ in operator.output_shape[1:]))
+    torch.testing.assert_close(operator.scaled(scale).apply(x), expected)
+
+
+def test_same_padding_is_torchs() -> None:
+    for kernel, dilation in itertools.product([(3, 3), (2, 4), (1, 5)], [(1, 1), (3, 2)]):
+        weight, x = _normal(2, 3, *kernel), _normal(2, 3, 8, 9)
+        operator = Conv2d(weight, (3, 8, 9), padding=same_padding(kernel, dilation), dilation=dilation)
+        expected = torch.nn.functional.conv2d(x, weight, padding="same", dilation=dilation)
+        torch.testing.assert_close(operator.apply(x), expected)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        Linear(_normal(300, 180)),
+        Linear(_normal(60, 700)),
+        Conv2d(_normal(8, 6, 3, 3), (6, 13, 11), padding=(1, 1, 1, 1)),
+        Conv2d(_normal(8, 6, 3, 3), (6, 14, 13), stride=(2, 2), padding=(1, 1, 1, 1)),
+        Conv2d(_normal(12, 3, 5, 5), (6, 13, 12), padding=(2, 2, 2, 2), groups=2),
+    ],
+    ids=["tall", "wide", "conv", "strided", "grouped"],
+)
+def test_lanczos_and_upper_bound_on_larger_maps(operator: Operator) -> None:
+    largest = float(torch.linalg.matrix_norm(operator.to(torch.float64).dense(), 2))
+    assert operator.spectral() == pytest.approx(largest, rel=1e-6)
+    assert operator.spectral() == operator.spectral()
+    assert largest <= operator.spectral_upper() <= 1.05 * largest
+
+
+def test_upper_bound_survives_ill_conditioned_and_extreme_weights() -> None:
+    for scale in (1e-18, 1e18):
+        for matrix in (_normal(40, 60) * scale, torch.ones(50, 50) * scale, torch.eye(64) * scale):
+            largest = float(torch.linalg.matrix_norm(matrix.double(), 2))
+            assert largest <= Linear(matrix).spectral_upper() <= 1.0001 * largest
+
+
+def test_a_wrong_guess_does_not_spoil_the_upper_bound() -> None:
+    matrix = _normal(3, 20, 30).double()
+    largest = float(torch.linalg.matrix_norm(matrix, 2).max())
+    for guess in (0.0, 1e-3, largest * 0.999):
+        assert largest <= conv2d_module.gram_upper(matrix, guess) <= 1.02 * largest
+
+
+def test_a_circular_grid_of_the_image_size_is_not_an_upper_bound() -> None:
+    """The shortcut that looks right and is not: with zero padding the true norm exceeds the circular one."""
+    weight = torch.tensor([[[[1.0, 0.0, 1.0]]]])
+    operator = Conv2d(weight, (1, 1, 3), padding=(0, 0, 1, 1))
+    largest = np.linalg.norm(naive_matrix(operator), 2)
+    kernel = torch.zeros(1, 3)
+    kernel[0, [0, 2]] = 1.0
+    assert float(torch.fft.fft2(kernel).abs().max()) >= largest  # this kernel's sum is its norm: no counterexample
+    alternating = Conv2d(torch.tensor([[[[1.0, 0.0, -1.0]]]]), (1, 1, 3), padding=(0, 0, 1, 1))
+    largest = np.linalg.norm(naive_matrix(alternating), 2)
+    circular = float(torch.fft.fft2(torch.tensor([[0.0, 1.0, -1.0]])).abs().max())
+    assert circular < largest * 1.3
+
+
+def test_the_reshaped_kernel_underestimates_the_norm() -> None:
+    operator = Conv2d(_normal(8, 8, 3, 3).abs(), (8, 9, 9), padding=(1, 1, 1, 1))
+    reshaped = float(torch.linalg.matrix_norm(operator.weight.reshape(8, -1).double(), 2))
+    assert operator.spectral() > 1.6 * reshaped
+
+
+def test_shapes_that_do_not_fit() -> None:
+    with pytest.raises(
+        BadInput, match=r"a convolution with 3 input channels cannot read a feature map of shape \(4, 5, 5\)"
+    ):
+        Conv2d(torch.zeros(2, 3, 3, 3), (4, 5, 5))
+    with pytest.raises(BadInput, match=r"a 3x3 kernel does not fit into a feature map of shape \(3, 2, 5\)"):
+        Conv2d(torch.zeros(2, 3, 3, 3), (3, 2, 5))

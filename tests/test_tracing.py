@@ -1,0 +1,617 @@
+"""The trace: equal to the module, complete, harmless, and clear about what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import re
+import weakref
+from collections.abc import Callable
+
+import pytest
+import torch
+from tests.cases import CASES, Case, Residual
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cushion.errors import BadInput, Unsupported
+from cushion.network import Add, Node
+from cushion.tracing import support, trace
+
+torch.set_num_threads(1)  # tiny nets: more threads only wait for each other
+
+EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+KINDS = {"l": "linear", "c": "conv2d", "b": "batchnorm"}
+
+
+# -- the traced net is the module ------------------------------------------------------------------------------
+
+
+@EVERY_CASE
+def test_traced_net_equals_module(case: Case) -> None:
+    model = case.module()
+    network = trace(model, case.input_shape)
+    x = case.inputs()
+    with torch.no_grad():
+        torch.testing.assert_close(network.forward(x), model(x), rtol=2e-5, atol=2e-5)
+        wide = copy.deepcopy(model).double()
+        exact = trace(wide, case.input_shape)
+        torch.testing.assert_close(exact.forward(x.double()), wide(x.double()), rtol=1e-11, atol=1e-11)
+    assert exact.dtype == torch.float64
+    assert network.dtype == torch.float32
+    assert [node.affine.kind for node in network.affine_layers] == [KINDS[letter] for letter in case.layers]
+    assert network.is_chain == case.chain
+    assert network.input_shape == case.input_shape
+    assert network.classes == model(x).shape[1]
+
+
+@EVERY_CASE
+def test_node_shapes_names_and_order(case: Case) -> None:
+    network = trace(case.module(), case.input_shape)
+    assert len({node.name for node in network.nodes}) == len(network.nodes)
+    alive = {0: case.inputs()}
+    for place, node in enumerate(network.nodes):
+        assert node.index == place
+        assert all(i < place for i in node.inputs)
+        if place:
+            alive[place] = node.op(*(alive[i] for i in node.inputs))
+        assert alive[place].shape[1:] == node.shape
+    again = trace(case.module(), case.inputs())  # an example batch in place of the shape
+    assert [node.name for node in again.nodes] == [node.name for node in network.nodes]
+    torch.testing.assert_close(again.forward(case.inputs()), alive[len(alive) - 1], rtol=0, atol=0)
+
+
+@EVERY_CASE
+def test_support_understands_every_case(case: Case) -> None:
+    for shape in (None, case.input_shape):
+        report = support(case.module(), shape)
+        assert report.understood, str(report)
+        assert {path for path, m in case.module().named_modules() if path} <= {line.path for line in report.lines}
+
+
+@EVERY_CASE
+def test_run_shows_every_affine_layer(case: Case) -> None:
+    network = trace(case.module(), case.input_shape)
+    seen: list[Node] = []
+
+    def observe(node: Node, x: Tensor, y: Tensor) -> None:
+        seen.append(node)
+        torch.testing.assert_close(node.affine(x), y)
+        bias = node.affine.bias
+        linear = y if bias is None else y - bias.reshape(-1, *(1 for _ in node.shape[1:]))
+        torch.testing.assert_close(node.affine.operator.apply(x), linear, rtol=1e-4, atol=1e-5)
+
+    logits = network.run(case.inputs(), observe)
+    assert tuple(seen) == network.affine_layers
+    torch.testing.assert_close(logits, network.forward(case.inputs()))
+    assert all(not t.requires_grad for node in network.affine_layers for t in _tensors(node))
+    torch.testing.assert_close(network.double().forward(case.inputs().double()).float(), logits, rtol=1e-4, atol=1e-5)
+
+
+def _tensors(node: Node) -> list[Tensor]:
+    affine = node.affine
+    return [affine.operator.weight, *([] if affine.bias is None else [affine.bias])]
+
+
+def test_activations_are_freed_after_their_last_use() -> None:
+    network = trace(nn.Sequential(*(nn.Linear(4, 4) for _ in range(6))), (4,))
+    outputs: list[weakref.ref[Tensor]] = []
+    alive: list[int] = []
+
+    def observe(node: Node, x: Tensor, y: Tensor) -> None:
+        outputs.append(weakref.ref(y))
+        alive.append(sum(ref() is not None for ref in outputs))
+
+    network.run(torch.randn(2, 4), observe)
+    assert max(alive) == 2  # a layer's input and its output
+
+
+def test_parameters_are_counted() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 3, bias=False))
+    network = trace(model, (2, 4, 4))
+    assert network.parameters == 2 * 4 * 9 + 4 + 48
+
+
+def test_half_precision_widens_without_loss() -> None:
+    model = nn.Linear(5, 3).to(torch.bfloat16)
+    network = trace(model, (5,))
+    weight = network.affine_layers[0].affine.operator.weight
+    assert weight.dtype == torch.float32
+    assert torch.equal(weight.to(torch.bfloat16), model.weight)
+
+
+def test_mean_and_variance_fold_with_eps() -> None:
+    """Against the definition, written out; a forgotten eps of 1e-5 would show at 5e-6."""
+    model = nn.Sequential(nn.Conv2d(1, 2, 1, bias=False), nn.BatchNorm2d(2, eps=1e-2), nn.Flatten()).double()
+    model[1].running_mean.copy_(torch.tensor([1.0, -2.0]))
+    model[1].running_var.copy_(torch.tensor([0.0, 3.0]))
+    model[1].weight.data.copy_(torch.tensor([2.0, 0.5]))
+    model[1].bias.data.copy_(torch.tensor([0.1, 0.2]))
+    affine = trace(model, (1, 1, 1)).affine_layers[0].affine
+    scale = torch.tensor([2.0 / 0.01**0.5, 0.5 / 3.01**0.5], dtype=torch.float64)
+    torch.testing.assert_close(affine.operator.weight.flatten(), model[0].weight.flatten() * scale)
+    torch.testing.assert_close(
+        affine.bias, torch.tensor([0.1, 0.2]).double() - torch.tensor([1.0, -2.0]).double() * scale
+    )
+
+
+def test_batchnorm_is_not_folded_into_a_layer_that_is_read_elsewhere() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.bn = nn.Linear(3, 3), nn.BatchNorm1d(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.fc(x)
+            return self.bn(y) + y
+
+    network = trace(Net(), (3,))
+    assert [node.affine.kind for node in network.affine_layers] == ["linear", "batchnorm"]
+
+
+def test_in_place_relu_is_seen_by_later_readers() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.same = nn.Linear(3, 3), nn.Identity()
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.fc(x)
+            z = F.relu(self.same(y), True)  # the identity hands on y itself, so this writes over y
+            return z + y
+
+    model, x = Net(), torch.randn(4, 3)
+    torch.testing.assert_close(trace(model, (3,)).forward(x), 2 * F.relu(model.fc(x)))
+
+
+def test_a_module_called_twice_becomes_two_layers() -> None:
+    fc = nn.Linear(4, 4)
+    network = trace(nn.Sequential(fc, nn.ReLU(), fc), (4,))
+    assert [node.name for node in network.affine_layers] == ["0", "0#2"]
+
+
+def test_weight_norm_is_read_through_its_parametrization() -> None:
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 5)), nn.ReLU(), nn.Linear(5, 2))
+    model[0].parametrizations.weight.original0.data.mul_(3.0)
+    network = trace(model, (4,))
+    torch.testing.assert_close(network.affine_layers[0].affine.operator.weight, model[0].weight)
+
+
+# -- why a net is not a chain ----------------------------------------------------------------------------------
+
+
+def test_not_a_chain_names_fork_and_join() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), Residual(2, 2), nn.Flatten(), nn.Linear(32, 2))
+    network = trace(model, (1, 6, 6))
+    assert network.not_a_chain_because == (
+        "the output of 0 is read by 1.conv1 and 1.add, and 1.add joins their branches, so between 0 and 1.add no "
+        "single vector x^i separates the net"
+    )
+    with pytest.raises(
+        Unsupported, match=re.escape(f"the net is not a chain of layers: {network.not_a_chain_because}")
+    ):
+        network.chain()
+
+
+def test_a_value_joined_with_itself_is_no_chain() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.fc(x)
+            return y + y
+
+    network = trace(Net(), (3,))
+    assert network.not_a_chain_because == "add reads fc more than once, which no layer of a chain does"
+
+
+def test_chain_of_a_chain_is_its_layers() -> None:
+    network = trace(nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)), (3,))
+    assert network.chain() == network.affine_layers
+    assert network.not_a_chain_because == ""
+
+
+def test_forward_refuses_another_shape() -> None:
+    with pytest.raises(BadInput, match=r"reads examples of shape \(3,\), not \(4,\)"):
+        trace(nn.Linear(3, 2), (3,)).forward(torch.zeros(1, 4))
+
+
+# -- standard architectures ------------------------------------------------------------------------------------
+
+
+class ResNet18(nn.Module):
+    """The standard 18-layer residual net: a 7x7 stem, four stages of two blocks, global average, one linear layer."""
+
+    def __init__(self, width: int = 64, classes: int = 1000) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        sizes = [width, width, 2 * width, 4 * width, 8 * width]
+        for stage in range(4):
+            first = Residual(sizes[stage], sizes[stage + 1], stride=1 if stage == 0 else 2)
+            setattr(self, f"layer{stage + 1}", nn.Sequential(first, Residual(sizes[stage + 1], sizes[stage + 1])))
+        self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        self.fc = nn.Linear(8 * width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(torch.flatten(self.avgpool(x), 1))
+
+
+class VGG16(nn.Module):
+    """Thirteen 3x3 convolutions in five stacks, then three linear layers with dropout."""
+
+    def __init__(self, width: int = 64, hidden: int = 4096, classes: int = 1000, norm: bool = False) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = 3
+        for factor, count in ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3)):
+            for _ in range(count):
+                layers.append(nn.Conv2d(channels, factor * width, 3, padding=1))
+                layers += [nn.BatchNorm2d(factor * width)] if norm else []
+                layers.append(nn.ReLU(inplace=True))
+                channels = factor * width
+            layers.append(nn.MaxPool2d(2, 2))
+        self.features = nn.Sequential(*layers)
+        self.avgpool = nn.AdaptiveAvgPool2d((7, 7))
+        self.classifier = nn.Sequential(
+            nn.Linear(channels * 49, hidden),
+            nn.ReLU(True),
+            nn.Dropout(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(True),
+            nn.Dropout(),
+            nn.Linear(hidden, classes),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(torch.flatten(self.avgpool(self.features(x)), 1))
+
+
+def test_resnet18() -> None:
+    model = ResNet18(width=4, classes=5).train()
+    network = trace(model, (3, 64, 64))
+    assert len(network.affine_layers) == 21  # 17 convolutions, 3 projections, 1 linear layer; every norm is folded
+    assert sum(isinstance(node.op, Add) for node in network.nodes) == 8
+    assert network.not_a_chain_because.startswith("the output of maxpool is read by layer1.0.conv1 and layer1.0.add")
+    assert {"conv1", "layer1.0.conv1", "layer2.0.down.0", "fc"} <= {node.name for node in network.affine_layers}
+    x = torch.randn(2, 3, 64, 64)
+    torch.testing.assert_close(network.forward(x), model.eval()(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_vgg16(norm: bool) -> None:
+    model = VGG16(width=4, hidden=32, classes=5, norm=norm)
+    network = trace(model, (3, 32, 32))
+    assert [node.affine.kind for node in network.chain()] == ["conv2d"] * 13 + ["linear"] * 3
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(network.forward(x), model.eval()(x), rtol=1e-4, atol=1e-6)
+
+
+def test_full_width_resnet18() -> None:
+    with torch.device("meta"):
+        model = ResNet18()
+    model = model.to_empty(device="cpu")
+    for tensor in model.state_dict().values():
+        tensor.fill_(1e-3 if tensor.is_floating_point() else 0)  # a quick stand-in for trained weights
+    network = trace(model, (3, 32, 32))
+    assert network.parameters == 11_689_512 - 4_800  # of the 9600 norm parameters, 4800 become the biases
+    assert network.classes == 1000
+
+
+@pytest.mark.full
+def test_full_width_vgg16() -> None:
+    assert trace(VGG16(), (3, 32, 32)).parameters == 138_357_544
+
+
+# -- what is refused, and how ----------------------------------------------------------------------------------
+
+
+class Custom(nn.Module):
+    """A net whose forward is the given function of the module and the batch."""
+
+    def __init__(self, forward: Callable[[nn.Module, Tensor], Tensor], **parts: nn.Module | nn.Parameter) -> None:
+        super().__init__()
+        self._forward = forward
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._forward(self, x)
+
+
+def _fc() -> nn.Linear:
+    return nn.Linear(4, 4)
+
+
+def _attend(m: nn.Module, x: Tensor) -> Tensor:
+    return torch.softmax(m.q(x), -1) * m.v(x)
+
+
+REFUSED = {
+    "lstm": (
+        lambda: Custom(lambda m, x: m.fc(m.rnn(x)[0]), rnn=nn.LSTM(4, 4), fc=_fc()),
+        (4,),
+        r"^cushion cannot trace this net: rnn \(LSTM\): it is recurrent: .* use a feed-forward net$",
+    ),
+    "layer norm and gelu": (
+        lambda: nn.Sequential(_fc(), nn.LayerNorm(4), nn.GELU(), _fc()),
+        (4,),
+        r"1 \(LayerNorm\): it normalises each example .* \| 2 \(GELU\): its activation is not a ReLU; use ReLU",
+    ),
+    "softmax": (lambda: nn.Sequential(_fc(), nn.Softmax(1)), (4,), r"1 \(Softmax\): .* return the logits"),
+    "attention": (
+        lambda: Custom(_attend, q=_fc(), v=_fc()),
+        (4,),
+        r"softmax \(softmax\): softmax is not .* \| mul \(mul\): it multiplies",
+    ),
+    "attention module": (
+        lambda: Custom(lambda m, x: m.a(x, x, x)[0], a=nn.MultiheadAttention(4, 1)),
+        (4,),
+        r"a \(MultiheadAttention\): its attention weights are computed from the input",
+    ),
+    "product": (lambda: Custom(lambda m, x: m.a(x) * m.b(x), a=_fc(), b=_fc()), (4,), r"mul \(mul\): it multiplies"),
+    "constant": (
+        lambda: Custom(lambda m, x: m.a(x) + m.p, a=_fc(), p=nn.Parameter(torch.ones(4))),
+        (4,),
+        r"add \(add\): it combines a feature map with a constant",
+    ),
+    "scaled addition": (
+        lambda: Custom(lambda m, x: torch.add(m.a(x), x, alpha=2), a=_fc()),
+        (4,),
+        r"add \(add\): it adds with alpha=2",
+    ),
+    "decision by values": (
+        lambda: nn.Sequential(_fc(), nn.Sequential(Custom(lambda m, x: x if x.sum() > 0 else -x))),
+        (4,),
+        r"1\.0 \(Custom\): its forward decides in Python by the values or the shape .*\(line \d+ of test_tracing.py\)",
+    ),
+    "cannot be followed": (
+        lambda: nn.Sequential(_fc(), Custom(lambda m, x: torch.zeros(x.size(0), 4) + x)),
+        (4,),
+        r"1 \(Custom\): its forward cannot be followed \(line \d+ of test_tracing.py\): .* torch layers and functions",
+    ),
+    "transposed": (
+        lambda: nn.Sequential(nn.ConvTranspose2d(1, 2, 3), nn.Flatten()),
+        (1, 4, 4),
+        r"0 \(ConvTranspose2d\): transposed convolution is not understood; use Conv2d",
+    ),
+    "batch statistics": (
+        lambda: nn.Sequential(_fc(), nn.BatchNorm1d(4, track_running_stats=False)),
+        (4,),
+        r"1 \(BatchNorm1d\): it normalises with the statistics of each batch, also in eval mode",
+    ),
+    "functional batch statistics": (
+        lambda: Custom(lambda m, x: F.batch_norm(m.a(x), torch.zeros(4), torch.ones(4), training=True), a=_fc()),
+        (4,),
+        r"batch_norm \(batch_norm\): it normalises with the statistics of each batch",
+    ),
+    "dropout that ignores eval": (
+        lambda: Custom(lambda m, x: F.dropout(m.a(x)), a=_fc()),
+        (4,),
+        r"dropout \(dropout\): it also drops units in eval mode; pass training=self.training",
+    ),
+    "unused layer": (
+        lambda: Custom(lambda m, x: m.a(x), a=_fc(), b=_fc()),
+        (4,),
+        r"account for every parameter: the logits do not depend on b.weight, b.bias; delete",
+    ),
+    "dead layer": (
+        lambda: Custom(lambda m, x: (m.a(x), m.b(x))[0], a=_fc(), b=_fc()),
+        (4,),
+        r"account for every parameter: the logits do not depend on b.weight, b.bias; delete",
+    ),
+    "linear on a map": (
+        lambda: nn.Sequential(_fc(), nn.Flatten()),
+        (3, 4),
+        r"0 \(Linear\): it reads the last axis of a feature map of shape \(3, 4\).* flatten the map before it",
+    ),
+    "tuple": (lambda: Custom(lambda m, x: (m.a(x), x), a=_fc()), (4,), r"the net returns a tuple; return the logits"),
+    "map as output": (
+        lambda: nn.Conv2d(1, 2, 3),
+        (1, 4, 4),
+        r"the net returns \(2, 2, 2\) for each example and not one logit a class; flatten or pool",
+    ),
+    "two inputs": (
+        lambda: nn.Bilinear(4, 4, 4),
+        (4,),
+        r"the net \(Bilinear\): it multiplies",
+    ),
+    "fixed batch": (
+        lambda: Custom(lambda m, x: m.a(x).view(2, -1), a=_fc()),
+        (4,),
+        r"view \(view\): it reshapes \(batch, 4\) to .*, which mixes examples; keep the batch as the first axis",
+    ),
+    "squeeze": (lambda: nn.Sequential(_fc(), Custom(lambda m, x: x.squeeze())), (4,), r"squeeze\): it would drop the"),
+    "reflection": (
+        lambda: nn.Sequential(nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect"), nn.Flatten()),
+        (1, 4, 4),
+        r"0 \(Conv2d\): it pads with padding_mode='reflect'; use padding_mode='zeros'",
+    ),
+    "axis": (
+        lambda: Custom(lambda m, x: torch.cat([x, m.a(x)], 2).flatten(1), a=nn.Conv2d(1, 1, 1)),
+        (1, 2, 2),
+        r"cat \(cat\): it joins along axis 2; join along the channels",
+    ),
+    "mean": (
+        lambda: Custom(lambda m, x: m.a(x).mean(1).flatten(1), a=nn.Conv2d(1, 1, 1)),
+        (1, 2, 2),
+        r"mean \(mean\): it averages over the axes 1",
+    ),
+    "no affine layer": (lambda: nn.Sequential(nn.ReLU()), (4,), r"no affine layer, so there is nothing to measure"),
+    "one logit": (lambda: nn.Linear(4, 1), (4,), r"one number an example; give it one logit per class"),
+    "compiled": (lambda: torch.compile(_fc()), (4,), r"the net \(OptimizedModule\): it is compiled; pass the module"),
+    "parallel": (lambda: nn.DataParallel(_fc()), (4,), r"the net \(DataParallel\): .* model.module"),
+    "written over": (
+        lambda: Custom(lambda m, x: _relu_of_a_view_plus_itself(m.a(x)), a=_fc()),
+        (4,),
+        r"differs from the module by \d.* on random inputs",
+    ),
+    "old weight norm": (
+        lambda: _with_pre_hook(nn.Sequential(_fc(), _fc())),
+        (4,),
+        r"1 \(Linear\): it has forward hooks, which can change what it computes; remove them first",
+    ),
+}
+
+
+def _relu_of_a_view_plus_itself(y: Tensor) -> Tensor:
+    return F.relu(y.reshape(-1, 2, 2), inplace=True).flatten(1) + y
+
+
+def _with_pre_hook(model: nn.Sequential) -> nn.Module:
+    model[1].register_forward_pre_hook(lambda module, inputs: None)
+    return model
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused_with_the_reason(what: str) -> None:
+    factory, shape, sentence = REFUSED[what]
+    with pytest.raises(Unsupported, match=sentence) as caught:
+        trace(factory(), shape)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("what", sorted(set(REFUSED) - {"no affine layer", "one logit", "written over"}))
+def test_support_reports_what_trace_refuses(what: str) -> None:
+    factory, shape, _ = REFUSED[what]
+    report = support(factory(), shape)
+    assert not report.understood
+    for line in report.lines:
+        assert line.path
+        assert line.understood == (not line.reason) == (not line.fix) == bool(line.role)
+
+
+def test_support_says_what_each_part_becomes() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.GELU())
+    roles = {line.path: line.role if line.understood else line.reason for line in support(model).lines}
+    assert roles == {
+        "0": "affine (conv2d)",
+        "1": "folded into 0",
+        "2": "relu",
+        "3": "does nothing in eval mode",
+        "4": "flatten",
+        "5": "its activation is not a ReLU",
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "sentence"),
+    [
+        (nn.Conv2d(3, 4, 3), (1, 8, 8), r"layer conv2d: a convolution with 3 input channels cannot read .*\(1, 8, 8\)"),
+        (nn.Conv2d(1, 4, 5), (1, 4, 4), r"layer conv2d: a 5x5 kernel does not fit into a feature map of shape"),
+        (nn.Sequential(nn.Linear(4, 2)), (5,), r"layer 0: it reads 4 numbers but gets 5; check the input shape"),
+        (nn.Sequential(nn.BatchNorm1d(4)), (5,), r"layer 0: it reads 4 channels but gets 5; check the input shape"),
+        (nn.Sequential(nn.MaxPool2d(5)), (1, 4, 4), r"layer 0: its windows do not fit"),
+        (nn.Sequential(nn.MaxPool2d(2)), (4,), r"layer 0: it pools maps"),
+        (nn.Sequential(nn.AdaptiveAvgPool2d(2)), (4,), r"layer 0: it pools maps"),
+        (nn.Sequential(nn.LazyLinear(4)), (4,), r"parameter 0.weight has no values yet"),
+        (nn.Linear(4, 2, device="meta"), (4,), r"parameter weight has no values \(it is on the meta device\)"),
+        (nn.Linear(4, 2), (), r"the input shape \(\) must be that of one example"),
+        (nn.Linear(4, 2), (4, 0), r"the input shape \(4, 0\) must be that of one example"),
+        ("net.pt", (4,), r"must be a torch.nn.Module, not a str"),
+    ],
+)
+def test_bad_input(model: nn.Module, shape: tuple[int, ...], sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        trace(model, shape)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_bad_numbers_name_the_parameter(value: float) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    model[0].bias.data[1] = value
+    with pytest.raises(BadInput, match=r"parameter 0.bias holds NaN or infinite values"):
+        trace(model, (4,))
+    model[0].bias.data[1] = 0
+    model[1].running_var[0] = value
+    with pytest.raises(BadInput, match=r"parameter 1.running_var holds NaN"):
+        trace(model, (4,))
+
+
+def test_complex_weights_are_refused() -> None:
+    with pytest.raises(Unsupported, match=r"parameter weight is torch.complex64"):
+        trace(nn.Linear(4, 2, dtype=torch.complex64), (4,))
+
+
+def test_a_net_that_cannot_be_copied_is_refused() -> None:
+    model = _fc()
+    model.log = open(__file__)  # noqa: SIM115
+    with model.log, pytest.raises(Unsupported, match=r"^Linear cannot be copied \(.*\), and tracing works on a copy"):
+        trace(model, (4,))
+
+
+# -- tracing changes nothing -----------------------------------------------------------------------------------
+
+
+class Stateful(nn.Module):
+    """Everything that a careless trace could disturb: mixed modes, buffers, gradients, counters, dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.drop = nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout()
+        self.fc = nn.utils.parametrizations.spectral_norm(nn.Linear(8, 3))
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.fc(self.drop(F.relu(self.norm(self.conv(x)))).flatten(1))
+
+
+@pytest.mark.parametrize("run", [trace, support])
+def test_the_module_stays_as_it_was(run: Callable[..., object]) -> None:
+    torch.manual_seed(3)
+    model = Stateful()
+    model(torch.randn(4, 1, 4, 4)).sum().backward()
+    model.norm.eval()
+    model.conv.weight.requires_grad_(False)
+    hook = model.register_full_backward_hook(lambda *_: None)
+    state = {name: (t, t.clone()) for name, t in model.state_dict(keep_vars=True).items()}
+    grads = {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+    flags = {name: p.requires_grad for name, p in model.named_parameters()}
+    modes = {name: m.training for name, m in model.named_modules()}
+    attributes = {name: set(vars(m)) for name, m in model.named_modules()}
+    classes = {name: type(m) for name, m in model.named_modules()}
+    random, calls, threads = torch.get_rng_state(), model.calls, torch.is_grad_enabled()
+
+    run(model, (1, 4, 4))
+
+    assert torch.equal(torch.get_rng_state(), random)
+    assert torch.is_grad_enabled() == threads
+    assert model.calls == calls
+    after = model.state_dict(keep_vars=True)
+    assert list(after) == list(state)
+    for name, (tensor, values) in state.items():
+        assert after[name] is tensor
+        assert torch.equal(tensor, values)
+    for name, p in model.named_parameters():
+        assert (p.grad is None) == (grads[name] is None)
+        assert p.grad is None or torch.equal(p.grad, grads[name])
+    assert {name: p.requires_grad for name, p in model.named_parameters()} == flags
+    assert {name: m.training for name, m in model.named_modules()} == modes
+    assert {name: set(vars(m)) for name, m in model.named_modules()} == attributes
+    assert {name: type(m) for name, m in model.named_modules()} == classes
+    assert list(model._backward_hooks) == [hook.id]
+
+
+def test_the_network_shares_nothing_with_the_module() -> None:
+    for dtype in (torch.float32, torch.float64):
+        model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)).to(dtype)
+        network, x = trace(model, (3,)), torch.randn(4, 3, dtype=dtype)
+        before = network.forward(x)
+        for parameter in model.parameters():
+            parameter.data.zero_()
+        assert torch.equal(network.forward(x), before)
+
+
+def test_forward_hooks_are_refused_without_running_them() -> None:
+    model, seen = nn.Sequential(_fc(), _fc()), []
+    model.register_forward_hook(lambda *_: seen.append(1))
+    with pytest.raises(Unsupported, match=r"the net \(Sequential\): it has forward hooks"):
+        trace(model, (4,))
+    assert not support(model).understood
+    assert seen == []

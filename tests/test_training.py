@@ -1,0 +1,432 @@
+"""Training: equal to a naive loop, resumable after kill -9 bit for bit, and honest about what it did."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from cushion import models
+from cushion.batches import as_floats, batch_bounds, crop_and_mirror, draw_views, mix_seed
+from cushion.data.corruption import randomize_labels, shuffle_labels
+from cushion.data.dataset import Dataset
+from cushion.errors import BadInput, Malformed
+from cushion.recipes import RECIPES, Recipe
+from cushion.specs import parse
+from cushion.training import count_errors, evaluate, train
+from cushion.weights import load_net, read_tensors
+
+RICH = "1x6x6: conv4p1 bn relu drop0.2 flatten fc12 relu fc3"
+RECIPE = Recipe("rich", "test", "", RICH, "", "adam", 1e-2, batch=16, epochs=4, augment=True)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the tiny nets here only lose with more
+    yield
+    torch.set_num_threads(threads)
+
+
+def make_data(m: int = 90, seed: int = 0, shape: tuple[int, ...] = (1, 6, 6), name: str = "blobs") -> Dataset:
+    """Three classes, told apart by which third of the pixels is bright."""
+    random = np.random.default_rng(seed)
+    y = random.integers(0, 3, m)
+    size = int(np.prod(shape))
+    x = random.integers(0, 120, (m, size)) + 120 * (np.arange(size) * 3 // size == y[:, None])
+    return Dataset(name, x.astype(np.uint8).reshape(m, *shape), y, 3)
+
+
+def tensors_of(folder: Path, name: str = "net.safetensors") -> dict[str, torch.Tensor]:
+    return read_tensors(folder / name)[0]
+
+
+def assert_same_weights(a: Path, b: Path, name: str = "net.safetensors") -> None:
+    first, second = tensors_of(a, name), tensors_of(b, name)
+    assert first.keys() == second.keys()
+    for key, tensor in first.items():
+        assert torch.equal(tensor, second[key]), key
+
+
+def refusal(*args: Any, **options: Any) -> str:
+    with pytest.raises(BadInput) as caught:
+        train(*args, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_run_learns_and_leaves_its_files(tmp_path: Path) -> None:
+    data, test = make_data(), make_data(60, seed=1)
+    state = torch.random.get_rng_state()
+    result = train(replace(RECIPE, augment=False), data, tmp_path / "run", test=test, seed=3, epochs=6)
+    assert torch.equal(state, torch.random.get_rng_state())
+    run = tmp_path / "run"
+    names = ["checkpoint.safetensors", "history.jsonl", "init.safetensors", "net.safetensors", "run.json"]
+    assert sorted(path.name for path in run.iterdir()) == names
+    assert (result.status, result.epochs, result.recipe) == ("trained", 6, "rich")
+    net = load_net(run)
+    assert net.init is not None
+    start = models.build(RICH, 3).state_dict()
+    assert all(torch.equal(tensor, start[name]) for name, tensor in net.init.state_dict().items())
+    for part, name in ((data, "train"), (test, "test")):
+        scores = net.module(torch.from_numpy(part.x).float() / 255)
+        y = torch.from_numpy(part.y)
+        top = scores.topk(2, dim=1)
+        wrong = int(((top.indices[:, 0] != y) | (top.values[:, 0] == top.values[:, 1])).sum())
+        assert result.metrics[f"{name}_error"] == wrong / len(part)
+        assert result.metrics[f"{name}_loss"] == pytest.approx(float(F.cross_entropy(scores.detach(), y)), rel=1e-5)
+    assert result.metrics["train_error"] < 0.1
+    assert net.meta["metrics"] == result.metrics
+    assert (net.meta["recipe"], net.meta["seed"], net.meta["data_fingerprint"]) == ("rich", 3, data.fingerprint)
+    history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in history] == [1, 2, 3, 4, 5, 6]
+    assert set(history[0]) == {"epoch", "train_loss", "train_error", "lr", "seconds"}
+    assert history[-1]["train_loss"] < history[0]["train_loss"]
+    plan = json.loads((run / "run.json").read_text())
+    assert plan["data"]["fingerprint"] == data.fingerprint
+    assert plan["test"]["fingerprint"] == test.fingerprint
+    assert (plan["spec"], plan["seed"], plan["width"]) == (str(parse(RICH)), 3, 1.0)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_training_equals_a_naive_loop(tmp_path: Path, optimiser: str) -> None:
+    data = make_data(50)
+    recipe = Recipe(
+        "plain", "test", "", "1x6x6: flatten fc9 relu fc3", "", optimiser, 0.05,  # type: ignore[arg-type]
+        batch=7, epochs=5, momentum=0.9, weight_decay=1e-2, lr_halve_every=2,
+    )  # fmt: skip
+    train(recipe, data, tmp_path, seed=2)
+    net = models.build(recipe.spec, 2)
+    naive = (
+        torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-2, foreach=False)
+        if optimiser == "sgd"
+        else torch.optim.Adam(net.parameters(), lr=0.05, weight_decay=1e-2, foreach=False)
+    )
+    x, y = torch.from_numpy(data.x).float() / 255, torch.from_numpy(data.y)
+    losses = []
+    for epoch in range(5):
+        naive.param_groups[0]["lr"] = [0.05, 0.05, 0.025, 0.025, 0.0125][epoch]
+        order = torch.randperm(50, generator=torch.Generator().manual_seed(mix_seed(2, epoch, "order")))
+        total = 0.0
+        for rows in [order[:7], order[7:14], order[14:21], order[21:28], order[28:35], order[35:42], order[42:]]:
+            naive.zero_grad()
+            loss = F.cross_entropy(net(x[rows]), y[rows])
+            loss.backward()
+            naive.step()
+            total += float(loss.detach()) * len(rows)
+        losses.append(total / 50)
+    for name, tensor in tensors_of(tmp_path).items():
+        assert torch.allclose(tensor, net.state_dict()[name], atol=2e-5), name
+    history = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert [line["train_loss"] for line in history] == pytest.approx(losses, rel=1e-4)
+    assert [line["lr"] for line in history] == [0.05, 0.05, 0.025, 0.025, 0.0125]
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(tmp_path: Path) -> None:
+    data = make_data()
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        torch.manual_seed(len(folder) + seed * 100)  # the caller's state must not matter
+        train(RECIPE, data, tmp_path / folder, seed=seed, epochs=2)
+    assert_same_weights(tmp_path / "a", tmp_path / "b")
+    assert not torch.equal(tensors_of(tmp_path / "a")["fc2.weight"], tensors_of(tmp_path / "c")["fc2.weight"])
+
+
+SCRIPT = """
+import sys, time
+import torch
+torch.set_num_threads(1)
+from tests.test_training import RECIPE, make_data
+from cushion import training
+
+count_errors = training.count_errors
+def slowly(scores, y):
+    time.sleep(0.05)
+    return count_errors(scores, y)
+training.count_errors = slowly
+training.train(RECIPE, make_data(), sys.argv[1], seed=4, epochs=5, progress=False)
+"""
+
+
+def test_kill_9_and_resume_gives_the_uninterrupted_weights_bit_for_bit(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[1]
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "killed")]
+    killed = subprocess.Popen(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
+    history = tmp_path / "killed" / "history.jsonl"
+    deadline = time.monotonic() + 120
+    while not (history.exists() and history.read_text().count("\n") >= 2):
+        assert time.monotonic() < deadline
+        assert killed.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.12)  # into the middle of the next epoch
+    os.kill(killed.pid, signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    assert not (tmp_path / "killed" / "net.safetensors").exists()
+    with pytest.raises(BadInput, match="is an unfinished run"):
+        load_net(tmp_path / "killed")
+    with history.open("a") as file:  # as if killed between two files
+        file.write('{"epoch": 9')
+    assert train(RECIPE, make_data(), tmp_path / "killed", seed=4, epochs=5).status == "resumed"
+    assert train(RECIPE, make_data(), tmp_path / "whole", seed=4, epochs=5).status == "trained"
+    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
+    assert_same_weights(tmp_path / "whole", tmp_path / "killed", "checkpoint.safetensors")
+    assert learning(tmp_path / "whole") == learning(tmp_path / "killed")
+
+
+def learning(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def test_a_kill_at_any_write_resumes_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_data()
+    recipe = replace(RECIPE, optimiser="sgd", momentum=0.9)
+    train(recipe, data, tmp_path / "whole", epochs=3)
+    real = os.replace
+    for fatal in range(8):  # run.json, init, then checkpoint and history three times; the net is the ninth
+        calls = 0
+
+        def dying(source: Any, target: Any, fatal: int = fatal) -> None:
+            nonlocal calls
+            calls += 1
+            if calls > fatal:
+                raise KeyboardInterrupt
+            real(source, target)
+
+        out = tmp_path / f"killed{fatal}"
+        monkeypatch.setattr(os, "replace", dying)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, data, out, epochs=3)
+        monkeypatch.setattr(os, "replace", real)
+        train(recipe, data, out, epochs=3)
+        assert_same_weights(tmp_path / "whole", out)
+        assert_same_weights(tmp_path / "whole", out, "init.safetensors")
+        assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in (tmp_path / "whole").iterdir())
+
+
+def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
+    data = make_data()
+    first = train(RECIPE, data, tmp_path, epochs=2)
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()}
+    again = train(RECIPE, data, tmp_path, epochs=2)
+    assert again.status == "already done"
+    assert again.metrics == first.metrics
+    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()} == before
+
+
+def test_other_options_in_the_same_folder_are_refused_by_name(tmp_path: Path) -> None:
+    data = make_data()
+    train(RECIPE, data, tmp_path, epochs=2)
+    assert "recipe epochs 2, but now recipe epochs is 3" in refusal(RECIPE, data, tmp_path, epochs=3)
+    assert "seed 0, but now seed is 1" in refusal(RECIPE, data, tmp_path, epochs=2, seed=1)
+    assert "width 1.0, but now width is 0.5" in refusal(RECIPE, data, tmp_path, epochs=2, width=0.5)
+    assert "recipe rich, but now recipe is small" in refusal("small", data, tmp_path)
+    assert "data fingerprint" in refusal(RECIPE, make_data(seed=9), tmp_path, epochs=2)
+    assert "test fingerprint None" in refusal(RECIPE, data, tmp_path, epochs=2, test=make_data(seed=9))
+    assert "recipe lr 0.01" in refusal(replace(RECIPE, lr=0.5), data, tmp_path, epochs=2)
+
+
+def test_folders_that_are_no_runs(tmp_path: Path) -> None:
+    data = make_data()
+    (tmp_path / "file").write_text("")
+    assert "cannot be used as a run's folder" in refusal(RECIPE, data, tmp_path / "file")
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    (weights / "net.safetensors").write_bytes(b"")
+    assert "holds weights but no run.json" in refusal(RECIPE, data, weights)
+    (weights / "run.json").write_text("{")
+    with pytest.raises(Malformed, match=r"run\.json is damaged"):
+        train(RECIPE, data, weights)
+    (weights / "run.json").write_text('{"format": "other"}')
+    assert "has format 'other'" in refusal(RECIPE, data, weights)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_data()
+    train(RECIPE, data, tmp_path, epochs=2)
+    (tmp_path / "net.safetensors").unlink()
+    content = (tmp_path / "checkpoint.safetensors").read_bytes()
+    (tmp_path / "checkpoint.safetensors").write_bytes(content[:-50])
+    with pytest.raises(Malformed, match=r"checkpoint\.safetensors is not a complete safetensors file"):
+        train(RECIPE, data, tmp_path, epochs=2)
+    (tmp_path / "checkpoint.safetensors").write_bytes((tmp_path / "init.safetensors").read_bytes())
+    with pytest.raises(Malformed, match=r"checkpoint\.safetensors is damaged"):
+        train(RECIPE, data, tmp_path, epochs=2)
+
+
+def test_two_trainings_do_not_share_a_folder(tmp_path: Path) -> None:
+    handle = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert "is in use by another training" in refusal(RECIPE, make_data(), tmp_path)
+    os.close(handle)
+    assert train(RECIPE, make_data(), tmp_path, epochs=1).status == "trained"
+
+
+def test_divergence_stops_with_a_sentence_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
+    data = make_data()
+    recipe = replace(RECIPE, optimiser="sgd", spec="1x6x6: flatten fc9 relu fc3", lr=1e30, augment=False)
+    assert "diverged in epoch 1 (the loss is not finite); lower the learning rate 1e+30" in refusal(
+        recipe, data, tmp_path
+    )
+    assert not (tmp_path / "checkpoint.safetensors").exists()
+    assert not (tmp_path / "net.safetensors").exists()
+
+
+def test_weights_that_overflow_in_the_last_step_are_noticed(tmp_path: Path) -> None:
+    # One batch an epoch: its loss is finite, but the step after it is not.
+    data = make_data(16)
+    recipe = replace(RECIPE, optimiser="sgd", spec="1x6x6: flatten fc9 relu fc3", lr=3e39, augment=False)
+    assert "diverged in epoch 1" in refusal(recipe, data, tmp_path)
+
+
+def test_training_ends_at_the_loss_the_recipe_asks_for(tmp_path: Path) -> None:
+    data = make_data(60)
+    recipe = Recipe(
+        "stop", "test", "", "1x6x6: flatten drop0.5 fc16 relu fc3", "", "adam", 1e-2, 8, 200, stop_loss=0.05
+    )
+    result = train(recipe, data, tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert result.epochs == len(lines) < 200
+    assert [line["eval_loss"] < 0.05 for line in lines] == [False] * (len(lines) - 1) + [True]
+    assert lines[-1]["eval_loss"] == pytest.approx(result.metrics["train_loss"], rel=1e-6)
+    (tmp_path / "net.safetensors").unlink()  # killed after the last checkpoint: it does not train on
+    assert train(recipe, data, tmp_path).epochs == len(lines)
+
+
+@pytest.mark.parametrize("labels", ["shuffled", "random"])
+def test_label_options_are_recorded(tmp_path: Path, labels: str) -> None:
+    data = make_data(300)
+    train(replace(RECIPE, labels=labels), data, tmp_path, seed=6, epochs=1)  # type: ignore[arg-type]
+    expected = shuffle_labels(data, 6) if labels == "shuffled" else randomize_labels(data, 1.0, 6)
+    plan = json.loads((tmp_path / "run.json").read_text())
+    assert plan["data"]["history"] == list(expected.history)
+    assert plan["data"]["fingerprint"] == expected.fingerprint != data.fingerprint
+    net = load_net(tmp_path)
+    assert net.meta["data_fingerprint"] == expected.fingerprint
+    assert net.meta["data_history"] == list(expected.history)
+    assert net.meta["metrics"]["train_errors"] == evaluate(net.module, expected)[1]
+
+
+def test_a_named_recipe_adapts_and_scales(tmp_path: Path) -> None:
+    result = train("neyshabur-mlp-64", make_data(), tmp_path, width=0.25, epochs=1)
+    assert result.spec == "1x6x6: flatten fc16 relu fc3"
+    assert result.to_json()["status"] == "trained"
+
+
+def test_float_data_and_read_only_memory_maps_train(tmp_path: Path) -> None:
+    data = make_data()
+    np.save(tmp_path / "x.npy", data.x)
+    mapped = replace(data, x=np.load(tmp_path / "x.npy", mmap_mode="r"))
+    floats = replace(data, x=data.floats(np.arange(len(data))))
+    for name, part in (("bytes", data), ("mapped", mapped), ("floats", floats)):
+        train(RECIPE, part, tmp_path / name, epochs=1)
+    assert_same_weights(tmp_path / "bytes", tmp_path / "mapped")
+    assert_same_weights(tmp_path / "bytes", tmp_path / "floats")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"device": "tpu9"}, "device 'tpu9' is not known; use cpu or cuda"),
+        ({"device": "meta"}, "device 'meta' is not supported; use cpu or cuda"),
+        ({"width": 0.0}, "width 0.0 must be above 0"),
+        ({"epochs": 0}, "recipe rich: epochs must be at least 1, not 0"),
+        ({"data": make_data(1)}, "blobs has a single example"),
+        ({"test": make_data(shape=(1, 3, 12))}, "the test set blobs is 1x3x12 with 3 classes, but blobs is 1x6x6"),
+        ({"data": make_data(shape=(36,)), "recipe": replace(RECIPE, spec="36: fc3")}, "crops and mirrors images"),
+        ({"recipe": "nonsense"}, "recipe 'nonsense' is not known"),
+        ({"recipe": "1x8x8: flatten fc3"}, "the spec reads 1x8x8"),
+    ],
+)
+def test_bad_options_leave_nothing_behind(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
+    options: dict[str, Any] = {"recipe": RECIPE, "data": make_data(), "out": tmp_path / "run"} | change
+    assert sentence in refusal(**options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+def test_a_missing_gpu_is_a_sentence(tmp_path: Path) -> None:
+    assert "device 'cuda' is not available on this machine" in refusal(
+        RECIPE, make_data(), tmp_path / "run", device="cuda"
+    )
+
+
+def test_ties_and_nan_count_as_errors() -> None:
+    nan = float("nan")
+    scores = torch.tensor([[2.0, 1, 0], [1, 1, 0], [0, 1, 2], [nan, nan, nan], [nan, 3, 1], [0, 0, 0]])
+    y = torch.tensor([0, 0, 2, 0, 1, 1])
+    assert [int(count_errors(scores[i : i + 1], y[i : i + 1])) for i in range(6)] == [0, 1, 0, 1, 0, 1]
+    assert int(count_errors(scores, y)) == 3
+
+
+def test_evaluation_restores_the_modes_and_covers_every_row() -> None:
+    data = make_data(2500)
+    net = models.build(RICH)
+    net.get_submodule("drop1").eval()
+    loss, errors = evaluate(net, data)
+    assert net.training
+    assert not net.get_submodule("drop1").training
+    net.eval()
+    scores = net(torch.from_numpy(data.x).float() / 255)
+    assert errors == int((scores.argmax(1) != torch.from_numpy(data.y)).sum())
+    assert loss == pytest.approx(float(F.cross_entropy(scores.detach(), torch.from_numpy(data.y))), rel=1e-5)
+
+
+def test_batches_cover_the_sample_and_none_is_a_single_example() -> None:
+    assert batch_bounds(10, 4) == [(0, 4), (4, 8), (8, 10)]
+    assert batch_bounds(9, 4) == [(0, 4), (4, 9)]
+    assert batch_bounds(3, 1) == [(0, 1), (1, 2), (2, 3)]
+    assert batch_bounds(3, 10) == [(0, 3)]
+
+
+def test_crops_equal_the_naive_ones() -> None:
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (40, 3, 7, 5), dtype=np.uint8)
+    views = draw_views(40, torch.Generator().manual_seed(1))
+    fast = crop_and_mirror(x, views)
+    assert fast.dtype == np.uint8
+    for image, (top, left, mirrored), result in zip(x, views, fast, strict=True):
+        padded = np.zeros((3, 15, 13), np.uint8)
+        padded[:, 4:11, 4:9] = image
+        crop = padded[:, top : top + 7, left : left + 5]
+        assert np.array_equal(result, crop[:, :, ::-1] if mirrored else crop)
+    assert set(np.unique(views[:, :2])) == set(range(9))
+    assert 5 < views[:, 2].sum() < 35
+
+
+def test_batches_become_floats_in_torch_s_own_memory() -> None:
+    x = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    assert torch.equal(as_floats(x), torch.arange(6).reshape(2, 3) / 255)
+    floats = x.astype(np.float32)
+    batch = as_floats(floats)
+    batch += 1
+    assert floats[0, 0] == 0
+
+
+def test_the_small_recipe_learns_digits(tmp_path: Path) -> None:
+    from cushion.data import load_pair
+
+    sample, held_out = load_pair("digits")
+    result = train("small", sample, tmp_path, test=held_out, progress=False)
+    assert result.metrics["test_error"] < 0.05
+
+
+@pytest.mark.parametrize("name", ["arora-vgg19", "neyshabur-vgg", "shin-resnet20", "shin-densenet", "arora-alexnet"])
+def test_the_papers_nets_train_when_narrow(tmp_path: Path, name: str) -> None:
+    random = np.random.default_rng(0)
+    data = Dataset("noise", random.integers(0, 256, (6, 3, 32, 32), dtype=np.uint8), random.integers(0, 10, 6), 10)
+    recipe = replace(RECIPES[name], stop_loss=None)
+    result = train(recipe, data, tmp_path, width=1 / 16, epochs=1)
+    assert np.isfinite(result.metrics["train_loss"])

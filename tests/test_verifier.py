@@ -1,0 +1,287 @@
+"""The verifier: its own arithmetic, its three levels, and the attacks it must withstand."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import struct
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cushion import verifier
+from cushion.certificates.certificate import Certificate, certify_net, sentence
+from cushion.certificates.occam import occam_bound, parse_delta
+from cushion.data.dataset import Dataset
+from cushion.encoding.container import MAGIC, pack, unpack
+from cushion.encoding.integer_net import Dense, IntegerNet
+from cushion.encoding.message import encode
+from cushion.errors import BadInput, Malformed
+
+DELTA = Decimal("0.05")
+
+
+def toy(m: int = 400, seed: int = 0) -> Dataset:
+    """Two classes told apart by which half of the input is brighter, with some noise."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, m)
+    x = rng.integers(0, 120, (m, 1, 2, 2), dtype=np.uint8)
+    x[np.arange(m), 0, y, 0] += rng.integers(0, 130, m).astype(np.uint8)
+    return Dataset("toy", x, y.astype(np.int64), 2)
+
+
+NET = IntegerNet((1, 2, 2), 2, (Dense(np.array([[1, 0, -1, 0], [-1, 0, 1, 0]]), None, 1, 0),))
+
+
+@pytest.fixture()
+def certificate() -> Certificate:
+    return certify_net(NET, toy(), DELTA, holdout=toy(100, seed=1))
+
+
+def write(tmp_path: Path, certificate: Certificate, **changes: Any) -> Path:
+    """The certificate with some of its claim replaced, resealed with a fitting digest."""
+    path = tmp_path / "c.cushion"
+    path.write_bytes(pack(dataclasses.replace(certificate.claim, **changes), certificate.message))
+    return path
+
+
+def test_a_true_certificate_verifies_at_every_level(tmp_path: Path, certificate: Certificate) -> None:
+    path = certificate.save(tmp_path / "c.cushion")
+    verdict = verifier.verify(path, toy(), toy(100, seed=1))
+    assert (verdict.ok, verdict.level, verdict.holdout_replayed, verdict.reason) == (True, "replay", True, "")
+    assert 0 < certificate.bound < 1
+    assert "errs on at most" in sentence(certificate.claim)
+    without = verifier.verify(path, None)
+    assert (without.ok, without.level) == (False, "message")
+
+
+# ---- the second implementation of the tail
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(1, 3000), st.floats(0, 1), st.integers(0, 4000), st.sampled_from(["0.05", "0.5", "0.000001"]))
+def test_the_two_implementations_agree(m: int, share: float, bits: int, delta: str) -> None:
+    """What numerics states holds here, and two millionths less (a bound is stated in millionths) does not."""
+    k = int(share * m)
+    bound = Decimal(occam_bound(k, m, bits, Decimal(delta)))
+    assert verifier.bound_holds(k, m, bits, Decimal(delta), bound)
+    if bound < 1:
+        assert not verifier.bound_holds(k, m, bits, Decimal(delta), bound - Decimal("0.000002"))
+
+
+def test_bound_holds_at_the_extremes() -> None:
+    assert verifier.bound_holds(5, 5, 10, DELTA, Decimal(1))
+    assert not verifier.bound_holds(5, 5, 10, DELTA, Decimal("0.999999"))
+    assert not verifier.bound_holds(50, 100, 1, DELTA, Decimal("0.5"))
+    # zero errors: (1-p)^m ≤ δ 2^-b has a closed form
+    exact = 1 - 0.05 ** (1 / 1000)
+    assert verifier.bound_holds(0, 1000, 0, DELTA, Decimal(str(exact + 1e-9)))
+    assert not verifier.bound_holds(0, 1000, 0, DELTA, Decimal(str(exact - 1e-9)))
+    # far beyond any float: ten million bits
+    assert not verifier.bound_holds(0, 60000, 10**7, DELTA, Decimal("0.999999"))
+    assert verifier.bound_holds(600, 60000, 10**5, DELTA, Decimal(occam_bound(600, 60000, 10**5, DELTA)))
+
+
+# ---- well-formed but false
+
+
+def smaller(text: str) -> str:
+    return str(Decimal(text) - Decimal("0.000001"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "reason"),
+    [
+        (lambda c: {"bound": smaller(c.bound)}, "none", "do not imply"),
+        (lambda c: {"errors": c.errors - 1}, "message", "not"),
+        (lambda c: {"data_fingerprint": "0" * 64}, "message", "fingerprints differ"),
+        (lambda c: {"m": c.m + 1}, "message", "examples"),
+        (lambda c: {"ledger": c.ledger[:-1]}, "arithmetic", "ledger"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, bound=smaller(c.holdout.bound))}, "none", "held-out"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, errors=c.holdout.errors - 1)}, "message", "held-out"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, data_fingerprint="0" * 64)}, "message", "held-out"),
+    ],
+)
+def test_false_claims_are_not_ok(tmp_path: Path, certificate: Certificate, changes, level: str, reason: str) -> None:
+    path = write(tmp_path, certificate, **changes(certificate.claim))
+    verdict = verifier.verify(path, toy(), toy(100, seed=1))
+    assert not verdict.ok
+    assert verdict.level == level
+    assert reason in verdict.reason
+
+
+def altered(change: str) -> Dataset:
+    """Other data, dropped or duplicated rows, changed labels: none of them is the sample."""
+    data = toy()
+    x, y = data.x.copy(), data.y.copy()
+    if change == "dropped row":
+        return Dataset("toy", x[1:], y[1:], 2)
+    if change == "duplicated row":
+        x[1], y[1] = x[0], y[0]
+    if change == "one pixel":
+        x[7, 0, 1, 1] ^= 1
+    if change == "one label":
+        y[3] = 1 - y[3]
+    if change == "sorted by label":
+        order = np.argsort(y, kind="stable")
+        x, y = x[order], y[order]
+    return Dataset("toy", x, y, 2)
+
+
+@pytest.mark.parametrize("change", ["dropped row", "duplicated row", "one pixel", "one label", "sorted by label"])
+def test_other_data_is_not_ok(tmp_path: Path, certificate: Certificate, change: str) -> None:
+    verdict = verifier.verify(certificate.save(tmp_path / "c.cushion"), altered(change))
+    assert (verdict.ok, verdict.level) == (False, "message")
+
+
+def test_more_labels_than_classes_is_not_ok(tmp_path: Path) -> None:
+    data = toy()
+    honest = certify_net(NET, data, DELTA)
+    y = data.y.copy()
+    y[0] = 2
+    other = Dataset("toy", data.x, y, 3)
+    path = write(tmp_path, honest, data_fingerprint=other.fingerprint)
+    assert "classes" in verifier.verify(path, other).reason
+
+
+# ---- malformed
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (lambda c: {"errors": -1}, "count"),
+        (lambda c: {"errors": c.m + 1}, "count"),
+        (lambda c: {"m": 0, "errors": 0}, "count"),
+        (lambda c: {"bits": 0}, "bits"),
+        (lambda c: {"bits": c.bits + 1}, "bytes|canonical|early|zero"),
+        (lambda c: {"bits": c.bits - 1}, "bytes|canonical|early|zero"),
+        (lambda c: {"delta": "0.0"}, "delta"),
+        (lambda c: {"delta": "0.6"}, "delta"),
+        (lambda c: {"delta": "NaN"}, "decimals"),
+        (lambda c: {"bound": "1e-3"}, "decimals"),
+        (lambda c: {"bound": "-0.5"}, "decimals"),
+        (lambda c: {"bound": "٠.٥"}, "decimals"),
+        (lambda c: {"about": "f"}, "about"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, errors=-1)}, "hold-out"),
+    ],
+)
+def test_nonsense_is_malformed(tmp_path: Path, certificate: Certificate, changes, words: str) -> None:
+    path = write(tmp_path, certificate, **changes(certificate.claim))
+    with pytest.raises(Malformed, match=words):
+        verifier.verify(path, toy())
+
+
+def reseal(claim_text: bytes, message: bytes) -> bytes:
+    body = MAGIC + struct.pack("<I", len(claim_text)) + claim_text + struct.pack("<I", len(message)) + message
+    return body + hashlib.sha256(body).digest()
+
+
+def test_claims_that_are_not_canonical_json_are_malformed(tmp_path: Path, certificate: Certificate) -> None:
+    obj = certificate.claim.to_json()
+    text = json.dumps(obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    bad = [
+        json.dumps(obj, sort_keys=True),  # spaces
+        text[:-1] + ',"m":400}',  # a key twice
+        text[:-1] + ',"zzz":1}',  # an unknown key, in order
+        text.replace('"m":400', '"m":400.0'),
+        text.replace('"m":400', '"m":true'),
+        text.replace('"ledger":[', '"ledger":[7,'),
+        text.replace('"assumptions":[', '"assumptions":[7,'),
+        "[" * 100_000,
+        "{}",
+        "[]",
+        "\x00",
+    ]
+    for content in bad:
+        path = tmp_path / "bad.cushion"
+        path.write_bytes(reseal(content.encode(), certificate.message))
+        with pytest.raises(Malformed):
+            verifier.verify(path, toy())
+    path.write_bytes(reseal(text.encode(), certificate.message))
+    assert verifier.verify(path, toy()).ok, "the untouched text must pass, or the cases above prove nothing"
+
+
+def test_no_byte_can_be_changed_cut_or_added(tmp_path: Path, certificate: Certificate) -> None:
+    content = certificate.save(tmp_path / "c.cushion").read_bytes()
+    path = tmp_path / "d.cushion"
+    rng = np.random.default_rng(0)
+    for position in range(len(content)):
+        changed = bytearray(content)
+        changed[position] ^= int(rng.integers(1, 256))
+        path.write_bytes(changed)
+        with pytest.raises(Malformed):
+            verifier.verify(path, toy())
+    for cut in (0, 1, 8, 20, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:cut])
+        with pytest.raises(Malformed):
+            verifier.verify(path, toy())
+    path.write_bytes(content + b"\x00")
+    with pytest.raises(Malformed):
+        verifier.verify(path, toy())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=80), st.integers(1, 700))
+def test_resealed_random_messages_never_crash_the_verifier(message: bytes, bits: int) -> None:
+    claim = dataclasses.replace(certify_net(NET, toy(20), DELTA).claim, bits=bits)
+    content = pack(claim, message)
+    read, back = unpack(content)
+    assert (read, back) == (claim, message)
+    try:
+        verifier.decode(message, bits)
+    except Malformed:
+        pass
+
+
+def test_missing_files_and_folders_are_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be read"):
+        verifier.verify(tmp_path / "none.cushion", toy())
+    with pytest.raises(BadInput, match="cannot be read"):
+        verifier.verify(tmp_path, toy())
+
+
+def test_saving_is_all_or_nothing(tmp_path: Path, certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInput, match="not a folder"):
+        certificate.save(tmp_path / "no" / "c.cushion")
+    target = tmp_path / "c.cushion"
+    target.write_bytes(b"old")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk")))
+    with pytest.raises(OSError, match="disk"):
+        certificate.save(target)
+    assert [p.name for p in tmp_path.iterdir()] == ["c.cushion"]
+    assert target.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("text", ["0", "0.6", "-1", "x", "nan", "inf", "0." + "1" * 30, "1e-30"])
+def test_impossible_deltas_are_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="--delta"):
+        parse_delta(text)
+
+
+def test_coverage_of_the_whole_certificate() -> None:
+    """P[L(g) > bound] ≤ δ when g is the best of all messages of a known code, on a known distribution.
+
+    Sixteen nets, each of 2^-b weight; labels are coin flips, so every net's true error is 1/2 plus ties. The
+    search picks the net with the smallest bound: with its bits unpaid, the same experiment fails far too often.
+    """
+    rng = np.random.default_rng(3)
+    m, draws, delta = 40, 4000, Decimal("0.2")
+    bounds = {b: [float(occam_bound(k, m, b, delta)) for k in range(m + 1)] for b in (0, 4)}
+    failures = {0: 0, 4: 0}
+    for _ in range(draws):
+        errors = rng.binomial(m, 0.5, size=16)
+        for bits, table in bounds.items():
+            failures[bits] += min(table[k] for k in errors) < 0.5
+    assert failures[4] / draws <= 0.2 + 3 * np.sqrt(0.2 * 0.8 / draws)
+    assert failures[0] / draws > 0.5
+
+
+def test_the_message_in_the_file_is_the_net(certificate: Certificate) -> None:
+    assert certificate.message == encode(NET).data
