@@ -49,7 +49,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture()
+@pytest.fixture
 def toy(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 60)
@@ -127,7 +127,9 @@ def test_a_damaged_certificate_exits_with_2(
 def test_own_net_from_a_python_file(capsys: pytest.CaptureFixture[str], tmp_path: Path, toy: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from torch import nn\n"
-        "def make():\n    return nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2))\n"
+        "def make():\n"
+        "    convolution = [nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU()]\n"
+        "    return nn.Sequential(*convolution, nn.Flatten(), nn.Linear(12, 2))\n"
     )
     reference = f"{tmp_path / 'mine.py'}:make"
     found = answer(capsys, "measure", reference, "--data", str(toy))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_streams_of_the_same_length_are_prefix_free_and_meet_kraft() -> None:
         writer, _ = code([value >> i & 1 for i in range(10)], [0] * 10)
         words.append(bits_of(writer))
     ordered = sorted(words)
-    assert all(not b.startswith(a) for a, b in zip(ordered, ordered[1:], strict=False))
+    assert all(not b.startswith(a) for a, b in itertools.pairwise(ordered))
     assert sum(2.0 ** -len(word) for word in words) <= 1.0
 
 
@@ -149,7 +150,7 @@ def naive_scores(net: IntegerNet, x: np.ndarray) -> list[int]:
         bias = [0] * len(weight) if layer.bias is None else layer.bias.tolist()
         if isinstance(layer, Dense):
             flat = values.reshape(-1)
-            out = np.array([sum(a * b for a, b in zip(row, flat, strict=True)) + c for row, c in zip(weight, bias, strict=True)], dtype=object)  # fmt: skip
+            out = np.array([(row * flat).sum() + c for row, c in zip(weight, bias, strict=True)], dtype=object)
         else:
             o, c, k, _ = weight.shape
             _, h, w = values.shape
@@ -244,21 +245,33 @@ def test_hostile_sizes_are_refused_before_they_cost_anything() -> None:
         decode(writer.to_bytes(), len(writer))
 
 
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, dtype=np.int64)
+
+
+def test_the_limit_on_weights_is_the_same_when_writing_and_reading() -> None:
+    most = IntegerNet((1, 1, 500_000), 0, (Dense(np.zeros((2, 500_000), dtype=np.int64), None, 1, 0),))
+    message = encode(most)
+    assert decode(message.data, message.bits).weights == 10**6
+    with pytest.raises(Malformed, match="1000002 weights"):
+        IntegerNet((1, 1, 500_000), 0, (Dense(ones(2, 500_000), np.array([0, 1]), 1, 0),))
+
+
 @pytest.mark.parametrize(
     "layers",
     [
         (),
         (Pool("max", 2),),
         (Dense(np.zeros((2, 3), dtype=np.int64), None, 1, 0),),
-        (Dense(np.ones((1, 4), dtype=np.int64), None, 1, 0),),
+        (Dense(ones(1, 4), None, 1, 0),),
         (Dense(np.full((2, 4), 2), None, 1, 0),),
-        (Dense(np.ones((2, 4), dtype=np.int64), np.zeros(3, dtype=np.int64), 1, 0),),
-        (Pool("mean", 2), Dense(np.ones((2, 1), dtype=np.int64), None, 1, 0)),
-        (Pool("max", 4), Dense(np.ones((2, 1), dtype=np.int64), None, 1, 0)),
-        (Conv(np.ones((1, 1, 2, 2), dtype=np.int64), None, 1, 0, 1, 2), Dense(np.ones((2, 25), dtype=np.int64), None, 1, 0)),
-        (Conv(np.ones((1, 2, 2, 2), dtype=np.int64), None, 1, 0, 1, 0), Dense(np.ones((2, 1), dtype=np.int64), None, 1, 0)),
+        (Dense(ones(2, 4), np.zeros(3, dtype=np.int64), 1, 0),),
+        (Pool("mean", 2), Dense(ones(2, 1), None, 1, 0)),
+        (Pool("max", 4), Dense(ones(2, 1), None, 1, 0)),
+        (Conv(ones(1, 1, 2, 2), None, 1, 0, 1, 2), Dense(ones(2, 25), None, 1, 0)),
+        (Conv(ones(1, 2, 2, 2), None, 1, 0, 1, 0), Dense(ones(2, 1), None, 1, 0)),
     ],
-)  # fmt: skip
+)
 def test_nets_outside_the_grammar_are_refused(layers: tuple[Layer, ...]) -> None:
     with pytest.raises(Malformed):
         IntegerNet((1, 2, 2), 0, layers)

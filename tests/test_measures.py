@@ -27,8 +27,13 @@ def mlp(bias: bool = True) -> nn.Sequential:
 def conv_net() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1, stride=2), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 3)
-    ).eval()  # fmt: skip
+        nn.Conv2d(1, 4, 3, padding=1, stride=2),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(4, 3),
+    ).eval()
 
 
 def test_margins_by_definition() -> None:
@@ -190,5 +195,5 @@ def test_scores_that_overflow_are_refused() -> None:
     with torch.no_grad():
         net[1].weight.fill_(1e38)
         net[3].weight.fill_(1e38)
-    with pytest.raises((BadInput, cushion.Unsupported), match="finite|differ"):
+    with pytest.raises((BadInput, cushion.Unsupported), match=r"finite|differ"):
         cushion.measure(net, sample((1, 3, 4)))

@@ -97,7 +97,8 @@ def test_the_naive_scipy_route_is_wrong_at_3000_bits() -> None:
 
 def test_the_table_of_bounds_at_60000_examples() -> None:
     """The kl form in percent, as tabulated: 2 % training error at 1000, 2000, 4000 bits, and others."""
-    for bits, error, percent in ((500, 0.0, 0.58), (1000, 0.02, 4.91), (2000, 0.02, 6.59), (4000, 0.05, 14.4), (8000, 0.08, 24.5)):  # fmt: skip
+    cells = ((500, 0.0, 0.58), (1000, 0.02, 4.91), (2000, 0.02, 6.59), (4000, 0.05, 14.4), (8000, 0.08, 24.5))
+    for bits, error, percent in cells:
         budget = (bits * math.log(2) + math.log(1 / 0.05)) / 60000
         assert 100 * numerics.kl_inverse(error, budget) == pytest.approx(percent, abs=0.051)
 

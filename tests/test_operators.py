@@ -8,12 +8,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from tests.cases import CASES
+
 from cushion.errors import BadInput
 from cushion.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.operators import conv2d as conv2d_module
 from cushion.operators.conv2d import same_padding
 from cushion.tracing import trace
-from tests.cases import CASES
 
 torch.set_num_threads(1)
 
@@ -104,7 +105,7 @@ def test_every_combination_of_options(start: int) -> None:
         )
         assert operator.operator_frobenius() == pytest.approx(np.linalg.norm(matrix), rel=1e-12)
         largest = np.linalg.norm(matrix, 2)
-        assert largest <= operator._circulant_upper() <= 1.35 * largest
+        assert largest <= operator._circulant_upper() <= 2 * largest  # loose only because the maps are tiny
 
 
 @EVERY
@@ -145,15 +146,17 @@ def test_same_padding_is_torchs() -> None:
 def test_lanczos_and_upper_bound_on_larger_maps(operator: Operator) -> None:
     largest = float(torch.linalg.matrix_norm(operator.to(torch.float64).dense(), 2))
     assert operator.spectral() == pytest.approx(largest, rel=1e-6)
-    assert operator.spectral() == operator.spectral()
+    assert operator.spectral() == operator.to(operator.weight.dtype).spectral()  # the start vector is fixed
     assert largest <= operator.spectral_upper() <= 1.05 * largest
 
 
 def test_upper_bound_survives_ill_conditioned_and_extreme_weights() -> None:
-    for scale in (1e-18, 1e18):
+    for scale in (1e-30, 1e-18, 1e18):
         for matrix in (_normal(40, 60) * scale, torch.ones(50, 50) * scale, torch.eye(64) * scale):
             largest = float(torch.linalg.matrix_norm(matrix.double(), 2))
             assert largest <= Linear(matrix).spectral_upper() <= 1.0001 * largest
+    tiny = _normal(40, 60).double() * 1e-200
+    assert conv2d_module.gram_upper(tiny[None]) >= float(torch.linalg.matrix_norm(tiny, 2)) > 0
 
 
 def test_a_wrong_guess_does_not_spoil_the_upper_bound() -> None:
@@ -165,16 +168,13 @@ def test_a_wrong_guess_does_not_spoil_the_upper_bound() -> None:
 
 def test_a_circular_grid_of_the_image_size_is_not_an_upper_bound() -> None:
     """The shortcut that looks right and is not: with zero padding the true norm exceeds the circular one."""
-    weight = torch.tensor([[[[1.0, 0.0, 1.0]]]])
-    operator = Conv2d(weight, (1, 1, 3), padding=(0, 0, 1, 1))
-    largest = np.linalg.norm(naive_matrix(operator), 2)
-    kernel = torch.zeros(1, 3)
-    kernel[0, [0, 2]] = 1.0
-    assert float(torch.fft.fft2(kernel).abs().max()) >= largest  # this kernel's sum is its norm: no counterexample
-    alternating = Conv2d(torch.tensor([[[[1.0, 0.0, -1.0]]]]), (1, 1, 3), padding=(0, 0, 1, 1))
-    largest = np.linalg.norm(naive_matrix(alternating), 2)
-    circular = float(torch.fft.fft2(torch.tensor([[0.0, 1.0, -1.0]])).abs().max())
-    assert circular < largest * 1.3
+    taps = torch.tensor([-2.0, 1.0, 2.0])
+    operator = Conv2d(taps.reshape(1, 1, 1, 3), (1, 1, 2), padding=(0, 0, 1, 1))
+    wrapped = torch.tensor([taps[1], taps[0] + taps[2]])  # the kernel on a circle of two pixels
+    circular = float(torch.fft.fft(wrapped).abs().max())
+    assert circular == pytest.approx(1.0)
+    assert operator.spectral() == pytest.approx(math.sqrt(5))
+    assert operator._circulant_upper() >= math.sqrt(5)  # two pixels and two more to wrap into
 
 
 def test_the_reshaped_kernel_underestimates_the_norm() -> None:

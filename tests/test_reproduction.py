@@ -17,7 +17,7 @@ def page(rows: tuple[tuple[object, ...], ...]) -> Page:
     return Page("a claim.", ("n", "square"), rows, "reproduced", "because.", {"k": 1})
 
 
-@pytest.fixture()
+@pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Registers an item of three steps that dies at the third until `calls` has more than three entries."""
     made: list[int] = []
@@ -85,7 +85,7 @@ def test_the_occam_table_says_what_the_bounds_are(tmp_path: Path) -> None:
     records = json.loads((folder / "records.json").read_text())
     assert records["verdict"] == "reproduced"
     cells = {(row[0], row[1]): row[2:] for row in records["rows"]}
-    for (bits, error), percent in {(500, "0"): 0.58, (1000, "0.02"): 4.91, (4000, "0.05"): 14.4, (8000, "0.08"): 24.5}.items():  # fmt: skip
+    for bits, error, percent in ((500, "0", 0.58), (1000, "0.02", 4.91), (4000, "0.05", 14.4), (8000, "0.08", 24.5)):
         assert 100 * float(cells[bits, error][1]) == pytest.approx(percent, abs=0.051)
     assert all(float(a) <= float(b) <= float(c) for a, b, c in cells.values())
 

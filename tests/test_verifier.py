@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -39,7 +40,7 @@ def toy(m: int = 400, seed: int = 0) -> Dataset:
 NET = IntegerNet((1, 2, 2), 2, (Dense(np.array([[1, 0, -1, 0], [-1, 0, 1, 0]]), None, 1, 0),))
 
 
-@pytest.fixture()
+@pytest.fixture
 def certificate() -> Certificate:
     return certify_net(NET, toy(), DELTA, holdout=toy(100, seed=1))
 
@@ -234,10 +235,8 @@ def test_resealed_random_messages_never_crash_the_verifier(message: bytes, bits:
     content = pack(claim, message)
     read, back = unpack(content)
     assert (read, back) == (claim, message)
-    try:
+    with contextlib.suppress(Malformed):
         verifier.decode(message, bits)
-    except Malformed:
-        pass
 
 
 def test_missing_files_and_folders_are_bad_input(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_kept_corrupt_archive_that_comes_again_corrupt_is_refused(world: World
 def test_kept_corrupt_files_are_unpacked_again(world: World) -> None:
     assert world.process(f"fetch.npy.write_folder = lambda *a: {KILL}").wait() == -9
     path = world.partial / "files" / "train-labels-idx1-ubyte"
-    path.write_bytes(path.read_bytes()[:-1] + b"\x00")
+    path.write_bytes(path.read_bytes()[:-1] + b"\x02")
     (world.bin / "npm").unlink()
     get("tiny")
     world.check_loaded()

@@ -109,7 +109,8 @@ def decode(data: bytes, bits: int) -> IntegerNet:
     count = 0
     for index in range(depth):
         layer = _read_header(reader, feature, last=index + 1 == depth, room=MOST_WEIGHTS - count)
-        count += 0 if isinstance(layer, Pool) else layer.weight.size
+        if not isinstance(layer, Pool):
+            count += layer.weight.size + (0 if layer.bias is None else layer.bias.size)
         feature = shape_after(feature, layer)
         layers.append(layer)
     decoder = ArithmeticDecoder(reader)
@@ -167,7 +168,7 @@ def _read_header(reader: BitReader, feature: tuple[int, ...], last: bool, room: 
     size = 1
     for extent in shape:
         size *= extent
-    if size + outputs > room:
+    if size + outputs * has_bias > room:
         raise Malformed(f"more than the {MOST_WEIGHTS} weights that the format allows", reader.position)
     weight = np.zeros(shape, dtype=np.int64)
     bias = np.zeros(outputs, dtype=np.int64) if has_bias else None

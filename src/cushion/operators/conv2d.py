@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cushion.errors import BadInput
-from cushion.operators.norms import gram_upper, lanczos_norm
+from cushion.operators.norms import gram_upper
 from cushion.operators.operator import Operator
 
 _DENSE = 600  # up to this many rows or columns the explicit matrix gives the tighter upper bound at little cost
@@ -95,10 +95,6 @@ class Conv2d(Operator):
         taps = torch.arange(self.weight.shape[2 + axis]) * self.dilation[axis]
         places = outputs[None] + taps[:, None] - self.padding[2 * axis]
         return ((places >= 0) & (places < self.input_shape[1 + axis])).sum(1)
-
-    def spectral(self) -> float:
-        """‖A‖₂ of the true map (see `norms.lanczos_norm`)."""
-        return lanczos_norm(self)
 
     def spectral_upper(self) -> float:
         """At least ‖A‖₂: from the explicit matrix of a small map, else from a circulant map that contains A."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cushion.operators.norms import gram_upper, lanczos_norm
+from cushion.operators.norms import gram_upper
 from cushion.operators.operator import Operator
 
 
@@ -40,10 +40,6 @@ class Linear(Operator):
     def operator_frobenius(self) -> float:
         """The map is its weight, so this is `frobenius`."""
         return self.frobenius()
-
-    def spectral(self) -> float:
-        """‖A‖₂ (see `norms.lanczos_norm`)."""
-        return lanczos_norm(self)
 
     def spectral_upper(self) -> float:
         """At least ‖A‖₂, and within a relative 1e-5 of it (see `norms.gram_upper`)."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Self
 
 import torch
 from torch import Tensor
+
+from cushion.operators.norms import lanczos_norm
 
 
 class Operator(ABC):
@@ -35,9 +38,13 @@ class Operator(ABC):
     def operator_frobenius(self) -> float:
         """‖A‖_F of the true map, in closed form (float64)."""
 
-    @abstractmethod
     def spectral(self) -> float:
-        """‖A‖₂ of the true map to a relative 1e-6; never meaningfully above it (float64 rounding only)."""
+        """‖A‖₂ of the true map to a relative 1e-6, from below (`norms.lanczos_norm`); computed once."""
+        return self._lanczos_norm
+
+    @cached_property
+    def _lanczos_norm(self) -> float:
+        return lanczos_norm(self)
 
     @abstractmethod
     def spectral_upper(self) -> float:

@@ -57,7 +57,7 @@ def _array(stream: BinaryIO, path: Path, dimensions: int) -> NDArray[np.uint8]:
     sizes = np.frombuffer(_take(stream, 4 * dimensions, 4, path), dtype=">u4")
     shape = tuple(int(size) for size in sizes)
     values = _take(stream, math.prod(shape), header, path)
-    if False:
+    if stream.read(1):
         raise Malformed(f"{path}: bytes follow the last value; the header and the data disagree", header + len(values))
     return np.frombuffer(values, dtype=np.uint8).reshape(shape)
 
