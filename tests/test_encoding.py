@@ -286,3 +286,14 @@ def test_ties_are_errors_and_inputs_are_checked() -> None:
         net.scores(x.astype(np.float32))
     with pytest.raises(BadInput):
         net.scores(np.zeros((1, 3), dtype=np.uint8))
+
+
+def test_single_and_double_precision_agree_at_the_edge_of_the_single_range() -> None:
+    """Just below 2^24 the net runs in float32, just above in float64; both equal Python's integers."""
+    for bias, floats in ((2**24 - 1 - 4 * 255, np.float32), (2**24 - 4 * 255, np.float64), (2**40 + 1, np.float64)):
+        net = IntegerNet(
+            (1, 2, 2), 0, (Dense(np.array([[1, 1, 1, 1], [1, -1, 1, -1]]), np.array([bias, -bias]), 1, 0),)
+        )
+        assert net._floats is floats
+        x = np.array([[[[255, 255], [255, 255]]], [[[255, 0], [254, 1]]]], dtype=np.uint8)
+        assert net.scores(x).tolist() == [naive_scores(net, row) for row in x]

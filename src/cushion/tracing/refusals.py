@@ -51,6 +51,17 @@ _TABLE = (
         "transposed convolution is not understood",
         "use Conv2d",
     ),
+    (
+        "getitem chunk split narrow select unbind",
+        "it takes a part of a feature map",
+        "use the whole map, for instance a strided 1x1 Conv2d instead of x[:, :, ::2, ::2]",
+    ),
+    ("transpose permute movedim swapaxes t", "it reorders the axes of a feature map", "keep (batch, channels, ...)"),
+    (
+        "pad ZeroPad2d ReflectionPad2d ReplicationPad2d ConstantPad2d",
+        "padding outside a layer is not understood",
+        "use the padding option of Conv2d or of the pooling",
+    ),
     ("Embedding EmbeddingBag embedding", "it reads words, not numbers", "start the net after the embedding"),
     ("SyncBatchNorm", "batch-norm across processes is not understood", "convert it to BatchNorm2d"),
     ("item tolist numpy cpu", "it takes values out of the net's computation", "keep the forward inside torch"),
