@@ -10,6 +10,7 @@ from cushion.data import catalogue, digits, store
 from cushion.data.dataset import Dataset
 from cushion.data.formats import folders, npz
 from cushion.data.formats.arrays import Pair
+from cushion.data.steps import parse_source
 from cushion.errors import BadInput
 
 
@@ -28,10 +29,20 @@ def load(source: str | PathLike[str], split: Literal["train", "test"] = "train")
 def load_pair(source: str | PathLike[str]) -> tuple[Dataset, Dataset | None]:
     """The sample and the held-out part (None if there is none) of a name, a folder or an .npz file.
 
+    Steps may follow a comma (`mnist,subset=1000,seed=1`, see `steps`); they change the sample only.
+    """
+    plain, apply = parse_source(str(source))
+    sample, held_out = _load_plain(plain)
+    return apply(sample), held_out
+
+
+def _load_plain(source: str) -> tuple[Dataset, Dataset | None]:
+    """A source without steps.
+
     A known name wins over a folder of the same name; `./mnist` means the folder. The number of classes is
     that of the named set or layout, and otherwise one more than the largest label of both parts (at least 2).
     """
-    named = catalogue.SETS.get(str(source))
+    named = catalogue.SETS.get(source)
     if named is not None:
         return _named(named)
     path = Path(source)

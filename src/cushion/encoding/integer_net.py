@@ -119,7 +119,7 @@ class IntegerNet:
 
 
 def _dense(values: NDArray[Any], layer: Dense) -> NDArray[Any]:
-    out = values.reshape(len(values), -1) @ layer.weight.T.astype(values.dtype)
+    out: NDArray[Any] = values.reshape(len(values), -1) @ layer.weight.T.astype(values.dtype)
     return out if layer.bias is None else out + layer.bias.astype(values.dtype)
 
 
@@ -142,7 +142,8 @@ def _pool(values: NDArray[Any], layer: Pool) -> NDArray[Any]:
     n, c, h, w = values.shape
     s = layer.size
     blocks = values[:, :, : h // s * s, : w // s * s].reshape(n, c, h // s, s, w // s, s)
-    return blocks.max(axis=(3, 5)) if layer.kind == "max" else blocks.sum(axis=(3, 5))
+    pooled: NDArray[Any] = blocks.max(axis=(3, 5)) if layer.kind == "max" else blocks.sum(axis=(3, 5))
+    return pooled
 
 
 def shape_after(shape: tuple[int, ...], layer: Layer) -> tuple[int, ...]:

@@ -134,7 +134,7 @@ class Conv2d(Operator):
     def _polyphase_kernel(self) -> Tensor:
         """The kernel over the stride² interleaved sub-images, float64: [groups, out, in·stride², K_h, K_w]."""
         out, inside = self.weight.shape[:2]
-        counts = [-(-extent // step) for extent, step in zip(self._extent, self.stride, strict=True)]
+        counts = [extent // step for extent, step in zip(self._extent, self.stride, strict=True)]
         spread = self.weight.new_zeros(
             (out, inside, counts[0] * self.stride[0], counts[1] * self.stride[1]), dtype=torch.float64
         )

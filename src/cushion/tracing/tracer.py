@@ -103,7 +103,7 @@ def _undisturbed() -> Iterator[None]:
         with torch.no_grad():
             yield
     finally:
-        torch.rand(1)
+        torch.set_rng_state(state)
 
 
 def _build(assembly: Assembly, alive: set[int], into: dict[int, int]) -> Network:

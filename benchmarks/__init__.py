@@ -1,0 +1,1 @@
+"""Ratios against bare loops and the hardware; `make bench` runs them all."""

@@ -1,0 +1,29 @@
+"""`make bench`: every benchmark, printed and written to results/benchmarks.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from benchmarks import loading, one_pass, replay, training_speed
+from cushion.files import write_whole
+
+
+def main() -> None:
+    results: dict[str, object] = {"command": "make bench", "threads": torch.get_num_threads()}
+    for name, module in (
+        ("training_speed", training_speed),
+        ("one_pass", one_pass),
+        ("replay", replay),
+        ("loading", loading),
+    ):
+        results[name] = module.run()
+        print(f"{name}: {json.dumps(results[name])}", flush=True)
+    folder = Path(__file__).parent.parent / "results"
+    write_whole(folder / "benchmarks.json", json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

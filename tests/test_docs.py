@@ -1,0 +1,44 @@
+"""The documentation's examples run, and the files that the README points at exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def python_blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_python_of_getting_started_runs(tmp_path: Path) -> None:
+    (block,) = python_blocks("docs/getting-started.md")
+    quick = block.replace("minutes=0.5", "minutes=0.05")
+    assert quick != block
+    shown = subprocess.run([sys.executable, "-c", quick], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert shown.stdout.rstrip().endswith("True")
+    assert "layer_cushion" in shown.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md")))])
+def test_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text(encoding="utf-8")):
+        assert (ROOT / page).parent.joinpath(target).exists(), f"{page} links to {target}"
+
+
+def test_the_readme_names_its_two_commands_and_ci_runs_the_second() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "make demo" in readme
+    assert "make test" in readme
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_every_verb_is_documented() -> None:
+    pages = "".join(p.read_text(encoding="utf-8") for p in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    for verb in ("data list", "data get", "train", "measure", "certify", "verify", "inspect", "reproduce"):
+        assert f"cushion {verb}" in pages
