@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import torch
 
 from cushion.api import measure
+from cushion.batches import as_floats
 from cushion.data.dataset import Dataset
 from cushion.models import build
 from cushion.specs import parse
@@ -29,7 +29,7 @@ def run() -> dict[str, float]:
 
     def forward() -> None:
         for start in range(0, _EXAMPLES, _BATCH):
-            net.forward(torch.from_numpy(data.floats(slice(start, start + _BATCH))))
+            net.forward(as_floats(data.x[start : start + _BATCH]))
 
     def one_pass() -> None:
         measure(net, data, only=["stability", "margins"], batch=_BATCH)

@@ -6,6 +6,10 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+
+from cushion.batches import as_floats
 from cushion.certificates.certificate import Certificate, certify_net
 from cushion.certificates.occam import occam_bound, parse_delta
 from cushion.data.dataset import Dataset
@@ -70,8 +74,6 @@ def measure(
 
 def _one_pass(net: Network, data: Dataset, batch: int, *, cushions: bool, margins: bool) -> dict[str, Samples]:
     """Per-example values: "margins", and the layer cushion ratio under each layer's name."""
-    import torch
-
     if not (cushions or margins):
         return {}
     norms = {node.index: node.affine.operator.frobenius() for node in net.affine_layers} if cushions else {}
@@ -86,11 +88,11 @@ def _one_pass(net: Network, data: Dataset, batch: int, *, cushions: bool, margin
         def observe(node: Node, before: Tensor, after: Tensor) -> None:
             keep(f"cushion {node.index}", sample_layer_cushions(node.affine, norms[node.index], before, after))
 
-        logits = net.run(torch.from_numpy(data.floats(rows)), observe if cushions else None)
+        logits = net.run(as_floats(data.x[rows]), observe if cushions else None)
         if not bool(torch.isfinite(logits).all()):
             raise BadInput(f"the net's scores on {data.name} are not finite near row {rows.start}; check its weights")
         if margins:
-            keep("margins", sample_margins(logits, torch.from_numpy(data.y[rows])))
+            keep("margins", sample_margins(logits, torch.from_numpy(np.array(data.y[rows]))))
         return found
 
     return map_shards(len(data), batch, work, describe="measuring")
@@ -143,12 +145,10 @@ def certify(
 
 def _teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
     """[m, classes] logits of the model on the sample."""
-    import torch
-
     net = model if isinstance(model, Network) else trace(model, data.shape)
     if net.classes != data.classes:
         raise BadInput(
             f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"
         )
     starts = range(0, len(data), _BATCH)
-    return torch.cat([net.forward(torch.from_numpy(data.floats(slice(s, s + _BATCH)))) for s in starts])
+    return torch.cat([net.forward(as_floats(data.x[s : s + _BATCH])) for s in starts])

@@ -51,5 +51,5 @@ def as_floats(x: NDArray[Any]) -> Tensor:
 
     Matrix products may round differently by alignment, so numpy's memory would break bit-identical resuming.
     """
-    batch = torch.from_numpy(x)
+    batch = torch.from_numpy(np.require(x, requirements="W"))  # torch warns about memory-mapped, read-only rows
     return batch.float().div_(255) if batch.dtype == torch.uint8 else batch.clone()

@@ -203,7 +203,7 @@ def _train(
     begin = time.monotonic()
     generator = torch.Generator().manual_seed(seed)
     pixels = torch.from_numpy(np.asarray(data.x) >> plan.input_shift).reshape(len(data), *shape)
-    labels = torch.from_numpy(np.asarray(data.y))
+    labels = torch.from_numpy(np.array(data.y))
     model = TrainableIntegerNet(plan, shape, data.classes, generator)
     batch = min(len(data), 512)
     model.calibrate(pixels[:batch].float())

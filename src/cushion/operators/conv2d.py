@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cushion.errors import BadInput
-from cushion.operators.norms import gram_upper
+from cushion.operators.norms import EXPLICIT, gram_upper
 from cushion.operators.operator import Operator
 
-_DENSE = 600  # up to this many rows or columns the explicit matrix gives the tighter upper bound at little cost
 _CHUNK = 1 << 22  # numbers of Fourier blocks held at a time
 
 
@@ -82,23 +81,39 @@ class Conv2d(Operator):
         # A negative pad crops; a positive one restores the rows and columns that the stride never reads.
         return F.pad(x, (-left, width + left - x.shape[3], -above, height + above - x.shape[2]))
 
+    def dense(self) -> Tensor:
+        """The matrix of A, tap by tap: output (o, i, j) reads input (c, y, x) with weight [o, c, u, v]."""
+        out, inside, high, wide = self.weight.shape
+        matrix = self.weight.new_zeros((*self.output_shape, *self.input_shape))
+        for group in range(self.groups):
+            some = slice(group * out // self.groups, (group + 1) * out // self.groups)
+            block = matrix[some, :, :, group * inside : (group + 1) * inside].permute(1, 2, 4, 5, 0, 3)
+            for u in range(high):
+                i, y = self._reads(0, u)
+                for v in range(wide):
+                    j, x = self._reads(1, v)
+                    block[i[:, None], j, y[:, None], x] = self.weight[some, :, u, v]
+        return matrix.reshape(self.output_size, self.input_size)
+
     def operator_frobenius(self) -> float:
         """√(Σ over taps of |weight|² · the number of output positions where the tap reads inside the image)."""
         squares = self.weight.to(torch.float64).square().sum((0, 1))  # [K_h, K_w]
-        rows = self._reads_inside(axis=0).to(squares)
-        columns = self._reads_inside(axis=1).to(squares)
+        rows, columns = (
+            torch.tensor([len(self._reads(axis, tap)[0]) for tap in range(squares.shape[axis])]).to(squares)
+            for axis in (0, 1)
+        )
         return math.sqrt(float(rows @ squares @ columns))
 
-    def _reads_inside(self, axis: int) -> Tensor:
-        """[K]: for every tap along one axis, at how many outputs it reads the image and not the padding."""
-        outputs = torch.arange(self.output_shape[1 + axis]) * self.stride[axis]
-        taps = torch.arange(self.weight.shape[2 + axis]) * self.dilation[axis]
-        places = outputs[None] + taps[:, None] - self.padding[2 * axis]
-        return ((places >= 0) & (places < self.input_shape[1 + axis])).sum(1)
+    def _reads(self, axis: int, tap: int) -> tuple[Tensor, Tensor]:
+        """The outputs along one axis at which a tap reads the image and not the padding, and where it reads."""
+        outputs = torch.arange(self.output_shape[1 + axis])
+        places = outputs * self.stride[axis] + tap * self.dilation[axis] - self.padding[2 * axis]
+        inside = (places >= 0) & (places < self.input_shape[1 + axis])
+        return outputs[inside], places[inside]
 
     def spectral_upper(self) -> float:
         """At least ‖A‖₂: from the explicit matrix of a small map, else from a circulant map that contains A."""
-        if min(self.input_size, self.output_size) <= _DENSE:
+        if self.input_size * self.output_size <= EXPLICIT:
             return gram_upper(self.to(torch.float64).dense()[None], guess=self.spectral())
         return self._circulant_upper()
 
@@ -134,7 +149,7 @@ class Conv2d(Operator):
     def _polyphase_kernel(self) -> Tensor:
         """The kernel over the stride² interleaved sub-images, float64: [groups, out, in·stride², K_h, K_w]."""
         out, inside = self.weight.shape[:2]
-        counts = [extent // step for extent, step in zip(self._extent, self.stride, strict=True)]
+        counts = [-(-extent // step) for extent, step in zip(self._extent, self.stride, strict=True)]
         spread = self.weight.new_zeros(
             (out, inside, counts[0] * self.stride[0], counts[1] * self.stride[1]), dtype=torch.float64
         )

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
+import torch
 from torch import Tensor
 
 from cushion.operators.operator import Operator
@@ -34,6 +35,10 @@ class Diagonal(Operator):
     def adjoint(self, y: Tensor) -> Tensor:
         """A diagonal map is its own adjoint."""
         return self.apply(y)
+
+    def dense(self) -> Tensor:
+        """Each factor once per position, on the diagonal."""
+        return torch.diag(self.weight.repeat_interleave(math.prod(self.input_shape[1:])))
 
     def operator_frobenius(self) -> float:
         """√(positions) · ‖weight‖: every factor appears once per position."""

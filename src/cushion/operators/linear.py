@@ -37,6 +37,10 @@ class Linear(Operator):
         """[B, out] -> [B, in]."""
         return y @ self.weight
 
+    def dense(self) -> Tensor:
+        """The weight itself."""
+        return self.weight
+
     def operator_frobenius(self) -> float:
         """The map is its weight, so this is `frobenius`."""
         return self.frobenius()

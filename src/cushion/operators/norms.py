@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cushion.operators.operator import Operator
 
 _DENSE = 48  # up to this many rows or columns the whole spectrum costs less than Lanczos' start
+EXPLICIT = 1 << 23  # entries of a matrix that may be written out (64 MB)
 _UNIT = 2.0**-53  # unit roundoff of float64
 
 
@@ -32,10 +33,15 @@ def lanczos_norm(operator: Operator) -> float:
         return float(torch.linalg.matrix_norm(double.dense(), 2))
     shape = double.output_shape if wide else double.input_shape
     device = double.weight.device
+    matrix = double.dense() if double.input_size * double.output_size <= EXPLICIT else None
 
     def gram(vector: np.ndarray) -> np.ndarray:
-        x = torch.from_numpy(np.ascontiguousarray(vector, dtype=np.float64)).to(device).reshape(1, *shape)
-        y = double.apply(double.adjoint(x)) if wide else double.adjoint(double.apply(x))
+        x = torch.from_numpy(np.ascontiguousarray(vector, dtype=np.float64)).to(device)
+        if matrix is not None:  # a matrix-vector product costs less than two convolutions in float64
+            y = matrix @ (x @ matrix) if wide else (matrix @ x) @ matrix
+        else:
+            x = x.reshape(1, *shape)
+            y = double.apply(double.adjoint(x)) if wide else double.adjoint(double.apply(x))
         return y.reshape(-1).cpu().numpy()
 
     start = np.random.default_rng(0).standard_normal(size)

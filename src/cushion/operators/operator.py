@@ -35,6 +35,10 @@ class Operator(ABC):
         """[B, *output_shape] -> [B, *input_shape]: Aᵀ y, so that ⟨A x, y⟩ = ⟨x, Aᵀ y⟩."""
 
     @abstractmethod
+    def dense(self) -> Tensor:
+        """The matrix of A, [output_size, input_size], in row-major order of the shapes: for small maps."""
+
+    @abstractmethod
     def operator_frobenius(self) -> float:
         """‖A‖_F of the true map, in closed form (float64)."""
 
@@ -73,12 +77,6 @@ class Operator(ABC):
     def parameters(self) -> int:
         """Numbers in the weight."""
         return self.weight.numel()
-
-    def dense(self) -> Tensor:
-        """The matrix of A, [output_size, input_size], in row-major order of the shapes: for small maps and tests."""
-        basis = torch.eye(self.input_size, dtype=self.weight.dtype, device=self.weight.device)
-        columns = self.apply(basis.reshape(self.input_size, *self.input_shape))
-        return columns.reshape(self.input_size, self.output_size).T.contiguous()
 
     def frobenius(self) -> float:
         """Frobenius norm of the weight itself (float64)."""

@@ -14,7 +14,7 @@ from torch.nn.utils import parametrize
 from cushion.errors import BadInput
 from cushion.network import Input, Op, Shape
 from cushion.tracing.refusals import refusal
-from cushion.tracing.rules import BATCH, Feature, Refused, Step
+from cushion.tracing.steps import BATCH, Feature, Refused, Step
 from cushion.tracing.vocabulary import FUNCTIONS, IN_PLACE, METHODS, MODULES, plain_type
 
 

@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from cushion.errors import BadInput, Unsupported
 from cushion.tracing.refusals import refusal
-from cushion.tracing.rules import Refused
+from cushion.tracing.steps import Refused
 from cushion.tracing.vocabulary import MODULES
 
 

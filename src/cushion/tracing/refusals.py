@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cushion.tracing.rules import Refused
+from cushion.tracing.steps import Refused
 
 # (names of classes and functions, reason, fix)
 _TABLE = (

@@ -8,7 +8,7 @@ from cushion.records import SupportLine
 from cushion.tracing.assembly import Assembly
 from cushion.tracing.capture import HOOKS, CaptureFailed
 from cushion.tracing.refusals import refusal
-from cushion.tracing.rules import Refused
+from cushion.tracing.steps import Refused
 from cushion.tracing.vocabulary import MODULES, plain_type
 
 _IDLE = Refused("the logits do not depend on it", "delete unused parts of the net, or let it return what they compute")

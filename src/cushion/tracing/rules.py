@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from cushion.errors import BadInput
 from cushion.network import (
@@ -18,75 +16,15 @@ from cushion.network import (
     Affine,
     AvgPool,
     Cat,
-    Flatten,
     MaxPool,
     Op,
     ReLU,
     Shape,
-    Unflatten,
 )
 from cushion.operators import Conv2d, Diagonal, Linear
 from cushion.operators.conv2d import same_padding
-
-BATCH = 7919  # what a forward sees as its batch size while its shapes are followed: a prime that no layer has
-
-
-class Refused(Exception):
-    """This use of an operation is not understood; the assembly adds where it stands."""
-
-    def __init__(self, reason: str, fix: str) -> None:
-        super().__init__(reason)
-        self.reason, self.fix = reason, fix
-
-
-@dataclass(frozen=True, eq=False)
-class Feature:
-    """A batch of feature maps on its way through the net: the output of draft `index`."""
-
-    index: int
-    shape: Shape | None  # of one example; None where it is not known
-    known: bool = True  # False after an operation that is not understood
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One operation to add: `build` turns the input shapes into the operation and its output shape."""
-
-    role: str
-    inputs: tuple[Feature, ...]
-    build: Callable[..., tuple[Op, Shape]]
-    then: Step | None = None  # a second operation that reads this one's output; its own `inputs` are empty
-
-
-Result = Feature | Step  # a rule returns its input itself for an operation that changes nothing
-
-
-def pair(value: Any) -> tuple[int, int]:
-    """torch's int-or-pair options as a pair (vertical, horizontal)."""
-    if isinstance(value, int):
-        return value, value
-    numbers = tuple(int(v) for v in value)
-    if len(numbers) == 1:
-        return numbers[0], numbers[0]
-    if len(numbers) != 2:
-        raise Refused(f"its option {numbers} does not describe two dimensions", "use two-dimensional layers")
-    return numbers[0], numbers[1]
-
-
-def feature(x: Any) -> Feature:
-    """The operand, if it depends on the net's input."""
-    if not isinstance(x, Feature):
-        raise Refused(
-            "it combines a feature map with a constant", "fold the constant into the layer before it, or into the data"
-        )
-    return x
-
-
-def tensor(value: Any) -> Tensor:
-    """A weight: fixed numbers, not something computed from the input."""
-    if not isinstance(value, Tensor):
-        raise Refused("its weights are computed from the input", "use layers with fixed weights")
-    return value
+from cushion.tracing.reshapes import reshape_to
+from cushion.tracing.steps import Refused, Result, Step, feature, pair, tensor
 
 
 def identity(x: Any, *_: Any, **__: Any) -> Result:
@@ -271,93 +209,8 @@ def mean(x: Any, dim: Any = None, keepdim: bool = False) -> Result:
         raise Refused(f"it averages over the axes {dim}", "average over height and width: x.mean((2, 3))")
     step = _adaptive("adaptive average pool", x, 1, AdaptiveAvgPool)
     assert isinstance(step, Step)
-    then = None if keepdim else Step("flatten", (), _reshape_to(lambda shape: (math.prod(shape),)))
+    then = None if keepdim else Step("flatten", (), reshape_to(lambda shape: (math.prod(shape),)))
     return Step(step.role, step.inputs, step.build, then)
-
-
-def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Result:
-    """Joins the axes start_dim..end_dim, none of them the batch."""
-    x = feature(x)
-
-    def target(shape: Shape) -> Shape:
-        axes = (BATCH, *shape)
-        first, last = start_dim % len(axes), end_dim % len(axes)
-        return (*axes[:first], math.prod(axes[first : last + 1]), *axes[last + 1 :])
-
-    return _reshape(x, target)
-
-
-def unflatten(x: Any, dim: int, sizes: Sequence[int]) -> Result:
-    """Splits one axis."""
-    x = feature(x)
-
-    def target(shape: Shape) -> Shape:
-        axes = (BATCH, *shape)
-        return (*axes[: dim % len(axes)], *sizes, *axes[dim % len(axes) + 1 :])
-
-    return _reshape(x, target)
-
-
-def reshape(x: Any, *sizes: Any, shape: Any = None) -> Result:
-    """view and reshape, with the batch kept as the first axis."""
-    x = feature(x)
-    if shape is not None:
-        sizes = tuple(shape)
-    elif len(sizes) == 1 and not isinstance(sizes[0], int):
-        sizes = tuple(sizes[0]) if isinstance(sizes[0], (tuple, list)) else sizes
-    return _reshape(x, lambda _: sizes)
-
-
-def squeeze(x: Any, dim: Any = None) -> Result:
-    """Drops an axis of length one."""
-    x = feature(x)
-    if not isinstance(dim, int):
-        raise Refused("it would drop the batch axis too when the batch has one example", "use torch.flatten(x, 1)")
-
-    def target(shape: Shape) -> Shape:
-        axes = (BATCH, *shape)
-        at = dim % len(axes)
-        return axes if axes[at] != 1 else (*axes[:at], *axes[at + 1 :])
-
-    return _reshape(x, target)
-
-
-def unsqueeze(x: Any, dim: int) -> Result:
-    """Adds an axis of length one."""
-    x = feature(x)
-
-    def target(shape: Shape) -> Shape:
-        axes = (BATCH, *shape)
-        at = dim % (len(axes) + 1)
-        return (*axes[:at], 1, *axes[at:])
-
-    return _reshape(x, target)
-
-
-def _reshape(x: Feature, target: Callable[[Shape], Sequence[Any]]) -> Result:
-    def features(shape: Shape) -> Shape:
-        """The new shape of one example; -1 is resolved, and the batch must stay the first axis."""
-        sizes = [int(size) for size in target(shape)]
-        total = BATCH * math.prod(shape)
-        if sizes.count(-1) == 1:
-            sizes[sizes.index(-1)] = total // max(1, -math.prod(sizes))
-        if len(sizes) < 2 or sizes[0] != BATCH or math.prod(sizes) != total:
-            said = tuple("batch" if size == BATCH else size for size in sizes)
-            raise Refused(
-                f"it reshapes (batch, {', '.join(map(str, shape))}) to {said}, which mixes examples",
-                "keep the batch as the first axis: torch.flatten(x, 1)",
-            )
-        return tuple(sizes[1:])
-
-    return Step("flatten", (x,), _reshape_to(features))
-
-
-def _reshape_to(features: Callable[[Shape], Shape]) -> Callable[[Shape], tuple[Op, Shape]]:
-    def build(shape: Shape) -> tuple[Op, Shape]:
-        wanted = features(shape)
-        return (Flatten() if len(wanted) == 1 else Unflatten(wanted)), wanted
-
-    return build
 
 
 def add(x: Any, other: Any, *, alpha: Any = 1) -> Result:

@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from cushion.tracing import rules
-from cushion.tracing.rules import Result
+from cushion.tracing import reshapes, rules
+from cushion.tracing.steps import Result
 
 Rule = Callable[..., Result]
 
@@ -44,8 +44,8 @@ MODULES: dict[type[nn.Module], Callable[[Any, Any], Result]] = {
     ),
     nn.AdaptiveAvgPool2d: lambda m, x: rules.adaptive_avg_pool2d(x, m.output_size),
     nn.AdaptiveMaxPool2d: lambda m, x: rules.adaptive_max_pool2d(x, m.output_size, m.return_indices),
-    nn.Flatten: lambda m, x: rules.flatten(x, m.start_dim, m.end_dim),
-    nn.Unflatten: lambda m, x: rules.unflatten(x, m.dim, m.unflattened_size),
+    nn.Flatten: lambda m, x: reshapes.flatten(x, m.start_dim, m.end_dim),
+    nn.Unflatten: lambda m, x: reshapes.unflatten(x, m.dim, m.unflattened_size),
     nn.Identity: _unchanged,
     nn.Dropout: _unchanged,
     nn.Dropout1d: _unchanged,
@@ -72,11 +72,11 @@ FUNCTIONS: dict[Any, Rule] = {
     F.dropout2d: rules.dropout,
     F.alpha_dropout: rules.dropout,
     torch.dropout: rules.dropout,
-    torch.flatten: rules.flatten,
-    torch.unflatten: rules.unflatten,
-    torch.reshape: rules.reshape,
-    torch.squeeze: rules.squeeze,
-    torch.unsqueeze: rules.unsqueeze,
+    torch.flatten: reshapes.flatten,
+    torch.unflatten: reshapes.unflatten,
+    torch.reshape: reshapes.reshape,
+    torch.squeeze: reshapes.squeeze,
+    torch.unsqueeze: reshapes.unsqueeze,
     torch.mean: rules.mean,
     torch.add: rules.add,
     operator.add: rules.add,
@@ -89,12 +89,12 @@ FUNCTIONS: dict[Any, Rule] = {
 METHODS: dict[str, Rule] = {
     "relu": rules.relu,
     "relu_": rules.relu,
-    "flatten": rules.flatten,
-    "unflatten": rules.unflatten,
-    "view": rules.reshape,
-    "reshape": rules.reshape,
-    "squeeze": rules.squeeze,
-    "unsqueeze": rules.unsqueeze,
+    "flatten": reshapes.flatten,
+    "unflatten": reshapes.unflatten,
+    "view": reshapes.reshape,
+    "reshape": reshapes.reshape,
+    "squeeze": reshapes.squeeze,
+    "unsqueeze": reshapes.unsqueeze,
     "mean": rules.mean,
     "add": rules.add,
     "add_": rules.add,
