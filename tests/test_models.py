@@ -195,6 +195,18 @@ def test_initialisations_are_as_documented() -> None:
             assert float(a.detach().std()) == pytest.approx(float(b.detach().std()), rel=0.15)
 
 
+def test_a_centred_start_is_he_s_on_centred_pixels() -> None:
+    text = "3x6x6: conv8k3 relu conv4k3 flatten fc5"
+    he, torch_s, centred = (models.build(text, 2, init=init) for init in ("he", "torch", "centred"))  # type: ignore[arg-type]
+    x = torch.rand(4, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(centred.get_submodule("conv1")(x), he.get_submodule("conv1")((x - 0.5) / 0.25), atol=1e-5)
+    for source, name in ((he, "conv2"), (torch_s, "fc1")):
+        for a, b in zip(source.get_submodule(name).parameters(), centred.get_submodule(name).parameters(), strict=True):
+            assert torch.equal(a, b)
+    without = models.build("3x6x6: conv8k3nobias flatten fc5", 2, init="centred").get_submodule("conv1")
+    assert torch.equal(without.get_parameter("weight"), centred.get_submodule("conv1").get_parameter("weight"))
+
+
 @pytest.mark.parametrize("text", [RESIDUAL, DENSE])
 def test_modules_are_traceable_and_add_and_cat_do_what_they_say(text: str) -> None:
     net = models.build(text).eval()

@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +27,7 @@ from cushion.specs.layers import (
 
 __all__ = ["Add", "Cat", "Initialisation", "Spec", "build", "build_empty", "parse", "scale_width"]
 
-Initialisation: TypeAlias = Literal["he", "torch"]
+
 
 
 class Add(nn.Module):
@@ -63,13 +62,19 @@ def build(spec: Spec | str, seed: int = 0, *, init: Initialisation = "he") -> nn
     `init="he"` (He 2015): weights N(0, 2/fan), where fan is k²·out/groups for convolutions (what keeps a
     VGG-19 without batch-norm trainable) and the number of inputs for dense layers; biases 0.
     `init="torch"`: PyTorch's own rule, weights and biases uniform in ±1/sqrt(inputs of one output).
+    `init="centred"`: convolutions as "he" and dense layers as "torch", and the first layer, if a convolution,
+    starts as if it read (x - 1/2) / (1/4) instead of pixels x in [0, 1].
     Batch-norms start at scale 1, shift 0, mean 0, variance 1.
     The weights are a function of (spec, seed, init) alone and the global random state is not touched.
     """
     module = build_empty(spec).to_empty(device="cpu")
+    first = True
     for name, layer in module.named_modules():
         if isinstance(layer, (nn.Conv2d, nn.Linear)):
             _initialise(layer, _generator(seed, name), init)
+            if first and init == "centred" and isinstance(layer, nn.Conv2d):
+                _centre(layer)
+            first = False
         elif isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d)):
             layer.reset_parameters()
     return module
@@ -93,7 +98,7 @@ def _generator(seed: int, name: str) -> torch.Generator:
 @torch.no_grad()
 def _initialise(layer: nn.Conv2d | nn.Linear, generator: torch.Generator, init: Initialisation) -> None:
     out, inputs = layer.weight.shape[0], layer.weight[0].numel()
-    if init == "torch":
+    if init == "torch" or (init == "centred" and isinstance(layer, nn.Linear)):
         bound = 1 / math.sqrt(inputs)
         layer.weight.uniform_(-bound, bound, generator=generator)
         if layer.bias is not None:
@@ -105,6 +110,14 @@ def _initialise(layer: nn.Conv2d | nn.Linear, generator: torch.Generator, init: 
     layer.weight.normal_(0, math.sqrt(2 / fan), generator=generator)
     if layer.bias is not None:
         layer.bias.zero_()
+
+
+@torch.no_grad()
+def _centre(layer: nn.Conv2d) -> None:
+    # W·(x - 1/2)/(1/4) + b = 4W·x + (b - 2 Σ W); without a bias only the scale can be taken over.
+    layer.weight *= 4
+    if layer.bias is not None:
+        layer.bias -= layer.weight.sum(dim=(1, 2, 3)) / 2
 
 
 def _assemble(items: tuple[Item, ...], shape: Shape, seen: Counter[str]) -> tuple[nn.Sequential, Shape]:

@@ -16,6 +16,7 @@ from cushion.records import Record
 from cushion.specs import Shape, Spec, fit_data, parse, write_shape
 
 Optimiser = Literal["sgd", "adam"]
+Initialisation = Literal["he", "torch", "centred"]
 Labels = Literal["true", "shuffled", "random"]
 
 
@@ -44,7 +45,7 @@ class Recipe(Record):
     stop_loss: float | None = None
     labels: Labels = "true"
     augment: bool = False
-    init: Literal["he", "torch"] = "he"
+    init: Initialisation = "he"
     adapts: bool = True
     notes: str = ""
 
@@ -126,6 +127,7 @@ def _arora(name: str, title: str, spec: str, labels: Labels, notes: str) -> Reci
         lr_halve_every=30,
         labels=labels,
         augment=labels == "true",
+        init="centred",
         notes=notes,
     )
 
@@ -146,7 +148,7 @@ def _guha(name: str, width: int, dataset: str, shape: str, batch: int) -> Recipe
     )
 
 
-def _neyshabur(name: str, title: str, spec: str, dataset: str, init: Literal["he", "torch"], notes: str) -> Recipe:
+def _neyshabur(name: str, title: str, spec: str, dataset: str, init: Initialisation, notes: str) -> Recipe:
     return Recipe(
         name=name,
         source=NEYSHABUR,
@@ -183,7 +185,9 @@ def _shin(name: str, title: str, spec: str, notes: str) -> Recipe:
     )
 
 
-_ALEXNET_NOTES = "the common 32x32 variant: five convolutions and one dense layer; initialisation not stated: He"
+_ALEXNET_NOTES = (
+    "the common 32x32 variant: five convolutions and one dense layer; initialisation not stated: centred He"
+)
 
 _ALL = (
     Recipe(
@@ -214,7 +218,7 @@ _ALL = (
         "VGG-19 (16 convolutions, FC 512-512-10) on CIFAR-10",
         _VGG19,
         "true",
-        "augmentation and initialisation not stated: crop and mirror, He",
+        "augmentation and initialisation not stated: crop and mirror, centred He",
     ),
     _arora(
         "arora-alexnet",
