@@ -14,7 +14,19 @@ SRC = Path(__file__).parent.parent / "src" / "cushion"
 # Part of the package -> the parts it may import (besides itself). docs/architecture.md draws this.
 BASE = {"errors", "records", "numerics", "files"}
 DATA = BASE | {"data"}
-NETS = DATA | {"engine", "operators", "network", "tracing", "specs", "models", "recipes", "weights", "batches", "runs"}
+NETS = DATA | {
+    "engine",
+    "operators",
+    "network",
+    "tracing",
+    "specs",
+    "models",
+    "recipes",
+    "programs",
+    "weights",
+    "batches",
+    "runs",
+}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "records": {"errors"},
@@ -28,7 +40,8 @@ ALLOWED: dict[str, set[str]] = {
     "specs": BASE,
     "models": BASE | {"specs"},
     "recipes": BASE | {"specs", "models"},
-    "weights": BASE | {"specs", "models"},
+    "programs": BASE,
+    "weights": BASE | {"specs", "models", "programs"},
     "batches": DATA,
     "runs": DATA | {"specs", "models", "recipes", "weights"},
     "training": NETS,

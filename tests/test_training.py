@@ -329,7 +329,7 @@ def test_float_data_and_read_only_memory_maps_train(tmp_path: Path) -> None:
     data = make_data()
     np.save(tmp_path / "x.npy", data.x)
     mapped = replace(data, x=np.load(tmp_path / "x.npy", mmap_mode="r"))
-    floats = replace(data, x=data.floats(np.arange(len(data))))
+    floats = replace(data, x=as_floats(data.x).numpy())
     for name, part in (("bytes", data), ("mapped", mapped), ("floats", floats)):
         train(RECIPE, part, tmp_path / name, epochs=1)
     assert_same_weights(tmp_path / "bytes", tmp_path / "mapped")

@@ -252,7 +252,7 @@ def test_saving_is_all_or_nothing(tmp_path: Path, certificate: Certificate, monk
     target = tmp_path / "c.cushion"
     target.write_bytes(b"old")
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk")))
-    with pytest.raises(OSError, match="disk"):
+    with pytest.raises(BadInput, match=r"c.cushion cannot be written \(disk\)"):
         certificate.save(target)
     assert [p.name for p in tmp_path.iterdir()] == ["c.cushion"]
     assert target.read_bytes() == b"old"

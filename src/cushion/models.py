@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from cushion.specs import Shape, Spec, parse, scale_width
+from cushion.specs import Initialisation, Shape, Spec, parse, scale_width
 from cushion.specs.layers import (
     Conv,
     Dense,
@@ -25,9 +25,7 @@ from cushion.specs.layers import (
     walk,
 )
 
-__all__ = ["Add", "Cat", "Initialisation", "Spec", "build", "build_empty", "parse", "scale_width"]
-
-
+__all__ = ["Add", "Cat", "Spec", "build", "build_empty", "parse", "scale_width"]
 
 
 class Add(nn.Module):

@@ -13,10 +13,9 @@ from typing import Literal
 
 from cushion.errors import BadInput
 from cushion.records import Record
-from cushion.specs import Shape, Spec, fit_data, parse, write_shape
+from cushion.specs import Initialisation, Shape, Spec, fit_data, parse, write_shape
 
 Optimiser = Literal["sgd", "adam"]
-Initialisation = Literal["he", "torch", "centred"]
 Labels = Literal["true", "shuffled", "random"]
 
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Malformed
+from cushion.files import write_whole
 from cushion.specs import Spec
 from cushion.weights import INIT_FILE, NET_FILE, RUN_FILE, load_net, read_tensors, save_net, save_tensors
 
@@ -67,7 +68,7 @@ class Run:
             else:
                 if (folder / NET_FILE).exists() or (folder / CHECKPOINT_FILE).exists():
                     raise BadInput(f"{folder} holds weights but no {RUN_FILE}; choose an empty folder")
-                _write_text(path, json.dumps(plan, indent=2))
+                write_whole(path, json.dumps(plan, indent=2))
             meta = {
                 "recipe": recipe.name,
                 "data": sample.name,
@@ -132,7 +133,7 @@ class Run:
         save_net(self.net_path, module, self.spec, {**self.meta, "metrics": metrics})
 
     def _write_history(self) -> None:
-        _write_text(self.folder / HISTORY_FILE, "".join(json.dumps(line) + "\n" for line in self.history))
+        write_whole(self.folder / HISTORY_FILE, "".join(json.dumps(line) + "\n" for line in self.history))
 
 
 def _entries(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -182,12 +183,6 @@ def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[tupl
             yield f"{key} fingerprint", before, now
     if found.get("spec") != wanted["spec"]:
         yield "spec", found.get("spec"), wanted["spec"]
-
-
-def _write_text(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text)
-    os.replace(partial, path)
 
 
 @contextmanager

@@ -23,7 +23,9 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from cushion.errors import BadInput, Malformed
+from cushion.files import write_whole
 from cushion.models import build_empty
+from cushion.programs import plain_module
 from cushion.specs import Shape, Spec, parse, write_shape
 
 FORMAT = "cushion-net-1"
@@ -55,15 +57,19 @@ def save_net(path: str | os.PathLike[str], module: nn.Module, spec: Spec, meta: 
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file under a temporary name in the same folder, then rename it."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        # Not save_file: it writes through a random name, which a kill would leave behind.
-        partial.write_bytes(save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, metadata))
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise BadInput(f"{path} cannot be written ({error.strerror or error}); choose another place") from None
+    """Write a safetensors file, whole or not at all."""
+    content = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, metadata)
+    write_whole(path, _in_order(content))
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same safetensors file with its metadata sorted: safetensors shuffles it, and equal nets give equal files."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -256,9 +262,10 @@ def _load_program(path: Path, trust: bool) -> nn.Module:
     if not path.is_file():
         raise BadInput(f"{path} does not exist; give the .pt2 file that torch.export.save wrote")
     try:
-        return torch.export.load(path).module()
+        program = torch.export.load(path)
     except Exception as error:
         raise BadInput(f"{path} is not a torch.export program: {_first_line(error)}") from None
+    return plain_module(program)
 
 
 def _first_line(error: Exception) -> str:

@@ -79,15 +79,6 @@ def test_it_refuses_with_one_sentence(x: np.ndarray, y: list[int], classes: int,
         dataset(x, y, classes)
 
 
-def test_floats_are_bytes_over_255_and_floats_as_they_are() -> None:
-    every_byte = dataset(np.arange(256, dtype=np.uint8)[:, None], np.zeros(256))
-    batch = every_byte.floats(slice(None))
-    assert batch.dtype == np.float32
-    assert [float(v) for v in batch[:, 0]] == [float(np.float32(v) / np.float32(255)) for v in range(256)]
-    as_is = dataset(np.array([[-2.5], [7]], np.float32), [0, 1])
-    assert as_is.floats(np.array([1, 0])).tolist() == [[7], [-2.5]]
-
-
 def test_importing_the_data_package_stays_light() -> None:
     code = "import sys, cushion.data; print([m for m in ('torch', 'PIL', 'sklearn', 'scipy') if m in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -75,14 +75,6 @@ class Dataset:
                 digest.update(np.ascontiguousarray(array[start : start + 4096], dtype=little).data)
         return digest.hexdigest()
 
-    def floats(self, rows: Any) -> NDArray[np.float32]:
-        """The rows as a float32 batch, as a net reads them: uint8 divided by 255, floats as they are."""
-        batch = np.asarray(self.x[rows])
-        if batch.dtype == np.uint8:
-            scaled: NDArray[np.float32] = np.divide(batch, np.float32(255), dtype=np.float32)
-            return scaled
-        return batch
-
     def select(self, rows: NDArray[np.int64], step: str) -> Dataset:
         """The given rows in the given order, with `step` added to the history."""
         return dataclasses.replace(self, x=self.x[rows], y=self.y[rows], history=(*self.history, step))

@@ -10,6 +10,7 @@ from typing import Literal, NoReturn, TypeAlias
 from cushion.errors import BadInput
 
 Shape: TypeAlias = tuple[int, ...]
+Initialisation: TypeAlias = Literal["he", "torch", "centred"]  # what they are: models.build
 
 MAX_PARAMETERS = 10**9
 MAX_FEATURES = 10**9
