@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from decimal import Decimal
 
@@ -69,10 +70,11 @@ def test_search_returns_the_best_it_judged_in_time() -> None:
 
 def test_certify_beats_chance_and_verifies(tmp_path) -> None:
     data, held_out = blobs(300), blobs(100, seed=1)
-    lines: list[str] = []
-    certificate = cushion.certify(data, holdout=held_out, minutes=0.05, report=lines.append)
+    told: list[tuple[float, Decimal | None]] = []
+    certificate = cushion.certify(data, holdout=held_out, minutes=0.05, report=lambda *news: told.append(news))
     assert certificate.bound < 0.6
-    assert lines
+    assert str(told[-1][1]) == certificate.claim.bound
+    assert all(before[0] <= after[0] for before, after in itertools.pairwise(told))
     path = certificate.save(tmp_path / "b.cushion")
     assert cushion.verify(path, data, held_out).ok
 

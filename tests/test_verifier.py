@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import decimal
 import hashlib
 import json
+import math
 import struct
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +77,19 @@ def test_the_two_implementations_agree(m: int, share: float, bits: int, delta: s
     assert verifier.bound_holds(k, m, bits, Decimal(delta), bound)
     if bound < 1:
         assert not verifier.bound_holds(k, m, bits, Decimal(delta), bound - Decimal("0.000002"))
+
+
+def test_the_tail_is_never_below_the_exact_fraction() -> None:
+    """Every k of small m against exact rational arithmetic; and the caller's decimal context does not matter."""
+    with decimal.localcontext(decimal.Context(prec=3, rounding=decimal.ROUND_DOWN)):
+        for m in (1, 2, 7, 30):
+            for k in range(m):
+                p = Fraction(k, m) + Fraction(m - k, 3 * m)
+                scaled = int(p * 10**18)
+                p = Fraction(scaled, 10**18)
+                exact = sum(Fraction(math.comb(m, i)) * p**i * (1 - p) ** (m - i) for i in range(k + 1))
+                ours = Fraction(verifier._tail(k, m, scaled))
+                assert exact <= ours <= exact * (1 + Fraction(1, 10**38))
 
 
 def test_bound_holds_at_the_extremes() -> None:

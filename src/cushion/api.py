@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from cushion.batches import as_floats
 from cushion.certificates.certificate import Certificate, certify_net
@@ -49,7 +50,10 @@ def measure(
             f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"
         )
     samples = _one_pass(net, data, batch, cushions="stability" in families, margins="margins" in families)
-    norms = {node.index: layer_norms(node.affine.operator) for node in net.affine_layers} if "norms" in families else {}
+    norms = {}
+    if "norms" in families:
+        for node in tqdm(net.affine_layers, desc="norms", unit="layer", disable=None, delay=2, leave=False):
+            norms[node.index] = layer_norms(node.affine.operator)
     margins = samples["margins"].values() if "margins" in families else None
     spread = None if margins is None else describe(margins, "min")
     errors = None if margins is None else int((margins <= 0).sum())
@@ -121,12 +125,12 @@ def certify(
     delta: str | float = "0.05",
     minutes: float = 1.0,
     seed: int = 0,
-    report: Callable[[str], None] | None = None,
+    report: Callable[[float, Decimal | None], None] | None = None,
 ) -> Certificate:
     """Find, within the time given, an integer net g with a small Occam bound on `data`, and certify it.
 
     With a model, g also imitates the model's scores; the certificate is about g, not about the model. `holdout`
-    is read only after the search has ended. `report` is told about each better bound as it is found.
+    is read only after the search has ended. `report` is told now and then the seconds passed and the best bound.
     """
     from cushion.compressors.integer_net import search
 

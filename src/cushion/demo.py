@@ -22,7 +22,7 @@ def main() -> int:
     """Run the demo in a folder; returns the exit code of the verifier."""
     parser = argparse.ArgumentParser(prog="python -m cushion.demo", description=__doc__, allow_abbrev=False)
     parser.add_argument("--out", default="demo", help="folder for the run and the certificate (default: demo)")
-    parser.add_argument("--minutes", default="0.5", help="time for the search of the certified net (default 0.5)")
+    parser.add_argument("--minutes", default="1", help="time for the search of the certified net (default 1)")
     args = parser.parse_args()
     folder = Path(args.out)
     folder.mkdir(parents=True, exist_ok=True)

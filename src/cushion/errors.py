@@ -1,7 +1,7 @@
 """The ways in which cushion says no.
 
 Every message is one sentence that names the file, layer or option and what to do about it. The command line
-prints it and exits with 2 (`Invalid`, the answer "this certificate is false", exits with 1).
+prints it and exits with 2. A certificate that is well-formed but false is not an error: it is an answer (a Verdict).
 """
 
 from __future__ import annotations
@@ -25,7 +25,3 @@ class Malformed(CushionError):
     def __init__(self, message: str, position: int | None = None) -> None:
         super().__init__(message if position is None else f"{message} (at position {position})")
         self.position = position
-
-
-class Invalid(CushionError):
-    """Well-formed but false: a claim that its own numbers, its message or the data contradict."""

@@ -84,7 +84,8 @@ class Distribution(Record):
 
     `value` is the minimum or maximum over S, whichever the definition asks for (`extremum` says which).
     `quantiles` maps "0.01", "0.05", ... to order statistics (the ζ-quantile versions of Corollaries A.1/C.1
-    of Arora 2018 read from here); `histogram` has len(edges) == len(counts) + 1 and its counts sum to `count`.
+    of Arora 2018 read from here); the histogram has len(edges) == len(counts) + 1 and its
+    counts sum to `count`.
     """
 
     value: float

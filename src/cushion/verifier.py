@@ -12,7 +12,7 @@ rounded up. No torch, no floats; nothing of `numerics`, `certificates`, `compres
 from __future__ import annotations
 
 import re
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_UP, Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, ROUND_UP, Context, Decimal
 from pathlib import Path
 
 from cushion.data.dataset import Dataset
@@ -22,7 +22,10 @@ from cushion.encoding.message import decode, encode
 from cushion.errors import BadInput, Malformed
 from cushion.records import Claim, Verdict
 
+# Every inexact operation names its context: the program around us may have changed the default one.
 _UP = Context(prec=50, rounding=ROUND_UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_DOWN = Context(prec=50, rounding=ROUND_DOWN, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_SCALE = 10**18  # a stated decimal is a whole number of these
 _DECIMAL = re.compile(r"0\.[0-9]{1,18}|1\.0{1,18}", re.ASCII)
 _MOST_EXAMPLES = 10**7
 _MOST_BITS = 10**8
@@ -101,26 +104,31 @@ def bound_holds(errors: int, m: int, bits: int, delta: Decimal, bound: Decimal) 
     The tail P[Bin(m, p) ≤ k] falls in p, so it is enough that it is at most δ·2^-bits at p = bound. A bound at or
     below k/m is never enough for δ ≤ 1/2, because there the tail is at least 1/2 (k is at least a median).
     """
-    if bound == 1:
+    p = int(bound.scaleb(18, _UP))  # exact: at most 18 decimals
+    if p == _SCALE:
         return True
-    if errors == m or bound * m <= errors:
+    if errors == m or p * m <= errors * _SCALE:
         return False
-    return _UP.multiply(_power(Decimal(2), bits), _tail(errors, m, bound)) <= delta
+    return _UP.multiply(_power(Decimal(2), bits), _tail(errors, m, p)) <= delta
 
 
-def _tail(k: int, m: int, p: Decimal) -> Decimal:
-    """P[Bin(m, p) ≤ k] for p > k/m, rounded up: the last term times a falling series, its rest a geometric one."""
-    q = 1 - p
-    term = _UP.multiply(_power(p, k), _power(q, m - k))
-    for i in range(1, min(k, m - k) + 1):  # the binomial coefficient, factor by factor
-        term = _UP.divide(_UP.multiply(term, m - min(k, m - k) + i), i)
+def _tail(k: int, m: int, p: int) -> Decimal:
+    """P[Bin(m, p/10^18) ≤ k] for p/10^18 > k/m, rounded up.
+
+    The last term times a falling series, 1 + r_k + r_k r_{k-1} + …, whose rest is below a geometric one.
+    """
+    q = _SCALE - p
+    term = _UP.multiply(_power(_UP.divide(p, _SCALE), k), _power(_UP.divide(q, _SCALE), m - k))
+    few = min(k, m - k)
+    for i in range(1, few + 1):  # the binomial coefficient, factor by factor
+        term = _UP.divide(_UP.multiply(term, m - few + i), i)
     total = term
     for i in range(k, 0, -1):
-        ratio = _UP.divide(i * q, (m - i + 1) * p)  # below 1, and falling with i
+        ratio = _UP.divide(i * q, (m - i + 1) * p)  # r_i, below 1 and falling with i
         term = _UP.multiply(term, ratio)
         total = _UP.add(total, term)
-        if term < total.scaleb(-40, _UP):
-            return _UP.add(total, _UP.divide(term, 1 - ratio))
+        if _UP.multiply(term, 10**40) < total:
+            return _UP.add(total, _UP.divide(term, _DOWN.subtract(1, ratio)))
     return total
 
 

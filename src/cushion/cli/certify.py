@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,13 @@ def add_parser(verbs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
     from cushion.api import certify
     from cushion.certificates.certificate import sentence
     from cushion.certificates.occam import parse_delta
     from cushion.data import load_pair
+    from cushion.numerics import percent_up
 
     parse_delta(args.delta)
     if not Path(args.out).parent.is_dir():
@@ -43,21 +46,24 @@ def run(args: argparse.Namespace) -> int:
     data, holdout = load_pair(args.data)
     model = None if args.net is None else load_named_net(args, data).module
 
-    def report(line: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{line}", end="", file=sys.stderr, flush=True)
+    shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed} of {unit}{postfix}"
+    total = 60 * args.minutes
+    with tqdm(total=total, desc="searching", unit=f"{args.minutes:g} min", bar_format=shape, disable=None) as bar:
 
-    certificate = certify(
-        data,
-        model=model,
-        holdout=holdout,
-        delta=args.delta,
-        minutes=args.minutes,
-        seed=args.seed,
-        report=report,
-    )
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
+        def report(seconds: float, best: Decimal | None) -> None:
+            bar.update(min(seconds, total) - bar.n)
+            if best is not None:
+                bar.set_postfix_str(f"best bound {percent_up(str(best))}", refresh=False)
+
+        certificate = certify(
+            data,
+            model=model,
+            holdout=holdout,
+            delta=args.delta,
+            minutes=args.minutes,
+            seed=args.seed,
+            report=report,
+        )
     certificate.save(args.out)
     claim = certificate.claim
     lines = [sentence(claim), f"It errs on {claim.errors} of these {claim.m} examples itself."]

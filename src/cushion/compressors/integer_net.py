@@ -24,9 +24,10 @@ from torch.nn import functional as F
 from cushion.data.dataset import Dataset
 from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Layer, Pool
 from cushion.errors import BadInput
-from cushion.numerics import percent_up
 
 Shape = tuple[int, int, int]
+_BATCH = 512
+_WORTH_THREADS = 2**17  # values in a batch; below, threads spend longer waiting for one another than computing
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def plans(shape: Shape) -> list[Plan]:
     if side >= 6:
         stacks = [(), (6,)]
     if side >= 16:
-        stacks = [(6, 10), (8, 16), (6, 10, 16), ()]
+        stacks = [(6, 10, 16), (6, 10), (8, 16), ()]
     return [Plan(c, 3, 4, price) for c, price in product(stacks, (2.0, 3.0, 5.0, 1.0))]
 
 
@@ -155,32 +156,38 @@ def search(
     seconds: float,
     seed: int,
     teacher: Tensor | None = None,
-    report: Callable[[str], None] | None = None,
+    report: Callable[[float, Decimal | None], None] | None = None,
 ) -> IntegerNet:
     """Train plan after plan until the time is over; return the net with the smallest judge(net).
 
     data: uint8 inputs. judge: the bound of a net on this sample (encode it, count its errors exactly, invert the
-    tail). teacher: [m, classes] logits of a net to imitate, or None. The first net is judged before the time can
-    run out, so there is always an answer; Ctrl-C ends the search early and keeps the best so far.
+    tail). teacher: [m, classes] logits of a net to imitate, or None. report is told now and then how many seconds
+    have passed and the best bound so far. The first net is judged before the time can run out, so there is always an
+    answer; Ctrl-C ends the search early and keeps the best so far.
     """
     if data.x.dtype != np.uint8:
         raise BadInput(f"{data.name}: an integer net reads uint8 inputs; quantise the features to 0..255 first")
     shape: Shape = data.shape if len(data.shape) == 3 else (1, 1, int(np.prod(data.shape)))
     deadline = time.monotonic() + seconds
     best: tuple[Decimal, IntegerNet] | None = None
+    threads = torch.get_num_threads()
     try:
+        if data.x[0].size * _BATCH < _WORTH_THREADS:
+            torch.set_num_threads(1)
         for attempt, plan in _endless(plans(shape)):
             for net in _train(plan, shape, data, teacher, seed + attempt, deadline):
-                bound = judge(net)
-                if best is None or bound < best[0]:
+                bound = None if net is None else judge(net)
+                if net is not None and bound is not None and (best is None or bound < best[0]):
                     best = (bound, net)
-                    if report is not None:
-                        report(f"best bound so far {percent_up(str(bound))}")
+                if report is not None:
+                    report(time.monotonic() - deadline + seconds, None if best is None else best[0])
             if time.monotonic() >= deadline:
                 break
     except KeyboardInterrupt:
         if best is None:
             raise
+    finally:
+        torch.set_num_threads(threads)
     assert best is not None
     return best[1]
 
@@ -198,14 +205,17 @@ def _train(
     seed: int,
     deadline: float,
     steps: int = 3000,
-) -> Iterator[IntegerNet]:
-    """One try; yields frozen nets on the way. The schedule ends by the deadline, however slow the machine is."""
+) -> Iterator[IntegerNet | None]:
+    """One try; yields frozen nets on the way, and None where there is nothing to judge yet.
+
+    The schedule ends by the deadline, however slow the machine is.
+    """
     begin = time.monotonic()
     generator = torch.Generator().manual_seed(seed)
     pixels = torch.from_numpy(np.asarray(data.x) >> plan.input_shift).reshape(len(data), *shape)
     labels = torch.from_numpy(np.array(data.y))
     model = TrainableIntegerNet(plan, shape, data.classes, generator)
-    batch = min(len(data), 512)
+    batch = min(len(data), _BATCH)
     model.calibrate(pixels[:batch].float())
     optimiser = torch.optim.Adam(
         [{"params": [*model.weights, *model.biases], "lr": 0.05}, {"params": [model.log_scale], "lr": 0.02}]
@@ -227,7 +237,7 @@ def _train(
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         over = progress >= 1.0
-        if over or (progress > 0.5 and step % 50 == 0):
-            yield model.freeze()
+        if over or step % 50 == 0:
+            yield model.freeze() if progress > 0.5 else None
         if over:
             return
