@@ -84,6 +84,13 @@ def test_train_measure_keys(capsys: pytest.CaptureFixture[str], run_folder: Path
     assert "cushion" in text
 
 
+def test_measuring_on_other_examples_is_said(capsys: pytest.CaptureFixture[str], run_folder: Path) -> None:
+    assert ask(capsys, "measure", str(run_folder), "--data", "digits", "--only", "margins")[2] == ""
+    code, _, err = ask(capsys, "measure", str(run_folder), "--data", "digits,shuffle-labels", "--only", "margins")
+    assert code == 0
+    assert "other examples or labels" in err
+
+
 def test_certify_verify_inspect(capsys: pytest.CaptureFixture[str], certificate: Path) -> None:
     found = answer(capsys, "verify", str(certificate), "--data", "digits")
     for key in ("ok", "level", "about", "errors", "m", "bits", "delta", "bound", "holdout", "ledger", "assumptions"):

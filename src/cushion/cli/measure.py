@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from cushion.cli.options import add_data, add_net, add_verb, load_named_net
@@ -30,6 +31,9 @@ def run(args: argparse.Namespace) -> int:
     data = load(args.data)
     net = load_named_net(args, data)
     found = measure(net.module, data, only=None if args.only is None else args.only.split(","))
+    trained_on = net.meta.get("data_fingerprint", data.fingerprint)
+    if trained_on != data.fingerprint:
+        print(f"cushion: note: {args.net} was trained on other examples or labels than {args.data}", file=sys.stderr)
     answer(args, found.to_json(), describe(found))
     return 0
 
