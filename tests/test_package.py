@@ -1,0 +1,56 @@
+"""The wheel builds, carries everything, and works from where pip puts it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_wheel_builds_installs_and_runs(tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("cushion-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    sources = {
+        f"cushion/{path.relative_to(ROOT / 'src' / 'cushion')}" for path in (ROOT / "src" / "cushion").rglob("*.py")
+    }
+    assert sources <= names
+    assert "cushion/py.typed" in names
+    site = tmp_path / "site"
+    subprocess.run([*pip, "install", "--no-deps", "--target", str(site), str(wheel)], check=True, capture_output=True)
+    code = f"import sys; sys.path.insert(0, {str(site)!r}); import cushion; print(cushion.__file__)"
+    shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith(str(site))
+    assert (site / "bin" / "cushion").exists()
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    import tomllib
+
+    import cushion
+
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert cushion.__version__ == stated
+    assert f"version: {stated}" in (ROOT / "CITATION.cff").read_text()
+    assert f"## {stated}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_dependency_is_pinned() -> None:
+    """What setup installs is what constraints.txt says, and nothing is left to the day's newest release."""
+    from importlib.metadata import distributions
+
+    pins = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, _, version = line.partition("==")
+            pins[name.lower().replace("_", "-")] = version
+    for found in distributions():
+        name = found.metadata["Name"].lower().replace("_", "-")
+        if name != "cushion":
+            assert name in pins, f"{name} is installed but not pinned"
+            assert found.version.split("+")[0] == pins[name], name
