@@ -245,6 +245,33 @@ def test_hostile_sizes_are_refused_before_they_cost_anything() -> None:
         decode(writer.to_bytes(), len(writer))
 
 
+def test_windows_that_would_fill_the_memory_are_refused() -> None:
+    """A kernel of a million weights on an 8x8 image reads 10^12 values for each example."""
+    side = 999
+    layers = (Conv(np.zeros((1, 1, side, side), dtype=np.int64), None, 1, 0, 1, side - 1), Pool("max", 1000))
+    with pytest.raises(Malformed, match="larger than the format allows"):
+        IntegerNet((1, 8, 8), 0, (*layers, Dense(ones(2, 1), None, 1, 0)))
+    wide = Conv(np.zeros((400, 1, 20, 20), dtype=np.int64), None, 1, 0, 1, 19)
+    with pytest.raises(Malformed, match="multiplications"):
+        IntegerNet((1, 30, 30), 0, (wide, Pool("max", 40), Dense(ones(2, 400), None, 1, 0)))
+
+
+def test_weights_that_are_not_64_bit_integers_are_refused() -> None:
+    for weight in (np.ones((2, 4), np.int8), np.ones((2, 4)), np.ones((2, 4), bool)):
+        with pytest.raises(Malformed, match="64-bit"):
+            IntegerNet((1, 2, 2), 0, (Dense(weight, None, 1, 0),))
+    with pytest.raises(Malformed, match=r"outside -1\.\.1"):
+        IntegerNet((1, 2, 2), 0, (Dense(np.full((2, 4), -(2**63)), None, 1, 0),))
+
+
+def test_the_batch_does_not_change_the_count() -> None:
+    rng = np.random.default_rng(0)
+    convolution = Conv(rng.integers(-2, 3, (4, 1, 3, 3)), None, 2, 2, 1, 1)
+    net = IntegerNet((1, 8, 8), 3, (convolution, Dense(rng.integers(-2, 3, (3, 256)), None, 2, 0)))
+    x, y = rng.integers(0, 256, (50, 1, 8, 8), dtype=np.uint8), rng.integers(0, 3, 50)
+    assert len({net.errors(x, y, batch) for batch in (None, 1, 7, 50, 512)}) == 1
+
+
 def ones(*shape: int) -> np.ndarray:
     return np.ones(shape, dtype=np.int64)
 

@@ -211,11 +211,14 @@ def test_claims_that_are_not_canonical_json_are_malformed(tmp_path: Path, certif
         text.replace('"m":400', '"m":true'),
         text.replace('"ledger":[', '"ledger":[7,'),
         text.replace('"assumptions":[', '"assumptions":[7,'),
+        text.replace('"made_with":{}', '"made_with":{"a":' + "[" * 400 + "]" * 400 + "}"),
+        text.replace('"made_with":{}', '"made_with":{"a":{}}'),
         "[" * 100_000,
         "{}",
         "[]",
         "\x00",
     ]
+    assert all(content != text for content in bad)
     for content in bad:
         path = tmp_path / "bad.cushion"
         path.write_bytes(reseal(content.encode(), certificate.message))

@@ -222,8 +222,9 @@ class Claim(Record):
                 raise Malformed(f"the claim's {key} must be a string")
         if obj["about"] != "g":
             raise Malformed("the claim's about must be 'g', the net that the message decodes to")
-        if not isinstance(obj["made_with"], dict):
-            raise Malformed("the claim's made_with must be an object")
+        notes = obj["made_with"]
+        if not isinstance(notes, dict) or any(isinstance(note, (dict, list)) for note in notes.values()):
+            raise Malformed("the claim's made_with must be an object of plain values")
         return cls(
             **{
                 **obj,

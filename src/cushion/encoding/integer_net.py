@@ -9,6 +9,7 @@ proved per layer when a net is made, and a net that could overflow is refused.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,8 @@ EXACT = 2**53  # float64 holds every integer below this
 EXACT_SINGLE = 2**24  # float32 does below this
 MOST_WEIGHTS = 10**6  # of one net: bounds the time and memory that a hostile file can cost
 MOST_ACTIVATIONS = 2**20  # of one example at one layer
+MOST_PATCHES = 2**22  # values that a convolution reads for one example, each as often as a window covers it
+MOST_WORK = 2**28  # multiplications of one example
 MOST_SHIFT = 52
 
 Integers = NDArray[np.int64]
@@ -72,6 +75,15 @@ class IntegerNet:
         prove_range(self)
 
     @cached_property
+    def _memory(self) -> int:
+        """The most values that one example needs at once."""
+        shapes: list[tuple[int, ...]] = [self.input_shape]
+        for layer in self.layers:
+            shapes.append(shape_after(shapes[-1], layer))
+        patches = [_patches(layer, after) for layer, after in zip(self.layers, shapes[1:], strict=True)]
+        return max(*patches, *map(math.prod, shapes))
+
+    @cached_property
     def _floats(self) -> type[np.floating[Any]]:
         """The narrowest float type that holds every sum exactly; both give the same integers."""
         return np.float32 if prove_range(self) < EXACT_SINGLE else np.float64
@@ -93,7 +105,7 @@ class IntegerNet:
 
     def scores(self, x: NDArray[np.uint8]) -> Integers:
         """x: [n, *input_shape] uint8 (any shape with as many entries) -> [n, classes] exact integer scores."""
-        if x.dtype != np.uint8 or int(np.prod(x.shape[1:])) != int(np.prod(self.input_shape)):
+        if x.dtype != np.uint8 or math.prod(x.shape[1:]) != math.prod(self.input_shape):
             raise BadInput(f"the net reads uint8 inputs of shape {self.input_shape}, not {x.dtype} {x.shape[1:]}")
         values: NDArray[Any] = (x >> self.input_shift).reshape(len(x), *self.input_shape).astype(self._floats)
         for index, layer in enumerate(self.layers):
@@ -105,9 +117,11 @@ class IntegerNet:
                 values = np.floor(np.maximum(values, 0) * values.dtype.type(2.0**-layer.shift))  # exact: a power of two
         return values.astype(np.int64)
 
-    def errors(self, x: NDArray[np.uint8], y: NDArray[np.int64], batch: int = 512) -> int:
-        """How many rows are misclassified; a tie for the top score is an error."""
+    def errors(self, x: NDArray[np.uint8], y: NDArray[np.int64], batch: int | None = None) -> int:
+        """How many rows are misclassified; a tie for the top score is an error. The batch changes memory only."""
         wrong = 0
+        if batch is None:
+            batch = max(1, min(512, 2**24 // self._memory))
         for start in range(0, len(x), batch):
             scores = self.scores(np.asarray(x[start : start + batch]))
             labels = y[start : start + batch]
@@ -149,7 +163,7 @@ def _pool(values: NDArray[Any], layer: Pool) -> NDArray[Any]:
 def shape_after(shape: tuple[int, ...], layer: Layer) -> tuple[int, ...]:
     """Feature shape behind a layer; a layer that does not fit is Malformed."""
     if isinstance(layer, Dense):
-        if layer.weight.ndim != 2 or layer.weight.shape[1] != int(np.prod(shape)):
+        if layer.weight.ndim != 2 or layer.weight.shape[1] != math.prod(shape):
             raise Malformed(f"a dense layer of shape {layer.weight.shape} does not fit {shape}")
         return (len(layer.weight),)
     if len(shape) != 3:
@@ -190,10 +204,14 @@ def prove_range(net: IntegerNet) -> int:
     shape: tuple[int, ...] = net.input_shape
     largest = 255 >> net.input_shift  # all values between layers are integers in 0..largest
     reach = largest
+    work = 0
     for layer in net.layers:
         after = shape_after(shape, layer)
-        if max(int(np.prod(shape)), int(np.prod(after))) > MOST_ACTIVATIONS:
+        if max(math.prod(shape), math.prod(after)) > MOST_ACTIVATIONS or _patches(layer, after) > MOST_PATCHES:
             raise Malformed(f"a feature map of shape {after} is larger than the format allows")
+        work += 0 if isinstance(layer, Pool) else _patches(layer, after) * len(layer.weight)
+        if work > MOST_WORK:
+            raise Malformed(f"more than the {MOST_WORK} multiplications an example that the format allows")
         if isinstance(layer, Pool):
             largest *= layer.size**2 if layer.kind == "sum" else 1
             reach = max(reach, largest)
@@ -209,10 +227,19 @@ def prove_range(net: IntegerNet) -> int:
     return reach
 
 
+def _patches(layer: Layer, after: tuple[int, ...]) -> int:
+    """How many values the matrix product of a layer reads for one example."""
+    if isinstance(layer, Pool):
+        return 0
+    return math.prod(layer.weight.shape[1:]) * (math.prod(after[1:]) if isinstance(layer, Conv) else 1)
+
+
 def _largest_output(layer: Dense | Conv, largest: int) -> int:
     if not 0 <= layer.shift <= MOST_SHIFT or layer.levels < 1:
         raise Malformed(f"a shift of {layer.shift} or {layer.levels} levels is outside the format")
-    if np.abs(layer.weight).max(initial=0) > layer.levels:
+    if any(numbers is not None and numbers.dtype != np.int64 for numbers in (layer.weight, layer.bias)):
+        raise Malformed("weights and biases must be 64-bit integers")
+    if layer.weight.min(initial=0) < -layer.levels or layer.weight.max(initial=0) > layer.levels:
         raise Malformed(f"a weight lies outside -{layer.levels}..{layer.levels}")
     # In Python's integers: nothing here can wrap around.
     sums = np.abs(layer.weight).reshape(len(layer.weight), -1).sum(axis=1)
