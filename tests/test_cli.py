@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -141,6 +143,8 @@ def test_own_net_from_a_python_file(capsys: pytest.CaptureFixture[str], tmp_path
     reference = f"{tmp_path / 'mine.py'}:make"
     found = answer(capsys, "measure", reference, "--data", str(toy))
     assert [layer["kind"] for layer in found["layers"]] == ["conv2d", "linear"]
+    assert answer(capsys, "measure", reference, "--data", str(toy)) == found, "a net without weights is seeded"
+    assert "no --weights" in ask(capsys, "measure", reference, "--data", str(toy))[2]
     out = str(tmp_path / "mine.cushion")
     stated = answer(capsys, "certify", "--data", str(toy), "--net", reference, "-o", out, "--minutes", "0.02")
     assert stated["about"] == "g"
@@ -171,6 +175,29 @@ def test_json_to_a_file_is_whole_and_the_text_still_shows(capsys: pytest.Capture
     assert json.loads(target.read_text())["sets"]
 
 
+def test_devices_pipes_and_links_survive_being_written_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pipe, target, link = tmp_path / "pipe", tmp_path / "target.json", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(target)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    read: list[str] = []
+    reader.start()
+    assert ask(capsys, "data", "list", "--json", str(pipe))[0] == 0
+    reader.join(timeout=10)
+    assert json.loads(read[0])["sets"]
+    assert pipe.is_fifo()
+    assert ask(capsys, "data", "list", "--json", str(link))[0] == 0
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["sets"]
+
+
+def test_a_bug_is_not_the_answer_no(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cushion.data.fetch.list_sets", lambda: 1 / 0)
+    code, _, err = ask(capsys, "data", "list")
+    assert code == 70
+    assert "bug in cushion" in err
+
+
 # ---- bad input: one sentence, exit code 2, no traceback, nothing half-written
 
 
@@ -193,6 +220,8 @@ def prepared(tmp_path: Path, run: Path, certificate: Path) -> dict[str, str]:
     np.savez(tmp_path / "nothing.npz", x=np.zeros((0, 4), np.uint8), y=np.zeros(0, np.int64))
     np.savez(tmp_path / "negative.npz", x=np.zeros((2, 4), np.uint8), y=np.array([0, -1]))
     np.savez(tmp_path / "floats.npz", x=np.zeros((20, 4), np.float32), y=np.arange(20) % 2)
+    np.savez(tmp_path / "classes.npz", x=np.zeros((2, 4), np.uint8), y=np.array([0, 10**9]))
+    (tmp_path / "quits.py").write_text("import sys\ndef make():\n    sys.exit(0)\n")
     (tmp_path / "idx").mkdir()
     (tmp_path / "idx" / "train-images-idx3-ubyte").write_bytes(bytes([0, 0, 8, 3, 0, 0, 0, 9]) + bytes(20))
     (tmp_path / "idx" / "train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 9]) + bytes(9))
@@ -242,6 +271,11 @@ BAD = [
     ("train arora-vgg19 --data digits -o {tmp}/r", "8"),
     ("certify --data {tmp}/floats.npz -o {tmp}/f.cushion --minutes 0.01", "uint8"),
     ("certify --data digits -o {tmp}/no/f.cushion", "not a folder"),
+    ("certify --data digits -o {tmp}", "is a folder"),
+    ("certify --data {tmp}/classes.npz -o {tmp}/f.cushion", "classes"),
+    ("data list --json {tmp}", "is a folder"),
+    ("measure {tmp}/quits.py:make --data digits", "SystemExit"),
+    ("measure {run} --data ,subset=3", "no source"),
     ("certify --data digits -o {tmp}/f.cushion --delta 2", "--delta"),
     ("certify --data digits -o {tmp}/f.cushion --minutes 0", "minutes"),
     ("certify --data digits -o {tmp}/f.cushion --weights w.pt", "--net"),

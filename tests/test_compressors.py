@@ -57,7 +57,7 @@ def test_search_returns_the_best_it_judged_in_time() -> None:
             judged.append(value)
             return value
 
-        found = compressor.search(data, judge, seconds=1.5, seed=seed)
+        found = compressor.search(data, judge, seconds=1.5, seed=seed).net
         count = len(judged)
         best = judge(found)
         return best, judged[:count]
@@ -99,7 +99,31 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
             raise KeyboardInterrupt
         return Decimal(len(judged))
 
-    assert compressor.search(data, judge, seconds=20, seed=0) is judged[0]
+    found = compressor.search(data, judge, seconds=20, seed=0)
+    assert found.net is judged[0]
+    assert found.interrupted
+
+
+def test_the_search_begins_with_the_most_frequent_class() -> None:
+    data = blobs()
+    net = compressor.constant_net((1, 8, 8), data)
+    assert net.errors(data.x, data.y) == len(data) - np.bincount(data.y).max()
+    assert encode(net).bits < 80
+
+
+def test_slow_judging_is_done_less_often_and_the_time_is_kept() -> None:
+    data = blobs()
+    times: list[float] = []
+
+    def judge(net: IntegerNet) -> Decimal:
+        time.sleep(0.3)
+        times.append(time.monotonic())
+        return Decimal(encode(net).bits)
+
+    begin = time.monotonic()
+    compressor.search(data, judge, seconds=3, seed=0)
+    assert time.monotonic() - begin < 4.5
+    assert 0.3 * len(times) < 2.1
 
 
 def test_vectors_become_a_dense_net() -> None:

@@ -227,10 +227,69 @@ def test_trailing_bits_and_wrong_lengths_are_refused() -> None:
 
 
 def test_sums_that_could_leave_the_exact_range_are_refused() -> None:
-    huge = np.full((2, 4), 2**40)
+    def net(bias: int, *between: Layer) -> IntegerNet:
+        """The first layer reaches 4·255 + bias; what stands between may raise that."""
+        first = Conv(ones(1, 1, 2, 2), np.array([bias]), 1, 0, 1, 0)
+        return IntegerNet((1, 3, 3), 0, (first, *between, Dense(np.array([[0], [1]]), None, 1, 0)))
+
+    last = 2**53 - 1 - 4 * 255
+    net(last, Pool("max", 2))  # exactly 2^53 - 1: allowed
     with pytest.raises(Malformed, match="exact range"):
-        IntegerNet((1, 2, 2), 0, (Dense(huge * 2**6, None, 2**46, 0),))
-    IntegerNet((1, 2, 2), 0, (Dense(huge, None, 2**40, 0),))  # 4·255·2^40 < 2^53: allowed
+        net(last + 1, Pool("max", 2))
+    net((2**53 - 1) // 4 - 4 * 255, Pool("sum", 2))  # the sum of four
+    with pytest.raises(Malformed, match="exact range"):
+        net((2**53 - 1) // 4 - 4 * 255 + 1, Pool("sum", 2))
+    # a shift by s divides what follows by 2^s, and by no more
+    shifted = Conv(ones(1, 1, 1, 1), np.array([2**50 - 255]), 1, 4, 1, 0)
+    for bias, fits in ((2**53 - 1 - 4 * 2**46, True), (2**53 - 4 * 2**46, False)):
+        second = Conv(ones(1, 1, 2, 2), np.array([bias]), 1, 0, 1, 0)
+        layers = (shifted, second, Dense(np.array([[0], [1]]), None, 1, 0))
+        if fits:
+            IntegerNet((1, 2, 2), 0, layers)
+        else:
+            with pytest.raises(Malformed, match="exact range"):
+                IntegerNet((1, 2, 2), 0, layers)
+
+
+def test_limits_of_the_grammar_hold_when_writing_and_when_reading() -> None:
+    with pytest.raises(Malformed, match="feature map"):
+        IntegerNet((1, 1025, 1024), 0, (Pool("max", 1024), Dense(ones(2, 1), None, 1, 0)))
+    with pytest.raises(Malformed, match="times levels"):
+        IntegerNet((1, 1, 20_000), 0, (Dense(ones(2, 20_000), None, 127, 0),))
+    with pytest.raises(Malformed, match="layers"):
+        encode(IntegerNet((1, 1, 1), 0, (*[Dense(ones(1, 1), None, 1, 0)] * 64, Dense(ones(2, 1), None, 1, 0))))
+    with pytest.raises(Malformed, match="levels"):
+        encode(IntegerNet((1, 1, 1), 0, (Dense(ones(2, 1), None, 128, 0),)))
+    with pytest.raises(Malformed, match="not shifted"):
+        encode(IntegerNet((1, 1, 1), 0, (Dense(ones(2, 1), None, 1, 3),)))
+    with pytest.raises(Malformed, match="bias"):
+        encode(IntegerNet((1, 1, 1), 0, (Dense(ones(2, 1), np.array([0, 2**40]), 1, 0),)))
+    widest = IntegerNet((1, 1, 1), 0, (Dense(ones(2, 1), np.array([0, 2**40 - 1]), 1, 0),))
+    message = encode(widest)
+    assert same(decode(message.data, message.bits), widest)
+
+
+def test_other_versions_are_refused() -> None:
+    message = encode(tiny())
+    text = "".join(f"{byte:08b}" for byte in message.data)
+    other = "010" + text[1:]  # gamma(2) in place of gamma(1)
+    data = int(other.ljust(-(-len(other) // 8) * 8, "0"), 2).to_bytes(-(-len(other) // 8), "big")
+    with pytest.raises(Malformed, match="version 2"):
+        decode(data, len(other))
+
+
+def test_altered_bits_of_the_same_length_are_refused() -> None:
+    """The last bits of the stream have some slack; only the canonical choice is accepted."""
+    message = encode(tiny())
+    refused = 0
+    for position in range(message.bits - 8, message.bits):
+        flipped = bytearray(message.data)
+        flipped[position // 8] ^= 128 >> position % 8
+        try:
+            assert not same(decode(bytes(flipped), message.bits), tiny())
+        except Malformed:
+            refused += 1
+    assert refused
 
 
 def test_hostile_sizes_are_refused_before_they_cost_anything() -> None:

@@ -27,6 +27,7 @@ from cushion.encoding.container import MAGIC, pack, unpack
 from cushion.encoding.integer_net import Dense, IntegerNet
 from cushion.encoding.message import encode
 from cushion.errors import BadInput, Malformed
+from cushion.records import ASSUMPTIONS
 
 DELTA = Decimal("0.05")
 
@@ -123,6 +124,12 @@ def smaller(text: str) -> str:
         (lambda c: {"holdout": dataclasses.replace(c.holdout, bound=smaller(c.holdout.bound))}, "none", "held-out"),
         (lambda c: {"holdout": dataclasses.replace(c.holdout, errors=c.holdout.errors - 1)}, "message", "held-out"),
         (lambda c: {"holdout": dataclasses.replace(c.holdout, data_fingerprint="0" * 64)}, "message", "held-out"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, m=c.holdout.m + 1)}, "message", "101 held-out"),
+        (
+            lambda c: {"holdout": dataclasses.replace(c.holdout, m=10**7, bound="0.000010")},
+            "message",
+            "10000000 held-out",
+        ),
     ],
 )
 def test_false_claims_are_not_ok(tmp_path: Path, certificate: Certificate, changes, level: str, reason: str) -> None:
@@ -179,9 +186,22 @@ def test_more_labels_than_classes_is_not_ok(tmp_path: Path) -> None:
         (lambda c: {"bits": 0}, "bits"),
         (lambda c: {"bits": c.bits + 1}, "bytes|canonical|early|zero"),
         (lambda c: {"bits": c.bits - 1}, "bytes|canonical|early|zero"),
-        (lambda c: {"delta": "0.0"}, "delta"),
-        (lambda c: {"delta": "0.6"}, "delta"),
-        (lambda c: {"delta": "NaN"}, "decimals"),
+        (lambda c: {"delta": "0.0", "holdout": None, "assumptions": ASSUMPTIONS}, "above 0"),
+        (lambda c: {"delta": "0.6", "holdout": None, "assumptions": ASSUMPTIONS}, "above 0"),
+        (lambda c: {"delta": "NaN", "holdout": None, "assumptions": ASSUMPTIONS}, "decimals"),
+        (lambda c: {"delta": "NaN"}, "own delta"),
+        (lambda c: {"data": "toy\x1b[2K"}, "printable"),
+        (lambda c: {"data_fingerprint": "xyz"}, "hexadecimal"),
+        (lambda c: {"assumptions": ()}, "assumptions"),
+        (lambda c: {"assumptions": ("this bound is unconditional",)}, "assumptions"),
+        (lambda c: {"assumptions": ASSUMPTIONS}, "assumptions"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, delta="0.5")}, "own delta"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, data_fingerprint=c.data_fingerprint)}, "itself"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, data_fingerprint="f")}, "hexadecimal"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, bound="1e-9")}, "decimals"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, m=10**7 + 1)}, "hold-out"),
+        (lambda c: {"m": 10**7 + 1}, "count"),
+        (lambda c: {"bits": 10**8 + 1}, "bits"),
         (lambda c: {"bound": "1e-3"}, "decimals"),
         (lambda c: {"bound": "-0.5"}, "decimals"),
         (lambda c: {"bound": "٠.٥"}, "decimals"),
@@ -255,7 +275,7 @@ def test_resealed_random_messages_never_crash_the_verifier(message: bytes, bits:
     read, back = unpack(content)
     assert (read, back) == (claim, message)
     with contextlib.suppress(Malformed):
-        verifier.decode(message, bits)
+        verifier.read(message, bits)
 
 
 def test_missing_files_and_folders_are_bad_input(tmp_path: Path) -> None:
@@ -277,7 +297,39 @@ def test_saving_is_all_or_nothing(tmp_path: Path, certificate: Certificate, monk
     assert target.read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("text", ["0", "0.6", "-1", "x", "nan", "inf", "0." + "1" * 30, "1e-30"])
+@pytest.mark.parametrize("text", ["0.0000001", "1e-18", "5E-2", "0.50", "0.010"])
+def test_every_delta_that_is_accepted_can_be_verified(tmp_path: Path, text: str) -> None:
+    path = certify_net(NET, toy(), parse_delta(text), holdout=toy(100, seed=1)).save(tmp_path / "d.cushion")
+    assert verifier.verify(path, toy(), toy(100, seed=1)).ok
+
+
+def test_a_sample_cannot_be_its_own_holdout() -> None:
+    with pytest.raises(BadInput, match="the sample itself"):
+        certify_net(NET, toy(), DELTA, holdout=toy())
+
+
+def test_only_files_and_data_are_verified(tmp_path: Path, certificate: Certificate) -> None:
+    path = certificate.save(tmp_path / "c.cushion")
+    with pytest.raises(BadInput, match="not a Certificate"):
+        verifier.verify(certificate, toy())  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="named sets"):
+        verifier.verify(path, "no-such-set")
+    with pytest.raises(BadInput, match="not int"):
+        verifier.verify(path, 3)  # type: ignore[arg-type]
+    assert "1500" in verifier.verify(path, "digits").reason
+
+
+def test_inputs_of_another_type_or_size_are_not_ok(tmp_path: Path) -> None:
+    honest = certify_net(NET, toy(), DELTA)
+    for x in (toy().x.astype(np.float32), np.repeat(toy().x, 2, axis=1)):
+        other = Dataset("toy", x, toy().y, 2)
+        path = write(tmp_path, honest, data_fingerprint=other.fingerprint)
+        assert "reads uint8 inputs" in verifier.verify(path, other).reason
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "0.6", "-1", "x", "nan", "inf", "0." + "1" * 30, "1e-30", "0.0100000000000000001"]
+)
 def test_impossible_deltas_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match="--delta"):
         parse_delta(text)

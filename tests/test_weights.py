@@ -83,7 +83,7 @@ def test_writing_is_atomic_and_leaves_only_the_file(tmp_path: Path, saved: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
     blocked = tmp_path / "folder"
     blocked.mkdir()
-    with pytest.raises(BadInput, match="cannot be written"):
+    with pytest.raises(BadInput, match="is a folder; name a file in it"):
         save_net(blocked, models.build(SPEC), SPEC, META)
     with pytest.raises(BadInput, match="is not a folder"):
         save_net(tmp_path / "missing" / "a.safetensors", models.build(SPEC), SPEC, META)

@@ -51,12 +51,14 @@ _HOME = {
 __all__ = sorted(_HOME)
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'cushion' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker sees the imports above, and no other names
 
-    return getattr(import_module(_HOME[name]), name)
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module 'cushion' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from cushion.batches import as_floats
 from cushion.certificates.certificate import Certificate, certify_net
 from cushion.certificates.occam import occam_bound, parse_delta
-from cushion.data.dataset import Dataset
+from cushion.data import Dataset, as_dataset
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.message import encode
 from cushion.engine import Accumulators, Samples, map_shards
@@ -34,13 +34,14 @@ _BATCH = 256
 
 
 def measure(
-    model: nn.Module | Network, data: Dataset, *, only: Sequence[str] | None = None, batch: int = _BATCH
+    model: nn.Module | Network, data: Dataset | str, *, only: str | Sequence[str] | None = None, batch: int = _BATCH
 ) -> MeasureTable:
     """Measure a net on its training set: margins, norms, layer cushions (`only` names families to keep).
 
     All per-example quantities come from one forward pass over the data; the model is not changed.
     """
-    families = tuple(only) if only is not None else FAMILIES
+    data = as_dataset(data)
+    families = FAMILIES if only is None else tuple(only.split(",")) if isinstance(only, str) else tuple(only)
     for family in families:
         if family not in FAMILIES:
             raise BadInput(f"there is no family of measures called {family!r}; choose from {', '.join(FAMILIES)}")
@@ -118,14 +119,14 @@ def _layer_row(node: Node, norms: LayerNorms | None, samples: dict[str, Samples]
 
 
 def certify(
-    data: Dataset,
+    data: Dataset | str,
     *,
     model: nn.Module | Network | None = None,
     holdout: Dataset | None = None,
     delta: str | float = "0.05",
     minutes: float = 1.0,
     seed: int = 0,
-    report: Callable[[float, Decimal | None], None] | None = None,
+    report: Callable[[float, Decimal], None] | None = None,
 ) -> Certificate:
     """Find, within the time given, an integer net g with a small Occam bound on `data`, and certify it.
 
@@ -134,25 +135,33 @@ def certify(
     """
     from cushion.compressors.integer_net import search
 
+    data = as_dataset(data)
     exact_delta = parse_delta(str(delta))
     if not minutes > 0:
         raise BadInput(f"--minutes {minutes} must be above 0")
 
-    def judge(net: IntegerNet) -> Decimal:
-        return Decimal(occam_bound(net.errors(data.x, data.y), len(data), encode(net).bits, exact_delta))
+    sample = data
 
-    teacher = None if model is None else _teacher_scores(model, data)
-    net = search(data, judge, seconds=60 * minutes, seed=seed, teacher=teacher, report=report)
-    notes = {"minutes": minutes, "seed": seed, "imitates_a_model": model is not None}
-    return certify_net(net, data, exact_delta, holdout=holdout, made_with=notes)
+    def judge(net: IntegerNet) -> Decimal:
+        return Decimal(occam_bound(net.errors(sample.x, sample.y), len(sample), encode(net).bits, exact_delta))
+
+    teacher = None if model is None else _teacher_scores(model, sample)
+    found = search(sample, judge, seconds=60 * minutes, seed=seed, teacher=teacher, report=report)
+    notes = {
+        "minutes": minutes,
+        "seed": seed,
+        "imitates_a_model": model is not None,
+        "interrupted": found.interrupted,
+    }
+    return certify_net(found.net, sample, exact_delta, holdout=holdout, made_with=notes)
 
 
 def _teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
     """[m, classes] logits of the model on the sample."""
     net = model if isinstance(model, Network) else trace(model, data.shape)
-    if net.classes != data.classes:
+    if net.classes < data.classes:
         raise BadInput(
             f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"
         )
     starts = range(0, len(data), _BATCH)
-    return torch.cat([net.forward(as_floats(data.x[s : s + _BATCH])) for s in starts])
+    return torch.cat([net.forward(as_floats(data.x[s : s + _BATCH]))[:, : data.classes] for s in starts])

@@ -8,17 +8,33 @@ from pathlib import Path
 from cushion.errors import BadInput
 
 
+def check_writable(path: str | Path) -> Path:
+    """Where a file named so would be written, links followed; a sentence if it cannot be, before any work is done."""
+    if not str(path):
+        raise BadInput("the name of the file to write is empty; give one")
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise BadInput(f"{path} is a folder; name a file in it")
+    if not target.parent.is_dir():
+        raise BadInput(f"{target.parent} is not a folder; make it first, then write {target.name} there")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise BadInput(f"{path} cannot be written (no permission); choose another place")
+    return target
+
+
 def write_whole(path: str | Path, content: bytes | str) -> Path:
     """Write to `.NAME.partial` in the same folder, then rename: a reader never sees half of the file.
 
     The temporary name is fixed, so a killed writer leaves at most one such file, which the next one replaces.
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise BadInput(f"{target.parent} is not a folder; make it first, then write {target.name} there")
+    target = check_writable(path)
     partial = target.with_name(f".{target.name}.partial")
+    data = content.encode("utf-8") if isinstance(content, str) else content
     try:
-        partial.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+        if target.exists() and not target.is_file():  # a device or a pipe: renaming over it would destroy it
+            target.write_bytes(data)
+            return target
+        partial.write_bytes(data)
         os.replace(partial, target)
     except OSError as error:
         partial.unlink(missing_ok=True)

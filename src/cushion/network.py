@@ -162,7 +162,7 @@ class Node:
 Observer: TypeAlias = Callable[[Node, Tensor, Tensor], None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Network:
     """An immutable graph of nodes in topological order: node 0 is the input, the last node gives the logits.
 
@@ -171,6 +171,11 @@ class Network:
     """
 
     nodes: tuple[Node, ...]
+
+    def __repr__(self) -> str:
+        layers = ", ".join(node.name for node in self.affine_layers[:8])
+        more = ", ..." if len(self.affine_layers) > 8 else ""
+        return f"Network({self.input_shape} -> {self.classes}, {self.parameters} parameters, layers {layers}{more})"
 
     @property
     def input_shape(self) -> Shape:

@@ -16,9 +16,26 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeVar
 
-from cushion.errors import Malformed
+from cushion.errors import BadInput, Malformed
 
 MEASURE_NOTE = "measure: relative, not a bound"
+
+# What nobody can check. A certificate carries exactly these sentences, so that no file can word them away.
+ASSUMPTIONS = (
+    "the m examples are independent draws from the distribution that the bound is about",
+    "the file format (the prefix code) was fixed before these examples were seen",
+    "δ was fixed in advance",
+    "what is folklore about a public benchmark (which kinds of nets do well on it) is not charged",
+)
+HOLDOUT_ASSUMPTION = (
+    "the search never read the held-out examples; certificate and hold-out line quoted together fail with "
+    "probability at most 2δ"
+)
+
+
+def assumptions_of(holdout: bool) -> tuple[str, ...]:
+    """The assumptions of a certificate with or without a hold-out line."""
+    return (*ASSUMPTIONS, HOLDOUT_ASSUMPTION) if holdout else ASSUMPTIONS
 
 
 class Record:
@@ -151,7 +168,10 @@ class MeasureTable(Record):
 
     def to_frame(self) -> Any:
         """Return the layer table as a pandas DataFrame, one row a layer (needs `pip install cushion[frames]`)."""
-        import pandas
+        try:
+            import pandas
+        except ImportError:
+            raise BadInput("to_frame needs pandas; install it with: pip install 'cushion[frames]'") from None
 
         rows = []
         for layer in self.layers:
@@ -247,6 +267,9 @@ class Verdict(Record):
     reason: str  # why not ok; empty otherwise
     claim: Claim
     holdout_replayed: bool = False
+
+    def __str__(self) -> str:
+        return f"ok at level {self.level}" if self.ok else f"NOT OK (level {self.level}): {self.reason}"
 
 
 def _listed(value: Any) -> list[Any]:

@@ -104,7 +104,8 @@ def evaluate(module: nn.Module, data: Dataset, device: str | torch.device = "cpu
     loss, errors = 0.0, 0
     try:
         with torch.inference_mode():
-            for start in range(0, len(data), EVALUATION_BATCH):
+            starts = range(0, len(data), EVALUATION_BATCH)
+            for start in tqdm(starts, desc="evaluating", unit="batch", disable=None, delay=2, leave=False):
                 rows = np.arange(start, min(start + EVALUATION_BATCH, len(data)))
                 y = torch.from_numpy(data.y[rows]).to(device)
                 scores = module(as_floats(data.x[rows]).to(device))

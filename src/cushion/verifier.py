@@ -15,29 +15,37 @@ import re
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, ROUND_UP, Context, Decimal
 from pathlib import Path
 
-from cushion.data.dataset import Dataset
+from cushion.data import Dataset, as_dataset, load_pair
 from cushion.encoding.container import unpack
 from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.message import decode, encode
+from cushion.encoding.message import read
 from cushion.errors import BadInput, Malformed
-from cushion.records import Claim, Verdict
+from cushion.records import Claim, Verdict, assumptions_of
 
 # Every inexact operation names its context: the program around us may have changed the default one.
 _UP = Context(prec=50, rounding=ROUND_UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _DOWN = Context(prec=50, rounding=ROUND_DOWN, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _SCALE = 10**18  # a stated decimal is a whole number of these
 _DECIMAL = re.compile(r"0\.[0-9]{1,18}|1\.0{1,18}", re.ASCII)
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _MOST_EXAMPLES = 10**7
 _MOST_BITS = 10**8
 _MOST_BYTES = 2**25
 
 
-def verify(path: str | Path, data: Dataset | None, holdout: Dataset | None = None) -> Verdict:
+def verify(path: str | Path, data: Dataset | str | None, holdout: Dataset | None = None) -> Verdict:
     """Check the certificate at `path` against the sample it is about.
 
     Raises BadInput (no such file) or Malformed (not a certificate); otherwise returns a Verdict whose `ok` means
-    that all three levels hold. Without `data` the verdict stops at level "message" and is not ok.
+    that all three levels hold. Without `data` the verdict stops at level "message" and is not ok. The name of a
+    source stands for its sample and its held-out part.
     """
+    if not isinstance(path, (str, Path)):
+        raise BadInput(f"verify reads a certificate file, not a {type(path).__name__}; save it and give its path")
+    if isinstance(data, str):
+        data, holdout = load_pair(data)
+    if data is not None:
+        data = as_dataset(data)
     try:
         with open(path, "rb") as file:
             content = file.read(_MOST_BYTES + 1)
@@ -48,14 +56,14 @@ def verify(path: str | Path, data: Dataset | None, holdout: Dataset | None = Non
     try:
         claim, message = unpack(content)
         check_fields(claim)
-        net = decode(message, claim.bits)
+        net, ledger = read(message, claim.bits)
     except Malformed as problem:
         raise Malformed(f"{path}: {problem}") from None
 
     reason = arithmetic_fault(claim)
     if reason:
         return _verdict(claim, "none", reason)
-    if encode(net).ledger != claim.ledger:
+    if ledger != claim.ledger:
         return _verdict(claim, "arithmetic", "the ledger in the file is not what the message costs")
     if data is None:
         return _verdict(claim, "message", "the error count was not replayed: no data was given")
@@ -64,7 +72,8 @@ def verify(path: str | Path, data: Dataset | None, holdout: Dataset | None = Non
         return _verdict(claim, "message", reason)
     replayed = holdout is not None and claim.holdout is not None
     if holdout is not None and claim.holdout is not None:
-        reason = _count_fault(net, holdout, claim.holdout.data_fingerprint, claim.holdout.errors, "held-out examples")
+        line = claim.holdout
+        reason = _count_fault(net, holdout, line.m, line.data_fingerprint, line.errors, "held-out examples")
         if reason:
             return _verdict(claim, "message", reason)
     return _verdict(claim, "replay", "", holdout_replayed=replayed)
@@ -76,10 +85,20 @@ def check_fields(claim: Claim) -> None:
         raise Malformed(f"{claim.errors} errors among {claim.m} examples is not a count that the format allows")
     if not 1 <= claim.bits <= _MOST_BITS:
         raise Malformed(f"a message of {claim.bits} bits is outside the format")
+    if not claim.data.isprintable() or not _FINGERPRINT.fullmatch(claim.data_fingerprint):
+        raise Malformed("the name of the data must be printable, and its fingerprint 64 hexadecimal digits")
+    if claim.assumptions != assumptions_of(claim.holdout is not None):
+        raise Malformed("the assumptions are not the ones that every certificate of this format makes")
     lines = [(claim.delta, claim.bound)]
     if claim.holdout is not None:
         if not 1 <= claim.holdout.m <= _MOST_EXAMPLES or not 0 <= claim.holdout.errors <= claim.holdout.m:
             raise Malformed("the hold-out line's counts are outside the format")
+        if claim.holdout.delta != claim.delta:
+            raise Malformed("the hold-out line must have the certificate's own delta")
+        if not _FINGERPRINT.fullmatch(claim.holdout.data_fingerprint):
+            raise Malformed("the hold-out line's fingerprint must be 64 hexadecimal digits")
+        if claim.holdout.data_fingerprint == claim.data_fingerprint:
+            raise Malformed("the held-out examples are the sample itself")
         lines.append((claim.holdout.delta, claim.holdout.bound))
     for delta, bound in lines:
         if not _DECIMAL.fullmatch(delta) or not _DECIMAL.fullmatch(bound):
@@ -145,19 +164,19 @@ def _power(base: Decimal, exponent: int) -> Decimal:
 
 def replay_fault(net: IntegerNet, claim: Claim, data: Dataset) -> str:
     """Why exact evaluation on the data does not confirm the claim; empty if it does."""
-    if len(data) != claim.m:
-        return f"the certificate is about {claim.m} examples, the data has {len(data)}"
-    return _count_fault(net, data, claim.data_fingerprint, claim.errors, "examples")
+    return _count_fault(net, data, claim.m, claim.data_fingerprint, claim.errors, f"examples of {claim.data}")
 
 
-def _count_fault(net: IntegerNet, data: Dataset, fingerprint: str, errors: int, what: str) -> str:
+def _count_fault(net: IntegerNet, data: Dataset, m: int, fingerprint: str, errors: int, what: str) -> str:
+    if len(data) != m:
+        return f"the certificate is about {m} {what}, but {data.name} has {len(data)}"
     if data.fingerprint != fingerprint:
         return f"these are not the {what} that the certificate is about (their fingerprints differ)"
     if data.x.dtype != "uint8" or data.x[0].size != int(net.input_shape[0] * net.input_shape[1] * net.input_shape[2]):
         return f"the net reads uint8 inputs of shape {net.input_shape}, the {what} are {data.x.dtype} {data.shape}"
     if int(data.y.max()) >= net.classes:
         return f"the net knows {net.classes} classes, the {what} have label {int(data.y.max())}"
-    counted = net.errors(data.x, data.y)
+    counted = net.errors(data.x, data.y, progress=True)
     return "" if counted == errors else f"the net makes {counted} errors on the {what}, not {errors} as stated"
 
 

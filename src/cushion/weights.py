@@ -151,7 +151,7 @@ def _read_cushion_net(path: Path) -> tuple[nn.Module, Spec, dict[str, Any]]:
             for key, value in metadata.items()
             if key not in ("format", "spec")
         }
-    except (BadInput, ValueError) as error:
+    except (BadInput, ValueError, RecursionError) as error:
         raise Malformed(f"{path} has damaged metadata: {_first_line(error)}") from None
     module = build_empty(spec)
     _check_keys(module, tensors, str(path))
@@ -193,7 +193,8 @@ def _check_data(net: LoadedNet, source: str, input_shape: Shape, classes: int | 
         reads, gives = net.spec.input_shape, net.spec.classes
         if reads != tuple(input_shape):
             raise BadInput(
-                f"{source} reads {write_shape(reads)}, but the data are {write_shape(input_shape)}; use others"
+                f"{source} reads {write_shape(reads)}, but the data are {write_shape(input_shape)}; "
+                "use data of its shape"
             )
     else:
         with torch.no_grad():
@@ -206,8 +207,8 @@ def _check_data(net: LoadedNet, source: str, input_shape: Shape, classes: int | 
         if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != 2:
             raise BadInput(f"{source} must return one row of class scores for each example")
         gives = scores.shape[1]
-    if classes is not None and gives != classes:
-        raise BadInput(f"{source} gives {gives} scores, but the data have {classes} classes; use its data")
+    if classes is not None and gives < classes:
+        raise BadInput(f"{source} gives {gives} scores, but the data have {classes} classes; use data of its classes")
 
 
 def _call_factory(path: Path, name: str) -> nn.Module:
@@ -220,15 +221,17 @@ def _call_factory(path: Path, name: str) -> nn.Module:
     sys.modules[found.name] = code  # dataclasses and fx look their module up there
     try:
         found.loader.exec_module(code)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[found.name]
         raise BadInput(f"{path} could not be imported: {type(error).__name__}: {_first_line(error)}") from None
     factory = getattr(code, name, None)
     if not callable(factory):
         raise BadInput(f"{path} has no function '{name}'; give file.py:factory with a function that the file defines")
     try:
-        module = factory()
-    except Exception as error:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # a net without weights of its own is the same one every time
+            module = factory()
+    except (Exception, SystemExit) as error:
         raise BadInput(f"{path}:{name}() raised {type(error).__name__}: {_first_line(error)}") from None
     if not isinstance(module, nn.Module):
         raise BadInput(f"{path}:{name}() returned {type(module).__name__}; it must return an nn.Module")
@@ -268,5 +271,5 @@ def _load_program(path: Path, trust: bool) -> nn.Module:
     return plain_module(program)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), "") or type(error).__name__

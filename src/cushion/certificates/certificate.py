@@ -13,20 +13,10 @@ from cushion.data.dataset import Dataset
 from cushion.encoding.container import pack
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.message import encode
+from cushion.errors import BadInput
 from cushion.files import write_whole
 from cushion.numerics import float_up, percent_up
-from cushion.records import Claim, Holdout
-
-ASSUMPTIONS = (
-    "the m examples are independent draws from the distribution that the bound is about",
-    "the file format (the prefix code) was fixed before these examples were seen",
-    "δ was fixed in advance",
-    "what is folklore about a public benchmark (which kinds of nets do well on it) is not charged",
-)
-HOLDOUT_ASSUMPTION = (
-    "the search never read the held-out examples; certificate and hold-out line quoted together fail with "
-    "probability at most 2δ"
-)
+from cushion.records import Claim, Holdout, assumptions_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +29,9 @@ class Certificate:
     @property
     def bound(self) -> float:
         return float_up(self.claim.bound)
+
+    def __str__(self) -> str:
+        return sentence(self.claim)
 
     def save(self, path: str | Path) -> Path:
         """Write the certificate file; it appears whole or not at all."""
@@ -56,16 +49,17 @@ def certify_net(
     """State the Occam bound of one integer net on its sample (and the hold-out line, if there are held-out labels).
 
     Valid however the net was found, as long as it was found without the held-out examples: only its message is
-    paid. Guarantee and assumptions as in `occam_bound` and ASSUMPTIONS.
+    paid. Guarantee as in `occam_bound`, under `records.ASSUMPTIONS`.
     """
+    if holdout is not None and holdout.fingerprint == sample.fingerprint:
+        raise BadInput(f"{holdout.name}: the held-out examples are the sample itself; hold out others, or none")
     message = encode(net)
+    stated = format(delta, "f")
     errors = net.errors(sample.x, sample.y)
     line = None
     if holdout is not None:
         missed = net.errors(holdout.x, holdout.y)
-        line = Holdout(
-            holdout.fingerprint, missed, len(holdout), str(delta), holdout_bound(missed, len(holdout), delta)
-        )
+        line = Holdout(holdout.fingerprint, missed, len(holdout), stated, holdout_bound(missed, len(holdout), delta))
     claim = Claim(
         about="g",
         data=sample.name,
@@ -73,10 +67,10 @@ def certify_net(
         m=len(sample),
         errors=errors,
         bits=message.bits,
-        delta=str(delta),
+        delta=stated,
         bound=occam_bound(errors, len(sample), message.bits, delta),
         ledger=message.ledger,
-        assumptions=ASSUMPTIONS if line is None else (*ASSUMPTIONS, HOLDOUT_ASSUMPTION),
+        assumptions=assumptions_of(line is not None),
         holdout=line,
         made_with=dict(made_with or {}),
     )

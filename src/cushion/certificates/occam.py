@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import Context, Decimal
 
 from cushion.errors import BadInput
 from cushion.numerics import binomial_inverse, decimal_up, occam_log_delta
@@ -21,7 +21,7 @@ def parse_delta(text: str) -> Decimal:
         raise BadInput(f"--delta {text!r} is not a number; give a failure probability such as 0.05") from None
     if not delta.is_finite() or not 0 < delta <= Decimal("0.5"):
         raise BadInput(f"--delta {text} must be above 0 and at most 0.5, such as 0.05")
-    if len(delta.as_tuple().digits) > 18 or delta < Decimal("1e-18"):
+    if delta != delta.quantize(Decimal("1e-18"), context=Context(prec=40)):
         raise BadInput(f"--delta {text} has more digits than a certificate can state; give at most 18 decimals")
     return delta
 

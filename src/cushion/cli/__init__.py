@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -42,6 +43,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code."""
+    # Threads that wait for work sleep instead of spinning: several runs on one machine then do not slow each other
+    # down. It must be set before torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     args = build_parser().parse_args(argv)
     try:
         check_json(args)
@@ -56,11 +60,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
         return _refuse(f"{where}{problem.strerror or problem}; check the path, its permissions and the free space")
-    except MemoryError:
-        return _refuse("out of memory; use a smaller net or fewer examples")
     except KeyboardInterrupt:
-        print("cushion: interrupted", file=sys.stderr)
+        again = "; run the same command again to continue" if args.verb in ("train", "reproduce") else ""
+        print(f"cushion: interrupted{again}", file=sys.stderr)
         return 130
+    except Exception as problem:
+        if isinstance(problem, MemoryError) or "allocate memory" in str(problem):  # torch says it in its own words
+            return _refuse("out of memory; use a smaller net or fewer examples")
+        traceback.print_exc()
+        print("cushion: this is a bug in cushion; please report it with the lines above", file=sys.stderr)
+        return 70  # not 1, which means that a certificate does not hold
 
 
 def _refuse(sentence: str) -> int:

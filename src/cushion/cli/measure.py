@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from cushion.cli.options import add_data, add_net, add_verb, load_named_net
+from cushion.cli.options import add_data, add_net, add_verb, load_named_net, say_if_untrained
 from cushion.cli.output import answer, table
 from cushion.records import MeasureTable
 
@@ -34,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
     trained_on = net.meta.get("data_fingerprint", data.fingerprint)
     if trained_on != data.fingerprint:
         print(f"cushion: note: {args.net} was trained on other examples or labels than {args.data}", file=sys.stderr)
+    say_if_untrained(args)
     answer(args, found.to_json(), describe(found))
     return 0
 
@@ -46,30 +47,35 @@ def describe(found: MeasureTable) -> str:
     ]
     if not net.is_chain:
         lines.append(f"not a chain of layers: {net.not_a_chain_because}")
-    header = ["layer", "kind", "shape", "cushion min", "median", "Frobenius", "spectral", "stable rank"]
-    rows = [
-        [
-            layer.name,
-            layer.kind,
-            "x".join(map(str, layer.shape)),
-            _number(None if layer.layer_cushion is None else layer.layer_cushion.value),
-            _number(None if layer.layer_cushion is None else layer.layer_cushion.quantiles["0.5"]),
-            _number(layer.frobenius),
-            _number(layer.spectral),
-            _number(layer.stable_rank),
-        ]
-        for layer in found.layers
-    ]
+    cushions = any(layer.layer_cushion is not None for layer in found.layers)
+    norms = any(layer.spectral is not None for layer in found.layers)
+    header = ["layer", "kind", "shape"]
+    header += ["cushion min", "median"] if cushions else []
+    header += ["weight Frobenius", "map Frobenius", "map spectral", "stable rank"] if norms else []
+    rows = []
+    for layer in found.layers:
+        row: list[object] = [layer.name, layer.kind, "x".join(map(str, layer.shape))]
+        if cushions:
+            spread = layer.layer_cushion
+            row += [_number(spread and spread.value), _number(spread and spread.quantiles["0.5"])]
+        if norms:
+            parts = (layer.frobenius, layer.operator_frobenius, layer.spectral, layer.stable_rank)
+            row += [_number(part) for part in parts]
+        rows.append(row)
     lines += ["", table(header, rows), ""]
-    lines.append("cushion: ‖A φ(x)‖ / (‖A‖_F ‖φ(x)‖); the larger, the less noise in A matters (Arora 2018, Def. 4)")
-    lines.append("spectral: largest singular value of the true map, with stride and padding")
+    if cushions:
+        lines.append("cushion: ‖A φ(x)‖ / (‖A‖_F ‖φ(x)‖); the larger, the less noise in A matters (Arora 2018, Def. 4)")
+    if norms:
+        lines.append(
+            "weight: of the layer's parameters; map: of the true linear map, a convolution with stride and padding"
+        )
     if net.margins is not None:
         lines.append(
-            f"training error {net.errors}/{net.m}; margins: smallest {_number(net.margins.value)}, "
+            f"errors on these examples {net.errors}/{net.m}; margins: smallest {_number(net.margins.value)}, "
             f"5th percentile {_number(net.margin_5th)}, median {_number(net.margins.quantiles['0.5'])}"
         )
     return "\n".join(lines)
 
 
-def _number(value: float | None) -> str:
+def _number(value: Any) -> str:
     return "-" if value is None else f"{value:.4g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from cushion.cli.output import add_json
@@ -25,6 +26,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         required=True,
+        type=filled,
         metavar="D",
         help="a set's name (see `cushion data list`), a folder or an .npz file; steps may follow, "
         "such as cifar10,subset=10000,random-labels=1,seed=0",
@@ -40,6 +42,13 @@ def add_net(parser: argparse.ArgumentParser, *, flag: bool) -> None:
         parser.add_argument("net", metavar="NET", help=text)
     parser.add_argument("--weights", metavar="W", help="with file.py:factory: its state dict, .safetensors or .pt")
     parser.add_argument("--trust", action="store_true", help="load a .pt2 program, although loading one can run code")
+
+
+def filled(text: str) -> str:
+    """A name that is not empty."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
 
 
 def whole(text: str) -> int:
@@ -64,6 +73,12 @@ def positive(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a number above 0, not {text}")
     return value
+
+
+def say_if_untrained(args: argparse.Namespace) -> None:
+    """A factory without --weights gives a net that nobody trained, unless it loads weights itself."""
+    if args.net is not None and ".py:" in args.net and args.weights is None:
+        print(f"cushion: note: no --weights, so {args.net} is taken as its factory returns it", file=sys.stderr)
 
 
 def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:

@@ -6,11 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from cushion.errors import BadInput
-from cushion.files import write_whole
+from cushion.files import check_writable, write_whole
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +19,8 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def check_json(args: argparse.Namespace) -> None:
     """Refuse an impossible --json FILE before the work, not after it."""
-    if args.json not in (None, "-") and not Path(args.json).parent.is_dir():
-        raise BadInput(f"--json {args.json}: {Path(args.json).parent} is not a folder; make it first")
+    if args.json not in (None, "-"):
+        check_writable(args.json)
 
 
 def answer(args: argparse.Namespace, obj: Mapping[str, Any], text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from cushion.cli.options import add_data, add_verb, positive, seed, whole
+from cushion.cli.options import add_data, add_verb, filled, positive, seed, whole
 from cushion.cli.output import answer
 
 
@@ -16,18 +16,29 @@ def add_parser(verbs: Any) -> None:
         summary="train a paper's net, or a free spec; run it again to resume",
         example="cushion train guha-mlp --data mnist --epochs 3 -o runs/guha",
     )
+    parser.epilog = f"{parser.epilog}. Recipes: {', '.join(recipe_names())}"
     parser.add_argument(
         "recipe",
         metavar="RECIPE",
         help='a recipe (such as arora-vgg19, guha-mlp, small) or a spec such as "1x28x28: flatten fc300 relu fc10"',
     )
     add_data(parser)
-    parser.add_argument("-o", "--out", required=True, metavar="RUN", help="folder of the run: init, checkpoint, net")
+    parser.add_argument(
+        "-o", "--out", type=filled, required=True, metavar="RUN", help="folder of the run: init, checkpoint, net"
+    )
     parser.add_argument("--width", type=positive, default=1.0, metavar="F", help="scale every hidden width by F")
     parser.add_argument("--epochs", type=whole, metavar="N", help="instead of the recipe's number")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="initialisation, order, dropout (default 0)")
     parser.add_argument("--device", default="cpu", metavar="DEV", help="cpu (default) or cuda")
     parser.set_defaults(run=run)
+
+
+def recipe_names() -> list[str]:
+    """The recipes, those of the two-layer nets shortened to one name."""
+    from cushion.recipes import RECIPES
+
+    names = [name for name in RECIPES if not name.startswith("neyshabur-mlp-")]
+    return [*names, "neyshabur-mlp-8 to -8192 (powers of two)"]
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cushion.cli.options import add_data, add_verb
 from cushion.cli.output import answer
-from cushion.records import Claim
+from cushion.records import Claim, Verdict
 
 
 def add_parser(verbs: Any) -> None:
@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
         lines = [
             "ok: arithmetic, message and replay all hold",
             sentence(claim),
+            *holdout_words(verdict),
             "What nobody can check, and is assumed:",
             *(f"- {text}" for text in claim.assumptions),
         ]
@@ -50,11 +51,22 @@ def run(args: argparse.Namespace) -> int:
     return 0 if verdict.ok else 1
 
 
+def holdout_words(verdict: Verdict) -> list[str]:
+    """What is known of the hold-out line, if there is one."""
+    from cushion.numerics import percent_up
+
+    line = verdict.claim.holdout
+    if line is None:
+        return []
+    words = f"{line.errors} errors on {line.m} held-out examples say {percent_up(line.bound)}"
+    return [f"{words} (replayed)." if verdict.holdout_replayed else f"{words}, but that count was NOT replayed."]
+
+
 def claim_json(claim: Claim) -> dict[str, Any]:
     """The claim with its probabilities as numbers, rounded up."""
     from cushion.numerics import float_up
 
-    obj = claim.to_json()
+    obj = {**claim.to_json(), "vacuous": claim.bound.startswith("1")}
     for part in (obj, obj["holdout"]):
         if part is not None:
             part["delta"], part["bound"] = float_up(part["delta"]), float_up(part["bound"])

@@ -9,11 +9,12 @@
 from cushion.data.corruption import randomize_labels, shuffle_labels, with_confusion_set
 from cushion.data.dataset import Dataset
 from cushion.data.fetch import get, list_sets
-from cushion.data.sources import load, load_pair
+from cushion.data.sources import as_dataset, load, load_pair
 from cushion.data.splits import permutation, split, subset
 
 __all__ = [
     "Dataset",
+    "as_dataset",
     "get",
     "list_sets",
     "load",

@@ -13,6 +13,8 @@ from cushion.data.formats.arrays import Pair
 from cushion.data.steps import parse_source
 from cushion.errors import BadInput
 
+MOST_CLASSES = 10_000  # when labels alone say how many classes there are
+
 
 def load(source: str | PathLike[str], split: Literal["train", "test"] = "train") -> Dataset:
     """The sample ("train") or the held-out part ("test") of a source; see `load_pair`."""
@@ -31,9 +33,20 @@ def load_pair(source: str | PathLike[str]) -> tuple[Dataset, Dataset | None]:
 
     Steps may follow a comma (`mnist,subset=1000,seed=1`, see `steps`); they change the sample only.
     """
+    if not str(source):
+        raise BadInput("the source of the data is empty; give a name, a folder or an .npz file")
     plain, apply = parse_source(str(source))
     sample, held_out = _load_plain(plain)
     return apply(sample), held_out
+
+
+def as_dataset(data: Dataset | str | PathLike[str]) -> Dataset:
+    """A Dataset as it is; for a name or path, its sample."""
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, (str, PathLike)):
+        return load(data)
+    raise BadInput(f"data must be a Dataset or the name of one, not {type(data).__name__}; see cushion.load")
 
 
 def _load_plain(source: str) -> tuple[Dataset, Dataset | None]:
@@ -74,6 +87,11 @@ def _datasets(name: str, pair: Pair, classes: int | None) -> tuple[Dataset, Data
     train, test = pair
     if classes is None:
         classes = max([2, *(int(part.y.max()) + 1 for part in pair if part is not None and len(part.y))])
+        if classes > MOST_CLASSES:
+            raise BadInput(
+                f"{name}: label {classes - 1} would make {classes} classes, more than {MOST_CLASSES}; "
+                "number the labels 0, 1, 2, ... without gaps"
+            )
     sample = Dataset(name, train.x, train.y, classes)
     if test is None:
         return sample, None

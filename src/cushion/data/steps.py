@@ -6,6 +6,7 @@ into the sample's history, so the fingerprint and the history together say which
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,10 +36,13 @@ def parse_source(text: str) -> tuple[str, Callable[[Dataset], Dataset]]:
         else:
             steps.append(_step(word, name, value))
 
+    if not source:
+        raise BadInput(f"--data {text!r} has steps but no source; put a name, a folder or an .npz file before them")
+
     def apply(sample: Dataset) -> Dataset:
         for step in steps:
             sample = step(sample, seed)
-        return sample
+        return dataclasses.replace(sample, name=",".join([sample.name, *words]))
 
     return source, apply
 

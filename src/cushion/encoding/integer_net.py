@@ -21,7 +21,9 @@ from cushion.errors import BadInput, Malformed
 
 EXACT = 2**53  # float64 holds every integer below this
 EXACT_SINGLE = 2**24  # float32 does below this
-MOST_WEIGHTS = 10**6  # of one net: bounds the time and memory that a hostile file can cost
+# Limits on one net, so that a hostile file costs little time and memory.
+MOST_WEIGHTS = 10**6
+MOST_DECISIONS = 4 * 10**6  # weights times (levels + 1): a weight takes at most so many coded decisions
 MOST_ACTIVATIONS = 2**20  # of one example at one layer
 MOST_PATCHES = 2**22  # values that a convolution reads for one example, each as often as a window covers it
 MOST_WORK = 2**28  # multiplications of one example
@@ -117,12 +119,18 @@ class IntegerNet:
                 values = np.floor(np.maximum(values, 0) * values.dtype.type(2.0**-layer.shift))  # exact: a power of two
         return values.astype(np.int64)
 
-    def errors(self, x: NDArray[np.uint8], y: NDArray[np.int64], batch: int | None = None) -> int:
+    def errors(
+        self, x: NDArray[np.uint8], y: NDArray[np.int64], batch: int | None = None, progress: bool = False
+    ) -> int:
         """How many rows are misclassified; a tie for the top score is an error. The batch changes memory only."""
+        from tqdm import tqdm
+
         wrong = 0
         if batch is None:
             batch = max(1, min(512, 2**24 // self._memory))
-        for start in range(0, len(x), batch):
+        starts = range(0, len(x), batch)
+        disable = None if progress else True
+        for start in tqdm(starts, desc="counting errors", unit="batch", disable=disable, delay=2, leave=False):
             scores = self.scores(np.asarray(x[start : start + batch]))
             labels = y[start : start + batch]
             rows = np.arange(len(labels))
@@ -201,6 +209,11 @@ def prove_range(net: IntegerNet) -> int:
         raise Malformed("the last layer must be dense, with one score a class")
     if net.weights > MOST_WEIGHTS:
         raise Malformed(f"{net.weights} weights are more than the {MOST_WEIGHTS} that the format allows")
+    if (
+        sum(layer.weight.size * (layer.levels + 1) for layer in net.layers if not isinstance(layer, Pool))
+        > MOST_DECISIONS
+    ):
+        raise Malformed(f"weights times levels are more than the {MOST_DECISIONS} that the format allows")
     shape: tuple[int, ...] = net.input_shape
     largest = 255 >> net.input_shift  # all values between layers are integers in 0..largest
     reach = largest

@@ -96,7 +96,12 @@ def encode(net: IntegerNet) -> Message:
 
 
 def decode(data: bytes, bits: int) -> IntegerNet:
-    """Decode strictly: Malformed unless `data` is, to the last bit, the message of the net that it describes."""
+    """The net of a message; as strict as `read`."""
+    return read(data, bits)[0]
+
+
+def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
+    """Net and ledger. Malformed unless `data` is, to the last bit, the message of the net that it describes."""
     reader = BitReader(data, bits)
     version = reader.gamma()
     if version != VERSION:
@@ -113,6 +118,7 @@ def decode(data: bytes, bits: int) -> IntegerNet:
             count += layer.weight.size + (0 if layer.bias is None else layer.bias.size)
         feature = shape_after(feature, layer)
         layers.append(layer)
+    IntegerNet(shape, input_shift, tuple(layers))  # with all weights zero: refuses shapes beyond the limits early
     decoder = ArithmeticDecoder(reader)
     for layer in layers:
         if isinstance(layer, Pool):
@@ -126,7 +132,7 @@ def decode(data: bytes, bits: int) -> IntegerNet:
     again = encode(net)
     if again.bits != bits or again.data != data:
         raise Malformed("the message is not the canonical one of its net (trailing or altered bits)")
-    return net
+    return net, again.ledger
 
 
 def _write_header(writer: BitWriter, layer: Layer, last: bool) -> None:
