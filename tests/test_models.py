@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 import torch
@@ -148,6 +149,10 @@ def _build_unchecked(text: str) -> nn.Module:
         ("8: 999*[999*[999*[add[|]]]] fc2", "more than 10,000 layers"),
         ("8: " + "1*[" * 40 + "fc2" + "]" * 40, "nests brackets deeper than 32 at position 99"),
         ("8: fc100000 fc100000 fc2", "'fc100000' at position 12 brings the net past 1,000,000,000 parameters"),
+        ("1x8x8: 1000*[add[" + "|" * 2000 + "]] flatten fc10", "more than 10,000 layers at position 7"),
+        ("1x8x8: 4000*[add[|]] flatten fc10", "more than 10,000 layers at position 7"),  # 3 layers each
+        ("1x8x8: 30*[cat[|]] flatten fc10", "'cat[ | ]' at position 11 makes a feature map of 16777216x8x8"),
+        ("8: " + "relu " * 200_000 + "fc2", "has 1,000,006 characters, more than 1,000,000"),
         ("999999x999999: flatten fc2", "absurdly large"),
         ("3x1000x1000: conv2000p1 gap flatten fc2", "makes a feature map of 2000x1000x1000"),
     ],
@@ -157,6 +162,17 @@ def test_every_misfit_is_one_sentence_with_its_place(text: str, sentence: str) -
         parse(text)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_empty_branches_are_read_in_time_linear_in_their_number() -> None:
+    text = "8: add[" + "|" * 900_000 + "] fc2"
+    started = time.process_time()
+    with pytest.raises(BadInput, match="more than 10,000 layers"):
+        parse(text)
+    assert time.process_time() - started < 10
+    assert parse("1x8x8: 3332*[add[|]] relu relu flatten fc10").classes == 10  # 10,000 layers: just allowed
+    with pytest.raises(BadInput, match="more than 10,000 layers"):
+        parse("1x8x8: 3332*[add[|]] relu relu relu flatten fc10")
 
 
 def test_building_is_seeded_and_leaves_the_global_randomness_alone() -> None:

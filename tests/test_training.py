@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,54 +11,16 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.training_cases import RECIPE, RICH, assert_same_weights, make_data, refusal, tensors_of
 
 from cushion import models
 from cushion.batches import as_floats, batch_bounds, crop_and_mirror, draw_views, mix_seed
 from cushion.data.corruption import randomize_labels, shuffle_labels
 from cushion.data.dataset import Dataset
-from cushion.errors import BadInput, Malformed
 from cushion.recipes import RECIPES, Recipe
 from cushion.specs import parse
 from cushion.training import count_errors, evaluate, train
-from cushion.weights import load_net, read_tensors
-
-RICH = "1x6x6: conv4p1 bn relu drop0.2 flatten fc12 relu fc3"
-RECIPE = Recipe("rich", "test", "", RICH, "", "adam", 1e-2, batch=16, epochs=4, augment=True)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the tiny nets here only lose with more
-    yield
-    torch.set_num_threads(threads)
-
-
-def make_data(m: int = 90, seed: int = 0, shape: tuple[int, ...] = (1, 6, 6), name: str = "blobs") -> Dataset:
-    """Three classes, told apart by which third of the pixels is bright."""
-    random = np.random.default_rng(seed)
-    y = random.integers(0, 3, m)
-    size = int(np.prod(shape))
-    x = random.integers(0, 120, (m, size)) + 120 * (np.arange(size) * 3 // size == y[:, None])
-    return Dataset(name, x.astype(np.uint8).reshape(m, *shape), y, 3)
-
-
-def tensors_of(folder: Path, name: str = "net.safetensors") -> dict[str, torch.Tensor]:
-    return read_tensors(folder / name)[0]
-
-
-def assert_same_weights(a: Path, b: Path, name: str = "net.safetensors") -> None:
-    first, second = tensors_of(a, name), tensors_of(b, name)
-    assert first.keys() == second.keys()
-    for key, tensor in first.items():
-        assert torch.equal(tensor, second[key]), key
-
-
-def refusal(*args: Any, **options: Any) -> str:
-    with pytest.raises(BadInput) as caught:
-        train(*args, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+from cushion.weights import load_net
 
 
 def test_a_run_learns_and_leaves_its_files(tmp_path: Path) -> None:
@@ -142,136 +97,6 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(tmp_path: Path) 
         train(RECIPE, data, tmp_path / folder, seed=seed, epochs=2)
     assert_same_weights(tmp_path / "a", tmp_path / "b")
     assert not torch.equal(tensors_of(tmp_path / "a")["fc2.weight"], tensors_of(tmp_path / "c")["fc2.weight"])
-
-
-SCRIPT = """
-import sys, time
-import torch
-torch.set_num_threads(1)
-from tests.test_training import RECIPE, make_data
-from cushion import training
-
-count_errors = training.count_errors
-def slowly(scores, y):
-    time.sleep(0.05)
-    return count_errors(scores, y)
-training.count_errors = slowly
-training.train(RECIPE, make_data(), sys.argv[1], seed=4, epochs=5, progress=False)
-"""
-
-
-def test_kill_9_and_resume_gives_the_uninterrupted_weights_bit_for_bit(tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[1]
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "killed")]
-    killed = subprocess.Popen(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
-    history = tmp_path / "killed" / "history.jsonl"
-    deadline = time.monotonic() + 120
-    while not (history.exists() and history.read_text().count("\n") >= 2):
-        assert time.monotonic() < deadline
-        assert killed.poll() is None
-        time.sleep(0.02)
-    time.sleep(0.12)  # into the middle of the next epoch
-    os.kill(killed.pid, signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
-    assert not (tmp_path / "killed" / "net.safetensors").exists()
-    with pytest.raises(BadInput, match="is an unfinished run"):
-        load_net(tmp_path / "killed")
-    with history.open("a") as file:  # as if killed between two files
-        file.write('{"epoch": 9')
-    assert train(RECIPE, make_data(), tmp_path / "killed", seed=4, epochs=5).status == "resumed"
-    assert train(RECIPE, make_data(), tmp_path / "whole", seed=4, epochs=5).status == "trained"
-    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
-    assert_same_weights(tmp_path / "whole", tmp_path / "killed", "checkpoint.safetensors")
-    assert learning(tmp_path / "whole") == learning(tmp_path / "killed")
-
-
-def learning(folder: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
-
-
-def test_a_kill_at_any_write_resumes_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = make_data()
-    recipe = replace(RECIPE, optimiser="sgd", momentum=0.9)
-    train(recipe, data, tmp_path / "whole", epochs=3)
-    real = os.replace
-    for fatal in range(8):  # run.json, init, then checkpoint and history three times; the net is the ninth
-        calls = 0
-
-        def dying(source: Any, target: Any, fatal: int = fatal) -> None:
-            nonlocal calls
-            calls += 1
-            if calls > fatal:
-                raise KeyboardInterrupt
-            real(source, target)
-
-        out = tmp_path / f"killed{fatal}"
-        monkeypatch.setattr(os, "replace", dying)
-        with pytest.raises(KeyboardInterrupt):
-            train(recipe, data, out, epochs=3)
-        monkeypatch.setattr(os, "replace", real)
-        train(recipe, data, out, epochs=3)
-        assert_same_weights(tmp_path / "whole", out)
-        assert_same_weights(tmp_path / "whole", out, "init.safetensors")
-        assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in (tmp_path / "whole").iterdir())
-
-
-def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
-    data = make_data()
-    first = train(RECIPE, data, tmp_path, epochs=2)
-    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()}
-    again = train(RECIPE, data, tmp_path, epochs=2)
-    assert again.status == "already done"
-    assert again.metrics == first.metrics
-    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()} == before
-
-
-def test_other_options_in_the_same_folder_are_refused_by_name(tmp_path: Path) -> None:
-    data = make_data()
-    train(RECIPE, data, tmp_path, epochs=2)
-    assert "recipe epochs 2, but now recipe epochs is 3" in refusal(RECIPE, data, tmp_path, epochs=3)
-    assert "seed 0, but now seed is 1" in refusal(RECIPE, data, tmp_path, epochs=2, seed=1)
-    assert "width 1.0, but now width is 0.5" in refusal(RECIPE, data, tmp_path, epochs=2, width=0.5)
-    assert "recipe rich, but now recipe is small" in refusal("small", data, tmp_path)
-    assert "data fingerprint" in refusal(RECIPE, make_data(seed=9), tmp_path, epochs=2)
-    assert "test fingerprint None" in refusal(RECIPE, data, tmp_path, epochs=2, test=make_data(seed=9))
-    assert "recipe lr 0.01" in refusal(replace(RECIPE, lr=0.5), data, tmp_path, epochs=2)
-
-
-def test_folders_that_are_no_runs(tmp_path: Path) -> None:
-    data = make_data()
-    (tmp_path / "file").write_text("")
-    assert "cannot be used as a run's folder" in refusal(RECIPE, data, tmp_path / "file")
-    weights = tmp_path / "weights"
-    weights.mkdir()
-    (weights / "net.safetensors").write_bytes(b"")
-    assert "holds weights but no run.json" in refusal(RECIPE, data, weights)
-    (weights / "run.json").write_text("{")
-    with pytest.raises(Malformed, match=r"run\.json is damaged"):
-        train(RECIPE, data, weights)
-    (weights / "run.json").write_text('{"format": "other"}')
-    assert "has format 'other'" in refusal(RECIPE, data, weights)
-
-
-def test_a_damaged_checkpoint_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = make_data()
-    train(RECIPE, data, tmp_path, epochs=2)
-    (tmp_path / "net.safetensors").unlink()
-    content = (tmp_path / "checkpoint.safetensors").read_bytes()
-    (tmp_path / "checkpoint.safetensors").write_bytes(content[:-50])
-    with pytest.raises(Malformed, match=r"checkpoint\.safetensors is not a complete safetensors file"):
-        train(RECIPE, data, tmp_path, epochs=2)
-    (tmp_path / "checkpoint.safetensors").write_bytes((tmp_path / "init.safetensors").read_bytes())
-    with pytest.raises(Malformed, match=r"checkpoint\.safetensors is damaged"):
-        train(RECIPE, data, tmp_path, epochs=2)
-
-
-def test_two_trainings_do_not_share_a_folder(tmp_path: Path) -> None:
-    handle = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    assert "is in use by another training" in refusal(RECIPE, make_data(), tmp_path)
-    os.close(handle)
-    assert train(RECIPE, make_data(), tmp_path, epochs=1).status == "trained"
 
 
 def test_divergence_stops_with_a_sentence_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:

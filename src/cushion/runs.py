@@ -83,7 +83,9 @@ class Run:
         """The metrics of a finished run, else None."""
         if not self.net_path.exists():
             return None
-        metrics: dict[str, Any] = load_net(self.net_path).meta["metrics"]
+        metrics = load_net(self.net_path).meta.get("metrics")
+        if not isinstance(metrics, dict) or type(metrics.get("epochs")) is not int or not _holds_numbers(metrics):
+            raise Malformed(f"{self.net_path} holds no metrics of a run; delete it to finish the run again")
         return metrics
 
     def restore(self, module: nn.Module, optimiser: torch.optim.Optimizer) -> Status:
@@ -93,19 +95,25 @@ class Run:
         path = self.folder / CHECKPOINT_FILE
         if not path.exists():
             return "trained"
-        tensors, metadata = read_tensors(path)
-        names = [name for name, _ in module.named_parameters()]
         try:
-            if metadata["format"] != CHECKPOINT_FORMAT:
-                raise ValueError(f"its format is {metadata['format']}")
-            history, stopped = json.loads(metadata["history"]), json.loads(metadata["stopped"])
-            weights = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
-            state = {at: _entries(tensors, f"optimiser.{name}.") for at, name in enumerate(names)}
+            tensors, metadata = read_tensors(path)
+            if metadata.get("format") != CHECKPOINT_FORMAT:
+                raise ValueError(f"its format is not {CHECKPOINT_FORMAT}")
+            history, stopped = _progress(metadata)
+            state = {
+                at: _optimiser_entries(optimiser, name, parameter, tensors)
+                for at, (name, parameter) in enumerate(module.named_parameters())
+            }
+            weights = _entries(tensors, "model.")
+            if len(tensors) != len(weights) + sum(map(len, state.values())):
+                raise ValueError("it holds tensors that are not of this net")
             module.load_state_dict(weights)
             optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-        except (KeyError, ValueError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise Malformed(f"{path} is damaged ({reason}); delete {self.folder} and train again") from None
+        except Malformed:
+            raise Malformed(f"{path} is not a complete safetensors file; delete it to start the run again") from None
+        except (ValueError, RuntimeError) as error:
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(":")
+            raise Malformed(f"{path} is damaged ({reason}); delete it to start the run again") from None
         self.history, self.stopped = history, stopped
         self._write_history()
         return "resumed"
@@ -140,6 +148,41 @@ def _entries(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
+def _holds_numbers(record: Any) -> bool:
+    return isinstance(record, dict) and all(type(value) in (int, float) for value in record.values())
+
+
+def _progress(metadata: dict[str, str]) -> tuple[list[dict[str, Any]], bool]:
+    """The history and whether the recipe's loss was reached, from a checkpoint's metadata."""
+    try:
+        history, stopped = json.loads(metadata.get("history", "")), json.loads(metadata.get("stopped", ""))
+    except (ValueError, RecursionError):
+        raise ValueError("its history cannot be read") from None
+    if not isinstance(history, list) or not history or not all(map(_holds_numbers, history)):
+        raise ValueError("its history is not a list of epochs")
+    if any(type(line.get("epoch")) is not int or line["epoch"] != at for at, line in enumerate(history, 1)):
+        raise ValueError("the epochs of its history are not numbered 1, 2, 3, ...")
+    if not isinstance(stopped, bool):
+        raise ValueError("it does not say whether training stopped")
+    return history, stopped
+
+
+def _optimiser_entries(
+    optimiser: torch.optim.Optimizer, name: str, parameter: Tensor, tensors: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """What the optimiser remembers of one parameter; without all of it a resumed run would not be the same run."""
+    if isinstance(optimiser, torch.optim.Adam):
+        shapes = {"step": (), "exp_avg": tuple(parameter.shape), "exp_avg_sq": tuple(parameter.shape)}
+    else:
+        shapes = {"momentum_buffer": tuple(parameter.shape)} if optimiser.param_groups[0]["momentum"] else {}
+    found = _entries(tensors, f"optimiser.{name}.")
+    if {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in found.items()} != {
+        key: (shape, torch.float32) for key, shape in shapes.items()
+    }:
+        raise ValueError(f"the optimiser's state of {name} is missing or misshapen")
+    return found
+
+
 def _describe(data: Dataset) -> dict[str, Any]:
     return {
         "name": data.name,
@@ -154,21 +197,36 @@ def _describe(data: Dataset) -> dict[str, Any]:
 def _compare(path: Path, plan: dict[str, Any]) -> None:
     try:
         found = json.loads(path.read_text())
-        found_format = found["format"]
-    except (ValueError, TypeError, KeyError):
-        raise Malformed(f"{path} is damaged; choose another folder") from None
-    if found_format != RUN_FORMAT:
-        raise BadInput(f"{path} has format {found_format!r}, but this version reads {RUN_FORMAT!r}")
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}); choose another folder") from None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("format"), str):
+        raise Malformed(f"{path} is damaged; choose another folder")
+    if found["format"] != RUN_FORMAT:
+        raise BadInput(f"{path} has format {_shown(found['format'])!r}, but this version reads {RUN_FORMAT!r}")
+    parts = [found.get("recipe"), found.get("data"), found.get("test") or {}]
+    if not all(isinstance(part, dict) for part in parts):
+        raise Malformed(f"{path} is damaged; choose another folder")
     wanted = json.loads(json.dumps(plan))  # tuples and floats as JSON gives them back
     for key, before, now in _differences(found, wanted):
         raise BadInput(
-            f"{path.parent} holds a run with {key} {before}, but now {key} is {now}; "
+            f"{path.parent} holds a run with {key} {_shown(before)}, but now {key} is {now}; "
             "repeat the options it was started with, or choose another folder"
         )
 
 
+def _shown(value: Any) -> str:
+    """A value from the file as part of one sentence, however long or deeply nested it is."""
+    try:
+        text = " ".join(str(value).split())
+    except RecursionError:
+        return "of nested lists"
+    return text if len(text) <= 1000 else f"{text[:1000]}..."
+
+
 def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    mine, theirs = found.get("recipe", {}), wanted["recipe"]
+    mine, theirs = found["recipe"], wanted["recipe"]
     yield from (
         (f"recipe {key}" if key != "name" else "recipe", mine.get(key), theirs[key])
         for key in ("name", *theirs)

@@ -67,6 +67,8 @@ def test_the_fingerprint_ignores_memory_order_and_sees_values_shape_type_and_lab
         (np.zeros((2, 1), np.uint8), [[0], [1]], 2, r"y must be a vector of whole numbers, not int64 \(2, 1\)"),
         (np.zeros((3, 1), np.uint8), [0, 1], 2, "x has 3 rows but y has 2"),
         (np.zeros((0, 1), np.uint8), [], 2, "the set is empty"),
+        (np.zeros((3, 0), np.uint8), [0, 1, 0], 2, r"x has shape \(3, 0\), so its examples hold no numbers"),
+        (np.zeros((3, 1, 0, 4), np.float32), [0, 1, 0], 2, "examples hold no numbers"),
         (np.zeros((2, 1), np.uint8), [0, 0], 1, "at least 2 classes, not 1"),
         (np.zeros((2, 1), np.uint8), [0, 2], 2, r"label 2 is outside the 2 classes \(0 to 1\)"),
         (np.zeros((2, 1), np.uint8), [-1, 1], 2, r"label -1 is outside the 2 classes \(0 to 1\)"),

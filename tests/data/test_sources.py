@@ -135,7 +135,9 @@ def test_parts_must_be_alike(tmp_path: Path, x_test: np.ndarray) -> None:
 def test_an_unknown_source_lists_the_names(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sentence = "no such file or folder, nor a named set; the named sets are digits, mnist, fashion-mnist, cifar10$"
-    with pytest.raises(BadInput, match=f"^{source}: {sentence}" if source else "no known layout"):
+    with pytest.raises(
+        BadInput, match=f"^{source}: {sentence}" if source else "^the source of the data is empty; give a name"
+    ):
         load(source)
 
 

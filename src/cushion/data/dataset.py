@@ -42,6 +42,10 @@ class Dataset:
             )
         if len(self.y) == 0:
             raise BadInput(f"{self.name}: the set is empty; give at least one example")
+        if 0 in self.x.shape:
+            raise BadInput(
+                f"{self.name}: x has shape {self.x.shape}, so its examples hold no numbers; give each at least one"
+            )
         if self.classes < 2:
             raise BadInput(f"{self.name}: a classifier needs at least 2 classes, not {self.classes}")
         low, high = int(self.y.min()), int(self.y.max())

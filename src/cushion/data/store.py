@@ -9,7 +9,7 @@ from pathlib import Path
 from cushion.data.catalogue import NamedSet
 from cushion.data.dataset import Dataset
 from cushion.data.formats import npy
-from cushion.errors import BadInput, CushionError
+from cushion.errors import BadInput, CushionError, Malformed
 
 
 def root() -> Path:
@@ -50,7 +50,10 @@ def is_sound(named: NamedSet, place: Path) -> bool:
 
 def read(named: NamedSet, place: Path) -> tuple[Dataset, Dataset]:
     """Both parts, memory-mapped: opening CIFAR-10 reads none of its pixels."""
-    train, test = npy.read_folder(place)
+    try:
+        train, test = npy.read_folder(place)
+    except Malformed as problem:
+        raise Malformed(f"{problem}; run `cushion data get {named.name}` to mend it") from None
     if test is None:
         raise BadInput(f"{place}: the held-out part is missing; run `cushion data get {named.name}` again")
     return (

@@ -30,6 +30,7 @@ from cushion.specs.layers import Conv, Dense, Dropout, Item, Join, Layer, Plain,
 
 MAX_LAYERS = 10_000
 MAX_NESTING = 32
+MAX_LENGTH = 1_000_000  # characters: room for MAX_LAYERS layers with all their options
 
 _NUMBER = r"([0-9]{1,9})"
 _CONV = re.compile(
@@ -38,6 +39,7 @@ _CONV = re.compile(
 _DENSE = re.compile(rf"fc{_NUMBER}(nobias)?")
 _POOL = re.compile(rf"(max|avg)pool{_NUMBER}(?:s{_NUMBER})?(?:p{_NUMBER})?")
 _DROPOUT = re.compile(r"drop([0-9](?:\.[0-9]{1,9})?)")
+_SPACE = re.compile(r"\s*")
 _TOKEN = re.compile(rf"{_NUMBER}\*\[|(add|cat)\[|([|\]])|([^\s\[\]|]+)|(\[)")
 _KNOWN = (
     "convC[kK][sS][pP][gG][dD][nobias] (in this order), fcN[nobias], bn, relu, dropF, maxpoolK[sS][pP], "
@@ -54,6 +56,8 @@ def parse(text: str) -> Spec:
 
 def read(text: str) -> Spec:
     """Read a spec without checking that its shapes fit together."""
+    if len(text) > MAX_LENGTH:
+        raise BadInput(f"spec has {len(text):,} characters, more than {MAX_LENGTH:,}; write repetitions as N*[...]")
     head, colon, _ = text.partition(":")
     if not colon or not re.fullmatch(r"\s*[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,3}\s*", head):
         raise BadInput(f"spec '{text}' must begin with one example's shape and a colon, as in '1x28x28: flatten fc10'")
@@ -75,8 +79,9 @@ class _Reader:
         found: list[Item] = []
         layers = 0
         while True:
-            start = len(self.text) - len(self.text[self.at :].lstrip())
-            self.at = start
+            space = _SPACE.match(self.text, self.at)
+            assert space is not None
+            start = self.at = space.end()
             token = _TOKEN.match(self.text, start)
             if token is None:
                 if closers:
@@ -167,8 +172,9 @@ def _given(value: int | None, default: int) -> int:
 
 
 def _unrolled(item: Item) -> int:
+    """How many layers are built; an empty branch counts as one, since it is walked and built like the others."""
     if isinstance(item, Repeat):
         return item.count * sum(map(_unrolled, item.body))
     if isinstance(item, Join):
-        return 1 + sum(_unrolled(inner) for branch in item.branches for inner in branch)
+        return 1 + sum(max(1, sum(map(_unrolled, branch))) for branch in item.branches)
     return 1

@@ -218,7 +218,7 @@ def walk(items: tuple[Item, ...], shape: Shape, visit: Callable[[Layer, Shape, S
 
 
 def join_shapes(join: Join, shapes: list[Shape]) -> Shape:
-    """The shape of a sum or concatenation of branches."""
+    """The shape of a sum or concatenation of branches, refused past MAX_FEATURES: nested cats double it each time."""
     listed = " and ".join(write_shape(shape) for shape in dict.fromkeys(shapes))
     if join.kind == "add":
         if len(set(shapes)) > 1:
@@ -226,7 +226,10 @@ def join_shapes(join: Join, shapes: list[Shape]) -> Shape:
         return shapes[0]
     if len({shape[1:] for shape in shapes}) > 1:
         refuse(join, f"concatenates branches of shapes {listed}; only the first number may differ")
-    return (sum(shape[0] for shape in shapes), *shapes[0][1:])
+    after = (sum(shape[0] for shape in shapes), *shapes[0][1:])
+    if prod(after) > MAX_FEATURES:
+        refuse(join, f"makes a feature map of {write_shape(after)} numbers; use a smaller net or input")
+    return after
 
 
 def _after(layer: Layer, shape: Shape) -> Shape:

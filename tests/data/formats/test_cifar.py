@@ -113,6 +113,9 @@ def test_python_100_takes_the_fine_label(tmp_path: Path) -> None:
     [
         (pickled([0, 1], [1]), "2 images but 1 labels"),
         (pickled([0], [1.5]), "needs 'labels', a list of whole numbers"),
+        (pickled([0], [10**30]), "'labels' has a label below 0 or above 255"),
+        (pickled([0], [-1]), "'labels' has a label below 0 or above 255"),
+        (pickled([0], np.array(1)), r"'labels' must be a vector of whole numbers, not int64 of shape \(\)"),
         (pickled([0], "x"), "needs 'labels', a list of whole numbers"),
         (pickled([0], np.array([1.0])), "'labels' must be a vector of whole numbers, not float64"),
         (pickled([0], [1], key="fine_labels"), "needs 'labels'"),
@@ -148,6 +151,10 @@ def test_pixel_rows(tmp_path: Path) -> None:
     assert test is not None
     check_images(test.x, 5, 1)
 
+    for wrong in ("[", "[1e400]", f"[{10**30}]", '{"a": 1}', "[" * 100_000):
+        (tmp_path / pixel_rows.TEST_LABELS).write_text(wrong)
+        with pytest.raises(Malformed, match=r"test_lables\.json: not a list of whole numbers in JSON"):
+            pixel_rows.read_folder(tmp_path)
     (tmp_path / pixel_rows.TEST_LABELS).write_text("[3, 4]")
     with pytest.raises(BadInput, match="2 labels for 1 images"):
         pixel_rows.read_folder(tmp_path)

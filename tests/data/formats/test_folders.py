@@ -103,3 +103,47 @@ def test_damaged_npy_folders_are_refused(tmp_path: Path) -> None:
         np.savez(stream, x=part.x)
     with pytest.raises(Malformed, match=r"x_train\.npy: not an \.npy array"):
         folders.read(tmp_path)
+
+
+def npy_bytes(header: str) -> bytes:
+    text = header.encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(64)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({10**30},)}}",
+        f"{{'descr': '|u1', 'fortran_order': False, 'shape': (0, {10**30})}}",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (-1, 4)}",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (4, 400)}",
+        "[" * 9000,
+        "-" * 9000 + "1",
+        "(" * 150 + ")" * 150,
+        "x" * 20_000,
+        "'a",
+    ],
+    ids=lambda header: f"{header[-30:]}",
+)
+def test_a_hostile_npy_header_is_one_sentence(tmp_path: Path, header: str) -> None:
+    part = Arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1]))
+    npy.write_folder(tmp_path, part, part)
+    for name in ("x_train.npy", "y_test.npy"):
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(npy_bytes(header))
+        with pytest.raises(Malformed, match=rf"{name}: not a readable \.npy array \(.+\); write it again") as caught:
+            folders.read(tmp_path)
+        assert "\n" not in str(caught.value)
+        assert "pickle" not in str(caught.value)
+        assert ("(its header describes no array)" in str(caught.value)) == (header[0] in "[-" or str(10**30) in header)
+        assert "`cushion data get NAME`" in str(caught.value)
+        (tmp_path / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("labels", [np.array(1), np.array(["a", "b"]), np.array([0.0, 1.0])], ids=str)
+def test_npy_labels_that_are_no_vector_of_whole_numbers(tmp_path: Path, labels: np.ndarray) -> None:
+    part = Arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1]))
+    npy.write_folder(tmp_path, part, part)
+    np.save(tmp_path / "y_train.npy", labels)
+    with pytest.raises(BadInput, match=r"y_train\.npy: y must be a vector of whole numbers"):
+        folders.read(tmp_path)

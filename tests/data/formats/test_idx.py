@@ -103,6 +103,13 @@ def test_empty_files_give_empty_arrays(tmp_path: Path) -> None:
     assert idx.read(write(tmp_path, "images", idx_bytes(np.zeros((0, 2, 2)))), 3).shape == (0, 2, 2)
 
 
+def test_sizes_beyond_any_array_are_refused_even_when_one_is_zero(tmp_path: Path) -> None:
+    header = b"\x00\x00\x08\x03" + struct.pack(">III", 0, 2**32 - 1, 2**32 - 1)
+    with pytest.raises(Malformed, match="sizes 0 x 4294967295 x 4294967295 are beyond any array") as caught:
+        idx.read(write(tmp_path, "images", header), 3)
+    assert caught.value.position == 4
+
+
 def test_a_missing_partner_or_another_count_is_refused(tmp_path: Path, images: np.ndarray) -> None:
     write(tmp_path, NAMES[0], idx_bytes(images))
     with pytest.raises(BadInput, match=f"{NAMES[1]}: the file is missing"):

@@ -96,6 +96,15 @@ def test_bytes_that_are_no_archive_are_refused(tmp_path: Path) -> None:
             npz.read(path)
 
 
+def test_numpy_s_advice_to_unpickle_is_not_passed_on(tmp_path: Path) -> None:
+    path = tmp_path / "toy.npz"
+    path.write_text("x,y\n1,2\n")
+    with pytest.raises(Malformed) as caught:
+        npz.read(path)
+    reason = "it does not begin as numpy writes it"
+    assert str(caught.value) == f"{path}: not a readable .npz archive ({reason}); write it again with numpy.savez"
+
+
 def test_a_single_npy_under_the_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "toy.npz"
     with open(path, "wb") as stream:

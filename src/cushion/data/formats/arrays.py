@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,18 @@ class Arrays(NamedTuple):
 
 
 Pair = tuple[Arrays, Arrays | None]  # the sample, and the held-out part if the source has one
+
+
+def numpy_reason(error: Exception) -> str:
+    """Why numpy could not read a file, in a few words and without its advice to unpickle it."""
+    lines = str(error).strip().splitlines()
+    if isinstance(error, (TokenError, OverflowError, RecursionError)) or (isinstance(error, MemoryError) and not lines):
+        return "its header describes no array"  # from Python's parser, which numpy reads headers with, or from shapes
+    if not lines:
+        return type(error).__name__
+    if "pickle" in str(error).lower():
+        return "it does not begin as numpy writes it" if "header" not in lines[0].lower() else "its header is too long"
+    return lines[0][:200]
 
 
 def whole_labels(y: NDArray[Any], where: str) -> NDArray[np.int64]:

@@ -16,6 +16,7 @@ from cushion.data.formats.arrays import Arrays, Pair, whole_labels
 from cushion.errors import BadInput, Malformed
 
 PIXELS = 3 * 32 * 32
+MOST_LABELS = 256  # the binary layout has a byte for a label
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,17 @@ def _pickled(path: Path, label_key: str) -> Arrays:
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != PIXELS:
         raise BadInput(f"{path}: a CIFAR batch needs 'data', unsigned bytes in rows of {PIXELS}; is it the right file?")
     if isinstance(labels, list) and all(type(label) is int for label in labels):
+        if any(not 0 <= label < MOST_LABELS for label in labels):
+            raise BadInput(
+                f"{path}: '{label_key}' has a label below 0 or above {MOST_LABELS - 1}; is it the right file?"
+            )
         labels = np.array(labels, dtype=np.int64)
     if not isinstance(labels, np.ndarray):
         raise BadInput(f"{path}: a CIFAR batch needs '{label_key}', a list of whole numbers; is it the right file?")
-    if len(labels) != len(data):
-        raise BadInput(f"{path}: {len(data)} images but {len(labels)} labels; they must describe the same examples")
-    return Arrays(_images(data), whole_labels(labels, f"{path}: '{label_key}'"))
+    y = whole_labels(labels, f"{path}: '{label_key}'")
+    if len(y) != len(data):
+        raise BadInput(f"{path}: {len(data)} images but {len(y)} labels; they must describe the same examples")
+    return Arrays(_images(data), y)
 
 
 def _images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -59,7 +59,10 @@ def _array(stream: BinaryIO, path: Path, dimensions: int) -> NDArray[np.uint8]:
     values = _take(stream, math.prod(shape), header, path)
     if stream.read(1):
         raise Malformed(f"{path}: bytes follow the last value; the header and the data disagree", header + len(values))
-    return np.frombuffer(values, dtype=np.uint8).reshape(shape)
+    try:
+        return np.frombuffer(values, dtype=np.uint8).reshape(shape)
+    except ValueError:  # no values, since one size is 0, but the others are beyond what an array can have
+        raise Malformed(f"{path}: sizes {' x '.join(map(str, shape))} are beyond any array", 4) from None
 
 
 def _take(stream: BinaryIO, count: int, position: int, path: Path) -> bytearray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.data.formats.arrays import Arrays, Pair, whole_labels
+from cushion.data.formats.arrays import Arrays, Pair, numpy_reason, whole_labels
 from cushion.errors import BadInput, CushionError, Malformed
 
 
@@ -24,7 +24,8 @@ def read(path: Path) -> Pair:
     except (CushionError, PermissionError):
         raise
     except Exception as error:  # a damaged zip raises nearly anything: BadZipFile, zlib.error, RuntimeError, ...
-        raise Malformed(f"{path}: not a readable .npz archive ({error}); write it again with numpy.savez") from None
+        reason = numpy_reason(error)
+        raise Malformed(f"{path}: not a readable .npz archive ({reason}); write it again with numpy.savez") from None
     if "x" not in arrays or "y" not in arrays:
         raise BadInput(f"{path}: an .npz set needs the arrays x and y, but this one has {found}")
     if ("x_test" in arrays) != ("y_test" in arrays):

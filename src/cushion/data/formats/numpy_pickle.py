@@ -3,6 +3,9 @@
 A pickle is a program that may call any importable function. Here the only names it may call are stand-ins
 that record their arguments; numpy itself is called afterwards, on checked values (numpy's own
 `dtype.__setstate__` trusts its input, so allowing the real numpy names would not be safe).
+
+A few bytes of pickle can also name an object with 2^n leaves, t = (t, t) n times, so nothing unchecked is ever
+hashed, compared in depth or written into a message, and no step may copy more than the file holds.
 """
 
 from __future__ import annotations
@@ -10,8 +13,11 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import struct
+import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +25,14 @@ from numpy.typing import NDArray
 from cushion.errors import BadInput, Malformed
 
 NUMBER_TYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8")
+MOST_ARGUMENTS = 4  # of any call below
+MOST_DIMENSIONS = 32
+LARGEST_SIZE = 1 << 40
+# Instances, sets, persistent objects, extensions and outside buffers: no batch of numbers needs them.
+_NEEDLESS = (
+    pickle.INST, pickle.OBJ, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET,
+    pickle.PERSID, pickle.BINPERSID, pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER,
+)  # fmt: skip
 
 
 class _StandIn:
@@ -41,7 +55,7 @@ class _Dtype(_StandIn):
         order = self.state[1] if len(self.state) > 1 else "|"
         order = order.decode("ascii") if isinstance(order, bytes) else order
         if code not in NUMBER_TYPES or order not in ("|", "<", ">", "="):
-            raise ValueError(f"an array of type {code!r}")
+            raise ValueError(f"an array of a type that is not one of {', '.join(NUMBER_TYPES)}")
         return np.dtype(code).newbyteorder(cast(Any, order))
 
 
@@ -73,7 +87,7 @@ class _Encode(_StandIn):
 
     def __new__(cls, text: str, encoding: str) -> Any:
         if encoding != "latin1":
-            raise ValueError(f"the text encoding {encoding!r}")
+            raise ValueError("a text encoding other than latin1")
         return text.encode("latin1")
 
 
@@ -92,12 +106,72 @@ class _RefusedError(Exception):
     """The name that the pickle wanted to call."""
 
 
-class _NumbersOnly(pickle._Unpickler):
+_PythonUnpickler: Any = pickle._Unpickler  # its opcode methods are in no type stub
+
+
+class _NumbersOnly(_PythonUnpickler):  # type: ignore[misc]
     """The unpickler in Python: its memo is a dictionary, where the C one allocates any index a file names."""
+
+    def __init__(self, content: bytes) -> None:
+        # From memory, where a length that the file only claims to have is cut to what is there.
+        super().__init__(io.BytesIO(content), encoding="bytes")
+        self.left_to_encode = len(content)
+
+    def load_needless(self) -> None:
+        raise ValueError("it holds more than dictionaries, lists, arrays, numbers and text")
+
+    def load_bytearray8(self) -> None:
+        """Reads, then copies: the inherited one allocates whatever length the file claims."""
+        (length,) = struct.unpack("<Q", self.read(8))
+        data = bytearray(self.read(min(length, sys.maxsize)))
+        if len(data) != length:
+            raise EOFError("cut short")
+        self.append(data)
+
+    def load_reduce(self) -> None:
+        """A call, whose arguments may be shared: without limits every few bytes of the file copy them again."""
+        function, arguments = self.stack[-2:]
+        if type(arguments) is not tuple or len(arguments) > MOST_ARGUMENTS:
+            raise ValueError(f"a call with more than {MOST_ARGUMENTS} arguments")
+        if function is _Encode and arguments and isinstance(arguments[0], str):
+            self.left_to_encode -= len(arguments[0])
+            if self.left_to_encode < 0:
+                raise ValueError("more text than the file holds")
+        super().load_reduce()
+
+    def load_put(self) -> None:
+        """A memo index as text; beyond 32 bits it only serves to make the memo's hashes collide."""
+        index = int(self.readline()[:-1])
+        if not 0 <= index < 1 << 32:
+            raise ValueError("a memo index out of range")
+        self.memo[index] = self.stack[-1]
+
+    def load_dict(self) -> None:
+        _check_keys(self.stack[::2])
+        super().load_dict()
+
+    def load_setitem(self) -> None:
+        _check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        _check_keys(self.stack[::2])
+        super().load_setitems()
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **_PythonUnpickler.dispatch,
+        **dict.fromkeys((opcode[0] for opcode in _NEEDLESS), load_needless),
+        pickle.BYTEARRAY8[0]: load_bytearray8,
+        pickle.REDUCE[0]: load_reduce,
+        pickle.PUT[0]: load_put,
+        pickle.DICT[0]: load_dict,
+        pickle.SETITEM[0]: load_setitem,
+        pickle.SETITEMS[0]: load_setitems,
+    }
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise _RefusedError(f"{module}.{name}")
+            raise _RefusedError(" ".join(f"{module}.{name}".split())[:80])
         return _ALLOWED[module, name]
 
 
@@ -107,8 +181,7 @@ def read(path: Path) -> dict[str, Any]:
     A file that names anything but numpy's array constructors is refused with BadInput before it is called.
     """
     try:
-        # From memory, where a length that the file only claims to have is cut to what is there.
-        content = _NumbersOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        content = _NumbersOnly(path.read_bytes()).load()
         if not isinstance(content, dict):
             raise ValueError(f"a {type(content).__name__} where a dictionary belongs")
         return {_text(key): _value(value) for key, value in content.items()}
@@ -119,11 +192,18 @@ def read(path: Path) -> dict[str, Any]:
     except OSError:
         raise
     except Exception as error:  # a damaged pickle raises nearly anything: IndexError, KeyError, struct.error, ...
-        raise Malformed(f"{path}: not a readable pickle of numbers ({error}); fetch the file again") from None
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise Malformed(f"{path}: not a readable pickle of numbers ({reason}); fetch the file again") from None
+
+
+def _check_keys(keys: Iterable[Any]) -> None:
+    """Before they are hashed: text has a cheap hash that a file cannot steer, tuples and numbers do not."""
+    if not all(type(key) in (str, bytes) for key in keys):
+        raise ValueError("a dictionary whose keys are not text")
 
 
 def _text(key: Any) -> str:
-    return key.decode("utf-8") if isinstance(key, bytes) else str(key)
+    return key.decode("utf-8") if isinstance(key, bytes) else cast(str, key)
 
 
 def _value(value: Any) -> Any:
@@ -134,6 +214,10 @@ def _from_bytes(data: Any, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
     if not isinstance(dtype, _Dtype) or not isinstance(data, (bytes, bytearray)) or order not in ("C", "F"):
         raise ValueError("an array in an unknown form")
     kind = dtype.checked()
-    if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) * kind.itemsize != len(data):
+    if type(shape) is not tuple or len(shape) > MOST_DIMENSIONS:
+        raise ValueError("an array whose shape is not a tuple of sizes")
+    if not all(type(size) is int and 0 <= size < LARGEST_SIZE for size in shape):
+        raise ValueError("an array whose shape is not a tuple of sizes")
+    if math.prod(shape) * kind.itemsize != len(data):
         raise ValueError(f"an array of shape {shape} with {len(data)} bytes")
     return np.frombuffer(data, dtype=kind).reshape(shape, order=order)

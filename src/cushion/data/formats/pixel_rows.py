@@ -27,7 +27,10 @@ def read_folder(folder: Path) -> Pair:
 
 def _part(folder: Path, sheets: tuple[str, ...], labels: str) -> Arrays:
     x = np.concatenate([_sheet(folder / name) for name in sheets])
-    y = np.array(json.loads((folder / labels).read_text()), dtype=np.int64)
+    try:
+        y = np.array(json.loads((folder / labels).read_text()), dtype=np.int64)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise Malformed(f"{folder / labels}: not a list of whole numbers in JSON; fetch it again") from None
     if y.shape != (len(x),):
         raise BadInput(f"{folder / labels}: {y.size} labels for {len(x)} images; they must match")
     return Arrays(x, y)
