@@ -9,7 +9,6 @@ import argparse
 import json
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from cushion.certificates.certificate import sentence
@@ -44,15 +43,14 @@ def main() -> int:
         code = _say_and_run(title, command)
         if code:
             return code
-    with tempfile.TemporaryDirectory() as scratch:
-        verdict = Path(scratch) / "verdict.json"
-        code = _say_and_run(
-            "Verify, trusting nothing but the file and the data.",
-            ["verify", file, "--data", "digits", "--json", str(verdict)],
-        )
-        if code:
-            return code
-        found = json.loads(verdict.read_text(encoding="utf-8"))
+    verdict = folder / "verdict.json"
+    code = _say_and_run(
+        "Verify, trusting nothing but the file and the data.",
+        ["verify", file, "--data", "digits", "--json", str(verdict)],
+    )
+    if code:
+        return code
+    found = json.loads(verdict.read_text(encoding="utf-8"))
     claim, _ = unpack(Path(file).read_bytes())
     assert claim.holdout is not None
     print("\n== What was proved")

@@ -136,7 +136,6 @@ def test_a_hostile_npy_header_is_one_sentence(tmp_path: Path, header: str) -> No
         assert "\n" not in str(caught.value)
         assert "pickle" not in str(caught.value)
         assert ("(its header describes no array)" in str(caught.value)) == (header[0] in "[-" or str(10**30) in header)
-        assert "`cushion data get NAME`" in str(caught.value)
         (tmp_path / name).write_bytes(content)
 
 
