@@ -1,95 +1,16 @@
-"""The prefix code: exact lengths, round trips, golden words, strictness, and exact evaluation."""
+"""Integer nets and their messages: round trips, golden words, strictness, limits, and exact evaluation."""
 
 from __future__ import annotations
-
-import itertools
-import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cushion.encoding.arithmetic import ArithmeticDecoder, ArithmeticEncoder, Context
-from cushion.encoding.bits import BitReader, BitWriter
+from cushion.encoding.bits import BitWriter
 from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Layer, Pool
 from cushion.encoding.message import decode, encode
 from cushion.errors import BadInput, Malformed
-
-
-def bits_of(writer: BitWriter) -> str:
-    text = "".join(f"{byte:08b}" for byte in writer.to_bytes())
-    assert set(text[len(writer) :]) <= {"0"}
-    return text[: len(writer)]
-
-
-# ---- bits
-
-
-@pytest.mark.parametrize(("value", "word"), [(1, "1"), (2, "010"), (3, "011"), (4, "00100"), (10, "0001010")])
-def test_gamma_golden_words(value: int, word: str) -> None:
-    writer = BitWriter()
-    writer.gamma(value)
-    assert bits_of(writer) == word
-    assert BitReader(writer.to_bytes(), len(writer)).gamma() == value
-
-
-def test_gamma_meets_kraft_with_equality_in_the_limit() -> None:
-    """Σ 2^-length ≤ 1 over all words: l + 2 log2 l charged for a length would break this."""
-    total = sum(2.0 ** -(2 * n.bit_length() - 1) for n in range(1, 2**16))
-    assert 0.999 < total <= 1.0
-
-
-def test_reader_is_strict() -> None:
-    with pytest.raises(Malformed, match="bytes"):
-        BitReader(b"\x00\x00", 8)
-    with pytest.raises(Malformed, match="zero"):
-        BitReader(b"\x01", 7)
-    with pytest.raises(Malformed, match="too early"):
-        BitReader(b"\x00", 3).fixed(4)
-    with pytest.raises(Malformed, match="absurdly"):
-        BitReader(bytes(20), 160).gamma()
-
-
-# ---- the arithmetic coder
-
-
-def code(symbols: list[int], kinds: list[int]) -> tuple[BitWriter, list[int]]:
-    writer = BitWriter()
-    coder = ArithmeticEncoder(writer)
-    contexts = [Context() for _ in range(3)]
-    for bit, kind in zip(symbols, kinds, strict=True):
-        coder.encode(bit, contexts[kind])
-    coder.finish()
-    decoder = ArithmeticDecoder(BitReader(writer.to_bytes(), len(writer)))
-    contexts = [Context() for _ in range(3)]
-    return writer, [decoder.decode(contexts[kind]) for kind in kinds]
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), max_size=400))
-def test_arithmetic_round_trip_and_length(pairs: list[tuple[int, int]]) -> None:
-    """The stream is at most two bits (and a sliver of rounding) longer than -log2 of the KT probability."""
-    symbols, kinds = [p[0] for p in pairs], [p[1] for p in pairs]
-    writer, back = code(symbols, kinds)
-    assert back == symbols
-    ideal, seen = 0.0, [[0, 0] for _ in range(3)]
-    for bit, kind in pairs:
-        ideal -= math.log2((seen[kind][bit] + 0.5) / (sum(seen[kind]) + 1))
-        seen[kind][bit] += 1
-    assert math.floor(ideal) <= len(writer) <= ideal + 2.01
-
-
-def test_streams_of_the_same_length_are_prefix_free_and_meet_kraft() -> None:
-    """All 2^10 streams of ten decisions: no word begins another, and Σ 2^-length ≤ 1."""
-    words = []
-    for value in range(2**10):
-        writer, _ = code([value >> i & 1 for i in range(10)], [0] * 10)
-        words.append(bits_of(writer))
-    ordered = sorted(words)
-    assert all(not b.startswith(a) for a, b in itertools.pairwise(ordered))
-    assert sum(2.0 ** -len(word) for word in words) <= 1.0
-
 
 # ---- nets
 
@@ -383,3 +304,35 @@ def test_single_and_double_precision_agree_at_the_edge_of_the_single_range() -> 
         assert net._floats is floats
         x = np.array([[[[255, 255], [255, 255]]], [[[255, 0], [254, 1]]]], dtype=np.uint8)
         assert net.scores(x).tolist() == [naive_scores(net, row) for row in x]
+
+
+def test_another_end_of_the_stream_is_refused() -> None:
+    """Other last bits can name another interval inside the final one: the same net, but not its message."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        net = IntegerNet((1, 2, 2), 0, (Dense(rng.integers(-2, 3, (3, 4)), None, 2, 0),))
+        message = encode(net)
+        text = "".join(f"{byte:08b}" for byte in message.data)[: message.bits]
+        for end in ("00", "01", "10", "11"):
+            other = text[:-2] + end
+            if other == text:
+                continue
+            data = int(other.ljust(8 * len(message.data), "0"), 2).to_bytes(len(message.data), "big")
+            try:
+                assert not same(decode(data, message.bits), net)
+            except Malformed:
+                continue
+
+
+def test_layers_share_one_limit_on_weights_before_anything_is_allocated() -> None:
+    writer = BitWriter()
+    for value in (1, 1, 1, 1000, 1, 3):  # version, shape, shift, three layers
+        writer.gamma(value)
+    for outputs in (900, 900):
+        writer.fixed(0, 2)
+        writer.gamma(outputs)
+        writer.gamma(1)
+        writer.fixed(0, 1)
+        writer.gamma(1)
+    with pytest.raises(Malformed, match="more than the 1000000 weights"):
+        decode(writer.to_bytes(), len(writer))

@@ -1,0 +1,88 @@
+"""Bit strings and the arithmetic coder: golden words, exact lengths, round trips, prefix-freeness."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cushion.encoding.arithmetic import ArithmeticDecoder, ArithmeticEncoder, Context
+from cushion.encoding.bits import BitReader, BitWriter
+from cushion.errors import Malformed
+
+
+def bits_of(writer: BitWriter) -> str:
+    text = "".join(f"{byte:08b}" for byte in writer.to_bytes())
+    assert set(text[len(writer) :]) <= {"0"}
+    return text[: len(writer)]
+
+
+# ---- bits
+
+
+@pytest.mark.parametrize(("value", "word"), [(1, "1"), (2, "010"), (3, "011"), (4, "00100"), (10, "0001010")])
+def test_gamma_golden_words(value: int, word: str) -> None:
+    writer = BitWriter()
+    writer.gamma(value)
+    assert bits_of(writer) == word
+    assert BitReader(writer.to_bytes(), len(writer)).gamma() == value
+
+
+def test_gamma_meets_kraft_with_equality_in_the_limit() -> None:
+    """Σ 2^-length ≤ 1 over all words: l + 2 log2 l charged for a length would break this."""
+    total = sum(2.0 ** -(2 * n.bit_length() - 1) for n in range(1, 2**16))
+    assert 0.999 < total <= 1.0
+
+
+def test_reader_is_strict() -> None:
+    with pytest.raises(Malformed, match="bytes"):
+        BitReader(b"\x00\x00", 8)
+    with pytest.raises(Malformed, match="zero"):
+        BitReader(b"\x01", 7)
+    with pytest.raises(Malformed, match="too early"):
+        BitReader(b"\x00", 3).fixed(4)
+    with pytest.raises(Malformed, match="absurdly"):
+        BitReader(bytes(20), 160).gamma()
+
+
+# ---- the arithmetic coder
+
+
+def code(symbols: list[int], kinds: list[int]) -> tuple[BitWriter, list[int]]:
+    writer = BitWriter()
+    coder = ArithmeticEncoder(writer)
+    contexts = [Context() for _ in range(3)]
+    for bit, kind in zip(symbols, kinds, strict=True):
+        coder.encode(bit, contexts[kind])
+    coder.finish()
+    decoder = ArithmeticDecoder(BitReader(writer.to_bytes(), len(writer)))
+    contexts = [Context() for _ in range(3)]
+    return writer, [decoder.decode(contexts[kind]) for kind in kinds]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), max_size=400))
+def test_arithmetic_round_trip_and_length(pairs: list[tuple[int, int]]) -> None:
+    """The stream is at most two bits (and a sliver of rounding) longer than -log2 of the KT probability."""
+    symbols, kinds = [p[0] for p in pairs], [p[1] for p in pairs]
+    writer, back = code(symbols, kinds)
+    assert back == symbols
+    ideal, seen = 0.0, [[0, 0] for _ in range(3)]
+    for bit, kind in pairs:
+        ideal -= math.log2((seen[kind][bit] + 0.5) / (sum(seen[kind]) + 1))
+        seen[kind][bit] += 1
+    assert math.floor(ideal) <= len(writer) <= ideal + 2.01
+
+
+def test_streams_of_the_same_length_are_prefix_free_and_meet_kraft() -> None:
+    """All 2^10 streams of ten decisions: no word begins another, and Σ 2^-length ≤ 1."""
+    words = []
+    for value in range(2**10):
+        writer, _ = code([value >> i & 1 for i in range(10)], [0] * 10)
+        words.append(bits_of(writer))
+    ordered = sorted(words)
+    assert all(not b.startswith(a) for a, b in itertools.pairwise(ordered))
+    assert sum(2.0 ** -len(word) for word in words) <= 1.0
