@@ -14,7 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cushion.errors import BadInput, Unsupported
+from cushion.models import build
 from cushion.network import Add, Node
+from cushion.recipes import RECIPES, Recipe
+from cushion.specs import parse, scale_width
 from cushion.tracing import support, trace
 
 torch.set_num_threads(1)  # tiny nets: more threads only wait for each other
@@ -369,3 +372,10 @@ def test_the_network_shares_nothing_with_the_module() -> None:
         for parameter in model.parameters():
             parameter.data.zero_()
         assert torch.equal(network.forward(x), before)
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
+def test_every_recipe_traces(recipe: Recipe) -> None:
+    spec = scale_width(parse(recipe.spec), 0.05)
+    net = build(spec, 0, init=recipe.init)
+    assert trace(net, spec.input_shape).classes == spec.classes
