@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 from cushion import verifier
 from cushion.certificates.certificate import Certificate, certify_net, sentence
 from cushion.certificates.occam import occam_bound, parse_delta
+from cushion.claims import ASSUMPTIONS
 from cushion.data.dataset import Dataset
 from cushion.encoding.container import MAGIC, pack, unpack
 from cushion.encoding.integer_net import Dense, IntegerNet
 from cushion.encoding.message import encode
 from cushion.errors import BadInput, Malformed
-from cushion.records import ASSUMPTIONS
 
 DELTA = Decimal("0.05")
 

@@ -13,29 +13,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from cushion.errors import BadInput, Malformed
+from cushion.errors import BadInput
 
 MEASURE_NOTE = "measure: relative, not a bound"
-
-# What nobody can check. A certificate carries exactly these sentences, so that no file can word them away.
-ASSUMPTIONS = (
-    "the m examples are independent draws from the distribution that the bound is about",
-    "the file format (the prefix code) was fixed before these examples were seen",
-    "δ was fixed in advance",
-    "what is folklore about a public benchmark (which kinds of nets do well on it) is not charged",
-)
-HOLDOUT_ASSUMPTION = (
-    "the search never read the held-out examples; certificate and hold-out line quoted together fail with "
-    "probability at most 2δ"
-)
-
-
-def assumptions_of(holdout: bool) -> tuple[str, ...]:
-    """The assumptions of a certificate with or without a hold-out line."""
-    return (*ASSUMPTIONS, HOLDOUT_ASSUMPTION) if holdout else ASSUMPTIONS
 
 
 class Record:
@@ -182,119 +165,3 @@ class MeasureTable(Record):
                     row[f"{key}_median"] = value["quantiles"]["0.5"]
             rows.append(row)
         return pandas.DataFrame(rows).set_index("name")
-
-
-@dataclass(frozen=True)
-class LedgerItem(Record):
-    """One thing the decoder reads, what it costs in bits, and why it was paid."""
-
-    item: str
-    bits: int
-    meaning: str
-
-
-@dataclass(frozen=True)
-class Holdout(Record):
-    """BinInv(errors; m, δ) on labels that the search never read: what a sceptic compares a certificate with."""
-
-    data_fingerprint: str
-    errors: int
-    m: int
-    delta: str
-    bound: str
-
-
-@dataclass(frozen=True)
-class Claim(Record):
-    """What a certificate file states about the classifier g that its message decodes to.
-
-    With probability at least 1 - δ over the draw of the m examples, simultaneously for every message of the
-    code, L(g) ≤ bound, where g makes `errors` errors on them and its message is `bits` bits long:
-    bound ≥ BinInv(errors; m, δ·2^-bits) (Occam's razor with the exact binomial tail).
-
-    `delta` and `bound` are decimal strings, so that what was printed is exactly what is checked.
-    """
-
-    about: Literal["g"]
-    data: str
-    data_fingerprint: str
-    m: int
-    errors: int
-    bits: int
-    delta: str
-    bound: str
-    ledger: tuple[LedgerItem, ...]
-    assumptions: tuple[str, ...]
-    holdout: Holdout | None = None
-    made_with: dict[str, Any] = field(default_factory=dict)  # free notes (seed, minutes); the verifier ignores it
-
-    @classmethod
-    def from_json(cls, obj: Any) -> Self:
-        """Read a claim strictly: exactly the known keys, each of its type; anything else is Malformed."""
-        names = [f.name for f in dataclasses.fields(cls)]
-        if not isinstance(obj, dict) or sorted(obj) != sorted(names):
-            raise Malformed(f"the claim must be an object with exactly the keys {', '.join(names)}")
-        for key, kind in (("m", int), ("errors", int), ("bits", int)):
-            if type(obj[key]) is not kind:
-                raise Malformed(f"the claim's {key} must be a whole number")
-        for key in ("about", "data", "data_fingerprint", "delta", "bound"):
-            if not isinstance(obj[key], str):
-                raise Malformed(f"the claim's {key} must be a string")
-        if obj["about"] != "g":
-            raise Malformed("the claim's about must be 'g', the net that the message decodes to")
-        notes = obj["made_with"]
-        if not isinstance(notes, dict) or any(isinstance(note, (dict, list)) for note in notes.values()):
-            raise Malformed("the claim's made_with must be an object of plain values")
-        return cls(
-            **{
-                **obj,
-                "ledger": tuple(_strict(LedgerItem, item, "ledger item") for item in _listed(obj["ledger"])),
-                "assumptions": tuple(_text(a) for a in _listed(obj["assumptions"])),
-                "holdout": None if obj["holdout"] is None else _strict(Holdout, obj["holdout"], "holdout"),
-            }
-        )
-
-
-@dataclass(frozen=True)
-class Verdict(Record):
-    """What the verifier found: `level` is the highest of none, arithmetic, message, replay that holds.
-
-    `ok` needs all of them. `holdout_replayed` says whether the hold-out line's count was also recomputed.
-    """
-
-    ok: bool
-    level: str
-    reason: str  # why not ok; empty otherwise
-    claim: Claim
-    holdout_replayed: bool = False
-
-    def __str__(self) -> str:
-        return f"ok at level {self.level}" if self.ok else f"NOT OK (level {self.level}): {self.reason}"
-
-
-def _listed(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise Malformed("the claim's ledger and assumptions must be lists")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Malformed("each of the claim's assumptions must be a string")
-    return value
-
-
-_JSON_TYPES: dict[str, type] = {"str": str, "int": int}
-
-
-_R = TypeVar("_R", bound=Record)
-
-
-def _strict(cls: type[_R], obj: Any, what: str) -> _R:
-    fields = {f.name: _JSON_TYPES[str(f.type)] for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    if not isinstance(obj, dict) or sorted(obj) != sorted(fields):
-        raise Malformed(f"each {what} must be an object with exactly the keys {', '.join(fields)}")
-    for key, kind in fields.items():
-        if type(obj[key]) is not kind:
-            raise Malformed(f"the {what}'s {key} has the wrong type")
-    return cls(**obj)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cushion.certificates.occam import holdout_bound, occam_bound
+from cushion.claims import Claim, Holdout, assumptions_of
 from cushion.data.dataset import Dataset
 from cushion.encoding.container import pack
 from cushion.encoding.integer_net import IntegerNet
@@ -16,7 +17,6 @@ from cushion.encoding.message import encode
 from cushion.errors import BadInput
 from cushion.files import write_whole
 from cushion.numerics import float_up, percent_up
-from cushion.records import Claim, Holdout, assumptions_of
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from cushion.claims import Claim, Verdict
 from cushion.cli.options import add_data, add_verb
 from cushion.cli.output import answer
-from cushion.records import Claim, Verdict
 
 
 def add_parser(verbs: Any) -> None:

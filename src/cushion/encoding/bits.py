@@ -34,6 +34,10 @@ class BitWriter:
         self.fixed(0, width - 1)
         self.fixed(value, width)
 
+    def signed(self, value: int) -> None:
+        """Gamma code of a whole number of either sign: 0, 1, -1, 2, -2, ... as 1, 2, 3, 4, 5, ..."""
+        self.gamma(2 * value if value > 0 else 1 - 2 * value)
+
     def to_bytes(self) -> bytes:
         """The bits, padded with zeros to whole bytes; the padding is not part of the message."""
         padded = bytes(self._bits) + bytes(-len(self._bits) % 8)
@@ -79,3 +83,15 @@ class BitReader:
             if zeros > _LONGEST_GAMMA:
                 raise Malformed("a number in the message is absurdly long", self.position)
         return 1 << zeros | self.fixed(zeros)
+
+    def bounded(self, most: int) -> int:
+        """A gamma word of at most `most`."""
+        value = self.gamma()
+        if value > most:
+            raise Malformed(f"a field of {value} is beyond the format's limit of {most}", self.position)
+        return value
+
+    def signed(self, most: int) -> int:
+        """What BitWriter.signed wrote, in -most..most."""
+        code = self.bounded(2 * most + 1)
+        return code >> 1 if code % 2 == 0 else -(code >> 1)

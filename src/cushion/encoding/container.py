@@ -7,14 +7,14 @@ import json
 import struct
 from typing import Any
 
+from cushion.claims import Claim
 from cushion.errors import Malformed
-from cushion.records import Claim
 
 MAGIC = b"\x89cushion1\n"
 _LENGTH = struct.Struct("<I")
 _DIGEST = 32
 _MOST_CLAIM = 2**20
-_MOST_MESSAGE = 2**24
+_MOST_MESSAGE = 2**19
 
 
 def pack(claim: Claim, message: bytes) -> bytes:

@@ -5,27 +5,24 @@ Three levels, each needing the one before:
 - message: the bytes decode strictly to a net, to the last bit, and cost what the ledger says;
 - replay: that net, evaluated exactly on data with the stated fingerprint, makes the stated number of errors.
 
-The tail is computed here a second time, on its own: in decimals of 50 digits, every operation on positive numbers
-rounded up. No torch, no floats; nothing of `numerics`, `certificates`, `compressors` or `measures`.
+The formulas are computed a second time, in `tails`. No torch, no floats; nothing of `numerics`, `certificates`,
+`compressors` or `measures`.
 """
 
 from __future__ import annotations
 
 import re
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, ROUND_UP, Context, Decimal
+from decimal import Decimal
 from pathlib import Path
 
+from cushion.claims import Claim, Verdict, assumptions_of
 from cushion.data import Dataset, as_dataset, load_pair
 from cushion.encoding.container import unpack
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.message import read
 from cushion.errors import BadInput, Malformed
-from cushion.records import Claim, Verdict, assumptions_of
+from cushion.verifier.tails import bound_holds
 
-# Every inexact operation names its context: the program around us may have changed the default one.
-_UP = Context(prec=50, rounding=ROUND_UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
-_DOWN = Context(prec=50, rounding=ROUND_DOWN, Emin=MIN_EMIN, Emax=MAX_EMAX)
-_SCALE = 10**18  # a stated decimal is a whole number of these
 _DECIMAL = re.compile(r"0\.[0-9]{1,18}|1\.0{1,18}", re.ASCII)
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _MOST_EXAMPLES = 10**7
@@ -117,51 +114,6 @@ def arithmetic_fault(claim: Claim) -> str:
     return ""
 
 
-def bound_holds(errors: int, m: int, bits: int, delta: Decimal, bound: Decimal) -> bool:
-    """Is bound ≥ BinInv(errors; m, δ·2^-bits)?
-
-    The tail P[Bin(m, p) ≤ k] falls in p, so it is enough that it is at most δ·2^-bits at p = bound. A bound at or
-    below k/m is never enough for δ ≤ 1/2, because there the tail is at least 1/2 (k is at least a median).
-    """
-    p = int(bound.scaleb(18, _UP))  # exact: at most 18 decimals
-    if p == _SCALE:
-        return True
-    if errors == m or p * m <= errors * _SCALE:
-        return False
-    return _UP.multiply(_power(Decimal(2), bits), _tail(errors, m, p)) <= delta
-
-
-def _tail(k: int, m: int, p: int) -> Decimal:
-    """P[Bin(m, p/10^18) ≤ k] for p/10^18 > k/m, rounded up.
-
-    The last term times a falling series, 1 + r_k + r_k r_{k-1} + …, whose rest is below a geometric one.
-    """
-    q = _SCALE - p
-    term = _UP.multiply(_power(_UP.divide(p, _SCALE), k), _power(_UP.divide(q, _SCALE), m - k))
-    few = min(k, m - k)
-    for i in range(1, few + 1):  # the binomial coefficient, factor by factor
-        term = _UP.divide(_UP.multiply(term, m - few + i), i)
-    total = term
-    for i in range(k, 0, -1):
-        ratio = _UP.divide(i * q, (m - i + 1) * p)  # r_i, below 1 and falling with i
-        term = _UP.multiply(term, ratio)
-        total = _UP.add(total, term)
-        if _UP.multiply(term, 10**40) < total:
-            return _UP.add(total, _UP.divide(term, _DOWN.subtract(1, ratio)))
-    return total
-
-
-def _power(base: Decimal, exponent: int) -> Decimal:
-    """base^exponent by repeated squaring, every product rounded up."""
-    result, square = Decimal(1), base
-    while exponent:
-        if exponent & 1:
-            result = _UP.multiply(result, square)
-        square = _UP.multiply(square, square)
-        exponent >>= 1
-    return result
-
-
 def replay_fault(net: IntegerNet, claim: Claim, data: Dataset) -> str:
     """Why exact evaluation on the data does not confirm the claim; empty if it does."""
     return _count_fault(net, data, claim.m, claim.data_fingerprint, claim.errors, f"examples of {claim.data}")
@@ -172,8 +124,8 @@ def _count_fault(net: IntegerNet, data: Dataset, m: int, fingerprint: str, error
         return f"the certificate is about {m} {what}, but {data.name} has {len(data)}"
     if data.fingerprint != fingerprint:
         return f"these are not the {what} that the certificate is about (their fingerprints differ)"
-    if data.x.dtype != "uint8" or data.x[0].size != int(net.input_shape[0] * net.input_shape[1] * net.input_shape[2]):
-        return f"the net reads uint8 inputs of shape {net.input_shape}, the {what} are {data.x.dtype} {data.shape}"
+    if fault := net.fault(data.x):
+        return f"{fault} (the {what})"
     if int(data.y.max()) >= net.classes:
         return f"the net knows {net.classes} classes, the {what} have label {int(data.y.max())}"
     counted = net.errors(data.x, data.y, progress=True)

@@ -1,0 +1,226 @@
+"""Integer nets while they are trained: shadow numbers, rounded in the forward pass, with straight-through gradients.
+
+The forward pass uses the very integers that the exact evaluator uses (its sums may round where float32 ends, which
+changes training a little and a certificate not at all: `freeze` hands over the integers, and those are counted).
+How a layer's integers arise from trained numbers is a `Weights`: a rounded grid here, a seeded mask or a seeded
+projection elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cushion.compressors.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, Slot, lay_out
+from cushion.encoding import symmetry as tying
+from cushion.encoding.inputs import Input
+from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Layer, Pool
+from cushion.encoding.sources import Grid, Source
+
+Shape = tuple[int, int, int]
+_TARGET = 8.0  # typical size of a hidden value after its shift
+_BIAS_STEPS = 4.0  # bias steps in one typical sum
+
+
+class _Round(torch.autograd.Function):
+    """Floor of the value plus an offset, passing the gradient straight through."""
+
+    @staticmethod
+    def forward(ctx: object, value: Tensor, offset: float) -> Tensor:  # noqa: ARG004
+        return torch.floor(value + offset)
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ARG004
+        return gradient, None
+
+
+def straight(value: Tensor, offset: float = 0.5) -> Tensor:
+    """⌊value + offset⌋ going forward, the identity going back."""
+    rounded: Tensor = _Round.apply(value, offset)  # type: ignore[no-untyped-call]
+    return rounded
+
+
+class Weights(Protocol):
+    """The trained numbers of one layer."""
+
+    def integers(self) -> Tensor:
+        """The layer's stored numbers as whole floats of its stored shape, differentiable (straight through)."""
+
+    def rate(self) -> Tensor:
+        """A differentiable stand-in for the bits that the coded numbers cost."""
+
+    def refresh(self) -> None:
+        """Bring what `rate` knows of the code up to date; called now and then."""
+
+    def source(self, place: int) -> Source:
+        """The numbers as the format stores them, for the layer at this place (from 1)."""
+
+
+class GridWeights(nn.Module):
+    """Shadow weights rounded to -levels..levels; their rate is what an adaptive code charges for today's levels."""
+
+    def __init__(self, shape: tuple[int, ...], levels: int, generator: torch.Generator, spread: float = 1.0) -> None:
+        super().__init__()
+        self.levels = levels
+        self.shadow = nn.Parameter(torch.randn(shape, generator=generator) * spread)
+        self.costs = torch.zeros(levels + 2)
+        self.refresh()
+
+    def integers(self) -> Tensor:
+        return straight(self.shadow.clamp(-self.levels, self.levels))
+
+    def rate(self) -> Tensor:
+        """Bits by linear interpolation between the costs of neighbouring magnitudes."""
+        size = self.shadow.abs().clamp(max=self.levels + 0.999)
+        low = size.detach().floor()
+        at = low.long()
+        cost = self.costs[at] + (size - low) * (self.costs[at + 1] - self.costs[at])
+        return cost.sum()
+
+    def refresh(self) -> None:
+        """-log2 of each magnitude's share (and a sign bit), never falling with the magnitude."""
+        with torch.no_grad():
+            counts = torch.bincount(self.integers().abs().long().reshape(-1), minlength=self.levels + 1).double() + 0.5
+            costs = -torch.log2(counts / counts.sum())
+            costs[1:] += 1
+            costs = torch.cummax(torch.cat([costs, costs[-1:]]), 0).values
+            self.costs = costs.float()
+
+    def source(self, place: int) -> Source:  # noqa: ARG002
+        values = self.integers().detach().numpy().astype(np.int64)
+        return Grid(values, max(1, int(np.abs(values).max())))
+
+
+class TrainableIntegerNet(nn.Module):
+    """A blueprint's net in training; `freeze` gives the IntegerNet that its forward pass computes."""
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        shape: Shape,
+        classes: int,
+        quantiser: Input,
+        weights: Callable[[tuple[int, ...], int], nn.Module],
+    ) -> None:
+        """weights(stored shape, place from 1) makes each layer's Weights."""
+        super().__init__()
+        self.shape, self.quantiser = shape, quantiser
+        self.slots = lay_out(blueprint, shape, classes)
+        self.weights = nn.ModuleDict()
+        self.biases = nn.ParameterDict()
+        self.shifts: dict[str, int] = {}
+        self.units: dict[str, float] = {}  # a typical sum of each layer, see `calibrate`
+        for place, slot in enumerate(self.slots, 1):
+            if slot.stored:
+                key = str(place)
+                self.weights[key] = weights(slot.stored, place)
+                self.biases[key] = nn.Parameter(torch.zeros(slot.stored[0]))
+                self.shifts[key], self.units[key] = 0, 1.0
+                if (index := _tying(slot)) is not None:
+                    self.register_buffer(f"index{key}", torch.from_numpy(index), persistent=False)
+        self.log_scale = nn.Parameter(torch.zeros(()))
+
+    def weight(self, key: str) -> Tensor:
+        """The layer's integers as they are used, its symmetry expanded."""
+        numbers: Tensor = self.weights[key].integers()  # type: ignore[operator]
+        index: Tensor | None = getattr(self, f"index{key}", None)
+        return numbers if index is None else numbers.reshape(-1)[index]
+
+    def bias_shift(self, key: str) -> int:
+        """Biases are multiples of a power of two, about a quarter of a typical sum."""
+        return max(0, round(math.log2(self.units[key] / _BIAS_STEPS)))
+
+    def stored_bias(self, key: str) -> Tensor:
+        return straight(self.biases[key] * _BIAS_STEPS)
+
+    def forward(self, pixels: Tensor, calibrating: bool = False) -> Tensor:
+        """pixels: [n, *shape] whole numbers as the quantiser gives them -> [n, classes] integer scores."""
+        values = pixels
+        for place, slot in enumerate(self.slots, 1):
+            block, key = slot.block, str(place)
+            if isinstance(block, PoolBlock):
+                values = (
+                    F.max_pool2d(values, block.size)
+                    if block.kind == "max"
+                    else F.avg_pool2d(values, block.size) * float(block.size**2)
+                )
+                continue
+            weight = self.weight(key)
+            bias = self.stored_bias(key) * 2.0 ** self.bias_shift(key)
+            if isinstance(block, DenseBlock):
+                values = F.linear(values.flatten(1), weight.flatten(1))
+            else:
+                groups = slot.before.shape[0] if block.depthwise else 1
+                values = F.conv2d(values, weight, stride=block.stride, padding=block.padding, groups=groups)
+                bias = bias.repeat_interleave(block.symmetry)[:, None, None]
+            if calibrating:
+                self.units[key] = max(1.0, float(values.std()))
+                self.shifts[key] = (
+                    0 if place == len(self.slots) else max(0, round(math.log2(self.units[key] / _TARGET)))
+                )
+            else:
+                values = values + bias
+            if place < len(self.slots):
+                values = torch.relu(values)
+                if self.shifts[key]:
+                    values = straight(values * 2.0 ** -self.shifts[key], 0.0)
+        return values
+
+    def calibrate(self, pixels: Tensor) -> None:
+        """Set shifts and bias steps (powers of two) from a batch, so that hidden values keep a typical size."""
+        with torch.no_grad():
+            self.forward(pixels, calibrating=True)
+
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Scores in the units of a softmax; the scale is trained and never stored."""
+        return self.forward(pixels) * (torch.exp(self.log_scale) * 4.0 / self.units[str(len(self.slots))])
+
+    def rate(self) -> Tensor:
+        """A smooth stand-in for the length of all coded numbers, in bits."""
+        total = torch.zeros(())
+        for key, weights in self.weights.items():
+            total = total + weights.rate()  # type: ignore[operator]
+            total = total + torch.log2(1.0 + (2.0 * _BIAS_STEPS * self.biases[key]) ** 2).sum()
+        return total
+
+    def refresh(self) -> None:
+        for weights in self.weights.values():
+            weights.refresh()  # type: ignore[operator]
+
+    def freeze(self) -> IntegerNet:
+        """The integers of the forward pass as a net for the exact evaluator."""
+        layers: list[Layer] = []
+        for place, slot in enumerate(self.slots, 1):
+            block, key = slot.block, str(place)
+            if isinstance(block, PoolBlock):
+                layers.append(Pool(block.kind, block.size))
+                continue
+            source: Source = self.weights[key].source(place)  # type: ignore[operator]
+            stored = self.stored_bias(key).detach()
+            bias = stored.numpy().astype(np.int64) if bool((stored != 0).any()) else None
+            step = 0 if bias is None else self.bias_shift(key)
+            if isinstance(block, DenseBlock):
+                order = slot.before.symmetry if block.invariant else 1
+                layers.append(Dense(source, bias, step, self.shifts[key], order))
+            else:
+                groups = 0 if block.depthwise else 1
+                layers.append(
+                    Conv(source, bias, step, self.shifts[key], block.stride, block.padding, groups, block.symmetry)
+                )
+        return IntegerNet(self.shape, self.quantiser, tuple(layers))
+
+
+def _tying(slot: Slot) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None:
+    """Indices of the stored numbers in the used weight, or None where they are the same."""
+    block = slot.block
+    if isinstance(block, ConvBlock) and block.symmetry > 1:
+        return (tying.regular if len(slot.stored) == 5 else tying.lifted)(slot.stored, block.symmetry)
+    if isinstance(block, DenseBlock) and len(slot.stored) == 4:
+        return tying.invariant(slot.stored, slot.before.symmetry)
+    return None

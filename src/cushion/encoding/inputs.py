@@ -1,0 +1,103 @@
+"""How examples become the small whole numbers that an integer net reads: a shift of bytes, a quantiser of floats."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.errors import BadInput, Malformed
+
+MOST_EXPONENT = 128
+MOST_OFFSET = 2**24
+MOST_WIDTH = 12
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """uint8 inputs, shifted right by `shift` (0 to 7)."""
+
+    shift: int
+
+    @property
+    def largest(self) -> int:
+        return 255 >> self.shift
+
+    def check(self, features: int) -> None:  # noqa: ARG002
+        if not 0 <= self.shift <= 7:
+            raise Malformed(f"an input shift of {self.shift} must lie between 0 and 7")
+
+    def fault(self, x: NDArray[Any]) -> str:
+        return "" if x.dtype == np.uint8 else f"the net reads uint8 inputs, not {x.dtype}"
+
+    def read(self, x: NDArray[Any], floats: type[np.floating[Any]]) -> NDArray[Any]:
+        """x: [n, features] -> the same as whole numbers in a float type that holds them exactly."""
+        values: NDArray[Any] = (x >> self.shift).astype(floats)
+        return values
+
+
+@dataclass(frozen=True)
+class Floats:
+    """float32 inputs: feature f becomes ⌊x·2^exponents[f]⌋ - offsets[f], clipped to 0..2^width - 1; NaN becomes 0.
+
+    One exponent and offset serve all features, or each feature has its own. Exact: a power of two only moves the
+    exponent of a float32 held in float64, and the floor of a float64 is a float64.
+    """
+
+    width: int
+    exponents: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+    @property
+    def largest(self) -> int:
+        return (1 << self.width) - 1
+
+    def check(self, features: int) -> None:
+        if not 1 <= self.width <= MOST_WIDTH:
+            raise Malformed(f"quantised inputs have 1 to {MOST_WIDTH} bits, not {self.width}")
+        if len(self.exponents) != len(self.offsets) or len(self.exponents) not in (1, features):
+            raise Malformed("an input quantiser has one exponent and offset, or one of each for every feature")
+        if any(abs(e) > MOST_EXPONENT for e in self.exponents) or any(abs(o) > MOST_OFFSET for o in self.offsets):
+            raise Malformed("an exponent or offset of the input quantiser is beyond the format's limits")
+
+    def fault(self, x: NDArray[Any]) -> str:
+        return "" if x.dtype == np.float32 else f"the net reads float32 inputs, not {x.dtype}"
+
+    def read(self, x: NDArray[Any], floats: type[np.floating[Any]]) -> NDArray[Any]:
+        """x: [n, features] -> quantised, as whole numbers in a float type that holds them exactly."""
+        scaled = np.floor(np.ldexp(x.astype(np.float64), np.array(self.exponents, dtype=np.int64)))
+        # Clipping before the subtraction keeps infinities out of it; the window is exact in float64.
+        low = np.array(self.offsets, dtype=np.float64)
+        clipped = np.minimum(np.maximum(np.nan_to_num(scaled, nan=-math.inf), low), low + self.largest) - low
+        values: NDArray[Any] = clipped.astype(floats)
+        return values
+
+
+Input = Bytes | Floats
+
+
+def fit_floats(x: NDArray[np.float32], width: int = 6) -> Floats:
+    """A quantiser for [n, features] floats: each feature's range, less 1 % on either side, fills the window.
+
+    It looks at the sample, which is allowed because what it chooses is coded and paid.
+    """
+    if not len(x):
+        raise BadInput("an input quantiser cannot be fitted to an empty set")
+    finite = np.where(np.isfinite(x), x, np.nan).astype(np.float64)
+    exponents, offsets = [], []
+    for column in finite.T:
+        known = column[~np.isnan(column)]
+        low, high = np.quantile(known, [0.01, 0.99]) if len(known) else (0.0, 1.0)
+        if high - low <= 0:  # constant, or nearly: split at its one value
+            low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
+        spread = max(float(high - low), 2.0**-100)
+        exponent = math.floor(math.log2(2**width / spread))
+        exponent = max(-MOST_EXPONENT, min(MOST_EXPONENT, exponent))
+        while math.floor(math.ldexp(abs(float(low)), exponent)) >= MOST_OFFSET:
+            exponent -= 1
+        exponents.append(exponent)
+        offsets.append(math.floor(math.ldexp(float(low), exponent)))
+    return Floats(width, tuple(exponents), tuple(offsets))

@@ -1,0 +1,157 @@
+"""Where a layer's numbers come from: stored one by one, or made from a seed by exact integer generators.
+
+Anything that a declared seed makes is helper string and costs nothing but the seed; what is coded is paid. Every source
+gives whole numbers that are the same on every machine (FORMAT.md, section 4). The word for index i of layer n under
+seed s is SplitMix64's output i from the state sha256("weights n s")[:8].
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.counter import stream
+from cushion.errors import Malformed
+
+Integers = NDArray[np.int64]
+EXACT = 2**53
+MOST_SIGNS = 2**27  # of one projection: coefficients times numbers
+_CHUNK = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Numbers in -levels..levels, each coded: zero, sign, magnitude in unary."""
+
+    values: Integers
+    levels: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    @property
+    def numbers(self) -> Integers:
+        return self.values
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """A mask and wide values: zero or not, then sign, bit length and bits of those that are not."""
+
+    values: Integers
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    @property
+    def numbers(self) -> Integers:
+        return self.values
+
+
+@dataclass(frozen=True, eq=False)
+class SeededMask:
+    """Signs from a seed, of which a coded mask keeps some (a supermask); mask: zeros and ones."""
+
+    mask: Integers
+    seed: int
+    layer: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.mask.shape
+
+    @cached_property
+    def numbers(self) -> Integers:
+        return self.mask * signs(self.seed, self.layer, 0, self.mask.size).reshape(self.mask.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class SeededProjection:
+    """amplitude·noise + ⌊(Σ_j coefficients[j]·Z_j) / 2^shift⌋, Z_j the j-th matrix of seeded signs.
+
+    Numbers inside a random subspace around a random start; with amplitude 0, the sum of signs that Arora 2018's
+    Algorithm 1 keeps. Noise is that of SeededNoise, from words after those of the signs.
+    """
+
+    coefficients: Integers
+    shape: tuple[int, ...]
+    seed: int
+    layer: int
+    shift: int
+    amplitude: int
+
+    @cached_property
+    def numbers(self) -> Integers:
+        size = math.prod(self.shape)
+        if size * len(self.coefficients) > MOST_SIGNS:
+            raise Malformed(f"{len(self.coefficients)} coefficients for {size} numbers are more than the format allows")
+        if sum(abs(c) for c in self.coefficients.tolist()) >= EXACT:
+            raise Malformed("the coefficients of a projection could leave the exact range of ±2^53")
+        total = np.zeros(size)
+        rows = max(1, _CHUNK // size)
+        for start in range(0, len(self.coefficients), rows):
+            part = self.coefficients[start : start + rows].astype(np.float64)
+            total += part @ sign_rows(self.seed, self.layer, start, len(part), size)  # exact: below 2^53
+        result: Integers = total.astype(np.int64) >> self.shift
+        if self.amplitude:
+            words = -(-size // 64) * len(self.coefficients)
+            result = result + self.amplitude * noise(self.seed, self.layer, words, size)
+        return result.reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class SeededNoise:
+    """A coded value where there is one; elsewhere amplitude times bell-shaped noise from a seed (values: 0 = none)."""
+
+    values: Integers
+    seed: int
+    layer: int
+    amplitude: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    @cached_property
+    def numbers(self) -> Integers:
+        made = self.amplitude * noise(self.seed, self.layer, 0, self.values.size).reshape(self.values.shape)
+        return np.where(self.values != 0, self.values, made)
+
+
+Source = Grid | Values | SeededMask | SeededProjection | SeededNoise
+
+
+def words(seed: int, layer: int, first: int, n: int) -> NDArray[np.uint64]:
+    """Words first..first+n-1 of a layer's stream."""
+    return stream(f"weights {layer}", seed, n, first)
+
+
+def signs(seed: int, layer: int, first: int, n: int) -> Integers:
+    """n signs from word `first` on: +1 where a bit is set (each word's lowest bit first), else -1."""
+    made = words(seed, layer, first, -(-n // 64))
+    bits = np.unpackbits(made.astype("<u8").view(np.uint8), bitorder="little")[:n]
+    return 2 * bits.astype(np.int64) - 1
+
+
+def sign_rows(seed: int, layer: int, start: int, rows: int, size: int) -> NDArray[np.float64]:
+    """Sign matrices start..start+rows-1, [rows, size] floats; each begins with a fresh word."""
+    width = -(-size // 64)
+    made = words(seed, layer, start * width, rows * width).astype("<u8").view(np.uint8).reshape(rows, width * 8)
+    bits = np.unpackbits(made, axis=1, bitorder="little")[:, :size]
+    return 2.0 * bits.astype(np.float64) - 1.0
+
+
+def noise(seed: int, layer: int, first: int, n: int) -> Integers:
+    """n bell-shaped whole numbers with variance 16: the set bits of a word, less 32."""
+    made = words(seed, layer, first, n).astype("<u8").view(np.uint8).reshape(n, 8)
+    count: Integers = _SET_BITS[made].sum(axis=1)
+    return count - 32
+
+
+_SET_BITS = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.int64)
