@@ -127,7 +127,7 @@ def violations(root: Path) -> list[str]:
                 problems.append(f"{path.relative_to(root)} imports cushion.{target}, which only composes")
             if part in ("measures", "compressors") and target == part and path.stem != "__init__":
                 sibling = rest.split(".")[1] if "." in rest else ""
-                if sibling not in ("", "distribution"):
+                if sibling not in ("", "distribution", "integer"):  # what all of them build on
                     problems.append(f"{path.relative_to(root)} imports its sibling {sibling}")
     return problems
 
@@ -141,8 +141,8 @@ def test_the_import_table_holds() -> None:
     [
         ("encoding/bits.py", "import torch", "imports torch"),
         ("encoding/bits.py", "def f():\n    from torch import nn", "imports torch"),
-        ("verifier.py", "from cushion.certificates import occam", "imports cushion.certificates"),
-        ("verifier.py", "from cushion import numerics", "imports cushion.numerics"),
+        ("verifier/check.py", "from cushion.certificates import occam", "imports cushion.certificates"),
+        ("verifier/check.py", "from cushion import numerics", "imports cushion.numerics"),
         ("measures/norms.py", "import cushion.measures.margins", "sibling"),
         ("measures/norms.py", "from cushion.cli import main", "only composes"),
         ("novelty.py", "x = 1", "not in the table"),

@@ -133,7 +133,7 @@ def certify(
     With a model, g also imitates the model's scores; the certificate is about g, not about the model. `holdout`
     is read only after the search has ended. `report` is told now and then the seconds passed and the best bound.
     """
-    from cushion.compressors.search import search
+    from cushion.compressors.integer.search import search
 
     data = as_dataset(data)
     exact_delta = parse_delta(str(delta))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cushion.compressors.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock
+from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock
 
 Shape = tuple[int, int, int]
 

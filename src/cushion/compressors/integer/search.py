@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cushion.compressors.plans import Plan, Shape, plans
-from cushion.compressors.trainable import GridWeights, TrainableIntegerNet
+from cushion.compressors.integer.plans import Plan, Shape, plans
+from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerNet
 from cushion.data.dataset import Dataset
 from cushion.encoding.inputs import Bytes, Input, fit_floats
 from cushion.encoding.integer_net import Dense, IntegerNet

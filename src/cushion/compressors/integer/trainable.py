@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cushion.compressors.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, Slot, lay_out
+from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, Slot, lay_out
 from cushion.encoding import symmetry as tying
 from cushion.encoding.inputs import Input
 from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Layer, Pool
