@@ -48,6 +48,54 @@ def test_reader_is_strict() -> None:
         BitReader(bytes(20), 160).gamma()
 
 
+@pytest.mark.parametrize(("value", "word"), [(0, "1"), (1, "010"), (-1, "011"), (2, "00100"), (-2, "00101")])
+def test_signed_golden_words(value: int, word: str) -> None:
+    writer = BitWriter()
+    writer.signed(value, 2)
+    assert bits_of(writer) == word
+    assert BitReader(writer.to_bytes(), len(writer)).signed(2) == value
+    with pytest.raises(Malformed, match="limit"):
+        BitReader(writer.to_bytes(), len(writer)).signed(abs(value) - 1)
+
+
+def test_what_is_beyond_a_limit_is_neither_written_nor_read() -> None:
+    writer = BitWriter()
+    writer.bounded(8, 8)
+    assert BitReader(writer.to_bytes(), len(writer)).bounded(8) == 8
+    with pytest.raises(Malformed, match="limit"):
+        BitReader(writer.to_bytes(), len(writer)).bounded(7)
+    for value in (9, 0, -1):
+        with pytest.raises(Malformed, match="limit"):
+            writer.bounded(value, 8)
+    for value in (3, -3):
+        with pytest.raises(Malformed, match="limit"):
+            writer.signed(value, 2)
+    for value in (4, -1):
+        with pytest.raises(ValueError, match="2 bits"):
+            writer.fixed(value, 2)
+    with pytest.raises(ValueError, match="starts at 1"):
+        writer.gamma(0)
+    assert len(writer) == 7  # nothing was written by what was refused
+
+
+@given(st.lists(st.integers(0, 1), max_size=40))
+def test_bits_are_packed_most_significant_first(bits: list[int]) -> None:
+    writer = BitWriter()
+    for bit in bits:
+        writer.put(bit)
+    text = "".join(map(str, bits))
+    padded = text.ljust(-(-len(text) // 8) * 8, "0")
+    assert writer.to_bytes() == bytes(int(padded[i : i + 8], 2) for i in range(0, len(padded), 8))
+    assert bits_of(writer) == text
+
+
+def test_thirty_zeros_past_the_end_and_no_more() -> None:
+    reader = BitReader(b"\x80", 1)
+    assert [reader.get_or_zero() for _ in range(31)] == [1] + [0] * 30
+    with pytest.raises(Malformed, match="too early"):
+        reader.get_or_zero()
+
+
 # ---- the arithmetic coder
 
 
@@ -70,6 +118,11 @@ def test_arithmetic_round_trip_and_length(pairs: list[tuple[int, int]]) -> None:
     symbols, kinds = [p[0] for p in pairs], [p[1] for p in pairs]
     writer, back = code(symbols, kinds)
     assert back == symbols
+    longer = BitReader(writer.to_bytes(), len(writer))
+    decoder, contexts = ArithmeticDecoder(longer), [Context() for _ in range(3)]
+    for kind in kinds:
+        decoder.decode(contexts[kind])
+    assert longer.position == len(writer) + 30  # what the limit on looking ahead relies on
     ideal, seen = 0.0, [[0, 0] for _ in range(3)]
     for bit, kind in pairs:
         ideal -= math.log2((seen[kind][bit] + 0.5) / (sum(seen[kind]) + 1))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cushion.api import certify as certify
     from cushion.api import measure as measure
     from cushion.certificates.certificate import Certificate as Certificate
+    from cushion.compressing import compress as compress
     from cushion.data import Dataset as Dataset
     from cushion.data import load as load
     from cushion.data import load_pair as load_pair
@@ -35,6 +36,7 @@ _HOME = {
     "certify": "cushion.api",
     "measure": "cushion.api",
     "Certificate": "cushion.certificates.certificate",
+    "compress": "cushion.compressing",
     "Dataset": "cushion.data",
     "load": "cushion.data",
     "load_pair": "cushion.data",

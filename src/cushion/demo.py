@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from cushion.certificates.certificate import sentence
+from cushion.claims import Claim
 from cushion.data import load_pair
 from cushion.encoding.container import unpack
 from cushion.numerics import percent_up
@@ -52,6 +53,7 @@ def main() -> int:
         return code
     found = json.loads(verdict.read_text(encoding="utf-8"))
     claim, _ = unpack(Path(file).read_bytes())
+    assert isinstance(claim, Claim)
     assert claim.holdout is not None
     print("\n== What was proved")
     print(sentence(claim))

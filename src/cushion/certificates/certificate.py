@@ -21,14 +21,22 @@ from cushion.numerics import float_up, percent_up
 
 @dataclass(frozen=True)
 class Certificate:
-    """With probability ≥ 1-δ over the draw of the m examples, the net in the message errs at most `bound` often."""
+    """With probability ≥ 1-δ over the draw of the m examples, the net in the message errs at most `bound` often.
+
+    With a transfer, `about` is "f" and `bound` is that of the user's own net; `claim.bound` is always g's.
+    """
 
     claim: Claim
     message: bytes
 
     @property
+    def about(self) -> str:
+        return "g" if self.claim.transfer is None else "f"
+
+    @property
     def bound(self) -> float:
-        return float_up(self.claim.bound)
+        transfer = self.claim.transfer
+        return float_up(self.claim.bound if transfer is None else transfer.bound_f)
 
     def __str__(self) -> str:
         return sentence(self.claim)
@@ -61,6 +69,7 @@ def certify_net(
         missed = net.errors(holdout.x, holdout.y)
         line = Holdout(holdout.fingerprint, missed, len(holdout), stated, holdout_bound(missed, len(holdout), delta))
     claim = Claim(
+        kind="occam",
         about="g",
         data=sample.name,
         data_fingerprint=sample.fingerprint,
@@ -78,13 +87,45 @@ def certify_net(
 
 
 def sentence(claim: Claim) -> str:
-    """What the certificate proves, in plain words; percentages are rounded up."""
-    sure = (1 - Decimal(claim.delta)) * 100
-    m = f"{claim.m:,}".replace(",", " ")
-    bits = f"{claim.bits:,}".replace(",", " ")
+    """What the certificate proves, in plain words that say which net each number is about; percentages rounded up."""
+    about_g = sentence_about_g(claim)
+    line = claim.transfer
+    if line is None:
+        return about_g
+    m, n = spaced(claim.m), spaced(line.m)
+    shares = (
+        f"{about_g} f and g disagree on {line.disagreements} of the {n} unlabelled inputs, so on at most "
+        f"{percent_up(line.bound)} of new ones with probability {_sure(line.delta)}."
+    )
+    if Decimal(line.bound_f) >= 1:
+        return f"Vacuous for your net f: the bounds below prove nothing about its errors on new examples.\n{shares}"
+    total = str(Decimal(claim.delta) + Decimal(line.delta))
+    return (
+        f"With probability {_sure(total)} over the draw of these {m} examples and {n} unlabelled inputs, your net f "
+        f"errs on at most {percent_up(line.bound_f)} of new examples.\n{shares}"
+    )
+
+
+def sentence_about_g(claim: Claim) -> str:
+    """The part of the statement that is about g, the net in the file."""
+    m, bits = spaced(claim.m), spaced(claim.bits)
     if Decimal(claim.bound) >= 1:
         return f"Vacuous: {claim.errors} errors on {m} examples and {bits} bits prove nothing about new examples."
+    name = "this" if claim.transfer is None else "g, the integer net in the file, a"
     return (
-        f"With probability {sure.normalize():f} % over the draw of these {m} examples, this {bits}-bit classifier "
-        f"errs on at most {percent_up(claim.bound)} of new ones."
+        f"With probability {_sure(claim.delta)} over the draw of these {m} examples, {name} {bits}-bit classifier"
+        f"{'' if claim.transfer is None else ','} errs on at most {percent_up(claim.bound)} of new ones."
     )
+
+
+def spaced(count: int) -> str:
+    """A count with its thousands apart.
+
+    >>> spaced(60000)
+    '60 000'
+    """
+    return f"{count:,}".replace(",", " ")
+
+
+def _sure(delta: str) -> str:
+    return f"{((1 - Decimal(delta)) * 100).normalize():f} %"

@@ -1,12 +1,14 @@
-"""cushion certify --data D [--net NET] -o FILE.cushion"""
+"""cushion certify --data D [--net NET [--unlabelled U]] -o FILE.cushion"""
 
 from __future__ import annotations
 
 import argparse
 import signal
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from cushion.claims import Claim
+from cushion.cli.ledger import show_ledger, total_delta
 from cushion.cli.options import (
     add_data,
     add_net,
@@ -18,9 +20,15 @@ from cushion.cli.options import (
     seed,
 )
 from cushion.cli.output import answer
-from cushion.cli.verify import claim_json
+from cushion.cli.verify import UNLABELLED_HELP, claim_json
 from cushion.errors import BadInput
 from cushion.files import check_writable
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from cushion.data import Dataset
+    from cushion.data.inputs import Inputs
 
 
 def add_parser(verbs: Any) -> None:
@@ -33,9 +41,21 @@ def add_parser(verbs: Any) -> None:
     add_data(parser)
     add_net(parser, flag=True)
     parser.add_argument(
+        "--unlabelled",
+        type=filled,
+        metavar="U",
+        help=f"bound the error of NET itself, with {UNLABELLED_HELP}",
+    )
+    parser.add_argument(
         "-o", "--out", type=filled, required=True, metavar="FILE.cushion", help="where to write the certificate"
     )
-    parser.add_argument("--delta", default="0.05", metavar="P", help="probability that the bound fails (default 0.05)")
+    parser.add_argument(
+        "--delta",
+        default="0.05",
+        metavar="P",
+        help="probability that the statement fails (default 0.05); with --unlabelled, 4/5 of it go to the bound on the "
+        "integer net and 1/5 to its disagreements with NET",
+    )
     parser.add_argument("--minutes", type=positive, default=1.0, metavar="N", help="time for the search (default 1)")
     parser.add_argument(
         "--seed",
@@ -51,17 +71,20 @@ def run(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from cushion.api import certify
-    from cushion.certificates.certificate import sentence
     from cushion.certificates.occam import parse_delta
     from cushion.data import load_pair
+    from cushion.data.inputs import as_inputs
     from cushion.numerics import percent_up
 
     parse_delta(args.delta)
     check_writable(args.out)
     if args.net is None and (args.weights or args.trust):
         raise BadInput("--weights and --trust say how to load a net; give --net as well")
+    if args.net is None and args.unlabelled is not None:
+        raise BadInput("--unlabelled serves to bound the error of your own net; give the net with --net as well")
     data, holdout = load_pair(args.data)
     model = None if args.net is None else load_named_net(args, data).module
+    inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the search as Ctrl-C does
     shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed} of {unit}{postfix}"
@@ -75,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
         certificate = certify(
             data,
             model=model,
+            unlabelled=inputs,
             holdout=holdout,
             delta=args.delta,
             minutes=args.minutes,
@@ -84,23 +108,81 @@ def run(args: argparse.Namespace) -> int:
     certificate.save(args.out)
     say_if_untrained(args)
     claim = certificate.claim
-    lines = [sentence(claim), f"It errs on {claim.errors} of these {claim.m} examples itself."]
-    if certificate.claim.made_with["interrupted"]:
-        lines.append("The search was interrupted; this is the best net until then.")
-    if model is not None:
-        lines.append("This is about the integer net g in the certificate, which imitates your net; not about your net.")
-    if claim.holdout is not None:
-        lines.append(_holdout_line(claim.holdout))
-    lines += ["It assumes that", *(f"- {text};" for text in claim.assumptions)]
-    lines.append(f"Check it with: cushion verify {args.out} --data {args.data}")
-    answer(args, {"ok": True, "file": args.out, **claim_json(claim)}, "\n".join(lines))
+    own = None if model is None else _own_net(model, data, holdout, claim)
+    obj = {"ok": True, "file": args.out, **claim_json(claim), "net": own}
+    answer(args, obj, "\n".join(_words(args, claim, own, inputs, holdout)))
     return 0
 
 
-def _holdout_line(line: Any) -> str:
+def _own_net(model: nn.Module, data: Dataset, holdout: Dataset | None, claim: Claim) -> dict[str, Any]:
+    """f's own errors on the sample (no bound: it was trained on them), and its hold-out line at the total δ."""
+    from cushion.certificates.occam import holdout_bound
+    from cushion.float_nets import answer as answers_on
+    from cushion.numerics import float_up
+
+    def errors(part: Dataset) -> int:
+        return int((answers_on(model, part.x).outside(Decimal(0)) != part.y).sum())
+
+    line = None
+    if holdout is not None:
+        delta = total_delta(claim)
+        missed = errors(holdout)
+        bound = float_up(holdout_bound(missed, len(holdout), Decimal(delta)))
+        line = {"errors": missed, "m": len(holdout), "delta": float_up(delta), "bound": bound}
+    return {"errors": errors(data), "m": len(data), "holdout": line}
+
+
+def _words(
+    args: argparse.Namespace,
+    claim: Claim,
+    own: dict[str, Any] | None,
+    inputs: Inputs | None,
+    holdout: Dataset | None,
+) -> list[str]:
+    from cushion.certificates.certificate import sentence, spaced
     from cushion.numerics import percent_up
 
-    return (
-        f"For comparison: {line.errors} errors on {line.m} held-out examples bound its error by "
-        f"{percent_up(line.bound)} (δ = {line.delta})."
-    )
+    lines = [sentence(claim)]
+    if own is not None and claim.transfer is None:
+        lines.append(
+            "This is about g, the integer net in the file, which imitates your net f; not about f. Fresh inputs "
+            "without labels (--unlabelled) would bound f too."
+        )
+    g, whose = ("It", "its") if own is None else ("g", "g's")
+    lines.append(f"{g} errs on {claim.errors} of these {spaced(claim.m)} examples itself.")
+    if own is not None:
+        lines.append(f"f errs on {own['errors']} of them.")
+    if claim.made_with["interrupted"]:
+        lines.append("The search was interrupted; this is the best net until then.")
+    if claim.holdout is not None:
+        line = claim.holdout
+        lines.append(
+            f"For comparison: {line.errors} errors on {line.m} held-out examples bound {whose} error by "
+            f"{percent_up(line.bound)} (δ = {line.delta})."
+        )
+    if own is not None and own["holdout"] is not None:
+        line = own["holdout"]
+        lines.append(
+            f"The same for f: {line['errors']} errors on them bound f's error by {percent_up(line['bound'])} "
+            f"(δ = {total_delta(claim)})."
+        )
+    if inputs is not None and holdout is not None:
+        from cushion.data.inputs import count_shared
+
+        shared = count_shared(inputs.x, holdout.x)
+        if shared:
+            lines.append(
+                f"Note: {shared} of the {len(inputs)} unlabelled inputs are held-out examples, so the hold-out lines "
+                "and the bound on f share inputs; each holds by itself."
+            )
+    lines += ["", *show_ledger(claim), "", "It assumes that", *(f"- {text};" for text in claim.assumptions)]
+    lines.append(f"Check it with: cushion verify {args.out} --data {args.data}{_own_options(args)}")
+    return lines
+
+
+def _own_options(args: argparse.Namespace) -> str:
+    """The options with which verify replays the bound on f."""
+    if args.unlabelled is None:
+        return ""
+    weights = f" --weights {args.weights}" if args.weights else ""
+    return f" --net {args.net}{weights}{' --trust' if args.trust else ''} --unlabelled {args.unlabelled}"

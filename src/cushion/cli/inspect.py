@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from cushion.claims import Claim
+from cushion.cli.ledger import bit_positions, show_ledger
 from cushion.cli.options import add_verb
 from cushion.cli.output import answer, table
 from cushion.cli.verify import claim_json
+from cushion.gaussian_claims import GaussianClaim
 
 
 def add_parser(verbs: Any) -> None:
@@ -22,26 +25,73 @@ def add_parser(verbs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cushion.certificates.certificate import sentence
     from cushion.verifier import verify
 
     verdict = verify(args.file, None)
     claim = verdict.claim
     checked = verdict.level == "message"
-    rows = [[item.item, item.bits, item.meaning] for item in claim.ledger]
+    obj = {"ok": checked, "level": verdict.level, "reason": verdict.reason, **claim_json(claim)}
+    if isinstance(claim, Claim):
+        for item, (first, last) in zip(obj["ledger"], bit_positions(claim), strict=True):
+            item |= {"first_bit": first, "last_bit": last}
     lines = [
-        sentence(claim),
-        f"{claim.errors} errors on {claim.m} examples of {claim.data}, δ = {claim.delta}",
-        f"fingerprint of the examples: {claim.data_fingerprint}",
+        *(_shown_posterior(claim) if isinstance(claim, GaussianClaim) else []),
+        *(_shown(claim) if isinstance(claim, Claim) else []),
         "",
-        table(["paid for", "bits", "what it is"], [*rows, ["total", claim.bits, "the length of the message"]]),
+        "What nobody can check, and is assumed:",
+        *(f"- {text}" for text in claim.assumptions),
         "",
         "Checked: the counts imply the bound, and the message decodes to the last bit."
         if checked
         else f"NOT OK: {verdict.reason}",
-        "Not checked here: the error count. Run `cushion verify` with the data.",
+        "Not checked here: what was counted on data. Run `cushion verify` with the data.",
     ]
-    answer(
-        args, {"ok": checked, "level": verdict.level, "reason": verdict.reason, **claim_json(claim)}, "\n".join(lines)
-    )
+    answer(args, obj, "\n".join(lines))
     return 0 if checked else 1
+
+
+def _shown(claim: Claim) -> list[str]:
+    from cushion.certificates.certificate import sentence
+    from cushion.numerics import percent_up
+
+    lines = [
+        sentence(claim),
+        "",
+        f"g: {claim.errors} errors on {claim.m} examples of {claim.data}, {claim.bits} bits, δ = {claim.delta}: "
+        f"at most {percent_up(claim.bound)}",
+        f"   fingerprint of the examples: {claim.data_fingerprint}",
+    ]
+    if claim.holdout is not None:
+        line = claim.holdout
+        lines += [
+            f"   held out: {line.errors} errors on {line.m} examples, δ = {line.delta}: "
+            f"at most {percent_up(line.bound)}",
+            f"   fingerprint of the held-out examples: {line.data_fingerprint}",
+        ]
+    if claim.transfer is not None:
+        change = claim.transfer
+        lines += [
+            f"f: disagrees with g on {change.disagreements} of {change.m} unlabelled inputs (a gap between its two "
+            f"largest scores of at most {change.tolerance} counts), δ = {change.delta}: "
+            f"at most {percent_up(change.bound)}; so f errs on at most {percent_up(change.bound_f)}",
+            f"   fingerprint of f's numbers: {change.net_fingerprint}",
+            f"   fingerprint of the unlabelled inputs: {change.data_fingerprint}",
+        ]
+    return [*lines, "", *show_ledger(claim)]
+
+
+def _shown_posterior(claim: GaussianClaim) -> list[str]:
+    from cushion.certificates.pac_bayes import posterior_sentence
+    from cushion.numerics import percent_up
+
+    rows = [[paid.item, paid.bits, paid.nats, paid.meaning] for paid in claim.ledger]
+    return [
+        posterior_sentence(claim),
+        "",
+        f"Q: {claim.errors} errors in {claim.draws} draws on {claim.m} examples of {claim.data}, KL = {claim.kl} nats, "
+        f"δ = {claim.delta}, of which {claim.delta_draws} pay for the draws: at most {percent_up(claim.bound)}",
+        f"   fingerprint of the examples: {claim.data_fingerprint}",
+        "",
+        "What was paid:",
+        table(["paid for", "bits", "nats", "what it is"], rows),
+    ]

@@ -1,13 +1,28 @@
-"""cushion verify FILE.cushion --data D"""
+"""cushion verify FILE.cushion --data D [--net NET --unlabelled U]"""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from cushion.claims import Claim, Verdict
-from cushion.cli.options import add_data, add_verb
+from cushion.claims import AnyClaim, Claim, Verdict
+from cushion.cli.ledger import delta_items, total_delta
+from cushion.cli.options import add_data, add_net, add_verb, filled, load_named_net
 from cushion.cli.output import answer
+from cushion.errors import BadInput
+from cushion.gaussian_claims import GaussianClaim
+
+if TYPE_CHECKING:
+    from cushion.answers import Answers
+    from cushion.data import Dataset
+    from cushion.data.inputs import Inputs
+
+UNLABELLED_HELP = (
+    "fresh inputs that were used for nothing else, as in --data (labels may be missing and are ignored); "
+    "NAME,split=test means the held-out part of a set"
+)
 
 
 def add_parser(verbs: Any) -> None:
@@ -19,54 +34,115 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE.cushion")
     add_data(parser)
+    add_net(parser, flag=True)
+    parser.add_argument("--unlabelled", type=filled, metavar="U", help=f"with --net: {UNLABELLED_HELP}")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    from cushion.certificates.certificate import sentence
     from cushion.data import load_pair
+    from cushion.data.inputs import as_inputs
     from cushion.verifier import verify
 
+    if args.net is None and (args.weights or args.trust):
+        raise BadInput("--weights and --trust say how to load a net; give --net as well")
+    if (args.net is None) != (args.unlabelled is None):
+        raise BadInput("the bound on your net f is replayed with both --net and --unlabelled; give both, or neither")
     data, holdout = load_pair(args.data)
-    verdict = verify(args.file, data, holdout)
-    claim = verdict.claim
+    inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
+    answering = None if args.net is None else _answering(args, data)
+    verdict = verify(args.file, data, holdout, unlabelled=inputs, answering=answering)
     obj = {
         "ok": verdict.ok,
         "level": verdict.level,
         "reason": verdict.reason,
         "holdout_replayed": verdict.holdout_replayed,
-        **claim_json(claim),
+        "transfer_replayed": verdict.transfer_replayed,
+        **claim_json(verdict.claim, f_confirmed=verdict.transfer_replayed),
     }
-    if verdict.ok:
-        lines = [
-            "ok: arithmetic, message and replay all hold",
-            sentence(claim),
-            *holdout_words(verdict),
-            "What nobody can check, and is assumed:",
-            *(f"- {text}" for text in claim.assumptions),
-        ]
-    else:
-        lines = [f"NOT OK: {verdict.reason}", f"highest level that holds: {verdict.level}"]
-    answer(args, obj, "\n".join(lines))
+    answer(args, obj, "\n".join(_words(verdict)))
     return 0 if verdict.ok else 1
 
 
-def holdout_words(verdict: Verdict) -> list[str]:
-    """What is known of the hold-out line, if there is one."""
+def _answering(args: argparse.Namespace, data: Dataset) -> Callable[[Inputs], Answers]:
+    from cushion import float_nets
+
+    module = load_named_net(args, data).module
+    return lambda inputs: float_nets.answer(module, inputs.x)
+
+
+def _words(verdict: Verdict) -> list[str]:
+    if not verdict.ok:
+        return [f"NOT OK: {verdict.reason}", f"highest level that holds: {verdict.level}"]
+    claim = verdict.claim
+    return [
+        "ok: arithmetic, message and replay all hold",
+        *_statement(claim, verdict.transfer_replayed),
+        *_holdout_words(claim, verdict.holdout_replayed),
+        "What nobody can check, and is assumed:",
+        *(f"- {text}" for text in claim.assumptions),
+    ]
+
+
+def _statement(claim: AnyClaim, transfer_replayed: bool) -> list[str]:
+    """What was confirmed, and what the file says beyond that."""
+    from cushion.certificates.certificate import sentence, sentence_about_g
+    from cushion.certificates.pac_bayes import posterior_sentence
+
+    if isinstance(claim, GaussianClaim):
+        return [posterior_sentence(claim)]
+    assert isinstance(claim, Claim)
+    if claim.transfer is None:
+        return [sentence(claim)]
+    if transfer_replayed:
+        return [sentence(claim), "This is that net f: its disagreements with g were replayed."]
+    return [
+        "That is about g, the integer net in the file:",
+        sentence_about_g(claim),
+        "The file also makes a statement about a net f, and f's disagreements with g were NOT replayed "
+        "(give --net and --unlabelled for that):",
+        sentence(claim).splitlines()[0],
+    ]
+
+
+def _holdout_words(claim: AnyClaim, replayed: bool) -> list[str]:
     from cushion.numerics import percent_up
 
-    line = verdict.claim.holdout
+    line = claim.holdout
     if line is None:
         return []
-    words = f"{line.errors} errors on {line.m} held-out examples say {percent_up(line.bound)}"
-    return [f"{words} (replayed)." if verdict.holdout_replayed else f"{words}, but that count was NOT replayed."]
+    words = (
+        f"For comparison: {line.errors} errors of {claim.about} on {line.m} held-out examples say "
+        f"{percent_up(line.bound)}"
+    )
+    return [f"{words} (replayed)." if replayed else f"{words}, but that count was NOT replayed."]
 
 
-def claim_json(claim: Claim) -> dict[str, Any]:
-    """The claim with its probabilities as numbers, rounded up."""
+def claim_json(claim: AnyClaim, *, f_confirmed: bool = True) -> dict[str, Any]:
+    """The claim with its probabilities as numbers, rounded up.
+
+    `about` names the net that `bound` and `delta` are about: f where the file bounds it (and, in a verdict, its
+    disagreements were replayed), else g. errors, m, bits and the hold-out line are always about g.
+    """
     from cushion.numerics import float_up
 
-    obj = {**claim.to_json(), "vacuous": claim.bound.startswith("1")}
+    obj = claim.to_json()
+    stated = claim.bound
+    if isinstance(claim, Claim):
+        obj |= {"bound_g": float_up(claim.bound), "delta_g": float_up(claim.delta), "bound_f": None}
+        obj["deltas"] = [dataclasses.asdict(share) for share in delta_items(claim)]
+        for share in obj["deltas"]:
+            share["delta"] = float_up(share["delta"])
+        if claim.transfer is not None:
+            obj["bound_f"] = float_up(claim.transfer.bound_f)
+            for key in ("tolerance", "delta", "bound", "bound_f"):
+                obj["transfer"][key] = float_up(obj["transfer"][key])
+            if f_confirmed:
+                stated = claim.transfer.bound_f
+                obj |= {"about": "f", "bound": stated, "delta": total_delta(claim)}
+    obj["vacuous"] = stated.startswith("1")
+    if isinstance(claim, GaussianClaim):
+        obj |= {key: float_up(obj[key]) for key in ("kl", "delta_draws", "sample_bound")}
     for part in (obj, obj["holdout"]):
         if part is not None:
             part["delta"], part["bound"] = float_up(part["delta"]), float_up(part["bound"])

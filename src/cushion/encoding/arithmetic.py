@@ -45,27 +45,28 @@ class ArithmeticEncoder:
         return len(self._writer) + self._pending
 
     def encode(self, bit: int, context: Context) -> None:
-        split = self._low + (self._high - self._low + 1) * context.zero // context.total - 1
+        low, high = self._low, self._high
+        split = low + (high - low + 1) * context.zero // context.total - 1
         if bit:
-            self._low = split + 1
+            low = split + 1
         else:
-            self._high = split
+            high = split
         context.seen(bit)
         while True:
-            if self._high < _HALF:
+            if high < _HALF:
                 self._emit(0)
-            elif self._low >= _HALF:
+                offset = 0
+            elif low >= _HALF:
                 self._emit(1)
-                self._low -= _HALF
-                self._high -= _HALF
-            elif self._low >= _QUARTER and self._high < 3 * _QUARTER:
+                offset = _HALF
+            elif low >= _QUARTER and high < 3 * _QUARTER:
                 self._pending += 1
-                self._low -= _QUARTER
-                self._high -= _QUARTER
+                offset = _QUARTER
             else:
+                self._low, self._high = low, high
                 return
-            self._low = 2 * self._low
-            self._high = 2 * self._high + 1
+            low = 2 * (low - offset)
+            high = 2 * (high - offset) + 1
 
     def finish(self) -> None:
         """End the stream inside the current interval: [1/4, 1/2) or [1/2, 3/4) of the register always fits."""
@@ -89,22 +90,24 @@ class ArithmeticDecoder:
             self._code = self._code << 1 | reader.get_or_zero()
 
     def decode(self, context: Context) -> int:
-        split = self._low + (self._high - self._low + 1) * context.zero // context.total - 1
+        low, high = self._low, self._high
+        split = low + (high - low + 1) * context.zero // context.total - 1
         bit = int(self._code > split)
         if bit:
-            self._low = split + 1
+            low = split + 1
         else:
-            self._high = split
+            high = split
         context.seen(bit)
         while True:
-            if self._high < _HALF:
+            if high < _HALF:
                 offset = 0
-            elif self._low >= _HALF:
+            elif low >= _HALF:
                 offset = _HALF
-            elif self._low >= _QUARTER and self._high < 3 * _QUARTER:
+            elif low >= _QUARTER and high < 3 * _QUARTER:
                 offset = _QUARTER
             else:
+                self._low, self._high = low, high
                 return bit
-            self._low = 2 * (self._low - offset)
-            self._high = 2 * (self._high - offset) + 1
+            low = 2 * (low - offset)
+            high = 2 * (high - offset) + 1
             self._code = 2 * (self._code - offset) + self._reader.get_or_zero()

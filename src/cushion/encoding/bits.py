@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from cushion.errors import Malformed
 
+_LOOK_AHEAD = 30  # a decoder of 32 bits, less the two that end every stream
 _LONGEST_GAMMA = 40  # leading zeros accepted in a gamma word; no field of the format comes near 2^40
 
 
@@ -34,14 +37,19 @@ class BitWriter:
         self.fixed(0, width - 1)
         self.fixed(value, width)
 
-    def signed(self, value: int) -> None:
-        """Gamma code of a whole number of either sign: 0, 1, -1, 2, -2, ... as 1, 2, 3, 4, 5, ..."""
-        self.gamma(2 * value if value > 0 else 1 - 2 * value)
+    def bounded(self, value: int, most: int) -> None:
+        """Gamma code of a number in 1..most; Malformed beyond, so that nothing is written that cannot be read."""
+        if not 1 <= value <= most:
+            raise Malformed(f"a field of {value} is beyond the format's limits of 1 and {most}")
+        self.gamma(value)
+
+    def signed(self, value: int, most: int) -> None:
+        """Gamma code of a number in -most..most: 0, 1, -1, 2, -2, ... as 1, 2, 3, 4, 5, ..."""
+        self.bounded(2 * value if value > 0 else 1 - 2 * value, 2 * most + 1)
 
     def to_bytes(self) -> bytes:
         """The bits, padded with zeros to whole bytes; the padding is not part of the message."""
-        padded = bytes(self._bits) + bytes(-len(self._bits) % 8)
-        return bytes(sum(bit << (7 - j) for j, bit in enumerate(padded[i : i + 8])) for i in range(0, len(padded), 8))
+        return np.packbits(np.frombuffer(self._bits, dtype=np.uint8)).tobytes()
 
 
 class BitReader:
@@ -64,9 +72,11 @@ class BitReader:
         return bit
 
     def get_or_zero(self) -> int:
-        """Like `get`, but zeros past the end: the arithmetic decoder looks a few bits ahead of its stream."""
+        """Like `get`, but zeros past the end: the arithmetic decoder looks up to 30 bits ahead of its stream."""
         if self.position < self.length:
             return self.get()
+        if self.position >= self.length + _LOOK_AHEAD:
+            raise Malformed("the message ends too early", self.length)
         self.position += 1
         return 0
 

@@ -7,7 +7,7 @@ import json
 import struct
 from typing import Any
 
-from cushion.claims import Claim
+from cushion.claims import AnyClaim, read_claim
 from cushion.errors import Malformed
 
 MAGIC = b"\x89cushion1\n"
@@ -17,14 +17,14 @@ _MOST_CLAIM = 2**20
 _MOST_MESSAGE = 2**19
 
 
-def pack(claim: Claim, message: bytes) -> bytes:
+def pack(claim: AnyClaim, message: bytes) -> bytes:
     """The bytes of a certificate file."""
     text = _canonical(claim.to_json())
     body = MAGIC + _LENGTH.pack(len(text)) + text + _LENGTH.pack(len(message)) + message
     return body + hashlib.sha256(body).digest()
 
 
-def unpack(data: bytes) -> tuple[Claim, bytes]:
+def unpack(data: bytes) -> tuple[AnyClaim, bytes]:
     """Claim and message of a certificate file; Malformed unless every byte is accounted for."""
     if not data.startswith(MAGIC):
         raise Malformed("this is not a certificate file (its first bytes are wrong)", 0)
@@ -43,7 +43,7 @@ def unpack(data: bytes) -> tuple[Claim, bytes]:
         raise Malformed("the claim is not JSON", len(MAGIC)) from None
     if not canonical:  # also catches repeated keys, odd spacing and odd numbers
         raise Malformed("the claim is not in canonical form", len(MAGIC))
-    return Claim.from_json(obj), message
+    return read_claim(obj), message
 
 
 def _canonical(obj: Any) -> bytes:

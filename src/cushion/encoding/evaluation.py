@@ -1,69 +1,118 @@
-"""Exact convolution and pooling on whole numbers held in floats: sums of products in any order, no transforms.
+"""Exact layers on whole numbers held in floats: sums of products in any order, no transforms.
 
 Only plain matrix products and sums are used (no Winograd, no FFT), so that the range proof of `integer_net` makes every
-partial sum exact and the result independent of threads, batches and machines.
+partial sum exact and the result independent of threads, batches and machines. Feature maps are [n, h, w, channels]
+here: a window's row is then one run of memory, so that gathering windows costs little beside the products.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 Values = NDArray[Any]
+Integers = NDArray[np.int64]
+Step = Callable[[Values], Values]
 
 
-def convolve(
-    values: Values, weight: NDArray[np.int64], bias: NDArray[np.int64] | None, stride: int, pad: int
-) -> Values:
-    """values: [n, in, h, w]; weight: [out, in/groups, k, k] -> [n, out, h', w']; groups follow from the shapes."""
+def for_each(starts: range, work: Callable[[int], None], progress: bool) -> None:
+    """work(start) for every start, on as many threads as the matrix library was allowed.
+
+    The library itself gets one thread: its own threads wait for each other in every product, which on busy cores costs
+    ten times what they save.
+    """
+    from tqdm import tqdm
+
+    library = ThreadpoolController().select(user_api="blas")
+    threads = max([1, *(pool["num_threads"] for pool in library.info())])
+    hidden = None if progress else True
+    with library.limit(limits=1), ThreadPoolExecutor(threads) as pool:
+        done = pool.map(work, starts)
+        for _ in tqdm(done, "counting errors", len(starts), unit="batch", disable=hidden, delay=2, leave=False):
+            pass
+
+
+def convolution(weight: Integers, stride: int, pad: int, floats: type[np.floating[Any]]) -> Step:
+    """weight: [out, in/groups, k, k]; the step takes [n, h, w, in] to [n, h', w', out]."""
     out, depth, k, _ = weight.shape
-    groups = values.shape[1] // depth
-    weight = weight.astype(values.dtype)
-    padded = np.pad(values, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
-    if depth == 1 and out == groups:
-        maps = _depthwise(padded, weight[:, 0], stride)
-    else:
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axis=(2, 3))
-        windows = windows[:, :, ::stride, ::stride]  # [n, in, h', w', k, k]
-        parts = [
-            _product(windows[:, g * depth : (g + 1) * depth], weight[g * out // groups : (g + 1) * out // groups])
-            for g in range(groups)
-        ]
-        maps = parts[0] if groups == 1 else np.concatenate(parts, axis=1)
-    return maps if bias is None else maps + bias.astype(values.dtype)[:, None, None]
+    taps = np.ascontiguousarray(weight.transpose(2, 3, 1, 0).astype(floats))  # [k, k, in/groups, out]
+
+    def step(values: Values) -> Values:
+        groups = values.shape[3] // depth
+        if pad:
+            values = np.pad(values, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+        if depth == 1 and out == groups:
+            return _depthwise(values, taps[:, :, 0], stride)
+        windows = np.lib.stride_tricks.sliding_window_view(values, (k, k), axis=(1, 2))[:, ::stride, ::stride]
+        n, h, w = windows.shape[:3]
+        split = windows.transpose(0, 1, 2, 4, 5, 3).reshape(n, h, w, k, k, groups, depth)  # a view still
+        columns = split.transpose(5, 0, 1, 2, 3, 4, 6).reshape(groups, n * h * w, k * k * depth)
+        filters = taps.reshape(k * k * depth, groups, out // groups).transpose(1, 0, 2)
+        sums: Values = (columns @ filters).transpose(1, 0, 2).reshape(n, h, w, out)
+        return sums
+
+    return step
 
 
-def _product(windows: Values, weight: Values) -> Values:
-    """windows: [n, in, h, w, k, k] -> [n, out, h, w] as one matrix product."""
-    n, channels, h, w, k, _ = windows.shape
-    columns = windows.transpose(0, 2, 3, 1, 4, 5).reshape(n * h * w, channels * k * k)
-    flat = columns @ weight.reshape(len(weight), -1).T
-    return flat.reshape(n, h, w, len(weight)).transpose(0, 3, 1, 2)
-
-
-def _depthwise(padded: Values, weight: Values, stride: int) -> Values:
-    """padded: [n, c, h, w], weight: [c, k, k]: one filter a channel, summed tap by tap."""
-    k = weight.shape[-1]
-    h, w = ((side - k) // stride + 1 for side in padded.shape[2:])
-    total = np.zeros((*padded.shape[:2], h, w), dtype=padded.dtype)
+def _depthwise(padded: Values, taps: Values, stride: int) -> Values:
+    """padded: [n, h, w, c], taps: [k, k, c]: one filter a channel, summed tap by tap."""
+    k = len(taps)
+    h, w = ((side - k) // stride + 1 for side in padded.shape[1:3])
+    total = np.zeros((len(padded), h, w, padded.shape[3]), dtype=padded.dtype)
     for row in range(k):
         for column in range(k):
-            tap = padded[
-                :, :, row : row + (h - 1) * stride + 1 : stride, column : column + (w - 1) * stride + 1 : stride
-            ]
-            total += tap * weight[:, row, column, None, None]
+            total += _every(padded, row, column, h, w, stride) * taps[row, column]
     return total
 
 
-def pool(values: Values, kind: str, size: int) -> Values:
-    """values: [n, c, h, w] -> size × size windows side by side, their maximum or sum."""
-    h, w = (side // size for side in values.shape[2:])
-    result: Values | None = None
-    for row in range(size):
-        for column in range(size):
-            tap = values[:, :, row : h * size : size, column : w * size : size]
-            result = tap if result is None else np.maximum(result, tap) if kind == "max" else result + tap
-    assert result is not None
-    return result
+def _every(values: Values, row: int, column: int, h: int, w: int, stride: int) -> Values:
+    return values[:, row : row + (h - 1) * stride + 1 : stride, column : column + (w - 1) * stride + 1 : stride]
+
+
+def dense(weight: Integers, before: tuple[int, ...], floats: type[np.floating[Any]]) -> Step:
+    """weight: [out, in], in over channels, rows, columns of a map `before`; the step takes such maps to [n, out]."""
+    if len(before) == 3:
+        weight = weight.reshape(len(weight), *before).transpose(0, 2, 3, 1)
+    matrix = np.ascontiguousarray(weight.reshape(len(weight), -1).T.astype(floats))
+    return lambda values: values.reshape(len(values), -1) @ matrix
+
+
+def addition(bias: Integers, floats: type[np.floating[Any]]) -> Step:
+    """Adds [out] to the last axis, in place."""
+    row = bias.astype(floats)
+    return lambda values: np.add(values, row, out=values)
+
+
+def rectifier(shift: int) -> Step:
+    """max(x, 0) >> shift, in place; exact because multiplying by a power of two only moves the exponent."""
+
+    def step(values: Values) -> Values:
+        np.maximum(values, 0, out=values)
+        if shift:
+            np.multiply(values, values.dtype.type(2.0**-shift), out=values)
+            np.floor(values, out=values)
+        return values
+
+    return step
+
+
+def pooling(kind: str, size: int) -> Step:
+    """[n, h, w, c] -> size × size windows side by side, their maximum or sum: rows first, then columns."""
+    combine = np.maximum if kind == "max" else np.add
+
+    def step(values: Values) -> Values:
+        h, w = (side // size * size for side in values.shape[1:3])
+        rows = values[:, 0:h:size]
+        for offset in range(1, size):
+            rows = combine(rows, values[:, offset:h:size])
+        columns = rows[:, :, 0:w:size]
+        for offset in range(1, size):
+            columns = combine(columns, rows[:, :, offset:w:size])
+        return columns
+
+    return step

@@ -8,17 +8,8 @@ import numpy as np
 
 from cushion.encoding.bits import BitReader, BitWriter
 from cushion.encoding.inputs import MOST_EXPONENT, MOST_OFFSET, MOST_WIDTH, Bytes, Floats, Input
-from cushion.encoding.integer_net import (
-    MOST_BIAS_BITS,
-    MOST_SHIFT,
-    MOST_WEIGHTS,
-    Conv,
-    Dense,
-    Feature,
-    Layer,
-    Pool,
-    stored_shape,
-)
+from cushion.encoding.layers import Conv, Dense, Feature, Layer, Pool, stored_shape
+from cushion.encoding.limits import MOST_ACTIVATIONS, MOST_AMPLITUDE, MOST_BIAS_BITS, MOST_SHIFT, MOST_WEIGHTS
 from cushion.encoding.sources import Grid, SeededMask, SeededNoise, SeededProjection, Source, Values
 from cushion.encoding.symmetry import ORDERS
 from cushion.errors import Malformed
@@ -27,7 +18,6 @@ MOST_LEVELS = 127
 MOST_SEED = 2**32
 MOST_SIDE = 2**20
 MOST_KERNEL = 1024
-MOST_AMPLITUDE = 2**20
 _DENSE, _CONV, _MAX, _SUM = range(4)
 _SOURCES: tuple[type[Source], ...] = (Grid, Values, SeededMask, SeededProjection, SeededNoise)
 
@@ -36,18 +26,18 @@ Shape = tuple[int, int, int]
 
 def write_input(writer: BitWriter, shape: Shape, quantiser: Input) -> None:
     for side in shape:
-        writer.gamma(side)
+        writer.bounded(side, MOST_SIDE)
     if isinstance(quantiser, Bytes):
         writer.fixed(0, 1)
-        writer.gamma(quantiser.shift + 1)
+        writer.bounded(quantiser.shift + 1, 8)
         return
     writer.fixed(1, 1)
-    writer.gamma(quantiser.width)
+    writer.bounded(quantiser.width, MOST_WIDTH)
     own = len(quantiser.exponents) > 1
     writer.fixed(int(own), 1)
     for exponent, offset in zip(quantiser.exponents, quantiser.offsets, strict=True):
-        writer.signed(exponent)
-        writer.signed(offset)
+        writer.signed(exponent, MOST_EXPONENT)
+        writer.signed(offset, MOST_OFFSET)
 
 
 def read_input(reader: BitReader) -> tuple[Shape, Input]:
@@ -57,7 +47,7 @@ def read_input(reader: BitReader) -> tuple[Shape, Input]:
     width = reader.bounded(MOST_WIDTH)
     own = reader.fixed(1)
     features = math.prod(shape)
-    if own and not 2 <= features <= reader.length:  # each needs bits of its own
+    if own and not 2 <= features <= min(reader.length, MOST_ACTIVATIONS):  # each needs bits of its own
         raise Malformed(f"quantisers for {features} features do not fit the message", reader.position)
     pairs = [(reader.signed(MOST_EXPONENT), reader.signed(MOST_OFFSET)) for _ in range(features if own else 1)]
     return shape, Floats(width, tuple(e for e, _ in pairs), tuple(o for _, o in pairs))
@@ -74,26 +64,26 @@ def describe_input(shape: Shape, quantiser: Input) -> str:
 def write_layer(writer: BitWriter, layer: Layer, before: Feature, last: bool) -> None:
     if isinstance(layer, Pool):
         writer.fixed(_MAX if layer.kind == "max" else _SUM, 2)
-        writer.gamma(layer.size - 1)
+        writer.bounded(layer.size - 1, MOST_SIDE)
         return
     writer.fixed(_DENSE if isinstance(layer, Dense) else _CONV, 2)
-    writer.gamma(layer.source.shape[0])
+    writer.bounded(layer.source.shape[0], MOST_WEIGHTS)
     if isinstance(layer, Conv):
-        writer.gamma(layer.source.shape[-1])
-        writer.gamma(layer.stride)
-        writer.gamma(layer.padding + 1)
-        writer.gamma(layer.groups + 1)
+        writer.bounded(layer.source.shape[-1], MOST_KERNEL)
+        writer.bounded(layer.stride, MOST_KERNEL)
+        writer.bounded(layer.padding + 1, MOST_KERNEL)
+        writer.bounded(layer.groups + 1, MOST_WEIGHTS)
         writer.fixed(ORDERS.index(layer.symmetry), 2)
     elif before.symmetry > 1:
         writer.fixed(int(layer.symmetry > 1), 1)
     _write_source(writer, layer.source)
     writer.fixed(int(layer.bias is not None), 1)
     if layer.bias is not None:
-        writer.gamma(layer.bias_shift + 1)
+        writer.bounded(layer.bias_shift + 1, MOST_BIAS_BITS + 1)
     elif layer.bias_shift:
         raise Malformed("a layer without biases has no bias shift")
     if not last:
-        writer.gamma(layer.shift + 1)
+        writer.bounded(layer.shift + 1, MOST_SHIFT + 1)
     elif layer.shift:
         raise Malformed("the last layer's scores are not shifted")
 
@@ -129,19 +119,15 @@ def read_layer(reader: BitReader, before: Feature, place: int, last: bool, room:
 def _write_source(writer: BitWriter, source: Source) -> None:
     writer.gamma(_SOURCES.index(type(source)) + 1)
     if isinstance(source, Grid):
-        if source.levels > MOST_LEVELS:
-            raise Malformed(f"{source.levels} levels are more than the {MOST_LEVELS} that the format allows")
-        writer.gamma(source.levels)
+        writer.bounded(source.levels, MOST_LEVELS)
     elif not isinstance(source, Values):
-        if not 0 <= source.seed < MOST_SEED:
-            raise Malformed(f"a seed of {source.seed} is outside the format")
-        writer.gamma(source.seed + 1)
+        writer.bounded(source.seed + 1, MOST_SEED)
         if isinstance(source, SeededProjection):
-            writer.gamma(len(source.coefficients))
-            writer.gamma(source.shift + 1)
-            writer.gamma(source.amplitude + 1)
+            writer.bounded(len(source.coefficients), MOST_WEIGHTS)
+            writer.bounded(source.shift + 1, MOST_SHIFT + 1)
+            writer.bounded(source.amplitude + 1, MOST_AMPLITUDE + 1)
         elif isinstance(source, SeededNoise):
-            writer.gamma(source.amplitude)
+            writer.bounded(source.amplitude, MOST_AMPLITUDE)
 
 
 def _read_source(reader: BitReader, shape: tuple[int, ...], place: int, room: int) -> Source:
@@ -157,9 +143,9 @@ def _read_source(reader: BitReader, shape: tuple[int, ...], place: int, room: in
         return SeededMask(_zeros(shape), seed, place)
     if kind is SeededNoise:
         return SeededNoise(_zeros(shape), seed, place, reader.bounded(MOST_AMPLITUDE))
-    coefficients = _zeros((reader.bounded(room),))
+    coefficients = reader.bounded(MOST_WEIGHTS)
     shift, amplitude = reader.bounded(MOST_SHIFT + 1) - 1, reader.bounded(MOST_AMPLITUDE + 1) - 1
-    return SeededProjection(coefficients, shape, seed, place, shift, amplitude)
+    return SeededProjection(_zeros((coefficients,)), shape, seed, place, shift, amplitude)
 
 
 def _zeros(shape: tuple[int, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

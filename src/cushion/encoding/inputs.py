@@ -68,7 +68,7 @@ class Floats:
 
     def read(self, x: NDArray[Any], floats: type[np.floating[Any]]) -> NDArray[Any]:
         """x: [n, features] -> quantised, as whole numbers in a float type that holds them exactly."""
-        scaled = np.floor(np.ldexp(x.astype(np.float64), np.array(self.exponents, dtype=np.int64)))
+        scaled = np.floor(np.ldexp(x.astype(np.float64), np.array(self.exponents, dtype=np.intc)))
         # Clipping before the subtraction keeps infinities out of it; the window is exact in float64.
         low = np.array(self.offsets, dtype=np.float64)
         clipped = np.minimum(np.maximum(np.nan_to_num(scaled, nan=-math.inf), low), low + self.largest) - low

@@ -16,13 +16,16 @@ from cushion.claims import LedgerItem
 from cushion.encoding.arithmetic import ArithmeticDecoder, ArithmeticEncoder
 from cushion.encoding.bits import BitReader, BitWriter
 from cushion.encoding.headers import describe_input, describe_layer, read_input, read_layer, write_input, write_layer
-from cushion.encoding.integer_net import MOST_WEIGHTS, Feature, IntegerNet, Layer, Pool, check_sizes, feature_after
+from cushion.encoding.integer_net import IntegerNet
+from cushion.encoding.layers import Feature, Layer, Pool, feature_after
+from cushion.encoding.limits import MOST_WEIGHTS, check_sizes, numbers_of
 from cushion.encoding.numbers import Coder, NumberContexts, Reading, Writing, code_flag, code_small, code_wide
-from cushion.encoding.sources import Grid, Integers, SeededMask, SeededProjection, Source
+from cushion.encoding.sources import Grid, SeededMask, SeededProjection, coded_numbers
 from cushion.errors import Malformed
 
 VERSION = 2
 MOST_LAYERS = 64
+MOST_BITS = 2**22
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,7 @@ def encode(net: IntegerNet) -> Message:
     charge("format version", "all versions share one prefix code", len(writer))
     write_input(writer, net.input_shape, net.input)
     charge("input", describe_input(net.input_shape, net.input), len(writer))
-    if len(net.layers) > MOST_LAYERS:
-        raise Malformed(f"{len(net.layers)} layers are more than the {MOST_LAYERS} that the format allows")
-    writer.gamma(len(net.layers))
+    writer.bounded(len(net.layers), MOST_LAYERS)
     charge("depth", "number of layers", len(writer))
     feature = Feature(tuple(net.input_shape))
     for index, layer in enumerate(net.layers):
@@ -60,6 +61,8 @@ def encode(net: IntegerNet) -> Message:
         charge(f"layer {index + 1}: {numbers}", meaning, stream.written)
     stream.finish()
     charge("end of the coded stream", "the last bits name an interval inside the final one", len(writer))
+    if len(writer) > MOST_BITS:
+        raise Malformed(f"a message of {len(writer)} bits is longer than the {MOST_BITS} that the format allows")
     return Message(len(writer), writer.to_bytes(), tuple(ledger))
 
 
@@ -70,6 +73,8 @@ def decode(data: bytes, bits: int) -> IntegerNet:
 
 def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
     """Net and ledger. Malformed unless `data` is, to the last bit, the message of the net that it describes."""
+    if bits > MOST_BITS:
+        raise Malformed(f"a message of {bits} bits is longer than the {MOST_BITS} that the format allows")
     reader = BitReader(data, bits)
     version = reader.gamma()
     if version != VERSION:
@@ -81,8 +86,7 @@ def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
     room = MOST_WEIGHTS
     for index in range(depth):
         layer = read_layer(reader, feature, index + 1, last=index + 1 == depth, room=room)
-        if not isinstance(layer, Pool):
-            room -= coded_numbers(layer.source).size + (0 if layer.bias is None else layer.bias.size)
+        room -= numbers_of(layer)
         feature = feature_after(feature, layer)
         layers.append(layer)
     check_sizes(shape, quantiser, tuple(layers))  # refuses sizes beyond the limits before any number is read
@@ -93,15 +97,6 @@ def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
     if again.bits != bits or again.data != data:
         raise Malformed("the message is not the canonical one of its net (trailing or altered bits)")
     return net, again.ledger
-
-
-def coded_numbers(source: Source) -> Integers:
-    """The numbers of a source that stand in the coded stream."""
-    if isinstance(source, SeededMask):
-        return source.mask
-    if isinstance(source, SeededProjection):
-        return source.coefficients
-    return source.values
 
 
 def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[int, str, str]]:

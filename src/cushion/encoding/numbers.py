@@ -12,6 +12,7 @@ from cushion.encoding.arithmetic import ArithmeticDecoder, ArithmeticEncoder, Co
 from cushion.errors import Malformed
 
 MOST_VALUE_BITS = 40
+MOST_DECISIONS = 4 * 10**6  # in one message: adaptive decisions can cost next to no bits, but they cost time
 
 
 class Coder(Protocol):
@@ -22,9 +23,13 @@ class Coder(Protocol):
 class Writing:
     def __init__(self, coder: ArithmeticEncoder) -> None:
         self._coder = coder
+        self._made = 0
 
     def decide(self, bit: int | None, context: Context) -> int:
         assert bit is not None
+        self._made += 1
+        if self._made > MOST_DECISIONS:
+            raise Malformed(f"the net takes more than the {MOST_DECISIONS} decisions that the format allows")
         self._coder.encode(bit, context)
         return bit
 
@@ -32,8 +37,12 @@ class Writing:
 class Reading:
     def __init__(self, coder: ArithmeticDecoder) -> None:
         self._coder = coder
+        self._made = 0
 
     def decide(self, bit: int | None, context: Context) -> int:  # noqa: ARG002
+        self._made += 1
+        if self._made > MOST_DECISIONS:
+            raise Malformed(f"the message holds more than the {MOST_DECISIONS} decisions that the format allows")
         return self._coder.decode(context)
 
 

@@ -19,8 +19,7 @@ from cushion.errors import Malformed
 
 Integers = NDArray[np.int64]
 EXACT = 2**53
-MOST_SIGNS = 2**27  # of one projection: coefficients times numbers
-_CHUNK = 2**22
+_CHUNK = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +88,6 @@ class SeededProjection:
     @cached_property
     def numbers(self) -> Integers:
         size = math.prod(self.shape)
-        if size * len(self.coefficients) > MOST_SIGNS:
-            raise Malformed(f"{len(self.coefficients)} coefficients for {size} numbers are more than the format allows")
         if sum(abs(c) for c in self.coefficients.tolist()) >= EXACT:
             raise Malformed("the coefficients of a projection could leave the exact range of ±2^53")
         total = np.zeros(size)
@@ -125,6 +122,15 @@ class SeededNoise:
 
 
 Source = Grid | Values | SeededMask | SeededProjection | SeededNoise
+
+
+def coded_numbers(source: Source) -> Integers:
+    """The numbers of a source that stand in the coded stream."""
+    if isinstance(source, SeededMask):
+        return source.mask
+    if isinstance(source, SeededProjection):
+        return source.coefficients
+    return source.values
 
 
 def words(seed: int, layer: int, first: int, n: int) -> NDArray[np.uint64]:

@@ -1,0 +1,185 @@
+"""The PAC-Bayes-kl bound of a Gaussian posterior over integer nets; docs/derivations.md has the proof."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cushion.claims import Holdout
+from cushion.data.dataset import Dataset
+from cushion.encoding.container import pack
+from cushion.encoding.posterior import Factor, Posterior, count_draws, draw_rows, encode_posterior
+from cushion.encoding.rounded_gaussian import ERROR, LEAST_EXPONENT
+from cushion.errors import BadInput
+from cushion.files import write_whole
+from cushion.gaussian_claims import CONFIDENCE, GaussianClaim, Payment, posterior_assumptions
+from cushion.numerics import binomial_inverse, decimal_up, float_up, kl_inverse, percent_up
+
+# ln 2 lies between these.
+_LN2_DOWN = Fraction(693147180559945309417232121458176568, 10**36)
+_LN2_UP = _LN2_DOWN + Fraction(1, 10**36)
+_SLACK = 1.0 + 1e-12  # covers the rounding of a few float operations and library functions
+_PLACES = 10**6  # nats are stated to six decimals
+_SHARE_OF_DRAWS = 5  # δ' = δ/5
+
+
+@dataclass(frozen=True)
+class PosteriorCertificate:
+    """With probability ≥ 1-δ over examples and draws, nets drawn from the message's Q err at most `bound` often."""
+
+    claim: GaussianClaim
+    message: bytes
+
+    @property
+    def about(self) -> str:
+        return "Q"
+
+    @property
+    def bound(self) -> float:
+        return float_up(self.claim.bound)
+
+    def __str__(self) -> str:
+        return posterior_sentence(self.claim)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the certificate file; it appears whole or not at all."""
+        return write_whole(path, pack(self.claim, self.message))
+
+
+def gaussian_kl(factor: Factor) -> Fraction:
+    """KL(Q‖P) = Σ [ln(s/σ) + (σ² + μ²)/(2s²) - 1/2] in nats, erring upwards by less than 10^-20.
+
+    With σ² = 2^v and s² = 2^p the logarithm is (p - v)/2 · ln 2, so all but ln 2 is exact.
+    """
+    halves = int((factor.prior - factor.variances).sum())
+    scaled = (np.int64(1) << (factor.variances - LEAST_EXPONENT)).sum()  # Σ σ² in units of 2^LEAST_EXPONENT
+    squares = (factor.means**2).sum()  # Σ (4μ)²: below 2^40 · 10^5
+    moments = int(scaled) * Fraction(2) ** LEAST_EXPONENT + Fraction(int(squares), 16)
+    ln2 = _LN2_UP if halves > 0 else _LN2_DOWN
+    return (halves * ln2 + moments / Fraction(2) ** factor.prior - factor.means.size) / 2
+
+
+def confidence_nats(m: int, delta: Fraction) -> float:
+    """ln(2√m/δ), erring upwards.
+
+    >>> abs(confidence_nats(1, Fraction(1, 2)) - math.log(4)) < 1e-10
+    True
+    """
+    return (math.log(2.0) + 0.5 * math.log(m) - math.log(delta)) * _SLACK
+
+
+def sampling_slack(size: int, draws: int, m: int) -> Fraction:
+    """How far, in total variation, the law of all counted nets and rows is from independent ideal draws, at most."""
+    return draws * (size * ERROR + Fraction(m, 2**64))
+
+
+def binomial_bound(errors: int, draws: int, delta: Fraction) -> str:
+    """BinInv(errors; draws, δ), rounded up: at least L̂(Q), with probability ≥ 1-δ over the draws.
+
+    Each draw, a net from Q on a uniform row of the sample, errs with probability L̂(Q), independently of the others.
+    """
+    return decimal_up(binomial_inverse(errors, draws, math.log(delta) * _SLACK))
+
+
+def pac_bayes_bound(sample_error: str, m: int, nats: float) -> str:
+    """kl⁻¹(sample_error, nats/m), rounded up; nats = header bits · ln 2 + KL(Q‖P) + ln(2√m/δ).
+
+    With probability ≥ 1-δ over S ~ D^m, for every header and every Q at once, kl(L̂(Q)‖L(Q)) ≤ nats/m (Seeger 2002,
+    Maurer 2004): the prior is the mixture of all headers' priors, a header of b bits weighing 2^-b.
+
+    >>> pac_bayes_bound("0.000000", 100, 5.0)  # rounded up from 1 - exp(-0.05)
+    '0.048771'
+    """
+    return decimal_up(kl_inverse(float_up(sample_error), nats / m * _SLACK))
+
+
+def certify_gaussian(
+    posterior: Posterior,
+    sample: Dataset,
+    delta: Decimal,
+    *,
+    draws: int,
+    holdout: Dataset | None = None,
+    made_with: Mapping[str, Any] | None = None,
+) -> PosteriorCertificate:
+    """State the PAC-Bayes bound of one posterior on its sample (and a hold-out line, if there are held-out labels).
+
+    Valid however the posterior was found, as long as neither the stated draws nor the held-out examples were looked at.
+    δ/5 goes to the draws, the rest to the theorem.
+    """
+    if holdout is not None and holdout.fingerprint == sample.fingerprint:
+        raise BadInput(f"{holdout.name}: the held-out examples are the sample itself; hold out others, or none")
+    message = encode_posterior(posterior)
+    share = (delta / _SHARE_OF_DRAWS).quantize(Decimal("1e-18"), context=Context(prec=40, rounding=ROUND_FLOOR))
+    payments = [Payment(paid.item, paid.bits, nats_up(paid.bits * _LN2_UP), paid.meaning) for paid in message.ledger]
+    prices = [Payment(f.item, 0, nats_up(gaussian_kl(f)), f.meaning) for f in posterior.factors]
+    kl = sum((Decimal(paid.nats) for paid in prices), Decimal(0))
+    m = len(sample)
+    confidence = confidence_nats(m, Fraction(delta - share))
+    nats = float(message.bits * _LN2_UP + Fraction(kl) + Fraction(confidence))
+
+    def left(failure: Decimal, nets: int, rows: int) -> Fraction:
+        exact = Fraction(failure) - sampling_slack(posterior.size, nets, rows)
+        if exact <= 0:
+            raise BadInput(
+                f"--delta {delta} is too small for {nets} draws of {posterior.size} numbers; give a larger one"
+            )
+        return exact
+
+    for_draws = left(share, draws, m)
+    errors = count_draws(posterior, message.data, sample.x, sample.y, draw_rows(message.data, m, draws), progress=True)
+    empirical = binomial_bound(errors, draws, for_draws)
+    stated, line = format(delta, "f"), None
+    if holdout is not None:
+        n = len(holdout)
+        missed = count_draws(posterior, message.data, holdout.x, holdout.y, np.arange(n), progress=True)
+        line = Holdout(holdout.fingerprint, missed, n, stated, binomial_bound(missed, n, left(delta, n, 0)))
+    claim = GaussianClaim(
+        kind="pac-bayes",
+        about="Q",
+        data=sample.name,
+        data_fingerprint=sample.fingerprint,
+        m=m,
+        draws=draws,
+        errors=errors,
+        header_bits=message.bits,
+        kl=format(kl, "f"),
+        delta=stated,
+        delta_draws=format(share.normalize(), "f"),
+        sample_bound=empirical,
+        bound=pac_bayes_bound(empirical, m, nats),
+        ledger=(*payments, *prices, Payment(CONFIDENCE[0], 0, nats_up(Fraction(confidence)), CONFIDENCE[1])),
+        assumptions=posterior_assumptions(line is not None),
+        holdout=line,
+        made_with=dict(made_with or {}),
+    )
+    return PosteriorCertificate(claim, message.data)
+
+
+def nats_up(value: Fraction) -> str:
+    """A number ≥ 0 as a decimal string of six places, rounded up.
+
+    >>> nats_up(Fraction(1, 3)), nats_up(Fraction(12))
+    ('0.333334', '12.000000')
+    """
+    millionths = max(0, math.ceil(value * _PLACES))
+    return f"{millionths // _PLACES}.{millionths % _PLACES:06d}"
+
+
+def posterior_sentence(claim: GaussianClaim) -> str:
+    """What the certificate proves, in plain words; percentages are rounded up."""
+    sure = (1 - Decimal(claim.delta)) * 100
+    m = f"{claim.m:,}".replace(",", " ")
+    if Decimal(claim.bound) >= 1:
+        return f"Vacuous: a divergence of {claim.kl} nats on {m} examples proves nothing about new examples."
+    return (
+        f"With probability {sure.normalize():f} % over the draw of these {m} examples and of the nets counted, a net "
+        f"drawn anew from this posterior errs on at most {percent_up(claim.bound)} of new examples."
+    )

@@ -1,0 +1,71 @@
+"""compress(): a method of the registry, composed with the encoder and the certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from cushion.certificates.certificate import certify_net
+from cushion.certificates.occam import occam_bound, parse_delta
+from cushion.compression import Compressed, summarise
+from cushion.compressors.registry import Task, choose
+from cushion.data import Dataset, as_dataset
+from cushion.encoding.integer_net import IntegerNet
+from cushion.encoding.message import encode
+from cushion.errors import BadInput
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def compress(
+    data: Dataset | str,
+    *,
+    method: str = "integer",
+    model: nn.Module | None = None,
+    holdout: Dataset | None = None,
+    delta: str | float = "0.05",
+    seed: int = 0,
+    report: Callable[[float, Decimal], None] | None = None,
+    **options: float | None,
+) -> Compressed:
+    """Find a net of the method's kind with a small Occam bound on `data`; the net, what it stores, its certificate.
+
+    With a model, the net also imitates the model's scores; the certificate is about the net that was found, not about
+    the model. The seed makes the training repeatable and, for methods over seeded nets, is written into the net and
+    paid. `holdout` is read only after the training. `report` is told now and then which part of the work is done and
+    the best bound so far. The method's own options are those of the registry; None means not given.
+    """
+    sample = as_dataset(data)
+    exact_delta = parse_delta(str(delta))
+    given = {name: value for name, value in options.items() if value is not None}
+    chosen = choose(method, given)
+
+    def judge(net: IntegerNet) -> Decimal:
+        return Decimal(occam_bound(net.errors(sample.x, sample.y), len(sample), encode(net).bits, exact_delta))
+
+    teacher = None if model is None else _teacher_scores(model, sample)
+    found = chosen.run(Task(sample, judge, seed, teacher, report), given)
+    notes = {
+        "method": method,
+        "seed": seed,
+        **given,
+        "imitates_a_model": model is not None,
+        "interrupted": found.interrupted,
+    }
+    certificate = certify_net(found.net, sample, exact_delta, holdout=holdout, made_with=notes)
+    summary = summarise(found.net, certificate, method=method, seed=seed, interrupted=found.interrupted)
+    return Compressed(found.net, summary, certificate)
+
+
+def _teacher_scores(model: nn.Module, data: Dataset) -> Tensor:
+    """[m, classes] scores of the model on the sample."""
+    from cushion.float_nets import score
+
+    scores = score(model, data.x, describe="the net's scores").float()
+    if scores.shape[1] < data.classes:
+        raise BadInput(
+            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} classes; use its own data"
+        )
+    return scores[:, : data.classes]

@@ -1,0 +1,110 @@
+"""Unlabelled inputs: rows whose labels, if there are any, are never looked at; their identity, and rows in common."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.data import catalogue
+from cushion.data.dataset import Dataset
+from cushion.data.formats import npz
+from cushion.data.sources import load_pair
+from cushion.data.steps import parse_source
+from cushion.errors import BadInput
+
+_SPLIT = "split="
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """x: [n, *shape], uint8 or float32, checked as a Dataset's inputs are."""
+
+    name: str
+    x: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 over dtype, shape and little-endian C-order bytes of x (FORMAT.md, section 5)."""
+        little = self.x.dtype.newbyteorder("<")
+        digest = hashlib.sha256(b"cushion-inputs-1\n")
+        digest.update(f"{little.str} {','.join(map(str, self.x.shape))}\n".encode())
+        for start in range(0, len(self.x), 4096):
+            digest.update(np.ascontiguousarray(self.x[start : start + 4096], dtype=little).data)
+        return digest.hexdigest()
+
+
+def as_inputs(source: Inputs | Dataset | str | PathLike[str]) -> Inputs:
+    """The inputs of a dataset without its labels, or of a name, a folder or an .npz file (whose y may be missing).
+
+    Steps may follow a comma as in --data, and `split=test` means the held-out part: `mnist,split=test`.
+    """
+    if isinstance(source, Inputs):
+        return source
+    part = source if isinstance(source, Dataset) else _load(str(source))
+    return Inputs(part.name, part.x)
+
+
+def _load(text: str) -> Dataset:
+    if not text:
+        raise BadInput("the source of the unlabelled inputs is empty; give a name, a folder or an .npz file")
+    split = "train"
+    if not Path(text).exists():
+        source, *words = text.split(",")
+        for word in words:
+            if word.startswith(_SPLIT):
+                split = word.removeprefix(_SPLIT)
+        if split not in ("train", "test"):
+            raise BadInput(f"{text}: a split is train or test, not {split!r}")
+        text = ",".join([source, *(word for word in words if not word.startswith(_SPLIT))])
+    plain, apply = parse_source(text)
+    path = Path(plain)
+    if plain not in catalogue.SETS and path.suffix == ".npz" and path.is_file():
+        x = npz.read_inputs(path, "x" if split == "train" else "x_test")
+        name = path.name if split == "train" else f"{path.name} test"
+        return apply(Dataset(name, x, np.zeros(len(x), dtype=np.int64), 2))
+    sample, held_out = load_pair(plain)
+    if split == "train":
+        return apply(sample)
+    if held_out is None:
+        raise BadInput(f"{plain}: this source has no held-out part; leave {_SPLIT}test out, or give another source")
+    return apply(held_out)
+
+
+def count_shared(rows: NDArray[Any], others: NDArray[Any]) -> int:
+    """How many of `rows` are, byte for byte, also among `others`; none if they differ in type or shape."""
+    if rows.dtype != others.dtype or rows.shape[1:] != others.shape[1:]:
+        return 0
+    known = set(_digests(others))
+    return sum(digest in known for digest in _digests(rows))
+
+
+def freshness_fault(inputs: Inputs, sample: NDArray[Any]) -> str:
+    """Why the inputs cannot be fresh draws beside the sample's rows; empty if they can.
+
+    A row of the sample again means that the inputs are not fresh, unless the sample repeats its own rows, as draws from
+    few possible rows do: then the inputs may meet the sample's rows up to twice as often as it meets its own (a
+    new draw meets m earlier ones about as often as each of them meets the others).
+    """
+    shared = count_shared(inputs.x, sample)
+    if not shared:
+        return ""
+    counts = Counter(_digests(sample))
+    repeated = sum(count for count in counts.values() if count > 1)
+    if shared * len(sample) <= 2 * repeated * len(inputs) and not np.array_equal(inputs.x, sample):
+        return ""
+    return f"{shared} of the {len(inputs)} unlabelled inputs ({inputs.name}) are rows of the sample itself"
+
+
+def _digests(x: NDArray[Any]) -> list[bytes]:
+    return [hashlib.blake2b(np.ascontiguousarray(row).data, digest_size=16).digest() for row in x]

@@ -1,0 +1,229 @@
+"""Posteriors as messages and as draws: tables against the exact Gaussian, golden draws, strict decoding."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from tests.posterior_cases import coin, convolutional, linear, ones, stripes, whole
+
+from cushion.counter import stream
+from cushion.encoding import rounded_gaussian as gaussian
+from cushion.encoding.bits import BitWriter
+from cushion.encoding.headers import write_input, write_layer
+from cushion.encoding.inputs import Bytes
+from cushion.encoding.layers import Dense, Feature
+from cushion.encoding.posterior import (
+    Factor,
+    Posterior,
+    count_draws,
+    draw_rows,
+    encode_posterior,
+    key_of,
+    read_posterior,
+)
+from cushion.encoding.sources import Grid, Values
+from cushion.errors import Malformed
+
+
+def test_every_entry_of_every_table_is_the_floor_of_the_true_tail() -> None:
+    """Also that no true value is so near a whole number that 50 digits could not tell."""
+    with mpmath.workdps(50):
+        scale = mpmath.mpf(2) ** 64
+        for exponent in range(gaussian.LEAST_EXPONENT, gaussian.MOST_EXPONENT + 1):
+            sigma = mpmath.sqrt(mpmath.mpf(2) ** exponent)
+            for n in range(1, int(4 * 9.2 * sigma) + 2):
+                true = scale * mpmath.ncdf(-n / (4 * sigma))
+                assert gaussian.lower_tail(n, exponent) == int(mpmath.floor(true)), (n, exponent)
+                assert true < 1e-10 or abs(true - mpmath.nint(true)) > mpmath.mpf(10) ** -15
+
+
+@pytest.mark.parametrize(("exponent", "quarter"), [(-8, 0), (-8, 2), (-1, 1), (0, 3), (5, 0), (12, 1)])
+def test_total_variation_of_a_draw_is_below_its_stated_error(exponent: int, quarter: int) -> None:
+    first, table = gaussian.table(exponent, quarter)
+    edges = [0, *table.tolist(), 2**64]
+    with mpmath.workdps(50):
+        sigma, scale = mpmath.sqrt(mpmath.mpf(2) ** exponent), mpmath.mpf(2) ** 64
+
+        def below(k: int) -> mpmath.mpf:
+            return mpmath.ncdf((k + mpmath.mpf(1) / 2 - mpmath.mpf(quarter) / 4) / sigma)
+
+        distance = below(first - 1) + 1 - below(first + len(table))
+        for step, (low, high) in enumerate(itertools.pairwise(edges)):
+            k = first + step
+            distance += abs(mpmath.mpf(high - low) / scale - (below(k) - below(k - 1)))
+        assert distance / 2 < mpmath.mpf(gaussian.ERROR.numerator) / gaussian.ERROR.denominator
+    assert len(table) < 2**11 - 4
+    assert Fraction(1, 2**54) == gaussian.ERROR
+
+
+@pytest.mark.parametrize(("mean", "exponent"), [(0, 0), (-7, 3), (13, 8), (2, -3), (1, -8)])
+def test_draws_follow_the_rounded_gaussian(mean: int, exponent: int) -> None:
+    n = 40000
+    drawn = gaussian.RoundedGaussians(whole([mean]), whole([exponent])).draw(stream("test", 0, n).reshape(n, 1))[:, 0]
+    sigma = 2 ** (exponent / 2)
+    numbers = np.arange(drawn.min(), drawn.max() + 1)
+    chance = stats.norm.cdf((numbers + 0.5 - mean / 4) / sigma) - stats.norm.cdf((numbers - 0.5 - mean / 4) / sigma)
+    counts = np.array([(drawn == k).sum() for k in numbers])
+    common = chance * n > 8
+    expected = np.append(chance[common], 1 - chance[common].sum()) * n
+    seen = np.append(counts[common], n - counts[common].sum())
+    use = expected > 1e-6
+    if use.sum() > 1:
+        assert stats.chisquare(seen[use], expected[use] * seen[use].sum() / expected[use].sum()).pvalue > 1e-4
+    else:
+        assert set(drawn.tolist()) == {int(np.floor(mean / 4 + 0.5))}
+
+
+GOLDEN = linear(whole([[5, -7, 100], [0, 2, -3]]), whole([[0, 3, 8], [-2, -8, 5]]))
+MESSAGE = (21, "5b624805000000f9ffffff640000000000000002000000fdffffff000308fef805")
+KEY = "7c3c14cf4c6b82b3615c71673ca7202959f1ff2c66e0126b04b141eed491b8af"
+DRAWS = [[1, -9, 40, 0, 1, -2], [0, -3, 67, -1, 1, 3], [1, -5, 20, 0, 0, -1], [1, -3, 15, 0, 1, -1]]
+ROWS = [34634, 44134, 23476, 15591, 46331]
+
+
+def test_golden_message_and_draws() -> None:
+    message = encode_posterior(GOLDEN)
+    assert (message.bits, message.data.hex()) == MESSAGE
+    assert key_of(message.data) == KEY
+    words = stream(f"net {KEY}", 0, 4 * 6).reshape(4, 6)
+    drawn = GOLDEN.draw(words)
+    assert drawn.tolist() == DRAWS
+    assert draw_rows(message.data, 60000, 5).tolist() == ROWS
+    for j, column in itertools.product(range(4), range(6)):  # the same by the inverse of Φ
+        mean, exponent = GOLDEN.factors[0].means.flat[column], GOLDEN.factors[0].variances.flat[column]
+        with mpmath.workdps(50):
+            chance = (mpmath.mpf(int(words[j, column])) + mpmath.mpf(1) / 2) / mpmath.mpf(2) ** 64
+            z = mpmath.sqrt(mpmath.mpf(2) ** (int(exponent) + 1)) * mpmath.erfinv(2 * chance - 1)
+            assert drawn[j, column] == int(mpmath.floor(mpmath.mpf(int(mean)) / 4 + z + mpmath.mpf(1) / 2))
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(1, 10**7))
+def test_rows_are_the_floor_of_word_times_m(word: int, m: int) -> None:
+    assert gaussian.choose_rows(np.array([word], dtype=np.uint64), m).tolist() == [word * m >> 64]
+
+
+def test_the_range_of_every_draw_is_proved_beforehand() -> None:
+    posterior = convolutional()
+    largest = posterior._law.largest()
+    edge = np.array([[0, 2**64 - 1]] * posterior.size, dtype=np.uint64).T
+    assert (np.abs(posterior.draw(edge)).max(axis=0) == largest).all()
+    factors = tuple(dataclasses.replace(f, means=whole(np.full(f.means.shape, 2**20))) for f in posterior.factors)
+    layers = tuple(
+        dataclasses.replace(layer, bias_shift=40) if isinstance(layer, Dense) else layer
+        for layer in posterior.skeleton.layers
+    )
+    with pytest.raises(Malformed, match="exact range"):
+        Posterior(dataclasses.replace(posterior.skeleton, layers=layers), factors)
+
+
+def test_counts_are_those_of_single_nets() -> None:
+    posterior, sample = convolutional(3), stripes()
+    message = encode_posterior(posterior).data
+    rows = draw_rows(message, len(sample), 300)
+    assert rows.min() >= 0
+    assert rows.max() < len(sample)
+    size, key = posterior.size, key_of(message)
+    naive = 0
+    for j, row in enumerate(rows.tolist()):
+        net = posterior.with_numbers(posterior.draw(stream(f"net {key}", 0, size, j * size).reshape(1, size))[0])
+        naive += net.errors(sample.x[row : row + 1], sample.y[row : row + 1])
+    assert count_draws(posterior, message, sample.x, sample.y, rows) == naive
+
+
+def test_counted_share_is_the_true_error() -> None:
+    message = encode_posterior(coin()).data
+    sample = ones(50)
+    errors = count_draws(coin(), message, sample.x, sample.y, draw_rows(message, 50, 3000))
+    assert abs(errors / 3000 - stats.norm.cdf(-1)) < 4 * np.sqrt(0.16 * 0.84 / 3000)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_messages_come_back(seed: int) -> None:
+    posterior = convolutional(seed)
+    message = encode_posterior(posterior)
+    again, read = read_posterior(message.data, message.bits)
+    assert read == message
+    assert sum(paid.bits for paid in message.ledger) == message.bits
+    for one, other in zip(posterior.factors, again.factors, strict=True):
+        assert (one.layer, one.what, one.prior) == (other.layer, other.what, other.prior)
+        assert (one.means == other.means).all()
+        assert (one.variances == other.variances).all()
+
+
+def test_a_flipped_bit_is_refused_or_is_the_message_of_another_posterior() -> None:
+    message = encode_posterior(coin())
+    for position in range(8 * len(message.data)):
+        changed = bytearray(message.data)
+        changed[position // 8] ^= 1 << position % 8
+        try:
+            _, read = read_posterior(bytes(changed), message.bits)
+        except Malformed:
+            continue
+        assert read.data == bytes(changed)
+
+
+def test_lengths_are_strict() -> None:
+    message = encode_posterior(convolutional())
+    for data, bits in [
+        (message.data + b"\0", message.bits),
+        (message.data + bytes(5), message.bits),
+        (message.data[:-1], message.bits),
+        (message.data[:-5], message.bits),
+        (message.data, message.bits - 1),
+        (message.data, message.bits + 1),
+        (message.data, message.bits + 8),
+        (b"", 0),
+    ]:
+        with pytest.raises(Malformed):
+            read_posterior(data, bits)
+
+
+def header(layer: Dense, features: int) -> BitWriter:
+    writer = BitWriter()
+    writer.gamma(2)
+    write_input(writer, (1, 1, features), Bytes(0))
+    writer.gamma(1)
+    write_layer(writer, layer, Feature((1, 1, features)), last=True)
+    return writer
+
+
+def test_hostile_sizes_are_refused_quickly() -> None:
+    began = time.monotonic()
+    huge = Dense(Values(np.zeros((1000, 1000), dtype=np.int64)), None, 0, 0)
+    writer = header(huge, 1000)
+    for tail in (b"", bytes(5 * 10**5)):
+        with pytest.raises(Malformed):
+            read_posterior(writer.to_bytes() + tail, len(writer))
+    grid = header(Dense(Grid(np.zeros((2, 2), dtype=np.int64), 1), None, 0, 0), 2)
+    grid.gamma(1)
+    with pytest.raises(Malformed, match="plain values"):
+        read_posterior(grid.to_bytes() + bytes(20), len(grid))
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("means", "variances", "prior"),
+    [([[2**20 + 1, 0]] * 2, [[0, 0]] * 2, 8), ([[0, 0]] * 2, [[13, 0]] * 2, 8), ([[0, 0]] * 2, [[0, -9]] * 2, 8)]
+    + [([[0, 0]] * 2, [[0, 0]] * 2, prior) for prior in (-9, 13)],
+)
+def test_numbers_outside_the_format_are_refused(means: object, variances: object, prior: int) -> None:
+    with pytest.raises(Malformed):
+        linear(whole(means), whole(variances), prior)
+
+
+def test_factors_must_be_those_of_the_net() -> None:
+    posterior = convolutional()
+    with pytest.raises(Malformed, match="not the layers"):
+        Posterior(posterior.skeleton, posterior.factors[:-1])
+    with pytest.raises(Malformed, match="64-bit"):
+        Posterior(coin().skeleton, (Factor(1, "weights", 8, np.zeros((2, 2)), whole(np.zeros((2, 2)))),))

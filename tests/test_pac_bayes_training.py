@@ -1,0 +1,143 @@
+"""Training of posteriors: what is trained is what is stated, it ends in time, and its certificates verify."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.posterior_cases import stripes
+
+from cushion import verifier
+from cushion.certificates.pac_bayes import gaussian_kl
+from cushion.compressors.gaussian_posterior import GaussianNumbers, PosteriorNet, blueprint_for, train_posterior
+from cushion.compressors.integer.blueprints import ConvBlock, DenseBlock, PoolBlock
+from cushion.data.dataset import Dataset
+from cushion.encoding.inputs import Bytes
+from cushion.encoding.posterior import encode_posterior, read_posterior
+from cushion.errors import BadInput
+from cushion.pac_bayes import certify_posterior
+
+BLUEPRINT = (ConvBlock(2, 3, padding=1, symmetry=2), PoolBlock("max", 2), DenseBlock())
+
+
+def model(seed: int = 0) -> PosteriorNet:
+    net = PosteriorNet(BLUEPRINT, (1, 6, 6), 3, Bytes(4), torch.Generator().manual_seed(seed))
+    net.calibrate(torch.from_numpy(stripes(64).x >> 4).float())
+    return net
+
+
+def laws(net: PosteriorNet) -> list[GaussianNumbers]:
+    return [law for _, _, law in net.numbers()]
+
+
+def test_the_stated_posterior_scores_as_the_trained_one() -> None:
+    """With the smallest variances and whole means, every draw is the net of the means."""
+    net = model()
+    with torch.no_grad():
+        for law in laws(net):
+            law.exponents.fill_(-99.0)
+            law.means.copy_(torch.randint(-40, 41, law.means.shape).float() / 16)
+        scores = net.forward(torch.from_numpy(stripes(30).x >> 4).float()).numpy().astype(np.int64)
+    posterior = net.posterior()
+    means = np.concatenate([f.means.reshape(-1) for f in posterior.factors])
+    assert (means % 4 == 0).all()
+    assert (posterior.with_numbers(means // 4).scores(stripes(30).x) == scores).all()
+    message = encode_posterior(posterior)
+    assert read_posterior(message.data, message.bits)[1] == message
+
+
+def test_the_trained_divergence_is_the_stated_one() -> None:
+    net = model(1)
+    with torch.no_grad():
+        for law in laws(net):
+            law.exponents.add_(torch.randn(law.exponents.shape) * 3)
+            law.means.copy_((law.means * 64).round() / 64)
+    stated = sum(gaussian_kl(factor) for factor in net.posterior().factors)
+    assert float(net.divergence().detach()) == pytest.approx(float(stated), rel=1e-5)
+
+
+def test_draws_have_the_stated_mean_and_deviation() -> None:
+    law = GaussianNumbers((4000,), torch.Generator().manual_seed(0), 0.0, -4.0)
+    with torch.no_grad():
+        law.means.fill_(1.0)
+        drawn = law.integers()
+    assert (drawn == drawn.round()).all()
+    assert float(drawn.mean()) == pytest.approx(16.0, abs=0.3)
+    assert float(drawn.var()) == pytest.approx(16.0 + 1 / 12, rel=0.1)
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 8, 8), (1, 1, 13)])
+def test_every_shape_has_a_blueprint(shape: tuple[int, int, int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    net = PosteriorNet(blueprint_for(shape), shape, 10, Bytes(4), generator)
+    net.calibrate(torch.randint(0, 16, (8, *shape)).float())
+    assert net.posterior().skeleton.classes == 10
+
+
+def test_a_short_training_gives_a_certificate_that_verifies(tmp_path: Path) -> None:
+    began = time.monotonic()
+    told: list[float] = []
+    sample, held = stripes(2000), stripes(200, seed=1)
+    made = certify_posterior(sample, minutes=0.1, seed=3, holdout=held, report=lambda _, bound: told.append(bound))
+    assert time.monotonic() - began < 240
+    assert told
+    assert made.bound < 0.6
+    found = verifier.verify(made.save(tmp_path / "q.cushion"), sample, held)
+    assert (found.ok, found.holdout_replayed) == (True, True)
+    assert made.claim.made_with == {"minutes": 0.1, "seed": 3, "interrupted": False}
+
+
+def interrupting(at: int) -> Callable[[float, float], None]:
+    calls = iter(range(10**6))
+
+    def report(seconds: float, bound: float) -> None:
+        if next(calls) == at:
+            raise KeyboardInterrupt
+
+    return report
+
+
+def test_an_interrupt_keeps_the_posterior_so_far() -> None:
+    found = train_posterior(stripes(), seconds=600, report=interrupting(1))
+    assert found.interrupted
+    assert found.posterior.size > 0
+
+
+def test_the_same_seed_draws_the_same_net_and_threads_are_given_back() -> None:
+    threads = torch.get_num_threads()
+    one, two, other = (
+        encode_posterior(train_posterior(stripes(), seconds=600, seed=seed, report=interrupting(0)).posterior).data
+        for seed in (1, 1, 2)
+    )
+    assert one == two != other
+    assert torch.get_num_threads() == threads
+
+
+def test_float_features_get_a_paid_quantiser() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 5)).astype(np.float32)
+    sample = Dataset("table", x, (x[:, 0] > 0).astype(np.int64), 2)
+    found = train_posterior(sample, seconds=0.5)
+    paid = encode_posterior(found.posterior).ledger
+    assert any("floats" in item.meaning and item.bits > 5 for item in paid)
+    assert found.posterior.skeleton.fault(x) == ""
+
+
+@pytest.mark.parametrize("options", [{"minutes": 0}, {"minutes": math.nan}, {"delta": "2"}, {"delta": "x"}])
+def test_bad_options_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(BadInput):
+        certify_posterior(stripes(), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.full
+def test_mnist_is_not_vacuous_in_five_minutes() -> None:
+    from cushion.data import load_pair
+
+    sample, _ = load_pair("mnist")
+    assert Decimal(certify_posterior(sample, minutes=5).claim.bound) < Decimal("0.2")
