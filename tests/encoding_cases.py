@@ -87,7 +87,7 @@ def nets(draw: st.DrawFn) -> IntegerNet:
     """Small nets in which every layer, source, symmetry and input of the grammar occurs."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     square = draw(st.integers(3, 7))
-    sides = (square, square) if draw(st.booleans()) else (draw(st.integers(1, 7)), draw(st.integers(1, 7)))
+    sides = (square, square) if draw(st.integers(0, 3)) else (draw(st.integers(1, 7)), draw(st.integers(1, 7)))
     start = (draw(st.integers(1, 3)), *sides)
     feature, layers = Feature(start), []
 
@@ -96,7 +96,7 @@ def nets(draw: st.DrawFn) -> IntegerNet:
         feature = feature_after(feature, layer)
         layers.append(layer)
 
-    for _ in range(draw(st.integers(0, 3))):
+    for _ in range(draw(st.sampled_from([1, 2, 3, 0]))):
         if min(feature.shape[1:]) >= 2 and draw(st.integers(0, 3)) == 0:
             add(Pool(draw(st.sampled_from(["max", "sum"])), draw(st.integers(2, min(3, *feature.shape[1:])))))
         elif feature.shape[0] <= 16:
@@ -104,8 +104,8 @@ def nets(draw: st.DrawFn) -> IntegerNet:
     for outputs in [5] * draw(st.integers(0, 1)) + [3]:
         last = outputs == 3
         invariant = feature.symmetry == 2 or (feature.symmetry > 2 and feature.shape[1] == feature.shape[2])
-        symmetry = feature.symmetry if invariant and draw(st.booleans()) else 1
-        shape = (outputs, math.prod(feature.shape))
+        symmetry = feature.symmetry if invariant and draw(st.integers(0, 3)) else 1
+        shape: tuple[int, ...] = (outputs, math.prod(feature.shape))
         if symmetry > 1:
             shape = (outputs, feature.shape[0] // symmetry, *feature.shape[1:])
         bias, bias_shift = draw(biases(rng, outputs))

@@ -39,7 +39,7 @@ class Bits:
         zeros = 0
         while self.next() == 0:
             zeros += 1
-        return 2**zeros + self.fixed(zeros)
+        return (1 << zeros) + self.fixed(zeros)
 
     def signed(self) -> int:
         n = self.gamma()
@@ -167,8 +167,11 @@ def read(data: bytes, length: int) -> dict[str, Any]:
             continue
         stream.contexts = {}
         count = layer.get("coefficients", math.prod(layer["stored"]))
-        one = {"grid": lambda layer=layer: stream.small(layer["levels"]), "mask": stream.flag}
-        layer["coded"] = [one.get(layer["source"], stream.wide)() for _ in range(count)]
+        if layer["source"] == "grid":
+            layer["coded"] = [stream.small(layer["levels"]) for _ in range(count)]
+        else:
+            one = stream.flag if layer["source"] == "mask" else stream.wide
+            layer["coded"] = [one() for _ in range(count)]
         stream.contexts = {}
         layer["biases"] = [stream.wide() if layer["biased"] else 0 for _ in range(layer["outputs"])]
     return net

@@ -38,7 +38,7 @@ def blobs(m: int = 200, seed: int = 0) -> Dataset:
 
 
 def subspace(stored: tuple[int, ...], place: int, generator: torch.Generator) -> nn.Module:
-    made = SubspaceWeights(stored, min(20, math.prod(stored)), 5, place)
+    made = SubspaceWeights(stored, min(150, math.prod(stored)), 5, place)
     with torch.no_grad():
         made.shadow.normal_(0, 3, generator=generator)
     return made
@@ -71,11 +71,12 @@ def test_the_frozen_net_computes_what_the_trained_one_did(
 
 
 def test_subspace_integers_are_the_formula_summed_naively() -> None:
-    weights = SubspaceWeights((3, 5), 70, 2, 4)  # 70 coefficients: more than one stretch of sign matrices
+    weights = SubspaceWeights((3, 5), 600, 2, 4)  # more than one stretch of sign matrices, and a shift
     with torch.no_grad():
-        weights.shadow.copy_(torch.linspace(-9, 9, 70))
+        weights.shadow.normal_(0, 9, generator=torch.Generator().manual_seed(1))
     source = weights.source(4)
     assert isinstance(source, SeededProjection)
+    assert source.shift == 3
     assert (source.shape, source.seed, source.layer) == ((3, 5), 2, 4)
     signs, start = weights.signs.tolist(), weights.start.tolist()
     for i, number in enumerate(weights.integers().detach().reshape(-1).tolist()):

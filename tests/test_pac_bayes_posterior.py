@@ -20,7 +20,8 @@ from cushion.encoding import rounded_gaussian as gaussian
 from cushion.encoding.bits import BitWriter
 from cushion.encoding.headers import write_input, write_layer
 from cushion.encoding.inputs import Bytes
-from cushion.encoding.layers import Dense, Feature
+from cushion.encoding.integer_net import IntegerNet
+from cushion.encoding.layers import Conv, Dense, Feature, Layer, Pool
 from cushion.encoding.posterior import (
     Factor,
     Posterior,
@@ -106,6 +107,16 @@ def test_golden_message_and_draws() -> None:
             assert drawn[j, column] == int(mpmath.floor(mpmath.mpf(int(mean)) / 4 + z + mpmath.mpf(1) / 2))
 
 
+def test_a_word_at_a_threshold_belongs_to_the_next_number() -> None:
+    first, table = gaussian.table(0, 1)
+    law = gaussian.RoundedGaussians(whole([1]), whole([0]))
+    for step, entry in enumerate(table.tolist()):
+        if step + 1 < len(table) and table[step + 1] == entry:
+            continue  # far out, where two thresholds fall together
+        words = np.array([[entry - 1], [entry]], dtype=np.uint64)
+        assert law.draw(words)[1, 0] == first + step + 1 > law.draw(words)[0, 0]
+
+
 @given(st.integers(0, 2**64 - 1), st.integers(1, 10**7))
 def test_rows_are_the_floor_of_word_times_m(word: int, m: int) -> None:
     assert gaussian.choose_rows(np.array([word], dtype=np.uint64), m).tolist() == [word * m >> 64]
@@ -128,15 +139,55 @@ def test_the_range_of_every_draw_is_proved_beforehand() -> None:
 def test_counts_are_those_of_single_nets() -> None:
     posterior, sample = convolutional(3), stripes()
     message = encode_posterior(posterior).data
-    rows = draw_rows(message, len(sample), 300)
+    rows = draw_rows(message, len(sample), 100)
     assert rows.min() >= 0
     assert rows.max() < len(sample)
     size, key = posterior.size, key_of(message)
     naive = 0
     for j, row in enumerate(rows.tolist()):
         net = posterior.with_numbers(posterior.draw(stream(f"net {key}", 0, size, j * size).reshape(1, size))[0])
-        naive += net.errors(sample.x[row : row + 1], sample.y[row : row + 1])
+        scores = net.scores(sample.x[row : row + 1])[0].tolist()
+        others = [s for label, s in enumerate(scores) if label != sample.y[row]]
+        naive += max(others) >= scores[sample.y[row]]
     assert count_draws(posterior, message, sample.x, sample.y, rows) == naive
+
+
+def varied(seed: int) -> IntegerNet:
+    """All that the grammar has: symmetric, regular, grouped and depthwise convolutions, strides, an invariant end."""
+
+    def blank(*shape: int) -> Values:
+        return Values(whole(np.zeros(shape)))
+
+    order = (2, 4, 8, 1)[seed % 4]
+    layers: tuple[Layer, ...] = (
+        Conv(blank(2, 1, 3, 3), whole([0, 0]), 1, 3, 1, 1, 1, order),
+        Conv(blank(2, 1, 3, 3), None, 0, 2, 1, 1, 0, order),
+        Conv(blank(4, 2, 2, 2) if order == 1 else blank(4, 2, order, 2, 2), whole([0] * 4), 2, 6, 2, 0, 1, order),
+        Pool("sum" if seed % 2 else "max", 2),
+    )
+    if order == 1:
+        layers = (*layers, Conv(blank(4, 2, 1, 1), None, 0, 1, 1, 0, 2, 1), Dense(blank(3, 16), whole([0] * 3), 3, 0))
+    else:
+        layers = (*layers, Dense(blank(3, 4, 2, 2), whole([0] * 3), 3, 0, order))
+    return IntegerNet((1, 8, 8), Bytes(3), layers)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("spread", [1, 300])
+def test_nets_scored_together_score_as_they_do_alone(seed: int, spread: int) -> None:
+    skeleton, rng = varied(seed), np.random.default_rng(seed)
+    numbers = rng.integers(-spread, spread + 1, (6, skeleton.weights))
+    factors = []
+    for place, layer in enumerate(skeleton.layers, 1):
+        if not isinstance(layer, Pool):
+            parts = [("weights", layer.source.shape)] + ([] if layer.bias is None else [("biases", layer.bias.shape)])
+            factors += [
+                Factor(place, what, 8, *(whole(np.full(shape, n)) for n in (4 * spread, -8))) for what, shape in parts
+            ]
+    posterior = Posterior(skeleton, tuple(factors))
+    x = rng.integers(0, 256, (6, 1, 8, 8), dtype=np.uint8)
+    alone = [posterior.with_numbers(numbers[j]).scores(x[j : j + 1])[0] for j in range(6)]
+    assert (posterior.nets.scores(numbers, x) == np.array(alone)).all()
 
 
 def test_counted_share_is_the_true_error() -> None:

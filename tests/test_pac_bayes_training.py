@@ -80,7 +80,8 @@ def test_every_shape_has_a_blueprint(shape: tuple[int, int, int]) -> None:
     assert net.posterior().skeleton.classes == 10
 
 
-def test_a_short_training_gives_a_certificate_that_verifies(tmp_path: Path) -> None:
+def test_a_short_training_gives_a_certificate_that_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cushion.pac_bayes.DRAWS", 2000)
     began = time.monotonic()
     told: list[float] = []
     sample, held = stripes(2000), stripes(200, seed=1)

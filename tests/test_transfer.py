@@ -83,10 +83,13 @@ def test_an_answer_of_g_that_ties_never_agrees_with_a_narrow_gap_of_f() -> None:
     assert count_disagreements(np.array([-1]), Answers(F, np.array([1]), np.array([0.0])), TOLERANCE) == 1
 
 
-def test_ties_of_g_on_the_inputs_are_counted() -> None:
+def test_ties_of_g_on_the_inputs_are_counted(tmp_path: Path) -> None:
     x = np.array([[5, 5], [5, 9], [9, 5]], dtype=np.uint8).reshape(-1, 1, 1, 2)
     f = Answers(F, np.array([0, 1, 0]), np.ones(3))
-    assert line_of(certified(f, Inputs("three", x))).disagreements == 1
+    three = Inputs("three", x)
+    certificate = certified(f, three)
+    assert line_of(certificate).disagreements == 1
+    assert check(certificate.save(tmp_path / "f.cushion"), f, three).ok
 
 
 # ---- the bound

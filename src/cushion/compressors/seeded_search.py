@@ -21,7 +21,8 @@ from torch.nn import functional as F
 
 from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, lay_out
 from cushion.compressors.integer.plans import Shape
-from cushion.compressors.integer.search import Found, constant_net, price_of_a_bit, quantiser_for
+from cushion.compressors.integer.search import Found, constant_net, quantiser_for
+from cushion.compressors.integer.training import price_of_a_bit
 from cushion.compressors.integer.trainable import TrainableIntegerNet
 from cushion.data.dataset import Dataset
 from cushion.encoding.integer_net import IntegerNet

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from cushion.claims import LedgerItem
 from cushion.counter import stream
 from cushion.encoding.bits import BitReader, BitWriter
+from cushion.encoding.drawn_nets import DrawnNets
 from cushion.encoding.evaluation import for_each
 from cushion.encoding.headers import describe_input, describe_layer, read_input, read_layer, write_input, write_layer
 from cushion.encoding.integer_net import IntegerNet
@@ -35,7 +36,8 @@ from cushion.errors import Malformed
 MOST_NUMBERS = 10**5
 MOST_MEAN = 2**20  # quarters
 USUAL_PRIOR = 8  # the prior's exponent that one bit names: s = 16
-_WORDS_AT_ONCE = 2**19
+_NETS_AT_ONCE = 256
+_VALUES_AT_ONCE = 2**20
 _HASHED = b"cushion posterior\n"
 
 
@@ -73,7 +75,7 @@ class Posterior:
             _check_factor(factor)
         if self.size > MOST_NUMBERS:
             raise Malformed(f"a posterior over more than the {MOST_NUMBERS} numbers that the format allows")
-        self.with_numbers(self._law.largest())  # proves that no draw can leave the exact range
+        _ = self.nets
 
     @property
     def size(self) -> int:
@@ -86,6 +88,11 @@ class Posterior:
             np.concatenate([f.means.reshape(-1) for f in self.factors]),
             np.concatenate([f.variances.reshape(-1) for f in self.factors]),
         )
+
+    @cached_property
+    def nets(self) -> DrawnNets:
+        """The nets that Q draws, ready to be scored; Malformed if a sum of any of them could leave the exact range."""
+        return DrawnNets(self.skeleton, self.with_numbers(self._law.largest()).reach)
 
     def with_numbers(self, numbers: Integers) -> IntegerNet:
         """numbers: [size] in the factors' order -> the net that has them."""
@@ -210,16 +217,16 @@ def count_draws(
     Net j is made from words j·D..(j+1)·D-1 of the stream "net `key` 0" (`counter.stream`), D the posterior's size.
     """
     key, size = key_of(message), posterior.size
-    at_once = max(1, min(256, _WORDS_AT_ONCE // size))
+    at_once = max(1, min(_NETS_AT_ONCE, _VALUES_AT_ONCE // posterior.nets.width))
     wrong = np.zeros(len(rows), dtype=bool)
 
     def work(start: int) -> None:
         n = min(at_once, len(rows) - start)
         numbers = posterior.draw(stream(f"net {key}", 0, n * size, start * size).reshape(n, size))
-        for j in range(n):
-            row = int(rows[start + j])
-            scores = posterior.with_numbers(numbers[j]).scores(np.asarray(x[row : row + 1]))[0]
-            wrong[start + j] = np.count_nonzero(scores >= scores[y[row]]) != 1
+        chosen = rows[start : start + n]
+        scores = posterior.nets.scores(numbers, np.asarray(x[chosen]))
+        right = scores[np.arange(n), y[chosen]]
+        wrong[start : start + n] = (scores >= right[:, None]).sum(axis=1) != 1
 
     for_each(range(0, len(rows), at_once), work, progress)
     return int(wrong.sum())

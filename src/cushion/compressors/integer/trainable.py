@@ -24,8 +24,8 @@ from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Layer, Pool
 from cushion.encoding.sources import Grid, Source
 
 Shape = tuple[int, int, int]
-_TARGET = 8.0  # typical size of a hidden value after its shift
-_BIAS_STEPS = 4.0  # bias steps in one typical sum
+_TARGET = 64.0  # typical size of a hidden value after its shift: precision between layers costs no bits
+_BIAS_STEPS = 8.0  # bias steps in one typical sum
 
 
 class _Round(torch.autograd.Function):
@@ -126,47 +126,63 @@ class TrainableIntegerNet(nn.Module):
                     self.register_buffer(f"index{key}", torch.from_numpy(index), persistent=False)
         self.log_scale = nn.Parameter(torch.zeros(()))
 
-    def weight(self, key: str) -> Tensor:
-        """The layer's integers as they are used, its symmetry expanded."""
-        numbers: Tensor = self.weights[key].integers()  # type: ignore[operator]
+    def expanded(self, key: str, numbers: Tensor) -> Tensor:
+        """Stored numbers of a layer as they are used, its symmetry expanded."""
         index: Tensor | None = getattr(self, f"index{key}", None)
         return numbers if index is None else numbers.reshape(-1)[index]
 
+    def weight(self, key: str) -> Tensor:
+        """The layer's integers as they are used."""
+        numbers: Tensor = self.weights[key].integers()  # type: ignore[operator]
+        return self.expanded(key, numbers)
+
+    def bias_step(self, key: str) -> float:
+        """Biases are multiples of this power of two, a fraction of a typical sum."""
+        return 2.0 ** self.bias_shift(key)
+
     def bias_shift(self, key: str) -> int:
-        """Biases are multiples of a power of two, about a quarter of a typical sum."""
         return max(0, round(math.log2(self.units[key] / _BIAS_STEPS)))
 
     def stored_bias(self, key: str) -> Tensor:
-        return straight(self.biases[key] * _BIAS_STEPS)
+        return straight(self.biases[key])
+
+    def set_steps(self, key: str, values: Tensor, last: bool) -> None:
+        """Shift and bias step of a layer (powers of two) from its sums on a batch."""
+        self.units[key] = max(1.0, float(values.std()))
+        self.shifts[key] = 0 if last else max(0, round(math.log2(self.units[key] / _TARGET)))
+
+    @staticmethod
+    def pooled(values: Tensor, block: PoolBlock) -> Tensor:
+        if block.kind == "max":
+            return F.max_pool2d(values, block.size)
+        return F.avg_pool2d(values, block.size) * float(block.size**2)
+
+    @staticmethod
+    def linear(values: Tensor, slot: Slot, weight: Tensor) -> Tensor:
+        """A layer's sums without biases."""
+        block = slot.block
+        if isinstance(block, ConvBlock):
+            groups = slot.before.shape[0] if block.depthwise else 1
+            return F.conv2d(values, weight, stride=block.stride, padding=block.padding, groups=groups)
+        return F.linear(values.flatten(1), weight.flatten(1))
 
     def forward(self, pixels: Tensor, calibrating: bool = False) -> Tensor:
         """pixels: [n, *shape] whole numbers as the quantiser gives them -> [n, classes] integer scores."""
         values = pixels
         for place, slot in enumerate(self.slots, 1):
-            block, key = slot.block, str(place)
-            if isinstance(block, PoolBlock):
-                values = (
-                    F.max_pool2d(values, block.size)
-                    if block.kind == "max"
-                    else F.avg_pool2d(values, block.size) * float(block.size**2)
-                )
+            key, last = str(place), place == len(self.slots)
+            if isinstance(slot.block, PoolBlock):
+                values = self.pooled(values, slot.block)
                 continue
-            weight = self.weight(key)
-            bias = self.stored_bias(key) * 2.0 ** self.bias_shift(key)
-            if isinstance(block, DenseBlock):
-                values = F.linear(values.flatten(1), weight.flatten(1))
-            else:
-                groups = slot.before.shape[0] if block.depthwise else 1
-                values = F.conv2d(values, weight, stride=block.stride, padding=block.padding, groups=groups)
-                bias = bias.repeat_interleave(block.symmetry)[:, None, None]
+            values = self.linear(values, slot, self.weight(key))
             if calibrating:
-                self.units[key] = max(1.0, float(values.std()))
-                self.shifts[key] = (
-                    0 if place == len(self.slots) else max(0, round(math.log2(self.units[key] / _TARGET)))
-                )
+                self.set_steps(key, values, last)
             else:
+                bias = self.stored_bias(key) * self.bias_step(key)
+                if isinstance(slot.block, ConvBlock):
+                    bias = bias.repeat_interleave(slot.block.symmetry)[:, None, None]
                 values = values + bias
-            if place < len(self.slots):
+            if not last:
                 values = torch.relu(values)
                 if self.shifts[key]:
                     values = straight(values * 2.0 ** -self.shifts[key], 0.0)
@@ -177,16 +193,21 @@ class TrainableIntegerNet(nn.Module):
         with torch.no_grad():
             self.forward(pixels, calibrating=True)
 
+    def unit_logit(self) -> float:
+        """What one score is in logits while `log_scale` is zero."""
+        return 4.0 / self.units[str(len(self.slots))]
+
     def logits(self, pixels: Tensor) -> Tensor:
         """Scores in the units of a softmax; the scale is trained and never stored."""
-        return self.forward(pixels) * (torch.exp(self.log_scale) * 4.0 / self.units[str(len(self.slots))])
+        logits: Tensor = self.forward(pixels) * (torch.exp(self.log_scale) * self.unit_logit())
+        return logits
 
     def rate(self) -> Tensor:
         """A smooth stand-in for the length of all coded numbers, in bits."""
         total = torch.zeros(())
         for key, weights in self.weights.items():
             total = total + weights.rate()  # type: ignore[operator]
-            total = total + torch.log2(1.0 + (2.0 * _BIAS_STEPS * self.biases[key]) ** 2).sum()
+            total = total + torch.log2(1.0 + (2.0 * self.biases[key]) ** 2).sum()
         return total
 
     def refresh(self) -> None:

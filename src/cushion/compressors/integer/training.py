@@ -1,0 +1,166 @@
+"""One try of the search: a blueprint learnt with real weights, then rounded under the price of its bits.
+
+The price follows the bound itself: at the present error and length, ∂bound/∂bits over ∂bound/∂error says how much error
+rate a bit may cost.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cushion.compressors.integer.plans import Plan
+from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerNet
+from cushion.compressors.integer.warm_start import FloatTwin
+from cushion.encoding.inputs import Input
+from cushion.encoding.integer_net import IntegerNet
+from cushion.numerics import kl_inverse
+
+_BATCH = 128
+_EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
+_LOOK = 50  # steps between two looks at the code's costs and the bound
+
+
+def relaxed_bound(error: float, bits: float, m: int) -> float:
+    """The kl form of the bound at δ = 0.05, for steering: smooth, and close to the exact one."""
+    return kl_inverse(error, (bits * math.log(2.0) + 3.0) / m)
+
+
+def price_of_a_bit(error: float, bits: float, m: int) -> float:
+    """How much error rate one bit is worth: ∂bound/∂bits over ∂bound/∂error of the relaxed bound.
+
+    >>> 1e-6 < price_of_a_bit(0.02, 2000, 60000) < 1e-4
+    True
+    """
+    error = min(0.9, max(error, 1.0 / m))
+    step = 0.02 * error
+    here = relaxed_bound(error, bits, m)
+    slope = (relaxed_bound(error + step, bits, m) - here) / step
+    return (relaxed_bound(error, bits + 64, m) - here) / 64 / max(slope, 1e-3)
+
+
+@dataclass(frozen=True)
+class State:
+    """A try on its way: the net so far (None while it is not worth judging) and the bound that it seems to have."""
+
+    net: IntegerNet | None
+    promise: float
+
+
+@dataclass
+class Sample:
+    """The examples in training: pixels [m, channels, height, width] as the quantiser gives them, labels, and perhaps
+    [m, classes] logits to imitate; batches go through all rows in a fresh order each time."""
+
+    pixels: Tensor
+    labels: Tensor
+    teacher: Tensor | None
+    generator: torch.Generator
+
+    def __post_init__(self) -> None:
+        self._order = torch.empty(0, dtype=torch.int64)
+
+    def some(self) -> Tensor:
+        """Rows on which steps are calibrated."""
+        return self.pixels[:1024].float()
+
+    def rows(self) -> Tensor:
+        """The next batch."""
+        m = len(self.labels)
+        if len(self._order) < min(m, _BATCH):
+            self._order = torch.randperm(m, generator=self.generator)
+        rows, self._order = self._order[:_BATCH], self._order[_BATCH:]
+        return rows
+
+    def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """Cross-entropy with the labels, half and half with the teacher's answers if there is one."""
+        loss = F.cross_entropy(logits, self.labels[rows])
+        if self.teacher is not None:
+            loss = 0.5 * loss + 0.5 * F.cross_entropy(logits, F.softmax(self.teacher[rows], dim=1))
+        return loss
+
+
+def train(
+    plan: Plan, sample: Sample, shape: tuple[int, int, int], classes: int, quantiser: Input, seconds: float
+) -> Iterator[State]:
+    """One try, of plan.steps steps or as many as the seconds allow: warm start, then rounding under a price."""
+    model = TrainableIntegerNet(
+        plan.blueprint,
+        shape,
+        classes,
+        quantiser,
+        lambda stored, _: GridWeights(stored, plan.levels, sample.generator, plan.spread),
+    )
+    model.calibrate(sample.some())
+    if plan.warm:
+        twin = FloatTwin(model, sample.generator)
+        for _ in learn(twin, sample, schedule(plan.warm * plan.steps, plan.warm * seconds)):
+            yield State(None, 1.0)
+        twin.fold(sample.some(), plan.spread)
+    yield from compress(model, plan, sample, schedule((1 - plan.warm) * plan.steps, (1 - plan.warm) * seconds))
+
+
+def schedule(steps: float, seconds: float) -> Iterator[float]:
+    """Progress up to 1.0: through the steps, or through the seconds if those end sooner."""
+    begin = time.monotonic()
+    step, progress = 0, 0.0
+    while progress < 1.0:
+        step += 1
+        progress = min(1.0, max(step / steps, (time.monotonic() - begin) / seconds))
+        yield progress
+
+
+def learn(twin: FloatTwin, sample: Sample, progress: Iterator[float]) -> Iterator[None]:
+    """Train the twin on cross-entropy; gives the caller a turn now and then."""
+    optimiser = torch.optim.Adam(twin.parameters(), lr=0.01)
+    for step, done in enumerate(progress):
+        for group in optimiser.param_groups:
+            group["lr"] = 0.01 * min(1.0, (step + 1) / 100) * (1 - 0.8 * done)
+        rows = sample.rows()
+        _descend(optimiser, sample.loss(twin(sample.pixels[rows].float()), rows))
+        if step % _LOOK == 0:
+            yield
+
+
+def compress(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]) -> Iterator[State]:
+    """Train rounded weights on cross-entropy plus the price of their bits, which rises to plan.price by half-time."""
+    rates = (plan.rate * plan.spread, 0.1 * plan.rate * plan.spread, 0.02)
+    optimiser = torch.optim.Adam(
+        [
+            {"params": list(model.weights.parameters())},
+            {"params": list(model.biases.parameters())},
+            {"params": [model.log_scale]},
+        ],
+        betas=(0.9, 0.99),
+    )
+    m = len(sample.labels)
+    error, worth = 0.5, 0.0
+    for step, done in enumerate(progress):
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * min(1.0, (step + 1) / 200) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+        if step % _LOOK == 0:
+            model.refresh()
+            with torch.no_grad():
+                bits = float(model.rate())
+            worth = _EXCHANGE * price_of_a_bit(error, bits, m)
+        rows = sample.rows()
+        logits = model.logits(sample.pixels[rows].float())
+        price = plan.price * worth * min(1.0, 2.0 * done)
+        _descend(optimiser, sample.loss(logits, rows) + price * model.rate())
+        wrong = float((logits.detach().argmax(1) != sample.labels[rows]).float().mean())
+        error += 0.01 * (wrong - error)
+        if done >= 1.0 or step % _LOOK == _LOOK - 1:
+            net = model.freeze() if done > 0.5 else None
+            yield State(net, relaxed_bound(error, bits, m))
+
+
+def _descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimiser.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()

@@ -1,0 +1,87 @@
+"""A start for integer nets: the same blueprint trained with real weights and batch normalisation, then folded.
+
+Batch normalisation makes the first epochs many times faster than training rounded weights from noise. Folding it away
+(weights times γ/σ, biases β - γμ/σ) leaves a net of the blueprint's own kind, whose weights are scaled to the grid.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from cushion.compressors.integer.blueprints import PoolBlock
+from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerNet
+
+
+class FloatTwin(nn.Module):
+    """The blueprint of an integer net with real weights, batch normalisation behind convolutions and hidden layers."""
+
+    def __init__(self, net: TrainableIntegerNet, generator: torch.Generator) -> None:
+        super().__init__()
+        self.net = [net]  # in a list: its parameters are not ours
+        self.weights = nn.ParameterDict()
+        self.norms = nn.ModuleDict()
+        for place, slot in enumerate(net.slots, 1):
+            if slot.stored:
+                spread = math.sqrt(2.0 / math.prod(slot.stored[1:]))
+                self.weights[str(place)] = nn.Parameter(torch.randn(slot.stored, generator=generator) * spread)
+                self.norms[str(place)] = nn.BatchNorm1d(slot.stored[0])
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """pixels: [n, *shape] -> [n, classes] logits (normalised too, so that the last layer's scale is learnt)."""
+        net = self.net[0]
+        values = pixels
+        for place, slot in enumerate(net.slots, 1):
+            key = str(place)
+            if isinstance(slot.block, PoolBlock):
+                values = net.pooled(values, slot.block)
+                continue
+            values = net.linear(values, slot, net.expanded(key, self.weights[key]))
+            # One mean and variance for all positions of a filter: [n, stored outputs, the rest].
+            grouped = values.reshape(len(values), slot.stored[0], -1)
+            values = self.norms[key](grouped).reshape(values.shape)
+            if place < len(net.slots):
+                values = torch.relu(values)
+        return values
+
+    def fold(self, pixels: Tensor, spread: float) -> None:
+        """Hand weights and biases to the integer net: each layer's weights with root mean square `spread` grid steps.
+
+        pixels: a batch on which shifts and bias steps are set. Positive scales pass through ReLU and pooling, so the
+        net's answers stay those of the twin, up to rounding.
+        """
+        net = self.net[0]
+        self.eval()
+        scale = 1.0  # the integer net's values over the twin's
+        with torch.no_grad():
+            values = pixels
+            for place, slot in enumerate(net.slots, 1):
+                key = str(place)
+                if isinstance(slot.block, PoolBlock):
+                    values = net.pooled(values, slot.block)
+                    continue
+                norm = self.norms[key]
+                assert isinstance(norm, nn.BatchNorm1d)
+                assert norm.running_mean is not None
+                assert norm.running_var is not None
+                gain = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+                weight = self.weights[key] * gain.reshape(-1, *[1] * (len(slot.stored) - 1))
+                bias = norm.bias - gain * norm.running_mean
+                size = spread / max(float(weight.square().mean().sqrt()), 1e-12)
+                holder = net.weights[key]
+                assert isinstance(holder, GridWeights)
+                holder.shadow.copy_(weight * size)
+                scale *= size
+                values = net.linear(values, slot, net.expanded(key, holder.shadow))
+                values = values + (bias * scale).repeat_interleave(values.shape[1] // len(bias)).reshape(
+                    1, -1, *[1] * (values.ndim - 2)
+                )
+                net.set_steps(key, values, last=place == len(net.slots))
+                net.biases[key].copy_(bias * scale / net.bias_step(key))
+                if place < len(net.slots):
+                    values = torch.relu(values) * 2.0 ** -net.shifts[key]
+                    scale *= 2.0 ** -net.shifts[key]
+            net.log_scale.fill_(-math.log(scale) - math.log(net.unit_logit()))
+        net.refresh()
