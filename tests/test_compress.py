@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,15 @@ import pytest
 import torch
 
 import cushion
+from cushion.certificates.certificate import certify_net
 from cushion.cli import main
+from cushion.compression import summarise
 from cushion.compressors.registry import METHODS, OPTIONS
 from cushion.data.dataset import Dataset
-from cushion.encoding.sources import coded_numbers
+from cushion.encoding.inputs import Bytes
+from cushion.encoding.integer_net import IntegerNet
+from cushion.encoding.layers import Conv, Dense, Pool
+from cushion.encoding.sources import Grid, SeededProjection, coded_numbers
 
 SEEDED = ["subspace", "supermask"]
 QUICK = {"integer": {"minutes": 0.02}, "subspace": {"steps": 60}, "supermask": {"steps": 60}}
@@ -61,6 +67,20 @@ def test_the_certificate_verifies_and_the_summary_adds_up(method: str, tmp_path:
     assert len(summary.layers) == len(found.net.layers)
     assert summary.promise is None
     assert claim.made_with["method"] == method
+
+
+def test_stored_numbers_are_counted_by_hand() -> None:
+    first = Conv(Grid(np.ones((2, 1, 3, 3), dtype=np.int64), 1), np.array([1, 2]), 0, 3)
+    last = Dense(SeededProjection(np.array([1, 0, 2]), (3, 8), 0, 3, 0, 1), None, 0, 0)
+    net = IntegerNet((1, 6, 6), Bytes(4), (first, Pool("max", 2), last))
+    certificate = certify_net(net, sample(), Decimal("0.05"))
+    summary = summarise(net, certificate, method="by hand", seed=0, interrupted=False)
+    assert [(layer.kind, layer.shape, layer.stored) for layer in summary.layers] == [
+        ("convolution", (2, 1, 3, 3), 20),  # 18 weights, zeros would count as well, and 2 biases
+        ("max pooling", (), 0),
+        ("dense", (3, 8), 3),  # of its 24 weights, 3 coefficients are stored
+    ]
+    assert summary.parameters == 23
 
 
 @pytest.mark.parametrize("method", SEEDED)

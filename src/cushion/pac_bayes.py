@@ -9,7 +9,7 @@ from cushion.certificates.pac_bayes import PosteriorCertificate, certify_gaussia
 from cushion.data import Dataset, as_dataset
 from cushion.errors import BadInput
 
-DRAWS = 25_000  # nets counted, each on one row; one takes about a millisecond to draw and evaluate
+DRAWS = 100_000  # nets counted, each on one row; ten thousand take about two seconds
 _WORDS = 2 * 10**8  # a large posterior is drawn less often, so that verifying stays a matter of a minute or two
 
 

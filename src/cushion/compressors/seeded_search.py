@@ -17,19 +17,17 @@ from itertools import cycle
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, lay_out
 from cushion.compressors.integer.plans import Shape
 from cushion.compressors.integer.search import Found, constant_net, quantiser_for
-from cushion.compressors.integer.training import price_of_a_bit
 from cushion.compressors.integer.trainable import TrainableIntegerNet
+from cushion.compressors.integer.training import Sample, price_of_a_bit
 from cushion.data.dataset import Dataset
 from cushion.encoding.integer_net import IntegerNet
 from cushion.errors import BadInput
 
 MOST_SEED = 2**32 - 1  # the largest that the format can name
-_BATCH = 128
 _INPUT_SHIFT = 4  # of byte inputs
 _EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
 _NEWS = 50  # steps between two looks at price and clock
@@ -122,9 +120,12 @@ def search_seeded(
     timed = budget.steps is None
     seconds = budget.seconds or math.inf
     tries = cycle(plans) if timed else iter([replace(plans[0], steps=budget.steps or 1)])
+
+    def deadline() -> float:  # moves as the cost becomes known: the last judgement and the certificate's own count
+        return begin + seconds - 2 * cost
+
     try:
         for attempt, plan in enumerate(tries):
-            deadline = begin + seconds - cost if timed else math.inf
             for progress, due, model in _train(plan, data, teacher, seed + attempt, deadline):
                 if due and (not timed or progress >= 1.0 or time.monotonic() - judged > 3 * cost):
                     before = time.monotonic()
@@ -136,7 +137,7 @@ def search_seeded(
                         lowest, best = bound, net
                 if report is not None:
                     report(min(1.0, (time.monotonic() - begin) / seconds) if timed else progress, lowest)
-            if time.monotonic() >= begin + seconds - cost:
+            if time.monotonic() >= deadline():
                 break
     except KeyboardInterrupt:
         return Found(best, True)
@@ -144,7 +145,7 @@ def search_seeded(
 
 
 def _train(
-    plan: SeededPlan, data: Dataset, teacher: Tensor | None, seed: int, deadline: float
+    plan: SeededPlan, data: Dataset, teacher: Tensor | None, seed: int, deadline: Callable[[], float]
 ) -> Iterator[tuple[float, bool, TrainableIntegerNet]]:
     """One try; yields its progress, whether the net is due to be judged, and the net. It ends by the deadline."""
     begin = time.monotonic()
@@ -152,20 +153,20 @@ def _train(
     generator = torch.Generator().manual_seed(seed)
     quantiser = quantiser_for(data, _INPUT_SHIFT)
     values = quantiser.read(np.asarray(data.x).reshape(m, -1), np.float32).astype(np.int16)
-    pixels = torch.from_numpy(values).reshape(m, *shape)
-    labels = torch.from_numpy(np.array(data.y))
+    pixels, labels = torch.from_numpy(values).reshape(m, *shape), torch.from_numpy(np.array(data.y))
+    sample = Sample(pixels, labels, teacher, generator)
     model = TrainableIntegerNet(
         plan.blueprint, shape, data.classes, quantiser, lambda stored, place: plan.weights(stored, place, generator)
     )
-    sample = pixels[: 2 * _BATCH].float()
-    model.calibrate(sample)
-    rates = (plan.learning_rate, 0.02, 0.02)
+    model.calibrate(sample.some())
+    rates = (plan.learning_rate, 0.1, 0.02)
     groups = (list(model.weights.parameters()), list(model.biases.parameters()), [model.log_scale])
     optimiser = torch.optim.Adam([{"params": group} for group in groups], betas=(0.9, 0.99))
-    error, price = 0.5, 0.0
+    error, price, progress = 0.5, 0.0, 0.0
     judgements, calibrations = list(_JUDGED), list(_CALIBRATED)
     for step in range(1, plan.steps + 1):
-        progress = min(1.0, max(step / plan.steps, (time.monotonic() - begin) / max(deadline - begin, 1e-9)))
+        passed = (time.monotonic() - begin) / max(deadline() - begin, 1e-9)
+        progress = min(1.0, max(progress, step / plan.steps, passed))
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress)))
         if step % _NEWS == 1:
@@ -174,13 +175,10 @@ def _train(
                 bits = float(model.rate())
             price = plan.price * _EXCHANGE * price_of_a_bit(error, bits, m)
         if _passed(calibrations, progress):
-            model.calibrate(sample)
-        rows = torch.randint(m, (min(m, _BATCH),), generator=generator)
+            model.calibrate(sample.some())
+        rows = sample.rows()
         logits = model.logits(pixels[rows].float())
-        loss = F.cross_entropy(logits, labels[rows])
-        if teacher is not None:
-            loss = 0.5 * loss + 0.5 * F.cross_entropy(logits, F.softmax(teacher[rows], dim=1))
-        loss = loss + price * min(1.0, 2.5 * progress) * model.rate()
+        loss = sample.loss(logits, rows) + price * min(1.0, 2.5 * progress) * model.rate()
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()

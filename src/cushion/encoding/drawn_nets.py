@@ -1,7 +1,7 @@
 """Many nets of one architecture at once, each scored on one input of its own: the scores of IntegerNet, net by net.
 
 A net drawn for a single row would spend its time on being made. Here the numbers of n nets are one array, and each
-layer is one stack of n matrix products. Sums stay exact for the same reason as in `integer_net`: a range proved beforehand.
+layer is one stack of n matrix products. Sums stay exact as in `integer_net`: their range is proved beforehand.
 """
 
 from __future__ import annotations
