@@ -35,6 +35,6 @@ def certify_posterior(
     if not minutes > 0:
         raise BadInput(f"--minutes {minutes} must be above 0")
     found = train_posterior(sample, seconds=60 * minutes, seed=seed, report=report)
-    notes = {"minutes": minutes, "seed": seed, "interrupted": found.interrupted}
+    notes = {"minutes": minutes, "seed": seed, "steps": found.steps, "interrupted": found.interrupted}
     draws = max(1000, min(DRAWS, _WORDS // found.posterior.size))
     return certify_gaussian(found.posterior, sample, exact_delta, draws=draws, holdout=holdout, made_with=notes)

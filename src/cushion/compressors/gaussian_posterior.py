@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,9 +136,10 @@ class PosteriorNet(TrainableIntegerNet):
 
 @dataclass(frozen=True)
 class FoundPosterior:
-    """The posterior of a training, and whether someone ended it before its time."""
+    """The posterior of a training, how many steps it took, and whether someone ended it before its time."""
 
     posterior: Posterior
+    steps: int
     interrupted: bool
 
 
@@ -182,12 +183,13 @@ def train_posterior(
     try:
         model = PosteriorNet(blueprint_for(shape), shape, data.classes, quantiser, generator)
         model.calibrate(pixels[:_BATCH].float())
-        interrupted = False
+        steps, interrupted = 0, False
         try:
-            _descend(model, pixels, labels, seconds, generator, report)
+            for steps in _descend(model, pixels, labels, seconds, generator, report):  # noqa: B007
+                pass
         except KeyboardInterrupt:
             interrupted = True
-        return FoundPosterior(model.posterior(), interrupted)
+        return FoundPosterior(model.posterior(), steps, interrupted)
     finally:
         torch.set_num_threads(threads)
 
@@ -199,7 +201,8 @@ def _descend(
     seconds: float,
     generator: torch.Generator,
     report: Callable[[float, float], None] | None,
-) -> None:
+) -> Iterator[int]:
+    """Yields the number of steps taken."""
     m = len(labels)
     laws = [law for _, _, law in model.numbers()]
     groups = [[law.means for law in laws], [law.exponents for law in laws], [model.log_scale]]
@@ -227,6 +230,7 @@ def _descend(
         optimiser.step()
         error = 0.98 * error + 0.02 * float((logits.detach().argmax(1) != labels[rows]).float().mean())
         step += 1
+        yield step
 
 
 def price_of_a_nat(error: float, nats: float, m: int) -> float:

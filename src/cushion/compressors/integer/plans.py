@@ -14,10 +14,11 @@ _AS_LONG_AS_TIME_ALLOWS = 10**7
 class Plan:
     """One try: a blueprint, its grid, and how it is trained.
 
-    price: of a bit, in units of what it is worth to the bound at the present error and length. Above 1 because training
-    follows the price slowly: short tries need a higher one. spread: root mean square of the weights, in grid steps,
-    when rounding begins. rate: learning rate of the weights, in units of the spread. warm: the part of the time that real
-    weights with batch normalisation get. share: the part of the search's time that a try may take.
+    price: of a bit, in units of what it is worth to the bound at the present error and length; above 1 because training
+    follows the price slowly, so short tries need a higher one. spread: root mean square of the kept weights, in grid
+    steps, when rounding begins. rate: learning rate of the weights, in units of the spread. warm: the part of the time
+    that real weights with batch normalisation get. density: the part of the weights that pruning leaves by then.
+    share: the part of the search's time that a try may take.
     """
 
     blueprint: Blueprint
@@ -28,6 +29,7 @@ class Plan:
     spread: float = 1.0
     rate: float = 0.03
     warm: float = 0.0
+    density: float = 1.0
     share: float = 1.0
 
 

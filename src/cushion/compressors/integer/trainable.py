@@ -69,15 +69,16 @@ class GridWeights(nn.Module):
         super().__init__()
         self.levels = levels
         self.shadow = nn.Parameter(torch.randn(shape, generator=generator) * spread)
+        self.mask = torch.ones(shape)  # 0 where a weight was pruned for good
         self.costs = torch.zeros(levels + 2)
         self.refresh()
 
     def integers(self) -> Tensor:
-        return straight(self.shadow.clamp(-self.levels, self.levels))
+        return straight(self.shadow.clamp(-self.levels, self.levels)) * self.mask
 
     def rate(self) -> Tensor:
         """Bits by linear interpolation between the costs of neighbouring magnitudes."""
-        size = self.shadow.abs().clamp(max=self.levels + 0.999)
+        size = (self.shadow * self.mask).abs().clamp(max=self.levels + 0.999)
         low = size.detach().floor()
         at = low.long()
         cost = self.costs[at] + (size - low) * (self.costs[at + 1] - self.costs[at])

@@ -24,6 +24,7 @@ from cushion.numerics import kl_inverse
 
 _BATCH = 128
 _EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
+_PRUNE_FROM, _PRUNE_UNTIL = 0.15, 0.8  # of the time with real weights
 _LOOK = 50  # steps between two looks at the code's costs and the bound
 
 
@@ -100,7 +101,7 @@ def train(
     model.calibrate(sample.some())
     if plan.warm:
         twin = FloatTwin(model, sample.generator)
-        for _ in learn(twin, sample, schedule(plan.warm * plan.steps, plan.warm * seconds)):
+        for _ in learn(twin, sample, plan.density, schedule(plan.warm * plan.steps, plan.warm * seconds)):
             yield State(None, 1.0)
         twin.fold(sample.some(), plan.spread)
     yield from compress(model, plan, sample, schedule((1 - plan.warm) * plan.steps, (1 - plan.warm) * seconds))
@@ -116,14 +117,18 @@ def schedule(steps: float, seconds: float) -> Iterator[float]:
         yield progress
 
 
-def learn(twin: FloatTwin, sample: Sample, progress: Iterator[float]) -> Iterator[None]:
-    """Train the twin on cross-entropy; gives the caller a turn now and then."""
+def learn(twin: FloatTwin, sample: Sample, density: float, progress: Iterator[float]) -> Iterator[None]:
+    """Train the twin on cross-entropy and prune it to the density; gives the caller a turn now and then."""
     optimiser = torch.optim.Adam(twin.parameters(), lr=0.01)
     for step, done in enumerate(progress):
         for group in optimiser.param_groups:
             group["lr"] = 0.01 * min(1.0, (step + 1) / 100) * (1 - 0.8 * done)
         rows = sample.rows()
         _descend(optimiser, sample.loss(twin(sample.pixels[rows].float()), rows))
+        pruned = min(1.0, max(0.0, (done - _PRUNE_FROM) / (_PRUNE_UNTIL - _PRUNE_FROM)))
+        if density < 1.0 and (done >= 1.0 or (pruned > 0.0 and step % (2 * _LOOK) == 0)):
+            squares = {key: optimiser.state[weight]["exp_avg_sq"] for key, weight in twin.weights.items()}
+            twin.prune(squares, density + (1.0 - density) * (1.0 - pruned) ** 3)
         if step % _LOOK == 0:
             yield
 

@@ -1,4 +1,4 @@
-"""The search for integer nets: what it trains is what it freezes, and it keeps the best within its time."""
+"""The search for integer nets: it keeps the best within its time, whatever interrupts it, for bytes and for floats."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import pytest
 import torch
 
 import cushion
-from cushion.compressors import integer_net as compressor
+from cushion.certificates.occam import occam_bound
+from cushion.compressors.integer.search import constant_net, search
 from cushion.data.dataset import Dataset
+from cushion.encoding.inputs import Bytes
 from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.message import decode, encode
+from cushion.encoding.message import encode
 from cushion.errors import BadInput
 
 
@@ -27,51 +29,27 @@ def blobs(m: int = 200, seed: int = 0) -> Dataset:
     return Dataset("blobs", x, y, 3)
 
 
-@pytest.mark.parametrize("channels", [(), (4,), (3, 5)])
-@pytest.mark.parametrize("levels", [1, 3])
-def test_frozen_net_computes_what_the_trained_one_did(channels: tuple[int, ...], levels: int) -> None:
-    plan = compressor.Plan(channels, levels, 4, 1.0)
-    generator = torch.Generator().manual_seed(1)
-    model = compressor.TrainableIntegerNet(plan, (1, 8, 8), 3, generator)
-    x = blobs(20).x
-    pixels = torch.from_numpy(x >> 4).float()
-    model.calibrate(pixels)
-    with torch.no_grad():
-        for bias in model.biases:
-            bias.uniform_(-1, 1, generator=generator)
-        scores = model(pixels)
-    net = model.freeze()
-    assert np.array_equal(scores.numpy().astype(np.int64), net.scores(x))
-    message = encode(net)
-    assert np.array_equal(decode(message.data, message.bits).scores(x), net.scores(x))
-
-
 def test_search_returns_the_best_it_judged_in_time() -> None:
     data = blobs()
+    judged: list[Decimal] = []
 
-    def run(seed: int) -> tuple[Decimal, list[Decimal]]:
-        judged: list[Decimal] = []
-
-        def judge(net: IntegerNet) -> Decimal:
-            value = Decimal(net.errors(data.x, data.y) * 1000 + encode(net).bits)
-            judged.append(value)
-            return value
-
-        found = compressor.search(data, judge, seconds=1.5, seed=seed).net
-        count = len(judged)
-        best = judge(found)
-        return best, judged[:count]
+    def judge(net: IntegerNet) -> Decimal:
+        errors = net.errors(data.x, data.y)
+        value = Decimal(occam_bound(errors, len(data), encode(net).bits, Decimal("0.05")))
+        judged.append(value)
+        return value
 
     begin = time.monotonic()
-    best, judged = run(0)
-    assert time.monotonic() - begin < 8
-    assert best == min(judged)
+    found = search(data, judge, seconds=3, seed=0).net
+    assert time.monotonic() - begin < 9
+    assert len(judged) > 1
+    assert judge(found) == min(judged)
 
 
 def test_certify_beats_chance_and_verifies(tmp_path) -> None:
     data, held_out = blobs(300), blobs(100, seed=1)
     told: list[tuple[float, Decimal | None]] = []
-    certificate = cushion.certify(data, holdout=held_out, minutes=0.05, report=lambda *news: told.append(news))
+    certificate = cushion.certify(data, holdout=held_out, minutes=0.06, report=lambda *news: told.append(news))
     assert certificate.bound < 0.6
     assert str(told[-1][1]) == certificate.claim.bound
     assert all(before[0] <= after[0] for before, after in itertools.pairwise(told))
@@ -79,7 +57,7 @@ def test_certify_beats_chance_and_verifies(tmp_path) -> None:
     assert cushion.verify(path, data, held_out).ok
 
 
-def test_a_teacher_is_imitated(tmp_path) -> None:
+def test_a_teacher_is_imitated() -> None:
     data = blobs(300)
     teacher = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
     certificate = cushion.certify(data, model=teacher, minutes=0.03)
@@ -95,35 +73,32 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
 
     def judge(net: IntegerNet) -> Decimal:
         judged.append(net)
-        if len(judged) == 3:
+        if len(judged) == 2:
             raise KeyboardInterrupt
-        return Decimal(len(judged))
+        return Decimal(1)
 
-    found = compressor.search(data, judge, seconds=20, seed=0)
+    found = search(data, judge, seconds=20, seed=0)
     assert found.net is judged[0]
     assert found.interrupted
 
 
 def test_the_search_begins_with_the_most_frequent_class() -> None:
     data = blobs()
-    net = compressor.constant_net((1, 8, 8), data)
+    net = constant_net((1, 8, 8), data, Bytes(0))
     assert net.errors(data.x, data.y) == len(data) - np.bincount(data.y).max()
     assert encode(net).bits < 80
 
 
-def test_slow_judging_is_done_less_often_and_the_time_is_kept() -> None:
+def test_slow_judging_keeps_the_time() -> None:
     data = blobs()
-    times: list[float] = []
 
     def judge(net: IntegerNet) -> Decimal:
         time.sleep(0.3)
-        times.append(time.monotonic())
-        return Decimal(encode(net).bits)
+        return Decimal(encode(net).bits) / 10**4
 
     begin = time.monotonic()
-    compressor.search(data, judge, seconds=3, seed=0)
-    assert time.monotonic() - begin < 4.5
-    assert 0.3 * len(times) < 2.1
+    search(data, judge, seconds=3, seed=0)
+    assert time.monotonic() - begin < 5
 
 
 def test_vectors_become_a_dense_net() -> None:
@@ -131,10 +106,23 @@ def test_vectors_become_a_dense_net() -> None:
     assert cushion.certify(data, minutes=0.02).claim.m == 200
 
 
-def test_float_inputs_and_bad_options_are_refused() -> None:
-    floats = Dataset("floats", blobs().x.astype(np.float32), blobs().y, 3)
-    with pytest.raises(BadInput, match="uint8"):
-        cushion.certify(floats, minutes=0.01)
+def test_float_features_are_certified_through_a_paid_quantiser(tmp_path) -> None:
+    """Tabular floats on wildly different scales, two classes."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 1500)
+    x = rng.normal(size=(1500, 4)) + 3 * np.stack([y, y, -y, 0 * y], axis=1)
+    x = (x * [1e-6, 1.0, 1e4, 1.0] + [0.0, 100.0, -1e5, 0.0]).astype(np.float32)
+    data = Dataset("table", x, y, 2)
+    certificate = cushion.certify(data, minutes=0.1)
+    assert certificate.bound < 0.25
+    assert "floats" in next(item.meaning for item in certificate.claim.ledger if item.item == "input")
+    path = certificate.save(tmp_path / "t.cushion")
+    assert cushion.verify(path, data).ok
+    moved = Dataset("table", x + np.float32(1), y, 2)
+    assert not cushion.verify(path, moved).ok
+
+
+def test_bad_options_are_refused() -> None:
     with pytest.raises(BadInput, match="--minutes"):
         cushion.certify(blobs(), minutes=0)
     with pytest.raises(BadInput, match="--delta"):

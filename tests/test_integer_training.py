@@ -1,0 +1,206 @@
+"""Integer nets in training: what is trained is frozen, pruning and folding do what they say, bits are priced."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, lay_out
+from cushion.compressors.integer.plans import Plan, plans
+from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerNet, straight
+from cushion.compressors.integer.training import Sample, price_of_a_bit, relaxed_bound, schedule, train
+from cushion.compressors.integer.warm_start import FloatTwin
+from cushion.encoding.inputs import Bytes
+from cushion.encoding.integer_net import Dense, IntegerNet
+from cushion.encoding.message import decode, encode
+from cushion.encoding.sources import Grid
+from cushion.errors import BadInput, Malformed
+
+BLUEPRINTS: dict[str, Blueprint] = {
+    "linear": (DenseBlock(),),
+    "hidden": (DenseBlock(6), DenseBlock()),
+    "plain": (ConvBlock(4, 3, padding=1), PoolBlock("max", 2), DenseBlock()),
+    "mirrored": (
+        ConvBlock(3, 3, padding=1, symmetry=2),
+        ConvBlock(2, 3, stride=2, symmetry=2),
+        PoolBlock("sum", 3),
+        DenseBlock(invariant=True),
+    ),
+    "eightfold": (
+        ConvBlock(2, 3, padding=1, symmetry=8),
+        ConvBlock(0, 3, padding=1, depthwise=True, symmetry=8),
+        ConvBlock(2, 1, symmetry=8),
+        PoolBlock("max", 2),
+        DenseBlock(invariant=True),
+    ),
+    "turned": (ConvBlock(2, 3, padding=1, symmetry=4), PoolBlock("max", 4), DenseBlock()),
+}
+
+
+def pixels(n: int = 40, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (n, 1, 8, 8), dtype=np.uint8)
+
+
+def model_of(name: str, levels: int = 5, spread: float = 1.0, seed: int = 1) -> TrainableIntegerNet:
+    generator = torch.Generator().manual_seed(seed)
+    model = TrainableIntegerNet(
+        BLUEPRINTS[name], (1, 8, 8), 3, Bytes(0), lambda shape, _: GridWeights(shape, levels, generator, spread)
+    )
+    model.calibrate(torch.from_numpy(pixels()).float())
+    return model
+
+
+def sample_of(x: np.ndarray, y: np.ndarray, seed: int = 0) -> Sample:
+    generator = torch.Generator().manual_seed(seed)
+    return Sample(torch.from_numpy(x.astype(np.int16)), torch.from_numpy(y), None, generator)
+
+
+@pytest.mark.parametrize("name", BLUEPRINTS)
+def test_frozen_net_computes_what_the_trained_one_did(name: str) -> None:
+    model = model_of(name)
+    generator = torch.Generator().manual_seed(2)
+    x = pixels()
+    with torch.no_grad():
+        for bias in model.biases.values():
+            bias.copy_(torch.rand(bias.shape, generator=generator) * 6 - 3)
+        scores = model(torch.from_numpy(x).float())
+    net = model.freeze()
+    assert np.array_equal(scores.numpy().astype(np.int64), net.scores(x))
+    message = encode(net)
+    assert np.array_equal(decode(message.data, message.bits).scores(x), net.scores(x))
+
+
+def test_rounding_goes_forward_and_the_gradient_straight_back() -> None:
+    value = torch.tensor([-1.6, -0.5, 0.49, 2.5], requires_grad=True)
+    rounded = straight(value)
+    assert rounded.tolist() == [-2.0, 0.0, 0.0, 3.0]
+    rounded.sum().backward()
+    assert value.grad is not None
+    assert value.grad.tolist() == [1.0] * 4
+
+
+def test_the_rate_follows_the_real_length() -> None:
+    """At whole numbers the rate is the empirical entropy plus signs: the message's weights cost about that."""
+    generator = torch.Generator().manual_seed(0)
+    for density in (0.05, 0.3, 0.9):
+        weights = GridWeights((10, 200), 7, generator)
+        with torch.no_grad():
+            kept = torch.rand(weights.shadow.shape, generator=generator) < density
+            weights.shadow.copy_(torch.where(kept, torch.randn(kept.shape, generator=generator) * 2, 0.0).round())
+        weights.refresh()
+        values = weights.integers().detach().numpy().astype(np.int64)
+        message = encode(IntegerNet((1, 1, 200), Bytes(0), (Dense(Grid(values, 7), None, 0, 0),)))
+        paid = next(item.bits for item in message.ledger if "weights" in item.item)
+        assert float(weights.rate().detach()) == pytest.approx(paid, rel=0.04, abs=30)
+
+
+def test_masked_weights_are_zero_and_learn_nothing() -> None:
+    weights = GridWeights((4, 6), 3, torch.Generator().manual_seed(0), 2.0)
+    weights.mask[1] = 0
+    (weights.integers().sum() + weights.rate()).backward()
+    assert weights.integers()[1].abs().sum() == 0
+    assert weights.shadow.grad is not None
+    assert weights.shadow.grad[1].abs().sum() == 0
+    assert weights.shadow.grad[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("name", BLUEPRINTS)
+def test_folding_keeps_the_answers_up_to_rounding(name: str) -> None:
+    model = model_of(name, levels=10**6)
+    x = torch.from_numpy(pixels(300)).float()
+    twin = FloatTwin(model, torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        for norm in twin.norms.values():
+            norm.weight.uniform_(0.5, 2.0)  # type: ignore[operator]
+        for _ in range(80):
+            twin(x)
+        twin.eval()
+        wanted = twin(x)
+        twin.fold(x, 3000.0)
+        # Biases on a finer grid than training uses, so that only rounding errors of weights and shifts are left.
+        got = model.logits(x)
+    assert (wanted.argmax(1) == got.argmax(1)).float().mean() > 0.85
+    assert torch.corrcoef(torch.stack([wanted.flatten(), got.flatten()]))[0, 1] > 0.98
+
+
+def test_pruning_keeps_what_is_worth_most() -> None:
+    model = model_of("hidden")
+    twin = FloatTwin(model, torch.Generator().manual_seed(0))
+    squares = {key: torch.rand(weight.shape) for key, weight in twin.weights.items()}
+    worth = {key: (weight.detach() ** 2 * squares[key]) for key, weight in twin.weights.items()}
+    ranked = sorted((float(v) for values in worth.values() for v in values.flatten()), reverse=True)
+    kept = round(0.3 * len(ranked))
+    twin.prune(squares, 0.3)
+    for key, mask in twin.masks.items():
+        assert torch.equal(mask, (worth[key] >= ranked[kept - 1]).float())
+    before = {key: mask.clone() for key, mask in twin.masks.items()}
+    twin.prune({key: torch.rand(s.shape) for key, s in squares.items()}, 0.1)
+    assert all(bool((mask <= before[key]).all()) for key, mask in twin.masks.items())  # nothing comes back
+    assert sum(int(mask.sum()) for mask in twin.masks.values()) == round(0.1 * len(ranked))
+
+
+@pytest.mark.parametrize(("error", "bits", "m"), [(0.02, 2000, 60000), (0.4, 4000, 50000), (0.06, 500, 1500)])
+def test_the_price_of_a_bit_keeps_the_bound(error: float, bits: float, m: int) -> None:
+    """One bit more and the error it is worth less: the bound stays where it was."""
+    price = price_of_a_bit(error, bits, m)
+    here = relaxed_bound(error, bits, m)
+    there = relaxed_bound(error - 20 * price, bits + 20, m)
+    alone = relaxed_bound(error, bits + 20, m)
+    assert abs(there - here) < 0.1 * (alone - here)
+
+
+def test_a_schedule_ends_at_one_by_steps_or_by_time() -> None:
+    assert list(schedule(4, 1e9)) == [0.25, 0.5, 0.75, 1.0]
+    quick = list(itertools.islice(schedule(1e12, 0.05), 10**7))
+    assert quick[-1] == 1.0
+    assert all(a <= b for a, b in itertools.pairwise(quick))
+
+
+def test_a_try_with_a_warm_start_prunes_and_repeats_under_its_seed() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 60, (300, 1, 8, 8), dtype=np.uint8)
+    y = rng.integers(0, 3, 300)
+    for row, label in enumerate(y):
+        x[row, 0, 2 * label : 2 * label + 3] += 120
+    plan = Plan(BLUEPRINTS["mirrored"], 15, 0, 4.0, 400, spread=2.5, warm=0.5, density=0.4)
+
+    def last() -> tuple[int, bytes]:
+        *_, state = train(plan, sample_of(x, y), (1, 8, 8), 3, Bytes(0), 1e9)
+        assert state.net is not None
+        return state.net.errors(x, y), encode(state.net).data
+
+    errors, message = last()
+    assert errors < 30
+    assert last() == (errors, message)
+    stored = sum(np.prod(slot.stored) for slot in lay_out(plan.blueprint, (1, 8, 8), 3) if slot.stored)
+    net = decode(message, encode_bits(message))
+    used = sum(int((layer.source.numbers != 0).sum()) for layer in net.layers if hasattr(layer, "source"))
+    assert used <= round(0.4 * stored)
+
+
+def encode_bits(message: bytes) -> int:
+    """Bits of a message whose padding is not known: the one length that decodes."""
+    for bits in range(8 * len(message) - 7, 8 * len(message) + 1):
+        try:
+            decode(message, bits)
+        except Malformed:
+            continue
+        return bits
+    raise AssertionError("no length decodes")
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 8, 8), (1, 1, 30), (1, 16, 20), (3, 64, 64)])
+def test_every_plan_fits_its_shape(shape: tuple[int, int, int]) -> None:
+    for plan in plans(shape):
+        slots = lay_out(plan.blueprint, shape, 7)
+        assert slots[-1].after.shape == (7,)
+
+
+def test_blueprints_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(BadInput, match="follow a dense"):
+        lay_out((DenseBlock(5), PoolBlock("max", 2)), (1, 8, 8), 3)
+    with pytest.raises(BadInput, match="nothing is left"):
+        lay_out((PoolBlock("max", 9), DenseBlock()), (1, 8, 8), 3)
