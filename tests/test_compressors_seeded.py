@@ -149,6 +149,19 @@ def test_keeping_a_sign_never_costs_less_than_dropping_it() -> None:
     assert mask.kept_bits == mask.dropped_bits == 1.0
 
 
+def test_a_refresh_flips_no_sign_and_moves_shadows_from_the_threshold() -> None:
+    mask = MaskedWeights((3,), 0, 1, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        mask.shadow.copy_(torch.tensor([0.0, 0.49, 0.51]))
+    before = mask.mask().detach().clone()
+    mask.refresh()
+    assert torch.equal(mask.mask().detach(), before)
+    after = mask.shadow.tolist()
+    assert after[0] == 0.0
+    assert after[1] < 0.47
+    assert after[2] > 0.53
+
+
 def test_coefficients_are_shared_out_by_size() -> None:
     sizes = {1: 400, 3: 90, 4: 10}
     for k in range(3, 501):
