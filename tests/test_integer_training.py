@@ -61,6 +61,8 @@ def sample_of(x: np.ndarray, y: np.ndarray, seed: int = 0) -> Sample:
 @pytest.mark.parametrize("name", BLUEPRINTS)
 def test_frozen_net_computes_what_the_trained_one_did(name: str) -> None:
     model = model_of(name)
+    for weights in model.weights.values():
+        weights.hold(np.inf)  # type: ignore[operator]
     generator = torch.Generator().manual_seed(2)
     x = pixels()
     with torch.no_grad():
@@ -88,10 +90,10 @@ def test_the_rate_follows_the_real_length() -> None:
     for density in (0.05, 0.3, 0.9):
         weights = GridWeights((10, 200), 7, generator)
         with torch.no_grad():
-            kept = torch.rand(weights.shadow.shape, generator=generator) < density
-            weights.shadow.copy_(torch.where(kept, torch.randn(kept.shape, generator=generator) * 2, 0.0).round())
+            kept = torch.rand(weights.real.shape, generator=generator) < density
+            weights.real.copy_(torch.where(kept, torch.randn(kept.shape, generator=generator) * 2, 0.0).round())
         weights.refresh()
-        values = weights.integers().detach().numpy().astype(np.int64)
+        values = weights.rounded().numpy().astype(np.int64)
         message = encode(IntegerNet((1, 1, 200), Bytes(0), (Dense(Grid(values, 7), None, 0, 0),)))
         paid = next(item.bits for item in message.ledger if "weights" in item.item)
         assert float(weights.rate().detach()) == pytest.approx(paid, rel=0.04, abs=30)
@@ -100,15 +102,36 @@ def test_the_rate_follows_the_real_length() -> None:
 def test_masked_weights_are_zero_and_learn_nothing() -> None:
     weights = GridWeights((4, 6), 3, torch.Generator().manual_seed(0), 2.0)
     weights.mask[1] = 0
-    (weights.integers().sum() + weights.rate()).backward()
+    weights.held[2] = True
+    (weights.integers().square().sum() + weights.rate()).backward()
     assert weights.integers()[1].abs().sum() == 0
-    assert weights.shadow.grad is not None
-    assert weights.shadow.grad[1].abs().sum() == 0
-    assert weights.shadow.grad[0].abs().sum() > 0
+    assert weights.real.grad is not None
+    assert weights.real.grad[1].abs().sum() == 0
+    assert weights.real.grad[0].abs().sum() > 0
+
+
+def test_weights_are_held_nearest_first_and_stay() -> None:
+    weights = GridWeights((50, 4), 3, torch.Generator().manual_seed(0), 2.0)
+    weights.mask[:5] = 0
+    away = (weights.real.detach().clamp(-3, 3) + 0.5).floor() - weights.real.detach()
+    weights.hold(0.2)
+    near = away.abs() <= 0.2
+    near[:5] = False
+    assert torch.equal(weights.held, near)
+    before = weights.integers().detach().clone()
+    assert bool((before[near] == before[near].round()).all())
+    assert torch.equal(before[5:][~near[5:]], weights.real.detach()[5:][~near[5:]].clamp(-3, 3))
+    with torch.no_grad():
+        weights.real.add_(0.8)  # a step of the optimiser
+    assert torch.equal(weights.integers().detach()[near], before[near])
+    assert not torch.equal(weights.integers().detach(), before)
+    weights.hold(np.inf)
+    values = weights.integers().detach()
+    assert torch.equal(values, values.round())
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)
-def test_folding_keeps_the_answers_up_to_rounding(name: str) -> None:
+def test_folding_changes_nothing_but_what_is_rounded(name: str) -> None:
     model = model_of(name, levels=10**6)
     x = torch.from_numpy(pixels(300)).float()
     twin = FloatTwin(model, torch.Generator().manual_seed(3))
@@ -119,11 +142,12 @@ def test_folding_keeps_the_answers_up_to_rounding(name: str) -> None:
             twin(x)
         twin.eval()
         wanted = twin(x)
-        twin.fold(x, 3000.0)
-        # Biases on a finer grid than training uses, so that only rounding errors of weights and shifts are left.
+        twin.fold(x, 2.0)
+        model.settling = True  # nothing is rounded yet
+        assert torch.allclose(model.logits(x), wanted, rtol=1e-3, atol=2e-3)
+        model.settling = False  # now biases and hidden values are
         got = model.logits(x)
-    assert (wanted.argmax(1) == got.argmax(1)).float().mean() > 0.85
-    assert torch.corrcoef(torch.stack([wanted.flatten(), got.flatten()]))[0, 1] > 0.98
+    assert torch.corrcoef(torch.stack([wanted.flatten(), got.flatten()]))[0, 1] > 0.9
 
 
 def test_pruning_keeps_what_is_worth_most() -> None:
@@ -165,7 +189,7 @@ def test_a_try_with_a_warm_start_prunes_and_repeats_under_its_seed() -> None:
     y = rng.integers(0, 3, 300)
     for row, label in enumerate(y):
         x[row, 0, 2 * label : 2 * label + 3] += 120
-    plan = Plan(BLUEPRINTS["mirrored"], 15, 0, 4.0, 400, spread=2.5, warm=0.5, density=0.4)
+    plan = Plan(BLUEPRINTS["mirrored"], 0.4, 2.5, 400)
 
     def last() -> tuple[int, bytes]:
         *_, state = train(plan, sample_of(x, y), (1, 8, 8), 3, Bytes(0), 1e9)

@@ -1,4 +1,4 @@
-"""What the search tries, in order: blueprints for the shape of the data, the grid, and the price of a bit."""
+"""What the search tries, in order: blueprints for the shape of the data, the grid, and how much is pruned."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ _AS_LONG_AS_TIME_ALLOWS = 10**7
 class Plan:
     """One try: a blueprint, its grid, and how it is trained.
 
-    price: of a bit, in units of what it is worth to the bound at the present error and length; above 1 because training
-    follows the price slowly, so short tries need a higher one. spread: root mean square of the kept weights, in grid
-    steps, when rounding begins. rate: learning rate of the weights, in units of the spread. warm: the part of the time
-    that real weights with batch normalisation get. density: the part of the weights that pruning leaves by then.
+    density: the part of the weights that pruning leaves. spread: root mean square of the kept weights, in grid steps,
+    before they settle on it. Together they decide the bits: many weights coarsely, or few finely. rate: learning rate
+    of the weights while they settle, in units of the spread. warm: the part of the time that learning and pruning get.
     share: the part of the search's time that a try may take.
     """
 
     blueprint: Blueprint
-    levels: int
-    input_shift: int
-    price: float
+    density: float
+    spread: float
     steps: int
-    spread: float = 1.0
-    rate: float = 0.03
-    warm: float = 0.0
-    density: float = 1.0
+    levels: int = 31
+    input_shift: int = 0
+    rate: float = 0.004
+    warm: float = 0.55
     share: float = 1.0
 
 
@@ -37,15 +35,14 @@ def plans(shape: Shape) -> list[Plan]:
     """Plans for inputs of this shape: first a short try, so that there is something to show, then the real one."""
     if min(shape[1:]) >= 16:
         blueprint = _grey(shape) if shape[0] == 1 else _colour(shape)
-        warm = 0.0 if shape[0] == 1 else 0.2
         return [
-            Plan(blueprint, 15, 0, 8.0, 1500, warm=warm, share=0.1),
-            Plan(blueprint, 15, 0, 2.5, _AS_LONG_AS_TIME_ALLOWS, warm=warm),
+            Plan(blueprint, 0.16, 2.0, 1500, share=0.1),
+            Plan(blueprint, 0.16, 2.0, _AS_LONG_AS_TIME_ALLOWS),
         ]
     stacks: list[Blueprint] = [(DenseBlock(),), (DenseBlock(16), DenseBlock())]
     if min(shape[1:]) >= 6:
         stacks = [(DenseBlock(),), (ConvBlock(3, 3, padding=1, symmetry=2), PoolBlock("max", 2), DenseBlock())]
-    return [Plan(blueprint, 7, 4, price, 3000) for price in (4.0, 8.0, 2.0) for blueprint in stacks]
+    return [Plan(blueprint, density, 1.5, 3000, input_shift=4) for density in (0.2, 0.3, 0.15) for blueprint in stacks]
 
 
 def _grey(shape: Shape) -> Blueprint:
@@ -53,10 +50,10 @@ def _grey(shape: Shape) -> Blueprint:
     side = min(shape[1:])
     last = ((side + 1) // 2) // 4
     return (
-        ConvBlock(2, 5, stride=2, padding=2, symmetry=8),
-        ConvBlock(3, 3, padding=1, symmetry=8),
+        ConvBlock(3, 5, stride=2, padding=2, symmetry=8),
+        ConvBlock(4, 3, padding=1, symmetry=8),
         PoolBlock("max", 2),
-        ConvBlock(3, 3, padding=1, symmetry=8),
+        ConvBlock(4, 3, padding=1, symmetry=8),
         PoolBlock("max", 2),
         ConvBlock(0, last, depthwise=True, symmetry=8),
         DenseBlock(),

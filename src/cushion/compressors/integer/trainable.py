@@ -1,8 +1,8 @@
-"""Integer nets while they are trained: shadow numbers, rounded in the forward pass, with straight-through gradients.
+"""Integer nets while they are trained.
 
-The forward pass uses the very integers that the exact evaluator uses (its sums may round where float32 ends, which
-changes training a little and a certificate not at all: `freeze` hands over the integers, and those are counted).
-How a layer's integers arise from trained numbers is a `Weights`: a rounded grid here, a seeded mask or a seeded
+At the end of training the forward pass uses the very integers that the exact evaluator uses (its sums may round where
+float32 ends, which changes training a little and a certificate not at all: `freeze` hands over the integers, and those
+are counted). How a layer's integers arise from trained numbers is a `Weights`: a grid here, a seeded mask or a seeded
 projection elsewhere.
 """
 
@@ -63,22 +63,46 @@ class Weights(Protocol):
 
 
 class GridWeights(nn.Module):
-    """Shadow weights rounded to -levels..levels; their rate is what an adaptive code charges for today's levels."""
+    """Weights on their way to whole numbers in -levels..levels: some are held on the grid, the others still real.
+
+    `mask` is 0 where a weight was pruned for good. All start free; `hold` rounds more and more of them for good, and
+    those still free make up for the rounding errors of the others.
+    """
 
     def __init__(self, shape: tuple[int, ...], levels: int, generator: torch.Generator, spread: float = 1.0) -> None:
         super().__init__()
         self.levels = levels
-        self.shadow = nn.Parameter(torch.randn(shape, generator=generator) * spread)
-        self.mask = torch.ones(shape)  # 0 where a weight was pruned for good
+        self.real = nn.Parameter(torch.randn(shape, generator=generator) * spread)
+        self.mask = torch.ones(shape)
+        self.held = torch.zeros(shape, dtype=torch.bool)
+        self.grid = torch.zeros(shape)  # the values of held weights
         self.costs = torch.zeros(levels + 2)
         self.refresh()
 
+    def rounded(self) -> Tensor:
+        """All weights on the grid."""
+        nearest = torch.floor(self.real.detach().clamp(-self.levels, self.levels) + 0.5) * self.mask
+        return torch.where(self.held, self.grid, nearest)
+
     def integers(self) -> Tensor:
-        return straight(self.shadow.clamp(-self.levels, self.levels)) * self.mask
+        """Whole numbers where weights are held (no gradient), real ones elsewhere."""
+        return torch.where(self.held, self.rounded(), self.real.clamp(-self.levels, self.levels) * self.mask)
+
+    def distances(self) -> Tensor:
+        """How far each free weight is from the grid; infinite for those that are held or pruned."""
+        away = (self.rounded() - self.real.detach()).abs()
+        return torch.where(self.held | (self.mask == 0), torch.inf, away)
+
+    def hold(self, within: float) -> None:
+        """Hold every weight that is at most so far from the grid."""
+        with torch.no_grad():
+            near = self.distances() <= within
+            self.grid = torch.where(near, self.rounded(), self.grid)  # the optimiser's momentum may still move `real`
+            self.held = self.held | near
 
     def rate(self) -> Tensor:
-        """Bits by linear interpolation between the costs of neighbouring magnitudes."""
-        size = (self.shadow * self.mask).abs().clamp(max=self.levels + 0.999)
+        """Bits, by linear interpolation between the costs of neighbouring magnitudes."""
+        size = (self.real * self.mask).abs().clamp(max=self.levels + 0.999)
         low = size.detach().floor()
         at = low.long()
         cost = self.costs[at] + (size - low) * (self.costs[at + 1] - self.costs[at])
@@ -86,15 +110,13 @@ class GridWeights(nn.Module):
 
     def refresh(self) -> None:
         """-log2 of each magnitude's share (and a sign bit), never falling with the magnitude."""
-        with torch.no_grad():
-            counts = torch.bincount(self.integers().abs().long().reshape(-1), minlength=self.levels + 1).double() + 0.5
-            costs = -torch.log2(counts / counts.sum())
-            costs[1:] += 1
-            costs = torch.cummax(torch.cat([costs, costs[-1:]]), 0).values
-            self.costs = costs.float()
+        counts = torch.bincount(self.rounded().abs().long().reshape(-1), minlength=self.levels + 1).double() + 0.5
+        costs = -torch.log2(counts / counts.sum())
+        costs[1:] += 1
+        self.costs = torch.cummax(torch.cat([costs, costs[-1:]]), 0).values.float()
 
     def source(self, place: int) -> Source:  # noqa: ARG002
-        values = self.integers().detach().numpy().astype(np.int64)
+        values = self.rounded().numpy().astype(np.int64)
         return Grid(values, max(1, int(np.abs(values).max())))
 
 
@@ -126,6 +148,7 @@ class TrainableIntegerNet(nn.Module):
                 if (index := _tying(slot)) is not None:
                     self.register_buffer(f"index{key}", torch.from_numpy(index), persistent=False)
         self.log_scale = nn.Parameter(torch.zeros(()))
+        self.settling = False  # while weights go to the grid one by one, biases and hidden values are not rounded
 
     def expanded(self, key: str, numbers: Tensor) -> Tensor:
         """Stored numbers of a layer as they are used, its symmetry expanded."""
@@ -145,7 +168,8 @@ class TrainableIntegerNet(nn.Module):
         return max(0, round(math.log2(self.units[key] / _BIAS_STEPS)))
 
     def stored_bias(self, key: str) -> Tensor:
-        return straight(self.biases[key])
+        """Biases in steps: whole numbers, or real ones while `settling`."""
+        return self.biases[key] if self.settling else straight(self.biases[key])
 
     def set_steps(self, key: str, values: Tensor, last: bool) -> None:
         """Shift and bias step of a layer (powers of two) from its sums on a batch."""
@@ -186,7 +210,8 @@ class TrainableIntegerNet(nn.Module):
             if not last:
                 values = torch.relu(values)
                 if self.shifts[key]:
-                    values = straight(values * 2.0 ** -self.shifts[key], 0.0)
+                    values = values * 2.0 ** -self.shifts[key]
+                    values = values if self.settling else straight(values, 0.0)
         return values
 
     def calibrate(self, pixels: Tensor) -> None:
@@ -224,7 +249,7 @@ class TrainableIntegerNet(nn.Module):
                 layers.append(Pool(block.kind, block.size))
                 continue
             source: Source = self.weights[key].source(place)  # type: ignore[operator]
-            stored = self.stored_bias(key).detach()
+            stored = straight(self.biases[key]).detach()
             bias = stored.numpy().astype(np.int64) if bool((stored != 0).any()) else None
             step = 0 if bias is None else self.bias_shift(key)
             if isinstance(block, DenseBlock):

@@ -1,8 +1,4 @@
-"""One try of the search: a blueprint learnt with real weights, then rounded under the price of its bits.
-
-The price follows the bound itself: at the present error and length, ∂bound/∂bits over ∂bound/∂error says how much error
-rate a bit may cost.
-"""
+"""One try of the search: a blueprint learnt and pruned with real weights, then settled on the grid weight by weight."""
 
 from __future__ import annotations
 
@@ -24,7 +20,9 @@ from cushion.numerics import kl_inverse
 
 _BATCH = 128
 _EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
-_PRUNE_FROM, _PRUNE_UNTIL = 0.15, 0.8  # of the time with real weights
+_PRUNE_FROM, _PRUNE_UNTIL = 0.1, 0.75  # of the time with real weights
+_HELD_BY = 0.85  # of the time after it
+_HOLD = 20  # steps between two rounds of holding
 _LOOK = 50  # steps between two looks at the code's costs and the bound
 
 
@@ -90,7 +88,7 @@ class Sample:
 def train(
     plan: Plan, sample: Sample, shape: tuple[int, int, int], classes: int, quantiser: Input, seconds: float
 ) -> Iterator[State]:
-    """One try, of plan.steps steps or as many as the seconds allow: warm start, then rounding under a price."""
+    """One try, of plan.steps steps or as many as the seconds allow: learn and prune, then settle on the grid."""
     model = TrainableIntegerNet(
         plan.blueprint,
         shape,
@@ -99,12 +97,11 @@ def train(
         lambda stored, _: GridWeights(stored, plan.levels, sample.generator, plan.spread),
     )
     model.calibrate(sample.some())
-    if plan.warm:
-        twin = FloatTwin(model, sample.generator)
-        for _ in learn(twin, sample, plan.density, schedule(plan.warm * plan.steps, plan.warm * seconds)):
-            yield State(None, 1.0)
-        twin.fold(sample.some(), plan.spread)
-    yield from compress(model, plan, sample, schedule((1 - plan.warm) * plan.steps, (1 - plan.warm) * seconds))
+    twin = FloatTwin(model, sample.generator)
+    for _ in learn(twin, sample, plan.density, schedule(plan.warm * plan.steps, plan.warm * seconds)):
+        yield State(None, 1.0)
+    twin.fold(sample.some(), plan.spread)
+    yield from settle(model, plan, sample, schedule((1 - plan.warm) * plan.steps, (1 - plan.warm) * seconds))
 
 
 def schedule(steps: float, seconds: float) -> Iterator[float]:
@@ -133,9 +130,13 @@ def learn(twin: FloatTwin, sample: Sample, density: float, progress: Iterator[fl
             yield
 
 
-def compress(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]) -> Iterator[State]:
-    """Train rounded weights on cross-entropy plus the price of their bits, which rises to plan.price by half-time."""
-    rates = (plan.rate * plan.spread, 0.1 * plan.rate * plan.spread, 0.02)
+def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]) -> Iterator[State]:
+    """Bring the weights to the grid, nearest first, while those still free make up for the rounding of the others.
+
+    Incremental quantisation (Zhou et al., "Incremental network quantization", 2017), a few weights at a time. When all
+    are held, biases are rounded too and go on learning (straight through) for the rest of the time.
+    """
+    rates = (plan.rate * plan.spread, plan.rate, 0.01)
     optimiser = torch.optim.Adam(
         [
             {"params": list(model.weights.parameters())},
@@ -145,24 +146,35 @@ def compress(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: I
         betas=(0.9, 0.99),
     )
     m = len(sample.labels)
-    error, worth = 0.5, 0.0
+    error, bits = 0.5, 0.0
+    model.settling = True
     for step, done in enumerate(progress):
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
-            group["lr"] = rate * min(1.0, (step + 1) / 200) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
-        if step % _LOOK == 0:
+            group["lr"] = rate * min(1.0, (step + 1) / 200) * (1.0 - 0.9 * done)
+        if done >= 1.0 or step % _HOLD == 0:
+            _hold(model, min(1.0, done / _HELD_BY))
+            model.settling = done < _HELD_BY
+        rows = sample.rows()
+        logits = model.logits(sample.pixels[rows].float())
+        _descend(optimiser, sample.loss(logits, rows))
+        wrong = float((logits.detach().argmax(1) != sample.labels[rows]).float().mean())
+        error += max(0.01, 1.0 / (step + 1)) * (wrong - error)
+        if done >= 1.0 or step % _LOOK == _LOOK - 1:
             model.refresh()
             with torch.no_grad():
                 bits = float(model.rate())
-            worth = _EXCHANGE * price_of_a_bit(error, bits, m)
-        rows = sample.rows()
-        logits = model.logits(sample.pixels[rows].float())
-        price = plan.price * worth * min(1.0, 2.0 * done)
-        _descend(optimiser, sample.loss(logits, rows) + price * model.rate())
-        wrong = float((logits.detach().argmax(1) != sample.labels[rows]).float().mean())
-        error += 0.01 * (wrong - error)
-        if done >= 1.0 or step % _LOOK == _LOOK - 1:
-            net = model.freeze() if done > 0.5 else None
-            yield State(net, relaxed_bound(error, bits, m))
+            yield State(None if model.settling else model.freeze(), relaxed_bound(error, bits, m))
+
+
+def _hold(model: TrainableIntegerNet, part: float) -> None:
+    """Hold this part of all kept weights, those nearest to the grid first."""
+    weights = [layer for layer in model.weights.values() if isinstance(layer, GridWeights)]
+    held = sum(int((layer.held & (layer.mask > 0)).sum()) for layer in weights)
+    more = round(part * sum(int(layer.mask.sum()) for layer in weights)) - held
+    if more > 0:
+        within = float(torch.cat([layer.distances().reshape(-1) for layer in weights]).kthvalue(more).values)
+        for layer in weights:
+            layer.hold(within)
 
 
 def _descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:

@@ -88,10 +88,10 @@ class FloatTwin(nn.Module):
                 size = spread / max(math.sqrt(float(weight.square().sum()) / max(1.0, float(mask.sum()))), 1e-12)
                 holder = net.weights[key]
                 assert isinstance(holder, GridWeights)
-                holder.shadow.copy_(weight * size)
+                holder.real.copy_(weight * size)
                 holder.mask.copy_(mask)
                 scale *= size
-                values = net.linear(values, slot, net.expanded(key, holder.shadow))
+                values = net.linear(values, slot, net.expanded(key, holder.real))
                 values = values + (bias * scale).repeat_interleave(values.shape[1] // len(bias)).reshape(
                     1, -1, *[1] * (values.ndim - 2)
                 )
