@@ -34,10 +34,10 @@ class Plan:
 def plans(shape: Shape) -> list[Plan]:
     """Plans for inputs of this shape: first a short try, so that there is something to show, then the real one."""
     if min(shape[1:]) >= 16:
-        blueprint = _grey(shape) if shape[0] == 1 else _colour(shape)
+        blueprint, density = (_grey(shape), 0.13) if shape[0] == 1 else (_colour(shape), 0.2)
         return [
-            Plan(blueprint, 0.16, 2.0, 1500, share=0.1),
-            Plan(blueprint, 0.16, 2.0, _AS_LONG_AS_TIME_ALLOWS),
+            Plan(blueprint, density, 2.0, 1500, share=0.1),
+            Plan(blueprint, density, 2.0, _AS_LONG_AS_TIME_ALLOWS),
         ]
     stacks: list[Blueprint] = [(DenseBlock(),), (DenseBlock(16), DenseBlock())]
     if min(shape[1:]) >= 6:

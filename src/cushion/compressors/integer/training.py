@@ -50,6 +50,7 @@ class State:
 
     net: IntegerNet | None
     promise: float
+    last: bool = False
 
 
 @dataclass
@@ -163,7 +164,7 @@ def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Ite
             model.refresh()
             with torch.no_grad():
                 bits = float(model.rate())
-            yield State(None if model.settling else model.freeze(), relaxed_bound(error, bits, m))
+            yield State(None if model.settling else model.freeze(), relaxed_bound(error, bits, m), done >= 1.0)
 
 
 def _hold(model: TrainableIntegerNet, part: float) -> None:
