@@ -14,7 +14,7 @@ from torch import nn
 
 from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock
 from cushion.compressors.integer.trainable import TrainableIntegerNet
-from cushion.compressors.seeded_search import Budget, SeededPlan, search_seeded, sizes_of, wide_blueprint
+from cushion.compressors.seeded_search import Budget, SeededPlan, search_seeded, settle, sizes_of, wide_blueprint
 from cushion.compressors.subspace import SubspaceWeights, compress_to_subspace, share_out
 from cushion.compressors.supermask import MaskedWeights, compress_to_supermask
 from cushion.data.dataset import Dataset
@@ -149,17 +149,18 @@ def test_keeping_a_sign_never_costs_less_than_dropping_it() -> None:
     assert mask.kept_bits == mask.dropped_bits == 1.0
 
 
-def test_a_refresh_flips_no_sign_and_moves_shadows_from_the_threshold() -> None:
-    mask = MaskedWeights((3,), 0, 1, torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        mask.shadow.copy_(torch.tensor([0.0, 0.49, 0.51]))
-    before = mask.mask().detach().clone()
-    mask.refresh()
-    assert torch.equal(mask.mask().detach(), before)
-    after = mask.shadow.tolist()
-    assert after[0] == 0.0
-    assert after[1] < 0.47
-    assert after[2] > 0.53
+@pytest.mark.parametrize("weights", [subspace, masked])
+def test_settling_moves_shadows_from_their_thresholds_and_changes_no_integer(weights: Callable[..., nn.Module]) -> None:
+    generator = torch.Generator().manual_seed(1)
+    model = TrainableIntegerNet(MLP, (1, 8, 8), 3, Bytes(4), lambda stored, place: weights(stored, place, generator))
+    integers = [model.weight(key).detach() for key in model.weights]
+    before = [shadow.detach().clone() for shadow in model.weights.parameters()]
+    settle(model, 0.1)
+    for old, new in zip(integers, (model.weight(key).detach() for key in model.weights), strict=True):
+        assert torch.equal(old, new)
+    for old, shadow in zip(before, model.weights.parameters(), strict=True):
+        gap = (old - old.round()).abs()
+        assert torch.allclose((shadow.detach() - old.round()).abs(), (gap - 0.1).clamp(min=0), atol=1e-5)
 
 
 def test_coefficients_are_shared_out_by_size() -> None:

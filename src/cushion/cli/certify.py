@@ -20,6 +20,7 @@ from cushion.cli.options import (
     seed,
 )
 from cushion.cli.output import answer
+from cushion.cli.posterior import certify_posterior
 from cushion.cli.verify import UNLABELLED_HELP, claim_json
 from cushion.errors import BadInput
 from cushion.files import check_writable
@@ -56,6 +57,13 @@ def add_parser(verbs: Any) -> None:
         help="probability that the statement fails (default 0.05); with --unlabelled, 4/5 of it go to the bound on the "
         "integer net and 1/5 to its disagreements with NET",
     )
+    parser.add_argument(
+        "--kind",
+        choices=("occam", "pac-bayes"),
+        default="occam",
+        help="occam: one integer net, paid by its bits (default); pac-bayes: a Gaussian distribution over nets, "
+        "paid by its divergence from a prior",
+    )
     parser.add_argument("--minutes", type=positive, default=1.0, metavar="N", help="time for the search (default 1)")
     parser.add_argument(
         "--seed",
@@ -82,11 +90,13 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("--weights and --trust say how to load a net; give --net as well")
     if args.net is None and args.unlabelled is not None:
         raise BadInput("--unlabelled serves to bound the error of your own net; give the net with --net as well")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the search as Ctrl-C does
+    if args.kind == "pac-bayes":
+        answer(args, *certify_posterior(args))
+        return 0
     data, holdout = load_pair(args.data)
     model = None if args.net is None else load_named_net(args, data).module
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
-
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the search as Ctrl-C does
     shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed} of {unit}{postfix}"
     total = 60 * args.minutes
     with tqdm(total=total, desc="searching", unit=f"{args.minutes:g} min", bar_format=shape, disable=None) as bar:

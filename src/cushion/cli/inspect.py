@@ -8,7 +8,8 @@ from typing import Any
 from cushion.claims import Claim
 from cushion.cli.ledger import bit_positions, show_ledger
 from cushion.cli.options import add_verb
-from cushion.cli.output import answer, table
+from cushion.cli.output import answer
+from cushion.cli.posterior import show_posterior
 from cushion.cli.verify import claim_json
 from cushion.gaussian_claims import GaussianClaim
 
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         for item, (first, last) in zip(obj["ledger"], bit_positions(claim), strict=True):
             item |= {"first_bit": first, "last_bit": last}
     lines = [
-        *(_shown_posterior(claim) if isinstance(claim, GaussianClaim) else []),
+        *(show_posterior(claim) if isinstance(claim, GaussianClaim) else []),
         *(_shown(claim) if isinstance(claim, Claim) else []),
         "",
         "What nobody can check, and is assumed:",
@@ -78,20 +79,3 @@ def _shown(claim: Claim) -> list[str]:
             f"   fingerprint of the unlabelled inputs: {change.data_fingerprint}",
         ]
     return [*lines, "", *show_ledger(claim)]
-
-
-def _shown_posterior(claim: GaussianClaim) -> list[str]:
-    from cushion.certificates.pac_bayes import posterior_sentence
-    from cushion.numerics import percent_up
-
-    rows = [[paid.item, paid.bits, paid.nats, paid.meaning] for paid in claim.ledger]
-    return [
-        posterior_sentence(claim),
-        "",
-        f"Q: {claim.errors} errors in {claim.draws} draws on {claim.m} examples of {claim.data}, KL = {claim.kl} nats, "
-        f"δ = {claim.delta}, of which {claim.delta_draws} pay for the draws: at most {percent_up(claim.bound)}",
-        f"   fingerprint of the examples: {claim.data_fingerprint}",
-        "",
-        "What was paid:",
-        table(["paid for", "bits", "nats", "what it is"], rows),
-    ]

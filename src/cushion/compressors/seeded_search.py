@@ -32,6 +32,8 @@ _INPUT_SHIFT = 4  # of byte inputs
 _EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
 _NEWS = 50  # steps between two looks at price and clock
 _JUDGED = (0.2, 0.4, 0.6, 0.8, 0.9)  # of a try, besides its end
+_SETTLED = 0.6  # of a try, from where on shadows are drawn to their whole numbers
+_PULL = 6.0  # how far at most between two looks, in learning rates
 _CALIBRATED = (0.1, 0.2, 0.3)  # of a try: the sizes of sums move while weights are switched on and off
 
 Judge = Callable[[IntegerNet], Decimal]
@@ -174,6 +176,8 @@ def _train(
             with torch.no_grad():
                 bits = float(model.rate())
             price = plan.price * _EXCHANGE * price_of_a_bit(error, bits, m)
+            if progress > _SETTLED:
+                settle(model, _PULL * plan.learning_rate)
         if _passed(calibrations, progress):
             model.calibrate(sample.some())
         rows = sample.rows()
@@ -188,6 +192,17 @@ def _train(
             yield progress, due, model
         if progress >= 1.0:
             return
+
+
+def settle(model: TrainableIntegerNet, pull: float) -> None:
+    """Move every shadow towards the whole number that it is rounded to, by at most `pull`; no integer changes.
+
+    What is worth little more than it costs would otherwise flip to and fro at its threshold for ever. As the learning
+    rate falls below the pull, it settles on one side.
+    """
+    with torch.no_grad():
+        for shadow in model.weights.parameters():
+            shadow.add_((torch.floor(shadow + 0.5) - shadow).clamp(-pull, pull))
 
 
 def _passed(marks: list[float], progress: float) -> bool:

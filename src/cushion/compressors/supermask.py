@@ -30,7 +30,6 @@ from cushion.encoding.sources import SeededMask, Source, signs
 
 _HIDDEN = 64
 _KEPT = 0.3  # share of the signs that the first mask keeps
-_PUSH = 0.03  # by which each refresh moves shadows away from the threshold
 
 
 class MaskedWeights(nn.Module):
@@ -61,13 +60,7 @@ class MaskedWeights(nn.Module):
         return kept * self.kept_bits + (self.shadow.numel() - kept) * self.dropped_bits
 
     def refresh(self) -> None:
-        """-log2 of the shares of kept and dropped signs; keeping never costs less than dropping.
-
-        Also pushes every shadow a little away from the threshold. Signs that are worth little more than they cost would
-        flip to and fro there for ever; as the learning rate falls below the push, they settle on their side.
-        """
-        with torch.no_grad():
-            self.shadow.add_(_PUSH * torch.sign(self.shadow - 0.5))
+        """-log2 of the shares of kept and dropped signs; keeping never costs less than dropping."""
         kept = float(self.mask().detach().sum())
         share = min(0.5, (kept + 0.5) / (self.shadow.numel() + 1))
         self.kept_bits, self.dropped_bits = -math.log2(share), -math.log2(1 - share)

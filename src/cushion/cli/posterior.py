@@ -1,0 +1,65 @@
+"""cushion certify --kind pac-bayes, and how verbs show what such a certificate pays."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from cushion.cli.output import table
+from cushion.errors import BadInput
+from cushion.gaussian_claims import GaussianClaim
+
+
+def certify_posterior(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Train and certify a Gaussian posterior, write the file, and return what to answer."""
+    from tqdm import tqdm
+
+    from cushion import pac_bayes
+    from cushion.cli.verify import claim_json
+    from cushion.data import load_pair
+    from cushion.numerics import percent_up
+
+    if args.net is not None or args.unlabelled is not None:
+        raise BadInput("--kind pac-bayes certifies a distribution over nets that it trains itself; leave --net out")
+    data, holdout = load_pair(args.data)
+    shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed} of {unit}{postfix}"
+    total = 60 * args.minutes
+    with tqdm(total=total, desc="training", unit=f"{args.minutes:g} min", bar_format=shape, disable=None) as bar:
+
+        def report(seconds: float, estimate: float) -> None:
+            bar.set_postfix_str(f"bound perhaps {percent_up(str(estimate))}", refresh=False)
+            bar.update(min(seconds, total) - bar.n)
+
+        certificate = pac_bayes.certify_posterior(
+            data, delta=args.delta, minutes=args.minutes, seed=args.seed, holdout=holdout, report=report
+        )
+    certificate.save(args.out)
+    claim = certificate.claim
+    lines = show_posterior(claim)
+    if claim.holdout is not None:
+        line = claim.holdout
+        lines.append(
+            f"For comparison: {line.errors} errors of Q on {line.m} held-out examples bound its error by "
+            f"{percent_up(line.bound)} (δ = {line.delta})."
+        )
+    lines += ["It assumes that", *(f"- {text};" for text in claim.assumptions)]
+    lines.append(f"Check it with: cushion verify {args.out} --data {args.data}")
+    return {"ok": True, "file": args.out, **claim_json(claim)}, "\n".join(lines)
+
+
+def show_posterior(claim: GaussianClaim) -> list[str]:
+    """The statement, its numbers, and the ledger in bits and nats, as lines of text."""
+    from cushion.certificates.pac_bayes import posterior_sentence
+    from cushion.numerics import percent_up
+
+    rows = [[paid.item, paid.bits, paid.nats, paid.meaning] for paid in claim.ledger]
+    return [
+        posterior_sentence(claim),
+        "",
+        f"Q: {claim.errors} errors in {claim.draws} draws on {claim.m} examples of {claim.data}, KL = {claim.kl} nats, "
+        f"δ = {claim.delta}, of which {claim.delta_draws} pay for the draws: at most {percent_up(claim.bound)}",
+        f"   fingerprint of the examples: {claim.data_fingerprint}",
+        "",
+        "What was paid:",
+        table(["paid for", "bits", "nats", "what it is"], rows),
+    ]
