@@ -17,7 +17,8 @@ class Plan:
     density: the part of the weights that pruning leaves. spread: root mean square of the kept weights, in grid steps,
     before they settle on it. Together they decide the bits: many weights coarsely, or few finely. rate: learning rate
     of the weights while they settle, in units of the spread. warm: the part of the time that learning and pruning get.
-    share: the part of the search's time that a try may take.
+    share: the part of the search's time that a try may take. price: above 0, weights are rounded from the start and
+    their bits cost so many times what they are worth to the bound (`training.squeeze`), instead of all that.
     """
 
     blueprint: Blueprint
@@ -26,6 +27,7 @@ class Plan:
     steps: int
     levels: int = 31
     input_shift: int = 0
+    price: float = 0.0
     rate: float = 0.004
     warm: float = 0.55
     share: float = 1.0
@@ -39,10 +41,14 @@ def plans(shape: Shape) -> list[Plan]:
             Plan(blueprint, density, 2.0, 1500, share=0.1),
             Plan(blueprint, density, 2.0, _AS_LONG_AS_TIME_ALLOWS),
         ]
-    stacks: list[Blueprint] = [(DenseBlock(),), (DenseBlock(16), DenseBlock())]
-    if min(shape[1:]) >= 6:
-        stacks = [(DenseBlock(),), (ConvBlock(3, 3, padding=1, symmetry=2), PoolBlock("max", 2), DenseBlock())]
-    return [Plan(blueprint, density, 1.5, 3000, input_shift=4) for density in (0.2, 0.3, 0.15) for blueprint in stacks]
+    stacks: list[Blueprint] = [(DenseBlock(),)]
+    if min(shape[1:]) < 6:  # a table: linear may be too little
+        stacks.append((DenseBlock(16), DenseBlock()))
+    return [
+        Plan(blueprint, 1.0, 0.7, 3000, levels=3, input_shift=4, rate=0.07, price=price)
+        for price in (8.0, 6.0, 10.0, 4.0)
+        for blueprint in stacks
+    ]
 
 
 def _grey(shape: Shape) -> Blueprint:

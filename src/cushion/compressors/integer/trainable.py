@@ -66,8 +66,11 @@ class GridWeights(nn.Module):
     """Weights on their way to whole numbers in -levels..levels: some are held on the grid, the others still real.
 
     `mask` is 0 where a weight was pruned for good. All start free; `hold` rounds more and more of them for good, and
-    those still free make up for the rounding errors of the others.
+    those still free make up for the rounding errors of the others. With `always_round` all are rounded from the start,
+    and the gradient passes straight through.
     """
+
+    always_round = False
 
     def __init__(self, shape: tuple[int, ...], levels: int, generator: torch.Generator, spread: float = 1.0) -> None:
         super().__init__()
@@ -86,6 +89,8 @@ class GridWeights(nn.Module):
 
     def integers(self) -> Tensor:
         """Whole numbers where weights are held (no gradient), real ones elsewhere."""
+        if self.always_round:
+            return straight(self.real.clamp(-self.levels, self.levels)) * self.mask
         return torch.where(self.held, self.rounded(), self.real.clamp(-self.levels, self.levels) * self.mask)
 
     def distances(self) -> Tensor:

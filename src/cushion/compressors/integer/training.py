@@ -98,6 +98,9 @@ def train(
         lambda stored, _: GridWeights(stored, plan.levels, sample.generator, plan.spread),
     )
     model.calibrate(sample.some())
+    if plan.price:
+        yield from squeeze(model, plan, sample, schedule(plan.steps, seconds))
+        return
     twin = FloatTwin(model, sample.generator)
     for _ in learn(twin, sample, plan.density, schedule(plan.warm * plan.steps, plan.warm * seconds)):
         yield State(None, 1.0)
@@ -138,14 +141,7 @@ def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Ite
     are held, biases are rounded too and go on learning (straight through) for the rest of the time.
     """
     rates = (plan.rate * plan.spread, plan.rate, 0.01)
-    optimiser = torch.optim.Adam(
-        [
-            {"params": list(model.weights.parameters())},
-            {"params": list(model.biases.parameters())},
-            {"params": [model.log_scale]},
-        ],
-        betas=(0.9, 0.99),
-    )
+    optimiser = _optimiser(model)
     m = len(sample.labels)
     error, bits = 0.5, 0.0
     model.settling = True
@@ -165,6 +161,42 @@ def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Ite
             with torch.no_grad():
                 bits = float(model.rate())
             yield State(None if model.settling else model.freeze(), relaxed_bound(error, bits, m), done >= 1.0)
+
+
+def squeeze(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]) -> Iterator[State]:
+    """Train rounded weights (straight through) on cross-entropy plus the price of their bits.
+
+    The price is what a bit is worth to the bound at the present error and length, times plan.price, and rises to that
+    by half-time. The best way for small nets on few examples, where every try is short.
+    """
+    for layer in model.weights.values():
+        assert isinstance(layer, GridWeights)
+        layer.always_round = True
+    rates = (plan.rate * plan.spread, 0.2 * plan.rate, 0.02)
+    optimiser = _optimiser(model)
+    m = len(sample.labels)
+    error, worth, bits = 0.5, 0.0, 0.0
+    for step, done in enumerate(progress):
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+        if step % _LOOK == 0:
+            model.refresh()
+            with torch.no_grad():
+                bits = float(model.rate())
+            worth = _EXCHANGE * price_of_a_bit(error, bits, m)
+        rows = sample.rows()
+        logits = model.logits(sample.pixels[rows].float())
+        _descend(optimiser, sample.loss(logits, rows) + plan.price * worth * min(1.0, 2.0 * done) * model.rate())
+        wrong = float((logits.detach().argmax(1) != sample.labels[rows]).float().mean())
+        error += max(0.02, 1.0 / (step + 1)) * (wrong - error)
+        if done >= 1.0 or step % _LOOK == _LOOK - 1:
+            yield State(model.freeze() if done > 0.5 else None, relaxed_bound(error, bits, m), done >= 1.0)
+
+
+def _optimiser(model: TrainableIntegerNet) -> torch.optim.Adam:
+    """Three groups: weights, biases, the scale of the logits."""
+    groups = [model.weights.parameters(), model.biases.parameters(), [model.log_scale]]
+    return torch.optim.Adam([{"params": list(group)} for group in groups], betas=(0.9, 0.99))
 
 
 def _hold(model: TrainableIntegerNet, part: float) -> None:
