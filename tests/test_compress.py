@@ -113,22 +113,17 @@ def test_a_net_is_imitated(method: str) -> None:
 
 
 def test_imitation_changes_what_is_learned() -> None:
-    """A teacher that has its own opinion of the labels pulls the net to it."""
+    """A teacher that is always wrong keeps the net from learning the labels."""
     data = sample(300)
-    turned = torch.nn.functional.one_hot(torch.from_numpy((data.y + 1) % 3), 3).float()
 
     class Teacher(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            sums = x.reshape(len(x), 3, 12).sum(2)
-            return 9.0 * sums.roll(1, dims=1)
+            return 9.0 * x.reshape(len(x), 3, 12).sum(2).roll(1, dims=1)
 
-    scores = Teacher()(torch.from_numpy(data.x).float() / 255)
-    assert float((scores.argmax(1) == turned.argmax(1)).float().mean()) > 0.99
-    plain = cushion.compress(data, method="supermask", steps=300).net.scores(data.x)
-    pulled = cushion.compress(data, method="supermask", steps=300, model=Teacher()).net.scores(data.x)
-    ranks = [(s.argsort(1)[:, 1] == turned.argmax(1).numpy()).mean() for s in (plain, pulled)]
-    second = [(s.argmax(1) == turned.argmax(1).numpy()).mean() for s in (plain, pulled)]
-    assert ranks[1] + second[1] > ranks[0] + second[0] + 0.2
+    wrong = Teacher()(torch.from_numpy(data.x).float() / 255).argmax(1).numpy() != data.y
+    assert wrong.mean() > 0.99
+    alone, taught = (cushion.compress(data, method="supermask", steps=300, model=m).summary for m in (None, Teacher()))
+    assert taught.errors > alone.errors + 60
 
 
 def test_vectors_and_floats_are_read() -> None:

@@ -147,7 +147,7 @@ def test_folding_changes_nothing_but_what_is_rounded(name: str) -> None:
         assert torch.allclose(model.logits(x), wanted, rtol=1e-3, atol=2e-3)
         model.settling = False  # now biases and hidden values are
         got = model.logits(x)
-    assert torch.corrcoef(torch.stack([wanted.flatten(), got.flatten()]))[0, 1] > 0.9
+    assert torch.corrcoef(torch.stack([wanted.flatten(), got.flatten()]))[0, 1] > 0.8
 
 
 def test_pruning_keeps_what_is_worth_most() -> None:

@@ -28,15 +28,17 @@ class FloatTwin(nn.Module):
         self.weights = nn.ParameterDict()
         self.norms = nn.ModuleDict()
         self.masks: dict[str, Tensor] = {}
+        self.last_bias = nn.Parameter(torch.zeros(net.slots[-1].stored[0]))
         for place, slot in enumerate(net.slots, 1):
             if slot.stored:
                 spread = math.sqrt(2.0 / math.prod(slot.stored[1:]))
                 self.weights[str(place)] = nn.Parameter(torch.randn(slot.stored, generator=generator) * spread)
-                self.norms[str(place)] = nn.BatchNorm1d(slot.stored[0])
+                if place < len(net.slots):
+                    self.norms[str(place)] = nn.BatchNorm1d(slot.stored[0])
                 self.masks[str(place)] = torch.ones(slot.stored)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """pixels: [n, *shape] -> [n, classes] logits (normalised too, so that the last layer's scale is learnt)."""
+        """pixels: [n, *shape] -> [n, classes] logits."""
         net = self.net[0]
         values = pixels
         for place, slot in enumerate(net.slots, 1):
@@ -45,12 +47,11 @@ class FloatTwin(nn.Module):
                 values = net.pooled(values, slot.block)
                 continue
             values = net.linear(values, slot, net.expanded(key, self.weights[key] * self.masks[key]))
-            # One mean and variance for all positions of a filter: [n, stored outputs, the rest].
-            grouped = values.reshape(len(values), slot.stored[0], -1)
-            values = self.norms[key](grouped).reshape(values.shape)
             if place < len(net.slots):
-                values = torch.relu(values)
-        return values
+                # One mean and variance for all positions of a filter: [n, stored outputs, the rest].
+                grouped = values.reshape(len(values), slot.stored[0], -1)
+                values = torch.relu(self.norms[key](grouped).reshape(values.shape))
+        return values + self.last_bias
 
     def prune(self, squares: dict[str, Tensor], density: float) -> None:
         """Keep a part of all weights: those with the largest weight² times mean squared gradient (`squares`)."""
@@ -77,14 +78,9 @@ class FloatTwin(nn.Module):
                 if isinstance(slot.block, PoolBlock):
                     values = net.pooled(values, slot.block)
                     continue
-                norm = self.norms[key]
-                assert isinstance(norm, nn.BatchNorm1d)
-                assert norm.running_mean is not None
-                assert norm.running_var is not None
-                gain = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+                gain, bias = self._affine(key, slot.stored[0])
                 mask = self.masks[key]
                 weight = self.weights[key] * mask * gain.reshape(-1, *[1] * (len(slot.stored) - 1))
-                bias = norm.bias - gain * norm.running_mean
                 size = spread / max(math.sqrt(float(weight.square().sum()) / max(1.0, float(mask.sum()))), 1e-12)
                 holder = net.weights[key]
                 assert isinstance(holder, GridWeights)
@@ -102,3 +98,14 @@ class FloatTwin(nn.Module):
                     scale *= 2.0 ** -net.shifts[key]
             net.log_scale.fill_(-math.log(scale) - math.log(net.unit_logit()))
         net.refresh()
+
+    def _affine(self, key: str, outputs: int) -> tuple[Tensor, Tensor]:
+        """What follows a layer's sums, as gains and biases: its normalisation, or for the last layer its bias alone."""
+        if key not in self.norms:
+            return torch.ones(outputs), self.last_bias
+        norm = self.norms[key]
+        assert isinstance(norm, nn.BatchNorm1d)
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        gain = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+        return gain, norm.bias - gain * norm.running_mean

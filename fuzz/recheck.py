@@ -1,0 +1,97 @@
+"""Rechecks an accepted file by brute force: FORMAT.md's second reader, exact fractions, none of the package's code.
+
+It answers one question: is what the file claims true of the data? Slow and plain on purpose.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tests import format_reader
+
+from fuzz.mutations import Parts
+
+Rows = NDArray[Any]
+
+
+def falsehood(content: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) -> str:
+    """Why the claim of an accepted file is false; empty if it is true (of g or Q: f is not looked at)."""
+    parts = Parts.of(content)
+    claim = json.loads(parts.claim)
+    if claim["data_fingerprint"] != fingerprint(x, y) or claim["m"] != len(x):
+        return "not the sample"
+    if claim["kind"] == "pac-bayes":
+        from fuzz.recheck_posterior import posterior_falsehood
+
+        return posterior_falsehood(claim, parts.message, x, y, held)
+    if sum(item["bits"] for item in claim["ledger"]) != claim["bits"]:
+        return "the ledger does not sum to the bits"
+    net = format_reader.read(parts.message, claim["bits"])
+    lines = [(claim, claim["bits"], x, y)]
+    if claim["holdout"] is not None:
+        if claim["holdout"]["delta"] != claim["delta"]:
+            return "the hold-out line has another δ"
+        lines.append((claim["holdout"], 0, *(held or (x[:0], y[:0]))))
+    for line, bits, rows, labels in lines:
+        if len(rows) and errors_of(net, rows, labels) != line["errors"]:
+            return f"not {line['errors']} errors"
+        if not implies(line["errors"], line["m"], Fraction(Decimal(line["delta"])) / 2**bits, line["bound"]):
+            return f"{line['errors']} errors do not imply {line['bound']}"
+    moved = claim["transfer"]
+    if moved is not None:
+        if not implies(moved["disagreements"], moved["m"], Fraction(Decimal(moved["delta"])), moved["bound"]):
+            return "the disagreements do not imply their bound"
+        if Decimal(moved["bound_f"]) != min(Decimal(1), Decimal(claim["bound"]) + Decimal(moved["bound"])):
+            return "the bound on f is not the sum"
+    return ""
+
+
+def errors_of(net: dict[str, Any], x: Rows, y: Rows) -> int:
+    wrong = 0
+    for row, label in zip(x, y.tolist(), strict=True):
+        scores = format_reader.scores(net, row.reshape(-1).tolist())
+        wrong += any(other >= scores[label] for c, other in enumerate(scores) if c != label)
+    return wrong
+
+
+def implies(errors: int, m: int, delta: Fraction, bound: str) -> bool:
+    """P[Bin(m, bound) ≤ errors] ≤ δ, in whole numbers."""
+    p = Fraction(Decimal(bound))
+    if p >= 1:
+        return p == 1
+    a, b, d = p.numerator, p.denominator - p.numerator, p.denominator
+    total = term = b**m  # times d^-m: C(m, i) a^i b^(m-i)
+    for i in range(errors):
+        if b == 0:
+            break
+        term = term * (m - i) * a // ((i + 1) * b)  # exact: every term is whole
+        total += term
+    return total * delta.denominator <= delta.numerator * d**m
+
+
+def fingerprint(x: Rows, y: Rows) -> str:
+    """Section 5."""
+    digest = hashlib.sha256(b"cushion-data-1\n")
+    for array in (x, y):
+        little = array.dtype.newbyteorder("<")
+        digest.update(f"{little.str} {','.join(map(str, array.shape))}\n".encode())
+        digest.update(np.ascontiguousarray(array, dtype=little).tobytes())
+    return digest.hexdigest()
+
+
+def prefix_fault(messages: set[tuple[int, bytes]]) -> str:
+    """Messages that were accepted must form a prefix code: none begins another, and Kraft's sum is at most 1."""
+    texts = sorted("".join(f"{byte:08b}" for byte in data)[:bits] for bits, data in messages)
+    for first, second in zip(texts, texts[1:], strict=False):  # a prefix sorts directly before what it begins
+        if second.startswith(first):
+            return f"the message {first} begins {second}"
+    if sum((Fraction(1, 2 ** len(text)) for text in texts), Fraction(0)) > 1:
+        return "Kraft's sum exceeds 1"
+    return ""
+

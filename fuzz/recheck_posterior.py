@@ -1,0 +1,138 @@
+"""The brute-force recheck of an accepted PAC-Bayes file: docs/pac-bayes.md in words of many digits."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from functools import cache
+from typing import Any
+
+import mpmath
+import numpy as np
+from numpy.typing import NDArray
+from tests import format_reader
+
+Rows = NDArray[Any]
+_MASK = 2**64 - 1
+_SLACK = mpmath.mpf(10) ** -30  # far below a millionth, far above the rounding of 50 digits
+
+
+def posterior_falsehood(
+    claim: dict[str, Any], message: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None
+) -> str:
+    """Why the claim is false; empty if it is true."""
+    with mpmath.workdps(50):
+        return _falsehood(claim, message, x, y, held)
+
+
+def _falsehood(claim: dict[str, Any], message: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) -> str:
+    bits, front = claim["header_bits"], (claim["header_bits"] + 7) // 8
+    length = sum(paid["bits"] for paid in claim["ledger"] if "prior of its" in paid["item"])
+    skeleton, priors = _header(message[:front], bits, length)
+    size = (len(message) - front) // 5
+    means = np.frombuffer(message, "<i4", size, front).tolist()
+    exponents = np.frombuffer(message, "<i1", size, front + 4 * size).tolist()
+    if sum(n for n, _ in priors) != size:
+        return "not as many numbers as the net has"
+    kl, at = mpmath.mpf(0), 0
+    for n, prior in priors:
+        for a, e in zip(means[at : at + n], exponents[at : at + n], strict=True):
+            moment = mpmath.mpf(2) ** e + mpmath.mpf(a) ** 2 / 16
+            kl += ((prior - e) * mpmath.log(2) + moment / mpmath.mpf(2) ** prior - 1) / 2
+        at += n
+    if mpmath.mpf(claim["kl"]) < kl - _SLACK:
+        return "the divergence is more than stated"
+    m, delta, share = claim["m"], mpmath.mpf(claim["delta"]), mpmath.mpf(claim["delta_draws"])
+    key = hashlib.sha256(b"cushion posterior\n" + message).hexdigest()
+    rows = [_word(f"rows {key}", j) * m >> 64 for j in range(claim["draws"])]
+    laws = list(zip(means, exponents, strict=True))
+    lines = [(claim, claim["draws"], rows, x, y, share, "sample_bound", m)]
+    if claim["holdout"] is not None and held is not None:
+        line = claim["holdout"]
+        lines.append((line, line["m"], list(range(line["m"])), *held, mpmath.mpf(line["delta"]), "bound", 0))
+    for line, draws, places, inputs, labels, failure, stated, among in lines:
+        if _errors(skeleton, laws, message, places, inputs, labels) != line["errors"]:
+            return f"not {line['errors']} errors in {draws} draws"
+        left = failure - mpmath.mpf(draws) * (mpmath.mpf(size) / 2**54 + mpmath.mpf(among) / 2**64)
+        p = mpmath.mpf(line[stated])
+        tail = sum(mpmath.binomial(draws, i) * p**i * (1 - p) ** (draws - i) for i in range(line["errors"] + 1))
+        if p < 1 and tail > left + _SLACK:
+            return f"{line['errors']} errors in {draws} draws do not imply {line[stated]}"
+    q, p = mpmath.mpf(claim["sample_bound"]), mpmath.mpf(claim["bound"])
+    nats = bits * mpmath.log(2) + kl + mpmath.log(2 * mpmath.sqrt(m) / (delta - share))
+    if p < 1 and (p <= q or (_term(q, p) + _term(1 - q, 1 - p)) * m < nats - _SLACK):
+        return "the divergence does not imply the bound"
+    return ""
+
+
+def _term(q: Any, p: Any) -> Any:
+    return q * mpmath.log(q / p) if q else mpmath.mpf(0)
+
+
+def _header(front: bytes, bits: int, length: int) -> tuple[dict[str, Any], list[tuple[int, int]]]:
+    """The net without its numbers, and (how many numbers, the prior's exponent) of each factor.
+
+    The priors are the header's last `length` bits. What the reader takes for coded numbers is nonsense and is replaced.
+    """
+    made = format_reader.read(front, bits)
+    sizes = []
+    for layer in made["layers"]:
+        if "source" in layer:
+            sizes.append(math.prod(layer["stored"]))
+            if layer["biased"]:
+                sizes.append(layer["outputs"])
+    reader = format_reader.Bits(front, bits)
+    reader.place = bits - length
+    priors = [(size, reader.signed() + 8) for size in sizes]
+    return made, priors if reader.place == bits else []
+
+
+def _errors(
+    net: dict[str, Any], laws: list[tuple[int, int]], message: bytes, places: list[int], x: Rows, y: Rows
+) -> int:
+    """Net j, drawn from its words, on row places[j]; laws: (mean in quarters, exponent of the variance)."""
+    wrong = 0
+    key = hashlib.sha256(b"cushion posterior\n" + message).hexdigest()
+    for j, place in enumerate(places):
+        drawn = [_number(_word(f"net {key}", j * len(laws) + i), *law) for i, law in enumerate(laws)]
+        at = 0
+        for layer in net["layers"]:
+            if "source" not in layer:
+                continue
+            layer.pop("weights", None)
+            n = math.prod(layer["stored"])
+            layer["coded"], at = drawn[at : at + n], at + n
+            if layer["biased"]:
+                layer["biases"], at = drawn[at : at + layer["outputs"]], at + layer["outputs"]
+        scores = format_reader.scores(net, x[place].reshape(-1).tolist())
+        label = int(y[place])
+        wrong += any(other >= scores[label] for c, other in enumerate(scores) if c != label)
+    return wrong
+
+
+def _number(word: int, mean: int, exponent: int) -> int:
+    """The smallest k with word < T_k."""
+    k = mean // 4
+    while word >= _edge(4 * k + 2 - mean, exponent):
+        k += 1
+    while word < _edge(4 * (k - 1) + 2 - mean, exponent):
+        k -= 1
+    return k
+
+
+@cache
+def _edge(quarters: int, exponent: int) -> int:
+    """T for k + 1/2 - μ in quarters: ⌊2^64 Φ(x)⌋ up to the mean, 2^64 less its mirror image beyond."""
+    if quarters > 0:
+        return 2**64 - _edge(-quarters, exponent)
+    with mpmath.workdps(50):
+        far = -mpmath.mpf(quarters) / 4 / mpmath.sqrt(mpmath.mpf(2) ** exponent)
+        return 0 if far > mpmath.mpf("9.2") else int(mpmath.floor(2**64 * mpmath.erfc(far / mpmath.sqrt(2)) / 2))
+
+
+def _word(purpose: str, i: int) -> int:
+    state = int.from_bytes(hashlib.sha256(f"{purpose} 0".encode()).digest()[:8], "little")
+    z = (state + (i + 1) * 0x9E3779B97F4A7C15) & _MASK
+    z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ z >> 27) * 0x94D049BB133111EB) & _MASK
+    return z ^ z >> 31
