@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
+FILES ?= 20000
+SEED ?= 0
 
-.PHONY: setup demo check test test-full bench docs clean
+.PHONY: setup demo check test test-full bench fuzz docs clean
 
 setup: $(STAMP)
 
@@ -37,6 +39,9 @@ test-full: test
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+fuzz: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --files $(FILES) --seed $(SEED)
 
 docs: $(STAMP)
 	$(BIN)/mkdocs build --strict --quiet

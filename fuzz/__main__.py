@@ -17,9 +17,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="resume the sequence at this mutant")
     parser.add_argument("--keep", type=Path, default=Path("fuzz-faults"), help="where mutants that break a promise go")
     args = parser.parse_args()
-    summary = run(
-        load_originals(), args.files, args.seed, args.first, args.keep, lambda line: sys.stderr.write(line + "\n") and None
-    )
+
+    def say(line: str) -> None:
+        sys.stderr.write(line + "\n")
+
+    summary = run(load_originals(), args.files, args.seed, args.first, args.keep, say)
     sys.stdout.write(summary.to_json() + "\n")
     return 1 if summary.faults else 0
 

@@ -57,6 +57,7 @@ class Summary:
     slowest_file: str = ""
     peak_megabytes: float = 0.0
     files_per_second: float = 0.0
+    files_per_processor_second: float = 0.0
     faults: list[str] = field(default_factory=list)
 
     def to_json(self) -> str:
@@ -67,7 +68,9 @@ class TooSlow(Exception):
     """A file took longer than MOST_SECONDS."""
 
 
-def run(originals: list[Original], files: int, seed: int, first: int, keep: Path, say: Callable[[str], None]) -> Summary:
+def run(
+    originals: list[Original], files: int, seed: int, first: int, keep: Path, say: Callable[[str], None]
+) -> Summary:
     """Verify mutants first..first+files-1 of a seed; each depends on (seed, its number) alone, so runs can be resumed.
 
     A mutant that breaks a promise is written to `keep`.
@@ -75,7 +78,7 @@ def run(originals: list[Original], files: int, seed: int, first: int, keep: Path
     summary = Summary(seed)
     messages: set[tuple[int, bytes]] = set()
     contents = [original.content for original in originals]
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:  # noqa: S108
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         path = Path(folder) / "mutant.cushion"
         for original in originals:  # also loads what is loaded on first use, before memory is limited
             path.write_bytes(original.content)
@@ -83,9 +86,9 @@ def run(originals: list[Original], files: int, seed: int, first: int, keep: Path
             if fault := _false(original, original.content):
                 raise AssertionError(f"{original.name}: {fault}")
         _limit()
-        before, begin = _peak(), time.monotonic()
+        before, begin, busy = _peak(), time.monotonic(), time.process_time()
         for number in range(first, first + files):
-            rng = random.Random(f"{seed} {number}")  # noqa: S311
+            rng = random.Random(f"{seed} {number}")
             original = rng.choice(originals)
             content = recertified(original.content, original.sample, rng) if rng.random() < 0.1 else None
             content = mutate(original.content, contents, rng) if content is None else content
@@ -102,6 +105,7 @@ def run(originals: list[Original], files: int, seed: int, first: int, keep: Path
             summary.files += 1
             if summary.files % _LOG_EVERY == 0 or summary.files == files:
                 summary.files_per_second = round(summary.files / (time.monotonic() - begin), 1)
+                summary.files_per_processor_second = round(summary.files / (time.process_time() - busy), 1)
                 summary.peak_megabytes = round((_peak() - before) / 2**20, 1)
                 say(f"fuzz: {summary.to_json()}")
     if fault := prefix_fault(messages):
@@ -109,9 +113,7 @@ def run(originals: list[Original], files: int, seed: int, first: int, keep: Path
     return summary
 
 
-def _judge(
-    original: Original, path: Path, content: bytes, summary: Summary, messages: set[tuple[int, bytes]]
-) -> str:
+def _judge(original: Original, path: Path, content: bytes, summary: Summary, messages: set[tuple[int, bytes]]) -> str:
     """Verify one mutant and count its fate; what is wrong with the verifier, or nothing."""
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     try:

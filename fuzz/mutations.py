@@ -14,8 +14,10 @@ from cushion.encoding.container import MAGIC
 
 _DIGEST = 32
 _LENGTHS = (0, 1, 7, 255, 2**16, 2**19, 2**19 + 1, 2**20, 2**20 + 1, 2**31, 2**32 - 1)
-_NUMBERS: tuple[Any, ...] = (-1, 0, 1, 2, 199, 10**7, 10**7 + 1, 2**22, 2**31, 2**63, 10**30, 1.0, -0.0, 1e300, True, None)
-_WORDS = ("", "0", "0.0", "0.5", "1.0", "0.05", "1.5", "NaN", "0.000001", "g", "f", "Q", "occam", "pac-bayes", "\x1b[2J", "٠.٥")
+_WHOLE = (-1, 0, 1, 2, 199, 10**7, 10**7 + 1, 2**22, 2**31, 2**63, 10**30)
+_NUMBERS: tuple[Any, ...] = (*_WHOLE, 1.0, -0.0, 1e300, True, None)
+_PROBABILITIES = ("0.0", "0.5", "1.0", "0.05", "1.5", "NaN", "0.000001", "٠.٥")
+_WORDS = ("", "0", "g", "f", "Q", "occam", "pac-bayes", "\x1b[2J", *_PROBABILITIES)
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _raw_sealed(content: bytes, others: list[bytes], rng: random.Random) -> byte
     return reseal(_edit(content, rng, rng.choice(others)) or content)
 
 
-def _lengths(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
+def _lengths(content: bytes, _: list[bytes], rng: random.Random) -> bytes:
     parts = Parts.of(content)
     at = len(MAGIC) if rng.random() < 0.5 else len(MAGIC) + 4 + len(parts.claim)
     (old,) = struct.unpack_from("<I", content, at)
@@ -135,7 +137,7 @@ def _claim_values(content: bytes, others: list[bytes], rng: random.Random) -> by
             holder.insert(key, holder[key])
         elif deed == 1:
             holder[rng.choice(_WORDS) or "x"] = holder[key]
-        elif deed == 2 and key in other if isinstance(holder, dict) else False:
+        elif deed == 2 and holder is obj and key in other:
             holder[key] = other[key]
         else:
             holder[key] = _value(holder[key], other.get(key) if isinstance(key, str) else None, rng)
@@ -166,7 +168,7 @@ def spoil_bits(bits: list[int], rng: random.Random, *, header: bool) -> list[int
     return spoilt
 
 
-def _message_bits(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
+def _message_bits(content: bytes, _: list[bytes], rng: random.Random) -> bytes:
     """Another message with its own length stated; the posterior's numbers behind its header stay."""
     parts = Parts.of(content)
     obj = json.loads(parts.claim)

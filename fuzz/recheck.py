@@ -6,6 +6,7 @@ It answers one question: is what the file claims true of the data? Slow and plai
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from decimal import Decimal
 from fractions import Fraction
@@ -88,10 +89,9 @@ def fingerprint(x: Rows, y: Rows) -> str:
 def prefix_fault(messages: set[tuple[int, bytes]]) -> str:
     """Messages that were accepted must form a prefix code: none begins another, and Kraft's sum is at most 1."""
     texts = sorted("".join(f"{byte:08b}" for byte in data)[:bits] for bits, data in messages)
-    for first, second in zip(texts, texts[1:], strict=False):  # a prefix sorts directly before what it begins
+    for first, second in itertools.pairwise(texts):  # a prefix sorts directly before what it begins
         if second.startswith(first):
             return f"the message {first} begins {second}"
     if sum((Fraction(1, 2 ** len(text)) for text in texts), Fraction(0)) > 1:
         return "Kraft's sum exceeds 1"
     return ""
-

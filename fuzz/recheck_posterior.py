@@ -17,9 +17,7 @@ _MASK = 2**64 - 1
 _SLACK = mpmath.mpf(10) ** -30  # far below a millionth, far above the rounding of 50 digits
 
 
-def posterior_falsehood(
-    claim: dict[str, Any], message: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None
-) -> str:
+def posterior_falsehood(claim: dict[str, Any], message: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) -> str:
     """Why the claim is false; empty if it is true."""
     with mpmath.workdps(50):
         return _falsehood(claim, message, x, y, held)

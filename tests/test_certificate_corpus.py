@@ -93,7 +93,7 @@ def _by_api(path: Path, written: dict[str, Any]) -> tuple[str, str | None]:
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert peak < 30 * 10**6
+        assert peak < 60 * 10**6  # half of it is the buffer that the file is read into
         assert time.process_time() - begin < 10
     return "ok" if verdict.ok else "not ok", verdict.level
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from tests.certificates import nets
 from tests.certificates.case import DELTA, Case, altered, base, gaussian, less, transferred
-from tests.certificates.samples import sample
+from tests.certificates.samples import noise, sample
 
 from cushion.certificates.certificate import certify_net
 from cushion.certificates.occam import holdout_bound, occam_bound
 from cushion.certificates.pac_bayes import certify_gaussian
+from cushion.data.dataset import Dataset
 from cushion.encoding.message import encode
 
 HELD, FRESH = "halves held out", "halves unlabelled"
@@ -40,15 +41,32 @@ def _arithmetic() -> Iterator[Case]:
     yield _no("bound-one-step-smaller", altered(plain, bound=less(claim.bound)), "none", "one millionth too small")
     yield _no("bound-training-error", altered(plain, bound="0.1"), "none", "the training error stated as the bound")
     yield _no("bound-zero", altered(plain, bound="0.0"), "none", "a bound of zero")
-    yield _no("entropy-as-length", altered(plain, bound=unpaid), "none", "a bound for one bit less than the message has")
-    yield _no("no-bits-paid", altered(plain, bound=holdout_bound(claim.errors, claim.m, DELTA)), "none", "no bit is paid")
-    yield _no("minimum-of-two-lines", altered(plain, bound=line.bound), "none", "the hold-out line's bound as the certificate's")
+    yield _no(
+        "entropy-as-length", altered(plain, bound=unpaid), "none", "a bound for one bit less than the message has"
+    )
+    yield _no(
+        "no-bits-paid", altered(plain, bound=holdout_bound(claim.errors, claim.m, DELTA)), "none", "no bit is paid"
+    )
+    yield _no(
+        "minimum-of-two-lines",
+        altered(plain, bound=line.bound),
+        "none",
+        "the hold-out line's bound as the certificate's",
+    )
     smaller = dataclasses.replace(line, delta="0.01")
     yield _no(
-        "delta-lowered", altered(plain, delta="0.01", holdout=smaller), "none", "a smaller δ than the bound was computed for"
+        "delta-lowered",
+        altered(plain, delta="0.01", holdout=smaller),
+        "none",
+        "a smaller δ than the bound was computed for",
     )
-    yield _no("sample-enlarged", altered(plain, m=10**7, bound=occam_bound(claim.errors, 10**7, claim.bits, DELTA)), "message",
-              "ten million examples are claimed where there are 200", holdout=None)
+    yield _no(
+        "sample-enlarged",
+        altered(plain, m=10**7, bound=occam_bound(claim.errors, 10**7, claim.bits, DELTA)),
+        "message",
+        "ten million examples are claimed where there are 200",
+        holdout=None,
+    )
     seeded = certify_net(nets.masked(4711), sample("halves"), DELTA)
     free = encode(nets.masked(0)).bits
     cheap = occam_bound(seeded.claim.errors, 200, free, DELTA)
@@ -63,11 +81,8 @@ def _arithmetic() -> Iterator[Case]:
     )
 
 
-def _wide() -> Any:
+def _wide() -> Dataset:
     """A sample that the long net can read; its rows do not matter, since the bound is false already."""
-    from cushion.data.dataset import Dataset
-    from tests.certificates.samples import noise
-
     x = noise("wide", 280).reshape(2, 1, 1, 140).astype("uint8")
     return Dataset("wide", x, noise("wide labels", 2) % 2, 2)
 
@@ -77,16 +92,38 @@ def _message() -> Iterator[Case]:
     claim = plain.claim
     ledger = list(claim.ledger)
     words = dataclasses.replace(ledger[0], meaning="weights: +0-0-0+0")
-    moved = [dataclasses.replace(ledger[0], bits=ledger[0].bits + 1), dataclasses.replace(ledger[1], bits=ledger[1].bits - 1)]
+    moved = [
+        dataclasses.replace(ledger[0], bits=ledger[0].bits + 1),
+        dataclasses.replace(ledger[1], bits=ledger[1].bits - 1),
+    ]
     opposite = encode(nets.difference(-1))
     assert opposite.bits == claim.bits
-    yield _no("ledger-words", altered(plain, ledger=(words, *ledger[1:])), "arithmetic", "side information in the ledger's words")
-    yield _no("ledger-short", altered(plain, ledger=tuple(ledger[:-1])), "arithmetic", "the ledger does not sum to the bits")
+    yield _no(
+        "ledger-words",
+        altered(plain, ledger=(words, *ledger[1:])),
+        "arithmetic",
+        "side information in the ledger's words",
+    )
+    yield _no(
+        "ledger-short", altered(plain, ledger=tuple(ledger[:-1])), "arithmetic", "the ledger does not sum to the bits"
+    )
     yield _no("ledger-empty", altered(plain, ledger=()), "arithmetic", "an empty ledger")
-    yield _no("ledger-moved", altered(plain, ledger=(*moved, *ledger[2:])), "arithmetic", "the right sum, but a bit moved")
-    yield _no("ledger-swapped", altered(plain, ledger=(ledger[1], ledger[0], *ledger[2:])), "arithmetic", "lines in another order")
-    negative = [dataclasses.replace(ledger[0], bits=-5), dataclasses.replace(ledger[1], bits=ledger[0].bits + ledger[1].bits + 5)]
-    yield _no("ledger-negative", altered(plain, ledger=(*negative, *ledger[2:])), "arithmetic", "a line with negative bits")
+    yield _no(
+        "ledger-moved", altered(plain, ledger=(*moved, *ledger[2:])), "arithmetic", "the right sum, but a bit moved"
+    )
+    yield _no(
+        "ledger-swapped",
+        altered(plain, ledger=(ledger[1], ledger[0], *ledger[2:])),
+        "arithmetic",
+        "lines in another order",
+    )
+    negative = [
+        dataclasses.replace(ledger[0], bits=-5),
+        dataclasses.replace(ledger[1], bits=ledger[0].bits + ledger[1].bits + 5),
+    ]
+    yield _no(
+        "ledger-negative", altered(plain, ledger=(*negative, *ledger[2:])), "arithmetic", "a line with negative bits"
+    )
     yield _no(
         "message-swapped",
         altered(plain, opposite.data),
@@ -99,9 +136,21 @@ def _data() -> Iterator[Case]:
     plain = base()
     claim = plain.claim
     fewer = occam_bound(claim.errors - 1, claim.m, claim.bits, DELTA)
-    yield _no("errors-one-less", altered(plain, errors=claim.errors - 1, bound=fewer), "message", "one error was not counted")
-    yield _no("errors-one-more", altered(plain, errors=claim.errors + 1, bound="1.0"), "message", "a count that is not the count")
-    yield _no("errors-none", altered(plain, errors=0, bound=occam_bound(0, 200, claim.bits, DELTA)), "message", "no errors claimed")
+    yield _no(
+        "errors-one-less", altered(plain, errors=claim.errors - 1, bound=fewer), "message", "one error was not counted"
+    )
+    yield _no(
+        "errors-one-more",
+        altered(plain, errors=claim.errors + 1, bound="1.0"),
+        "message",
+        "a count that is not the count",
+    )
+    yield _no(
+        "errors-none",
+        altered(plain, errors=0, bound=occam_bound(0, 200, claim.bits, DELTA)),
+        "message",
+        "no errors claimed",
+    )
     yield _no("fingerprint", altered(plain, data_fingerprint="0" * 64), "message", "the fingerprint of no known data")
     for name, data in (
         ("row-dropped", "halves without a row"),
@@ -119,7 +168,10 @@ def _data() -> Iterator[Case]:
         "message",
         "certified without one row: true of its own sample, and refused on the whole one",
     )
-    for name, data in (("classes-too-few", "halves with a third class"), ("inputs-of-another-type", "halves as floats")):
+    for name, data in (
+        ("classes-too-few", "halves with a third class"),
+        ("inputs-of-another-type", "halves as floats"),
+    ):
         other = sample(data)
         content = altered(plain, data_fingerprint=other.fingerprint, m=len(other))
         yield _no(name, content, "message", f"the net cannot be evaluated on {data}", data)
@@ -150,21 +202,35 @@ def _transfers() -> Iterator[Case]:
     total = format(Decimal(claim.bound) + Decimal(few), "f")
     replayed = {"unlabelled": FRESH, "net": "f"}
     for name, level, changes, why in (
-        ("bound", "none", {"bound": less(line.bound), "bound_f": less(line.bound_f)}, "too small for the disagreements"),
+        (
+            "bound",
+            "none",
+            {"bound": less(line.bound), "bound_f": less(line.bound_f)},
+            "too small for the disagreements",
+        ),
         ("sum", "none", {"bound_f": less(line.bound_f)}, "the bound on f is not the sum of both"),
         ("sum-more", "none", {"bound_f": less(line.bound_f, "-0.000001")}, "the sum must be exact"),
         ("sum-g-only", "none", {"bound_f": claim.bound}, "g's bound stated as f's"),
         ("delta", "none", {"delta": "0.001"}, "a smaller δ than the disagreements were bounded for"),
-        ("count", "message", {"disagreements": line.disagreements - 1, "bound": few, "bound_f": total}, "one is not counted"),
+        (
+            "count",
+            "message",
+            {"disagreements": line.disagreements - 1, "bound": few, "bound_f": total},
+            "one is not counted",
+        ),
         ("inputs", "message", {"data_fingerprint": "1" * 64}, "other unlabelled inputs"),
         ("net-fingerprint", "message", {"net_fingerprint": "2" * 64}, "another net's fingerprint"),
     ):
         content = altered(plain, transfer=dataclasses.replace(line, **changes))
         yield _no(f"transfer-{name}", content, level, why, **replayed)
-    yield _no("transfer-other-net", altered(plain), "message", "given a net that is not f", unlabelled=FRESH, net="other")
+    yield _no(
+        "transfer-other-net", altered(plain), "message", "given a net that is not f", unlabelled=FRESH, net="other"
+    )
     yield _no("transfer-other-inputs", altered(plain), "message", "given other inputs", unlabelled=HELD, net="f")
     stale = transferred(inputs="halves")
-    yield _no("transfer-not-fresh", altered(stale), "message", "the inputs are the sample's own", unlabelled="halves", net="f")
+    yield _no(
+        "transfer-not-fresh", altered(stale), "message", "the inputs are the sample's own", unlabelled="halves", net="f"
+    )
 
 
 def _posteriors() -> Iterator[Case]:
@@ -184,7 +250,7 @@ def _posteriors() -> Iterator[Case]:
         "ledger-short": ("arithmetic", {"ledger": tuple(ledger[:-1])}),
         "ledger-words": ("arithmetic", {"ledger": (dataclasses.replace(ledger[0], meaning="side"), *ledger[1:])}),
         "errors": ("message", {"errors": claim.errors - 1, "bound": "1.000000"}),
-        "draws": ("message", {"draws": claim.draws - 1, "sample_bound": "1.000000", "bound": "1.000000"}),
+        "draws": ("message", {"draws": claim.draws // 2, "sample_bound": "1.000000", "bound": "1.000000"}),
         "share-of-the-draws": ("none", {"delta_draws": "0.001"}),
         "holdout": ("message", {"holdout": dataclasses.replace(line, errors=line.errors - 1)}),
         "holdout-bound": ("none", {"holdout": dataclasses.replace(line, bound=less(line.bound))}),
@@ -195,9 +261,16 @@ def _posteriors() -> Iterator[Case]:
         ),
     }
     for name, (level, change) in changes.items():
-        yield _no(f"pac-bayes-{name}", altered(plain, **change), level, f"the posterior's {name} is false", holdout=HELD)
+        yield _no(
+            f"pac-bayes-{name}", altered(plain, **change), level, f"the posterior's {name} is false", holdout=HELD
+        )
     other = certify_gaussian(nets.posterior(1), sample("halves"), DELTA, draws=claim.draws)
     errors = [other.claim.errors, claim.errors]
     swapped = altered(gaussian(), other.message)
     level = "arithmetic"  # one quarter in one mean changes the divergence
-    yield _no("pac-bayes-message-swapped", swapped, level, f"another posterior's message ({errors[0]} errors, not {errors[1]})")
+    yield _no(
+        "pac-bayes-message-swapped",
+        swapped,
+        level,
+        f"another posterior's message ({errors[0]} errors, not {errors[1]})",
+    )

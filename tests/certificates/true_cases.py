@@ -45,9 +45,15 @@ def _grammar() -> Iterator[Case]:
     yield of("symmetry-oblong", nets.symmetric(2, (6, 4)), "mirror images of maps that are not square", "oblong bars")
     yield of("floats-shared", nets.floats(own=False), "float inputs with one quantiser for all features", "table")
     yield of("floats-own", nets.floats(own=True), "float inputs with a quantiser for each feature", "table")
-    yield of("thousand-classes", nets.thousand_classes(), "a thousand classes; the bound is vacuous and says 1", "thousand")
-    yield of("one-example", nets.difference(), "a sample of one example proves nothing, and the bound says so", "one row")
-    yield of("delta-tiny", nets.difference(), "the smallest δ that can be stated", delta=Decimal("0.000000000000000001"))
+    yield of(
+        "thousand-classes", nets.thousand_classes(), "a thousand classes; the bound is vacuous and says 1", "thousand"
+    )
+    yield of(
+        "one-example", nets.difference(), "a sample of one example proves nothing, and the bound says so", "one row"
+    )
+    yield of(
+        "delta-tiny", nets.difference(), "the smallest δ that can be stated", delta=Decimal("0.000000000000000001")
+    )
 
 
 def _lines() -> Iterator[Case]:
@@ -64,7 +70,10 @@ def _lines() -> Iterator[Case]:
     )
     yield _ok("pac-bayes", altered(q), "a Gaussian posterior over dense nets with biases")
     yield _ok(
-        "pac-bayes-holdout", altered(gaussian(holdout=True)), "a posterior with a hold-out line", holdout="halves held out"
+        "pac-bayes-holdout",
+        altered(gaussian(holdout=True)),
+        "a posterior with a hold-out line",
+        holdout="halves held out",
     )
     deep = certify_gaussian(nets.convolutional_posterior(), sample("bars"), DELTA, draws=50)
     yield _ok("pac-bayes-convolution", altered(deep), "a posterior with a tied convolution and pooling", "bars")
@@ -80,7 +89,9 @@ def _undetectable() -> Iterator[Case]:
     """True as far as anyone can check; what is wrong with them is what the printed assumptions are for."""
     plain = base()
     side = {"weights": "0123456789abcdef" * 16}
-    yield _ok("side-information-in-notes", altered(plain, made_with=side), "the decoder never reads the notes: nothing gained")
+    yield _ok(
+        "side-information-in-notes", altered(plain, made_with=side), "the decoder never reads the notes: nothing gained"
+    )
     yield _ok(
         "side-information-in-name",
         altered(plain, data="+0-0-0+0" * 20),
@@ -114,5 +125,5 @@ def _undetectable() -> Iterator[Case]:
     yield _ok(
         "quoted-with-another",
         pack(other, plain.message),
-        "two messages about one sample share one δ (the bound holds for all messages at once), so the smaller may be quoted",
+        "two messages about one sample share one δ (all messages hold at once), so the smaller may be quoted",
     )

@@ -201,7 +201,11 @@ def key_of(message: bytes) -> str:
 
 def draw_rows(message: bytes, m: int, draws: int) -> Integers:
     """[draws] the row of m that each drawn net is counted on: word j of the stream "rows `key` 0"."""
-    return choose_rows(stream(f"rows {key_of(message)}", 0, draws), m)
+    purpose, rows = f"rows {key_of(message)}", np.empty(draws, dtype=np.int64)
+    for start in range(0, draws, _VALUES_AT_ONCE):  # in pieces: a file may ask for 10^7 draws
+        piece = rows[start : start + _VALUES_AT_ONCE]
+        piece[:] = choose_rows(stream(purpose, 0, len(piece), start), m)
+    return rows
 
 
 def count_draws(

@@ -24,7 +24,7 @@ from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Layer, Pool
 from cushion.encoding.sources import Grid, Source
 
 Shape = tuple[int, int, int]
-_TARGET = 64.0  # typical size of a hidden value after its shift: precision between layers costs no bits
+_TARGET = 256.0  # typical size of a hidden value after its shift: precision between layers costs no bits
 _BIAS_STEPS = 4.0  # bias steps in one typical sum
 
 
@@ -143,6 +143,7 @@ class TrainableIntegerNet(nn.Module):
         self.weights = nn.ModuleDict()
         self.biases = nn.ParameterDict()
         self.shifts: dict[str, int] = {}
+        self.held_biases: dict[str, Tensor] = {}  # NaN where a bias is still free
         self.units: dict[str, float] = {}  # a typical sum of each layer, see `calibrate`
         for place, slot in enumerate(self.slots, 1):
             if slot.stored:
@@ -153,7 +154,7 @@ class TrainableIntegerNet(nn.Module):
                 if (index := _tying(slot)) is not None:
                     self.register_buffer(f"index{key}", torch.from_numpy(index), persistent=False)
         self.log_scale = nn.Parameter(torch.zeros(()))
-        self.settling = False  # while weights go to the grid one by one, biases and hidden values are not rounded
+        self.settling = False  # while numbers go to the grid one by one, hidden values are not rounded
 
     def expanded(self, key: str, numbers: Tensor) -> Tensor:
         """Stored numbers of a layer as they are used, its symmetry expanded."""
@@ -173,8 +174,28 @@ class TrainableIntegerNet(nn.Module):
         return max(0, round(math.log2(self.units[key] / _BIAS_STEPS)))
 
     def stored_bias(self, key: str) -> Tensor:
-        """Biases in steps: whole numbers, or real ones while `settling`."""
-        return self.biases[key] if self.settling else straight(self.biases[key])
+        """Biases in steps: whole numbers (straight through); while settling, real ones where they are not held yet."""
+        if not self.settling:
+            return straight(self.biases[key])
+        held = self.held_biases.get(key)
+        return self.biases[key] if held is None else torch.where(held.isnan(), self.biases[key], held.nan_to_num())
+
+    def hold_biases(self, part: float) -> None:
+        """Hold this part of all biases for good, those nearest to whole numbers first."""
+        with torch.no_grad():
+            for key, bias in self.biases.items():
+                self.held_biases.setdefault(key, torch.full_like(bias, torch.nan))
+            free = [self.held_biases[key].isnan() for key in self.biases]
+            away = [
+                torch.where(f, (b - b.round()).abs(), torch.inf)
+                for f, b in zip(free, self.biases.values(), strict=True)
+            ]
+            more = round(part * sum(f.numel() for f in free)) - sum(int((~f).sum()) for f in free)
+            if more <= 0:
+                return
+            within = torch.cat(away).kthvalue(more).values
+            for key, bias, distance in zip(self.biases, self.biases.values(), away, strict=True):
+                self.held_biases[key] = torch.where(distance <= within, torch.floor(bias + 0.5), self.held_biases[key])
 
     def set_steps(self, key: str, values: Tensor, last: bool) -> None:
         """Shift and bias step of a layer (powers of two) from its sums on a batch."""
@@ -254,7 +275,9 @@ class TrainableIntegerNet(nn.Module):
                 layers.append(Pool(block.kind, block.size))
                 continue
             source: Source = self.weights[key].source(place)  # type: ignore[operator]
+            held = self.held_biases.get(key)
             stored = straight(self.biases[key]).detach()
+            stored = stored if held is None else torch.where(held.isnan(), stored, held)
             bias = stored.numpy().astype(np.int64) if bool((stored != 0).any()) else None
             step = 0 if bias is None else self.bias_shift(key)
             if isinstance(block, DenseBlock):

@@ -138,7 +138,7 @@ def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Ite
     """Bring the weights to the grid, nearest first, while those still free make up for the rounding of the others.
 
     Incremental quantisation (Zhou et al., "Incremental network quantization", 2017), a few weights at a time. When all
-    are held, biases are rounded too and go on learning (straight through) for the rest of the time.
+    are held, the biases follow in the same way.
     """
     rates = (plan.rate * plan.spread, plan.rate, 0.01)
     optimiser = _optimiser(model)
@@ -147,10 +147,11 @@ def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Ite
     model.settling = True
     for step, done in enumerate(progress):
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
-            group["lr"] = rate * min(1.0, (step + 1) / 200) * (1.0 - 0.9 * done)
+            group["lr"] = rate * min(1.0, (step + 1) / 200) * (1.0 - 0.8 * done)
         if done >= 1.0 or step % _HOLD == 0:
-            _hold(model, min(1.0, done / _HELD_BY))
-            model.settling = done < _HELD_BY
+            # Many at first, fewer and fewer later: the last ones are those that the net needs between two grid points.
+            _hold(model, 1.0 - max(0.0, 1.0 - done / _HELD_BY) ** 2)
+            model.hold_biases(max(0.0, done - _HELD_BY) / (1.0 - _HELD_BY))
         rows = sample.rows()
         logits = model.logits(sample.pixels[rows].float())
         _descend(optimiser, sample.loss(logits, rows))
@@ -160,7 +161,8 @@ def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Ite
             model.refresh()
             with torch.no_grad():
                 bits = float(model.rate())
-            yield State(None if model.settling else model.freeze(), relaxed_bound(error, bits, m), done >= 1.0)
+            settled = done > 0.5 * (1.0 + _HELD_BY)
+            yield State(model.freeze() if settled else None, relaxed_bound(error, bits, m), done >= 1.0)
 
 
 def squeeze(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]) -> Iterator[State]:
