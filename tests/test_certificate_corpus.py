@@ -33,7 +33,7 @@ def cases() -> dict[str, Case]:
 
 
 def test_building_again_gives_the_same_files(cases: dict[str, Case]) -> None:
-    assert sorted(cases) == NAMES, "run `python -m tests.certificates.build` and remove what is no longer made"
+    assert sorted(cases) == sorted(NAMES), "run `python -m tests.certificates.build` and remove what is no longer made"
     for path, name in zip(FILES, NAMES, strict=True):
         assert path.read_bytes() == cases[name].content, name
         assert path.with_suffix(".json").read_text(encoding="utf-8") == cases[name].description, name

@@ -46,7 +46,7 @@ def plans(shape: Shape) -> list[Plan]:
         stacks.append((DenseBlock(16), DenseBlock()))
     return [
         Plan(blueprint, 1.0, 0.7, 3000, levels=3, input_shift=4, rate=0.07, price=price)
-        for price in (8.0, 6.0, 10.0, 4.0)
+        for price in (6.0, 7.0, 8.0, 5.0)
         for blueprint in stacks
     ]
 

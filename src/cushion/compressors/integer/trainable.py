@@ -25,7 +25,7 @@ from cushion.encoding.sources import Grid, Source
 
 Shape = tuple[int, int, int]
 _TARGET = 256.0  # typical size of a hidden value after its shift: precision between layers costs no bits
-_BIAS_STEPS = 4.0  # bias steps in one typical sum
+_BIAS_STEPS = 16.0  # bias steps in one typical sum
 
 
 class _Round(torch.autograd.Function):

@@ -140,7 +140,7 @@ def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Ite
     Incremental quantisation (Zhou et al., "Incremental network quantization", 2017), a few weights at a time. When all
     are held, the biases follow in the same way.
     """
-    rates = (plan.rate * plan.spread, plan.rate, 0.01)
+    rates = (plan.rate * plan.spread, 4.0 * plan.rate, 0.01)
     optimiser = _optimiser(model)
     m = len(sample.labels)
     error, bits = 0.5, 0.0
@@ -174,7 +174,7 @@ def squeeze(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: It
     for layer in model.weights.values():
         assert isinstance(layer, GridWeights)
         layer.always_round = True
-    rates = (plan.rate * plan.spread, 0.2 * plan.rate, 0.02)
+    rates = (plan.rate * plan.spread, plan.rate, 0.02)
     optimiser = _optimiser(model)
     m = len(sample.labels)
     error, worth, bits = 0.5, 0.0, 0.0
