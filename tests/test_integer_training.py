@@ -11,7 +11,7 @@ import torch
 from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, lay_out
 from cushion.compressors.integer.plans import Plan, plans
 from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerNet, straight
-from cushion.compressors.integer.training import Sample, price_of_a_bit, relaxed_bound, schedule, train
+from cushion.compressors.integer.training import Sample, hold, price_of_a_bit, relaxed_bound, schedule, train
 from cushion.compressors.integer.warm_start import FloatTwin
 from cushion.encoding.inputs import Bytes
 from cushion.encoding.integer_net import Dense, IntegerNet
@@ -62,7 +62,7 @@ def sample_of(x: np.ndarray, y: np.ndarray, seed: int = 0) -> Sample:
 def test_frozen_net_computes_what_the_trained_one_did(name: str) -> None:
     model = model_of(name)
     for weights in model.weights.values():
-        weights.hold(np.inf)  # type: ignore[operator]
+        weights.hold(torch.ones_like(weights.held))  # type: ignore[operator, arg-type]
     generator = torch.Generator().manual_seed(2)
     x = pixels()
     with torch.no_grad():
@@ -110,24 +110,45 @@ def test_masked_weights_are_zero_and_learn_nothing() -> None:
     assert weights.real.grad[0].abs().sum() > 0
 
 
-def test_weights_are_held_nearest_first_and_stay() -> None:
+def test_held_weights_are_whole_and_stay() -> None:
     weights = GridWeights((50, 4), 3, torch.Generator().manual_seed(0), 2.0)
     weights.mask[:5] = 0
-    away = (weights.real.detach().clamp(-3, 3) + 0.5).floor() - weights.real.detach()
-    weights.hold(0.2)
-    near = away.abs() <= 0.2
-    near[:5] = False
-    assert torch.equal(weights.held, near)
+    chosen = torch.rand(50, 4, generator=torch.Generator().manual_seed(1)) < 0.4
+    chosen[:5] = False
+    weights.hold(chosen)
+    assert torch.equal(weights.distances().isinf(), chosen | (weights.mask == 0))
     before = weights.integers().detach().clone()
-    assert bool((before[near] == before[near].round()).all())
-    assert torch.equal(before[5:][~near[5:]], weights.real.detach()[5:][~near[5:]].clamp(-3, 3))
+    assert torch.equal(before[chosen], (weights.real.detach().clamp(-3, 3) + 0.5).floor()[chosen])
+    assert torch.equal(before[5:][~chosen[5:]], weights.real.detach()[5:][~chosen[5:]].clamp(-3, 3))
     with torch.no_grad():
         weights.real.add_(0.8)  # a step of the optimiser
-    assert torch.equal(weights.integers().detach()[near], before[near])
+    assert torch.equal(weights.integers().detach()[chosen], before[chosen])
     assert not torch.equal(weights.integers().detach(), before)
-    weights.hold(np.inf)
+    weights.hold(~weights.held)
     values = weights.integers().detach()
     assert torch.equal(values, values.round())
+
+
+def test_what_the_loss_minds_most_is_held_first() -> None:
+    model = model_of("plain", levels=50, spread=3.0)
+    model.release()
+    optimiser = torch.optim.Adam([holder.real for holder in model.held()])
+    generator = torch.Generator().manual_seed(5)
+    for holder in model.held():
+        holder.real.grad = torch.randn(holder.real.shape, generator=generator)
+    optimiser.step()
+    squares = torch.cat([optimiser.state[holder.real]["exp_avg_sq"].reshape(-1) for holder in model.held()])
+    away = torch.cat([holder.distances().reshape(-1) for holder in model.held()])
+    hold(model, optimiser, 0.1)
+    held = torch.cat([holder.held.reshape(-1) for holder in model.held()])
+    count = round(0.1 * len(held))
+    candidates = squares.argsort(descending=True)[: 4 * count].tolist()
+    wanted = sorted(candidates, key=lambda at: float(away[at]))[:count]
+    assert sorted(wanted) == held.nonzero().flatten().tolist()
+    hold(model, optimiser, 0.05)  # never takes any back
+    assert int(torch.cat([holder.held.reshape(-1) for holder in model.held()]).sum()) == count
+    hold(model, optimiser, 1.0)
+    assert all(bool(holder.held.all()) for holder in model.held())
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)
@@ -142,8 +163,16 @@ def test_folding_changes_nothing_but_what_is_rounded(name: str) -> None:
             twin(x)
         twin.eval()
         wanted = twin(x)
-        twin.fold(x, 2.0)
-        model.settling = True  # nothing is rounded yet
+    generator = torch.Generator().manual_seed(4)
+    minds = {
+        key: (torch.rand(w.shape, generator=generator), torch.rand(len(w), generator=generator) + 0.1)
+        for key, w in twin.weights.items()
+    }
+    twin.fold(x, 2.0, minds)
+    sizes = torch.cat([w.real.detach().reshape(-1) for w in model.held()])
+    assert float(sizes.square().mean().sqrt()) == pytest.approx(2.0, rel=1e-4)
+    model.release()  # nothing is rounded yet
+    with torch.no_grad():
         assert torch.allclose(model.logits(x), wanted, rtol=1e-3, atol=2e-3)
         model.settling = False  # now biases and hidden values are
         got = model.logits(x)

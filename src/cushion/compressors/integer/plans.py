@@ -29,17 +29,17 @@ class Plan:
     input_shift: int = 0
     price: float = 0.0
     rate: float = 0.004
-    warm: float = 0.55
+    warm: float = 0.65
     share: float = 1.0
 
 
 def plans(shape: Shape) -> list[Plan]:
     """Plans for inputs of this shape: first a short try, so that there is something to show, then the real one."""
     if min(shape[1:]) >= 16:
-        blueprint, density = (_grey(shape), 0.13) if shape[0] == 1 else (_colour(shape), 0.2)
+        blueprint, density, spread = (_grey(), 0.052, 2.5) if shape[0] == 1 else (_colour(shape), 0.2, 4.0)
         return [
-            Plan(blueprint, density, 2.0, 1500, share=0.1),
-            Plan(blueprint, density, 2.0, _AS_LONG_AS_TIME_ALLOWS),
+            Plan(blueprint, density, spread, 1500, share=0.1),
+            Plan(blueprint, density, spread, _AS_LONG_AS_TIME_ALLOWS),
         ]
     stacks: list[Blueprint] = [(DenseBlock(),)]
     if min(shape[1:]) < 6:  # a table: linear may be too little
@@ -51,17 +51,14 @@ def plans(shape: Shape) -> list[Plan]:
     ]
 
 
-def _grey(shape: Shape) -> Blueprint:
-    """Strokes and outlines: every filter in eight positions, the last layer free to tell them apart."""
-    side = min(shape[1:])
-    last = ((side + 1) // 2) // 4
+def _grey() -> Blueprint:
+    """Strokes and outlines: every filter in eight positions, the last layer free to tell them and places apart."""
     return (
         ConvBlock(3, 5, stride=2, padding=2, symmetry=8),
         ConvBlock(4, 3, padding=1, symmetry=8),
         PoolBlock("max", 2),
         ConvBlock(4, 3, padding=1, symmetry=8),
         PoolBlock("max", 2),
-        ConvBlock(0, last, depthwise=True, symmetry=8),
         DenseBlock(),
     )
 

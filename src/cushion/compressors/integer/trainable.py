@@ -25,6 +25,7 @@ from cushion.encoding.sources import Grid, Source
 
 Shape = tuple[int, int, int]
 _TARGET = 256.0  # typical size of a hidden value after its shift: precision between layers costs no bits
+_ANY = 2**15
 _BIAS_STEPS = 16.0  # bias steps in one typical sum
 
 
@@ -72,7 +73,9 @@ class GridWeights(nn.Module):
 
     always_round = False
 
-    def __init__(self, shape: tuple[int, ...], levels: int, generator: torch.Generator, spread: float = 1.0) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], levels: int, generator: torch.Generator | None = None, spread: float = 1.0
+    ) -> None:
         super().__init__()
         self.levels = levels
         self.real = nn.Parameter(torch.randn(shape, generator=generator) * spread)
@@ -81,6 +84,13 @@ class GridWeights(nn.Module):
         self.grid = torch.zeros(shape)  # the values of held weights
         self.costs = torch.zeros(levels + 2)
         self.refresh()
+
+    @classmethod
+    def of(cls, real: nn.Parameter) -> GridWeights:
+        """Given numbers on their way to any whole ones."""
+        numbers = cls(tuple(real.shape), _ANY)
+        numbers.real = real
+        return numbers
 
     def rounded(self) -> Tensor:
         """All weights on the grid."""
@@ -98,12 +108,11 @@ class GridWeights(nn.Module):
         away = (self.rounded() - self.real.detach()).abs()
         return torch.where(self.held | (self.mask == 0), torch.inf, away)
 
-    def hold(self, within: float) -> None:
-        """Hold every weight that is at most so far from the grid."""
+    def hold(self, chosen: Tensor) -> None:
+        """Hold the chosen weights where they are on the grid."""
         with torch.no_grad():
-            near = self.distances() <= within
-            self.grid = torch.where(near, self.rounded(), self.grid)  # the optimiser's momentum may still move `real`
-            self.held = self.held | near
+            self.grid = torch.where(chosen, self.rounded(), self.grid)  # the optimiser's momentum may still move `real`
+            self.held = self.held | chosen
 
     def rate(self) -> Tensor:
         """Bits, by linear interpolation between the costs of neighbouring magnitudes."""
@@ -143,14 +152,15 @@ class TrainableIntegerNet(nn.Module):
         self.weights = nn.ModuleDict()
         self.biases = nn.ParameterDict()
         self.shifts: dict[str, int] = {}
-        self.held_biases: dict[str, Tensor] = {}  # NaN where a bias is still free
+        self.bias_shifts: dict[str, int] = {}  # biases are multiples of a power of two
+        self.settled_biases: dict[str, GridWeights] = {}
         self.units: dict[str, float] = {}  # a typical sum of each layer, see `calibrate`
         for place, slot in enumerate(self.slots, 1):
             if slot.stored:
                 key = str(place)
                 self.weights[key] = weights(slot.stored, place)
                 self.biases[key] = nn.Parameter(torch.zeros(slot.stored[0]))
-                self.shifts[key], self.units[key] = 0, 1.0
+                self.shifts[key], self.bias_shifts[key], self.units[key] = 0, 0, 1.0
                 if (index := _tying(slot)) is not None:
                     self.register_buffer(f"index{key}", torch.from_numpy(index), persistent=False)
         self.log_scale = nn.Parameter(torch.zeros(()))
@@ -166,41 +176,31 @@ class TrainableIntegerNet(nn.Module):
         numbers: Tensor = self.weights[key].integers()  # type: ignore[operator]
         return self.expanded(key, numbers)
 
-    def bias_step(self, key: str) -> float:
-        """Biases are multiples of this power of two, a fraction of a typical sum."""
-        return 2.0 ** self.bias_shift(key)
-
-    def bias_shift(self, key: str) -> int:
-        return max(0, round(math.log2(self.units[key] / _BIAS_STEPS)))
-
     def stored_bias(self, key: str) -> Tensor:
         """Biases in steps: whole numbers (straight through); while settling, real ones where they are not held yet."""
-        if not self.settling:
-            return straight(self.biases[key])
-        held = self.held_biases.get(key)
-        return self.biases[key] if held is None else torch.where(held.isnan(), self.biases[key], held.nan_to_num())
+        return self.settled_biases[key].integers() if self.settling else straight(self.biases[key])
 
-    def hold_biases(self, part: float) -> None:
-        """Hold this part of all biases for good, those nearest to whole numbers first."""
-        with torch.no_grad():
-            for key, bias in self.biases.items():
-                self.held_biases.setdefault(key, torch.full_like(bias, torch.nan))
-            free = [self.held_biases[key].isnan() for key in self.biases]
-            away = [
-                torch.where(f, (b - b.round()).abs(), torch.inf)
-                for f, b in zip(free, self.biases.values(), strict=True)
-            ]
-            more = round(part * sum(f.numel() for f in free)) - sum(int((~f).sum()) for f in free)
-            if more <= 0:
-                return
-            within = torch.cat(away).kthvalue(more).values
-            for key, bias, distance in zip(self.biases, self.biases.values(), away, strict=True):
-                self.held_biases[key] = torch.where(distance <= within, torch.floor(bias + 0.5), self.held_biases[key])
+    def held(self) -> list[GridWeights]:
+        """All numbers that settle on a grid."""
+        weights = [layer for layer in self.weights.values() if isinstance(layer, GridWeights)]
+        return [*weights, *self.settled_biases.values()]
+
+    def release(self) -> None:
+        """From now on numbers are real, but for those that are held on the grid one after the other."""
+        self.settling = True
+        for key, bias in self.biases.items():
+            self.settled_biases[key] = GridWeights.of(bias)
 
     def set_steps(self, key: str, values: Tensor, last: bool) -> None:
         """Shift and bias step of a layer (powers of two) from its sums on a batch."""
         self.units[key] = max(1.0, float(values.std()))
+        self.bias_shifts[key] = max(0, round(math.log2(self.units[key] / _BIAS_STEPS)))
         self.shifts[key] = 0 if last else max(0, round(math.log2(self.units[key] / _TARGET)))
+
+    def pools_next(self, place: int) -> bool:
+        """Whether maximum pooling follows the layer at this place: then ReLU goes behind it, to fewer values."""
+        block = self.slots[place].block if 0 < place < len(self.slots) else None  # pixels may be negative
+        return isinstance(block, PoolBlock) and block.kind == "max"
 
     @staticmethod
     def pooled(values: Tensor, block: PoolBlock) -> Tensor:
@@ -224,21 +224,28 @@ class TrainableIntegerNet(nn.Module):
             key, last = str(place), place == len(self.slots)
             if isinstance(slot.block, PoolBlock):
                 values = self.pooled(values, slot.block)
+                if self.pools_next(place - 1):
+                    values = self.passed_on(values, str(place - 1))
                 continue
             values = self.linear(values, slot, self.weight(key))
             if calibrating:
                 self.set_steps(key, values, last)
             else:
-                bias = self.stored_bias(key) * self.bias_step(key)
+                bias = self.stored_bias(key) * 2.0 ** self.bias_shifts[key]
                 if isinstance(slot.block, ConvBlock):
                     bias = bias.repeat_interleave(slot.block.symmetry)[:, None, None]
                 values = values + bias
-            if not last:
-                values = torch.relu(values)
-                if self.shifts[key]:
-                    values = values * 2.0 ** -self.shifts[key]
-                    values = values if self.settling else straight(values, 0.0)
+            if not last and not self.pools_next(place):
+                values = self.passed_on(values, key)
         return values
+
+    def passed_on(self, values: Tensor, key: str) -> Tensor:
+        """ReLU and shift behind a layer."""
+        values = torch.relu(values)
+        if not self.shifts.get(key, 0):
+            return values
+        values = values * 2.0 ** -self.shifts[key]
+        return values if self.settling else straight(values, 0.0)
 
     def calibrate(self, pixels: Tensor) -> None:
         """Set shifts and bias steps (powers of two) from a batch, so that hidden values keep a typical size."""
@@ -275,11 +282,9 @@ class TrainableIntegerNet(nn.Module):
                 layers.append(Pool(block.kind, block.size))
                 continue
             source: Source = self.weights[key].source(place)  # type: ignore[operator]
-            held = self.held_biases.get(key)
-            stored = straight(self.biases[key]).detach()
-            stored = stored if held is None else torch.where(held.isnan(), stored, held)
+            stored = self.settled_biases[key].rounded() if self.settling else straight(self.biases[key]).detach()
             bias = stored.numpy().astype(np.int64) if bool((stored != 0).any()) else None
-            step = 0 if bias is None else self.bias_shift(key)
+            step = 0 if bias is None else self.bias_shifts[key]
             if isinstance(block, DenseBlock):
                 order = slot.before.symmetry if block.invariant else 1
                 layers.append(Dense(source, bias, step, self.shifts[key], order))

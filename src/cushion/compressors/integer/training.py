@@ -21,8 +21,10 @@ from cushion.numerics import kl_inverse
 _BATCH = 128
 _EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
 _PRUNE_FROM, _PRUNE_UNTIL = 0.1, 0.75  # of the time with real weights
-_HELD_BY = 0.85  # of the time after it
+_FREE, _HELD_BY = 0.1, 0.97  # of the time after it: when holding begins and ends
+_CHOICE = 4  # candidates for every number that is held next
 _HOLD = 20  # steps between two rounds of holding
+_LOOKS = 200  # batches on which curvature is measured
 _LOOK = 50  # steps between two looks at the code's costs and the bound
 
 
@@ -104,7 +106,7 @@ def train(
     twin = FloatTwin(model, sample.generator)
     for _ in learn(twin, sample, plan.density, schedule(plan.warm * plan.steps, plan.warm * seconds)):
         yield State(None, 1.0)
-    twin.fold(sample.some(), plan.spread)
+    twin.fold(sample.some(), plan.spread, needs(twin, sample))
     yield from settle(model, plan, sample, schedule((1 - plan.warm) * plan.steps, (1 - plan.warm) * seconds))
 
 
@@ -120,10 +122,10 @@ def schedule(steps: float, seconds: float) -> Iterator[float]:
 
 def learn(twin: FloatTwin, sample: Sample, density: float, progress: Iterator[float]) -> Iterator[None]:
     """Train the twin on cross-entropy and prune it to the density; gives the caller a turn now and then."""
-    optimiser = torch.optim.Adam(twin.parameters(), lr=0.01)
+    optimiser = torch.optim.Adam(twin.parameters(), lr=0.01, fused=True)
     for step, done in enumerate(progress):
         for group in optimiser.param_groups:
-            group["lr"] = 0.01 * min(1.0, (step + 1) / 100) * (1 - 0.8 * done)
+            group["lr"] = 0.01 * min(1.0, (step + 1) / 100) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * done)))
         rows = sample.rows()
         _descend(optimiser, sample.loss(twin(sample.pixels[rows].float()), rows))
         pruned = min(1.0, max(0.0, (done - _PRUNE_FROM) / (_PRUNE_UNTIL - _PRUNE_FROM)))
@@ -134,24 +136,37 @@ def learn(twin: FloatTwin, sample: Sample, density: float, progress: Iterator[fl
             yield
 
 
-def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]) -> Iterator[State]:
-    """Bring the weights to the grid, nearest first, while those still free make up for the rounding of the others.
+def needs(twin: FloatTwin, sample: Sample) -> dict[str, tuple[Tensor, Tensor]]:
+    """Mean squared gradients of each layer's weights and biases over some batches: how much the loss minds errors."""
+    twin.eval()
+    pairs = {key: (weight, twin.bias(key)) for key, weight in twin.weights.items()}
+    found = {key: (torch.zeros_like(weight), torch.zeros_like(bias)) for key, (weight, bias) in pairs.items()}
+    for _ in range(_LOOKS):
+        rows = sample.rows()
+        twin.zero_grad()
+        sample.loss(twin(sample.pixels[rows].float()), rows).backward()  # type: ignore[no-untyped-call]
+        for key, pair in pairs.items():
+            for numbers, squares in zip(pair, found[key], strict=True):
+                assert numbers.grad is not None
+                squares += numbers.grad.square() / _LOOKS
+    return found
 
-    Incremental quantisation (Zhou et al., "Incremental network quantization", 2017), a few weights at a time. When all
-    are held, the biases follow in the same way.
+
+def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]) -> Iterator[State]:
+    """Bring weights and biases to the grid while those still free make up for the rounding of the others.
+
+    Incremental quantisation (Zhou et al., "Incremental network quantization", 2017), a few numbers at a time.
     """
     rates = (plan.rate * plan.spread, 4.0 * plan.rate, 0.01)
     optimiser = _optimiser(model)
     m = len(sample.labels)
     error, bits = 0.5, 0.0
-    model.settling = True
+    model.release()
     for step, done in enumerate(progress):
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * min(1.0, (step + 1) / 200) * (1.0 - 0.8 * done)
-        if done >= 1.0 or step % _HOLD == 0:
-            # Many at first, fewer and fewer later: the last ones are those that the net needs between two grid points.
-            _hold(model, 1.0 - max(0.0, 1.0 - done / _HELD_BY) ** 2)
-            model.hold_biases(max(0.0, done - _HELD_BY) / (1.0 - _HELD_BY))
+        if done >= 1.0 or step % _HOLD == _HOLD - 1:
+            hold(model, optimiser, min(1.0, max(0.0, (done - _FREE) / (_HELD_BY - _FREE))))
         rows = sample.rows()
         logits = model.logits(sample.pixels[rows].float())
         _descend(optimiser, sample.loss(logits, rows))
@@ -161,7 +176,7 @@ def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Ite
             model.refresh()
             with torch.no_grad():
                 bits = float(model.rate())
-            settled = done > 0.5 * (1.0 + _HELD_BY)
+            settled = done >= _HELD_BY
             yield State(model.freeze() if settled else None, relaxed_bound(error, bits, m), done >= 1.0)
 
 
@@ -198,18 +213,30 @@ def squeeze(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: It
 def _optimiser(model: TrainableIntegerNet) -> torch.optim.Adam:
     """Three groups: weights, biases, the scale of the logits."""
     groups = [model.weights.parameters(), model.biases.parameters(), [model.log_scale]]
-    return torch.optim.Adam([{"params": list(group)} for group in groups], betas=(0.9, 0.99))
+    return torch.optim.Adam([{"params": list(group)} for group in groups], betas=(0.9, 0.99), fused=True)
 
 
-def _hold(model: TrainableIntegerNet, part: float) -> None:
-    """Hold this part of all kept weights, those nearest to the grid first."""
-    weights = [layer for layer in model.weights.values() if isinstance(layer, GridWeights)]
-    held = sum(int((layer.held & (layer.mask > 0)).sum()) for layer in weights)
-    more = round(part * sum(int(layer.mask.sum()) for layer in weights)) - held
-    if more > 0:
-        within = float(torch.cat([layer.distances().reshape(-1) for layer in weights]).kthvalue(more).values)
-        for layer in weights:
-            layer.hold(within)
+def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -> None:
+    """Hold this part of all kept weights and of all biases: first those whose rounding the loss minds most.
+
+    While most numbers are free they make up for the rounding of one. The last has nothing left to make up for it,
+    so it should matter least. Of the few most sensitive (by mean squared gradient, in grid steps), those go that
+    happen to be nearest to the grid.
+    """
+    holders = model.held()
+    away = torch.cat([holder.distances().reshape(-1) for holder in holders])
+    free = away.isfinite()
+    squares = torch.cat([optimiser.state[holder.real]["exp_avg_sq"].reshape(-1) for holder in holders])
+    kept = sum(int(holder.mask.sum()) for holder in holders)
+    more = round(part * kept) - (kept - int(free.sum()))
+    if more <= 0:
+        return
+    sensitive = torch.where(free, squares, -1.0).topk(min(_CHOICE * more, int(free.sum()))).indices
+    chosen = torch.zeros_like(free)
+    chosen[sensitive[away[sensitive].topk(more, largest=False).indices]] = True
+    parts = torch.split(chosen, [holder.real.numel() for holder in holders])
+    for holder, its in zip(holders, parts, strict=True):
+        holder.hold(its.reshape(holder.real.shape))
 
 
 def _descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:

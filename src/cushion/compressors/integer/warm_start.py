@@ -15,8 +15,11 @@ import math
 import torch
 from torch import Tensor, nn
 
+from cushion.compressors.integer.balance import balanced
 from cushion.compressors.integer.blueprints import PoolBlock
 from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerNet
+
+_VALUE_BITS = 3.0  # of a kept weight, about
 
 
 class FloatTwin(nn.Module):
@@ -45,59 +48,87 @@ class FloatTwin(nn.Module):
             key = str(place)
             if isinstance(slot.block, PoolBlock):
                 values = net.pooled(values, slot.block)
+                if net.pools_next(place - 1):
+                    values = torch.relu(values)
                 continue
             values = net.linear(values, slot, net.expanded(key, self.weights[key] * self.masks[key]))
             if place < len(net.slots):
                 # One mean and variance for all positions of a filter: [n, stored outputs, the rest].
                 grouped = values.reshape(len(values), slot.stored[0], -1)
-                values = torch.relu(self.norms[key](grouped).reshape(values.shape))
+                values = self.norms[key](grouped).reshape(values.shape)
+                if not net.pools_next(place):
+                    values = torch.relu(values)
         return values + self.last_bias
 
     def prune(self, squares: dict[str, Tensor], density: float) -> None:
-        """Keep a part of all weights: those with the largest weight² times mean squared gradient (`squares`)."""
+        """Keep a part of all weights: those with the largest weight² times mean squared gradient (`squares`) a bit.
+
+        A kept weight pays for its value, and for its place the more the sparser its layer is.
+        """
         with torch.no_grad():
-            worth = {key: weight.square() * squares[key] * self.masks[key] for key, weight in self.weights.items()}
+            worth = {}
+            for key, weight in self.weights.items():
+                kept = min(0.5, float(self.masks[key].mean()))
+                worth[key] = (
+                    weight.square()
+                    * squares[key]
+                    * self.masks[key]
+                    / (_VALUE_BITS + math.log2((1 - kept) / (kept + 1e-3)))
+                )
             ranked = torch.cat([values.reshape(-1) for values in worth.values()])
-            kept = max(1, round(density * len(ranked)))
-            least = ranked.topk(kept).values[-1]
+            least = ranked.topk(max(1, round(density * len(ranked)))).values[-1]
             self.masks = {key: (values >= least).float() * self.masks[key] for key, values in worth.items()}
 
-    def fold(self, pixels: Tensor, spread: float) -> None:
-        """Hand weights and biases to the integer net; a layer's kept weights get root mean square `spread` grid steps.
+    def fold(self, pixels: Tensor, spread: float, needs: dict[str, tuple[Tensor, Tensor]]) -> None:
+        """Hand weights and biases to the integer net, whose kept weights get root mean square `spread` grid steps.
 
-        pixels: a batch on which shifts and bias steps are set. Positive scales pass through ReLU and pooling, so the
-        net's answers stay those of the twin, up to rounding.
+        pixels: a batch on which shifts are set. needs: mean squared gradients of each layer's weights and biases, by
+        which grid steps are balanced (`balance`). The net's answers stay those of the twin, up to rounding.
         """
         net = self.net[0]
         self.eval()
-        scale = 1.0  # the integer net's values over the twin's
         with torch.no_grad():
-            values = pixels
+            affine = {key: self._affine(key, len(weight)) for key, weight in self.weights.items()}
+            gains = {key: affine[key][0].reshape(-1, *[1] * (weight.ndim - 1)) for key, weight in self.weights.items()}
+            folded = {key: weight * self.masks[key] * gains[key] for key, weight in self.weights.items()}
+            curved = [needs[key][0] / gains[key].square().clamp_min(1e-12) for key in folded]
+        stretches, need = balanced(net.slots, list(folded.values()), curved, spread)
+        steps = dict(zip(folded, stretches, strict=True))
+        with torch.no_grad():
+            values, scale = pixels, 1.0  # scale: the integer net's values over the twin's, but for its channels' own
             for place, slot in enumerate(net.slots, 1):
-                key = str(place)
+                key, last = str(place), place == len(net.slots)
                 if isinstance(slot.block, PoolBlock):
                     values = net.pooled(values, slot.block)
                     continue
-                gain, bias = self._affine(key, slot.stored[0])
-                mask = self.masks[key]
-                weight = self.weights[key] * mask * gain.reshape(-1, *[1] * (len(slot.stored) - 1))
-                size = spread / max(math.sqrt(float(weight.square().sum()) / max(1.0, float(mask.sum()))), 1e-12)
                 holder = net.weights[key]
                 assert isinstance(holder, GridWeights)
-                holder.real.copy_(weight * size)
-                holder.mask.copy_(mask)
-                scale *= size
+                holder.real.copy_(folded[key] * steps[key].each)
+                holder.mask.copy_(self.masks[key])
+                scale *= steps[key].layer
+                units = scale * steps[key].channels
+                bias = affine[key][1] * units
                 values = net.linear(values, slot, net.expanded(key, holder.real))
-                values = values + (bias * scale).repeat_interleave(values.shape[1] // len(bias)).reshape(
-                    1, -1, *[1] * (values.ndim - 2)
-                )
-                net.set_steps(key, values, last=place == len(net.slots))
-                net.biases[key].copy_(bias * scale / net.bias_step(key))
-                if place < len(net.slots):
+                several = values.shape[1] // len(bias)
+                values = values + bias.repeat_interleave(several).reshape(1, -1, *[1] * (values.ndim - 2))
+                net.set_steps(key, values, last)
+                # A step of a bias should matter as much as one of a weight.
+                matters = float((needs[key][1] / units.square()).mean())
+                net.bias_shifts[key] = max(0, round(0.5 * math.log2((need + 1e-30) / (matters + 1e-30))))
+                net.biases[key].copy_(bias / 2.0 ** net.bias_shifts[key])
+                if not last:
                     values = torch.relu(values) * 2.0 ** -net.shifts[key]
                     scale *= 2.0 ** -net.shifts[key]
             net.log_scale.fill_(-math.log(scale) - math.log(net.unit_logit()))
         net.refresh()
+
+    def bias(self, key: str) -> Tensor:
+        """What shifts a layer's normalised sums."""
+        if key not in self.norms:
+            return self.last_bias
+        norm = self.norms[key]
+        assert isinstance(norm, nn.BatchNorm1d)
+        return norm.bias
 
     def _affine(self, key: str, outputs: int) -> tuple[Tensor, Tensor]:
         """What follows a layer's sums, as gains and biases: its normalisation, or for the last layer its bias alone."""
