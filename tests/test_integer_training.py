@@ -195,6 +195,25 @@ def test_pruning_keeps_what_is_worth_most() -> None:
     assert sum(int(mask.sum()) for mask in twin.masks.values()) == round(0.1 * len(ranked))
 
 
+def test_a_weight_in_a_sparse_layer_must_be_worth_its_place() -> None:
+    """Of equal weights, those go whose position costs more: naming one of few kept among many takes more bits."""
+    twin = FloatTwin(model_of("hidden"), torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for weight in twin.weights.values():
+            weight.fill_(1.0)
+    first, second = twin.masks
+    twin.masks[first] = (torch.arange(twin.masks[first].numel()) < 40).float().reshape(twin.masks[first].shape)
+    sizes = {key: weight.numel() for key, weight in twin.weights.items()}
+    squares = {first: torch.full(twin.masks[first].shape, 1.5), second: torch.ones(twin.masks[second].shape)}
+    twin.prune(squares, sizes[second] / sum(sizes.values()))
+    assert int(twin.masks[second].sum()) == sizes[second]
+    assert int(twin.masks[first].sum()) == 0
+    squares[first] *= 2.0  # now worth it
+    twin.masks[first] = (torch.arange(twin.masks[first].numel()) < 40).float().reshape(twin.masks[first].shape)
+    twin.prune(squares, 40 / sum(sizes.values()))
+    assert int(twin.masks[first].sum()) == 40
+
+
 @pytest.mark.parametrize(("error", "bits", "m"), [(0.02, 2000, 60000), (0.4, 4000, 50000), (0.06, 500, 1500)])
 def test_the_price_of_a_bit_keeps_the_bound(error: float, bits: float, m: int) -> None:
     """One bit more and the error it is worth less: the bound stays where it was."""

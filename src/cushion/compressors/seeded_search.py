@@ -20,9 +20,10 @@ from torch import Tensor, nn
 
 from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, lay_out
 from cushion.compressors.integer.plans import Shape
+from cushion.compressors.integer.relaxation import price_of_a_bit
 from cushion.compressors.integer.search import Found, constant_net, quantiser_for
 from cushion.compressors.integer.trainable import TrainableIntegerNet
-from cushion.compressors.integer.training import Sample, price_of_a_bit
+from cushion.compressors.integer.training import Sample
 from cushion.data.dataset import Dataset
 from cushion.encoding.integer_net import IntegerNet
 from cushion.errors import BadInput

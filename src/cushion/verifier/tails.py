@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, ROUND_UP, Context, Decimal
+from math import prod
 
 # Every inexact operation names its context: the program around us may have changed the default one.
 _UP = Context(prec=50, rounding=ROUND_UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _DOWN = Context(prec=50, rounding=ROUND_DOWN, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_AT_ONCE = 6  # whole factors below 10^8 are multiplied exactly, without a rounding each
 _SCALE = 10**18  # a stated decimal is a whole number of these
 
 
@@ -32,8 +34,9 @@ def _tail(k: int, m: int, p: int) -> Decimal:
     q = _SCALE - p
     term = _UP.multiply(_power(_UP.divide(p, _SCALE), k), _power(_UP.divide(q, _SCALE), m - k))
     few = min(k, m - k)
-    for i in range(1, few + 1):  # the binomial coefficient, factor by factor
-        term = _UP.divide(_UP.multiply(term, m - few + i), i)
+    for i in range(1, few + 1, _AT_ONCE):  # the binomial coefficient, some factors at a time
+        factors = range(i, min(i + _AT_ONCE, few + 1))
+        term = _UP.divide(_UP.multiply(term, prod(m - few + j for j in factors)), prod(factors))
     total = term
     for i in range(k, 0, -1):
         ratio = _UP.divide(i * q, (m - i + 1) * p)  # r_i, below 1 and falling with i

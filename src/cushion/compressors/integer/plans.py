@@ -17,8 +17,9 @@ class Plan:
     density: the part of the weights that pruning leaves. spread: root mean square of the kept weights, in grid steps,
     before they settle on it. Together they decide the bits: many weights coarsely, or few finely. rate: learning rate
     of the weights while they settle, in units of the spread. warm: the part of the time that learning and pruning get.
-    share: the part of the search's time that a try may take. price: above 0, weights are rounded from the start and
-    their bits cost so many times what they are worth to the bound (`training.squeeze`), instead of all that.
+    share: the part of the search's time that a try may take. polish: the part of a try's time that goes to changing
+    single numbers in the end. price: above 0, weights are rounded from the start and their bits cost so many times what
+    they are worth to the bound (`training.squeeze`), instead of learning, pruning and settling.
     """
 
     blueprint: Blueprint
@@ -31,6 +32,7 @@ class Plan:
     rate: float = 0.004
     warm: float = 0.65
     share: float = 1.0
+    polish: float = 0.1
 
 
 def plans(shape: Shape) -> list[Plan]:
@@ -45,7 +47,7 @@ def plans(shape: Shape) -> list[Plan]:
     if min(shape[1:]) < 6:  # a table: linear may be too little
         stacks.append((DenseBlock(16), DenseBlock()))
     return [
-        Plan(blueprint, 1.0, 0.7, 3000, levels=3, input_shift=4, rate=0.07, price=price)
+        Plan(blueprint, 1.0, 0.7, 3000, levels=3, input_shift=4, rate=0.07, price=price, polish=0.5)
         for price in (6.0, 7.0, 8.0, 5.0)
         for blueprint in stacks
     ]

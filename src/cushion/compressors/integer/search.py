@@ -1,15 +1,15 @@
 """Rate-aware search for the integer net whose Occam bound is smallest.
 
-Nothing in here is
-trusted: what counts is the message of the net that comes out, and its error count by exact evaluation. How a net was
-found (initialisation, schedule, number of tries) costs no bits, because the decoder never reads it.
+Nothing in here is trusted: what counts is the message of the net that comes out, and its error count by exact
+evaluation. How a net was found (initialisation, schedule, number of tries) costs no bits, because the decoder never
+reads it.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
@@ -18,14 +18,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.integer.plans import Shape, plans
-from cushion.compressors.integer.training import Sample, train
+from cushion.compressors.integer.plans import Plan, Shape, plans
+from cushion.compressors.integer.polish import polish
+from cushion.compressors.integer.refine import refine
+from cushion.compressors.integer.training import Sample, State, train
 from cushion.data.dataset import Dataset
 from cushion.encoding.inputs import Bytes, Input, fit_floats
 from cushion.encoding.integer_net import Dense, IntegerNet
 from cushion.encoding.sources import Grid
 
 _WORTH_THREADS = 256  # values in an example; below, threads spend longer waiting for one another than computing
+
+
+_TURNS = 3  # between the last layer and those before it
+_LAST_LAYER = 0.3  # of a turn
 
 
 @dataclass(frozen=True)
@@ -65,17 +71,19 @@ def search(
         if data.x[0].size < _WORTH_THREADS:
             torch.set_num_threads(1)
         choices = plans(shape)
-        for attempt in count():
-            plan = choices[attempt % len(choices)]
+        for attempts in count():
+            plan = choices[attempts % len(choices)]
             left = begin + seconds - cost - time.monotonic()
             if left <= 0:
                 break
-            generator = torch.Generator().manual_seed(seed + attempt)
+            generator = torch.Generator().manual_seed(seed + attempts)
             quantiser = quantiser_for(data, plan.input_shift)
             numbers = quantiser.read(np.asarray(data.x).reshape(len(data), -1), np.float32).astype(np.int16)
             pixels = torch.from_numpy(numbers).reshape(len(data), *shape)
             sample = Sample(pixels, torch.from_numpy(np.array(data.y)), teacher, generator)
-            for state in train(plan, sample, shape, data.classes, quantiser, min(left, plan.share * seconds)):
+            for state in attempt(
+                plan, sample, data, shape, quantiser, min(left, plan.share * seconds), seed + attempts
+            ):
                 rested = state.last or time.monotonic() - judged > 3 * cost
                 if state.net is not None and rested and state.promise < 1.05 * float(lowest):
                     before = time.monotonic()
@@ -91,6 +99,29 @@ def search(
     finally:
         torch.set_num_threads(threads)
     return Found(best, interrupted)
+
+
+def attempt(
+    plan: Plan, sample: Sample, data: Dataset, shape: Shape, quantiser: Input, seconds: float, seed: int
+) -> Iterator[State]:
+    """One try: train, then change single numbers of what came out, for a part of the time that training took."""
+    begin = time.monotonic()
+    net = None
+    for state in train(plan, sample, shape, data.classes, quantiser, (1.0 - plan.polish) * seconds):
+        net = state.net
+        yield state
+    if net is None:
+        return
+    turn = plan.polish / (1.0 - plan.polish) * (time.monotonic() - begin) / _TURNS
+    x, y = np.asarray(data.x), np.asarray(data.y)
+    last = _LAST_LAYER if len(plan.blueprint) > 1 else 1.0
+    for number in range(_TURNS):
+        for state in polish(net, x, y, last * turn, seed + number):
+            net = state.net or net
+            yield state
+        for state in refine(net, sample.pixels, y, (1.0 - last) * turn, seed + number):
+            net = state.net or net
+            yield state
 
 
 def quantiser_for(data: Dataset, shift: int) -> Input:

@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cushion.compressors.integer.plans import Plan
+from cushion.compressors.integer.relaxation import price_of_a_bit, relaxed_bound
 from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerNet
 from cushion.compressors.integer.warm_start import FloatTwin
 from cushion.encoding.inputs import Input
 from cushion.encoding.integer_net import IntegerNet
-from cushion.numerics import kl_inverse
 
 _BATCH = 128
 _EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
@@ -26,24 +26,6 @@ _CHOICE = 4  # candidates for every number that is held next
 _HOLD = 20  # steps between two rounds of holding
 _LOOKS = 200  # batches on which curvature is measured
 _LOOK = 50  # steps between two looks at the code's costs and the bound
-
-
-def relaxed_bound(error: float, bits: float, m: int) -> float:
-    """The kl form of the bound at δ = 0.05, for steering: smooth, and close to the exact one."""
-    return kl_inverse(error, (bits * math.log(2.0) + 3.0) / m)
-
-
-def price_of_a_bit(error: float, bits: float, m: int) -> float:
-    """How much error rate one bit is worth: ∂bound/∂bits over ∂bound/∂error of the relaxed bound.
-
-    >>> 1e-6 < price_of_a_bit(0.02, 2000, 60000) < 1e-4
-    True
-    """
-    error = min(0.9, max(error, 1.0 / m))
-    step = 0.02 * error
-    here = relaxed_bound(error, bits, m)
-    slope = (relaxed_bound(error + step, bits, m) - here) / step
-    return (relaxed_bound(error, bits + 64, m) - here) / 64 / max(slope, 1e-3)
 
 
 @dataclass(frozen=True)
