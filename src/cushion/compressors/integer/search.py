@@ -119,7 +119,7 @@ def attempt(
         for state in polish(net, x, y, last * turn, seed + number):
             net = state.net or net
             yield state
-        for state in refine(net, sample.pixels, y, (1.0 - last) * turn, seed + number):
+        for state in refine(net, sample.pixels, y, (1.0 - last) * turn):
             net = state.net or net
             yield state
 
