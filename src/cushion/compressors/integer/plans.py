@@ -32,7 +32,7 @@ class Plan:
     rate: float = 0.004
     warm: float = 0.65
     share: float = 1.0
-    polish: float = 0.1
+    polish: float = 0.2
 
 
 def plans(shape: Shape) -> list[Plan]:

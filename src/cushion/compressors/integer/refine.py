@@ -46,7 +46,7 @@ def refine(net: IntegerNet, pixels: Tensor, y: Integers, seconds: float) -> Iter
     pixels: [m, channels, height, width] as the net's quantiser gives them, y: [m] labels.
     """
     until = time.monotonic() + seconds
-    labels = torch.from_numpy(y)
+    labels = torch.from_numpy(y.copy())
     m = len(y)
     margins = _margins(_scores(net, pixels, 0), labels)
     errors, bits = int((margins <= 0).sum()), encode(net).bits
