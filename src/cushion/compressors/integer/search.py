@@ -30,8 +30,7 @@ from cushion.encoding.sources import Grid
 _WORTH_THREADS = 256  # values in an example; below, threads spend longer waiting for one another than computing
 
 
-_TURNS = 3  # between the last layer and those before it
-_LAST_LAYER = 0.3  # of a turn
+_EARLIER_LAYERS = 0.3  # of the time for changing single numbers
 
 
 @dataclass(frozen=True)
@@ -112,16 +111,14 @@ def attempt(
         yield state
     if net is None:
         return
-    turn = plan.polish / (1.0 - plan.polish) * (time.monotonic() - begin) / _TURNS
+    rest = plan.polish / (1.0 - plan.polish) * (time.monotonic() - begin)
     x, y = np.asarray(data.x), np.asarray(data.y)
-    last = _LAST_LAYER if len(plan.blueprint) > 1 else 1.0
-    for number in range(_TURNS):
-        for state in polish(net, x, y, last * turn, seed + number):
-            net = state.net or net
-            yield state
-        for state in refine(net, sample.pixels, y, (1.0 - last) * turn):
-            net = state.net or net
-            yield state
+    first = _EARLIER_LAYERS * rest if len(plan.blueprint) > 1 else 0.0
+    # The last layer comes last: once it is fitted to single examples, hardly any change before it helps.
+    for state in refine(net, sample.pixels, y, first):
+        net = state.net or net
+        yield state
+    yield from polish(net, x, y, rest - first, seed)
 
 
 def quantiser_for(data: Dataset, shift: int) -> Input:
