@@ -17,8 +17,8 @@ class Plan:
     density: the part of the weights that pruning leaves. spread: root mean square of the kept weights, in grid steps,
     before they settle on it. Together they decide the bits: many weights coarsely, or few finely. rate: learning rate
     of the weights while they settle, in units of the spread. warm: the part of the time that learning and pruning get.
-    share: the part of the search's time that a try may take. polish: the part of a try's time that goes to changing
-    single numbers in the end. price: above 0, weights are rounded from the start and their bits cost so many times what
+    share: the part of the search's time that a try may take. polish: the part of a try's time that the last
+    layer gets in the end. price: above 0, weights are rounded from the start and their bits cost so many times what
     they are worth to the bound (`training.squeeze`), instead of learning, pruning and settling.
     """
 
@@ -32,7 +32,7 @@ class Plan:
     rate: float = 0.004
     warm: float = 0.65
     share: float = 1.0
-    polish: float = 0.2
+    polish: float = 0.15
 
 
 def plans(shape: Shape) -> list[Plan]:

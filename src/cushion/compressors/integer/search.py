@@ -20,7 +20,6 @@ from torch import Tensor
 
 from cushion.compressors.integer.plans import Plan, Shape, plans
 from cushion.compressors.integer.polish import polish
-from cushion.compressors.integer.refine import refine
 from cushion.compressors.integer.training import Sample, State, train
 from cushion.data.dataset import Dataset
 from cushion.encoding.inputs import Bytes, Input, fit_floats
@@ -28,9 +27,6 @@ from cushion.encoding.integer_net import Dense, IntegerNet
 from cushion.encoding.sources import Grid
 
 _WORTH_THREADS = 256  # values in an example; below, threads spend longer waiting for one another than computing
-
-
-_EARLIER_LAYERS = 0.3  # of the time for changing single numbers
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ def search(
 def attempt(
     plan: Plan, sample: Sample, data: Dataset, shape: Shape, quantiser: Input, seconds: float, seed: int
 ) -> Iterator[State]:
-    """One try: train, then change single numbers of what came out, for a part of the time that training took."""
+    """One try: train, then polish what came out, for a part of the time that training took."""
     begin = time.monotonic()
     net = None
     for state in train(plan, sample, shape, data.classes, quantiser, (1.0 - plan.polish) * seconds):
@@ -112,13 +108,7 @@ def attempt(
     if net is None:
         return
     rest = plan.polish / (1.0 - plan.polish) * (time.monotonic() - begin)
-    x, y = np.asarray(data.x), np.asarray(data.y)
-    first = _EARLIER_LAYERS * rest if len(plan.blueprint) > 1 else 0.0
-    # The last layer comes last: once it is fitted to single examples, hardly any change before it helps.
-    for state in refine(net, sample.pixels, y, first):
-        net = state.net or net
-        yield state
-    yield from polish(net, x, y, rest - first, seed)
+    yield from polish(net, np.asarray(data.x), np.asarray(data.y), rest, seed)
 
 
 def quantiser_for(data: Dataset, shift: int) -> Input:
