@@ -1,0 +1,79 @@
+"""The certificates under results/certificates: they verify, keep what was promised, and are told truly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import cushion
+from cushion.certificates.certificate import sentence, spaced
+from cushion.claims import Claim
+from cushion.encoding.container import unpack
+from cushion.errors import Malformed
+from cushion.numerics import percent_up
+
+RECORDS = Path(__file__).parent.parent / "results" / "certificates"
+FILES = sorted(RECORDS.glob("*.cushion"))
+MOST = {"mnist": 0.07, "fashion-mnist": 0.23, "cifar10": 0.57}  # what this project sets out to reach
+
+
+def claim_of(path: Path) -> Claim:
+    claim, _ = unpack(path.read_bytes())
+    assert isinstance(claim, Claim)
+    return claim
+
+
+def test_there_are_some() -> None:
+    assert {path.stem for path in FILES} <= set(MOST)
+    assert FILES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_holds_by_its_message_and_its_arithmetic(path: Path) -> None:
+    verdict = cushion.verify(path, None)
+    assert (verdict.level, verdict.reason) == ("message", "the error count was not replayed: no data was given")
+    claim = claim_of(path)
+    assert float(claim.bound) <= MOST[path.stem]
+    assert claim.delta == "0.05"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_log_and_table_say_what_the_file_says(path: Path) -> None:
+    claim = claim_of(path)
+    log = (RECORDS / f"{path.stem}.log").read_text(encoding="utf-8").splitlines()
+    assert log[0].startswith("$ ")
+    assert f"certify --data {path.stem} " in log[0]
+    assert log[1] == sentence(claim)
+    rows = [line for line in (RECORDS / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    (row,) = (row for row in rows if row.startswith(f"| {path.stem} "))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert claim.holdout is not None
+    assert cells[1:5] == [
+        percent_up(claim.bound),
+        spaced(claim.bits),
+        f"{spaced(claim.errors)} of {spaced(claim.m)}",
+        percent_up(claim.holdout.bound),
+    ]
+    assert cells[6] == f"`{log[0][2:]}`"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_flipped_byte_is_noticed(path: Path, tmp_path: Path) -> None:
+    """Wherever it is: the file carries a digest of itself."""
+    data = bytearray(path.read_bytes())
+    for at in range(0, len(data), max(1, len(data) // 40)):
+        data[at] ^= 1 << (at % 8)
+        changed = tmp_path / "changed.cushion"
+        changed.write_bytes(data)
+        with pytest.raises(Malformed):
+            cushion.verify(changed, None)
+        data[at] ^= 1 << (at % 8)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_is_replayed_on_the_real_data(path: Path) -> None:
+    verdict = cushion.verify(path, *cushion.load_pair(path.stem))
+    assert verdict.ok
+    assert verdict.level == "replay"
