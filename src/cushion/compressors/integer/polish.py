@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -172,26 +172,23 @@ class _LastLayer:
         price = price_of_a_bit(self.errors / self.m, self.bits, self.m) * self.m
         row = self.weight[label]
         lengths = self._changes()
-        best, move = -1e-9, None
-        counts = self._counter(label)
-        for step in (*_STEPS, 0):  # 0: to zero
-            wanted = np.zeros_like(row) if step == 0 else row + step
-            moved = (wanted != row) & (np.abs(wanted) <= self.levels)
-            if step == 0:
-                moved &= np.abs(row) > max(_STEPS)
-            at = np.flatnonzero(moved)
-            if not len(at):
-                continue
-            bits = lengths[row[at] + self.levels, wanted[at] + self.levels]
-            gain = counts(at, wanted[at] - row[at]) + price * bits
-            first = int(gain.argmin())
-            if gain[first] < best:
-                best, move = float(gain[first]), (int(at[first]), int(wanted[at[first]]))
-        if move is None:
+        boundary = self._boundary(label)
+        columns, found = [], []
+        for step in _STEPS:
+            within = np.flatnonzero(np.abs(row + step) <= self.levels)
+            columns.append((within, row[within] + step))
+            found.append(self._more(boundary, step)[within])
+        far = np.flatnonzero(np.abs(row) > max(_STEPS))  # to zero in one go
+        columns.append((far, np.zeros_like(far)))
+        found.append(np.array([self._more(boundary, -int(row[i]), slice(i, i + 1))[0] for i in far]))
+        ats, values = (np.concatenate(part) for part in zip(*columns, strict=True))
+        gain = np.concatenate(found) + price * lengths[row[ats] + self.levels, values + self.levels]
+        best = int(gain.argmin())
+        if gain[best] >= -1e-9:
             return False
-        at_, value = move
-        self.scores[:, label] += (value - row[at_]) * self.values[:, at_].astype(np.int64)
-        self.weight[label, at_] = value
+        at, value = int(ats[best]), int(values[best])
+        self.scores[:, label] += (value - row[at]) * self.values[:, at].astype(np.int64)
+        self.weight[label, at] = value
         self.errors = self._count()
         self.bits = self.fixed + code_length(self.weight, self.levels)
         return True
@@ -214,29 +211,44 @@ class _LastLayer:
                     found[old + self.levels, new + self.levels] = _length(changed, signs) - here
         return found
 
-    def _counter(self, label: int) -> Any:
-        """A function (columns, steps) -> errors more, if the weight of this class in a column changes by a step."""
-        others = self.scores.copy()
+    def _boundary(self, label: int) -> _Boundary:
+        """Which rows a change in this class's score can turn, and where."""
         rows = np.arange(self.m)
+        others = self.scores.copy()
         own = others[rows, self.y]
         others[rows, self.y] = np.iinfo(np.int64).min
-        mine = self.y == label
-        score = self.scores[:, label]
-        others[:, label] = np.where(mine, others[:, label], np.iinfo(np.int64).min)
+        others[:, label] = np.iinfo(np.int64).min
         rival = others.max(axis=1)
-        # Right if step·value > need (rows of this class), or step·value < room and no third class is in the way.
-        need, room = rival - score, own - score
-        reach = self.top.astype(np.int64) * max(2, self.levels)
-        upper = np.flatnonzero(mine & (np.abs(need) <= reach))
-        lower = np.flatnonzero(~mine & (own > rival) & (np.abs(room) <= reach))
-        now = int((need[upper] < 0).sum()) + int((room[lower] > 0).sum())
-        high, low = self.values[upper], self.values[lower]
-        need, room = need[upper, None], room[lower, None]
+        score = self.scores[:, label]
+        mine = self.y == label
+        up = np.flatnonzero(mine)
+        down = np.flatnonzero(~mine & (own > rival))  # the other rows are wrong whatever this score is
+        return _Boundary(up, (rival - score)[up], down, (own - score)[down])
 
-        def more(columns: Integers, steps: Integers) -> Integers:
-            right: Integers = (high[:, columns] * steps > need).sum(axis=0) + (low[:, columns] * steps < room).sum(
-                axis=0
-            )
-            return now - right
+    def _more(self, boundary: _Boundary, step: int, columns: slice = slice(None)) -> Integers:
+        """[columns] errors more if the weight of the boundary's class in that column changes by the step.
 
-        return more
+        A row of the class is right if step·value > need; another, that no third class beats, if step·value < room. For
+        whole values these are comparisons of the value itself with a rounded quotient.
+        """
+        right: Integers = np.zeros(self.values[:1, columns].shape[1], dtype=np.int64)
+        for rows, edge, above in ((boundary.up, boundary.need, True), (boundary.down, boundary.room, False)):
+            turned = np.abs(edge) <= abs(step) * self.top[rows]
+            rows, edge = rows[turned], edge[turned]
+            right -= int((edge < 0).sum() if above else (edge > 0).sum())
+            values = self.values[rows, columns]
+            if above == (step > 0):
+                right += (values > (edge // step)[:, None]).sum(axis=0)
+            else:
+                right += (values < -(-edge // step)[:, None]).sum(axis=0)
+        return -right
+
+
+@dataclass(frozen=True)
+class _Boundary:
+    """Rows of a class with what their score lacks, and rows of others with the room that is left below theirs."""
+
+    up: Integers
+    need: Integers
+    down: Integers
+    room: Integers
