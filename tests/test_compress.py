@@ -93,6 +93,15 @@ def test_training_beats_the_most_frequent_class(method: str) -> None:
     assert set(stored) == {{"subspace": "projection of seeded signs", "supermask": "mask of seeded signs"}[method]}
 
 
+@pytest.mark.parametrize("method", SEEDED)
+def test_what_was_asked_for_is_written_even_where_guessing_is_better(method: str) -> None:
+    """Three steps learn nothing on noise; the file still holds a net of the method, not the constant one."""
+    rng = np.random.default_rng(0)
+    noise = Dataset("noise", rng.integers(0, 256, (60, 1, 6, 6), dtype=np.uint8), np.repeat([0, 0, 0, 1], 15), 2)
+    found = cushion.compress(noise, method=method, steps=3)
+    assert {layer.source for layer in found.summary.layers if layer.stored} != {"grid"}
+
+
 def test_k_is_the_number_of_coefficients_and_width_costs_none() -> None:
     def stored(**options: float) -> int:
         found = cushion.compress(sample(), method="subspace", steps=30, **options)

@@ -100,7 +100,7 @@ def _statement(claim: AnyClaim, transfer_replayed: bool) -> list[str]:
         "That is about g, the integer net in the file:",
         sentence_about_g(claim),
         "The file also makes a statement about a net f, and f's disagreements with g were NOT replayed "
-        "(give --net and --unlabelled for that):",
+        "(give --net and --unlabelled for that). Claimed, not checked:",
         sentence(claim).splitlines()[0],
     ]
 

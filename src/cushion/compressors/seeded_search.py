@@ -113,12 +113,13 @@ def search_seeded(
 
     A budget of steps trains the first plan only, judges it at fixed steps and never looks at the clock. teacher:
     [m, classes] scores to imitate, or None. report is told now and then which part of the budget is spent, and the best
-    bound so far. It begins with the net that always says the most frequent class, so there is always an answer; Ctrl-C
-    ends it early and keeps the best so far.
+    bound so far. Until a trained net is judged the answer is the net that always says the most frequent class, so there
+    is always one; Ctrl-C ends the search early and keeps the best so far.
     """
     begin = judged = time.monotonic()
     best = constant_net(image_shape(data), data, quantiser_for(data, 0))
     lowest = judge(best)
+    trained = False
     cost = 0.0  # seconds that one judgement takes
     timed = budget.steps is None
     seconds = budget.seconds or math.inf
@@ -136,8 +137,8 @@ def search_seeded(
                     bound = judge(net)
                     judged = time.monotonic()
                     cost = judged - before
-                    if bound < lowest:
-                        lowest, best = bound, net
+                    if bound < lowest or not trained:  # the method's own net, even where it is the worse one
+                        lowest, best, trained = bound, net, True
                 if report is not None:
                     report(min(1.0, (time.monotonic() - begin) / seconds) if timed else progress, lowest)
             if time.monotonic() >= deadline():

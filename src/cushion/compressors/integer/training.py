@@ -24,6 +24,7 @@ _PRUNE_FROM, _PRUNE_UNTIL = 0.1, 0.75  # of the time with real weights
 _FREE, _HELD_BY = 0.1, 0.97  # of the time after it: when holding begins and ends
 _CHOICE = 4  # candidates for every number that is held next
 _HOLD = 20  # steps between two rounds of holding
+_WORTH_A_LOOK = 0.15  # of a squeeze; earlier nets are not judged
 _LOOKS = 200  # batches on which curvature is measured
 _LOOK = 50  # steps between two looks at the code's costs and the bound
 
@@ -189,7 +190,7 @@ def squeeze(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: It
         wrong = float((logits.detach().argmax(1) != sample.labels[rows]).float().mean())
         error += max(0.02, 1.0 / (step + 1)) * (wrong - error)
         if done >= 1.0 or step % _LOOK == _LOOK - 1:
-            yield State(model.freeze() if done > 0.5 else None, relaxed_bound(error, bits, m), done >= 1.0)
+            yield State(model.freeze() if done > _WORTH_A_LOOK else None, relaxed_bound(error, bits, m), done >= 1.0)
 
 
 def _optimiser(model: TrainableIntegerNet) -> torch.optim.Adam:
