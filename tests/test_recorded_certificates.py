@@ -24,9 +24,8 @@ def claim_of(path: Path) -> Claim:
     return claim
 
 
-def test_there_are_some() -> None:
-    assert {path.stem for path in FILES} <= set(MOST)
-    assert FILES
+def test_all_three_are_there() -> None:
+    assert {path.stem for path in FILES} == set(MOST)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -56,6 +55,17 @@ def test_log_and_table_say_what_the_file_says(path: Path) -> None:
         percent_up(claim.holdout.bound),
     ]
     assert cells[6] == f"`{log[0][2:]}`"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_pages_quote_them(path: Path) -> None:
+    claim = claim_of(path)
+    page = (RECORDS.parent.parent / "docs" / "certify.md").read_text(encoding="utf-8")
+    errors = f"{spaced(claim.errors)} of {spaced(claim.m)}"
+    assert f"| {path.stem} | {percent_up(claim.bound)} | {spaced(claim.bits)} | {errors} |" in page
+    names = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+    readme = (RECORDS.parent.parent / "README.md").read_text(encoding="utf-8")
+    assert f"| {names[path.stem]} | {percent_up(claim.bound)} |" in readme
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
