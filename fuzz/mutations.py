@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from cushion.encoding.container import MAGIC
 _DIGEST = 32
 _LENGTHS = (0, 1, 7, 255, 2**16, 2**19, 2**19 + 1, 2**20, 2**20 + 1, 2**31, 2**32 - 1)
 _WHOLE = (-1, 0, 1, 2, 199, 10**7, 10**7 + 1, 2**22, 2**31, 2**63, 10**30)
+_DECIMAL = re.compile(r"[01]\.[0-9]+")
 _NUMBERS: tuple[Any, ...] = (*_WHOLE, 1.0, -0.0, 1e300, True, None)
 _PROBABILITIES = ("0.0", "0.5", "1.0", "0.05", "1.5", "NaN", "0.000001", "٠.٥")
 _WORDS = ("", "0", "g", "f", "Q", "occam", "pac-bayes", "\x1b[2J", *_PROBABILITIES)
@@ -115,7 +117,7 @@ def _value(old: Any, other: Any, rng: random.Random) -> Any:
     kind = rng.randrange(6)
     if type(old) is int and kind < 4:
         return old + rng.choice((-100, -10, -2, -1, 1, 2, 10, 100)) if kind < 3 else rng.choice(_NUMBERS)
-    if isinstance(old, str) and kind < 4 and old[:2] in ("0.", "1."):
+    if isinstance(old, str) and kind < 4 and _DECIMAL.fullmatch(old):
         return f"{max(0, round(float(old) * 10**6) + rng.choice((-1000, -2, -1, 1, 2, 1000))) / 10**6:.6f}"
     if isinstance(old, str) and kind < 5 and old:
         at = rng.randrange(len(old))

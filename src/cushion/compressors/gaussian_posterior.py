@@ -113,9 +113,10 @@ class PosteriorNet(TrainableIntegerNet):
         assert isinstance(laws, GaussianNumbers)
         return laws.integers()
 
-    def bias_shift(self, key: str) -> int:
+    def set_steps(self, key: str, values: Tensor, last: bool) -> None:
         """The prior's deviation of a bias is about half a typical sum."""
-        return max(0, round(math.log2(self.units[key] / 2 / _SPREAD)))
+        super().set_steps(key, values, last)
+        self.bias_shifts[key] = max(0, round(math.log2(self.units[key] / 2 / _SPREAD)))
 
     def divergence(self) -> Tensor:
         """KL(Q‖P) in nats."""
@@ -129,7 +130,7 @@ class PosteriorNet(TrainableIntegerNet):
                 layers.append(layer)
             else:
                 bias = np.zeros(layer.source.shape[0], dtype=np.int64)
-                layers.append(dataclasses.replace(layer, bias=bias, bias_shift=self.bias_shift(str(place))))
+                layers.append(dataclasses.replace(layer, bias=bias, bias_shift=self.bias_shifts[str(place)]))
         skeleton = IntegerNet(self.shape, self.quantiser, tuple(layers))
         return Posterior(skeleton, tuple(laws.factor(place, what) for place, what, laws in self.numbers()))
 
