@@ -87,3 +87,15 @@ def test_each_is_replayed_on_the_real_data(path: Path) -> None:
     verdict = cushion.verify(path, *cushion.load_pair(path.stem))
     assert verdict.ok
     assert verdict.level == "replay"
+
+
+@pytest.mark.parametrize("path", sorted((RECORDS.parent / "compress").glob("*.cushion")), ids=lambda path: path.stem)
+def test_compressed_nets_verify_and_the_page_quotes_them(path: Path) -> None:
+    assert cushion.verify(path, "digits").ok
+    claim = claim_of(path)
+    page = (RECORDS.parent.parent / "docs" / "compress.md").read_text(encoding="utf-8")
+    errors = f"{spaced(claim.errors)} of {spaced(claim.m)}"
+    assert f"| {path.stem} | {percent_up(claim.bound)} | {spaced(claim.bits)} | {errors} |" in page
+    log = path.with_suffix(".log").read_text(encoding="utf-8")
+    assert f"--method {path.stem} " in log.splitlines()[0]
+    assert sentence(claim) in log
