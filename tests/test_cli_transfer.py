@@ -108,7 +108,7 @@ def test_verify_with_and_without_the_net(capsys: pytest.CaptureFixture[str], pla
     assert (found["bound"], found["delta"]) == (stated["bound_f"], 0.05)
     text = ask(capsys, [*verify(place), *own(place)])[1]
     assert "your net f" in text
-    assert "This is that net f: its disagreements with g were replayed" in text
+    assert "its disagreements with g were replayed" in text
     found = answer(capsys, verify(place))
     assert (found["ok"], found["about"], found["transfer_replayed"]) == (True, "g", False)
     assert (found["bound"], found["delta"], found["bound_f"]) == (stated["bound_g"], 0.04, stated["bound_f"])
@@ -121,6 +121,9 @@ def test_another_net_or_other_inputs_are_not_ok(capsys: pytest.CaptureFixture[st
     found = answer(capsys, [*verify(place), *own(place, weights="other.pt")], code=1)
     assert "not the net f" in found["reason"]
     assert (found["ok"], found["about"], found["transfer_replayed"]) == (False, "g", False)
+    assert (found["level"], found["sample_replayed"]) == ("message", True)
+    words = ask(capsys, [*verify(place), *own(place, weights="other.pt")])[1]
+    assert "The errors of g on the sample were replayed and are as stated." in words
     assert "297" in answer(capsys, [*verify(place), *own(place, unlabelled="digits")], code=1)["reason"]
 
 
@@ -134,7 +137,7 @@ def test_inspect_shows_bits_positions_and_delta(capsys: pytest.CaptureFixture[st
     text = ask(capsys, ["inspect", str(place / "f.cushion")])[1]
     rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
     assert rows["format version"][2:4] == [str(seen["ledger"][0]["bits"]), f"0-{seen['ledger'][0]['bits'] - 1}"]
-    assert rows["bound on g"][3] == "0.04"
+    assert rows["bound on g, the net in the file"][8] == "0.04"
     assert rows["f and g disagree"][4] == "0.01"
     assert "0.05  that the statement about your net f is false" in text
     assert all(f"- {assumption}" in text for assumption in seen["assumptions"])

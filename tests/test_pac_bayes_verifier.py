@@ -16,6 +16,7 @@ from cushion import verifier
 from cushion.certificates.pac_bayes import PosteriorCertificate, certify_gaussian
 from cushion.data.dataset import Dataset
 from cushion.encoding.container import pack, unpack
+from cushion.encoding.limits import multiplications
 from cushion.encoding.posterior import encode_posterior
 from cushion.errors import BadInput, Malformed
 from cushion.gaussian_claims import GaussianClaim
@@ -115,7 +116,8 @@ def test_a_hold_out_line_is_checked_in_full(made: PosteriorCertificate) -> None:
     line = made.claim.holdout
     assert line is not None
     assert not verdict(made, holdout=dataclasses.replace(line, bound="0.010000")).ok
-    assert not verdict(made, holdout=dataclasses.replace(line, errors=line.errors - 1)).ok
+    found = verdict(made, holdout=dataclasses.replace(line, errors=line.errors - 1))
+    assert (found.ok, found.level, found.sample_replayed, found.holdout_replayed) == (False, "message", True, False)
     for wrong in ({"delta": "0.04"}, {"data_fingerprint": SAMPLE.fingerprint}, {"m": 0}, {"bound": "2"}):
         with pytest.raises(Malformed):
             verdict(made, holdout=dataclasses.replace(line, **wrong))
@@ -163,6 +165,26 @@ def test_too_many_draws_for_their_delta_are_refused() -> None:
     found = verify_claim(forged, made.message, ones(5), None)
     assert (found.ok, found.level) == (False, "none")
     assert "not that exact" in found.reason
+
+
+def test_the_work_of_all_draws_is_limited_when_written_and_when_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = certify_gaussian(coin(), ones(6), Decimal("0.05"), draws=1000)
+    coin().check_draws(2**31 // 4)  # four numbers, four multiplications
+    with pytest.raises(Malformed, match="more than the format allows"):
+        coin().check_draws(2**31 // 4 + 1)
+    monkeypatch.setattr("cushion.encoding.posterior.MOST_PRODUCTS", 4007)
+    assert verify_claim(made.claim, made.message, ones(6), None).ok
+    with pytest.raises(BadInput, match="fewer draws"):
+        certify_gaussian(coin(), ones(6), Decimal("0.05"), draws=1000, holdout=ones(2))
+    monkeypatch.setattr("cushion.encoding.posterior.MOST_PRODUCTS", 3999)
+    with pytest.raises(Malformed, match="4 multiplications are more than"):
+        verify_claim(made.claim, made.message, ones(6), None)
+
+
+def test_multiplications_of_a_convolutional_net_by_hand() -> None:
+    """3x3 at 36 places for 2 channels, then 18 values for 3 scores."""
+    net = convolutional().skeleton
+    assert multiplications(net.input_shape, net.layers) == 9 * 36 * 2 + 18 * 3
 
 
 def test_claims_are_read_strictly(made: PosteriorCertificate) -> None:

@@ -180,14 +180,16 @@ class Claim(Record):
 class Verdict(Record):
     """What the verifier found: `level` is the highest of none, arithmetic, message, replay that holds.
 
-    `ok` needs all of them. `holdout_replayed` and `transfer_replayed` say whether the hold-out line's count and
-    the disagreements of f and g were also recomputed.
+    `ok` needs all of them, for every count in the file that data were given for. `sample_replayed`,
+    `holdout_replayed` and `transfer_replayed` say which counts were recomputed and confirmed: the errors on the
+    sample, the hold-out line's, the disagreements of f and g.
     """
 
     ok: bool
     level: str
     reason: str  # why not ok; empty otherwise
     claim: AnyClaim
+    sample_replayed: bool = False
     holdout_replayed: bool = False
     transfer_replayed: bool = False
 

@@ -94,7 +94,7 @@ def sentence(claim: Claim) -> str:
         return about_g
     m, n = spaced(claim.m), spaced(line.m)
     shares = (
-        f"{about_g} f and g disagree on {line.disagreements} of the {n} unlabelled inputs, so on at most "
+        f"{about_g} f and g disagree on {spaced(line.disagreements)} of the {n} unlabelled inputs, so on at most "
         f"{percent_up(line.bound)} of new ones with probability {_sure(line.delta)}."
     )
     if Decimal(line.bound_f) >= 1:
@@ -110,7 +110,9 @@ def sentence_about_g(claim: Claim) -> str:
     """The part of the statement that is about g, the net in the file."""
     m, bits = spaced(claim.m), spaced(claim.bits)
     if Decimal(claim.bound) >= 1:
-        return f"Vacuous: {claim.errors} errors on {m} examples and {bits} bits prove nothing about new examples."
+        return (
+            f"Vacuous: {spaced(claim.errors)} errors on {m} examples and {bits} bits prove nothing about new examples."
+        )
     name = "this" if claim.transfer is None else "g, the integer net in the file, a"
     return (
         f"With probability {_sure(claim.delta)} over the draw of these {m} examples, {name} {bits}-bit classifier"

@@ -17,7 +17,7 @@ from cushion.data.dataset import Dataset
 from cushion.encoding.container import pack
 from cushion.encoding.posterior import Factor, Posterior, count_draws, draw_rows, encode_posterior
 from cushion.encoding.rounded_gaussian import ERROR, LEAST_EXPONENT
-from cushion.errors import BadInput
+from cushion.errors import BadInput, Malformed
 from cushion.files import write_whole
 from cushion.gaussian_claims import CONFIDENCE, GaussianClaim, Payment, posterior_assumptions
 from cushion.numerics import binomial_inverse, decimal_up, float_up, kl_inverse, percent_up
@@ -116,6 +116,10 @@ def certify_gaussian(
     """
     if holdout is not None and holdout.fingerprint == sample.fingerprint:
         raise BadInput(f"{holdout.name}: the held-out examples are the sample itself; hold out others, or none")
+    try:
+        posterior.check_draws(draws + (0 if holdout is None else len(holdout)))
+    except Malformed as problem:
+        raise BadInput(f"{problem}; ask for fewer draws, hold out fewer examples, or take a smaller net") from None
     message = encode_posterior(posterior)
     share = (delta / _SHARE_OF_DRAWS).quantize(Decimal("1e-18"), context=Context(prec=40, rounding=ROUND_FLOOR))
     payments = [Payment(paid.item, paid.bits, nats_up(paid.bits * _LN2_UP), paid.meaning) for paid in message.ledger]

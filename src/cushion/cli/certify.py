@@ -21,7 +21,7 @@ from cushion.cli.options import (
 )
 from cushion.cli.output import answer
 from cushion.cli.posterior import certify_posterior
-from cushion.cli.verify import UNLABELLED_HELP, claim_json
+from cushion.cli.verify import UNLABELLED_HELP, claim_json, holdout_sentence
 from cushion.errors import BadInput
 from cushion.files import check_writable
 
@@ -159,21 +159,17 @@ def _words(
             "without labels (--unlabelled) would bound f too."
         )
     g, whose = ("It", "its") if own is None else ("g", "g's")
-    lines.append(f"{g} errs on {claim.errors} of these {spaced(claim.m)} examples itself.")
+    lines.append(f"{g} errs on {spaced(claim.errors)} of these {spaced(claim.m)} examples itself.")
     if own is not None:
-        lines.append(f"f errs on {own['errors']} of them.")
+        lines.append(f"f errs on {spaced(own['errors'])} of them.")
     if claim.made_with["interrupted"]:
         lines.append("The search was interrupted; this is the best net until then.")
     if claim.holdout is not None:
-        line = claim.holdout
-        lines.append(
-            f"For comparison: {line.errors} errors on {line.m} held-out examples bound {whose} error by "
-            f"{percent_up(line.bound)} (δ = {line.delta})."
-        )
+        lines.append(holdout_sentence(claim.holdout, whose))
     if own is not None and own["holdout"] is not None:
         line = own["holdout"]
         lines.append(
-            f"The same for f: {line['errors']} errors on them bound f's error by {percent_up(line['bound'])} "
+            f"The same for f: {spaced(line['errors'])} errors on them bound f's error by {percent_up(line['bound'])} "
             f"(δ = {total_delta(claim)})."
         )
     if inputs is not None and holdout is not None:
@@ -182,10 +178,16 @@ def _words(
         shared = count_shared(inputs.x, holdout.x)
         if shared:
             lines.append(
-                f"Note: {shared} of the {len(inputs)} unlabelled inputs are held-out examples, so the hold-out lines "
-                "and the bound on f share inputs; each holds by itself."
+                f"Note: {spaced(shared)} of the {spaced(len(inputs))} unlabelled inputs are held-out examples, "
+                "so the hold-out lines and the bound on f share inputs; each holds by itself."
             )
-    lines += ["", *show_ledger(claim), "", "It assumes that", *(f"- {text};" for text in claim.assumptions)]
+    lines += [
+        "",
+        *show_ledger(claim),
+        "",
+        "What nobody can check, and is assumed:",
+        *(f"- {text}" for text in claim.assumptions),
+    ]
     lines.append(f"Check it with: cushion verify {args.out} --data {args.data}{_own_options(args)}")
     return lines
 

@@ -52,28 +52,29 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(claim: Claim) -> list[str]:
-    from cushion.certificates.certificate import sentence
+    from cushion.certificates.certificate import sentence, spaced
     from cushion.numerics import percent_up
 
     lines = [
         sentence(claim),
         "",
-        f"g: {claim.errors} errors on {claim.m} examples of {claim.data}, {claim.bits} bits, δ = {claim.delta}: "
+        f"g, the net in the file: {spaced(claim.errors)} errors on {spaced(claim.m)} examples of {claim.data}, "
+        f"{spaced(claim.bits)} bits, δ = {claim.delta}: "
         f"at most {percent_up(claim.bound)}",
         f"   fingerprint of the examples: {claim.data_fingerprint}",
     ]
     if claim.holdout is not None:
         line = claim.holdout
         lines += [
-            f"   held out: {line.errors} errors on {line.m} examples, δ = {line.delta}: "
+            f"   held out: {spaced(line.errors)} errors on {spaced(line.m)} examples, δ = {line.delta}: "
             f"at most {percent_up(line.bound)}",
             f"   fingerprint of the held-out examples: {line.data_fingerprint}",
         ]
     if claim.transfer is not None:
         change = claim.transfer
         lines += [
-            f"f: disagrees with g on {change.disagreements} of {change.m} unlabelled inputs (a gap between its two "
-            f"largest scores of at most {change.tolerance} counts), δ = {change.delta}: "
+            f"f: disagrees with g on {spaced(change.disagreements)} of {spaced(change.m)} unlabelled inputs "
+            f"(a gap between its two largest scores of at most {change.tolerance} counts), δ = {change.delta}: "
             f"at most {percent_up(change.bound)}; so f errs on at most {percent_up(change.bound_f)}",
             f"   fingerprint of f's numbers: {change.net_fingerprint}",
             f"   fingerprint of the unlabelled inputs: {change.data_fingerprint}",

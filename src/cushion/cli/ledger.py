@@ -31,7 +31,7 @@ def delta_items(claim: Claim) -> list[DeltaItem]:
     """What each share of δ pays; the hold-out line is a statement of its own."""
     items = [
         DeltaItem(
-            "bound on g",
+            "bound on the net in the file" if claim.transfer is None else "bound on g, the net in the file",
             claim.delta,
             f"that any message of the code breaks its bound; this one's own part is δ·2^-{claim.bits}",
         )
@@ -62,9 +62,9 @@ def show_ledger(claim: Claim) -> list[str]:
         [item.item, item.bits, f"{first}-{last}" if item.bits else "none", item.meaning]
         for item, (first, last) in zip(claim.ledger, bit_positions(claim), strict=True)
     ]
-    rows.append(["total", claim.bits, f"0-{claim.bits - 1}", "the length of the message of g"])
+    rows.append(["total", claim.bits, f"0-{claim.bits - 1}", "the length of the message"])
     shares: list[list[object]] = [[share.item, share.delta, share.meaning] for share in delta_items(claim)]
-    about = "g" if claim.transfer is None else "your net f"
+    about = "the net in the file" if claim.transfer is None else "your net f"
     shares.append(["total", total_delta(claim), f"that the statement about {about} is false"])
     lines = [
         "What was paid in bits:",

@@ -15,7 +15,7 @@ def certify_posterior(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from tqdm import tqdm
 
     from cushion import pac_bayes
-    from cushion.cli.verify import claim_json
+    from cushion.cli.verify import claim_json, holdout_sentence
     from cushion.data import load_pair
     from cushion.numerics import percent_up
 
@@ -37,18 +37,15 @@ def certify_posterior(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     claim = certificate.claim
     lines = show_posterior(claim)
     if claim.holdout is not None:
-        line = claim.holdout
-        lines.append(
-            f"For comparison: {line.errors} errors of Q on {line.m} held-out examples bound its error by "
-            f"{percent_up(line.bound)} (δ = {line.delta})."
-        )
-    lines += ["It assumes that", *(f"- {text};" for text in claim.assumptions)]
+        lines.append(holdout_sentence(claim.holdout, "Q's"))
+    lines += ["What nobody can check, and is assumed:", *(f"- {text}" for text in claim.assumptions)]
     lines.append(f"Check it with: cushion verify {args.out} --data {args.data}")
     return {"ok": True, "file": args.out, **claim_json(claim)}, "\n".join(lines)
 
 
 def show_posterior(claim: GaussianClaim) -> list[str]:
     """The statement, its numbers, and the ledger in bits and nats, as lines of text."""
+    from cushion.certificates.certificate import spaced
     from cushion.certificates.pac_bayes import posterior_sentence
     from cushion.numerics import percent_up
 
@@ -56,7 +53,8 @@ def show_posterior(claim: GaussianClaim) -> list[str]:
     return [
         posterior_sentence(claim),
         "",
-        f"Q: {claim.errors} errors in {claim.draws} draws on {claim.m} examples of {claim.data}, KL = {claim.kl} nats, "
+        f"Q: {spaced(claim.errors)} errors in {spaced(claim.draws)} draws on {spaced(claim.m)} examples of "
+        f"{claim.data}, KL = {claim.kl} nats, "
         f"δ = {claim.delta}, of which {claim.delta_draws} pay for the draws: at most {percent_up(claim.bound)}",
         f"   fingerprint of the examples: {claim.data_fingerprint}",
         "",

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cushion.claims import AnyClaim, Claim, Verdict
+from cushion.claims import AnyClaim, Claim, Holdout, Verdict
 from cushion.cli.ledger import delta_items, total_delta
 from cushion.cli.options import add_data, add_net, add_verb, filled, load_named_net
 from cushion.cli.output import answer
@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         "ok": verdict.ok,
         "level": verdict.level,
         "reason": verdict.reason,
+        "sample_replayed": verdict.sample_replayed,
         "holdout_replayed": verdict.holdout_replayed,
         "transfer_replayed": verdict.transfer_replayed,
         **claim_json(verdict.claim, f_confirmed=verdict.transfer_replayed),
@@ -72,12 +73,16 @@ def _answering(args: argparse.Namespace, data: Dataset) -> Callable[[Inputs], An
 
 
 def _words(verdict: Verdict) -> list[str]:
-    if not verdict.ok:
-        return [f"NOT OK: {verdict.reason}", f"highest level that holds: {verdict.level}"]
     claim = verdict.claim
+    if not verdict.ok:
+        lines = [f"NOT OK: {verdict.reason}", f"highest level that holds: {verdict.level}"]
+        if verdict.sample_replayed:
+            lines.append(f"The errors of {claim.about} on the sample were replayed and are as stated.")
+        return lines
     return [
         "ok: arithmetic, message and replay all hold",
         *_statement(claim, verdict.transfer_replayed),
+        *_sample_words(claim),
         *_holdout_words(claim, verdict.holdout_replayed),
         "What nobody can check, and is assumed:",
         *(f"- {text}" for text in claim.assumptions),
@@ -95,7 +100,10 @@ def _statement(claim: AnyClaim, transfer_replayed: bool) -> list[str]:
     if claim.transfer is None:
         return [sentence(claim)]
     if transfer_replayed:
-        return [sentence(claim), "This is that net f: its disagreements with g were replayed."]
+        return [
+            sentence(claim),
+            "This net has the numbers of that f, and its disagreements with g were replayed and are as stated.",
+        ]
     return [
         "That is about g, the integer net in the file:",
         sentence_about_g(claim),
@@ -105,17 +113,37 @@ def _statement(claim: AnyClaim, transfer_replayed: bool) -> list[str]:
     ]
 
 
-def _holdout_words(claim: AnyClaim, replayed: bool) -> list[str]:
-    from cushion.numerics import percent_up
+def _sample_words(claim: AnyClaim) -> list[str]:
+    """The count behind the bound."""
+    from cushion.certificates.certificate import spaced
 
+    m = spaced(claim.m)
+    if isinstance(claim, GaussianClaim):
+        return [
+            f"Q: {spaced(claim.errors)} of {spaced(claim.draws)} nets drawn err, each on one of these {m} examples."
+        ]
+    assert isinstance(claim, Claim)
+    which = "It" if claim.transfer is None else "g"
+    return [f"{which} errs on {spaced(claim.errors)} of these {m} examples itself."]
+
+
+def _holdout_words(claim: AnyClaim, replayed: bool) -> list[str]:
     line = claim.holdout
     if line is None:
         return []
-    words = (
-        f"For comparison: {line.errors} errors of {claim.about} on {line.m} held-out examples say "
-        f"{percent_up(line.bound)}"
+    whose = "its" if isinstance(claim, Claim) and claim.transfer is None else f"{claim.about}'s"
+    return [holdout_sentence(line, whose), *([] if replayed else ["That last count was NOT replayed."])]
+
+
+def holdout_sentence(line: Holdout, whose: str) -> str:
+    """The bound that the held-out examples give, in plain words that say on whose error."""
+    from cushion.certificates.certificate import spaced
+    from cushion.numerics import percent_up
+
+    return (
+        f"For comparison: {spaced(line.errors)} errors on {spaced(line.m)} held-out examples bound {whose} error by "
+        f"{percent_up(line.bound)} (δ = {line.delta})."
     )
-    return [f"{words} (replayed)." if replayed else f"{words}, but that count was NOT replayed."]
 
 
 def claim_json(claim: AnyClaim, *, f_confirmed: bool = True) -> dict[str, Any]:

@@ -112,6 +112,15 @@ def patches_of(layer: Dense | Conv, after: tuple[int, ...]) -> int:
     return positions * depth * (layer.groups or after[0])
 
 
+def multiplications(shape: tuple[int, int, int], layers: tuple[Layer, ...]) -> int:
+    """Of one example, at most MOST_WORK."""
+    feature, work = Feature(tuple(shape)), 0
+    for layer in layers:
+        feature = feature_after(feature, layer)
+        work += 0 if isinstance(layer, Pool) else _work(layer, feature.shape)
+    return work
+
+
 def _work(layer: Dense | Conv, after: tuple[int, ...]) -> int:
     """Multiplications of a layer for one example."""
     reads = math.prod(layer.source.shape[1:]) * (layer.symmetry if isinstance(layer, Dense) else 1)

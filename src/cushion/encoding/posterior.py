@@ -28,6 +28,7 @@ from cushion.encoding.evaluation import for_each
 from cushion.encoding.headers import describe_input, describe_layer, read_input, read_layer, write_input, write_layer
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.layers import Feature, Layer, Pool, feature_after
+from cushion.encoding.limits import multiplications
 from cushion.encoding.message import MOST_LAYERS, VERSION
 from cushion.encoding.rounded_gaussian import LEAST_EXPONENT, MOST_EXPONENT, RoundedGaussians, Words, choose_rows
 from cushion.encoding.sources import Integers, Values
@@ -35,6 +36,8 @@ from cushion.errors import Malformed
 
 MOST_NUMBERS = 10**5
 MOST_MEAN = 2**20  # quarters
+MOST_DRAWN = 2**31  # numbers in all nets that a file asks for
+MOST_PRODUCTS = 2**40  # multiplications of all of them
 USUAL_PRIOR = 8  # the prior's exponent that one bit names: s = 16
 _NETS_AT_ONCE = 256
 _VALUES_AT_ONCE = 2**20
@@ -81,6 +84,14 @@ class Posterior:
     def size(self) -> int:
         """How many numbers Q draws for one net."""
         return sum(factor.means.size for factor in self.factors)
+
+    def check_draws(self, nets: int) -> None:
+        """Malformed if counting the errors of so many nets, each on one example, is more than a file may ask for."""
+        products = multiplications(self.skeleton.input_shape, self.skeleton.layers)
+        if nets * self.size > MOST_DRAWN or nets * products > MOST_PRODUCTS:
+            raise Malformed(
+                f"{nets} draws of {self.size} numbers and {products} multiplications are more than the format allows"
+            )
 
     @cached_property
     def _law(self) -> RoundedGaussians:

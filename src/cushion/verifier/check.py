@@ -76,19 +76,21 @@ def verify(
         return _verdict(claim, "arithmetic", "the ledger in the file is not what the message costs")
     if data is None:
         return _verdict(claim, "message", "the error count was not replayed: no data was given")
-    reason = replay_fault(net, claim, data)
-    if not reason and holdout is not None and claim.holdout is not None:
+    if reason := replay_fault(net, claim, data):
+        return _verdict(claim, "message", reason)
+    if holdout is not None and claim.holdout is not None:
         line = claim.holdout
         reason = _count_fault(net, holdout, line.m, line.data_fingerprint, line.errors, "held-out examples")
     if not reason and unlabelled is not None and answering is not None and claim.transfer is not None:
         reason = transfer_replay_fault(net, claim.transfer, data, as_inputs(unlabelled), answering)
     if reason:
-        return _verdict(claim, "message", reason)
+        return Verdict(ok=False, level="message", reason=reason, claim=claim, sample_replayed=True)
     return Verdict(
         ok=True,
         level="replay",
         reason="",
         claim=claim,
+        sample_replayed=True,
         holdout_replayed=holdout is not None and claim.holdout is not None,
         transfer_replayed=answering is not None,
     )

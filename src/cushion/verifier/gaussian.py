@@ -28,16 +28,13 @@ _MARGIN = Decimal("1e-50")  # more than all rounding of a handful of 60-digit op
 _NATS = re.compile(r"(0|[1-9][0-9]{0,8})\.[0-9]{6}", re.ASCII)
 _LAST_PLACE = Decimal("0.000001")
 _MOST_HEADER = 2**15
-_MOST_WORDS = 2**31  # draws times numbers
 
 
 def verify_claim(claim: GaussianClaim, message: bytes, data: Dataset | None, holdout: Dataset | None) -> Verdict:
     """Check a claim with its message; Malformed if either is not of the format, otherwise a Verdict."""
     check_fields(claim)
     posterior, read = read_posterior(message, claim.header_bits)
-    held = 0 if claim.holdout is None else claim.holdout.m
-    if (claim.draws + held) * posterior.size > _MOST_WORDS:
-        raise Malformed(f"{claim.draws + held} draws of {posterior.size} numbers are more than the format allows")
+    posterior.check_draws(claim.draws + (0 if claim.holdout is None else claim.holdout.m))
     reason = arithmetic_fault(claim, posterior.size)
     if reason:
         return Verdict(False, "none", reason, claim)
@@ -48,14 +45,16 @@ def verify_claim(claim: GaussianClaim, message: bytes, data: Dataset | None, hol
         return Verdict(False, "message", "the error count was not replayed: no data was given", claim)
     rows = draw_rows(message, claim.m, claim.draws)
     stated = (claim.m, claim.data_fingerprint, claim.errors)
-    reason = _count_fault(posterior, message, data, rows, stated, f"examples of {claim.data}")
-    line = claim.holdout
-    if not reason and holdout is not None and line is not None:
-        stated = (line.m, line.data_fingerprint, line.errors)
-        reason = _count_fault(posterior, message, holdout, np.arange(line.m), stated, "held-out examples")
-    if reason:
+    if reason := _count_fault(posterior, message, data, rows, stated, f"examples of {claim.data}"):
         return Verdict(False, "message", reason, claim)
-    return Verdict(True, "replay", "", claim, holdout_replayed=holdout is not None and line is not None)
+    line = claim.holdout
+    if holdout is not None and line is not None:
+        stated = (line.m, line.data_fingerprint, line.errors)
+        if reason := _count_fault(posterior, message, holdout, np.arange(line.m), stated, "held-out examples"):
+            return Verdict(False, "message", reason, claim, sample_replayed=True)
+    return Verdict(
+        True, "replay", "", claim, sample_replayed=True, holdout_replayed=holdout is not None and line is not None
+    )
 
 
 def check_fields(claim: GaussianClaim) -> None:
