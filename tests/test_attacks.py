@@ -13,15 +13,15 @@ import pytest
 from tests.certificates import nets
 from tests.certificates.case import altered, base, sealed
 from tests.certificates.samples import sample
+from tests.posterior_cases import coin, ones
 from threadpoolctl import threadpool_limits
 
 from cushion import verifier
 from cushion.certificates.certificate import certify_net
 from cushion.certificates.occam import occam_bound
-from cushion.counter import stream
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.message import decode, encode
-from cushion.encoding.posterior import draw_rows, key_of
+from cushion.encoding.posterior import count_draws, encode_posterior, random_rows
 from cushion.errors import Malformed
 
 DELTA = Decimal("0.05")
@@ -108,18 +108,20 @@ def test_integers_that_python_refuses_to_read_are_malformed(tmp_path: Path) -> N
         verifier.verify(path, None)
 
 
-def test_many_draws_cost_little_more_than_their_rows() -> None:
-    """A file may ask for 10^7 draws; their rows are made in pieces (three words a row at once would be 320 MB)."""
-    draws = 3 * 10**6
-    tracemalloc.start()
-    try:
-        rows = draw_rows(b"message", 1000, draws)
-        assert tracemalloc.get_traced_memory()[1] < 8 * draws + 45 * 10**6
-    finally:
-        tracemalloc.stop()
-    for place in (0, 2**20 - 1, 2**20, draws - 1):
-        word = int(stream(f"rows {key_of(b'message')}", 0, 1, place)[0])
-        assert rows[place] == word * 1000 >> 64
+def test_the_memory_of_a_count_does_not_grow_with_its_draws() -> None:
+    """A file may ask for 10^7 draws: neither their rows, nor their errors, nor the batches in line are held at once."""
+    posterior, data = coin(), ones(1000)
+    message = encode_posterior(posterior).data
+    peaks = []
+    for draws in (10**4, 10**6):
+        tracemalloc.start()
+        try:
+            errors = count_draws(posterior, message, data.x, data.y, draws, random_rows(message, 1000))
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert abs(errors / draws - 0.1587) < 0.02
+    assert peaks[1] < 2 * peaks[0] + 2**20
 
 
 # ---- two certificates quoted as a minimum

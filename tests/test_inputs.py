@@ -95,6 +95,23 @@ def test_a_fitted_quantiser_uses_at_least_half_of_its_window() -> None:
         assert (column == 63).mean() < 0.02
 
 
+def test_features_of_one_scale_share_a_quantiser() -> None:
+    """Standardised columns share one window; a column that would get less than an eighth of it keeps all apart."""
+    rng = np.random.default_rng(1)
+    x = (rng.standard_normal((4000, 8)) * np.linspace(0.5, 1.5, 8) + np.linspace(-1, 1, 8)).astype(np.float32)
+    quantiser = fit_floats(x)
+    assert len(quantiser.exponents) == len(quantiser.offsets) == 1
+    for column in quantiser.read(x, np.float32).T:
+        inner = np.quantile(column, [0.01, 0.99])
+        assert inner[1] - inner[0] >= 2**3
+        assert ((column == 0) | (column == 63)).mean() < 0.025
+    constant = np.concatenate([x, np.full((4000, 1), 0.25, dtype=np.float32)], axis=1)
+    assert fit_floats(constant) == quantiser
+    fine = np.concatenate([x, 0.01 * x[:, :1]], axis=1)
+    assert len(fit_floats(fine).exponents) == 9
+    assert len(fit_floats(fine, alike=True).exponents) == 1
+
+
 def test_a_constant_feature_is_split_at_its_value() -> None:
     x = np.full((10, 1), 5.0, dtype=np.float32)
     quantiser = fit_floats(x)

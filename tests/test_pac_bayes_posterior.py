@@ -26,9 +26,9 @@ from cushion.encoding.posterior import (
     Factor,
     Posterior,
     count_draws,
-    draw_rows,
     encode_posterior,
     key_of,
+    random_rows,
     read_posterior,
 )
 from cushion.encoding.sources import Grid, Values
@@ -98,7 +98,7 @@ def test_golden_message_and_draws() -> None:
     words = stream(f"net {KEY}", 0, 4 * 6).reshape(4, 6)
     drawn = GOLDEN.draw(words)
     assert drawn.tolist() == DRAWS
-    assert draw_rows(message.data, 60000, 5).tolist() == ROWS
+    assert random_rows(message.data, 60000)(0, 5).tolist() == ROWS
     for j, column in itertools.product(range(4), range(6)):  # the same by the inverse of Φ
         mean, exponent = GOLDEN.factors[0].means.flat[column], GOLDEN.factors[0].variances.flat[column]
         with mpmath.workdps(50):
@@ -139,7 +139,8 @@ def test_the_range_of_every_draw_is_proved_beforehand() -> None:
 def test_counts_are_those_of_single_nets() -> None:
     posterior, sample = convolutional(3), stripes()
     message = encode_posterior(posterior).data
-    rows = draw_rows(message, len(sample), 100)
+    nets = 300  # more than one batch
+    rows = random_rows(message, len(sample))(0, nets)
     assert rows.min() >= 0
     assert rows.max() < len(sample)
     size, key = posterior.size, key_of(message)
@@ -149,7 +150,7 @@ def test_counts_are_those_of_single_nets() -> None:
         scores = net.scores(sample.x[row : row + 1])[0].tolist()
         others = [s for label, s in enumerate(scores) if label != sample.y[row]]
         naive += max(others) >= scores[sample.y[row]]
-    assert count_draws(posterior, message, sample.x, sample.y, rows) == naive
+    assert count_draws(posterior, message, sample.x, sample.y, nets, random_rows(message, len(sample))) == naive
 
 
 def varied(seed: int) -> IntegerNet:
@@ -193,7 +194,7 @@ def test_nets_scored_together_score_as_they_do_alone(seed: int, spread: int) -> 
 def test_counted_share_is_the_true_error() -> None:
     message = encode_posterior(coin()).data
     sample = ones(50)
-    errors = count_draws(coin(), message, sample.x, sample.y, draw_rows(message, 50, 3000))
+    errors = count_draws(coin(), message, sample.x, sample.y, 3000, random_rows(message, 50))
     assert abs(errors / 3000 - stats.norm.cdf(-1)) < 4 * np.sqrt(0.16 * 0.84 / 3000)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from cushion.claims import Holdout
 from cushion.data.dataset import Dataset
 from cushion.encoding.container import pack
-from cushion.encoding.posterior import Factor, Posterior, count_draws, draw_rows, encode_posterior
+from cushion.encoding.posterior import Factor, Posterior, count_draws, encode_posterior, random_rows, row_by_row
 from cushion.encoding.rounded_gaussian import ERROR, LEAST_EXPONENT
 from cushion.errors import BadInput, Malformed
 from cushion.files import write_whole
@@ -138,12 +138,13 @@ def certify_gaussian(
         return exact
 
     for_draws = left(share, draws, m)
-    errors = count_draws(posterior, message.data, sample.x, sample.y, draw_rows(message.data, m, draws), progress=True)
+    rows = random_rows(message.data, m)
+    errors = count_draws(posterior, message.data, sample.x, sample.y, draws, rows, progress=True)
     empirical = binomial_bound(errors, draws, for_draws)
     stated, line = format(delta, "f"), None
     if holdout is not None:
         n = len(holdout)
-        missed = count_draws(posterior, message.data, holdout.x, holdout.y, np.arange(n), progress=True)
+        missed = count_draws(posterior, message.data, holdout.x, holdout.y, n, row_by_row, progress=True)
         line = Holdout(holdout.fingerprint, missed, n, stated, binomial_bound(missed, n, left(delta, n, 0)))
     claim = GaussianClaim(
         kind="pac-bayes",

@@ -176,7 +176,7 @@ def train_posterior(
     generator = torch.Generator().manual_seed(seed)
     m = len(data)
     flat = np.asarray(data.x).reshape(m, -1)
-    quantiser: Input = Bytes(_BYTES_SHIFT) if data.x.dtype == np.uint8 else fit_floats(flat)
+    quantiser: Input = Bytes(_BYTES_SHIFT) if data.x.dtype == np.uint8 else fit_floats(flat, alike=len(data.shape) == 3)
     pixels = torch.from_numpy(quantiser.read(flat, np.float32).astype(np.int16)).reshape(m, *shape)
     labels = torch.from_numpy(np.array(data.y))
     threads = torch.get_num_threads()

@@ -18,6 +18,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 Values = NDArray[Any]
 Integers = NDArray[np.int64]
 Step = Callable[[Values], Values]
+_IN_LINE = 512  # batches waiting for a thread: each takes memory, and an interrupt has to sit them out
 
 
 def for_each(starts: range, work: Callable[[int], None], progress: bool) -> None:
@@ -31,10 +32,14 @@ def for_each(starts: range, work: Callable[[int], None], progress: bool) -> None
     library = ThreadpoolController().select(user_api="blas")
     threads = max([1, *(pool["num_threads"] for pool in library.info())])
     hidden = None if progress else True
-    with library.limit(limits=1), ThreadPoolExecutor(threads) as pool:
-        done = pool.map(work, starts)
-        for _ in tqdm(done, "counting errors", len(starts), unit="batch", disable=hidden, delay=2, leave=False):
-            pass
+    with (
+        library.limit(limits=1),
+        ThreadPoolExecutor(threads) as pool,
+        tqdm(desc="counting errors", total=len(starts), unit="batch", disable=hidden, delay=2, leave=False) as bar,
+    ):
+        for first in range(0, len(starts), _IN_LINE):
+            for _ in pool.map(work, starts[first : first + _IN_LINE]):
+                bar.update()
 
 
 def convolution(weight: Integers, stride: int, pad: int, floats: type[np.floating[Any]]) -> Step:

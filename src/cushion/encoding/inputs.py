@@ -79,25 +79,38 @@ class Floats:
 Input = Bytes | Floats
 
 
-def fit_floats(x: NDArray[np.float32], width: int = 6) -> Floats:
+def fit_floats(x: NDArray[np.float32], width: int = 6, *, alike: bool = False) -> Floats:
     """A quantiser for [n, features] floats: each feature's range, less 1 % on either side, fills the window.
 
-    It looks at the sample, which is allowed because what it chooses is coded and paid.
+    One window serves all features, and is paid once, if they are alike (pixels), or if each still gets an eighth of
+    its levels in it. It looks at the sample, which is allowed because what it chooses is coded and paid.
     """
     if not len(x):
         raise BadInput("an input quantiser cannot be fitted to an empty set")
     finite = np.where(np.isfinite(x), x, np.nan).astype(np.float64)
-    exponents, offsets = [], []
-    for column in finite.T:
-        known = column[~np.isnan(column)]
-        low, high = np.quantile(known, [0.01, 0.99]) if len(known) else (0.0, 1.0)
-        if high - low <= 0:  # constant, or nearly: split at its one value
-            low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
-        spread = max(float(high - low), 2.0**-100)
-        exponent = math.floor(math.log2(2**width / spread))
-        exponent = max(-MOST_EXPONENT, min(MOST_EXPONENT, exponent))
-        while math.floor(math.ldexp(abs(float(low)), exponent)) >= MOST_OFFSET:
-            exponent -= 1
-        exponents.append(exponent)
-        offsets.append(math.floor(math.ldexp(float(low), exponent)))
-    return Floats(width, tuple(exponents), tuple(offsets))
+    ranges = [_range(column[~np.isnan(column)]) for column in finite.T]
+    windows = [_window(low, high, width) for low, high in ranges]
+    shared = _window(min(low for low, _ in ranges), max(high for _, high in ranges), width)
+    finest = max((own for (own, _), (low, high) in zip(windows, ranges, strict=True) if high > low), default=0)
+    if alike or finest - shared[0] <= 2:
+        windows = [shared]
+    return Floats(width, tuple(exponent for exponent, _ in windows), tuple(offset for _, offset in windows))
+
+
+def _range(known: NDArray[np.float64]) -> tuple[float, float]:
+    """Where a feature's values lie, but for 1 % on either side, if the others are not all the same."""
+    if not len(known):
+        return 0.0, 1.0
+    low, high = np.quantile(known, [0.01, 0.99])
+    if high <= low:
+        low, high = known.min(), known.max()
+    return float(low), float(high)
+
+
+def _window(low: float, high: float, width: int) -> tuple[int, int]:
+    """Exponent and offset by which low..high fills at least half of 2^width levels."""
+    spread = max(high - low, 2.0**-100)  # a constant is split at its one value
+    exponent = max(-MOST_EXPONENT, min(MOST_EXPONENT, math.floor(math.log2(2**width / spread))))
+    while math.floor(math.ldexp(abs(low), exponent)) >= MOST_OFFSET:
+        exponent -= 1
+    return exponent, math.floor(math.ldexp(low, exponent))

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ from cushion.encoding.message import MOST_LAYERS, VERSION
 from cushion.encoding.rounded_gaussian import LEAST_EXPONENT, MOST_EXPONENT, RoundedGaussians, Words, choose_rows
 from cushion.encoding.sources import Integers, Values
 from cushion.errors import Malformed
+
+Rows = Callable[[int, int], Integers]  # (first, n) -> the rows of nets first..first+n-1
 
 MOST_NUMBERS = 10**5
 MOST_MEAN = 2**20  # quarters
@@ -210,13 +213,15 @@ def key_of(message: bytes) -> str:
     return hashlib.sha256(_HASHED + message).hexdigest()
 
 
-def draw_rows(message: bytes, m: int, draws: int) -> Integers:
-    """[draws] the row of m that each drawn net is counted on: word j of the stream "rows `key` 0"."""
-    purpose, rows = f"rows {key_of(message)}", np.empty(draws, dtype=np.int64)
-    for start in range(0, draws, _VALUES_AT_ONCE):  # in pieces: a file may ask for 10^7 draws
-        piece = rows[start : start + _VALUES_AT_ONCE]
-        piece[:] = choose_rows(stream(purpose, 0, len(piece), start), m)
-    return rows
+def random_rows(message: bytes, m: int) -> Rows:
+    """The row of m that each drawn net is counted on: net j's is word j of the stream "rows `key` 0"."""
+    purpose = f"rows {key_of(message)}"
+    return lambda first, n: choose_rows(stream(purpose, 0, n, first), m)
+
+
+def row_by_row(first: int, n: int) -> Integers:
+    """Net j is counted on row j."""
+    return np.arange(first, first + n)
 
 
 def count_draws(
@@ -224,27 +229,32 @@ def count_draws(
     message: bytes,
     x: NDArray[Any],
     y: NDArray[np.int64],
-    rows: Integers,
+    nets: int,
+    rows: Rows,
     progress: bool = False,
 ) -> int:
-    """How many of len(rows) nets drawn from Q err, net j on row rows[j]; a tie is an error.
+    """How many of so many nets drawn from Q err, each on its row; a tie is an error.
 
     Net j is made from words j·D..(j+1)·D-1 of the stream "net `key` 0" (`counter.stream`), D the posterior's size.
+    Memory does not grow with the number of nets: a file may ask for 10^7.
     """
     key, size = key_of(message), posterior.size
     at_once = max(1, min(_NETS_AT_ONCE, _VALUES_AT_ONCE // posterior.nets.width))
-    wrong = np.zeros(len(rows), dtype=bool)
+    errors = [0]
+    lock = Lock()
 
     def work(start: int) -> None:
-        n = min(at_once, len(rows) - start)
+        n = min(at_once, nets - start)
         numbers = posterior.draw(stream(f"net {key}", 0, n * size, start * size).reshape(n, size))
-        chosen = rows[start : start + n]
+        chosen = rows(start, n)
         scores = posterior.nets.scores(numbers, np.asarray(x[chosen]))
         right = scores[np.arange(n), y[chosen]]
-        wrong[start : start + n] = (scores >= right[:, None]).sum(axis=1) != 1
+        wrong = int(((scores >= right[:, None]).sum(axis=1) != 1).sum())
+        with lock:
+            errors[0] += wrong
 
-    for_each(range(0, len(rows), at_once), work, progress)
-    return int(wrong.sum())
+    for_each(range(0, nets, at_once), work, progress)
+    return errors[0]
 
 
 def _stored(layers: tuple[Layer, ...]) -> Iterator[tuple[int, str, Integers]]:

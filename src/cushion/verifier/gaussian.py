@@ -10,12 +10,18 @@ from __future__ import annotations
 import re
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-import numpy as np
-
 from cushion.claims import Verdict
 from cushion.data import Dataset
-from cushion.encoding.posterior import Factor, Posterior, PosteriorMessage, count_draws, draw_rows, read_posterior
-from cushion.encoding.sources import Integers
+from cushion.encoding.posterior import (
+    Factor,
+    Posterior,
+    PosteriorMessage,
+    Rows,
+    count_draws,
+    random_rows,
+    read_posterior,
+    row_by_row,
+)
 from cushion.errors import Malformed
 from cushion.gaussian_claims import CONFIDENCE, GaussianClaim, Payment, posterior_assumptions
 from cushion.verifier.fields import check_counts, check_fingerprint, check_line
@@ -43,14 +49,14 @@ def verify_claim(claim: GaussianClaim, message: bytes, data: Dataset | None, hol
         return Verdict(False, "arithmetic", reason, claim)
     if data is None:
         return Verdict(False, "message", "the error count was not replayed: no data was given", claim)
-    rows = draw_rows(message, claim.m, claim.draws)
+    rows = random_rows(message, claim.m)
     stated = (claim.m, claim.data_fingerprint, claim.errors)
-    if reason := _count_fault(posterior, message, data, rows, stated, f"examples of {claim.data}"):
+    if reason := _count_fault(posterior, message, data, claim.draws, rows, stated, f"examples of {claim.data}"):
         return Verdict(False, "message", reason, claim)
     line = claim.holdout
     if holdout is not None and line is not None:
         stated = (line.m, line.data_fingerprint, line.errors)
-        if reason := _count_fault(posterior, message, holdout, np.arange(line.m), stated, "held-out examples"):
+        if reason := _count_fault(posterior, message, holdout, line.m, row_by_row, stated, "held-out examples"):
             return Verdict(False, "message", reason, claim, sample_replayed=True)
     return Verdict(
         True, "replay", "", claim, sample_replayed=True, holdout_replayed=holdout is not None and line is not None
@@ -175,7 +181,13 @@ def _ln_up(value: Decimal) -> Decimal:
 
 
 def _count_fault(
-    posterior: Posterior, message: bytes, data: Dataset, rows: Integers, stated: tuple[int, str, int], what: str
+    posterior: Posterior,
+    message: bytes,
+    data: Dataset,
+    nets: int,
+    rows: Rows,
+    stated: tuple[int, str, int],
+    what: str,
 ) -> str:
     m, fingerprint, errors = stated
     if len(data) != m:
@@ -186,5 +198,5 @@ def _count_fault(
         return f"{fault} (the {what})"
     if int(data.y.max()) >= posterior.skeleton.classes:
         return f"the nets know {posterior.skeleton.classes} classes, the {what} have label {int(data.y.max())}"
-    counted = count_draws(posterior, message, data.x, data.y, rows, progress=True)
+    counted = count_draws(posterior, message, data.x, data.y, nets, rows, progress=True)
     return "" if counted == errors else f"the drawn nets make {counted} errors on the {what}, not {errors} as stated"

@@ -115,7 +115,7 @@ def quantiser_for(data: Dataset, shift: int) -> Input:
     """How a net reads these examples: bytes by a shift, floats by a quantiser fitted to them (and paid)."""
     if data.x.dtype == np.uint8:
         return Bytes(shift)
-    return fit_floats(np.asarray(data.x, dtype=np.float32).reshape(len(data), -1))
+    return fit_floats(np.asarray(data.x, dtype=np.float32).reshape(len(data), -1), alike=len(data.shape) == 3)
 
 
 def constant_net(shape: Shape, data: Dataset, quantiser: Input) -> IntegerNet:
