@@ -9,7 +9,9 @@ import pytest
 import torch
 from tests.test_integer_training import BLUEPRINTS
 
-from cushion.compressors.integer.polish import _LastLayer, code_length, features, polish
+from cushion.compressors.integer.code_lengths import bias_length, grid_length
+from cushion.compressors.integer.last_layer import LastLayer
+from cushion.compressors.integer.polish import features, polish
 from cushion.compressors.integer.relaxation import relaxed_bound
 from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerNet
 from cushion.encoding.inputs import Bytes
@@ -60,7 +62,54 @@ def test_the_code_length_is_that_of_the_message(levels: int) -> None:
         weight[0, 0] = levels
         message = encode(IntegerNet((1, 1, 60), Bytes(0), (Dense(Grid(weight, levels), None, 0, 0),)))
         paid = next(item.bits for item in message.ledger if "weights" in item.item)
-        assert code_length(weight, levels) == pytest.approx(paid, abs=2.5)
+        assert grid_length(weight, levels) == pytest.approx(paid, abs=2.5)
+
+
+@pytest.mark.parametrize("shift", [0, 3, 40])
+def test_the_length_of_biases_is_that_of_the_message(shift: int) -> None:
+    """Against the message without biases: flag, step and numbers."""
+    rng = np.random.default_rng(shift)
+    weight = rng.integers(-1, 2, (50, 4))
+    bare = encode(IntegerNet((1, 1, 4), Bytes(0), (Dense(Grid(weight, 1), None, 0, 0),))).bits
+    for scale in (1, 3, 100, 2000):
+        bias = np.round(rng.standard_normal(50) * scale).astype(np.int64)
+        layers = (Dense(Grid(weight, 1), bias, shift, 0),)
+        if scale >= 2000 and shift == 40:  # beyond the exact range
+            continue
+        more = encode(IntegerNet((1, 1, 4), Bytes(0), layers)).bits - bare
+        assert bias_length(bias, shift) - 1 == pytest.approx(more, abs=2.5)
+    assert bias_length(np.zeros(50, dtype=np.int64), shift) == 1.0
+
+
+@pytest.mark.parametrize("name", ["linear", "mirrored", "turned"])
+def test_errors_after_a_bias_are_those_of_recounting(name: str) -> None:
+    net, x, y = case(name)
+    values = features(net, x)
+    assert values is not None
+    layer = LastLayer(net, values, y)
+    last = net.layers[-1]
+    assert isinstance(last, Dense)
+    for label in range(3):
+        changes = np.array([-900, -40, -3, -1, 0, 1, 2, 50, 800])
+        more = layer.edge(label).more(changes)
+        for change, errors in zip(changes, more, strict=True):
+            offsets = layer.numbers.offsets.copy()
+            offsets[label] += change
+            moved = replace(net, layers=(*net.layers[:-1], replace(last, bias=offsets, bias_shift=0)))
+            assert int(errors) == moved.errors(x, y) - layer.errors
+
+
+def test_another_bias_step_is_taken_where_it_pays() -> None:
+    """x > 100 told from the rest: a step of 64 cannot say so, a finer one can."""
+    x = np.arange(0, 200, dtype=np.uint8).reshape(-1, 1, 1, 1).repeat(20, axis=0)
+    y = (x.reshape(-1) > 100).astype(np.int64)
+    layer = Dense(Grid(np.array([[-1], [1]]), 1), np.array([1, -1]), 6, 0)
+    net = IntegerNet((1, 1, 1), Bytes(0), (layer,))
+    *_, final = polish(net, x, y, 0.2, seed=0)
+    assert final.net is not None
+    assert net.errors(x, y) > 700
+    assert final.net.errors(x, y) <= 20  # ties at 100
+    assert encode(final.net).bits < encode(net).bits + 20
 
 
 @pytest.mark.parametrize("name", ["linear", "mirrored", "turned"])
@@ -68,18 +117,22 @@ def test_errors_after_a_change_are_those_of_recounting(name: str) -> None:
     net, x, y = case(name)
     values = features(net, x)
     assert values is not None
-    layer = _LastLayer(net, values, y)
+    layer = LastLayer(net, values, y)
     assert layer.errors == net.errors(x, y)
     assert layer.bits == pytest.approx(encode(net).bits)
     last = net.layers[-1]
     assert isinstance(last, Dense)
     rng = np.random.default_rng(1)
     for _ in range(40):
-        label, column, step = int(rng.integers(3)), int(rng.integers(layer.weight.shape[1])), int(rng.integers(-4, 5))
+        label, column, step = (
+            int(rng.integers(3)),
+            int(rng.integers(layer.numbers.weight.shape[1])),
+            int(rng.integers(-4, 5)),
+        )
         if step == 0:
             continue
-        more = layer._more(layer._boundary(label), step)
-        weight = layer.weight.copy()
+        more = layer.more(layer.edge(label), step)
+        weight = layer.numbers.weight.copy()
         weight[label, column] += step
         source = Grid(weight.reshape(last.source.shape), 11)
         changed = replace(net, layers=(*net.layers[:-1], replace(last, source=source)))
@@ -90,7 +143,7 @@ def test_errors_after_a_change_are_those_of_recounting(name: str) -> None:
 def test_polishing_lowers_the_bound_and_tells_the_truth(name: str) -> None:
     net, x, y = case(name)
     lowest = bound_of(net, x, y)
-    states = list(polish(net, x, y, 0.5, seed=1))
+    states = list(polish(net, x, y, 1.0, seed=1))
     assert states[-1].last
     for state in states:
         assert state.net is not None

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, lay_out
 from cushion.compressors.integer.plans import Plan, plans
@@ -159,13 +160,16 @@ def test_folding_changes_nothing_but_what_is_rounded(name: str) -> None:
     with torch.no_grad():
         for norm in twin.norms.values():
             norm.weight.uniform_(0.5, 2.0)  # type: ignore[operator]
+            if isinstance(norm, nn.BatchNorm1d):
+                norm.bias.uniform_(-0.5, 0.5)
+        twin.last_bias.uniform_(-0.5, 0.5)
         for _ in range(80):
             twin(x)
         twin.eval()
         wanted = twin(x)
     generator = torch.Generator().manual_seed(4)
     minds = {
-        key: (torch.rand(w.shape, generator=generator), torch.rand(len(w), generator=generator) + 0.1)
+        key: [torch.rand(w.shape, generator=generator), torch.rand(len(w), generator=generator) + 0.1]
         for key, w in twin.weights.items()
     }
     twin.fold(x, 2.0, minds)

@@ -10,7 +10,10 @@ from cushion.errors import BadInput
 
 @dataclass(frozen=True)
 class ConvBlock:
-    """A convolution with ReLU; `outputs` counts stored filters, of which `symmetry` positions each are used."""
+    """A convolution with ReLU; `outputs` counts stored filters, of which `symmetry` positions each are used.
+
+    A depthwise one has no biases: they cost more bits than they save errors.
+    """
 
     outputs: int  # ignored where depthwise: as many as come in
     side: int
@@ -46,6 +49,11 @@ class Slot:
     before: Feature
     stored: tuple[int, ...]  # () for pooling
     after: Feature
+
+    @property
+    def biased(self) -> bool:
+        """Whether its outputs have biases."""
+        return bool(self.stored) and not (isinstance(self.block, ConvBlock) and self.block.depthwise)
 
 
 def lay_out(blueprint: Blueprint, shape: tuple[int, int, int], classes: int) -> list[Slot]:

@@ -19,7 +19,8 @@ class Plan:
     of the weights while they settle, in units of the spread. warm: the part of the time that learning and pruning get.
     share: the part of the search's time that a try may take. polish: the part of a try's time that the last
     layer gets in the end. price: above 0, weights are rounded from the start and their bits cost so many times what
-    they are worth to the bound (`training.squeeze`), instead of learning, pruning and settling.
+    they are worth to the bound (`training.squeeze`), instead of learning, pruning and settling. input_shift: how many
+    of an input's eight bits are left unread.
     """
 
     blueprint: Blueprint
@@ -43,14 +44,29 @@ def plans(shape: Shape) -> list[Plan]:
             Plan(blueprint, density, spread, 1500, share=0.1),
             Plan(blueprint, density, spread, _AS_LONG_AS_TIME_ALLOWS),
         ]
-    stacks: list[Blueprint] = [(DenseBlock(),)]
-    if min(shape[1:]) < 6:  # a table: linear may be too little
-        stacks.append((DenseBlock(16), DenseBlock()))
+    if min(shape[1:]) >= 6:
+        linear: Blueprint = (DenseBlock(),)
+        return [
+            Plan(linear, 1.0, 0.7, 3000, levels=3, input_shift=4, rate=0.07, price=price, polish=0.5)
+            for price in (6.0, 7.0, 8.0, 5.0)
+        ]
     return [
-        Plan(blueprint, 1.0, 0.7, 3000, levels=3, input_shift=4, rate=0.07, price=price, polish=0.5)
-        for price in (6.0, 7.0, 8.0, 5.0)
-        for blueprint in stacks
+        Plan((*map(DenseBlock, widths), DenseBlock()), density, spread, 3000, input_shift=shift, polish=0.3)
+        for widths, density, spread, shift in _TABLES
     ]
+
+
+# Hidden widths, density, spread, input shift: some of each, as a table may need hidden units, fine inputs, or neither.
+_TABLES: tuple[tuple[tuple[int, ...], float, float, int], ...] = (
+    ((), 0.25, 2.0, 2),
+    ((8,), 0.5, 4.0, 2),
+    ((), 0.25, 2.0, 6),
+    ((16,), 0.25, 4.0, 2),
+    ((4,), 0.5, 4.0, 2),
+    ((8, 8), 0.3, 4.0, 2),
+    ((), 0.5, 1.0, 4),
+    ((24,), 0.25, 4.0, 2),
+)
 
 
 def _grey() -> Blueprint:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count
 
@@ -26,6 +26,7 @@ from cushion.encoding.inputs import Bytes, Input, fit_floats
 from cushion.encoding.integer_net import Dense, IntegerNet
 from cushion.encoding.sources import Grid
 
+_FLOAT_BITS = 8  # of a float feature, at its finest
 _WORTH_THREADS = 256  # values in an example; below, threads spend longer waiting for one another than computing
 
 
@@ -56,7 +57,7 @@ def search(
     """
     shape: Shape = data.shape if len(data.shape) == 3 else (1, 1, int(np.prod(data.shape)))
     begin = time.monotonic()
-    best = constant_net(shape, data, quantiser_for(data, 0))
+    best = constant_net(shape, data, quantiser_for(data, 7))
     lowest = judge(best)
     judged = time.monotonic()
     cost = judged - begin  # seconds that one judgement takes
@@ -67,7 +68,8 @@ def search(
             torch.set_num_threads(1)
         choices = plans(shape)
         for attempts in count():
-            plan = choices[attempts % len(choices)]
+            lap, place = divmod(attempts, len(choices))
+            plan = replace(choices[place], steps=choices[place].steps << min(lap, 10))  # each time round twice as long
             left = begin + seconds - cost - time.monotonic()
             if left <= 0:
                 break
@@ -112,10 +114,11 @@ def attempt(
 
 
 def quantiser_for(data: Dataset, shift: int) -> Input:
-    """How a net reads these examples: bytes by a shift, floats by a quantiser fitted to them (and paid)."""
+    """How a net reads these examples: bytes by a shift, floats by a quantiser fitted to them (and paid), as coarse."""
     if data.x.dtype == np.uint8:
         return Bytes(shift)
-    return fit_floats(np.asarray(data.x, dtype=np.float32).reshape(len(data), -1), alike=len(data.shape) == 3)
+    flat = np.asarray(data.x, dtype=np.float32).reshape(len(data), -1)
+    return fit_floats(flat, _FLOAT_BITS - shift, alike=len(data.shape) == 3)
 
 
 def constant_net(shape: Shape, data: Dataset, quantiser: Input) -> IntegerNet:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -159,7 +160,8 @@ class TrainableIntegerNet(nn.Module):
             if slot.stored:
                 key = str(place)
                 self.weights[key] = weights(slot.stored, place)
-                self.biases[key] = nn.Parameter(torch.zeros(slot.stored[0]))
+                if slot.biased:
+                    self.biases[key] = nn.Parameter(torch.zeros(slot.stored[0]))
                 self.shifts[key], self.bias_shifts[key], self.units[key] = 0, 0, 1.0
                 if (index := _tying(slot)) is not None:
                     self.register_buffer(f"index{key}", torch.from_numpy(index), persistent=False)
@@ -230,7 +232,7 @@ class TrainableIntegerNet(nn.Module):
             values = self.linear(values, slot, self.weight(key))
             if calibrating:
                 self.set_steps(key, values, last)
-            else:
+            elif slot.biased:
                 bias = self.stored_bias(key) * 2.0 ** self.bias_shifts[key]
                 if isinstance(slot.block, ConvBlock):
                     bias = bias.repeat_interleave(slot.block.symmetry)[:, None, None]
@@ -266,7 +268,8 @@ class TrainableIntegerNet(nn.Module):
         total = torch.zeros(())
         for key, weights in self.weights.items():
             total = total + weights.rate()  # type: ignore[operator]
-            total = total + torch.log2(1.0 + (2.0 * self.biases[key]) ** 2).sum()
+            if key in self.biases:
+                total = total + torch.log2(1.0 + (2.0 * self.biases[key]) ** 2).sum()
         return total
 
     def refresh(self) -> None:
@@ -282,8 +285,7 @@ class TrainableIntegerNet(nn.Module):
                 layers.append(Pool(block.kind, block.size))
                 continue
             source: Source = self.weights[key].source(place)  # type: ignore[operator]
-            stored = self.settled_biases[key].rounded() if self.settling else straight(self.biases[key]).detach()
-            bias = stored.numpy().astype(np.int64) if bool((stored != 0).any()) else None
+            bias = self._frozen_bias(key) if slot.biased else None
             step = 0 if bias is None else self.bias_shifts[key]
             if isinstance(block, DenseBlock):
                 order = slot.before.symmetry if block.invariant else 1
@@ -295,8 +297,13 @@ class TrainableIntegerNet(nn.Module):
                 )
         return IntegerNet(self.shape, self.quantiser, tuple(layers))
 
+    def _frozen_bias(self, key: str) -> NDArray[np.int64] | None:
+        """A layer's biases in steps, or None if all are zero."""
+        stored = self.settled_biases[key].rounded() if self.settling else straight(self.biases[key]).detach()
+        return stored.numpy().astype(np.int64) if bool((stored != 0).any()) else None
 
-def _tying(slot: Slot) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None:
+
+def _tying(slot: Slot) -> NDArray[np.int64] | None:
     """Indices of the stored numbers in the used weight, or None where they are the same."""
     block = slot.block
     if isinstance(block, ConvBlock) and block.symmetry > 1:

@@ -119,17 +119,17 @@ def learn(twin: FloatTwin, sample: Sample, density: float, progress: Iterator[fl
             yield
 
 
-def needs(twin: FloatTwin, sample: Sample) -> dict[str, tuple[Tensor, Tensor]]:
+def needs(twin: FloatTwin, sample: Sample) -> dict[str, list[Tensor]]:
     """Mean squared gradients of each layer's weights and biases over some batches: how much the loss minds errors."""
     twin.eval()
-    pairs = {key: (weight, twin.bias(key)) for key, weight in twin.weights.items()}
-    found = {key: (torch.zeros_like(weight), torch.zeros_like(bias)) for key, (weight, bias) in pairs.items()}
+    trained = {key: twin.numbers(key) for key in twin.weights}
+    found = {key: [torch.zeros_like(numbers) for numbers in layer] for key, layer in trained.items()}
     for _ in range(_LOOKS):
         rows = sample.rows()
         twin.zero_grad()
         sample.loss(twin(sample.pixels[rows].float()), rows).backward()  # type: ignore[no-untyped-call]
-        for key, pair in pairs.items():
-            for numbers, squares in zip(pair, found[key], strict=True):
+        for key, layer in trained.items():
+            for numbers, squares in zip(layer, found[key], strict=True):
                 assert numbers.grad is not None
                 squares += numbers.grad.square() / _LOOKS
     return found

@@ -22,6 +22,27 @@ from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerN
 _VALUE_BITS = 3.0  # of a kept weight, about
 
 
+class _Scaled(nn.Module):
+    """Batch normalisation of a layer without biases: divides by the standard deviation and moves nothing."""
+
+    eps, momentum = 1e-5, 0.1
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(outputs))
+        self.running_var = torch.ones(outputs)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """values: [n, outputs, positions]"""
+        variance = values.var((0, 2), unbiased=False) if self.training else self.running_var
+        if self.training:
+            self.running_var.lerp_(variance.detach(), self.momentum)
+        return values * self.gain(variance)[:, None]
+
+    def gain(self, variance: Tensor) -> Tensor:
+        return self.weight / torch.sqrt(variance + self.eps)
+
+
 class FloatTwin(nn.Module):
     """The blueprint of an integer net with real weights, batch normalisation behind convolutions and hidden layers."""
 
@@ -36,8 +57,9 @@ class FloatTwin(nn.Module):
             if slot.stored:
                 spread = math.sqrt(2.0 / math.prod(slot.stored[1:]))
                 self.weights[str(place)] = nn.Parameter(torch.randn(slot.stored, generator=generator) * spread)
-                if place < len(net.slots):
-                    self.norms[str(place)] = nn.BatchNorm1d(slot.stored[0])
+                if place < len(net.slots) or len(net.slots) == 1:  # a linear net has nothing else to centre its inputs
+                    norm = nn.BatchNorm1d if slot.biased else _Scaled
+                    self.norms[str(place)] = norm(slot.stored[0])
                 self.masks[str(place)] = torch.ones(slot.stored)
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -52,13 +74,15 @@ class FloatTwin(nn.Module):
                     values = torch.relu(values)
                 continue
             values = net.linear(values, slot, net.expanded(key, self.weights[key] * self.masks[key]))
-            if place < len(net.slots):
+            if key in self.norms:
                 # One mean and variance for all positions of a filter: [n, stored outputs, the rest].
                 grouped = values.reshape(len(values), slot.stored[0], -1)
                 values = self.norms[key](grouped).reshape(values.shape)
-                if not net.pools_next(place):
+                if place < len(net.slots) and not net.pools_next(place):
                     values = torch.relu(values)
-        return values + self.last_bias
+            else:
+                values = values + self.last_bias
+        return values
 
     def prune(self, squares: dict[str, Tensor], density: float) -> None:
         """Keep a part of all weights: those with the largest weight² times mean squared gradient (`squares`) a bit.
@@ -79,11 +103,11 @@ class FloatTwin(nn.Module):
             least = ranked.topk(max(1, round(density * len(ranked)))).values[-1]
             self.masks = {key: (values >= least).float() * self.masks[key] for key, values in worth.items()}
 
-    def fold(self, pixels: Tensor, spread: float, needs: dict[str, tuple[Tensor, Tensor]]) -> None:
+    def fold(self, pixels: Tensor, spread: float, needs: dict[str, list[Tensor]]) -> None:
         """Hand weights and biases to the integer net, whose kept weights get root mean square `spread` grid steps.
 
-        pixels: a batch on which shifts are set. needs: mean squared gradients of each layer's weights and biases, by
-        which grid steps are balanced (`balance`). The net's answers stay those of the twin, up to rounding.
+        pixels: a batch on which shifts are set. needs: mean squared gradients of each layer's `numbers`, by which grid
+        steps are balanced (`balance`). The net's answers stay those of the twin, up to rounding.
         """
         net = self.net[0]
         self.eval()
@@ -112,29 +136,30 @@ class FloatTwin(nn.Module):
                 several = values.shape[1] // len(bias)
                 values = values + bias.repeat_interleave(several).reshape(1, -1, *[1] * (values.ndim - 2))
                 net.set_steps(key, values, last)
-                # A step of a bias should matter as much as one of a weight.
-                matters = float((needs[key][1] / units.square()).mean())
-                net.bias_shifts[key] = max(0, round(0.5 * math.log2((need + 1e-30) / (matters + 1e-30))))
-                net.biases[key].copy_(bias / 2.0 ** net.bias_shifts[key])
+                if slot.biased:  # a step of a bias should matter as much as one of a weight
+                    matters = float((needs[key][1] / units.square()).mean())
+                    net.bias_shifts[key] = max(0, round(0.5 * math.log2((need + 1e-30) / (matters + 1e-30))))
+                    net.biases[key].copy_(bias / 2.0 ** net.bias_shifts[key])
                 if not last:
                     values = torch.relu(values) * 2.0 ** -net.shifts[key]
                     scale *= 2.0 ** -net.shifts[key]
             net.log_scale.fill_(-math.log(scale) - math.log(net.unit_logit()))
         net.refresh()
 
-    def bias(self, key: str) -> Tensor:
-        """What shifts a layer's normalised sums."""
+    def numbers(self, key: str) -> list[Tensor]:
+        """What a layer trains and the integer net stores: its weights, and what shifts its sums if it has biases."""
         if key not in self.norms:
-            return self.last_bias
+            return [self.weights[key], self.last_bias]
         norm = self.norms[key]
-        assert isinstance(norm, nn.BatchNorm1d)
-        return norm.bias
+        return [self.weights[key], norm.bias] if isinstance(norm, nn.BatchNorm1d) else [self.weights[key]]
 
     def _affine(self, key: str, outputs: int) -> tuple[Tensor, Tensor]:
         """What follows a layer's sums, as gains and biases: its normalisation, or for the last layer its bias alone."""
         if key not in self.norms:
             return torch.ones(outputs), self.last_bias
         norm = self.norms[key]
+        if isinstance(norm, _Scaled):
+            return norm.gain(norm.running_var), torch.zeros(outputs)
         assert isinstance(norm, nn.BatchNorm1d)
         assert norm.running_mean is not None
         assert norm.running_var is not None
