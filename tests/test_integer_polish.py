@@ -112,6 +112,19 @@ def test_another_bias_step_is_taken_where_it_pays() -> None:
     assert encode(final.net).bits < encode(net).bits + 20
 
 
+def test_ties_are_parted_by_doubling_all_weights() -> None:
+    """Sums of two bytes against 30: with weights of 1 no whole bias lies between 30 and 31, and ties are errors."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 31, (3000, 1, 1, 4), dtype=np.uint8)
+    y = (x[:, 0, 0, 0].astype(int) + x[:, 0, 0, 1] > 30).astype(np.int64)
+    weight = np.array([[-1, -1, 0, 0], [0, 0, 0, 0]])
+    net = IntegerNet((1, 1, 4), Bytes(0), (Dense(Grid(weight, 1), np.array([1, -1]), 4, 0),))
+    assert net.errors(x, y) > 80
+    *_, final = polish(net, x, y, 1.0, seed=0)
+    assert final.net is not None
+    assert final.net.errors(x, y) == 0
+
+
 @pytest.mark.parametrize("name", ["linear", "mirrored", "turned"])
 def test_errors_after_a_change_are_those_of_recounting(name: str) -> None:
     net, x, y = case(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Iterator
 from decimal import Decimal
 
 import numpy as np
@@ -12,7 +13,9 @@ import torch
 
 import cushion
 from cushion.certificates.occam import occam_bound
-from cushion.compressors.integer.search import constant_net, search
+from cushion.compressors.integer.plans import Plan, plans
+from cushion.compressors.integer.search import attempt, constant_net, quantiser_for, search
+from cushion.compressors.integer.training import Sample, State
 from cushion.data.dataset import Dataset
 from cushion.encoding.inputs import Bytes
 from cushion.encoding.integer_net import IntegerNet
@@ -120,6 +123,44 @@ def test_float_features_are_certified_through_a_paid_quantiser(tmp_path) -> None
     assert cushion.verify(path, data).ok
     moved = Dataset("table", x + np.float32(1), y, 2)
     assert not cushion.verify(path, moved).ok
+
+
+def xor(m: int = 3000) -> Dataset:
+    """Eight features of one scale; the class is whether the first two have the same sign."""
+    x = np.random.default_rng(0).standard_normal((m, 8)).astype(np.float32)
+    return Dataset("xor", x, (x[:, 0] * x[:, 1] > 0).astype(np.int64), 2)
+
+
+def test_a_table_that_no_line_parts_gets_hidden_units() -> None:
+    data, shape = xor(), (1, 1, 8)
+    plan = next(plan for plan in plans(shape) if len(plan.blueprint) > 1)
+    quantiser = quantiser_for(data, plan.input_shift)
+    values = torch.from_numpy(quantiser.read(data.x, np.float32).astype(np.int16)).reshape(-1, *shape)
+    sample = Sample(values, torch.from_numpy(data.y), None, torch.Generator().manual_seed(0))
+    *_, final = attempt(plan, sample, data, shape, quantiser, 60, 0)
+    assert final.net is not None
+    assert final.net.errors(data.x, data.y) < 0.1 * len(data)
+    assert encode(final.net).bits < 500
+
+
+def test_each_time_round_the_plans_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+
+    def instead(plan: Plan, *_: object) -> Iterator[State]:
+        steps.append(plan.steps)
+        yield State(None, 1.0)
+        time.sleep(0.02)
+
+    monkeypatch.setattr("cushion.compressors.integer.search.attempt", instead)
+    search(blobs(), lambda _: Decimal(1), seconds=0.5, seed=0)
+    first = [plan.steps for plan in plans((1, 8, 8))]
+    assert steps[: 2 * len(first)] == [*first, *(2 * count for count in first)]
+
+
+def test_what_was_not_trained_is_said_to_be_constant() -> None:
+    found = cushion.certify(blobs(), minutes=1e-6)
+    assert (found.claim.made_with["trained"], found.claim.made_with["interrupted"]) == (False, False)
+    assert cushion.certify(blobs(), minutes=0.03).claim.made_with["trained"]
 
 
 def test_bad_options_are_refused() -> None:

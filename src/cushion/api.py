@@ -168,6 +168,7 @@ def certify(
         "minutes": minutes,
         "seed": seed,
         "imitates_a_model": model is not None,
+        "trained": found.trained,
         "interrupted": found.interrupted,
     }
     certificate = certify_net(found.net, sample, delta_g, holdout=holdout, made_with=notes)

@@ -52,6 +52,7 @@ def compress(
         "seed": seed,
         **given,
         "imitates_a_model": model is not None,
+        "trained": found.trained,
         "interrupted": found.interrupted,
     }
     certificate = certify_net(found.net, sample, exact_delta, holdout=holdout, made_with=notes)

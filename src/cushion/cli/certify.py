@@ -21,7 +21,7 @@ from cushion.cli.options import (
 )
 from cushion.cli.output import answer
 from cushion.cli.posterior import certify_posterior
-from cushion.cli.verify import UNLABELLED_HELP, claim_json, holdout_sentence
+from cushion.cli.verify import CONSTANT, UNLABELLED_HELP, claim_json, holdout_sentence
 from cushion.errors import BadInput
 from cushion.files import check_writable
 
@@ -164,6 +164,8 @@ def _words(
         lines.append(f"f errs on {spaced(own['errors'])} of them.")
     if claim.made_with["interrupted"]:
         lines.append("The search was interrupted; this is the best net until then.")
+    if not claim.made_with["trained"]:
+        lines.append(CONSTANT)
     if claim.holdout is not None:
         lines.append(holdout_sentence(claim.holdout, whose))
     if own is not None and own["holdout"] is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cushion.cli.options import add_data, add_verb, filled, load_named_net, positive, say_if_untrained, seed, whole
 from cushion.cli.output import answer, table
+from cushion.cli.verify import CONSTANT, holdout_sentence
 from cushion.compressors.registry import METHODS, OPTIONS, choose
 from cushion.errors import BadInput
 from cushion.files import check_writable
@@ -102,8 +103,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _words(args: argparse.Namespace, found: Compressed) -> list[str]:
-    from cushion.certificates.certificate import sentence
-    from cushion.numerics import percent_up
+    from cushion.certificates.certificate import sentence, spaced
 
     summary, claim = found.summary, found.certificate.claim
     rows = [
@@ -121,18 +121,16 @@ def _words(args: argparse.Namespace, found: Compressed) -> list[str]:
         ),
         "",
         sentence(claim),
-        f"It errs on {summary.errors} of these {summary.m} examples itself.",
+        f"It errs on {spaced(summary.errors)} of these {spaced(summary.m)} examples itself.",
     ]
     if args.net is not None:
         lines.append("This is about the compressed net in the file, which imitates your net; not about your net.")
     if summary.interrupted:
         lines.append("The training was interrupted; this is the best net until then.")
+    if not claim.made_with["trained"]:
+        lines.append(CONSTANT)
     if claim.holdout is not None:
-        line = claim.holdout
-        lines.append(
-            f"For comparison: {line.errors} errors on {line.m} held-out examples bound its error by "
-            f"{percent_up(line.bound)} (δ = {line.delta})."
-        )
+        lines.append(holdout_sentence(claim.holdout, "its"))
     lines.append(f"What it assumes, and every bit: cushion inspect {args.out}")
     lines.append(f"Check it with: cushion verify {args.out} --data {args.data}")
     return lines

@@ -24,6 +24,11 @@ UNLABELLED_HELP = (
     "NAME,split=test means the held-out part of a set"
 )
 
+CONSTANT = (
+    "This net always gives the most frequent class: nothing that was trained has a smaller bound. Give it longer "
+    "(--minutes), or more examples."
+)
+
 
 def add_parser(verbs: Any) -> None:
     parser = add_verb(

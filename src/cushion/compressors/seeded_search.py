@@ -26,6 +26,7 @@ from cushion.compressors.integer.trainable import TrainableIntegerNet
 from cushion.compressors.integer.training import Sample
 from cushion.data.dataset import Dataset
 from cushion.encoding.integer_net import IntegerNet
+from cushion.encoding.limits import MOST_WEIGHTS
 from cushion.errors import BadInput
 
 MOST_SEED = 2**32 - 1  # the largest that the format can name
@@ -69,16 +70,14 @@ def image_shape(data: Dataset) -> Shape:
     return data.shape if len(data.shape) == 3 else (1, 1, int(np.prod(data.shape)))
 
 
-def wide_blueprint(shape: Shape, width: float, hidden: int) -> Blueprint:
+def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blueprint:
     """Convolutions for images of at least 16x16, else one hidden layer; `width` multiplies channels or `hidden`."""
 
     def scaled(count: int) -> int:
         return max(1, round(count * width))
 
-    if min(shape[1:]) < 16:
-        return (DenseBlock(scaled(hidden)), DenseBlock())
     channels = 8 if shape[0] == 1 else 16
-    return (
+    blueprint: Blueprint = (
         ConvBlock(scaled(channels), 5, stride=2, padding=2),
         ConvBlock(scaled(channels), 3, padding=1),
         PoolBlock("max", 2),
@@ -86,6 +85,14 @@ def wide_blueprint(shape: Shape, width: float, hidden: int) -> Blueprint:
         PoolBlock("max", 2),
         DenseBlock(),
     )
+    if min(shape[1:]) < 16:
+        blueprint = (DenseBlock(scaled(hidden)), DenseBlock())
+    if (total := sum(sizes_of(blueprint, shape, classes).values())) > MOST_WEIGHTS:
+        raise BadInput(
+            f"--width {width:g} makes a net of {total} weights, more than the {MOST_WEIGHTS} of the format; "
+            "give a smaller one"
+        )
+    return blueprint
 
 
 def sizes_of(blueprint: Blueprint, shape: Shape, classes: int) -> dict[int, int]:
@@ -117,7 +124,7 @@ def search_seeded(
     is always one; Ctrl-C ends the search early and keeps the best so far.
     """
     begin = judged = time.monotonic()
-    best = constant_net(image_shape(data), data, quantiser_for(data, 0))
+    best = constant_net(image_shape(data), data, quantiser_for(data, 7))
     lowest = judge(best)
     trained = False
     cost = 0.0  # seconds that one judgement takes
@@ -144,8 +151,8 @@ def search_seeded(
             if time.monotonic() >= deadline():
                 break
     except KeyboardInterrupt:
-        return Found(best, True)
-    return Found(best, False)
+        return Found(best, trained, True)
+    return Found(best, trained, False)
 
 
 def _train(

@@ -109,7 +109,7 @@ def compress_to_subspace(
     check_seed(seed)
     shape = image_shape(data)
     large = min(shape[1:]) >= 16
-    blueprint = wide_blueprint(shape, width or 1.0, _HIDDEN)
+    blueprint = wide_blueprint(shape, data.classes, width or 1.0, _HIDDEN)
     sizes = sizes_of(blueprint, shape, data.classes)
     most = sum(sizes.values())
     choices = [k] if k is not None else [min(most, few) for few in ([400] if large else [100, 140, 70])]
@@ -138,7 +138,9 @@ def share_out(k: int, sizes: Mapping[int, int]) -> dict[int, int]:
     """
     most = sum(sizes.values())
     if not len(sizes) <= k <= most:
-        raise BadInput(f"--k {k} does not fit a net of {len(sizes)} layers and {most} weights; give one between these")
+        raise BadInput(
+            f"--k {k}: this net has {len(sizes)} layers and {most} weights; give {len(sizes)} to {most} coefficients"
+        )
     exact = {place: k * size / most for place, size in sizes.items()}
     shares = {place: max(1, int(share)) for place, share in exact.items()}
     while (left := k - sum(shares.values())) != 0:

@@ -86,7 +86,7 @@ def compress_to_supermask(
     check_seed(seed)
     shape = image_shape(data)
     large = min(shape[1:]) >= 16
-    blueprints = [wide_blueprint(shape, width or 1.0, _HIDDEN)]
+    blueprints = [wide_blueprint(shape, data.classes, width or 1.0, _HIDDEN)]
     if width is None and not large:
         blueprints.insert(0, (DenseBlock(),))
     plans = [

@@ -58,7 +58,9 @@ class Dataset:
         if self.x.dtype == np.float32 and not all(
             np.isfinite(self.x[i : i + 4096]).all() for i in range(0, len(self.x), 4096)
         ):
-            raise BadInput(f"{self.name}: x holds NaN or infinite values; remove those rows first")
+            raise BadInput(
+                f"{self.name}: x holds NaN, infinite values or numbers too large for float32; remove those rows first"
+            )
 
     def __len__(self) -> int:
         return len(self.y)

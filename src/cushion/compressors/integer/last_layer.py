@@ -24,6 +24,8 @@ _STEPS = (-2, -1, 1, 2)
 _BIAS_STEPS = np.array([step for step in range(-8, 9) if step])
 _KICK = 4  # numbers that are changed at random where no single change helps
 _FINER, _COARSER = 4, 2  # powers of two by which other bias steps are tried
+_MANY_TIES = 0.01
+_MOST_SAVED = 20.0  # bits, by one smaller bias
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,10 @@ class Numbers:
     def offsets(self) -> Integers:
         return self.bias << self.shift
 
-    def in_steps_of(self, shift: int) -> Numbers:
-        """The same with another bias step, rounded."""
-        return replace(self, bias=np.round(self.offsets / 2.0**shift).astype(np.int64), shift=shift)
+    def in_steps_of(self, shift: int, factor: int) -> Numbers:
+        """The same, all multiplied by the factor, with another bias step, rounded."""
+        bias = np.round(factor * self.offsets / 2.0**shift).astype(np.int64)
+        return Numbers(factor * self.weight, bias, shift)
 
 
 class LastLayer:
@@ -65,6 +68,7 @@ class LastLayer:
 
     def reset(self, numbers: Numbers) -> None:
         self.numbers = replace(numbers, weight=numbers.weight.copy(), bias=numbers.bias.copy())
+        self.levels = max(self.levels, int(np.abs(numbers.weight).max()))
         self.scores = self.values @ numbers.weight.T + numbers.offsets
         self._count()
 
@@ -78,16 +82,26 @@ class LastLayer:
         return relaxed_bound(self.errors / self.m, self.bits, self.m)
 
     def choose_step(self) -> None:
-        """Take the bias step with which changes of biases alone reach the least bound."""
+        """Take the bias step with which changes of biases alone reach the least bound.
+
+        Small weights make ties, which are errors. Where those are many, all weights doubled are tried too: then biases
+        can lie between the scores.
+        """
         start = best = self.numbers
         lowest = self.height()
-        for shift in range(max(0, start.shift - _FINER), min(40, start.shift + _COARSER) + 1):
-            self.reset(start.in_steps_of(shift))
-            while any(self._improve(label, weights=False) for label in range(len(start.bias))):
-                pass
-            if self.height() < lowest:
-                best, lowest = self.numbers, self.height()
+        for factor in (1, 2) if self._ties() > _MANY_TIES * self.m else (1,):
+            for shift in range(max(0, start.shift - _FINER), min(40, start.shift + _COARSER) + 1):
+                self.reset(start.in_steps_of(shift, factor))
+                while any(self._improve(label, weights=False) for label in range(len(start.bias))):
+                    pass
+                if self.height() < lowest:
+                    best, lowest = self.numbers, self.height()
         self.reset(best)
+
+    def _ties(self) -> int:
+        """Rows whose largest score two classes share."""
+        top = self.scores.max(axis=1, keepdims=True)
+        return int(((self.scores == top).sum(axis=1) > 1).sum())
 
     def kick(self, rng: np.random.Generator) -> None:
         """Change some numbers at random: of the weights in use to zero, of the others to one up or down."""
@@ -139,12 +153,15 @@ class LastLayer:
         here = int(bias[label])
         tried = np.unique(np.append(here + _BIAS_STEPS, 0))
         more = edge.more((tried - here) << shift)
+        hopeful = more < price * _MOST_SAVED
+        if not hopeful.any():
+            return here, 0.0
+        tried, more = tried[hopeful], more[hopeful]
         length = bias_length(bias, shift)
         for place, value in enumerate(tried):
             changed = bias.copy()
             changed[label] = value
-            tried_length = bias_length(changed, shift)
-            more[place] += price * (tried_length - length)
+            more[place] += price * (bias_length(changed, shift) - length)
         best = int(more.argmin())
         return int(tried[best]), float(more[best])
 

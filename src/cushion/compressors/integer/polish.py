@@ -23,6 +23,7 @@ from cushion.encoding.sources import Grid
 from cushion.errors import Malformed
 
 Integers = NDArray[np.int64]
+_STEP_AGAIN = 0.15  # of all kicks
 
 
 def polish(net: IntegerNet, x: NDArray[Any], y: Integers, seconds: float, seed: int) -> Iterator[State]:
@@ -42,7 +43,10 @@ def polish(net: IntegerNet, x: NDArray[Any], y: Integers, seconds: float, seed: 
     numbers = layer.numbers
     while time.monotonic() < until:
         layer.reset(numbers)
-        layer.kick(rng)
+        if rng.random() < _STEP_AGAIN:  # weights may have become so small that another step is better
+            layer.choose_step()
+        else:
+            layer.kick(rng)
         layer.descend(until, rng)
         if layer.height() <= height:
             best, height, numbers = layer.with_numbers(net), layer.height(), layer.numbers

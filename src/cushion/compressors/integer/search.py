@@ -32,9 +32,11 @@ _WORTH_THREADS = 256  # values in an example; below, threads spend longer waitin
 
 @dataclass(frozen=True)
 class Found:
-    """The best net of a search, and whether someone ended the search before its time."""
+    """The best net of a search, whether it was trained (else it always gives the most frequent class), and whether
+    someone ended the search before its time."""
 
     net: IntegerNet
+    trained: bool
     interrupted: bool
 
 
@@ -57,7 +59,7 @@ def search(
     """
     shape: Shape = data.shape if len(data.shape) == 3 else (1, 1, int(np.prod(data.shape)))
     begin = time.monotonic()
-    best = constant_net(shape, data, quantiser_for(data, 7))
+    best = constant = constant_net(shape, data, quantiser_for(data, 7))
     lowest = judge(best)
     judged = time.monotonic()
     cost = judged - begin  # seconds that one judgement takes
@@ -95,7 +97,7 @@ def search(
         interrupted = True
     finally:
         torch.set_num_threads(threads)
-    return Found(best, interrupted)
+    return Found(best, best is not constant, interrupted)
 
 
 def attempt(
