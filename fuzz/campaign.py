@@ -93,9 +93,7 @@ def run(
             content = recertified(original.content, original.sample, rng) if rng.random() < 0.1 else None
             content = mutate(original.content, contents, rng) if content is None else content
             path.write_bytes(content)
-            started = time.process_time()
-            fault = _judge(original, path, content, summary, messages)
-            spent = time.process_time() - started
+            fault, spent = _judge(original, path, content, summary, messages)
             if spent > summary.slowest_seconds:
                 summary.slowest_seconds, summary.slowest_file = round(spent, 3), f"{original.name} {seed} {number}"
             if fault:
@@ -113,25 +111,33 @@ def run(
     return summary
 
 
-def _judge(original: Original, path: Path, content: bytes, summary: Summary, messages: set[tuple[int, bytes]]) -> str:
-    """Verify one mutant and count its fate; what is wrong with the verifier, or nothing."""
+def _judge(
+    original: Original, path: Path, content: bytes, summary: Summary, messages: set[tuple[int, bytes]]
+) -> tuple[str, float]:
+    """Verify one mutant and count its fate: what is wrong with the verifier, or nothing, and its seconds."""
+    verdict, fault = None, ""
+    started = time.process_time()
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     try:
         verdict = _verified(original, path)
     except Malformed:
         summary.malformed += 1
-        return ""
     except BadInput:
         summary.bad_input += 1
-        return ""
     except TooSlow:
-        return f"took more than {MOST_SECONDS} s"
+        fault = f"took more than {MOST_SECONDS} s"
     except MemoryError:
-        return f"took more than {MOST_MEMORY >> 20} MB"
+        fault = f"took more than {MOST_MEMORY >> 20} MB"
     except Exception as problem:  # anything else is what the fuzzer is looking for
-        return f"crashed with {type(problem).__name__}: {problem}"
+        fault = f"crashed with {type(problem).__name__}: {problem}"
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+    spent = time.process_time() - started
+    return fault if verdict is None else _count(verdict, original, content, summary, messages), spent
+
+
+def _count(verdict: Any, original: Original, content: bytes, summary: Summary, messages: set[tuple[int, bytes]]) -> str:
+    """Count what the verifier said; why it is wrong, if it is."""
     summary.levels[verdict.level] += 1
     if verdict.level in ("message", "replay") and verdict.claim.kind == "occam":
         messages.add((verdict.claim.bits, unpack(content)[1]))  # type: ignore[attr-defined]
