@@ -51,6 +51,7 @@ def test_a_path_with_a_comma_is_a_path(tmp_path: Path) -> None:
         ("digits,confusion=5+x", "whole number"),
         ("digits,shuffle-labels=1", "not known"),
         ("digits,typo", "not known"),
+        ("digits,split=test", "come together"),
         ("digits,seed=-1", "whole number"),
         ("nothing,subset=3", "nothing"),
     ],

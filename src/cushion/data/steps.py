@@ -65,6 +65,11 @@ def _step(word: str, name: str, value: str) -> Step:
             raise BadInput(f"--data step {word!r}: confusion needs true and random rows, such as confusion=10000+2000")
         true_size, confusion_size = _whole(word, first), _whole(word, second)
         return lambda sample, seed: with_confusion_set(sample, true_size, confusion_size, seed)
+    if name == "split":
+        raise BadInput(
+            f"--data step {word!r}: a set's sample and held-out part come together; leave the step out "
+            "(it is for --unlabelled)"
+        )
     raise BadInput(
         f"--data step {word!r} is not known; the steps are subset=N, random-labels=F, shuffle-labels, "
         "confusion=N+N and seed=N"
