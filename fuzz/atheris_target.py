@@ -1,7 +1,7 @@
 """The verifier under atheris: python -m fuzz.atheris_target [libFuzzer options]. Needs `pip install cushion[fuzz]`.
 
 libFuzzer's bytes choose an original, and replace its claim, its message or both; lengths and digest are made to fit, so
-that coverage leads into the decoder instead of the digest.
+that coverage leads into the decoder instead of the digest. It begins with the originals' own claims and messages.
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ from fuzz.recheck import falsehood
 def main() -> None:
     originals = load_originals()
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "mutant.cushion"
-        atheris.Setup(sys.argv, lambda data: _check(originals, path, data))
+        path, seeds = Path(folder) / "mutant.cushion", Path(folder) / "seeds"
+        seeds.mkdir()
+        for index, original in enumerate(originals):
+            parts = Parts.of(original.content)
+            for replaced, own in enumerate((parts.message, parts.claim)):
+                (seeds / f"{original.name}-{replaced}").write_bytes(bytes([index, replaced]) + own)
+        atheris.Setup([*sys.argv, str(seeds)], lambda data: _check(originals, path, data))
         atheris.Fuzz()
 
 

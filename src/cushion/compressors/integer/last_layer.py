@@ -81,8 +81,8 @@ class LastLayer:
     def height(self) -> float:
         return relaxed_bound(self.errors / self.m, self.bits, self.m)
 
-    def choose_step(self) -> None:
-        """Take the bias step with which changes of biases alone reach the least bound.
+    def choose_step(self, until: float) -> None:
+        """Take the bias step with which changes of biases alone reach the least bound, in time.
 
         Small weights make ties, which are errors. Where those are many, all weights doubled are tried too: then biases
         can lie between the scores.
@@ -91,8 +91,11 @@ class LastLayer:
         lowest = self.height()
         for factor in (1, 2) if self._ties() > _MANY_TIES * self.m else (1,):
             for shift in range(max(0, start.shift - _FINER), min(40, start.shift + _COARSER) + 1):
+                if time.monotonic() >= until:
+                    break
                 self.reset(start.in_steps_of(shift, factor))
-                while any(self._improve(label, weights=False) for label in range(len(start.bias))):
+                labels = range(len(start.bias))
+                while any(time.monotonic() < until and self._improve(label, weights=False) for label in labels):
                     pass
                 if self.height() < lowest:
                     best, lowest = self.numbers, self.height()

@@ -37,14 +37,14 @@ def polish(net: IntegerNet, x: NDArray[Any], y: Integers, seconds: float, seed: 
         return
     layer = LastLayer(net, values, y)
     rng = np.random.default_rng(seed)
-    layer.choose_step()
+    layer.choose_step(until)
     layer.descend(until, rng)
     best, height = layer.with_numbers(net), layer.height()
     numbers = layer.numbers
     while time.monotonic() < until:
         layer.reset(numbers)
         if rng.random() < _STEP_AGAIN:  # weights may have become so small that another step is better
-            layer.choose_step()
+            layer.choose_step(until)
         else:
             layer.kick(rng)
         layer.descend(until, rng)
