@@ -41,7 +41,9 @@ def _falsehood(claim: dict[str, Any], message: bytes, x: Rows, y: Rows, held: tu
     if mpmath.mpf(claim["kl"]) < kl - _SLACK:
         return "the divergence is more than stated"
     m, delta, share = claim["m"], mpmath.mpf(claim["delta"]), mpmath.mpf(claim["delta_draws"])
-    key = hashlib.sha256(b"cushion posterior\n" + message).hexdigest()
+    if 5 * share > delta or share >= delta:
+        return "the draws get more than a fifth of δ"
+    key = hashlib.sha256(f"cushion posterior {claim['draws']}\n".encode() + message).hexdigest()
     rows = [_word(f"rows {key}", j) * m >> 64 for j in range(claim["draws"])]
     laws = list(zip(means, exponents, strict=True))
     lines = [(claim, claim["draws"], rows, x, y, share, "sample_bound", m)]
@@ -49,7 +51,7 @@ def _falsehood(claim: dict[str, Any], message: bytes, x: Rows, y: Rows, held: tu
         line = claim["holdout"]
         lines.append((line, line["m"], list(range(line["m"])), *held, mpmath.mpf(line["delta"]), "bound", 0))
     for line, draws, places, inputs, labels, failure, stated, among in lines:
-        if _errors(skeleton, laws, message, places, inputs, labels) != line["errors"]:
+        if _errors(skeleton, laws, key, places, inputs, labels) != line["errors"]:
             return f"not {line['errors']} errors in {draws} draws"
         left = failure - mpmath.mpf(draws) * (mpmath.mpf(size) / 2**54 + mpmath.mpf(among) / 2**64)
         p = mpmath.mpf(line[stated])
@@ -85,12 +87,9 @@ def _header(front: bytes, bits: int, length: int) -> tuple[dict[str, Any], list[
     return made, priors if reader.place == bits else []
 
 
-def _errors(
-    net: dict[str, Any], laws: list[tuple[int, int]], message: bytes, places: list[int], x: Rows, y: Rows
-) -> int:
+def _errors(net: dict[str, Any], laws: list[tuple[int, int]], key: str, places: list[int], x: Rows, y: Rows) -> int:
     """Net j, drawn from its words, on row places[j]; laws: (mean in quarters, exponent of the variance)."""
     wrong = 0
-    key = hashlib.sha256(b"cushion posterior\n" + message).hexdigest()
     for j, place in enumerate(places):
         drawn = [_number(_word(f"net {key}", j * len(laws) + i), *law) for i, law in enumerate(laws)]
         at = 0

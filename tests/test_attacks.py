@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -19,9 +21,10 @@ from threadpoolctl import threadpool_limits
 from cushion import verifier
 from cushion.certificates.certificate import certify_net
 from cushion.certificates.occam import occam_bound
+from cushion.encoding.evaluation import for_each
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.message import decode, encode
-from cushion.encoding.posterior import count_draws, encode_posterior, random_rows
+from cushion.encoding.posterior import count_draws, encode_posterior, key_of, random_rows
 from cushion.errors import Malformed
 
 DELTA = Decimal("0.05")
@@ -111,17 +114,46 @@ def test_integers_that_python_refuses_to_read_are_malformed(tmp_path: Path) -> N
 def test_the_memory_of_a_count_does_not_grow_with_its_draws() -> None:
     """A file may ask for 10^7 draws: neither their rows, nor their errors, nor the batches in line are held at once."""
     posterior, data = coin(), ones(1000)
-    message = encode_posterior(posterior).data
+    key = key_of(encode_posterior(posterior).data, 1)
     peaks = []
     for draws in (10**4, 10**6):
         tracemalloc.start()
         try:
-            errors = count_draws(posterior, message, data.x, data.y, draws, random_rows(message, 1000))
+            errors = count_draws(posterior, key, data.x, data.y, draws, random_rows(key, 1000))
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
         assert abs(errors / draws - 0.1587) < 0.02
     assert peaks[1] < 2 * peaks[0] + 2**20
+
+
+class ManyThreads:
+    """A matrix library with 64 threads, as far as `for_each` can see."""
+
+    def select(self, **_: object) -> ManyThreads:
+        return self
+
+    def info(self) -> list[dict[str, int]]:
+        return [{"num_threads": 64}]
+
+    def limit(self, **_: object) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@pytest.mark.parametrize(("values", "threads"), [(1, 64), (2**20, 8), (2**22, 2), (2**24, 1)])
+def test_many_cores_do_not_multiply_the_memory(monkeypatch: pytest.MonkeyPatch, values: int, threads: int) -> None:
+    asked: list[int] = []
+
+    def pool(count: int) -> ThreadPoolExecutor:
+        asked.append(count)
+        return ThreadPoolExecutor(1)
+
+    monkeypatch.setattr("cushion.encoding.evaluation.ThreadpoolController", ManyThreads)
+    monkeypatch.setattr("cushion.encoding.evaluation.ThreadPoolExecutor", pool)
+    done: list[int] = []
+    for_each(range(0, 6000, 2), done.append, values, progress=False)
+    assert asked == [threads]
+    assert done == list(range(0, 6000, 2))
 
 
 # ---- two certificates quoted as a minimum

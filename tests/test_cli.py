@@ -382,3 +382,14 @@ def test_a_closed_pipe_is_not_an_error() -> None:
 def test_the_parser_knows_exactly_these_verbs() -> None:
     text = build_parser().format_help()
     assert all(verb in text for verb in VERBS)
+
+
+@pytest.mark.parametrize("options", [[], ["--json", "-"]])
+def test_a_terminal_that_knows_no_greek(certificate: Path, options: list[str]) -> None:
+    """What it cannot show is shown by its code; nothing is lost in the JSON."""
+    words = [sys.executable, "-m", "cushion", "verify", str(certificate), "--data", "digits", *options]
+    made = subprocess.run(words, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False)
+    assert made.returncode == 0, made.stderr
+    assert b"\\u03b4" in made.stdout
+    if options:
+        assert "δ" in json.loads(made.stdout)["assumptions"][2]

@@ -211,7 +211,7 @@ def test_the_same_in_python(place: Path, tmp_path: Path) -> None:
     [
         ("certify --data digits --unlabelled digits,split=test -o {tmp}/x.cushion", "--net"),
         ("certify --data digits --net {net} --unlabelled digits -o {tmp}/x.cushion", "1500 of the 1500.*split=test"),
-        ("certify --data digits --net {net} --unlabelled {tmp}/one.npz -o {tmp}/x.cushion", "1 of the 3 unlabelled"),
+        ("certify --data digits --net {net} --unlabelled {tmp}/one.npz -o {tmp}/x.cushion", "1 of the 3 are rows"),
         ("certify --data digits --net {net} --unlabelled {tmp}/wide.npz -o {tmp}/x.cushion", "must be alike"),
         ("certify --data digits --net {net} --unlabelled nowhere -o {tmp}/x.cushion", "nowhere"),
         ("certify --data digits --net {net} --unlabelled digits,split=x -o {tmp}/x.cushion", "train or test"),

@@ -86,19 +86,19 @@ def test_draws_follow_the_rounded_gaussian(mean: int, exponent: int) -> None:
 
 GOLDEN = linear(whole([[5, -7, 100], [0, 2, -3]]), whole([[0, 3, 8], [-2, -8, 5]]))
 MESSAGE = (21, "5b624805000000f9ffffff640000000000000002000000fdffffff000308fef805")
-KEY = "7c3c14cf4c6b82b3615c71673ca7202959f1ff2c66e0126b04b141eed491b8af"
-DRAWS = [[1, -9, 40, 0, 1, -2], [0, -3, 67, -1, 1, 3], [1, -5, 20, 0, 0, -1], [1, -3, 15, 0, 1, -1]]
-ROWS = [34634, 44134, 23476, 15591, 46331]
+KEY = "509bdddd26ea21c9e107ac6fc3e2a4e034c90f60c204ed1ff7f2902707371978"
+DRAWS = [[1, 2, 31, 0, 1, 0], [2, -1, 33, -1, 1, -1], [1, -3, 40, 0, 1, 8], [1, -4, 38, -1, 1, 3]]
+ROWS = [34705, 32211, 28973, 59009, 41327]
 
 
 def test_golden_message_and_draws() -> None:
     message = encode_posterior(GOLDEN)
     assert (message.bits, message.data.hex()) == MESSAGE
-    assert key_of(message.data) == KEY
+    assert key_of(message.data, 5) == KEY
     words = stream(f"net {KEY}", 0, 4 * 6).reshape(4, 6)
     drawn = GOLDEN.draw(words)
     assert drawn.tolist() == DRAWS
-    assert random_rows(message.data, 60000)(0, 5).tolist() == ROWS
+    assert random_rows(KEY, 60000)(0, 5).tolist() == ROWS
     for j, column in itertools.product(range(4), range(6)):  # the same by the inverse of Φ
         mean, exponent = GOLDEN.factors[0].means.flat[column], GOLDEN.factors[0].variances.flat[column]
         with mpmath.workdps(50):
@@ -140,17 +140,18 @@ def test_counts_are_those_of_single_nets() -> None:
     posterior, sample = convolutional(3), stripes()
     message = encode_posterior(posterior).data
     nets = 300  # more than one batch
-    rows = random_rows(message, len(sample))(0, nets)
+    key = key_of(message, nets)
+    rows = random_rows(key, len(sample))(0, nets)
     assert rows.min() >= 0
     assert rows.max() < len(sample)
-    size, key = posterior.size, key_of(message)
+    size = posterior.size
     naive = 0
     for j, row in enumerate(rows.tolist()):
         net = posterior.with_numbers(posterior.draw(stream(f"net {key}", 0, size, j * size).reshape(1, size))[0])
         scores = net.scores(sample.x[row : row + 1])[0].tolist()
         others = [s for label, s in enumerate(scores) if label != sample.y[row]]
         naive += max(others) >= scores[sample.y[row]]
-    assert count_draws(posterior, message, sample.x, sample.y, nets, random_rows(message, len(sample))) == naive
+    assert count_draws(posterior, key, sample.x, sample.y, nets, random_rows(key, len(sample))) == naive
 
 
 def varied(seed: int) -> IntegerNet:
@@ -192,9 +193,9 @@ def test_nets_scored_together_score_as_they_do_alone(seed: int, spread: int) -> 
 
 
 def test_counted_share_is_the_true_error() -> None:
-    message = encode_posterior(coin()).data
+    key = key_of(encode_posterior(coin()).data, 3000)
     sample = ones(50)
-    errors = count_draws(coin(), message, sample.x, sample.y, 3000, random_rows(message, 50))
+    errors = count_draws(coin(), key, sample.x, sample.y, 3000, random_rows(key, 50))
     assert abs(errors / 3000 - stats.norm.cdf(-1)) < 4 * np.sqrt(0.16 * 0.84 / 3000)
 
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from decimal import Decimal
+from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.posterior_cases import coin, convolutional, ones, stripes, whole
+from tests.posterior_cases import coin, convolutional, linear, ones, stripes, whole
 
 from cushion import verifier
 from cushion.certificates.pac_bayes import PosteriorCertificate, certify_gaussian
 from cushion.data.dataset import Dataset
 from cushion.encoding.container import pack, unpack
+from cushion.encoding.inputs import Floats
+from cushion.encoding.integer_net import IntegerNet
+from cushion.encoding.layers import Dense
 from cushion.encoding.limits import multiplications
-from cushion.encoding.posterior import encode_posterior
+from cushion.encoding.posterior import Factor, Posterior, encode_posterior, key_of, random_rows
+from cushion.encoding.rounded_gaussian import lower_tail, table
+from cushion.encoding.sources import Values
 from cushion.errors import BadInput, Malformed
 from cushion.gaussian_claims import GaussianClaim
 from cushion.verifier.gaussian import verify_claim
@@ -161,7 +166,8 @@ def test_too_many_draws_for_their_delta_are_refused() -> None:
     with pytest.raises(BadInput, match="too small"):
         certify_gaussian(coin(), ones(5), Decimal("0.00000000000001"), draws=1000)
     made = certify_gaussian(coin(), ones(5), Decimal("0.05"), draws=1000)
-    forged = dataclasses.replace(made.claim, delta_draws="0.000000000000000001", sample_bound="0.999", bound="1.0")
+    tiny = {"delta": "0.000000000000000005", "delta_draws": "0.000000000000000001"}
+    forged = dataclasses.replace(made.claim, **tiny, sample_bound="0.999", bound="1.0")
     found = verify_claim(forged, made.message, ones(5), None)
     assert (found.ok, found.level) == (False, "none")
     assert "not that exact" in found.reason
@@ -185,6 +191,77 @@ def test_multiplications_of_a_convolutional_net_by_hand() -> None:
     """3x3 at 36 places for 2 channels, then 18 values for 3 scores."""
     net = convolutional().skeleton
     assert multiplications(net.input_shape, net.layers) == 9 * 36 * 2 + 18 * 3
+
+
+def test_the_share_of_the_draws_is_a_fifth(made: PosteriorCertificate) -> None:
+    """Which share is best could be chosen after the count, so there is nothing to choose."""
+    for share in ("0.04", "0.009999999999999999", "0.010000000000000001", "0.000001"):
+        with pytest.raises(Malformed, match="a fifth"):
+            verdict(made, delta_draws=share, sample_bound="1.000000", bound="1.000000")
+    odd = certify_gaussian(coin(), ones(5), Decimal("0.049999999999999999"), draws=5)
+    assert odd.claim.delta_draws == "0.009999999999999999"
+    assert verify_claim(odd.claim, odd.message, ones(5), None).ok
+
+
+def test_other_numbers_of_draws_are_other_draws() -> None:
+    """Stopping a count where it looks good: the first nets of a longer count are not those of a shorter one."""
+    message = encode_posterior(coin()).data
+    firsts = {tuple(random_rows(key_of(message, draws), 1000)(0, 20).tolist()) for draws in range(100, 150)}
+    assert len(firsts) == 50
+
+
+@pytest.mark.parametrize("precision", [1, 6, 14])
+def test_the_program_s_own_decimal_context_changes_nothing(made: PosteriorCertificate, precision: int) -> None:
+    """A divergence of 10 for one of 11.3: with sums rounded to one digit it would look paid."""
+    kl = Decimal(made.claim.kl)
+    less = format(kl.quantize(Decimal(1).scaleb(kl.adjusted() - precision + 1), rounding=ROUND_DOWN), ".6f")
+    with localcontext(Context(prec=precision, rounding=ROUND_DOWN)):
+        lower_tail.cache_clear()
+        table.cache_clear()
+        assert verdict(made).ok
+        if Decimal(less) < kl:
+            assert not verdict(made, kl=less, bound="1.000000").ok
+    tables = [lower_tail(n, 0) for n in range(30)]
+    lower_tail.cache_clear()
+    assert tables == [lower_tail(n, 0) for n in range(30)]
+
+
+def test_a_divergence_of_whole_millionths_is_accepted() -> None:
+    """A posterior equal to its prior costs nothing at all; rounding up must not ask for more than that."""
+    shift = 4 * 16  # one deviation of the prior, in quarters: (μ/s)²/2 = 1/2 nat a number
+    for mean in (0, shift):
+        posterior = linear(whole([[0, mean], [0, mean]]), whole([[8, 8], [8, 8]]), prior=8)
+        made = certify_gaussian(posterior, ones(5), Decimal("0.05"), draws=5)
+        assert Decimal(made.claim.kl) == (1 if mean else 0)
+        assert verify_claim(made.claim, made.message, ones(5), None).ok
+
+
+def test_a_holdout_made_of_the_sample_s_rows_is_refused(made: PosteriorCertificate) -> None:
+    copy = Dataset("copy", SAMPLE.x[::-1].copy(), SAMPLE.y[::-1].copy(), 3)
+    with pytest.raises(BadInput, match="not held out: 400 of the 400"):
+        certify_gaussian(convolutional(5), SAMPLE, Decimal("0.05"), draws=10, holdout=copy)
+
+
+def test_a_long_header_is_accepted() -> None:
+    """A thousand features with quantisers of their own: 58 000 bits."""
+    n = 1000
+    quantiser = Floats(6, tuple(-100 - i % 7 for i in range(n)), tuple(2**20 + i for i in range(n)))
+    net = IntegerNet((1, 1, n), quantiser, (Dense(Values(whole(np.zeros((2, n)))), None, 0, 0),))
+    zeros = whole(np.zeros((2, n)))
+    posterior = Posterior(net, (Factor(1, "weights", 8, zeros, zeros),))
+    data = Dataset("floats", np.zeros((4, 1, 1, n), dtype=np.float32), np.arange(4) % 2, 2)
+    made = certify_gaussian(posterior, data, Decimal("0.05"), draws=5)
+    assert made.claim.header_bits > 2**15
+    assert verify_claim(made.claim, made.message, data, None).ok
+
+
+def test_a_replay_that_takes_long_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = certify_gaussian(coin(), ones(6), Decimal("0.05"), draws=1000)
+    monkeypatch.setattr("cushion.verifier.effort.MOST_EFFORT", 100_000)
+    with pytest.raises(BadInput, match="--slow"):
+        verify_claim(made.claim, made.message, ones(6), None)
+    assert verify_claim(made.claim, made.message, ones(6), None, slow=True).ok
+    assert verify_claim(made.claim, made.message, None, None).level == "message", "nothing is replayed without data"
 
 
 def test_claims_are_read_strictly(made: PosteriorCertificate) -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from cushion import verifier
 from cushion.certificates.certificate import Certificate, certify_net, sentence
 from cushion.certificates.occam import occam_bound, parse_delta
-from cushion.claims import ASSUMPTIONS
+from cushion.claims import ASSUMPTIONS, Holdout
 from cushion.data.dataset import Dataset
 from cushion.encoding.container import MAGIC, pack, unpack
 from cushion.encoding.inputs import Bytes
@@ -303,7 +303,7 @@ def test_saving_is_all_or_nothing(tmp_path: Path, certificate: Certificate, monk
     assert target.read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("text", ["0.0000001", "1e-18", "5E-2", "0.50", "0.010"])
+@pytest.mark.parametrize("text", ["0.0000001", "1e-18", "5E-2", "0.50", "0.010", "0.0500000000000000000000000"])
 def test_every_delta_that_is_accepted_can_be_verified(tmp_path: Path, text: str) -> None:
     path = certify_net(NET, toy(), parse_delta(text), holdout=toy(100, seed=1)).save(tmp_path / "d.cushion")
     assert verifier.verify(path, toy(), toy(100, seed=1)).ok
@@ -314,6 +314,46 @@ def test_a_sample_cannot_be_its_own_holdout() -> None:
         certify_net(NET, toy(), DELTA, holdout=toy())
 
 
+@pytest.mark.parametrize("order", ["reversed", "relabelled"])
+def test_a_holdout_made_of_the_sample_s_rows_is_refused(tmp_path: Path, certificate: Certificate, order: str) -> None:
+    """Another order or other labels give another fingerprint, but the rows were not held out."""
+    data = toy()
+    x, y = (data.x[::-1], data.y[::-1]) if order == "reversed" else (data.x, 1 - data.y)
+    copy = Dataset("copy", np.ascontiguousarray(x), np.ascontiguousarray(y), 2)
+    with pytest.raises(BadInput, match=r"\(copy\) are not held out: 400 of the 400 are rows of the sample"):
+        certify_net(NET, data, DELTA, holdout=copy)
+    errors = NET.errors(copy.x, copy.y)
+    line = Holdout(copy.fingerprint, errors, 400, "0.05", occam_bound(errors, 400, 0, DELTA))
+    verdict = verifier.verify(write(tmp_path, certificate, holdout=line), data, copy)
+    assert (verdict.ok, verdict.sample_replayed, verdict.holdout_replayed) == (False, True, False)
+    assert "not held out" in verdict.reason
+
+
+def test_data_changed_in_place_are_other_data(tmp_path: Path, certificate: Certificate) -> None:
+    data = toy()
+    path = certificate.save(tmp_path / "c.cushion")
+    assert verifier.verify(path, data).ok
+    data.y[:5] = 1 - data.y[:5]
+    assert "fingerprints differ" in verifier.verify(path, data).reason
+
+
+def test_a_replay_that_takes_long_is_asked_for(
+    tmp_path: Path, certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = certificate.save(tmp_path / "c.cushion")
+    monkeypatch.setattr("cushion.verifier.effort.MOST_EFFORT", 10_000)
+    with pytest.raises(BadInput, match="add --slow"):
+        verifier.verify(path, toy())
+    assert verifier.verify(path, toy(), slow=True).ok
+    assert verifier.verify(path, None).level == "message"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_names_that_no_file_can_have(name: str) -> None:
+    with pytest.raises(BadInput, match="cannot be the name of a file"):
+        verifier.verify(name, None)
+
+
 def test_only_files_and_data_are_verified(tmp_path: Path, certificate: Certificate) -> None:
     path = certificate.save(tmp_path / "c.cushion")
     with pytest.raises(BadInput, match="not a Certificate"):
@@ -322,6 +362,8 @@ def test_only_files_and_data_are_verified(tmp_path: Path, certificate: Certifica
         verifier.verify(path, "no-such-set")
     with pytest.raises(BadInput, match="not int"):
         verifier.verify(path, 3)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="not int"):
+        verifier.verify(path, toy(), 3)  # type: ignore[arg-type]
     assert "1500" in verifier.verify(path, "digits").reason
 
 

@@ -16,7 +16,7 @@ from cushion.certificates.certificate import Certificate, certify_net
 from cushion.certificates.occam import occam_bound, parse_delta
 from cushion.certificates.transfer import choose_tolerance, split_delta, transfer
 from cushion.data import Dataset, as_dataset
-from cushion.data.inputs import Inputs, as_inputs, freshness_fault
+from cushion.data.inputs import Inputs, as_inputs, check_holdout, freshness_fault
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.message import encode
 from cushion.engine import Accumulators, Samples, map_shards
@@ -138,12 +138,13 @@ def certify(
     With a model f, g also imitates f's scores. The certificate is about g; with fresh `unlabelled` inputs, used for
     nothing else, it also bounds f itself, and `delta` is the failure probability of that statement: g's bound gets 4/5
     of it and the disagreements of f and g the rest. `holdout` and `unlabelled` are used only after the search has
-    ended; before it, `unlabelled` is only checked for rows of the sample. `report` is told now and then the seconds
+    ended; before it, they are only checked for rows of the sample. `report` is told now and then the seconds
     passed and the best bound of g.
     """
     from cushion.compressors.integer.search import search
 
     sample = as_dataset(data)
+    check_holdout(holdout, sample)
     total = parse_delta(str(delta))
     if not minutes > 0:
         raise BadInput(f"--minutes {minutes} must be above 0")
@@ -188,10 +189,10 @@ def _fresh_inputs(unlabelled: Inputs | Dataset | str, sample: Dataset) -> Inputs
             f"{inputs.name}: the unlabelled inputs are {inputs.x.dtype} {inputs.x.shape[1:]} but the sample's are "
             f"{sample.x.dtype} {sample.x.shape[1:]}; they must be alike"
         )
-    if fault := freshness_fault(inputs, sample.x):
+    if fault := freshness_fault(inputs.x, sample.x):
         raise BadInput(
-            f"{fault}; give inputs that were used for nothing else, such as those of a set's held-out part "
-            "(NAME,split=test)"
+            f"{inputs.name}: the unlabelled inputs are not fresh, {fault}; give some that were used for nothing else, "
+            "such as those of a set's held-out part (NAME,split=test)"
         )
     return inputs
 

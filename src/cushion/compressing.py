@@ -11,6 +11,7 @@ from cushion.certificates.occam import occam_bound, parse_delta
 from cushion.compression import Compressed, summarise
 from cushion.compressors.registry import Task, choose
 from cushion.data import Dataset, as_dataset
+from cushion.data.inputs import check_holdout
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.message import encode
 from cushion.errors import BadInput
@@ -38,6 +39,7 @@ def compress(
     the best bound so far. The method's own options are those of the registry; None means not given.
     """
     sample = as_dataset(data)
+    check_holdout(holdout, sample)
     exact_delta = parse_delta(str(delta))
     given = {name: value for name, value in options.items() if value is not None}
     chosen = choose(method, given)

@@ -14,7 +14,7 @@ from cushion.records import Record
 POSTERIOR_ASSUMPTIONS = (
     "the m examples are independent draws from the distribution that the bound is about",
     "the file format (the prefix code of headers and the priors) was fixed before these examples were seen",
-    "δ and its share for the draws were fixed in advance",
+    "δ and the number of draws were fixed in advance, and that a certificate of this kind would be quoted",
     "the words of the stated streams behave like independent uniform draws, and the message was not chosen by looking "
     "at them",
     "what is folklore about a public benchmark (which kinds of nets do well on it) is not charged",

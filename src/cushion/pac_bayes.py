@@ -7,6 +7,7 @@ from collections.abc import Callable
 from cushion.certificates.occam import parse_delta
 from cushion.certificates.pac_bayes import PosteriorCertificate, certify_gaussian
 from cushion.data import Dataset, as_dataset
+from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput
 
 DRAWS = 100_000  # nets counted, each on one row; ten thousand take about two seconds
@@ -31,6 +32,7 @@ def certify_posterior(
     from cushion.compressors.gaussian_posterior import train_posterior
 
     sample = as_dataset(data)
+    check_holdout(holdout, sample)
     exact_delta = parse_delta(str(delta))
     if not minutes > 0:
         raise BadInput(f"--minutes {minutes} must be above 0")

@@ -272,6 +272,7 @@ def _posteriors() -> Iterator[Case]:
         "nats-seven-places": {"kl": claim.kl + "0"},
         "nats-negative": {"kl": "-" + claim.kl},
         "share-as-large-as-delta": {"delta_draws": claim.delta},
+        "share-of-the-draws": {"delta_draws": "0.02", "sample_bound": "1.000000", "bound": "1.000000"},
         "draws-none": {"draws": 0, "errors": 0},
         "draws-beyond": {"draws": 10**7 + 1},
         "errors-beyond": {"errors": claim.draws + 1},

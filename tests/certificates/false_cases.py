@@ -251,13 +251,18 @@ def _posteriors() -> Iterator[Case]:
         "ledger-words": ("arithmetic", {"ledger": (dataclasses.replace(ledger[0], meaning="side"), *ledger[1:])}),
         "errors": ("message", {"errors": claim.errors - 1, "bound": "1.000000"}),
         "draws": ("message", {"draws": claim.draws // 2, "sample_bound": "1.000000", "bound": "1.000000"}),
-        "share-of-the-draws": ("none", {"delta_draws": "0.001"}),
         "holdout": ("message", {"holdout": dataclasses.replace(line, errors=line.errors - 1)}),
         "holdout-bound": ("none", {"holdout": dataclasses.replace(line, bound=less(line.bound))}),
         "fingerprint": ("message", {"data_fingerprint": "3" * 64}),
         "sampler-not-that-exact": (
             "none",
-            {"delta": "0.05", "delta_draws": "0.000000000000000001", "sample_bound": "1.000000", "bound": "1.000000"},
+            {
+                "delta": "0.000000000000000005",
+                "delta_draws": "0.000000000000000001",
+                "sample_bound": "0.999999",
+                "bound": "1.000000",
+                "holdout": dataclasses.replace(line, delta="0.000000000000000005", bound="1.000000"),
+            },
         ),
     }
     for name, (level, change) in changes.items():

@@ -11,10 +11,10 @@ from typing import Any
 from cushion.certificates.occam import holdout_bound, occam_bound
 from cushion.claims import Claim, Holdout, assumptions_of
 from cushion.data.dataset import Dataset
+from cushion.data.inputs import check_holdout
 from cushion.encoding.container import pack
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.message import encode
-from cushion.errors import BadInput
 from cushion.files import write_whole
 from cushion.numerics import float_up, percent_up
 
@@ -59,8 +59,7 @@ def certify_net(
     Valid however the net was found, as long as it was found without the held-out examples: only its message is
     paid. Guarantee as in `occam_bound`, under `records.ASSUMPTIONS`.
     """
-    if holdout is not None and holdout.fingerprint == sample.fingerprint:
-        raise BadInput(f"{holdout.name}: the held-out examples are the sample itself; hold out others, or none")
+    check_holdout(holdout, sample)
     message = encode(net)
     stated = format(delta, "f")
     errors = net.errors(sample.x, sample.y)

@@ -23,7 +23,7 @@ def parse_delta(text: str) -> Decimal:
         raise BadInput(f"--delta {text} must be above 0 and at most 0.5, such as 0.05")
     if delta != delta.quantize(Decimal("1e-18"), context=Context(prec=40)):
         raise BadInput(f"--delta {text} has more digits than a certificate can state; give at most 18 decimals")
-    return delta
+    return delta.normalize(Context(prec=40))
 
 
 def occam_bound(errors: int, m: int, bits: int, delta: Decimal) -> str:

@@ -14,8 +14,9 @@ import numpy as np
 
 from cushion.claims import Holdout
 from cushion.data.dataset import Dataset
+from cushion.data.inputs import check_holdout
 from cushion.encoding.container import pack
-from cushion.encoding.posterior import Factor, Posterior, count_draws, encode_posterior, random_rows, row_by_row
+from cushion.encoding.posterior import Factor, Posterior, count_draws, encode_posterior, key_of, random_rows, row_by_row
 from cushion.encoding.rounded_gaussian import ERROR, LEAST_EXPONENT
 from cushion.errors import BadInput, Malformed
 from cushion.files import write_whole
@@ -114,8 +115,7 @@ def certify_gaussian(
     Valid however the posterior was found, as long as neither the stated draws nor the held-out examples were looked at.
     δ/5 goes to the draws, the rest to the theorem.
     """
-    if holdout is not None and holdout.fingerprint == sample.fingerprint:
-        raise BadInput(f"{holdout.name}: the held-out examples are the sample itself; hold out others, or none")
+    check_holdout(holdout, sample)
     try:
         posterior.check_draws(draws + (0 if holdout is None else len(holdout)))
     except Malformed as problem:
@@ -138,13 +138,13 @@ def certify_gaussian(
         return exact
 
     for_draws = left(share, draws, m)
-    rows = random_rows(message.data, m)
-    errors = count_draws(posterior, message.data, sample.x, sample.y, draws, rows, progress=True)
+    key = key_of(message.data, draws)
+    errors = count_draws(posterior, key, sample.x, sample.y, draws, random_rows(key, m), progress=True)
     empirical = binomial_bound(errors, draws, for_draws)
     stated, line = format(delta, "f"), None
     if holdout is not None:
         n = len(holdout)
-        missed = count_draws(posterior, message.data, holdout.x, holdout.y, n, row_by_row, progress=True)
+        missed = count_draws(posterior, key, holdout.x, holdout.y, n, row_by_row, progress=True)
         line = Holdout(holdout.fingerprint, missed, n, stated, binomial_bound(missed, n, left(delta, n, 0)))
     claim = GaussianClaim(
         kind="pac-bayes",

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 the answer is "no" (a certificate that does not verify), 2
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import traceback
@@ -46,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Threads that wait for work sleep instead of spinning: several runs on one machine then do not slow each other
     # down. It must be set before torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no δ gets its code instead of an error
+            stream.reconfigure(errors="backslashreplace")
     args = build_parser().parse_args(argv)
     try:
         check_json(args)

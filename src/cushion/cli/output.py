@@ -25,12 +25,11 @@ def check_json(args: argparse.Namespace) -> None:
 
 def answer(args: argparse.Namespace, obj: Mapping[str, Any], text: str) -> None:
     """Print the text, except where the JSON goes to stdout; write the JSON where --json says."""
-    body = json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    if args.json == "-":
-        sys.stdout.write(body)
+    if args.json == "-":  # ASCII: a terminal shows what a file says and is not steered by it
+        sys.stdout.write(json.dumps(obj, indent=2, allow_nan=False) + "\n")
         return
     if args.json is not None:
-        write_whole(args.json, body)
+        write_whole(args.json, json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     print(text)
 
 

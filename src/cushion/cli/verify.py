@@ -41,6 +41,9 @@ def add_parser(verbs: Any) -> None:
     add_data(parser)
     add_net(parser, flag=True)
     parser.add_argument("--unlabelled", type=filled, metavar="U", help=f"with --net: {UNLABELLED_HELP}")
+    parser.add_argument(
+        "--slow", action="store_true", help="replay even a certificate that takes more than some minutes"
+    )
     parser.set_defaults(run=run)
 
 
@@ -56,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     data, holdout = load_pair(args.data)
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
     answering = None if args.net is None else _answering(args, data)
-    verdict = verify(args.file, data, holdout, unlabelled=inputs, answering=answering)
+    verdict = verify(args.file, data, holdout, unlabelled=inputs, answering=answering, slow=args.slow)
     obj = {
         "ok": verdict.ok,
         "level": verdict.level,

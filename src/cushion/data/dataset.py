@@ -72,7 +72,11 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over dtype, shape and little-endian C-order bytes of x, then y: the arrays' identity."""
+        """The arrays' identity when it was first asked for."""
+        return self.hashed()
+
+    def hashed(self) -> str:
+        """sha256 over dtype, shape and little-endian C-order bytes of x, then y, as they are now."""
         digest = hashlib.sha256(b"cushion-data-1\n")
         for array in (self.x, self.y):
             little = array.dtype.newbyteorder("<")

@@ -82,28 +82,40 @@ def _load(text: str) -> Dataset:
 
 
 def count_shared(rows: NDArray[Any], others: NDArray[Any]) -> int:
-    """How many of `rows` are, byte for byte, also among `others`; none if they differ in type or shape."""
-    if rows.dtype != others.dtype or rows.shape[1:] != others.shape[1:]:
+    """How many of `rows` are, byte for byte, also among `others`, whatever shape a row has; none if types differ."""
+    if rows.dtype != others.dtype:
         return 0
     known = set(_digests(others))
     return sum(digest in known for digest in _digests(rows))
 
 
-def freshness_fault(inputs: Inputs, sample: NDArray[Any]) -> str:
-    """Why the inputs cannot be fresh draws beside the sample's rows; empty if they can.
+def freshness_fault(rows: NDArray[Any], sample: NDArray[Any]) -> str:
+    """Why the rows cannot be fresh draws beside the sample's, as the end of a sentence about them; empty if they can.
 
-    A row of the sample again means that the inputs are not fresh, unless the sample repeats its own rows, as draws from
-    few possible rows do: then the inputs may meet the sample's rows up to twice as often as it meets its own (a
-    new draw meets m earlier ones about as often as each of them meets the others).
+    A row of the sample again means that they are not fresh, unless the sample repeats its own rows, as draws from few
+    possible rows do: then they may meet the sample's rows up to twice as often as it meets its own (a new draw meets m
+    earlier ones about as often as each of them meets the others). The sample in another order is never fresh.
     """
-    shared = count_shared(inputs.x, sample)
-    if not shared:
+    if rows.dtype != sample.dtype:
         return ""
-    counts = Counter(_digests(sample))
-    repeated = sum(count for count in counts.values() if count > 1)
-    if shared * len(sample) <= 2 * repeated * len(inputs) and not np.array_equal(inputs.x, sample):
+    theirs, ours = Counter(_digests(rows)), Counter(_digests(sample))
+    shared = sum(count for digest, count in theirs.items() if digest in ours)
+    repeated = sum(count for count in ours.values() if count > 1)
+    if not shared or (shared * len(sample) <= 2 * repeated * len(rows) and theirs != ours):
         return ""
-    return f"{shared} of the {len(inputs)} unlabelled inputs ({inputs.name}) are rows of the sample itself"
+    return f"{shared} of the {len(rows)} are rows of the sample itself"
+
+
+def holdout_fault(holdout: Dataset, sample: Dataset) -> str:
+    """Why these held-out examples cannot be held out beside the sample; empty if they can."""
+    fault = freshness_fault(holdout.x, sample.x)
+    return fault and f"the held-out examples ({holdout.name}) are not held out: {fault}"
+
+
+def check_holdout(holdout: Dataset | None, sample: Dataset) -> None:
+    """BadInput if these examples cannot be held out beside the sample."""
+    if holdout is not None and (fault := holdout_fault(holdout, sample)):
+        raise BadInput(f"{fault}; hold out others, or none")
 
 
 def _digests(x: NDArray[Any]) -> list[bytes]:

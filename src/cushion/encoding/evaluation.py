@@ -18,11 +18,14 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 Values = NDArray[Any]
 Integers = NDArray[np.int64]
 Step = Callable[[Values], Values]
+_VALUES = 2**23  # that all threads may hold at once: about 100 MB
 _IN_LINE = 512  # batches waiting for a thread: each takes memory, and an interrupt has to sit them out
 
 
-def for_each(starts: range, work: Callable[[int], None], progress: bool) -> None:
-    """work(start) for every start, on as many threads as the matrix library was allowed.
+def for_each(starts: range, work: Callable[[int], None], values: int, progress: bool) -> None:
+    """work(start) for every start, on as many threads as the matrix library was allowed, if memory allows them too.
+
+    values: what one call of work holds at its widest point.
 
     The library itself gets one thread: its own threads wait for each other in every product, which on busy cores costs
     ten times what they save.
@@ -31,6 +34,7 @@ def for_each(starts: range, work: Callable[[int], None], progress: bool) -> None
 
     library = ThreadpoolController().select(user_api="blas")
     threads = max([1, *(pool["num_threads"] for pool in library.info())])
+    threads = max(1, min(threads, _VALUES // values))
     hidden = None if progress else True
     with (
         library.limit(limits=1),

@@ -131,7 +131,7 @@ class IntegerNet:
             unique = (scores == top).sum(axis=1) == 1
             found[start : start + size] = np.where(unique, scores.argmax(axis=1), -1)
 
-        for_each(range(0, len(x), size), answer, progress)
+        for_each(range(0, len(x), size), answer, size * self._memory, progress)
         return found
 
     def errors(self, x: NDArray[Any], y: NDArray[np.int64], batch: int | None = None, progress: bool = False) -> int:

@@ -30,6 +30,7 @@ MOST_WEIGHT = 2**42
 MOST_SHIFT = 52
 MOST_BIAS_BITS = 40
 MOST_AMPLITUDE = 2**20
+_MOVED = 16  # multiplications in the time of one value moved
 
 
 def check_sizes(shape: tuple[int, int, int], quantiser: Input, layers: tuple[Layer, ...]) -> None:
@@ -110,6 +111,16 @@ def patches_of(layer: Dense | Conv, after: tuple[int, ...]) -> int:
     positions = math.prod(after[1:])
     depth = math.prod(layer.source.shape[1:])  # values that one output reads
     return positions * depth * (layer.groups or after[0])
+
+
+def effort(shape: tuple[int, int, int], layers: tuple[Layer, ...]) -> int:
+    """About how long one example takes, in multiplications; a value that is moved counts as _MOVED of them."""
+    feature, total = Feature(tuple(shape)), multiplications(shape, layers)
+    for layer in layers:
+        moved = _padded(feature, layer)
+        feature = feature_after(feature, layer)
+        total += _MOVED * (moved + (0 if isinstance(layer, Pool) else patches_of(layer, feature.shape)))
+    return total
 
 
 def multiplications(shape: tuple[int, int, int], layers: tuple[Layer, ...]) -> int:

@@ -44,7 +44,6 @@ MOST_PRODUCTS = 2**40  # multiplications of all of them
 USUAL_PRIOR = 8  # the prior's exponent that one bit names: s = 16
 _NETS_AT_ONCE = 256
 _VALUES_AT_ONCE = 2**20
-_HASHED = b"cushion posterior\n"
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,15 +207,17 @@ def read_posterior(data: bytes, bits: int) -> tuple[Posterior, PosteriorMessage]
     return posterior, again
 
 
-def key_of(message: bytes) -> str:
-    """What names the streams of a message: sha256("cushion posterior\\n" + message) in hexadecimal."""
-    return hashlib.sha256(_HASHED + message).hexdigest()
+def key_of(message: bytes, draws: int) -> str:
+    """What names the streams of a claim: sha256("cushion posterior `draws`\\n" + message) in hexadecimal.
+
+    Other numbers of draws have other streams, so that nobody can stop a count where it happens to look good.
+    """
+    return hashlib.sha256(f"cushion posterior {draws}\n".encode() + message).hexdigest()
 
 
-def random_rows(message: bytes, m: int) -> Rows:
+def random_rows(key: str, m: int) -> Rows:
     """The row of m that each drawn net is counted on: net j's is word j of the stream "rows `key` 0"."""
-    purpose = f"rows {key_of(message)}"
-    return lambda first, n: choose_rows(stream(purpose, 0, n, first), m)
+    return lambda first, n: choose_rows(stream(f"rows {key}", 0, n, first), m)
 
 
 def row_by_row(first: int, n: int) -> Integers:
@@ -226,7 +227,7 @@ def row_by_row(first: int, n: int) -> Integers:
 
 def count_draws(
     posterior: Posterior,
-    message: bytes,
+    key: str,
     x: NDArray[Any],
     y: NDArray[np.int64],
     nets: int,
@@ -238,7 +239,7 @@ def count_draws(
     Net j is made from words j·D..(j+1)·D-1 of the stream "net `key` 0" (`counter.stream`), D the posterior's size.
     Memory does not grow with the number of nets: a file may ask for 10^7.
     """
-    key, size = key_of(message), posterior.size
+    size = posterior.size
     at_once = max(1, min(_NETS_AT_ONCE, _VALUES_AT_ONCE // posterior.nets.width))
     errors = [0]
     lock = Lock()
@@ -253,7 +254,7 @@ def count_draws(
         with lock:
             errors[0] += wrong
 
-    for_each(range(0, nets, at_once), work, progress)
+    for_each(range(0, nets, at_once), work, at_once * posterior.nets.width, progress)
     return errors[0]
 
 

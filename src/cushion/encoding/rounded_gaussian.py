@@ -49,7 +49,7 @@ def lower_tail(n: int, exponent: int) -> int:
         odd += 2
         term = c.divide(c.multiply(term, square), odd)
         total = c.add(total, term)
-    density = c.multiply(c.exp(c.divide(-square, 2)), _INVERSE_ROOT_TWO_PI)
+    density = c.multiply(c.exp(c.divide(square, -2)), _INVERSE_ROOT_TWO_PI)
     tail = c.subtract(Decimal("0.5"), c.multiply(density, total))
     return int(_FLOOR.to_integral_value(c.multiply(tail, 2**64)))
 

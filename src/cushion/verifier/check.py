@@ -17,18 +17,20 @@ from pathlib import Path
 
 from cushion.claims import AnyClaim, Claim, Verdict, assumptions_of
 from cushion.data import Dataset, as_dataset, load_pair
-from cushion.data.inputs import Inputs, as_inputs
+from cushion.data.inputs import Inputs, as_inputs, holdout_fault
 from cushion.encoding.container import unpack
 from cushion.encoding.integer_net import IntegerNet
+from cushion.encoding.limits import effort
 from cushion.encoding.message import read
 from cushion.errors import BadInput, Malformed
+from cushion.verifier.effort import check_effort
 from cushion.verifier.fields import check_counts, check_fingerprint, check_line
 from cushion.verifier.tails import bound_holds
 from cushion.verifier.transfer import Answering, check_transfer_fields, transfer_fault, transfer_replay_fault
 
 _MOST_BITS = 2**22  # as many as the longest message that a file can hold
 _MOST_BYTES = 2**25
-# Who checks the claims of the other kinds: a module with verify_claim(claim, message, data, holdout) -> Verdict.
+# Who checks the claims of the other kinds: a module with verify_claim(claim, message, data, holdout, slow) -> Verdict.
 _CHECKERS = {"pac-bayes": "cushion.verifier.gaussian"}
 
 
@@ -39,6 +41,7 @@ def verify(
     *,
     unlabelled: Inputs | Dataset | str | None = None,
     answering: Answering | None = None,
+    slow: bool = False,
 ) -> Verdict:
     """Check the certificate at `path` against the sample it is about.
 
@@ -48,6 +51,8 @@ def verify(
 
     A bound on f is replayed with the unlabelled inputs and `answering`, which gives f's answers on them
     (`cushion.float_nets.answer` does for a torch module). Without both, ok is about g, and `transfer_replayed` False.
+
+    A small file can ask for hours of counting. What takes longer than some minutes is refused unless `slow`.
     """
     if not isinstance(path, (str, Path)):
         raise BadInput(f"verify reads a certificate file, not a {type(path).__name__}; save it and give its path")
@@ -55,14 +60,15 @@ def verify(
         raise BadInput("to replay the bound on f give both its net and the unlabelled inputs, or neither")
     if isinstance(data, str):
         data, holdout = load_pair(data)
-    if data is not None:
-        data = as_dataset(data)
+    data, holdout = (None if part is None else as_dataset(part) for part in (data, holdout))
+    inputs = None if unlabelled is None else as_inputs(unlabelled)
     claim, message = _open(path)
     if answering is not None and getattr(claim, "transfer", None) is None:
         raise BadInput(f"{path}: this certificate says nothing about a net f; leave out the net and unlabelled inputs")
     try:
         if not isinstance(claim, Claim):
-            verdict: Verdict = import_module(_CHECKERS[claim.kind]).verify_claim(claim, message, data, holdout)
+            checker = import_module(_CHECKERS[claim.kind])
+            verdict: Verdict = checker.verify_claim(claim, message, data, holdout, slow=slow)
             return verdict
         check_fields(claim)
         net, ledger = read(message, claim.bits)
@@ -76,13 +82,16 @@ def verify(
         return _verdict(claim, "arithmetic", "the ledger in the file is not what the message costs")
     if data is None:
         return _verdict(claim, "message", "the error count was not replayed: no data was given")
+    rows = sum(len(part) for part in (data, holdout, inputs) if part is not None)
+    check_effort(rows * effort(net.input_shape, net.layers), slow)
     if reason := replay_fault(net, claim, data):
         return _verdict(claim, "message", reason)
     if holdout is not None and claim.holdout is not None:
         line = claim.holdout
         reason = _count_fault(net, holdout, line.m, line.data_fingerprint, line.errors, "held-out examples")
-    if not reason and unlabelled is not None and answering is not None and claim.transfer is not None:
-        reason = transfer_replay_fault(net, claim.transfer, data, as_inputs(unlabelled), answering)
+        reason = reason or holdout_fault(holdout, data)
+    if not reason and inputs is not None and answering is not None and claim.transfer is not None:
+        reason = transfer_replay_fault(net, claim.transfer, data, inputs, answering)
     if reason:
         return Verdict(ok=False, level="message", reason=reason, claim=claim, sample_replayed=True)
     return Verdict(
@@ -102,6 +111,8 @@ def _open(path: str | Path) -> tuple[AnyClaim, bytes]:
             content = file.read(_MOST_BYTES + 1)
     except OSError as problem:
         raise BadInput(f"{path}: cannot be read ({problem.strerror}); name a certificate file") from None
+    except ValueError:  # a name that no file can have
+        raise BadInput(f"{str(path)!r} cannot be the name of a file; name a certificate file") from None
     if len(content) > _MOST_BYTES:
         raise Malformed(f"{path}: longer than any certificate file", _MOST_BYTES)
     try:
@@ -151,7 +162,7 @@ def replay_fault(net: IntegerNet, claim: Claim, data: Dataset) -> str:
 def _count_fault(net: IntegerNet, data: Dataset, m: int, fingerprint: str, errors: int, what: str) -> str:
     if len(data) != m:
         return f"the certificate is about {m} {what}, but {data.name} has {len(data)}"
-    if data.fingerprint != fingerprint:
+    if data.hashed() != fingerprint:
         return f"these are not the {what} that the certificate is about (their fingerprints differ)"
     if fault := net.fault(data.x):
         return f"{fault} (the {what})"

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import re
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from functools import reduce
 
 from cushion.claims import Verdict
 from cushion.data import Dataset
+from cushion.data.inputs import holdout_fault
+from cushion.encoding.limits import effort
 from cushion.encoding.posterior import (
     Factor,
     Posterior,
     PosteriorMessage,
     Rows,
     count_draws,
+    key_of,
     random_rows,
     read_posterior,
     row_by_row,
 )
 from cushion.errors import Malformed
 from cushion.gaussian_claims import CONFIDENCE, GaussianClaim, Payment, posterior_assumptions
+from cushion.verifier.effort import DRAWN, check_effort
 from cushion.verifier.fields import check_counts, check_fingerprint, check_line
 from cushion.verifier.tails import bound_holds
 
@@ -33,14 +38,18 @@ _DOWN = Context(prec=60, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _MARGIN = Decimal("1e-50")  # more than all rounding of a handful of 60-digit operations on numbers below 100
 _NATS = re.compile(r"(0|[1-9][0-9]{0,8})\.[0-9]{6}", re.ASCII)
 _LAST_PLACE = Decimal("0.000001")
-_MOST_HEADER = 2**15
+_SMALLEST = Decimal("1e-18")
+_MOST_HEADER = 2**22  # as many as the longest message that a file can hold
 
 
-def verify_claim(claim: GaussianClaim, message: bytes, data: Dataset | None, holdout: Dataset | None) -> Verdict:
+def verify_claim(
+    claim: GaussianClaim, message: bytes, data: Dataset | None, holdout: Dataset | None, *, slow: bool = False
+) -> Verdict:
     """Check a claim with its message; Malformed if either is not of the format, otherwise a Verdict."""
     check_fields(claim)
     posterior, read = read_posterior(message, claim.header_bits)
-    posterior.check_draws(claim.draws + (0 if claim.holdout is None else claim.holdout.m))
+    nets = claim.draws + (0 if claim.holdout is None else claim.holdout.m)
+    posterior.check_draws(nets)
     reason = arithmetic_fault(claim, posterior.size)
     if reason:
         return Verdict(False, "none", reason, claim)
@@ -49,14 +58,18 @@ def verify_claim(claim: GaussianClaim, message: bytes, data: Dataset | None, hol
         return Verdict(False, "arithmetic", reason, claim)
     if data is None:
         return Verdict(False, "message", "the error count was not replayed: no data was given", claim)
-    rows = random_rows(message, claim.m)
+    skeleton = posterior.skeleton
+    check_effort(nets * (DRAWN * posterior.size + effort(skeleton.input_shape, skeleton.layers)), slow)
+    key = key_of(message, claim.draws)
+    rows = random_rows(key, claim.m)
     stated = (claim.m, claim.data_fingerprint, claim.errors)
-    if reason := _count_fault(posterior, message, data, claim.draws, rows, stated, f"examples of {claim.data}"):
+    if reason := _count_fault(posterior, key, data, claim.draws, rows, stated, f"examples of {claim.data}"):
         return Verdict(False, "message", reason, claim)
     line = claim.holdout
     if holdout is not None and line is not None:
         stated = (line.m, line.data_fingerprint, line.errors)
-        if reason := _count_fault(posterior, message, holdout, line.m, row_by_row, stated, "held-out examples"):
+        reason = _count_fault(posterior, key, holdout, line.m, row_by_row, stated, "held-out examples")
+        if reason := reason or holdout_fault(holdout, data):
             return Verdict(False, "message", reason, claim, sample_replayed=True)
     return Verdict(
         True, "replay", "", claim, sample_replayed=True, holdout_replayed=holdout is not None and line is not None
@@ -76,8 +89,8 @@ def check_fields(claim: GaussianClaim) -> None:
         raise Malformed("the assumptions are not the ones that every certificate of this kind makes")
     for delta, bound in ((claim.delta, claim.bound), (claim.delta_draws, claim.sample_bound)):
         check_line(delta, bound)
-    if Decimal(claim.delta_draws) >= Decimal(claim.delta):
-        raise Malformed("the share of δ for the draws must be smaller than δ")
+    if Decimal(claim.delta_draws) != _DOWN.quantize(_DOWN.divide(Decimal(claim.delta), 5), _SMALLEST):
+        raise Malformed("the share of δ for the draws must be a fifth of it, rounded down to 18 places")
     if not all(_NATS.fullmatch(text) for text in (claim.kl, *(paid.nats for paid in claim.ledger))):
         raise Malformed("nats must be plain decimals with six places, such as 12.345678")
     line = claim.holdout
@@ -118,7 +131,7 @@ def ledger_fault(claim: GaussianClaim, posterior: Posterior, message: PosteriorM
     if len(claim.ledger) != len(due) or not all(map(_pays, claim.ledger, due)):
         return "the ledger in the file is not what the message costs"
     stated = [Decimal(paid.nats) for paid in claim.ledger[len(message.ledger) : -1]]
-    if Decimal(claim.kl) < sum(stated, Decimal(0)):
+    if Decimal(claim.kl) < reduce(_UP.add, stated, Decimal(0)):
         return f"the divergence is more than the {claim.kl} nats stated"
     return ""
 
@@ -177,12 +190,12 @@ def kl_reaches(q: Decimal, p: Decimal, budget: Decimal) -> bool:
 
 def _ln_up(value: Decimal) -> Decimal:
     """ln, rounded up: `ln` is within half a unit of the 60th digit, and values here have logarithms below 100."""
-    return _UP.add(_UP.ln(value), _MARGIN)
+    return Decimal(0) if value == 1 else _UP.add(_UP.ln(value), _MARGIN)
 
 
 def _count_fault(
     posterior: Posterior,
-    message: bytes,
+    key: str,
     data: Dataset,
     nets: int,
     rows: Rows,
@@ -192,11 +205,11 @@ def _count_fault(
     m, fingerprint, errors = stated
     if len(data) != m:
         return f"the certificate is about {m} {what}, but {data.name} has {len(data)}"
-    if data.fingerprint != fingerprint:
+    if data.hashed() != fingerprint:
         return f"these are not the {what} that the certificate is about (their fingerprints differ)"
     if fault := posterior.skeleton.fault(data.x):
         return f"{fault} (the {what})"
     if int(data.y.max()) >= posterior.skeleton.classes:
         return f"the nets know {posterior.skeleton.classes} classes, the {what} have label {int(data.y.max())}"
-    counted = count_draws(posterior, message, data.x, data.y, nets, rows, progress=True)
+    counted = count_draws(posterior, key, data.x, data.y, nets, rows, progress=True)
     return "" if counted == errors else f"the drawn nets make {counted} errors on the {what}, not {errors} as stated"

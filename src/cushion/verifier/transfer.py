@@ -58,8 +58,8 @@ def transfer_replay_fault(g: IntegerNet, line: Transfer, data: Dataset, inputs: 
         return f"the certificate is about {line.m} unlabelled inputs, but {inputs.name} has {len(inputs)}"
     if inputs.fingerprint != line.data_fingerprint:
         return "these are not the unlabelled inputs that the certificate is about (their fingerprints differ)"
-    if fault := freshness_fault(inputs, data.x):
-        return fault
+    if fault := freshness_fault(inputs.x, data.x):
+        return f"the unlabelled inputs ({inputs.name}) are not fresh: {fault}"
     if fault := g.fault(inputs.x):
         return f"{fault} (the unlabelled inputs)"
     f = answering(inputs)
