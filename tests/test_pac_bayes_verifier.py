@@ -14,13 +14,14 @@ from tests.posterior_cases import coin, convolutional, linear, ones, stripes, wh
 
 from cushion import verifier
 from cushion.certificates.pac_bayes import PosteriorCertificate, certify_gaussian
+from cushion.claims import Holdout
 from cushion.data.dataset import Dataset
 from cushion.encoding.container import pack, unpack
 from cushion.encoding.inputs import Floats
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.layers import Dense
 from cushion.encoding.limits import multiplications
-from cushion.encoding.posterior import Factor, Posterior, encode_posterior, key_of, random_rows
+from cushion.encoding.posterior import Factor, Posterior, count_draws, encode_posterior, key_of, random_rows, row_by_row
 from cushion.encoding.rounded_gaussian import lower_tail, table
 from cushion.encoding.sources import Values
 from cushion.errors import BadInput, Malformed
@@ -240,6 +241,16 @@ def test_a_holdout_made_of_the_sample_s_rows_is_refused(made: PosteriorCertifica
     copy = Dataset("copy", SAMPLE.x[::-1].copy(), SAMPLE.y[::-1].copy(), 3)
     with pytest.raises(BadInput, match="not held out: 400 of the 400"):
         certify_gaussian(convolutional(5), SAMPLE, Decimal("0.05"), draws=10, holdout=copy)
+    key = key_of(made.message, made.claim.draws)
+    errors = count_draws(convolutional(5), key, copy.x, copy.y, 400, row_by_row)
+    found = verify_claim(
+        dataclasses.replace(made.claim, holdout=Holdout(copy.fingerprint, errors, 400, "0.05", "1.000000")),
+        made.message,
+        SAMPLE,
+        copy,
+    )
+    assert (found.ok, found.sample_replayed) == (False, True)
+    assert "not held out" in found.reason
 
 
 def test_a_long_header_is_accepted() -> None:
