@@ -177,7 +177,7 @@ def test_coefficients_are_shared_out_by_size() -> None:
 
 def test_width_makes_nets_wider() -> None:
     for shape in ((1, 8, 8), (1, 28, 28), (3, 32, 32), (1, 1, 13)):
-        one, two = (sum(sizes_of(wide_blueprint(shape, width, 16), shape, 10).values()) for width in (1.0, 2.0))
+        one, two = (sum(sizes_of(wide_blueprint(shape, 10, width, 16), shape, 10).values()) for width in (1.0, 2.0))
         assert one < two
 
 

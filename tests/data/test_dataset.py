@@ -72,8 +72,8 @@ def test_the_fingerprint_ignores_memory_order_and_sees_values_shape_type_and_lab
         (np.zeros((2, 1), np.uint8), [0, 0], 1, "at least 2 classes, not 1"),
         (np.zeros((2, 1), np.uint8), [0, 2], 2, r"label 2 is outside the 2 classes \(0 to 1\)"),
         (np.zeros((2, 1), np.uint8), [-1, 1], 2, r"label -1 is outside the 2 classes \(0 to 1\)"),
-        (np.array([[0], [np.nan]], np.float32), [0, 1], 2, "NaN or infinite"),
-        (np.array([[np.inf], [0]], np.float32), [0, 1], 2, "NaN or infinite"),
+        (np.array([[0], [np.nan]], np.float32), [0, 1], 2, "NaN, infinite"),
+        (np.array([[np.inf], [0]], np.float32), [0, 1], 2, "NaN, infinite"),
     ],
 )
 def test_it_refuses_with_one_sentence(x: np.ndarray, y: list[int], classes: int, sentence: str) -> None:
