@@ -85,7 +85,7 @@ def run(
             assert _verified(original, path).ok, original.name
             if fault := _false(original, original.content):
                 raise AssertionError(f"{original.name}: {fault}")
-        _limit()
+        signal.signal(signal.SIGPROF, _stop)
         before, begin, busy = _peak(), time.monotonic(), time.process_time()
         for number in range(first, first + files):
             rng = random.Random(f"{seed} {number}")
@@ -118,6 +118,7 @@ def _judge(
     verdict, fault = None, ""
     started = time.process_time()
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    _limit(MOST_MEMORY)
     try:
         verdict = _verified(original, path)
     except Malformed:
@@ -131,6 +132,7 @@ def _judge(
     except Exception as problem:  # anything else is what the fuzzer is looking for
         fault = f"crashed with {type(problem).__name__}: {problem}"
     finally:
+        _limit(None)
         signal.setitimer(signal.ITIMER_PROF, 0)
     spent = time.process_time() - started
     return fault if verdict is None else _count(verdict, original, content, summary, messages), spent
@@ -170,14 +172,14 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _limit() -> None:
-    """From here on the address space may grow by MOST_MEMORY, and a slow file is interrupted."""
+def _stop(_: int, __: FrameType | None) -> None:
+    raise TooSlow
 
-    def stop(_: int, __: FrameType | None) -> None:
-        raise TooSlow
 
-    signal.signal(signal.SIGPROF, stop)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + MOST_MEMORY
+def _limit(more: int | None) -> None:
+    """From here on the address space may grow by so much, or without limit: for the recheck nothing is promised."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = hard
+    if more is not None:
+        most = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + more
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))

@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 from numpy.typing import NDArray
 from tests import format_reader
@@ -19,6 +20,7 @@ from tests import format_reader
 from fuzz.mutations import Parts
 
 Rows = NDArray[Any]
+_MOST_EXACT = 5000  # examples
 
 
 def falsehood(content: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) -> str:
@@ -62,10 +64,12 @@ def errors_of(net: dict[str, Any], x: Rows, y: Rows) -> int:
 
 
 def implies(errors: int, m: int, delta: Fraction, bound: str) -> bool:
-    """P[Bin(m, bound) ≤ errors] ≤ δ, in whole numbers."""
+    """P[Bin(m, bound) ≤ errors] ≤ δ: in whole numbers, which for many examples get too long, then in 60 digits."""
     p = Fraction(Decimal(bound))
     if p >= 1:
         return p == 1
+    if m > _MOST_EXACT:
+        return errors < m * p and _long_tail(errors, m, p) <= mpmath.mpf(delta.numerator) / delta.denominator
     a, b, d = p.numerator, p.denominator - p.numerator, p.denominator
     total = term = b**m  # times d^-m: C(m, i) a^i b^(m-i)
     for i in range(errors):
@@ -74,6 +78,20 @@ def implies(errors: int, m: int, delta: Fraction, bound: str) -> bool:
         term = term * (m - i) * a // ((i + 1) * b)  # exact: every term is whole
         total += term
     return total * delta.denominator <= delta.numerator * d**m
+
+
+def _long_tail(k: int, m: int, p: Fraction) -> Any:
+    """P[Bin(m, p) ≤ k] for k < mp (beyond, it is above 1/2): term k, and each before it a smaller part of the next."""
+    with mpmath.workdps(60):
+        a, b = mpmath.mpf(p.numerator), mpmath.mpf(p.denominator - p.numerator)
+        choose = mpmath.loggamma(m + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(m - k + 1)
+        term = total = mpmath.exp(choose + k * mpmath.log(a) + (m - k) * mpmath.log(b) - m * mpmath.log(a + b))
+        for i in range(k, 0, -1):
+            term *= i * b / ((m - i + 1) * a)
+            total += term
+            if term < total * mpmath.mpf(10) ** -45:
+                break
+        return total * (1 - mpmath.mpf(10) ** -40)  # what is left out, and rounding, is no falsehood
 
 
 def fingerprint(x: Rows, y: Rows) -> str:
