@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from fuzz import recheck
 from fuzz.campaign import run
 from fuzz.originals import load_originals
+
+from cushion.certificates.certificate import spaced
 
 
 def test_the_long_tail_is_the_exact_one() -> None:
@@ -45,3 +48,16 @@ def test_a_short_run_finds_no_fault(tmp_path: Path) -> None:
     assert summary.files == 300
     assert summary.malformed > 200
     assert summary.accepted_and_true > 3
+
+
+def test_the_recorded_runs_add_up_to_what_is_told() -> None:
+    folder = Path(__file__).parent.parent / "results" / "fuzz"
+    rows = [json.loads(line) for line in (folder / "runs.jsonl").read_text(encoding="utf-8").splitlines()]
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    for key in ("files", "malformed", "not_ok", "accepted_and_true"):
+        assert spaced(sum(row[key] for row in rows)) in page
+    assert sum(row["files"] for row in rows) >= 10**6
+    assert all(row["faults"] == [] for row in rows)
+    atheris = (folder / "atheris.log").read_text(encoding="utf-8")
+    assert "number_of_executed_units: 239365" in atheris
+    assert "239 365" in page
