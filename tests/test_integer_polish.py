@@ -43,6 +43,16 @@ def bound_of(net: IntegerNet, x: np.ndarray, y: np.ndarray) -> float:
     return relaxed_bound(net.errors(x, y) / len(y), encode(net).bits, len(y))
 
 
+def layer_of(name: str) -> tuple[LastLayer, Dense, IntegerNet, np.ndarray, np.ndarray]:
+    """A case's last layer, ready to be changed, and as it stands in its net."""
+    net, x, y = case(name)
+    values = features(net, x)
+    assert values is not None
+    last = net.layers[-1]
+    assert isinstance(last, Dense)
+    return LastLayer(net, values, y), last, net, x, y
+
+
 @pytest.mark.parametrize("name", BLUEPRINTS)
 def test_features_times_weights_are_the_scores(name: str) -> None:
     net, x, _ = case(name)
@@ -84,12 +94,7 @@ def test_the_length_of_biases_is_that_of_the_message(shift: int) -> None:
 
 @pytest.mark.parametrize("name", ["linear", "mirrored", "turned"])
 def test_errors_after_a_bias_are_those_of_recounting(name: str) -> None:
-    net, x, y = case(name)
-    values = features(net, x)
-    assert values is not None
-    layer = LastLayer(net, values, y)
-    last = net.layers[-1]
-    assert isinstance(last, Dense)
+    layer, last, net, x, y = layer_of(name)
     for label in range(3):
         changes = np.array([-900, -40, -3, -1, 0, 1, 2, 50, 800])
         more = layer.edge(label).more(changes)
@@ -128,14 +133,9 @@ def test_ties_are_parted_by_doubling_all_weights() -> None:
 
 @pytest.mark.parametrize("name", ["linear", "mirrored", "turned"])
 def test_errors_after_a_change_are_those_of_recounting(name: str) -> None:
-    net, x, y = case(name)
-    values = features(net, x)
-    assert values is not None
-    layer = LastLayer(net, values, y)
+    layer, last, net, x, y = layer_of(name)
     assert layer.errors == net.errors(x, y)
     assert layer.bits == pytest.approx(encode(net).bits)
-    last = net.layers[-1]
-    assert isinstance(last, Dense)
     rng = np.random.default_rng(1)
     for _ in range(40):
         label, column, step = (

@@ -119,6 +119,14 @@ def sentence_about_g(claim: Claim) -> str:
     )
 
 
+def holdout_sentence(line: Holdout, whose: str) -> str:
+    """The bound that the held-out examples give, in plain words that say on whose error."""
+    return (
+        f"For comparison: {spaced(line.errors)} errors on {spaced(line.m)} held-out examples bound {whose} error by "
+        f"{percent_up(line.bound)} (δ = {line.delta})."
+    )
+
+
 def spaced(count: int) -> str:
     """A count with its thousands apart.
 

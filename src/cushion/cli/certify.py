@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cushion.claims import Claim
 from cushion.cli.ledger import show_ledger, total_delta
 from cushion.cli.options import (
+    CONSTANT,
     add_data,
     add_net,
     add_verb,
@@ -21,7 +22,7 @@ from cushion.cli.options import (
 )
 from cushion.cli.output import answer
 from cushion.cli.posterior import certify_posterior
-from cushion.cli.verify import CONSTANT, UNLABELLED_HELP, claim_json, holdout_sentence
+from cushion.cli.verify import UNLABELLED_HELP, claim_json
 from cushion.errors import BadInput
 from cushion.files import check_writable
 
@@ -149,7 +150,7 @@ def _words(
     inputs: Inputs | None,
     holdout: Dataset | None,
 ) -> list[str]:
-    from cushion.certificates.certificate import sentence, spaced
+    from cushion.certificates.certificate import holdout_sentence, sentence, spaced
     from cushion.numerics import percent_up
 
     lines = [sentence(claim)]

@@ -7,9 +7,18 @@ import signal
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from cushion.cli.options import add_data, add_verb, filled, load_named_net, positive, say_if_untrained, seed, whole
+from cushion.cli.options import (
+    CONSTANT,
+    add_data,
+    add_verb,
+    filled,
+    load_named_net,
+    positive,
+    say_if_untrained,
+    seed,
+    whole,
+)
 from cushion.cli.output import answer, table
-from cushion.cli.verify import CONSTANT, holdout_sentence
 from cushion.compressors.registry import METHODS, OPTIONS, choose
 from cushion.errors import BadInput
 from cushion.files import check_writable
@@ -103,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _words(args: argparse.Namespace, found: Compressed) -> list[str]:
-    from cushion.certificates.certificate import sentence, spaced
+    from cushion.certificates.certificate import holdout_sentence, sentence, spaced
 
     summary, claim = found.summary, found.certificate.claim
     rows = [

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from cushion.data import Dataset
     from cushion.weights import LoadedNet
 
+CONSTANT = (
+    "This net always gives the most frequent class: nothing that was trained has a smaller bound. Give it longer "
+    "(--minutes), or more examples."
+)
+
 
 def add_verb(verbs: Any, name: str, *, summary: str, example: str) -> argparse.ArgumentParser:
     """A verb's parser, with its example and --json."""

@@ -15,7 +15,8 @@ def certify_posterior(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from tqdm import tqdm
 
     from cushion import pac_bayes
-    from cushion.cli.verify import claim_json, holdout_sentence
+    from cushion.certificates.certificate import holdout_sentence
+    from cushion.cli.verify import claim_json
     from cushion.data import load_pair
     from cushion.numerics import percent_up
 

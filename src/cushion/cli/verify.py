@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cushion.claims import AnyClaim, Claim, Holdout, Verdict
+from cushion.claims import AnyClaim, Claim, Verdict
 from cushion.cli.ledger import delta_items, total_delta
 from cushion.cli.options import add_data, add_net, add_verb, filled, load_named_net
 from cushion.cli.output import answer
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 UNLABELLED_HELP = (
     "fresh inputs that were used for nothing else, as in --data (labels may be missing and are ignored); "
     "NAME,split=test means the held-out part of a set"
-)
-
-CONSTANT = (
-    "This net always gives the most frequent class: nothing that was trained has a smaller bound. Give it longer "
-    "(--minutes), or more examples."
 )
 
 
@@ -139,19 +134,10 @@ def _holdout_words(claim: AnyClaim, replayed: bool) -> list[str]:
     line = claim.holdout
     if line is None:
         return []
+    from cushion.certificates.certificate import holdout_sentence
+
     whose = "its" if isinstance(claim, Claim) and claim.transfer is None else f"{claim.about}'s"
     return [holdout_sentence(line, whose), *([] if replayed else ["That last count was NOT replayed."])]
-
-
-def holdout_sentence(line: Holdout, whose: str) -> str:
-    """The bound that the held-out examples give, in plain words that say on whose error."""
-    from cushion.certificates.certificate import spaced
-    from cushion.numerics import percent_up
-
-    return (
-        f"For comparison: {spaced(line.errors)} errors on {spaced(line.m)} held-out examples bound {whose} error by "
-        f"{percent_up(line.bound)} (δ = {line.delta})."
-    )
 
 
 def claim_json(claim: AnyClaim, *, f_confirmed: bool = True) -> dict[str, Any]:

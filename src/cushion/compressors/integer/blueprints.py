@@ -12,7 +12,7 @@ from cushion.errors import BadInput
 class ConvBlock:
     """A convolution with ReLU; `outputs` counts stored filters, of which `symmetry` positions each are used.
 
-    A depthwise one has no biases: they cost more bits than they save errors.
+    A depthwise one has no biases: the pointwise ones that follow it have some, and every bias costs bits.
     """
 
     outputs: int  # ignored where depthwise: as many as come in
