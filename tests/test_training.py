@@ -99,6 +99,13 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(tmp_path: Path) 
     assert not torch.equal(tensors_of(tmp_path / "a")["fc2.weight"], tensors_of(tmp_path / "c")["fc2.weight"])
 
 
+def test_a_shorter_run_can_halve_its_learning_rate_sooner(tmp_path: Path) -> None:
+    train(RECIPE, make_data(), tmp_path, epochs=5, lr_halve_every=2)
+    history = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert [line["lr"] / RECIPE.lr for line in history] == [1, 1, 0.5, 0.5, 0.25]
+    assert json.loads((tmp_path / "run.json").read_text())["recipe"]["lr_halve_every"] == 2
+
+
 def test_divergence_stops_with_a_sentence_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
     data = make_data()
     recipe = replace(RECIPE, optimiser="sgd", spec="1x6x6: flatten fc9 relu fc3", lr=1e30, augment=False)

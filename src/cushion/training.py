@@ -56,19 +56,22 @@ def train(
     test: Dataset | None = None,
     width: float = 1.0,
     epochs: int | None = None,
+    lr_halve_every: int | None = None,
     seed: int = 0,
     device: str = "cpu",
     progress: bool = True,
 ) -> RunResult:
     """Train a recipe (its name, a Recipe, or a spec) on `data` into the RUN folder `out`, or finish such a run.
 
-    `width` scales the hidden widths and `epochs` replaces the recipe's number. Metrics of the final net, in
-    evaluation mode: train_error and test_error (fractions; a tie for the highest score is an error) and
+    `width` scales the hidden widths; `epochs` and `lr_halve_every` (the epochs after which the learning rate is
+    halved) replace the recipe's numbers, so that a shorter run can keep its schedule's shape. Metrics of the final
+    net, in evaluation mode: train_error and test_error (fractions; a tie for the highest score is an error) and
     train_loss, test_loss (mean cross-entropy). The caller's random state is left as it was.
     """
     if not isinstance(recipe, Recipe):
         recipe = find_recipe(str(recipe))
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
+    recipe = recipe if lr_halve_every is None else replace(recipe, lr_halve_every=lr_halve_every)
     target = _device(device)
     spec = scale_width(fit_recipe(recipe, data.shape, data.classes), width)
     _check_sets(recipe, data, test)

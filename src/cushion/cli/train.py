@@ -28,6 +28,12 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--width", type=positive, default=1.0, metavar="F", help="scale every hidden width by F")
     parser.add_argument("--epochs", type=whole, metavar="N", help="instead of the recipe's number")
+    parser.add_argument(
+        "--lr-halve-every",
+        type=whole,
+        metavar="N",
+        help="halve the learning rate every N epochs (a shorter run's schedule)",
+    )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="initialisation, order, dropout (default 0)")
     parser.add_argument("--device", default="cpu", metavar="DEV", help="cpu (default) or cuda")
     parser.set_defaults(run=run)
@@ -53,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
         test=test,
         width=args.width,
         epochs=args.epochs,
+        lr_halve_every=args.lr_halve_every,
         seed=args.seed,
         device=args.device,
     )
