@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cushion.api import measure
+from cushion.measuring import measure
 from cushion.batches import as_floats
 from cushion.data.dataset import Dataset
 from cushion.models import build

@@ -74,17 +74,19 @@ def test_support_understands_every_case(case: Case) -> None:
 @EVERY_CASE
 def test_run_shows_every_affine_layer(case: Case) -> None:
     network = trace(case.module(), case.input_shape)
-    seen: list[Node] = []
+    seen: list[tuple[Node, str]] = []
+    last: dict[str, Tensor] = {}
 
-    def observe(node: Node, x: Tensor, y: Tensor) -> None:
-        seen.append(node)
-        torch.testing.assert_close(node.affine(x), y)
-        bias = node.affine.bias
-        linear = y if bias is None else y - bias.reshape(-1, *(1 for _ in node.shape[1:]))
-        torch.testing.assert_close(node.affine.operator.apply(x), linear, rtol=1e-4, atol=1e-5)
+    def observe(node: Node, stage: str, t: Tensor) -> None:
+        seen.append((node, stage))
+        last[stage] = t.clone()
+        if stage == "linear":
+            torch.testing.assert_close(node.affine.operator.apply(last["input"]), t)
+        if stage == "output":
+            torch.testing.assert_close(node.affine(last["input"]), t)
 
     logits = network.run(case.inputs(), observe)
-    assert tuple(seen) == network.affine_layers
+    assert seen == [(node, stage) for node in network.affine_layers for stage in ("input", "linear", "output")]
     torch.testing.assert_close(logits, network.forward(case.inputs()))
     assert all(not t.requires_grad for node in network.affine_layers for t in _tensors(node))
     torch.testing.assert_close(network.double().forward(case.inputs().double()).float(), logits, rtol=1e-4, atol=1e-5)
@@ -100,8 +102,9 @@ def test_activations_are_freed_after_their_last_use() -> None:
     outputs: list[weakref.ref[Tensor]] = []
     alive: list[int] = []
 
-    def observe(node: Node, x: Tensor, y: Tensor) -> None:
-        outputs.append(weakref.ref(y))
+    def observe(node: Node, stage: str, t: Tensor) -> None:
+        if stage == "output":
+            outputs.append(weakref.ref(t))
         alive.append(sum(ref() is not None for ref in outputs))
 
     network.run(torch.randn(2, 4), observe)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cushion.api import certify as certify
-    from cushion.api import measure as measure
     from cushion.certificates.certificate import Certificate as Certificate
     from cushion.compressing import compress as compress
     from cushion.data import Dataset as Dataset
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from cushion.errors import CushionError as CushionError
     from cushion.errors import Malformed as Malformed
     from cushion.errors import Unsupported as Unsupported
+    from cushion.measures.stability.options import StabilityOptions as StabilityOptions
+    from cushion.measuring import measure as measure
     from cushion.tracing import support as support
     from cushion.tracing import trace as trace
     from cushion.training import train as train
@@ -34,7 +35,8 @@ __version__ = "0.1.0"
 # Where each public name lives. Resolved on first use, so that `import cushion` costs no torch.
 _HOME = {
     "certify": "cushion.api",
-    "measure": "cushion.api",
+    "measure": "cushion.measuring",
+    "StabilityOptions": "cushion.measures.stability.options",
     "Certificate": "cushion.certificates.certificate",
     "compress": "cushion.compressing",
     "Dataset": "cushion.data",

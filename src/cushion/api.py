@@ -1,15 +1,13 @@
-"""The public functions that compose stages; each stage also stands on its own."""
+"""certify(): from a sample, and a net to imitate, to a certificate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import nn
-from tqdm import tqdm
 
 from cushion.batches import as_floats
 from cushion.certificates.certificate import Certificate, certify_net
@@ -19,107 +17,14 @@ from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import Inputs, as_inputs, check_holdout, freshness_fault
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.message import encode
-from cushion.engine import Accumulators, Samples, map_shards
 from cushion.errors import BadInput
 from cushion.float_nets import answer, score
-from cushion.measures.distribution import describe
-from cushion.measures.margins import sample_margins
-from cushion.measures.norms import LayerNorms, layer_norms
-from cushion.measures.stability import sample_layer_cushions
-from cushion.network import Network, Node
-from cushion.records import LayerMeasures, MeasureTable, NetMeasures
-from cushion.tracing import trace
+from cushion.network import Network
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FAMILIES = ("stability", "norms", "margins")
 _BATCH = 256
-
-
-def measure(
-    model: nn.Module | Network, data: Dataset | str, *, only: str | Sequence[str] | None = None, batch: int = _BATCH
-) -> MeasureTable:
-    """Measure a net on its training set: margins, norms, layer cushions (`only` names families to keep).
-
-    All per-example quantities come from one forward pass over the data; the model is not changed.
-    """
-    data = as_dataset(data)
-    families = FAMILIES if only is None else tuple(only.split(",")) if isinstance(only, str) else tuple(only)
-    for family in families:
-        if family not in FAMILIES:
-            raise BadInput(f"there is no family of measures called {family!r}; choose from {', '.join(FAMILIES)}")
-    net = model if isinstance(model, Network) else trace(model, data.shape)
-    if net.classes < data.classes:
-        raise BadInput(
-            f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"
-        )
-    samples = _one_pass(net, data, batch, cushions="stability" in families, margins="margins" in families)
-    norms = {}
-    if "norms" in families:
-        for node in tqdm(net.affine_layers, desc="norms", unit="layer", disable=None, delay=2, leave=False):
-            norms[node.index] = layer_norms(node.affine.operator)
-    margins = samples["margins"].values() if "margins" in families else None
-    spread = None if margins is None else describe(margins, "min")
-    errors = None if margins is None else int((margins <= 0).sum())
-    return MeasureTable(
-        layers=tuple(_layer_row(node, norms.get(node.index), samples) for node in net.affine_layers),
-        net=NetMeasures(
-            m=len(data),
-            classes=net.classes,
-            parameters=net.parameters,
-            depth=len(net.affine_layers),
-            is_chain=net.is_chain,
-            not_a_chain_because=net.not_a_chain_because,
-            data=data.name,
-            data_fingerprint=data.fingerprint,
-            errors=errors,
-            error_rate=None if errors is None else errors / len(data),
-            margins=spread,
-            margin_5th=None if spread is None else spread.quantiles["0.05"],
-        ),
-    )
-
-
-def _one_pass(net: Network, data: Dataset, batch: int, *, cushions: bool, margins: bool) -> dict[str, Samples]:
-    """Per-example values: "margins", and the layer cushion ratio under each layer's name."""
-    if not (cushions or margins):
-        return {}
-    norms = {node.index: node.affine.operator.frobenius() for node in net.affine_layers} if cushions else {}
-
-    def work(rows: slice) -> Accumulators:
-        found: dict[str, Samples] = {}
-
-        def keep(key: str, values: Tensor) -> None:
-            found[key] = Samples()
-            found[key].add(rows.start, values.numpy())
-
-        def observe(node: Node, before: Tensor, after: Tensor) -> None:
-            keep(f"cushion {node.index}", sample_layer_cushions(node.affine, norms[node.index], before, after))
-
-        logits = net.run(as_floats(data.x[rows]), observe if cushions else None)
-        if not bool(torch.isfinite(logits).all()):
-            raise BadInput(f"the net's scores on {data.name} are not finite near row {rows.start}; check its weights")
-        if margins:
-            keep("margins", sample_margins(logits, torch.from_numpy(np.array(data.y[rows]))))
-        return found
-
-    return map_shards(len(data), batch, work, describe="measuring")
-
-
-def _layer_row(node: Node, norms: LayerNorms | None, samples: dict[str, Samples]) -> LayerMeasures:
-    operator = node.affine.operator
-    cushion = samples.get(f"cushion {node.index}")
-    return LayerMeasures(
-        name=node.name,
-        kind=node.affine.kind,
-        shape=tuple(operator.weight.shape),
-        input_shape=tuple(operator.input_shape),
-        output_shape=tuple(operator.output_shape),
-        parameters=node.affine.parameters,
-        layer_cushion=None if cushion is None else describe(cushion.values(), "min"),
-        **({} if norms is None else vars(norms)),
-    )
 
 
 def certify(

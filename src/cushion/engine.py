@@ -29,6 +29,13 @@ class Samples:
 
     parts: dict[int, NDArray[np.float64]] = field(default_factory=dict)  # first row -> values
 
+    @classmethod
+    def of(cls, start: int, values: NDArray[Any]) -> Samples:
+        """The values of the rows from `start` on."""
+        samples = cls()
+        samples.add(start, values)
+        return samples
+
     def add(self, start: int, values: NDArray[Any]) -> None:
         if start in self.parts:
             raise ValueError(f"row {start} was already seen")
@@ -59,6 +66,16 @@ class Tally:
 
     def merge(self, other: Tally) -> None:
         self.count += other.count
+
+
+@dataclass
+class Smallest:
+    """The least of the numbers seen."""
+
+    value: float = float("inf")
+
+    def merge(self, other: Smallest) -> None:
+        self.value = min(self.value, other.value)
 
 
 Accumulators = Mapping[str, Accumulator]

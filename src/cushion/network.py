@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -159,7 +159,8 @@ class Node:
         return self.op
 
 
-Observer: TypeAlias = Callable[[Node, Tensor, Tensor], None]
+Stage: TypeAlias = Literal["input", "linear", "output"]
+Observer: TypeAlias = Callable[[Node, Stage, Tensor], None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -213,10 +214,10 @@ class Network:
 
     @torch.no_grad()
     def run(self, x: Tensor, observe: Observer | None) -> Tensor:
-        """The logits; `observe(node, input, output)` sees every affine layer's batch on the way.
+        """The logits; on the way `observe` sees every affine layer three times: its input, A·input, and that plus bias.
 
-        An observer that only reads costs a forward pass: each activation is freed after its last use, so it
-        must clone what it wants to keep.
+        An observer that only reads costs a forward pass: the bias is added in place and each activation is freed
+        after its last use, so it must clone what it wants to keep.
         """
         if tuple(x.shape[1:]) != self.input_shape:
             raise BadInput(
@@ -226,9 +227,11 @@ class Network:
         alive: dict[int, Tensor] = {0: x}
         for node in self.nodes[1:]:
             values = [alive[i] for i in node.inputs]
-            output: Tensor = node.op(*values)  # type: ignore[operator]
+            output: Tensor
             if observe is not None and isinstance(node.op, Affine):
-                observe(node, values[0], output)
+                output = _observed(node, values[0], observe)
+            else:
+                output = node.op(*values)  # type: ignore[operator]
             for i in node.inputs:
                 if self._last_use[i] == node.index:
                     alive.pop(i, None)
@@ -287,6 +290,10 @@ class Network:
             raise Unsupported(f"the net is not a chain of layers: {self.not_a_chain_because}")
         return self.affine_layers
 
+    def with_affine(self, changes: Mapping[int, Affine]) -> Network:
+        """The same graph with other affine maps at the given node indices."""
+        return Network(tuple(replace(n, op=changes[n.index]) if n.index in changes else n for n in self.nodes))
+
     def to(self, dtype: torch.dtype) -> Network:
         """The same net with weights of its own in `dtype`."""
         return Network(tuple(replace(node, op=_cast(node.op, dtype)) for node in self.nodes))
@@ -294,6 +301,17 @@ class Network:
     def double(self) -> Network:
         """The same net in float64, for a check of rounding."""
         return self.to(torch.float64)
+
+
+def _observed(node: Node, x: Tensor, observe: Observer) -> Tensor:
+    affine = node.affine
+    observe(node, "input", x)
+    output = affine.operator.apply(x)
+    observe(node, "linear", output)
+    if affine.bias is not None:
+        output.add_(affine.bias.reshape(-1, *[1] * (output.ndim - 2)))
+    observe(node, "output", output)
+    return output
 
 
 def _cast(op: Op, dtype: torch.dtype) -> Op:

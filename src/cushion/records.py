@@ -16,10 +16,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cushion.errors import BadInput
-
-MEASURE_NOTE = "measure: relative, not a bound"
-
 
 class Record:
     """Mixin: a frozen dataclass that writes itself as JSON with its field names as keys."""
@@ -96,72 +92,3 @@ class Distribution(Record):
     quantiles: dict[str, float]
     edges: tuple[float, ...]
     counts: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class LayerMeasures(Record):
-    """What is known of one affine layer, in the order in which data passes them.
-
-    `frobenius` is the norm of the layer's own parameters (for a convolution its kernel, as Arora 2018 uses it);
-    `operator_frobenius` and `spectral` are those of the true linear map on its feature map, with stride,
-    padding, dilation and groups. `spectral` comes from Lanczos iteration (converged, from below);
-    `spectral_upper` is an upper bound. `stable_rank` = operator_frobenius² / spectral².
-    """
-
-    name: str
-    kind: str  # "linear" | "conv2d" | "batchnorm" (one that no affine layer precedes)
-    shape: tuple[int, ...]  # of the weight
-    input_shape: tuple[int, ...]
-    output_shape: tuple[int, ...]
-    parameters: int
-    layer_cushion: Distribution | None = None
-    frobenius: float | None = None
-    operator_frobenius: float | None = None
-    spectral: float | None = None
-    spectral_upper: float | None = None
-    stable_rank: float | None = None
-
-
-@dataclass(frozen=True)
-class NetMeasures(Record):
-    """Whole-net quantities on S. Ties count as errors."""
-
-    m: int
-    classes: int
-    parameters: int
-    depth: int  # number of affine layers
-    is_chain: bool
-    not_a_chain_because: str
-    data: str
-    data_fingerprint: str
-    errors: int | None = None
-    error_rate: float | None = None
-    margins: Distribution | None = None
-    margin_5th: float | None = None  # the 5th-percentile margin, the papers' γ; negative margins stay negative
-
-
-@dataclass(frozen=True)
-class MeasureTable(Record):
-    """Everything `cushion measure` computed: one row per affine layer, and the whole net."""
-
-    layers: tuple[LayerMeasures, ...]
-    net: NetMeasures
-    kind: Literal["measure"] = "measure"
-    note: str = MEASURE_NOTE
-
-    def to_frame(self) -> Any:
-        """Return the layer table as a pandas DataFrame, one row a layer (needs `pip install cushion[frames]`)."""
-        try:
-            import pandas
-        except ImportError:
-            raise BadInput("to_frame needs pandas; install it with: pip install 'cushion[frames]'") from None
-
-        rows = []
-        for layer in self.layers:
-            row = layer.to_json()
-            for key, value in list(row.items()):
-                if isinstance(value, dict):  # a Distribution: its extremum, and its median beside it
-                    row[key] = value["value"]
-                    row[f"{key}_median"] = value["quantiles"]["0.5"]
-            rows.append(row)
-        return pandas.DataFrame(rows).set_index("name")

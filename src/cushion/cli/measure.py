@@ -8,7 +8,7 @@ from typing import Any
 
 from cushion.cli.options import add_data, add_net, add_verb, load_named_net, say_if_untrained
 from cushion.cli.output import answer, table
-from cushion.records import MeasureTable
+from cushion.measure_records import MeasureTable
 
 
 def add_parser(verbs: Any) -> None:
@@ -25,8 +25,8 @@ def add_parser(verbs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cushion.api import measure
     from cushion.data import load
+    from cushion.measuring import measure
 
     data = load(args.data)
     net = load_named_net(args, data)

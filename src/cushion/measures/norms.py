@@ -9,7 +9,7 @@ from cushion.operators import Operator
 
 @dataclass(frozen=True)
 class LayerNorms:
-    """Field names and meanings as in `records.LayerMeasures`."""
+    """Field names and meanings as in `measure_records.LayerMeasures`."""
 
     frobenius: float
     operator_frobenius: float

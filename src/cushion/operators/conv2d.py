@@ -75,9 +75,17 @@ class Conv2d(Operator):
 
     def adjoint(self, y: Tensor) -> Tensor:
         """[B, C_out, H_out, W_out] -> [B, C_in, H, W]: scatter, then drop what fell on the padding."""
-        x = F.conv_transpose2d(y, self.weight, None, self.stride, 0, 0, self.groups, self.dilation)
-        above, _, left, _ = self.padding
+        above, below, left, right = self.padding
         height, width = self.input_shape[1:]
+        unread = [
+            (size - extent) % step for size, extent, step in zip(self._padded, self._extent, self.stride, strict=True)
+        ]
+        if (above, left) == (below, right) and above < self._extent[0] and left < self._extent[1]:
+            # The library crops by itself, without a copy of the larger map.
+            return F.conv_transpose2d(
+                y, self.weight, None, self.stride, (above, left), unread, self.groups, self.dilation
+            )
+        x = F.conv_transpose2d(y, self.weight, None, self.stride, 0, 0, self.groups, self.dilation)
         # A negative pad crops; a positive one restores the rows and columns that the stride never reads.
         return F.pad(x, (-left, width + left - x.shape[3], -above, height + above - x.shape[2]))
 
@@ -94,6 +102,16 @@ class Conv2d(Operator):
                     j, x = self._reads(1, v)
                     block[i[:, None], j, y[:, None], x] = self.weight[some, :, u, v]
         return matrix.reshape(self.output_size, self.input_size)
+
+    def column_energies(self) -> Tensor:
+        """Σ over the taps that read a place, and their output channels, of weight²: [C_in, H, W]."""
+        ones = self.weight.new_ones((1, *self.output_shape))
+        return replace(self, weight=self.weight.square()).adjoint(ones)[0]
+
+    @property
+    def multiplications(self) -> int:
+        """Each weight once per output position (those that fall on padding included)."""
+        return self.parameters * math.prod(self.output_shape[1:])
 
     def operator_frobenius(self) -> float:
         """√(Σ over taps of |weight|² · the number of output positions where the tap reads inside the image)."""

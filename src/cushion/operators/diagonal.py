@@ -40,6 +40,15 @@ class Diagonal(Operator):
         """Each factor once per position, on the diagonal."""
         return torch.diag(self.weight.repeat_interleave(math.prod(self.input_shape[1:])))
 
+    def column_energies(self) -> Tensor:
+        """weight², the same at every position."""
+        return self._per_channel(self.weight.square()).expand(self.input_shape)
+
+    @property
+    def multiplications(self) -> int:
+        """One a number."""
+        return math.prod(self.input_shape)
+
     def operator_frobenius(self) -> float:
         """√(positions) · ‖weight‖: every factor appears once per position."""
         return math.sqrt(math.prod(self.input_shape[1:])) * self.frobenius()

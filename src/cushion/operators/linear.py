@@ -41,6 +41,15 @@ class Linear(Operator):
         """The weight itself."""
         return self.weight
 
+    def column_energies(self) -> Tensor:
+        """Σ over outputs of weight²: [in]."""
+        return self.weight.square().sum(0)
+
+    @property
+    def multiplications(self) -> int:
+        """One a weight."""
+        return self.parameters
+
     def operator_frobenius(self) -> float:
         """The map is its weight, so this is `frobenius`."""
         return self.frobenius()

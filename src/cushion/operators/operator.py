@@ -39,6 +39,15 @@ class Operator(ABC):
         """The matrix of A, [output_size, input_size], in row-major order of the shapes: for small maps."""
 
     @abstractmethod
+    def column_energies(self) -> Tensor:
+        """The squared length of each column of A, [*input_shape]: what a unit input contributes to ‖A‖_F²."""
+
+    @property
+    @abstractmethod
+    def multiplications(self) -> int:
+        """Products that one application takes."""
+
+    @abstractmethod
     def operator_frobenius(self) -> float:
         """‖A‖_F of the true map, in closed form (float64)."""
 
@@ -58,10 +67,13 @@ class Operator(ABC):
     def scaled(self, scale: Tensor) -> Self:
         """diag(scale) A, where `scale` has one number per output channel."""
 
+    def with_weight(self, weight: Tensor) -> Self:
+        """The map of the same kind and shape that another weight makes."""
+        return dataclasses.replace(self, weight=weight)  # type: ignore[type-var]
+
     def to(self, dtype: torch.dtype) -> Self:
         """The same map with a weight of its own in `dtype`: detached, contiguous, shared with nothing."""
-        weight = self.weight.detach().to(dtype, copy=True, memory_format=torch.contiguous_format)
-        return dataclasses.replace(self, weight=weight)  # type: ignore[type-var]
+        return self.with_weight(self.weight.detach().to(dtype, copy=True, memory_format=torch.contiguous_format))
 
     @property
     def input_size(self) -> int:

@@ -1,0 +1,110 @@
+"""What `cushion measure` answers: one row per affine layer, and the whole net; JSON out, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cushion.errors import BadInput
+from cushion.records import Distribution, Record
+from cushion.stability_records import (
+    AttenuationCurve,
+    EffectiveParameters,
+    FromInitialisation,
+    InterlayerCushion,
+    JacobianBeta,
+    MinimalInterlayerCushion,
+    NetStability,
+    Smoothness,
+)
+
+MEASURE_NOTE = "measure: relative, not a bound"
+_SHAPES = ("shape", "input_shape", "output_shape")
+
+
+@dataclass(frozen=True)
+class LayerMeasures(Record):
+    """What is known of one affine layer, in the order in which data passes them.
+
+    `frobenius` is the norm of the layer's own parameters (for a convolution its kernel, as Arora 2018 uses it);
+    `operator_frobenius` and `spectral` are those of the true linear map on its feature map, with stride,
+    padding, dilation and groups. `spectral` comes from Lanczos iteration (converged, from below);
+    `spectral_upper` is an upper bound. `stable_rank` = operator_frobenius² / spectral². `layer_cushion` is
+    Definition 4, `activation_contraction` Definition 6 (of φ after this layer; none after the last) and
+    `noise_sensitivity` Proposition 3.1 of Arora 2018; `stability_records` documents the rest.
+    """
+
+    name: str
+    kind: str  # "linear" | "conv2d" | "batchnorm" (one that no affine layer precedes)
+    shape: tuple[int, ...]  # of the weight
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    parameters: int
+    layer_cushion: Distribution | None = None
+    activation_contraction: Distribution | None = None
+    noise_sensitivity: Distribution | None = None
+    interlayer_cushion: InterlayerCushion | None = None
+    minimal_interlayer_cushion: MinimalInterlayerCushion | None = None
+    jacobian_beta: JacobianBeta | None = None
+    interlayer_smoothness: tuple[Smoothness, ...] = ()
+    noise_attenuation: tuple[AttenuationCurve, ...] = ()
+    effective_parameters: EffectiveParameters | None = None
+    from_initialisation: FromInitialisation | None = None
+    frobenius: float | None = None
+    operator_frobenius: float | None = None
+    spectral: float | None = None
+    spectral_upper: float | None = None
+    stable_rank: float | None = None
+
+
+@dataclass(frozen=True)
+class NetMeasures(Record):
+    """Whole-net quantities on S. Ties count as errors."""
+
+    m: int
+    classes: int
+    parameters: int
+    depth: int  # number of affine layers
+    is_chain: bool
+    not_a_chain_because: str
+    data: str
+    data_fingerprint: str
+    errors: int | None = None
+    error_rate: float | None = None
+    margins: Distribution | None = None
+    margin_5th: float | None = None  # the 5th-percentile margin, the papers' γ; negative margins stay negative
+    stability: NetStability | None = None
+
+
+@dataclass(frozen=True)
+class MeasureTable(Record):
+    """Everything `cushion measure` computed: one row per affine layer, and the whole net.
+
+    `beside` is the same table of the net's initialisation, or of random weights, scaled to match; on demand.
+    """
+
+    layers: tuple[LayerMeasures, ...]
+    net: NetMeasures
+    kind: Literal["measure"] = "measure"
+    note: str = MEASURE_NOTE
+    beside: MeasureTable | None = None
+
+    def to_frame(self) -> Any:
+        """Return the layer table as a pandas DataFrame, one row a layer (needs `pip install cushion[frames]`)."""
+        try:
+            import pandas
+        except ImportError:
+            raise BadInput("to_frame needs pandas; install it with: pip install 'cushion[frames]'") from None
+
+        rows = []
+        for layer in self.layers:
+            row = layer.to_json()
+            for key, value in list(row.items()):
+                if isinstance(value, dict) and "value" in value:  # its value, and its median where it has one
+                    row[key] = value["value"]
+                    if "quantiles" in value:
+                        row[f"{key}_median"] = value["quantiles"]["0.5"]
+                elif isinstance(value, (dict, list)) and key not in _SHAPES:
+                    del row[key]  # a table of its own; see the record
+            rows.append(row)
+        return pandas.DataFrame(rows).set_index("name")

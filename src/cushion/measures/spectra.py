@@ -1,0 +1,124 @@
+"""The spectrum of a layer: of its true map, of its kernel, of what training changed."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cushion.errors import BadInput
+from cushion.measures.distribution import LEVELS
+from cushion.operators import Diagonal, Linear, Operator
+from cushion.operators.density import estimate_density
+from cushion.operators.spectrum import is_exact, singular_values, top_values
+from cushion.records import Record
+
+_BINS = 24  # wide enough to hold several nodes of the quadrature each
+_TOP = 16
+_ENERGY = 0.9
+
+
+@dataclass(frozen=True)
+class Spectrum(Record):
+    """The singular values of one matrix, with stride, padding, dilation and groups if it is a layer's map.
+
+    `exact`: all `count` values were computed (operators.spectrum states to what accuracy); else `counts`,
+    `quantiles` and `effective_rank_90` are estimates from random probes, and `standard_error` holds one number for each
+    of the counts. `top`: the largest values, at most 16, in either case computed. A quantile at level q is the
+    smallest value with at least a fraction q at or below it. The histogram has len(edges) == len(counts) + 1.
+    """
+
+    of: Literal["map", "kernel"]  # the true linear map, or the weight as a matrix [out, -1]
+    count: int  # min(rows, columns); zeros are counted
+    exact: bool
+    top: tuple[float, ...]
+    quantiles: dict[str, float]
+    edges: tuple[float, ...]
+    counts: tuple[float, ...]
+    standard_error: tuple[float, ...] | None
+    operator_frobenius: float  # √(sum of all squared singular values), in closed form
+    spectral: float  # the largest
+    stable_rank: float | None  # operator_frobenius² / spectral²; undefined for a matrix of zeros
+    effective_rank_90: int  # the fewest singular values that hold 90 % of operator_frobenius²
+
+
+def layer_spectrum(operator: Operator, *, seed: int = 0) -> Spectrum:
+    """The spectrum of the true map; `seed` chooses the probes where it has to be estimated."""
+    if is_exact(operator):
+        return _exact("map", singular_values(operator), operator.operator_frobenius())
+    frobenius = operator.operator_frobenius()
+    if frobenius == 0.0:
+        return _exact("map", np.zeros(min(operator.input_size, operator.output_size)), 0.0)
+    top = top_values(operator, _TOP)
+    spectral = max(operator.spectral(), float(top[0]))  # both come from below
+    density = estimate_density(operator, seed=seed)
+    edges = np.linspace(0.0, spectral, _BINS + 1)
+    counts, errors = density.histogram(edges)
+    return Spectrum(
+        of="map",
+        count=density.count,
+        exact=False,
+        top=(spectral, *_floats(top[1:])),
+        quantiles=dict(zip(map(str, LEVELS), density.quantiles(LEVELS), strict=True)),
+        edges=_floats(edges),
+        counts=_floats(counts),
+        standard_error=_floats(errors),
+        operator_frobenius=frobenius,
+        spectral=spectral,
+        stable_rank=(frobenius / spectral) ** 2,
+        effective_rank_90=density.rank_of_energy(_ENERGY),
+    )
+
+
+def kernel_spectrum(operator: Operator) -> Spectrum:
+    """The spectrum of the weight as a matrix with one row a filter, which is what plots of filters show.
+
+    It is not the layer's: the norm of a convolution exceeds that of its reshaped kernel, for the most part.
+    A diagonal map's weight stands for the diagonal matrix of one factor a channel.
+    """
+    if isinstance(operator, Diagonal):
+        matrix: Operator = Diagonal(operator.weight, (len(operator.weight),))
+    else:
+        matrix = Linear(operator.weight.flatten(1))
+    return _exact("kernel", singular_values(matrix), operator.frobenius())
+
+
+def difference(operator: Operator, initial: Operator) -> Operator:
+    """The map x -> A x - A₀ x of a layer and itself before training, in float64."""
+    options = [
+        {field.name: getattr(each, field.name) for field in dataclasses.fields(each) if field.name != "weight"}  # type: ignore[arg-type]
+        for each in (operator, initial)
+    ]
+    if type(operator) is not type(initial) or operator.weight.shape != initial.weight.shape or options[0] != options[1]:
+        raise BadInput("the two layers differ in more than their weights; compare a layer with its own start")
+    change = operator.weight.detach().to(torch.float64) - initial.weight.detach().to(torch.float64)
+    return dataclasses.replace(operator, weight=change)  # type: ignore[type-var]
+
+
+def _exact(of: Literal["map", "kernel"], values: NDArray[np.float64], frobenius: float) -> Spectrum:
+    """The record of all singular values, given largest first."""
+    count, spectral = len(values), float(values[0])
+    edges = np.linspace(0.0, spectral or 1.0, _BINS + 1)
+    energy = np.cumsum(values**2)
+    return Spectrum(
+        of=of,
+        count=count,
+        exact=True,
+        top=_floats(values[:_TOP]),
+        quantiles={str(q): float(values[count - max(1, int(np.ceil(q * count)))]) for q in LEVELS},
+        edges=_floats(edges),
+        counts=_floats(np.histogram(values, edges)[0]),
+        standard_error=None,
+        operator_frobenius=frobenius,
+        spectral=spectral,
+        stable_rank=(frobenius / spectral) ** 2 if spectral > 0 else None,
+        effective_rank_90=int(np.searchsorted(energy, _ENERGY * energy[-1])) + 1 if spectral > 0 else 0,
+    )
+
+
+def _floats(values: NDArray[Any]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)

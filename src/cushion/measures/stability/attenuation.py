@@ -1,0 +1,101 @@
+"""Noise attenuation: noise in one layer's input, the relative error of every later layer (the note's Figure 3).
+
+The squares' mean is the noise sensitivity ψ of Definition 3 of the sub-network from that input to that layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+from cushion.batches import as_floats
+from cushion.data import Dataset
+from cushion.engine import Accumulators, Samples, map_shards
+from cushion.measures.stability.noise import Noise, gaussian_like, lengths
+from cushion.network import Network, Node
+from cushion.perturbation import Activations
+from cushion.stability_records import AttenuationCurve, AttenuationPoint
+
+
+def measure_attenuation(
+    net: Network, data: Dataset, level: float, *, draws: int, seed: int, batch: int
+) -> dict[int, AttenuationCurve]:
+    """For every affine layer, under its index, the curve of noise of relative norm `level` in its input."""
+    means: dict[tuple[int, int], list[float]] = {}
+    squares: dict[tuple[int, int], NDArray[np.float64]] = {}
+    for draw in tqdm(range(draws), desc=f"attenuation of {level:g}", unit="draw", disable=None, delay=2, leave=False):
+
+        def work(rows: slice, draw: int = draw) -> Accumulators:
+            clean = Activations(net, as_floats(data.x[rows]))
+            found: dict[str, Samples] = {}
+            for source in net.affine_layers:
+                errors = injected_errors(clean, source, _sphere(level, seed, draw, rows.start))
+                for j, values in errors.items():
+                    found[f"{source.index} {j}"] = Samples.of(rows.start, values.numpy())
+            return found
+
+        for key, samples in map_shards(len(data), batch, work, describe=f"noise {level:g}, draw {draw + 1}").items():
+            pair = (int(key.split()[0]), int(key.split()[1]))
+            values = samples.values()
+            means.setdefault(pair, []).append(float(np.nanmean(values)))
+            squares[pair] = squares.get(pair, np.zeros(len(values))) + values**2
+    curves = {}
+    for source in net.affine_layers:
+        points = tuple(
+            AttenuationPoint(
+                to=net.nodes[j].name,
+                mean=float(np.mean(parts)),
+                standard_error=float(np.std(parts, ddof=1) / math.sqrt(draws)) if draws > 1 else None,
+                sensitivity=float(np.nanmax(squares[i, j])) / draws,
+            )
+            for (i, j), parts in sorted(means.items())
+            if i == source.index
+        )
+        curves[source.index] = AttenuationCurve(level, draws, points)
+    return curves
+
+
+def _sphere(level: float, seed: int, draw: int, start: int) -> Callable[[Tensor, Node], Tensor]:
+    law = Noise("gaussian", level)
+
+    def noise(signal: Tensor, node: Node) -> Tensor:
+        return law.scale(gaussian_like(signal, seed, f"attenuation {level}", draw, start, node), signal)
+
+    return noise
+
+
+def injected_errors(clean: Activations, source: Node, noise: Callable[[Tensor, Node], Tensor]) -> dict[int, Tensor]:
+    """‖x̂^j - x^j‖ / ‖x^j‖ for each example, for the layer itself and every later one: [B] under the nodes' indices.
+
+    `noise(input, node)` is added to the input of layer `source` alone, not to what else reads the same value.
+    """
+    found: dict[int, Tensor] = {}
+
+    def visit(node: Node, t: Tensor) -> None:
+        whole = clean.values[node.index]
+        found[node.index] = lengths(t - whole) / lengths(whole)
+
+    before = clean.values[source.inputs[0]]
+    with torch.no_grad():
+        noisy = source.affine(before + noise(before, source))
+        visit(source, noisy)
+        clean.rerun(source, noisy, visit)
+    return found
+
+
+def noise_sensitivity(
+    clean: Activations, source: Node, target: Node, noise: Callable[[Tensor, Node], Tensor], draws: int
+) -> tuple[Tensor, Tensor]:
+    """ψ of Definition 3 of the part from the input of `source` to the output of `target`, and its standard error: [B].
+
+    `noise(x, node)` draws η‖x‖, a new one at each call; ψ is the mean of ‖M(x + η‖x‖) - M(x)‖²/‖M(x)‖² over the draws.
+    """
+    squares = torch.stack([injected_errors(clean, source, noise)[target.index].double() ** 2 for _ in range(draws)])
+    error = squares.std(0) / math.sqrt(draws) if draws > 1 else torch.full_like(squares[0], torch.inf)
+    return squares.mean(0), error

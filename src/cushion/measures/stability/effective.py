@@ -1,0 +1,83 @@
+"""Effective parameters (Arora 2018, Table 1) and the note's capacity: measures without the theorem's constants.
+
+Layer i counts as c_i²β_i²⌈κ_i/s_i⌉²/(μ_i²μ_{i→}²), with each quantity's worst value over the sample, or over the sample
+without the fraction ζ of examples that are worst for the sum over all layers (Corollaries A.1, C.1). There is no valid
+theorem behind the convolutional case: Lemma 12 of the paper is false.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.network import Node
+from cushion.operators import Conv2d
+from cushion.stability_records import EffectiveParameters
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LayerTerms:
+    """What one layer contributes, one number per example: c, β, μ and the unclipped μ_{i→} (None: no later layer)."""
+
+    node: Node
+    contraction: Values
+    beta: Values
+    cushion: Values
+    interlayer: Values | None
+
+    @property
+    def overlap(self) -> float:
+        """⌈κ/s⌉², the number of places of the output that read one place of the input; 1 for a dense layer."""
+        operator = self.node.affine.operator
+        if not isinstance(operator, Conv2d):
+            return 1.0
+        sides = zip(operator.weight.shape[2:], operator.stride, strict=True)
+        return float(math.prod(-(-taps // step) for taps, step in sides))
+
+    @property
+    def minimal(self) -> Values:
+        """μ_{i→}(x), clipped at 1/√h."""
+        clip = np.full(len(self.cushion), 1 / math.sqrt(self.node.shape[0]))
+        return clip if self.interlayer is None else np.fmin(clip, self.interlayer)
+
+    def count(self, rows: NDArray[np.bool_]) -> float:
+        """c²β²⌈κ/s⌉²/(μ²μ_→²) with the worst of each over the chosen rows; NaN (an example without say) is left out."""
+        if not rows.any():
+            return math.nan
+        worst = np.nanmax(self.contraction[rows]) * np.nanmax(self.beta[rows])
+        best = np.nanmin(self.cushion[rows]) * np.nanmin(self.minimal[rows])
+        return float(worst / best) ** 2 * self.overlap if best > 0 else math.inf
+
+    def each(self) -> Values:
+        """The same for every example alone."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = self.contraction * self.beta / (self.cushion * self.minimal)
+        return np.nan_to_num(ratio**2 * self.overlap, nan=0.0, posinf=np.inf)
+
+
+def effective_parameters(layers: list[LayerTerms], zeta: float) -> list[EffectiveParameters]:
+    """One record a layer; ⌊ζn⌋ examples are dropped, the same ones for all layers."""
+    total = np.sum([layer.each() for layer in layers], axis=0)
+    everyone = np.ones(len(total), dtype=bool)
+    kept = everyone.copy()
+    kept[np.argsort(total, kind="stable")[len(total) - math.floor(zeta * len(total)) :]] = False
+    return [
+        EffectiveParameters(
+            value=(value := layer.count(everyone)),
+            percent=100 * value / layer.node.affine.parameters,
+            zeta_value=layer.count(kept),
+            parameters=layer.node.affine.parameters,
+        )
+        for layer in layers
+    ]
+
+
+def capacity(depth: int, contraction: float, layers: list[LayerTerms]) -> float:
+    """(depth · c / (μ · μ_→))², the note's eq. 2, at the layer where μ_i·μ_{i→} is smallest."""
+    worst = min(float(np.nanmin(layer.cushion) * np.nanmin(layer.minimal)) for layer in layers)
+    return (depth * contraction / worst) ** 2 if worst > 0 else math.inf

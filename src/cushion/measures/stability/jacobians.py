@@ -1,0 +1,218 @@
+"""Frobenius norms of the Jacobians J^{i,j} between all pairs of affine layers, exact where that is cheap.
+
+Adjacent layers: closed form from the masked columns of A^{j}. Small outputs, the logits first of all: one pulled-back
+row an output, exact. Dense chains: Gram matrices of the active units, exact (`grams`). Everything else: Gaussian
+probes u pulled back from layer j, E‖(J^{i,j})ᵀ u‖² = ‖J^{i,j}‖_F², with the standard error of their mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from cushion.errors import BadInput
+from cushion.linearisation import Linearisation, feeding_layer
+from cushion.measures.stability.grams import GramChain
+from cushion.network import Network, Node
+
+Pair: TypeAlias = tuple[int, int]  # node indices of affine layers i < j
+Method: TypeAlias = Literal["auto", "exact", "probes"]
+
+_CHUNK = 1 << 21  # numbers in the largest tensor that passes the net at a time: 8 MB, which stay in fast memory
+_ROWS = 100  # logits up to this many are pulled back one by one even where fewer probes would cost less
+
+
+@dataclass
+class PairSquares:
+    """One pair on one batch, all [B] float64: ‖J‖_F², its standard error (None: exact), ‖J x^i‖² and β².
+
+    β² is (n₁n₂) max over places (a, b) of ‖J restricted to x^i's channels at (a, b)‖_F² / ‖J‖_F² (Definition 9 of Arora
+    2018): None where only probes were used, since the maximum of noisy places overstates it. It is 1 for vectors,
+    which have one place.
+    """
+
+    squared: Tensor
+    error: Tensor | None = None
+    image: Tensor | None = None
+    spread: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class JacobianPlan:
+    """How each pair is computed, fixed before any data is seen; built by `plan_jacobians`."""
+
+    rows: frozenset[int]  # targets whose outputs are pulled back one by one
+    probed: frozenset[int]  # targets pulled back by probes
+    probes: int
+    grams: GramChain | None
+    multiplications: float  # an estimate for one example
+
+
+def plan_jacobians(net: Network, probes: int, method: Method = "auto") -> JacobianPlan:
+    """Choose for every target layer: all rows where that takes at most twice the probes' products, else probes.
+
+    With `probes` = 0 only what needs none is computed: adjacent layers and a last layer of up to 100 outputs.
+    """
+    if probes < 0:
+        raise BadInput(f"--probes must be at least 0, not {probes}")
+    layers = net.affine_layers
+    depth_cost = {}
+    total = 0
+    for node in layers:  # the products that pulling one vector back from this layer takes
+        depth_cost[node.index] = total
+        total += node.affine.operator.multiplications if node is not layers[0] else 0
+    rows, probed = set(), set()
+    for at, node in enumerate(layers[1:], 1):
+        if at == 1 and feeding_layer(net, node) is layers[0]:
+            continue  # its one pair has a closed form
+        size = node.affine.operator.output_size
+        last = node is layers[-1]
+        if method == "exact" or size <= 2 * probes or (last and size <= _ROWS):
+            rows.add(node.index)
+        elif probes > 0:
+            probed.add(node.index)
+    grams = None
+    if method != "probes" and (chain := GramChain.of(net)) is not None:
+        wanted = [index for index in (*rows, *probed) if index != layers[-1].index]
+        vectors = sum(depth_cost[i] * (net.nodes[i].shape[0] if i in rows else probes) for i in wanted)
+        if wanted and chain.multiplications <= (vectors if method == "exact" else 2 * vectors):
+            grams, rows, probed = chain, rows - set(wanted), set()
+    work: float = sum(depth_cost[i] * net.nodes[i].affine.operator.output_size for i in rows)
+    work += sum(depth_cost[i] * probes for i in probed) + (grams.multiplications if grams else 0)
+    return JacobianPlan(frozenset(rows), frozenset(probed), probes, grams, work)
+
+
+def pair_squares(line: Linearisation, plan: JacobianPlan, seed: int) -> dict[Pair, PairSquares]:
+    """All pairs of one batch. `seed` alone fixes the probes; the batch's examples share them."""
+    found: dict[Pair, PairSquares] = {}
+    with torch.no_grad():
+        for target in line.net.affine_layers[1:]:
+            if target.index in plan.rows:
+                _by_rows(line, target, found)
+            elif target.index in plan.probed:
+                _by_probes(line, target, plan.probes, seed, found)
+            _adjacent(line, target, found)
+        if plan.grams is not None:
+            for pair, squared in plan.grams.squares(line).items():
+                found[pair] = PairSquares(squared, spread=torch.ones_like(squared))
+        _images(line, found)
+    return found
+
+
+def _adjacent(line: Linearisation, target: Node, found: dict[Pair, PairSquares]) -> None:
+    answer = line.pull_energy(target)
+    if answer is None:
+        return
+    source, energy = answer
+    squared = energy.flatten(1).sum(1, dtype=torch.float64)
+    # Through one ReLU and its pooling J x^i is what the layer makes of its own input: its output without bias.
+    bias = target.affine.bias
+    output = line.outputs[target.index]
+    linear = output if bias is None else output - bias.reshape(-1, *[1] * (output.ndim - 2))
+    found[source.index, target.index] = PairSquares(
+        squared, image=_squares(linear[None])[0], spread=_spread(_places(energy), squared)
+    )
+
+
+def _by_rows(line: Linearisation, target: Node, found: dict[Pair, PairSquares]) -> None:
+    """Every output's row of J^{i,j}, for all i at once: exact."""
+    operator = target.affine.operator
+    places: dict[int, Tensor] = {}
+    images: dict[int, Tensor] = {}
+
+    def visit(node: Node, t: Tensor) -> None:
+        energy = torch.linalg.vector_norm(t, dim=2).square_().double()
+        along = _dots(t, line.outputs[node.index]).double().square_().sum(0)
+        places[node.index] = places.get(node.index, 0) + energy.sum(0)
+        images[node.index] = images.get(node.index, 0) + along
+
+    for start, stop in _chunks(line, operator.output_size):
+        basis = operator.weight.new_zeros((stop - start, operator.output_size))
+        basis[torch.arange(stop - start), torch.arange(start, stop)] = 1
+        line.pull(target, basis.reshape(-1, 1, *operator.output_shape), visit)
+    for index, energy in places.items():
+        squared = energy.reshape(line.batch, -1).sum(1)
+        found[index, target.index] = PairSquares(squared, image=images[index], spread=_spread(energy, squared))
+
+
+def _by_probes(line: Linearisation, target: Node, probes: int, seed: int, found: dict[Pair, PairSquares]) -> None:
+    shape = target.affine.operator.output_shape
+    energies: dict[int, list[Tensor]] = {}
+
+    def visit(node: Node, t: Tensor) -> None:
+        energies.setdefault(node.index, []).append(_squares(t))
+
+    generator = probe_generator(seed, "jacobian", target.index)
+    vectors = torch.randn((probes, 1, *shape), generator=generator, dtype=line.net.dtype)
+    for start, stop in _chunks(line, probes):
+        line.pull(target, vectors[start:stop].to(line.net.device), visit)
+    for index, parts in energies.items():
+        each = torch.cat(parts)  # [P, B]
+        error = each.std(0) / probes**0.5 if probes > 1 else torch.full_like(each[0], torch.inf)
+        found[index, target.index] = PairSquares(each.mean(0), error=error)
+
+
+def _images(line: Linearisation, found: dict[Pair, PairSquares]) -> None:
+    """‖J^{i,j} x^i‖² where it is still missing: one push of x^i reaches every j."""
+    layers = line.net.affine_layers
+    homogeneous = line.net.is_chain and not any(_has_bias(node) for node in layers[1:])
+    for source in layers:
+        missing = [j for (i, j), answer in found.items() if i == source.index and answer.image is None]
+        if not missing:
+            continue
+        if homogeneous:  # without biases x^j itself is J^{i,j} x^i
+            for j in missing:
+                found[source.index, j].image = _squares(line.outputs[j][None])[0]
+            continue
+
+        def visit(node: Node, t: Tensor, source: Node = source, missing: list[int] = missing) -> None:
+            if node.index in missing:
+                found[source.index, node.index].image = _squares(t)[0]
+
+        line.push(source, line.outputs[source.index][None], visit, last=max(missing))
+
+
+def _has_bias(node: Node) -> bool:
+    bias = node.affine.bias
+    return bias is not None and bool(bias.any())
+
+
+def _squares(t: Tensor) -> Tensor:
+    """Squared lengths of [P, B, *shape]: [P, B] float64."""
+    norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(2, t.ndim)))
+    return norms.double().square()
+
+
+def _dots(t: Tensor, x: Tensor) -> Tensor:
+    """⟨t[p, b], x[b]⟩ for [P, B, *shape] and [B, *shape]: [P, B]."""
+    if t.ndim == 5:  # channels last, as they lie in memory: no copy
+        t, x = t.movedim(2, 4), x.movedim(1, 3)
+    return torch.einsum("pbn,bn->pb", t.flatten(2), x.flatten(1))
+
+
+def _places(energy: Tensor) -> Tensor:
+    """[B, C, H, W] -> [B, H, W]; [B, n] -> [B]: one place."""
+    return energy.sum(1, dtype=torch.float64)
+
+
+def _spread(places: Tensor, squared: Tensor) -> Tensor:
+    if places.ndim == 1:
+        return torch.ones_like(squared)
+    return places.flatten(1).amax(1) * places[0].numel() / squared
+
+
+def _chunks(line: Linearisation, vectors: int) -> Iterator[tuple[int, int]]:
+    largest = max(node.affine.operator.output_size for node in line.net.affine_layers)
+    step = max(1, _CHUNK // (largest * line.batch))
+    return ((start, min(start + step, vectors)) for start in range(0, vectors, step))
+
+
+def probe_generator(seed: int, purpose: str, index: int) -> torch.Generator:
+    """A stream of its own for each purpose and layer."""
+    digest = hashlib.sha256(f"{purpose} {seed} {index}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)

@@ -1,0 +1,158 @@
+"""measure(): from a net and its sample to one table of diagnostics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from cushion.batches import as_floats
+from cushion.data import Dataset, as_dataset
+from cushion.engine import Accumulators, Samples, map_shards
+from cushion.errors import BadInput
+from cushion.measure_records import LayerMeasures, MeasureTable, NetMeasures
+from cushion.measures.distribution import describe
+from cushion.measures.margins import sample_margins
+from cushion.measures.norms import layer_norms
+from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
+from cushion.measures.stability.measurement import measure_stability
+from cushion.measures.stability.one_pass import NormObserver, OnePass
+from cushion.measures.stability.options import StabilityOptions
+from cushion.network import Network, Node
+from cushion.tracing import trace
+
+FAMILIES = ("stability", "norms", "margins")
+_BATCH = 256
+
+
+def measure(
+    model: nn.Module | Network,
+    data: Dataset | str,
+    *,
+    only: str | Sequence[str] | None = None,
+    batch: int = _BATCH,
+    stability: StabilityOptions | None = None,
+    init: nn.Module | Network | None = None,
+    beside: Literal["init", "random"] | None = None,
+) -> MeasureTable:
+    """Measure a net on its training set: margins, norms, noise stability (`only` names families to keep).
+
+    `stability` chooses probes, draws and rows; `init`, the net at its initialisation, adds the versions from
+    initialisation. `beside` measures a second net in the same way: the initialisation scaled to match the net's layers,
+    or random weights of the same norms. The model is not changed.
+    """
+    data = as_dataset(data)
+    families = _families(only)
+    net = _traced(model, data)
+    if net.classes < data.classes:
+        raise BadInput(
+            f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"
+        )
+    initial = None if init is None else _traced(init, data)
+    if initial is not None:
+        check_alike(net, initial, "the initialisation")
+    if beside == "init" and initial is None:
+        raise BadInput("--beside init needs the net's initialisation: give a RUN folder, or use --beside random")
+    options = stability or StabilityOptions()
+    table = _measure(net, data, families, batch, options, initial)
+    if beside is None:
+        return table
+    other = random_like(net, options.seed) if initial is None or beside == "random" else scaled_to_match(net, initial)
+    return replace(table, beside=_measure(other, data, families, batch, options, None))
+
+
+def _families(only: str | Sequence[str] | None) -> tuple[str, ...]:
+    families = FAMILIES if only is None else tuple(only.split(",")) if isinstance(only, str) else tuple(only)
+    for family in families:
+        if family not in FAMILIES:
+            raise BadInput(f"there is no family of measures called {family!r}; choose from {', '.join(FAMILIES)}")
+    return families
+
+
+def _traced(model: nn.Module | Network, data: Dataset) -> Network:
+    return model if isinstance(model, Network) else trace(model, data.shape)
+
+
+def _measure(
+    net: Network,
+    data: Dataset,
+    families: tuple[str, ...],
+    batch: int,
+    options: StabilityOptions,
+    initial: Network | None,
+) -> MeasureTable:
+    stable, marginal = "stability" in families, "margins" in families
+    passed = one_pass(net, data, batch, norms=stable, margins=marginal)
+    rows = {node.index: _describe_layer(node) for node in net.affine_layers}
+    if "norms" in families:
+        for node in tqdm(net.affine_layers, desc="norms", unit="layer", disable=None, delay=2, leave=False):
+            rows[node.index] = replace(rows[node.index], **vars(layer_norms(node.affine.operator)))
+    whole = None
+    if stable:
+        norms: OnePass = {key: values for key, values in passed.items() if key != "margins"}  # type: ignore[misc]
+        layers, whole = measure_stability(net, data, norms, options, initial)
+        rows = {index: replace(row, **vars(layers[index])) for index, row in rows.items()}
+    margins = passed["margins"] if marginal else None
+    spread = None if margins is None else describe(margins, "min")
+    errors = None if margins is None else int((margins <= 0).sum())
+    return MeasureTable(
+        layers=tuple(rows.values()),
+        net=NetMeasures(
+            m=len(data),
+            classes=net.classes,
+            parameters=net.parameters,
+            depth=len(net.affine_layers),
+            is_chain=net.is_chain,
+            not_a_chain_because=net.not_a_chain_because,
+            data=data.name,
+            data_fingerprint=data.fingerprint,
+            errors=errors,
+            error_rate=None if errors is None else errors / len(data),
+            margins=spread,
+            margin_5th=None if spread is None else spread.quantiles["0.05"],
+            stability=whole,
+        ),
+    )
+
+
+def one_pass(net: Network, data: Dataset, batch: int, *, norms: bool, margins: bool) -> dict[object, np.ndarray]:
+    """One number per example: margins under "margins", the three norms of each affine layer under (index, stage)."""
+    if not (norms or margins):
+        return {}
+
+    def work(rows: slice) -> Accumulators:
+        found: dict[str, Samples] = {}
+
+        def keep(key: str, values: Tensor) -> None:
+            found[key] = Samples.of(rows.start, values.numpy())
+
+        observer = NormObserver()
+        logits = net.run(as_floats(data.x[rows]), observer if norms else None)
+        if not bool(torch.isfinite(logits).all()):
+            raise BadInput(f"the net's scores on {data.name} are not finite near row {rows.start}; check its weights")
+        for (index, stage), values in observer.norms.items():
+            keep(f"{index} {stage}", values)
+        if margins:
+            keep("margins", sample_margins(logits, torch.from_numpy(np.array(data.y[rows]))))
+        return found
+
+    merged = map_shards(len(data), batch, work, describe="measuring")
+    keys = {key: key if key == "margins" else (int(key.split()[0]), key.split()[1]) for key in merged}
+    return {keys[key]: samples.values() for key, samples in merged.items()}
+
+
+def _describe_layer(node: Node) -> LayerMeasures:
+    operator = node.affine.operator
+    return LayerMeasures(
+        name=node.name,
+        kind=node.affine.kind,
+        shape=tuple(operator.weight.shape),
+        input_shape=tuple(operator.input_shape),
+        output_shape=tuple(operator.output_shape),
+        parameters=node.affine.parameters,
+    )
