@@ -80,6 +80,8 @@ class Smoothness(Record):
     """
 
     noise: str
+    kind: Literal["gaussian", "sign-projection", "from-initialisation"]
+    level: float | None
     delta: float
     draws: int
     value: float | None
@@ -88,6 +90,11 @@ class Smoothness(Record):
     relative_norm: float
     spread: Distribution | None
     pairs: tuple[PairSmoothness, ...]
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether this is the law that tables show first: Algorithm 1's noise at a stated relative norm."""
+        return self.kind == "sign-projection" and self.level is not None
 
 
 @dataclass(frozen=True)

@@ -4,78 +4,123 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cushion.cli.options import add_data, add_net, add_verb, load_named_net, say_if_untrained
-from cushion.cli.output import answer, table
-from cushion.measure_records import MeasureTable
+from cushion.cli.measure_text import describe
+from cushion.cli.options import (
+    add_data,
+    add_net,
+    add_verb,
+    fraction,
+    load_named_net,
+    natural,
+    say_if_untrained,
+    seed,
+    whole,
+)
+from cushion.cli.output import answer
+
+if TYPE_CHECKING:
+    from cushion.measures.stability.options import StabilityOptions
 
 
 def add_parser(verbs: Any) -> None:
     parser = add_verb(
         verbs,
         "measure",
-        summary="measure a net on its training set: margins, norms, layer cushions (measures, not bounds)",
-        example="cushion measure runs/guha --data mnist --only stability,margins",
+        summary="measure a net on its training set: noise stability, margins, norms (measures, not bounds)",
+        example="cushion measure runs/guha --data mnist --only stability,margins --examples 500",
     )
     add_net(parser, flag=False)
     add_data(parser)
-    parser.add_argument("--only", metavar="FAMILIES", help="some of stability,norms,margins (default: all)")
+    parser.add_argument("--only", metavar="FAMILIES", help="some of stability,spectra,norms,margins (default: all)")
+    group = parser.add_argument_group("noise stability (Arora 2018)")
+    group.add_argument(
+        "--examples",
+        type=whole_or_all,
+        metavar="N|all",
+        help="rows for all but the one-pass quantities (default: what some minutes allow)",
+    )
+    group.add_argument(
+        "--probes", type=natural, default=16, metavar="P", help="a pair of layers too large to be exact (16)"
+    )
+    group.add_argument("--exact", action="store_true", help="no probes: every Jacobian norm exactly, whatever it takes")
+    group.add_argument("--draws", type=natural, default=20, metavar="N", help="of noise for smoothness; 0: none (20)")
+    group.add_argument("--delta", type=fraction, default=0.05, metavar="F", help="of the smoothness rho_delta (0.05)")
+    group.add_argument("--k", type=whole, default=1000, metavar="K", help="sign matrices of Algorithm 1 (1000)")
+    group.add_argument(
+        "--levels", type=levels, default=(0.1, 1.0), metavar="L,...", help="relative norms of injected noise (0.1,1)"
+    )
+    group.add_argument(
+        "--attenuation-draws", type=natural, default=4, metavar="N", help="of injected noise; 0: none (4)"
+    )
+    group.add_argument("--zeta", type=fraction, default=0.05, metavar="F", help="examples that may be dropped (0.05)")
+    group.add_argument("--places", type=natural, default=0, metavar="N", help="sampled for beta of large pairs (0)")
+    group.add_argument("--seed", type=seed, default=0, metavar="N", help="of rows, probes and draws (0)")
+    group.add_argument(
+        "--beside",
+        choices=("init", "random"),
+        help="measure the initialisation, or random weights, too, scaled to match",
+    )
+    parser.add_argument("--figures", metavar="DIR", help="draw histograms and curves into DIR (needs matplotlib)")
     parser.set_defaults(run=run)
+
+
+def whole_or_all(text: str) -> int:
+    """A number of rows; "all" is more than any sample has."""
+    return sys.maxsize if text == "all" else whole(text)
+
+
+def levels(text: str) -> tuple[float, ...]:
+    """Numbers separated by commas; `StabilityOptions` checks them."""
+    return tuple(float(part) for part in text.split(","))
+
+
+def stability_options(args: argparse.Namespace) -> StabilityOptions:
+    from cushion.measures.stability.options import StabilityOptions
+
+    return StabilityOptions(
+        examples=args.examples,
+        probes=args.probes,
+        method="exact" if args.exact else "auto",
+        draws=args.draws,
+        delta=args.delta,
+        k=args.k,
+        levels=args.levels,
+        attenuation_draws=args.attenuation_draws,
+        zeta=args.zeta,
+        places=args.places,
+        seed=args.seed,
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     from cushion.data import load
     from cushion.measuring import measure
 
+    options = stability_options(args)
+    if args.figures is not None:
+        from cushion.figures import prepare
+
+        prepare(args.figures)
     data = load(args.data)
     net = load_named_net(args, data)
-    found = measure(net.module, data, only=None if args.only is None else args.only.split(","))
+    found = measure(
+        net.module,
+        data,
+        only=None if args.only is None else args.only.split(","),
+        stability=options,
+        init=net.init,
+        beside=args.beside,
+    )
     trained_on = net.meta.get("data_fingerprint", data.fingerprint)
     if trained_on != data.fingerprint:
         print(f"cushion: note: {args.net} was trained on other examples or labels than {args.data}", file=sys.stderr)
     say_if_untrained(args)
     answer(args, found.to_json(), describe(found))
+    if args.figures is not None:
+        from cushion.figures import draw
+
+        for path in draw(found, args.figures):
+            print(f"cushion: drew {path}", file=sys.stderr)
     return 0
-
-
-def describe(found: MeasureTable) -> str:
-    """The table for people, with what each number means."""
-    net = found.net
-    lines = [
-        f"{net.parameters} parameters in {net.depth} affine layers, on {net.m} examples of {net.data} ({found.note})"
-    ]
-    if not net.is_chain:
-        lines.append(f"not a chain of layers: {net.not_a_chain_because}")
-    cushions = any(layer.layer_cushion is not None for layer in found.layers)
-    norms = any(layer.spectral is not None for layer in found.layers)
-    header = ["layer", "kind", "shape"]
-    header += ["cushion min", "median"] if cushions else []
-    header += ["weight Frobenius", "map Frobenius", "map spectral", "stable rank"] if norms else []
-    rows = []
-    for layer in found.layers:
-        row: list[object] = [layer.name, layer.kind, "x".join(map(str, layer.shape))]
-        if cushions:
-            spread = layer.layer_cushion
-            row += [_number(spread and spread.value), _number(spread and spread.quantiles["0.5"])]
-        if norms:
-            parts = (layer.frobenius, layer.operator_frobenius, layer.spectral, layer.stable_rank)
-            row += [_number(part) for part in parts]
-        rows.append(row)
-    lines += ["", table(header, rows), ""]
-    if cushions:
-        lines.append("cushion: ‖A φ(x)‖ / (‖A‖_F ‖φ(x)‖); the larger, the less noise in A matters (Arora 2018, Def. 4)")
-    if norms:
-        lines.append(
-            "weight: of the layer's parameters; map: of the true linear map, a convolution with stride and padding"
-        )
-    if net.margins is not None:
-        lines.append(
-            f"errors on these examples {net.errors}/{net.m}; margins: smallest {_number(net.margins.value)}, "
-            f"5th percentile {_number(net.margin_5th)}, median {_number(net.margins.quantiles['0.5'])}"
-        )
-    return "\n".join(lines)
-
-
-def _number(value: Any) -> str:
-    return "-" if value is None else f"{value:.4g}"

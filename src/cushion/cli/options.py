@@ -64,6 +64,22 @@ def whole(text: str) -> int:
     return value
 
 
+def natural(text: str) -> int:
+    """An option's whole number ≥ 0."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, not {text}")
+    return value
+
+
+def fraction(text: str) -> float:
+    """An option's number from 0 to below 1."""
+    value = float(text)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 0 and below 1, not {text}")
+    return value
+
+
 def seed(text: str) -> int:
     """A seed: 0 ≤ seed < 2^63."""
     value = int(text)

@@ -185,6 +185,8 @@ def _record(
     value = float(quantile_over_draws(by_draw, delta))
     return Smoothness(
         noise=noise.name,
+        kind=noise.kind,
+        level=noise.level,
         delta=delta,
         draws=len(by_draw),
         value=value if math.isfinite(value) else None,

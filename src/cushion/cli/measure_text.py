@@ -1,0 +1,164 @@
+"""The measure table for people: numbers in columns, and under them what they mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cushion.cli.output import table
+from cushion.measure_records import LayerMeasures, MeasureTable
+from cushion.stability_records import NetStability, Smoothness
+
+
+def describe(found: MeasureTable) -> str:
+    """All that was measured, family by family."""
+    net = found.net
+    lines = [
+        f"{net.parameters} parameters in {net.depth} affine layers, on {net.m} examples of {net.data} ({found.note})"
+    ]
+    if not net.is_chain:
+        lines.append(f"not a chain of layers: {net.not_a_chain_because}")
+    if net.stability is not None:
+        lines += ["", *_stability(found, net.stability)]
+    if any(layer.spectral is not None for layer in found.layers):
+        lines += ["", *_norms(found)]
+    if net.margins is not None:
+        lines += [
+            "",
+            f"errors on these examples {net.errors}/{net.m}; margins: smallest {number(net.margins.value)}, "
+            f"5th percentile {number(net.margin_5th)}, median {number(net.margins.quantiles['0.5'])}",
+        ]
+    return "\n".join(lines)
+
+
+def number(value: Any) -> str:
+    """Four significant digits, or a dash."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def standard(laws: tuple[Smoothness, ...]) -> Smoothness | None:
+    """The law of noise that the table shows."""
+    return next((law for law in laws if law.is_standard), None)
+
+
+def _norms(found: MeasureTable) -> list[str]:
+    header = ["layer", "kind", "shape", "weight Frobenius", "map Frobenius", "map spectral", "stable rank"]
+    rows = [
+        [*_name(layer), *map(number, (layer.frobenius, layer.operator_frobenius, layer.spectral, layer.stable_rank))]
+        for layer in found.layers
+    ]
+    meaning = "weight: of the layer's parameters; map: of the true linear map, a convolution with stride and padding"
+    return [table(header, rows), meaning]
+
+
+def _name(layer: LayerMeasures) -> list[str]:
+    return [layer.name, layer.kind, "x".join(map(str, layer.shape))]
+
+
+def _stability(found: MeasureTable, whole: NetStability) -> list[str]:
+    header = ["layer", "kind", "shape", "cushion", "contraction", "interlayer", "clipped at", "beta", "1/rho"]
+    header += ["effective", "% of actual"]
+    rows = [[*_name(layer), *_stability_cells(layer)] for layer in found.layers]
+    lines = [
+        "Noise stability (Arora 2018): the worst over the examples, as each definition asks",
+        table(header, rows),
+        f"cushion, contraction: over all {found.net.m} examples; the rest over {whole.examples} of them",
+        "cushion      ‖A φ(x)‖ / (‖A‖_F ‖φ(x)‖), smallest: the larger, the less noise in A matters (Def. 4)",
+        "contraction  ‖x‖ / ‖φ(x)‖ of what the layer puts out, largest (Def. 6)",
+        "interlayer   smallest over later layers of √places·‖J x‖ / (‖J‖_F ‖x‖), unclipped (Def. 5, 8)",
+        "beta         largest share of one place in the Jacobian, 1 = even (Def. 9)",
+        _rho_line(whole),
+        "effective    c²β²⌈κ/s⌉²/(μ²μ_→²), the parameters that the layer counts as, up to constants and logarithms "
+        "(Table 1)",
+    ]
+    lines += _whole_net(whole)
+    lines += _attenuation(found)
+    if found.beside is not None:
+        lines += _beside(found, found.beside)
+    return lines
+
+
+def _stability_cells(layer: LayerMeasures) -> list[str]:
+    minimal, effective = layer.minimal_interlayer_cushion, layer.effective_parameters
+    rho = standard(layer.interlayer_smoothness)
+    return [
+        number(layer.layer_cushion and layer.layer_cushion.value),
+        number(layer.activation_contraction and layer.activation_contraction.value),
+        number(minimal and minimal.unclipped and minimal.unclipped.value),
+        number(minimal and minimal.clip),
+        number(layer.jacobian_beta and layer.jacobian_beta.value),
+        number(rho and rho.inverse),
+        number(effective and effective.value),
+        number(effective and effective.percent),
+    ]
+
+
+def _rho_line(whole: NetStability) -> str:
+    law = standard(whole.interlayer_smoothness)
+    if law is None:
+        return "1/rho        not measured (--draws 0)"
+    return (
+        f"1/rho        departure from the linearised net under noise ({law.noise}; δ = {law.delta:g}, {law.draws} "
+        "draws): small is smooth (Def. 7)"
+    )
+
+
+def _whole_net(whole: NetStability) -> list[str]:
+    lines = ["", f"whole net: contraction c = {number(whole.activation_contraction)}"]
+    for law in whole.interlayer_smoothness:
+        error = "" if law.standard_error is None else f" (standard error of rho {law.standard_error:.2g})"
+        lines.append(
+            f"           rho = {number(law.value)}, 1/rho = {number(law.inverse)}{error} under {law.noise}; "
+            f"mean ‖η‖/‖x‖ {number(law.relative_norm)}"
+        )
+    lines.append(
+        f"           effective parameters {number(whole.effective_parameters)}; without the worst "
+        f"{whole.zeta:.0%} of examples {number(whole.effective_parameters_zeta)}; from initialisation "
+        f"{number(whole.effective_parameters_from_initialisation)}; capacity {number(whole.capacity)}"
+    )
+    if whole.bias_gap is not None and whole.bias_gap > 1e-3:
+        lines.append(
+            f"           biases matter: ‖J x^i‖ differs from ‖x^j‖ by up to {number(whole.bias_gap)} of it "
+            "(the paper has no biases)"
+        )
+    return lines
+
+
+def _attenuation(found: MeasureTable) -> list[str]:
+    curves = [layer for layer in found.layers if layer.noise_attenuation]
+    if not curves:
+        return []
+    last = found.layers[-1].name
+    header = ["noise into"]
+    for curve in curves[0].noise_attenuation:
+        header += [f"{curve.level:.0%}: after it", f"at {last}"]
+    rows = []
+    for layer in curves:
+        cells = [layer.name]
+        for curve in layer.noise_attenuation:
+            cells += [number(curve.points[0].mean), number(curve.points[-1].mean)]
+        rows.append(cells)
+    return ["", "Injected noise, mean relative error right after the layer and at the scores", table(header, rows)]
+
+
+def _beside(found: MeasureTable, other: MeasureTable) -> list[str]:
+    """Medians side by side: they show what training did to most examples."""
+    header = ["layer", "cushion", "beside", "contraction", "beside", "interlayer", "beside", "rho", "beside"]
+    rows = []
+    for layer, twin in zip(found.layers, other.layers, strict=True):
+        cells = [layer.name]
+        for mine, theirs in zip(_medians(layer), _medians(twin), strict=True):
+            cells += [number(mine), number(theirs)]
+        rows.append(cells)
+    return ["", "Medians over the examples, and those of the net beside it", table(header, rows)]
+
+
+def _medians(layer: LayerMeasures) -> list[float | None]:
+    minimal = layer.minimal_interlayer_cushion
+    rho = standard(layer.interlayer_smoothness)
+    spreads = (
+        layer.layer_cushion,
+        layer.activation_contraction,
+        None if minimal is None else minimal.unclipped,
+        None if rho is None else rho.spread,
+    )
+    return [None if spread is None else spread.quantiles["0.5"] for spread in spreads]

@@ -1,0 +1,132 @@
+"""Records as pictures: one PNG and one SVG each; needs matplotlib, reads records only."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cushion.errors import BadInput
+from cushion.files import write_whole
+from cushion.measure_records import LayerMeasures, MeasureTable
+from cushion.records import Distribution
+
+# Blue and vermilion, apart in every common kind of colour blindness (Okabe and Ito).
+_MINE, _OTHER = "#0072B2", "#D55E00"
+_COLUMNS = 4
+
+_HISTOGRAMS: dict[str, tuple[str, Callable[[LayerMeasures], Distribution | None]]] = {
+    "layer-cushion": ("layer cushion ‖Aφ(x)‖ / (‖A‖_F ‖φ(x)‖)", lambda layer: layer.layer_cushion),
+    "activation-contraction": ("activation contraction ‖x‖ / ‖φ(x)‖", lambda layer: layer.activation_contraction),
+    "interlayer-cushion": (
+        "minimal interlayer cushion, unclipped",
+        lambda layer: layer.minimal_interlayer_cushion and layer.minimal_interlayer_cushion.unclipped,
+    ),
+    "interlayer-smoothness": (
+        "interlayer smoothness ρ under sign-projection noise",
+        lambda layer: next((law.spread for law in layer.interlayer_smoothness if law.is_standard), None),
+    ),
+    "jacobian-beta": ("well-distributed Jacobian β", lambda layer: layer.jacobian_beta and layer.jacobian_beta.spread),
+}
+
+
+def prepare(folder: str) -> None:
+    """Refuse before the work, not after it: matplotlib must be there and the folder must be one."""
+    _pyplot()
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise BadInput(f"--figures {folder} is a file; give a folder")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--figures {folder} cannot be made: {error.strerror}") from None
+
+
+def draw(found: MeasureTable, folder: str) -> list[Path]:
+    """Every picture that the table has the numbers for."""
+    paths = []
+    for name, (title, pick) in _HISTOGRAMS.items():
+        if any(pick(layer) is not None for layer in found.layers):
+            paths += _save(_histograms(found, title, pick), Path(folder), name)
+    levels = [curve.level for curve in found.layers[0].noise_attenuation]
+    for at, level in enumerate(levels):
+        paths += _save(_attenuation(found, at), Path(folder), f"noise-attenuation-{level:g}")
+    return paths
+
+
+def _pyplot() -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise BadInput("--figures needs matplotlib; install it with: pip install 'cushion[figures]'") from None
+    return Figure
+
+
+def _save(figure: Any, folder: Path, name: str) -> list[Path]:
+    paths = []
+    for kind in ("png", "svg"):
+        buffer = io.BytesIO()
+        # A fixed date keeps equal figures equal files.
+        figure.savefig(buffer, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
+        write_whole(folder / f"{name}.{kind}", buffer.getvalue())
+        paths.append(folder / f"{name}.{kind}")
+    return paths
+
+
+def _histograms(found: MeasureTable, title: str, pick: Callable[[LayerMeasures], Distribution | None]) -> Any:
+    """One panel a layer: the share of examples against the value; the net beside it, if any, in the second colour."""
+    layers = [layer for layer in found.layers if pick(layer) is not None]
+    rows = math.ceil(len(layers) / _COLUMNS)
+    figure = _pyplot()(figsize=(12, 2.4 * rows + 1), layout="constrained")
+    figure.suptitle(f"{title}, {found.net.data} (measure)", fontsize=13)
+    twins = {} if found.beside is None else {twin.name: twin for twin in found.beside.layers}
+    for at, layer in enumerate(layers, 1):
+        axes = figure.add_subplot(rows, _COLUMNS, at)
+        _steps(axes, pick(layer), _MINE, "this net")
+        if layer.name in twins:
+            _steps(axes, pick(twins[layer.name]), _OTHER, "scaled initialisation or random net")
+        axes.set_title(layer.name, fontsize=10)
+        axes.set_yticks([])
+        axes.tick_params(labelsize=8)
+        if at == 1 and twins:
+            axes.legend(fontsize=7)
+        if at > len(layers) - _COLUMNS:
+            axes.set_xlabel("value", fontsize=9)
+        if at % _COLUMNS == 1:
+            axes.set_ylabel("examples", fontsize=9)
+    return figure
+
+
+def _steps(axes: Any, spread: Distribution | None, colour: str, label: str) -> None:
+    if spread is not None:
+        shares = [count / spread.count for count in spread.counts]
+        axes.stairs(shares, spread.edges, fill=True, alpha=0.35, color=colour)
+        axes.stairs(shares, spread.edges, color=colour, label=label)
+
+
+def _attenuation(found: MeasureTable, at: int) -> Any:
+    """The relative error of every later layer, one curve for each layer that noise is put into."""
+    figure = _pyplot()(figsize=(9, 5.5), layout="constrained")
+    axes = figure.add_subplot()
+    names = [layer.name for layer in found.layers]
+    level = found.layers[0].noise_attenuation[at].level
+    for index, layer in enumerate(found.layers):
+        points = layer.noise_attenuation[at].points
+        where = [names.index(point.to) for point in points]
+        shade = index / max(1, len(names) - 1)
+        axes.plot(
+            [where[0] - 1, *where],
+            [level, *(point.mean for point in points)],
+            color=(0.8 * shade, 0.45, 0.7),
+            marker=".",
+        )
+    axes.set_xticks(range(-1, len(names)), ["input", *names], rotation=60, fontsize=8)
+    axes.set_yscale("log")
+    axes.set_xlabel("layer")
+    axes.set_ylabel("relative error ‖x̂ - x‖ / ‖x‖")
+    axes.set_title(
+        f"noise of {level:.0%} put into the input of each layer, followed upwards ({found.net.data}, measure)"
+    )
+    return figure
