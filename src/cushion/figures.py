@@ -17,20 +17,6 @@ from cushion.records import Distribution
 _MINE, _OTHER = "#0072B2", "#D55E00"
 _COLUMNS = 4
 
-_HISTOGRAMS: dict[str, tuple[str, Callable[[LayerMeasures], Distribution | None]]] = {
-    "layer-cushion": ("layer cushion ‖Aφ(x)‖ / (‖A‖_F ‖φ(x)‖)", lambda layer: layer.layer_cushion),
-    "activation-contraction": ("activation contraction ‖x‖ / ‖φ(x)‖", lambda layer: layer.activation_contraction),
-    "interlayer-cushion": (
-        "minimal interlayer cushion, unclipped",
-        lambda layer: layer.minimal_interlayer_cushion and layer.minimal_interlayer_cushion.unclipped,
-    ),
-    "interlayer-smoothness": (
-        "interlayer smoothness ρ under sign-projection noise",
-        lambda layer: next((law.spread for law in layer.interlayer_smoothness if law.is_standard), None),
-    ),
-    "jacobian-beta": ("well-distributed Jacobian β", lambda layer: layer.jacobian_beta and layer.jacobian_beta.spread),
-}
-
 
 def prepare(folder: str) -> None:
     """Refuse before the work, not after it: matplotlib must be there and the folder must be one."""
@@ -42,6 +28,36 @@ def prepare(folder: str) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"--figures {folder} cannot be made: {error.strerror}") from None
+
+
+def _cushion(layer: LayerMeasures) -> Distribution | None:
+    return layer.layer_cushion
+
+
+def _contraction(layer: LayerMeasures) -> Distribution | None:
+    return layer.activation_contraction
+
+
+def _interlayer(layer: LayerMeasures) -> Distribution | None:
+    minimal = layer.minimal_interlayer_cushion
+    return None if minimal is None else minimal.unclipped
+
+
+def _smoothness(layer: LayerMeasures) -> Distribution | None:
+    return next((law.spread for law in layer.interlayer_smoothness if law.is_standard), None)
+
+
+def _beta(layer: LayerMeasures) -> Distribution | None:
+    return None if layer.jacobian_beta is None else layer.jacobian_beta.spread
+
+
+_HISTOGRAMS: dict[str, tuple[str, Callable[[LayerMeasures], Distribution | None]]] = {
+    "layer-cushion": ("layer cushion ‖Aφ(x)‖ / (‖A‖_F ‖φ(x)‖)", _cushion),
+    "activation-contraction": ("activation contraction ‖x‖ / ‖φ(x)‖", _contraction),
+    "interlayer-cushion": ("minimal interlayer cushion, unclipped", _interlayer),
+    "interlayer-smoothness": ("interlayer smoothness ρ under sign-projection noise", _smoothness),
+    "jacobian-beta": ("well-distributed Jacobian β", _beta),
+}
 
 
 def draw(found: MeasureTable, folder: str) -> list[Path]:
@@ -116,12 +132,8 @@ def _attenuation(found: MeasureTable, at: int) -> Any:
         points = layer.noise_attenuation[at].points
         where = [names.index(point.to) for point in points]
         shade = index / max(1, len(names) - 1)
-        axes.plot(
-            [where[0] - 1, *where],
-            [level, *(point.mean for point in points)],
-            color=(0.8 * shade, 0.45, 0.7),
-            marker=".",
-        )
+        heights = [level, *(point.mean for point in points)]
+        axes.plot([where[0] - 1, *where], heights, color=(0.8 * shade, 0.45, 0.7), marker=".")
     axes.set_xticks(range(-1, len(names)), ["input", *names], rotation=60, fontsize=8)
     axes.set_yscale("log")
     axes.set_xlabel("layer")

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 from scipy.linalg.blas import get_blas_funcs
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
 from cushion.linearisation import Linearisation
@@ -69,6 +70,12 @@ class GramChain:
             for i in range(depth - 3)
             for j in range(i + 2, depth - 1)
         }
+        with threadpool_limits(1, user_api="blas"):  # small products: a second BLAS pool only gets in torch's way
+            self._fill(line, found)
+        return found
+
+    def _fill(self, line: Linearisation, found: dict[tuple[int, int], Tensor]) -> None:
+        depth, batch = len(self.layers), line.batch
         every = [torch.arange(node.shape[0]) for node in self.layers]
         for b in range(batch):
             active = [
@@ -91,7 +98,6 @@ class GramChain:
                     if j < depth - 2:
                         assert weight is not None
                         t = weight @ t
-        return found
 
 
 def _pick(matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
