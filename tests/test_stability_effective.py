@@ -139,6 +139,17 @@ def test_capacity_is_equation_2_of_the_note() -> None:
     assert capacity(1, 1.0, [zero]) == math.inf
 
 
+@pytest.mark.xfail(strict=True, reason="min() of NaN depends on the order, and nanmin warns")
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_capacity_does_not_depend_on_where_a_layer_stands_that_says_nothing(place: int) -> None:
+    """A layer that never sees a signal has only NaN; the product of the others decides."""
+    live = LayerTerms(dense_node(4), np.ones(3), np.ones(3), np.full(3, 0.5), np.full(3, 0.25))
+    silent = LayerTerms(dense_node(4), np.ones(3), np.ones(3), np.full(3, math.nan), np.full(3, math.nan))
+    layers = [live, live]
+    layers.insert(place, silent)
+    assert capacity(3, 1.0, layers) == pytest.approx((3 / 0.125) ** 2)
+
+
 def sample(case: Case, m: int, classes: int) -> Dataset:
     return Dataset("noise", case.inputs(m).numpy(), np.arange(m) % classes, classes)
 

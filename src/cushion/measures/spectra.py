@@ -48,43 +48,18 @@ class Spectrum(Record):
 
 def layer_spectrum(operator: Operator, *, seed: int = 0) -> Spectrum:
     """The spectrum of the true map; `seed` chooses the probes where it has to be estimated."""
-    if is_exact(operator):
-        return _exact("map", singular_values(operator), operator.operator_frobenius())
-    frobenius = operator.operator_frobenius()
-    if frobenius == 0.0:
-        return _exact("map", np.zeros(min(operator.input_size, operator.output_size)), 0.0)
-    top = top_values(operator, _TOP)
-    spectral = max(operator.spectral(), float(top[0]))  # both come from below
-    density = estimate_density(operator, seed=seed)
-    edges = np.linspace(0.0, spectral, _BINS + 1)
-    counts, errors = density.histogram(edges)
-    return Spectrum(
-        of="map",
-        count=density.count,
-        exact=False,
-        top=(spectral, *_floats(top[1:])),
-        quantiles=dict(zip(map(str, LEVELS), density.quantiles(LEVELS), strict=True)),
-        edges=_floats(edges),
-        counts=_floats(counts),
-        standard_error=_floats(errors),
-        operator_frobenius=frobenius,
-        spectral=spectral,
-        stable_rank=(frobenius / spectral) ** 2,
-        effective_rank_90=density.rank_of_energy(_ENERGY),
-    )
+    return _spectrum("map", operator, seed)
 
 
-def kernel_spectrum(operator: Operator) -> Spectrum:
+def kernel_spectrum(operator: Operator, *, seed: int = 0) -> Spectrum:
     """The spectrum of the weight as a matrix with one row a filter, which is what plots of filters show.
 
     It is not the layer's: the norm of a convolution exceeds that of its reshaped kernel, for the most part.
     A diagonal map's weight stands for the diagonal matrix of one factor a channel.
     """
     if isinstance(operator, Diagonal):
-        matrix: Operator = Diagonal(operator.weight, (len(operator.weight),))
-    else:
-        matrix = Linear(operator.weight.flatten(1))
-    return _exact("kernel", singular_values(matrix), operator.frobenius())
+        return _spectrum("kernel", Diagonal(operator.weight, (len(operator.weight),)), seed)
+    return _spectrum("kernel", Linear(operator.weight.flatten(1)), seed)
 
 
 def difference(operator: Operator, initial: Operator) -> Operator:
@@ -97,6 +72,33 @@ def difference(operator: Operator, initial: Operator) -> Operator:
         raise BadInput("the two layers differ in more than their weights; compare a layer with its own start")
     change = operator.weight.detach().to(torch.float64) - initial.weight.detach().to(torch.float64)
     return dataclasses.replace(operator, weight=change)  # type: ignore[type-var]
+
+
+def _spectrum(of: Literal["map", "kernel"], operator: Operator, seed: int) -> Spectrum:
+    frobenius = operator.operator_frobenius()
+    if is_exact(operator):
+        return _exact(of, singular_values(operator), frobenius)
+    if frobenius == 0.0:
+        return _exact(of, np.zeros(min(operator.input_size, operator.output_size)), frobenius)
+    top = top_values(operator, _TOP)
+    spectral = max(operator.spectral(), float(top[0]))  # both come from below
+    density = estimate_density(operator, seed=seed)
+    edges = np.linspace(0.0, spectral, _BINS + 1)
+    counts, errors = density.histogram(edges)
+    return Spectrum(
+        of=of,
+        count=density.count,
+        exact=False,
+        top=(spectral, *_floats(top[1:])),
+        quantiles=dict(zip(map(str, LEVELS), density.quantiles(LEVELS), strict=True)),
+        edges=_floats(edges),
+        counts=_floats(counts),
+        standard_error=_floats(errors),
+        operator_frobenius=frobenius,
+        spectral=spectral,
+        stable_rank=(frobenius / spectral) ** 2,
+        effective_rank_90=density.rank_of_energy(_ENERGY),
+    )
 
 
 def _exact(of: Literal["map", "kernel"], values: NDArray[np.float64], frobenius: float) -> Spectrum:

@@ -78,11 +78,11 @@ class Density:
         values = np.concatenate([rule.values for rule in self.rules])
         weights = np.concatenate([rule.weights for rule in self.rules]) / len(self.rules)
         order = np.argsort(values)[::-1]
-        energy = np.cumsum(values[order] ** 2 * weights[order])
+        energy = np.cumsum(np.append(0.0, values[order] ** 2 * weights[order]))
         if energy[-1] == 0.0:
             return 0
-        holding = float(np.cumsum(weights[order])[np.searchsorted(energy, part * energy[-1])])
-        return min(self.count, math.ceil(self.count * holding))
+        share = np.interp(part * energy[-1], energy, np.cumsum(np.append(0.0, weights[order])))
+        return min(self.count, math.ceil(self.count * float(share)))
 
 
 def estimate_density(operator: Operator, *, seed: int, probes: int = PROBES, steps: int = STEPS) -> Density:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy.sparse.linalg import LinearOperator, eigsh
+from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -15,45 +18,118 @@ if TYPE_CHECKING:
 
 _DENSE = 48  # up to this many rows or columns the whole spectrum costs less than Lanczos' start
 EXPLICIT = 1 << 23  # entries of a matrix that may be written out (64 MB)
+_ERROR = 1e-6  # of σ², relative: half as much of σ
+_FIRST, _SECOND = 1e-5, (1e-3, 5e-5)  # residuals in float32, relative to σ²; see `lanczos_norm`
+_RESTARTS = 100  # of Lanczos in float32, before float64 takes over
 _UNIT = 2.0**-53  # unit roundoff of float64
+
+Vector = NDArray[np.floating[Any]]
 
 
 def lanczos_norm(operator: Operator) -> float:
-    """‖A‖₂ by Lanczos iteration (ARPACK) in float64 on AᵀA or AAᵀ, whichever is smaller.
+    """‖A‖₂ to a relative 1e-6, from below but for float64 rounding; fixed seeds, so repeated calls agree.
 
-    The residual tolerance 1e-6 relative to σ² puts σ within a relative 5e-7 of a singular value. The start
-    vector comes from a fixed seed, so repeated calls agree. Ritz values lie below σ² but for float64 rounding.
+    G is AᵀA or AAᵀ, whichever is smaller. Lanczos iteration (ARPACK) in float32 finds a vector x; the answer is
+    its Rayleigh quotient ρ = ‖A x‖² in float64, with the residual r = ‖G x - ρ x‖. Some eigenvalue lies within r
+    of ρ. That alone is no proof that the largest does: where two are nearly equal, a start vector that is poor
+    in the first converges to the second. So Lanczos runs again from another start, on the complement of x. Its
+    top, β, bounds the second eigenvalue (interlacing), and if β < ρ the largest is at most ρ + r² / (ρ - β)
+    (Kato-Temple). Unless that or r is within 1e-6·ρ, Lanczos goes on from x in float64 until r is.
     """
-    if operator.frobenius() == 0.0:
+    if operator.operator_frobenius() == 0.0:
         return 0.0
-    double = operator.to(torch.float64)
-    wide = double.input_size > double.output_size
-    size = double.output_size if wide else double.input_size
-    if size <= _DENSE:
-        return float(torch.linalg.matrix_norm(double.dense(), 2))
-    shape = double.output_shape if wide else double.input_shape
-    device = double.weight.device
-    matrix = double.dense() if double.input_size * double.output_size <= EXPLICIT else None
+    if min(operator.input_size, operator.output_size) <= _DENSE:
+        return float(torch.linalg.matrix_norm(operator.to(torch.float64).dense(), 2))
+    scaled, unit = scale_to_one(operator)
+    exact, fast = Gram(scaled, torch.float64), Gram(scaled, torch.float32)
+    starts: Vector = np.random.default_rng(0).standard_normal((2, exact.size), dtype=np.float32)
+    try:
+        value, vector = _largest(fast, starts[0], _FIRST, _RESTARTS)
+        rest, other = _second_look(fast, starts[1], value, vector)
+        starts = np.stack([vector, other])
+    except ArpackNoConvergence:
+        rest = math.inf
+    value, vector, residual = exact.rayleigh_ritz(starts)
+    if residual > _ERROR * value and residual**2 > _ERROR * value * (value - rest):
+        _, vector = _largest(exact, vector, _ERROR)
+        value, _, _ = exact.rayleigh_ritz(vector[None])
+    return unit * math.sqrt(value)
 
-    def gram(vector: np.ndarray) -> np.ndarray:
-        x = torch.from_numpy(np.ascontiguousarray(vector, dtype=np.float64)).to(device)
-        if matrix is not None:  # a matrix-vector product costs less than two convolutions in float64
-            y = matrix @ (x @ matrix) if wide else (matrix @ x) @ matrix
-        else:
-            x = x.reshape(1, *shape)
-            y = double.apply(double.adjoint(x)) if wide else double.adjoint(double.apply(x))
-        return y.reshape(-1).cpu().numpy()
 
-    start = np.random.default_rng(0).standard_normal(size)
-    top = eigsh(
-        LinearOperator((size, size), matvec=gram, dtype=np.float64),
-        k=1,
-        which="LA",
-        v0=start,
-        tol=1e-6,
-        return_eigenvectors=False,
-    )
-    return math.sqrt(max(float(top[0]), 0.0))
+def scale_to_one(operator: Operator) -> tuple[Operator, float]:
+    """A / unit, with weights in [-1, 1], and unit: a power of two, so exact; float32 squares then stay in range."""
+    unit = 2.0 ** math.frexp(float(operator.weight.abs().max()))[1]
+    weight = operator.weight.detach().to(torch.float64) / unit
+    return dataclasses.replace(operator, weight=weight), unit  # type: ignore[type-var]
+
+
+class Gram:
+    """The smaller of AᵀA and AAᵀ as a function of flat vectors, [size] or [N, size], in `dtype`."""
+
+    def __init__(self, operator: Operator, dtype: torch.dtype) -> None:
+        operator = operator.to(dtype)
+        if operator.weight.dim() == 4 and dtype == torch.float32:  # a quarter faster on single images
+            weight = operator.weight.to(memory_format=torch.channels_last)
+            operator = dataclasses.replace(operator, weight=weight)  # type: ignore[type-var]
+        wide = operator.input_size > operator.output_size
+        self.first: Callable[[Tensor], Tensor] = operator.adjoint if wide else operator.apply
+        self.then: Callable[[Tensor], Tensor] = operator.apply if wide else operator.adjoint
+        self.shape = operator.output_shape if wide else operator.input_shape
+        self.size = math.prod(self.shape)
+        self.weight = operator.weight
+
+    def __call__(self, vectors: Vector) -> Vector:
+        products = self.then(self.first(self.maps(vectors.reshape(-1, self.size))))
+        return self.flat(products).reshape(vectors.shape)
+
+    def maps(self, vectors: Vector) -> Tensor:
+        """[N, size] -> [N, *shape]: channels vary fastest in a flat vector."""
+        maps = torch.from_numpy(vectors).to(self.weight)
+        return maps.reshape(len(vectors), *self.shape[1:], self.shape[0]).movedim(-1, 1)
+
+    def flat(self, maps: Tensor) -> Vector:
+        """[N, *shape] -> [N, size], the inverse of `maps`."""
+        flat: Vector = maps.movedim(1, -1).flatten(1).cpu().numpy()
+        return flat
+
+    def rayleigh_ritz(self, vectors: Vector) -> tuple[float, Vector, float]:
+        """The largest ρ = ‖A x‖² over unit vectors x in the span, its x, and the residual ‖G x - ρ x‖."""
+        basis = np.linalg.qr(vectors.T.astype(np.float64))[0].T.copy()
+        images = self.first(self.maps(basis))
+        left, singular, _ = torch.linalg.svd(images.flatten(1), full_matrices=False)
+        value, mix = float(singular[0]) ** 2, left[:, 0]
+        vector = mix.cpu().numpy() @ basis
+        product = self.flat(self.then(torch.tensordot(mix[None], images, 1)))[0]
+        return value, vector, float(np.linalg.norm(product - value * vector))
+
+
+def _largest(
+    gram: Callable[[Vector], Vector], start: Vector, tolerance: float, restarts: int | None = None
+) -> tuple[float, Vector]:
+    """The largest eigenvalue of a symmetric map and its unit vector, to a residual of tolerance · eigenvalue."""
+    linear = LinearOperator((start.size, start.size), matvec=gram, dtype=start.dtype)
+    values, vectors = eigsh(linear, k=1, which="LA", v0=start, tol=tolerance, maxiter=restarts)
+    return float(values[0]), vectors[:, 0]
+
+
+def _second_look(gram: Callable[[Vector], Vector], start: Vector, value: float, vector: Vector) -> tuple[float, Vector]:
+    """The top of G on the complement of `vector`, as a Ritz value plus residual, and the Ritz vector.
+
+    Precise only where `value` is close. The map is shifted by `value` because ARPACK's tolerance is relative:
+    on the complement there may be nothing left but rounding.
+    """
+
+    def rest(x: Vector) -> Vector:
+        y = gram(x - vector * (vector @ x))
+        y -= vector * (vector @ y)
+        return y + np.float32(value) * x
+
+    for tolerance in _SECOND:
+        top, start = _largest(rest, start, tolerance, _RESTARTS)
+        upper = top * (1 + tolerance) - value
+        if _FIRST**2 * value < _ERROR * (value - upper):
+            break
+    return upper, start
 
 
 def gram_upper(blocks: Tensor, guess: float = 0.0, perturbation: float = 0.0) -> float:
