@@ -56,7 +56,8 @@ ALLOWED: dict[str, set[str]] = {
     "training": NETS,
     "encoding": BASE | {"counter"},
     "measures": BASE
-    | {"operators", "network", "linearisation", "perturbation", "engine", "data", "batches", "stability_records"},
+    | {"operators", "network", "linearisation", "perturbation", "engine", "data", "batches"}
+    | {"stability_records", "measure_records"},
     "compressors": BASE | {"operators", "network", "tracing", "engine", "data", "encoding"},
     "certificates": DATA | {"encoding", "answers", "gaussian_claims"},
     "verifier": {"errors", "records", "claims", "gaussian_claims", "answers", "encoding", "data"},

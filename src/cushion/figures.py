@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def _interlayer(layer: LayerMeasures) -> Distribution | None:
 
 
 def _smoothness(layer: LayerMeasures) -> Distribution | None:
-    return next((law.spread for law in layer.interlayer_smoothness if law.is_standard), None)
+    return next((law.inverse_spread for law in layer.interlayer_smoothness if law.is_standard), None)
 
 
 def _beta(layer: LayerMeasures) -> Distribution | None:
@@ -55,7 +56,7 @@ _HISTOGRAMS: dict[str, tuple[str, Callable[[LayerMeasures], Distribution | None]
     "layer-cushion": ("layer cushion ‖Aφ(x)‖ / (‖A‖_F ‖φ(x)‖)", _cushion),
     "activation-contraction": ("activation contraction ‖x‖ / ‖φ(x)‖", _contraction),
     "interlayer-cushion": ("minimal interlayer cushion, unclipped", _interlayer),
-    "interlayer-smoothness": ("interlayer smoothness ρ under sign-projection noise", _smoothness),
+    "interlayer-smoothness": ("interlayer smoothness, 1/ρ under sign-projection noise", _smoothness),
     "jacobian-beta": ("well-distributed Jacobian β", _beta),
 }
 
@@ -92,34 +93,37 @@ def _save(figure: Any, folder: Path, name: str) -> list[Path]:
 
 
 def _histograms(found: MeasureTable, title: str, pick: Callable[[LayerMeasures], Distribution | None]) -> Any:
-    """One panel a layer: the share of examples against the value; the net beside it, if any, in the second colour."""
+    """One panel a layer: the density of the examples over the values; the net beside it in the second colour."""
     layers = [layer for layer in found.layers if pick(layer) is not None]
-    rows = math.ceil(len(layers) / _COLUMNS)
-    figure = _pyplot()(figsize=(12, 2.4 * rows + 1), layout="constrained")
+    columns = min(_COLUMNS, len(layers))
+    rows = math.ceil(len(layers) / columns)
+    figure = _pyplot()(figsize=(3 * columns, 2.4 * rows + 1), layout="constrained")
     figure.suptitle(f"{title}, {found.net.data} (measure)", fontsize=13)
     twins = {} if found.beside is None else {twin.name: twin for twin in found.beside.layers}
     for at, layer in enumerate(layers, 1):
-        axes = figure.add_subplot(rows, _COLUMNS, at)
+        axes = figure.add_subplot(rows, columns, at)
         _steps(axes, pick(layer), _MINE, "this net")
         if layer.name in twins:
             _steps(axes, pick(twins[layer.name]), _OTHER, "scaled initialisation or random net")
         axes.set_title(layer.name, fontsize=10)
         axes.set_yticks([])
         axes.tick_params(labelsize=8)
-        if at == 1 and twins:
-            axes.legend(fontsize=7)
-        if at > len(layers) - _COLUMNS:
+        if at > len(layers) - columns:
             axes.set_xlabel("value", fontsize=9)
-        if at % _COLUMNS == 1:
+        if (at - 1) % columns == 0:
             axes.set_ylabel("examples", fontsize=9)
+    if twins:
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
 
 def _steps(axes: Any, spread: Distribution | None, colour: str, label: str) -> None:
     if spread is not None:
-        shares = [count / spread.count for count in spread.counts]
-        axes.stairs(shares, spread.edges, fill=True, alpha=0.35, color=colour)
-        axes.stairs(shares, spread.edges, color=colour, label=label)
+        widths = [right - left for left, right in pairwise(spread.edges)]
+        heights = [count / spread.count / width for count, width in zip(spread.counts, widths, strict=True)]
+        axes.stairs(heights, spread.edges, fill=True, alpha=0.35, color=colour)
+        axes.stairs(heights, spread.edges, color=colour, label=label)
 
 
 def _attenuation(found: MeasureTable, at: int) -> Any:

@@ -9,6 +9,7 @@ from cushion.errors import BadInput
 from cushion.records import Distribution, Record
 from cushion.stability_records import (
     AttenuationCurve,
+    Claim,
     EffectiveParameters,
     FromInitialisation,
     InterlayerCushion,
@@ -80,7 +81,8 @@ class NetMeasures(Record):
 class MeasureTable(Record):
     """Everything `cushion measure` computed: one row per affine layer, and the whole net.
 
-    `beside` is the same table of the net's initialisation, or of random weights, scaled to match; on demand.
+    `beside` is the same table of the net's initialisation, or of random weights, scaled to match; on demand. `claims`
+    are then what Arora 2018 says of trained nets, checked on this one.
     """
 
     layers: tuple[LayerMeasures, ...]
@@ -88,6 +90,7 @@ class MeasureTable(Record):
     kind: Literal["measure"] = "measure"
     note: str = MEASURE_NOTE
     beside: MeasureTable | None = None
+    claims: tuple[Claim, ...] = ()
 
     def to_frame(self) -> Any:
         """Return the layer table as a pandas DataFrame, one row a layer (needs `pip install cushion[frames]`)."""

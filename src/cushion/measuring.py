@@ -19,6 +19,7 @@ from cushion.measure_records import LayerMeasures, MeasureTable, NetMeasures
 from cushion.measures.distribution import describe
 from cushion.measures.margins import sample_margins
 from cushion.measures.norms import layer_norms
+from cushion.measures.stability.claims import check_claims
 from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
 from cushion.measures.stability.measurement import measure_stability
 from cushion.measures.stability.one_pass import NormObserver, OnePass
@@ -63,7 +64,8 @@ def measure(
     if beside is None:
         return table
     other = random_like(net, options.seed) if initial is None or beside == "random" else scaled_to_match(net, initial)
-    return replace(table, beside=_measure(other, data, families, batch, options, None))
+    twin = _measure(other, data, families, batch, options, None)
+    return replace(table, beside=twin, claims=check_claims(table, twin))
 
 
 def _families(only: str | Sequence[str] | None) -> tuple[str, ...]:

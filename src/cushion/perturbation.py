@@ -14,7 +14,8 @@ class Activations:
 
     def __init__(self, net: Network, x: Tensor) -> None:
         self.net = net
-        self.values: dict[int, Tensor] = {0: x}
+        # Channels last, as in a Linearisation: faster convolutions, and differences of the two lie alike in memory.
+        self.values: dict[int, Tensor] = {0: x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x}
         with torch.no_grad():
             for node in net.nodes[1:]:
                 self.values[node.index] = node.op(*(self.values[i] for i in node.inputs))  # type: ignore[operator]

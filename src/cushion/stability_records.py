@@ -76,7 +76,8 @@ class Smoothness(Record):
     For one draw of the noise ρ is the smallest ‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i+η) - x^j - Jη‖) over the examples and j > i.
     `value` is the largest number that at least a fraction 1 - δ of the draws reach (None: none left the linear piece);
     `standard_error` comes from the order statistics one binomial standard deviation away (None: too few draws).
-    `spread` describes each example's own ρ_δ over the draws. `relative_norm` is the mean ‖η‖/‖x^i‖.
+    `inverse_spread` describes each example's own 1/ρ_δ over the draws, 0 where it never left the linear piece.
+    `inverse` = 1/`value`. `relative_norm` is the mean ‖η‖/‖x^i‖.
     """
 
     noise: str
@@ -88,7 +89,7 @@ class Smoothness(Record):
     inverse: float
     standard_error: float | None
     relative_norm: float
-    spread: Distribution | None
+    inverse_spread: Distribution | None
     pairs: tuple[PairSmoothness, ...]
 
     @property
@@ -146,6 +147,16 @@ class FromInitialisation(Record):
     noise_sensitivity: Distribution | None
     interlayer_smoothness: tuple[Smoothness, ...]
     effective_parameters: EffectiveParameters | None
+
+
+@dataclass(frozen=True)
+class Claim(Record):
+    """One qualitative claim of the paper: what was found on this net, the threshold that decides, and the answer."""
+
+    claim: str
+    found: str
+    threshold: str
+    held: bool
 
 
 @dataclass(frozen=True)

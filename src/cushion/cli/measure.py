@@ -121,6 +121,6 @@ def run(args: argparse.Namespace) -> int:
     if args.figures is not None:
         from cushion.figures import draw
 
-        for path in draw(found, args.figures):
-            print(f"cushion: drew {path}", file=sys.stderr)
+        names = sorted({path.stem for path in draw(found, args.figures)})
+        print(f"cushion: drew {', '.join(names)} (png and svg) into {args.figures}", file=sys.stderr)
     return 0

@@ -142,14 +142,20 @@ def _attenuation(found: MeasureTable) -> list[str]:
 
 def _beside(found: MeasureTable, other: MeasureTable) -> list[str]:
     """Medians side by side: they show what training did to most examples."""
-    header = ["layer", "cushion", "beside", "contraction", "beside", "interlayer", "beside", "rho", "beside"]
+    header = ["layer", "cushion", "beside", "contraction", "beside", "interlayer", "beside", "1/rho", "beside"]
     rows = []
     for layer, twin in zip(found.layers, other.layers, strict=True):
         cells = [layer.name]
         for mine, theirs in zip(_medians(layer), _medians(twin), strict=True):
             cells += [number(mine), number(theirs)]
         rows.append(cells)
-    return ["", "Medians over the examples, and those of the net beside it", table(header, rows)]
+    lines = ["", "Medians over the examples, and those of the net beside it", table(header, rows), ""]
+    lines.append("What the paper says of trained nets, on this one")
+    for claim in found.claims:
+        lines.append(
+            f"{'holds' if claim.held else 'FAILS'}  {claim.claim}: {claim.found} (threshold: {claim.threshold})"
+        )
+    return lines
 
 
 def _medians(layer: LayerMeasures) -> list[float | None]:
@@ -159,6 +165,6 @@ def _medians(layer: LayerMeasures) -> list[float | None]:
         layer.layer_cushion,
         layer.activation_contraction,
         None if minimal is None else minimal.unclipped,
-        None if rho is None else rho.spread,
+        None if rho is None else rho.inverse_spread,
     )
     return [None if spread is None else spread.quantiles["0.5"] for spread in spreads]

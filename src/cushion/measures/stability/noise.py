@@ -65,10 +65,11 @@ def gaussian_like(signal: Tensor, seed: int, purpose: str, draw: int, start: int
     """Standard normal numbers of the signal's shape, a function of the arguments after it alone."""
     digest = hashlib.sha256(f"{purpose} {seed} {draw} {start} {node.index}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-    return torch.randn(signal.shape, generator=generator, dtype=signal.dtype).to(signal.device)
+    drawn = torch.randn(signal.shape, generator=generator, dtype=signal.dtype).to(signal.device)
+    return drawn.contiguous(memory_format=torch.channels_last) if drawn.ndim == 4 else drawn
 
 
 def lengths(t: Tensor) -> Tensor:
     """‖t‖ of each example: [B, *shape] -> [B]."""
-    norms: Tensor = torch.linalg.vector_norm(t.flatten(1), dim=1)
+    norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(1, t.ndim)))
     return norms

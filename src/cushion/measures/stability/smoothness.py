@@ -193,6 +193,6 @@ def _record(
         inverse=1 / value if value > 0 else math.inf,
         standard_error=quantile_error(by_draw, delta),
         relative_norm=relative_norm,
-        spread=describe(own, "min"),
+        inverse_spread=describe(1 / own, "max"),
         pairs=pairs,
     )
