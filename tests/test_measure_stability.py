@@ -292,7 +292,7 @@ def test_the_same_command_gives_the_same_json(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("beside", ["init", "random"])
 def test_beside(capsys: pytest.CaptureFixture[str], folder: Path, beside: str) -> None:
-    argv = (str(folder / "run"), "--data", str(folder / "toy.npz"), "--draws", "2", "--k", "20")
+    argv = (str(folder / "run"), "--data", str(folder / "toy.npz"), "--draws", "2", "--k", "20", "--seed", "2")
     found = answer(capsys, *argv, "--beside", beside, "--only", "stability,norms")
     other = found["beside"]
     assert [layer["name"] for layer in other["layers"]] == [layer["name"] for layer in found["layers"]]
