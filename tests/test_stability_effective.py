@@ -13,6 +13,7 @@ from torch import nn
 
 import cushion
 from cushion.data import Dataset
+from cushion.data.splits import permutation
 from cushion.measures.stability.effective import LayerTerms, capacity, effective_parameters
 from cushion.measures.stability.options import StabilityOptions
 from cushion.network import Node
@@ -231,3 +232,22 @@ def test_layers_that_did_not_move_have_no_version_from_initialisation() -> None:
     assert table.net.stability is not None
     assert table.net.stability.effective_parameters_from_initialisation is None
     assert table.net.stability.effective_parameters is not None
+
+
+@pytest.mark.parametrize("name", ["mlp-deep", "vgg-tiny"])
+def test_on_some_rows_every_factor_comes_from_those_rows(name: str) -> None:
+    """Measured on 5 of 20 rows, Table 1 is that of a sample that holds these 5 rows alone."""
+    case = next(case for case in CASES if case.name == name)
+    data = sample(case, 20, 2)
+    rows = np.sort(permutation(20, 3)[:5])
+    options = StabilityOptions(examples=5, draws=0, attenuation_draws=0, method="exact", zeta=0.2, seed=3)
+    some = cushion.measure(case.module(), data, only="stability", stability=options)
+    few = Dataset("few", data.x[rows], data.y[rows], 2)
+    alone = cushion.measure(case.module(), few, only="stability", stability=options)
+    for a, b in zip(some.layers, alone.layers, strict=True):
+        assert a.effective_parameters is not None
+        assert b.effective_parameters is not None
+        assert a.effective_parameters.value == pytest.approx(b.effective_parameters.value, rel=1e-4)
+        assert a.effective_parameters.zeta_value == pytest.approx(b.effective_parameters.zeta_value, rel=1e-4)
+        assert a.layer_cushion is not None
+        assert a.layer_cushion.count == 20
