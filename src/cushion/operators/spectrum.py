@@ -100,19 +100,16 @@ def _gram_values(block: Operator) -> Tensor:
 def top_values(operator: Operator, count: int) -> Values:
     """The `count` largest singular values (fewer than the map has), largest first, from below.
 
-    Lanczos to residuals of 1e-6·σ₁², then Rayleigh-Ritz in float64: each square lies within that of a singular value's,
-    and much closer where they are apart. Unlike for the norm alone there is no second start: a value that
+    Lanczos to residuals of 1e-6·σ², then Rayleigh-Ritz in float64: far closer than that where values are apart. Unlike for the norm alone there is no second start: a value that
     occurs several times may be listed less often.
     """
     scaled, unit = scale_to_one(operator)
     fast, exact = Gram(scaled, torch.float32), Gram(scaled, torch.float64)
-    # ARPACK's tolerance is relative to each eigenvalue, and those may be zero: the shift makes it relative to σ₁².
-    shift = scaled.spectral() ** 2
     start = np.random.default_rng(0).standard_normal(fast.size)
 
     def eigenvectors(gram: Gram, restarts: int | None) -> Values:
-        linear = LinearOperator((gram.size, gram.size), matvec=lambda x: gram(x) + shift * x, dtype=np.float64)
-        vectors: Values = eigsh(linear, k=count, which="LA", v0=start, tol=5e-7, maxiter=restarts)[1]
+        linear = LinearOperator((gram.size, gram.size), matvec=gram, dtype=np.float64)
+        vectors: Values = eigsh(linear, k=count, which="LA", v0=start, tol=1e-6, maxiter=restarts)[1]
         return vectors
 
     try:
