@@ -35,7 +35,7 @@ def singular_values(operator: Operator) -> Values:
     Diagonal maps in closed form; a convolution falls apart into its groups, and with a 1x1 kernel into its
     positions. Blocks whose smaller sides, cubed, sum to at most 2048³ take an SVD: every value is right to about
     1e-14·σ₁. Larger ones take the eigenvalues of the Gram matrix, so that σ² and not σ has that error:
-    values above 1e-3·σ₁ are right to a relative 1e-8, values below about 1e-6·σ₁ are lost in rounding.
+    values above 1e-3·σ₁ are right to a relative 1e-8, values below about 1e-7·σ₁ are lost in rounding.
     """
     if not is_exact(operator):
         raise BadInput("this map is too large for all of its singular values; estimate their density instead")
@@ -100,8 +100,8 @@ def _gram_values(block: Operator) -> Tensor:
 def top_values(operator: Operator, count: int) -> Values:
     """The `count` largest singular values (fewer than the map has), largest first, from below.
 
-    Lanczos to residuals of 1e-6·σ², then Rayleigh-Ritz in float64: far closer than that where values are apart. Unlike for the norm alone there is no second start: a value that
-    occurs several times may be listed less often.
+    Lanczos to residuals of 1e-6·σ², then Rayleigh-Ritz in float64: far closer than that where values are apart.
+    Unlike for the norm alone there is no second start: a value that occurs several times may be listed less often.
     """
     scaled, unit = scale_to_one(operator)
     fast, exact = Gram(scaled, torch.float32), Gram(scaled, torch.float64)
