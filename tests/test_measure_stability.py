@@ -305,7 +305,6 @@ def test_beside(capsys: pytest.CaptureFixture[str], folder: Path, beside: str) -
     assert answer(capsys, *argv, "--only", "stability")["beside"] is None
 
 
-@pytest.mark.xfail(strict=True, reason="NetStability.weights is never set")
 @pytest.mark.parametrize(("beside", "weights"), [("init", "initial"), ("random", "random")])
 def test_the_table_beside_says_whose_weights_it_is_about(beside: Any, weights: str) -> None:
     case = named("mlp")
@@ -317,7 +316,6 @@ def test_the_table_beside_says_whose_weights_it_is_about(beside: Any, weights: s
     assert table.beside.net.stability.weights == weights
 
 
-@pytest.mark.xfail(strict=True, reason="an infinite contraction is left out of the maximum")
 def test_an_example_that_a_relu_switches_off_has_no_finite_contraction() -> None:
     """‖φ(x)‖ = 0 < ‖x‖/c for every finite c: Definition 6 has no finite c, and c is null in the JSON."""
     module = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.ReLU(), torch.nn.Linear(2, 2))

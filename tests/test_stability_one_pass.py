@@ -200,7 +200,6 @@ def test_dead_examples() -> None:
     assert np.isnan(layer_cushions(norms, last, 2.0)[1:]).all()
 
 
-@pytest.mark.xfail(strict=True, reason="0 ** -2.0 warns of a division by zero")
 def test_an_input_that_the_layer_sends_to_zero_has_an_infinite_sensitivity() -> None:
     net = dead_net(0.0)
     last = net.affine_layers[1]

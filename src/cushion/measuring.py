@@ -25,6 +25,7 @@ from cushion.measures.stability.measurement import measure_stability
 from cushion.measures.stability.one_pass import NormObserver, OnePass
 from cushion.measures.stability.options import StabilityOptions
 from cushion.network import Network, Node
+from cushion.stability_records import Weights
 from cushion.tracing import trace
 
 FAMILIES = ("stability", "norms", "margins")
@@ -63,8 +64,10 @@ def measure(
     table = _measure(net, data, families, batch, options, initial)
     if beside is None:
         return table
-    other = random_like(net, options.seed) if initial is None or beside == "random" else scaled_to_match(net, initial)
-    twin = _measure(other, data, families, batch, options, None)
+    if beside == "init" and initial is not None:
+        twin = _measure(scaled_to_match(net, initial), data, families, batch, options, None, "initial")
+    else:
+        twin = _measure(random_like(net, options.seed), data, families, batch, options, None, "random")
     return replace(table, beside=twin, claims=check_claims(table, twin))
 
 
@@ -87,6 +90,7 @@ def _measure(
     batch: int,
     options: StabilityOptions,
     initial: Network | None,
+    weights: Weights = "trained",
 ) -> MeasureTable:
     stable, marginal = "stability" in families, "margins" in families
     passed = one_pass(net, data, batch, norms=stable, margins=marginal)
@@ -97,7 +101,7 @@ def _measure(
     whole = None
     if stable:
         norms: OnePass = {key: values for key, values in passed.items() if key != "margins"}  # type: ignore[misc]
-        layers, whole = measure_stability(net, data, norms, options, initial)
+        layers, whole = measure_stability(net, data, norms, options, initial, weights)
         rows = {index: replace(row, **vars(layers[index])) for index, row in rows.items()}
     margins = passed["margins"] if marginal else None
     spread = None if margins is None else describe(margins, "min")

@@ -81,7 +81,9 @@ class Distribution(Record):
     `value` is the minimum or maximum over S, whichever the definition asks for (`extremum` says which).
     `quantiles` maps "0.01", "0.05", ... to order statistics (the ζ-quantile versions of Corollaries A.1/C.1
     of Arora 2018 read from here); the histogram has len(edges) == len(counts) + 1 and its
-    counts sum to `count`.
+    counts sum to `count`. `infinite` examples have no finite value (a contraction where the ReLU switches everything
+    off): they are in the quantiles and, if the extremum is the maximum, make `value` infinite (null in JSON), but not
+    in mean, std and histogram.
     """
 
     value: float
@@ -92,3 +94,4 @@ class Distribution(Record):
     quantiles: dict[str, float]
     edges: tuple[float, ...]
     counts: tuple[int, ...]
+    infinite: int = 0

@@ -7,9 +7,11 @@ example; `standard_error` belongs to random probes or draws and is None where th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from cushion.records import Distribution, Record
+
+Weights: TypeAlias = Literal["trained", "initial", "random"]  # whose weights a table is about
 
 
 @dataclass(frozen=True)
@@ -179,4 +181,4 @@ class NetStability(Record):
     effective_parameters_zeta: float | None
     effective_parameters_from_initialisation: float | None
     bias_gap: float | None
-    weights: Literal["trained", "initial", "random"] = "trained"
+    weights: Weights = "trained"

@@ -14,7 +14,7 @@ _BINS = 50
 
 
 def describe(values: NDArray[Any], extremum: Literal["min", "max"]) -> Distribution | None:
-    """Summarise; None if there is nothing to summarise. Values that are not finite constrain nothing and are left out.
+    """Summarise; None if there is nothing to summarise. NaN constrains nothing and is left out; so is +∞ of a minimum.
 
     A quantile at level q is the smallest value with at least a fraction q of the values at or below it.
 
@@ -22,9 +22,10 @@ def describe(values: NDArray[Any], extremum: Literal["min", "max"]) -> Distribut
     1.0
     """
     finite = values[np.isfinite(values)].astype(np.float64)
+    infinite = int(np.isposinf(values).sum()) if extremum == "max" else 0
     if len(finite) == 0:
         return None
-    ordered = np.sort(finite)
+    ordered = np.concatenate([np.sort(finite), np.full(infinite, np.inf)])
     quantiles = {str(q): float(ordered[max(0, int(np.ceil(q * len(ordered))) - 1)]) for q in LEVELS}
     counts, edges = np.histogram(finite, bins=_BINS)
     return Distribution(
@@ -36,4 +37,5 @@ def describe(values: NDArray[Any], extremum: Literal["min", "max"]) -> Distribut
         quantiles=quantiles,
         edges=tuple(edges.tolist()),
         counts=tuple(counts.tolist()),
+        infinite=infinite,
     )

@@ -43,7 +43,8 @@ def measure_attenuation(
         for key, samples in map_shards(len(data), batch, work, describe=f"noise {level:g}, draw {draw + 1}").items():
             pair = (int(key.split()[0]), int(key.split()[1]))
             values = samples.values()
-            means.setdefault(pair, []).append(float(np.nanmean(values)))
+            alive = values[np.isfinite(values)]  # an example with x^j = 0 has no relative error
+            means.setdefault(pair, []).append(float(alive.mean()) if len(alive) else math.nan)
             squares[pair] = squares.get(pair, np.zeros(len(values))) + values**2
     curves = {}
     for source in net.affine_layers:
@@ -52,7 +53,7 @@ def measure_attenuation(
                 to=net.nodes[j].name,
                 mean=float(np.mean(parts)),
                 standard_error=float(np.std(parts, ddof=1) / math.sqrt(draws)) if draws > 1 else None,
-                sensitivity=float(np.nanmax(squares[i, j])) / draws,
+                sensitivity=float(np.fmax.reduce(squares[i, j])) / draws,
             )
             for (i, j), parts in sorted(means.items())
             if i == source.index

@@ -21,8 +21,9 @@ def check_alike(net: Network, other: Network, name: str) -> None:
 def scaled_to_match(net: Network, other: Network) -> Network:
     """`other` with each weight scaled to the Frobenius norm that it has in `net`.
 
-    Biases grow with the product of the factors so far, so the scores are those of `other` times one number (Figure 1 of
-    Arora 2018: "scaled properly"), and cushions, which do not see scales, are those of `other`.
+    Biases grow with the product of the factors so far: in a chain the scores are those of `other` times one number
+    (Figure 1 of Arora 2018: "scaled properly"), and cushions, which do not see scales, are those of `other`. Where
+    branches meet, no such number exists.
     """
     changes = {}
     product = 1.0

@@ -49,9 +49,9 @@ class LayerTerms:
         """c²β²⌈κ/s⌉²/(μ²μ_→²) with the worst of each over the chosen rows; NaN (an example without say) is left out."""
         if not rows.any():
             return math.nan
-        worst = np.nanmax(self.contraction[rows]) * np.nanmax(self.beta[rows])
-        best = np.nanmin(self.cushion[rows]) * np.nanmin(self.minimal[rows])
-        return float(worst / best) ** 2 * self.overlap if best > 0 else math.inf
+        worst = float(np.fmax.reduce(self.contraction[rows]) * np.fmax.reduce(self.beta[rows]))
+        best = float(np.fmin.reduce(self.cushion[rows]) * np.fmin.reduce(self.minimal[rows]))
+        return math.inf if best == 0 else (worst / best) ** 2 * self.overlap
 
     def each(self) -> Values:
         """The same for every example alone."""
@@ -65,7 +65,8 @@ def effective_parameters(layers: list[LayerTerms], zeta: float) -> list[Effectiv
     total = np.sum([layer.each() for layer in layers], axis=0)
     everyone = np.ones(len(total), dtype=bool)
     kept = everyone.copy()
-    kept[np.argsort(total, kind="stable")[len(total) - math.floor(zeta * len(total)) :]] = False
+    dropped = math.floor(zeta * len(total) + 1e-9)  # 0.29 · 100 is 28.999... in floating point
+    kept[np.argsort(total, kind="stable")[len(total) - dropped :]] = False
     return [
         EffectiveParameters(
             value=(value := layer.count(everyone)),
@@ -79,5 +80,6 @@ def effective_parameters(layers: list[LayerTerms], zeta: float) -> list[Effectiv
 
 def capacity(depth: int, contraction: float, layers: list[LayerTerms]) -> float:
     """(depth · c / (μ · μ_→))², the note's eq. 2, at the layer where μ_i·μ_{i→} is smallest."""
-    worst = min(float(np.nanmin(layer.cushion) * np.nanmin(layer.minimal)) for layer in layers)
+    products = [np.fmin.reduce(layer.cushion) * np.fmin.reduce(layer.minimal) for layer in layers]
+    worst = float(np.fmin.reduce(products))  # a layer that never saw a signal is NaN and has no say
     return (depth * contraction / worst) ** 2 if worst > 0 else math.inf

@@ -35,6 +35,7 @@ from cushion.stability_records import (
     MinimalInterlayerCushion,
     NetStability,
     Smoothness,
+    Weights,
 )
 
 _BUDGET = 2e13  # multiplications that the default number of examples may take: some minutes on two cores
@@ -69,7 +70,12 @@ class _Found:
 
 
 def measure_stability(
-    net: Network, data: Dataset, norms: OnePass, options: StabilityOptions, initial: Network | None = None
+    net: Network,
+    data: Dataset,
+    norms: OnePass,
+    options: StabilityOptions,
+    initial: Network | None = None,
+    weights: Weights = "trained",
 ) -> tuple[dict[int, LayerStability], NetStability]:
     """All layers under their nodes' indices, and the whole net. `norms` comes from one pass over all of `data`.
 
@@ -93,7 +99,7 @@ def measure_stability(
             for level in options.levels
         ]
     layers = {node.index: _layer(net, node, found, options) for node in net.affine_layers}
-    return layers, _whole(net, layers, found, options, initial)
+    return layers, _whole(net, layers, found, options, initial, weights)
 
 
 def _noises(options: StabilityOptions, from_initialisation: bool) -> list[Noise]:
@@ -141,6 +147,7 @@ def _whole(
     found: _Found,
     options: StabilityOptions,
     initial: Network | None,
+    weights: Weights,
 ) -> NetStability:
     contractions = [part.activation_contraction.value for part in layers.values() if part.activation_contraction]
     terms = _terms(net, found, [node.affine.operator.frobenius() for node in net.affine_layers])
@@ -168,6 +175,7 @@ def _whole(
         effective_parameters_zeta=sum(record.zeta_value for record in counts) if counts else None,
         effective_parameters_from_initialisation=distant,
         bias_gap=max(gaps, default=None),
+        weights=weights,
     )
 
 

@@ -41,7 +41,7 @@ class Noise:
             return noise
         size = lengths(noise)
         factor = torch.where(size > 0, self.level * lengths(signal) / size, size)
-        return noise * factor.reshape(-1, *[1] * (noise.ndim - 1))
+        return noise * factor.to(noise.dtype).reshape(-1, *[1] * (noise.ndim - 1))
 
 
 def project_net(net: Network, k: int, seed: int, draw: int, initial: Network | None = None) -> Network:
@@ -70,6 +70,6 @@ def gaussian_like(signal: Tensor, seed: int, purpose: str, draw: int, start: int
 
 
 def lengths(t: Tensor) -> Tensor:
-    """‖t‖ of each example: [B, *shape] -> [B]."""
-    norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(1, t.ndim)))
+    """‖t‖ of each example: [B, *shape] -> [B] float64, where squares of large noise do not overflow."""
+    norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(1, t.ndim)), dtype=torch.float64)
     return norms

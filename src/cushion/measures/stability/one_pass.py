@@ -52,7 +52,8 @@ def noise_sensitivities(norms: OnePass, node: Node, operator_frobenius: float) -
 
     Proposition 3.1. Definition 3 takes the maximum over S. At least the map's stable rank.
     """
-    return layer_cushions(norms, node, operator_frobenius) ** -2.0
+    with np.errstate(divide="ignore"):
+        return layer_cushions(norms, node, operator_frobenius) ** -2.0
 
 
 def next_layer(net: Network, node: Node) -> Node | None:

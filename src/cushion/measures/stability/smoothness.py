@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -19,12 +20,15 @@ from tqdm import tqdm
 from cushion.batches import as_floats
 from cushion.data import Dataset
 from cushion.engine import Accumulators, Samples, Smallest, map_shards
+from cushion.errors import BadInput
 from cushion.linearisation import Linearisation
 from cushion.measures.distribution import describe
 from cushion.measures.stability.noise import Noise, gaussian_like, lengths, project_net
 from cushion.network import Network, Node
 from cushion.perturbation import Activations
 from cushion.stability_records import PairSmoothness, Smoothness
+
+Law: TypeAlias = tuple[str, int | None]  # a kind of noise and its k
 
 
 class SmoothnessDraws:
@@ -70,13 +74,13 @@ def measure_smoothness(
     """Draw each noise `draws` times and follow it from every layer to every later one, on all of `data`."""
     found = {noise: SmoothnessDraws() for noise in noises}
     for draw in tqdm(range(draws), desc="smoothness", unit="draw", disable=None, delay=2, leave=False):
-        noisy: dict[str, Network] = {
-            kind: project_net(net, noise.k, seed, draw, initial if kind == "from-initialisation" else None)
-            for kind, noise in {noise.kind: noise for noise in noises if noise.k is not None}.items()
-            if noise.k is not None
+        noisy: dict[Law, Network] = {
+            (kind, k): project_net(net, k, seed, draw, initial if kind == "from-initialisation" else None)
+            for kind, k in {(noise.kind, noise.k) for noise in noises}
+            if k is not None
         }
 
-        def work(rows: slice, draw: int = draw, noisy: Mapping[str, Network] = noisy) -> Accumulators:
+        def work(rows: slice, draw: int = draw, noisy: Mapping[Law, Network] = noisy) -> Accumulators:
             return _work(net, data, noises, noisy, rows, seed, draw)
 
         merged = map_shards(len(data), batch, work, describe=f"smoothness, draw {draw + 1}/{draws}")
@@ -99,14 +103,14 @@ def _work(
     net: Network,
     data: Dataset,
     noises: Sequence[Noise],
-    noisy: Mapping[str, Network],
+    noisy: Mapping[Law, Network],
     rows: slice,
     seed: int,
     draw: int,
 ) -> Accumulators:
     x = as_floats(data.x[rows])
     line, clean = Linearisation(net, x), Activations(net, x)
-    hatted = {kind: Activations(other, x) for kind, other in noisy.items()}
+    hatted = {law: Activations(other, x) for law, other in noisy.items()}
     found: dict[str, Samples | Smallest] = {}
     for at, noise in enumerate(noises):
         for source in net.affine_layers[:-1]:
@@ -114,7 +118,11 @@ def _work(
             if noise.kind == "gaussian":
                 raw = gaussian_like(signal, seed, "smoothness", draw, rows.start, source)
             else:
-                raw = hatted[noise.kind].values[source.index] - signal
+                raw = hatted[noise.kind, noise.k].values[source.index] - signal
+            if not bool(torch.isfinite(raw).all()):
+                raise BadInput(
+                    f"--k {noise.k}: so few sign matrices make noise that overflows at {source.name}; raise it"
+                )
             eta = noise.scale(raw, signal)
             ratios = sample_smoothness(line, clean, source, eta)
             if not ratios:
@@ -142,7 +150,7 @@ def sample_smoothness(line: Linearisation, clean: Activations, source: Node, eta
     def visit(node: Node, t: Tensor) -> None:
         size = lengths(clean.values[node.index])
         deviation = lengths(moved[node.index] - t[0])
-        bends = deviation > 32 * torch.finfo(deviation.dtype).eps * size
+        bends = deviation > 32 * torch.finfo(signal.dtype).eps * size
         found[node.index] = torch.where(bends, relative * size / deviation, torch.inf).nan_to_num(torch.inf, torch.inf)
 
     line.push(source, eta[None], visit)
@@ -183,6 +191,8 @@ def _record(
     pairs: tuple[PairSmoothness, ...],
 ) -> Smoothness:
     value = float(quantile_over_draws(by_draw, delta))
+    with np.errstate(divide="ignore"):
+        inverse = 1 / own
     return Smoothness(
         noise=noise.name,
         kind=noise.kind,
@@ -193,6 +203,6 @@ def _record(
         inverse=1 / value if value > 0 else math.inf,
         standard_error=quantile_error(by_draw, delta),
         relative_norm=relative_norm,
-        inverse_spread=describe(1 / own, "max"),
+        inverse_spread=describe(inverse, "max"),
         pairs=pairs,
     )
