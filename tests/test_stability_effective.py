@@ -249,3 +249,19 @@ def test_on_some_rows_every_factor_comes_from_those_rows(name: str) -> None:
         assert a.effective_parameters.zeta_value == pytest.approx(b.effective_parameters.zeta_value, rel=1e-4)
         assert a.layer_cushion is not None
         assert a.layer_cushion.count > 5  # the one-pass quantities see all of the sample
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a layer whose every contraction is infinite counts as one without a contraction"
+)
+def test_a_layer_that_is_switched_off_for_all_examples_has_no_finite_capacity() -> None:
+    """Definition 6 has no finite c if one example is switched off, and none either if all of them are."""
+    module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 2))
+    with torch.no_grad():
+        module[0].bias.fill_(-1e4)
+        module[2].bias.fill_(1.0)
+    x = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    table = cushion.measure(module, Dataset("d", x, np.arange(6) % 2, 2), only="stability", stability=QUICK)
+    assert table.net.stability is not None
+    assert table.net.stability.activation_contraction in (None, math.inf)
+    assert table.net.stability.capacity in (None, math.inf)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from cushion.counter import stream
 from cushion.data import Dataset
+from cushion.errors import BadInput
 from cushion.linearisation import Linearisation
 from cushion.measures.stability.noise import Noise, gaussian_like, lengths, project_net
 from cushion.measures.stability.smoothness import (
@@ -359,3 +360,15 @@ def test_large_noise_is_scaled_to_its_level_too() -> None:
     scaled = Noise("sign-projection", 0.1, 1000).scale(noise_for(signal, 1e25, 1), signal)
     sizes = scaled.double().flatten(1).norm(dim=1) / signal.double().flatten(1).norm(dim=1)
     assert sizes.tolist() == pytest.approx([0.1, 0.1], rel=1e-4)
+
+
+@pytest.mark.xfail(strict=True, reason="NaN is taken for a net that does not bend")
+def test_noise_that_is_not_finite_is_not_taken_for_perfect_smoothness() -> None:
+    """A level that float32 cannot hold: refused, or not a number, but not 1/ρ = 0."""
+    case = named("mlp")
+    net, law = trace(case.module(), case.input_shape), Noise("gaussian", 1e39)
+    try:
+        found = measure_smoothness(net, sample(case.inputs(3)), [law], draws=2, seed=0, batch=9)[law]
+    except BadInput:
+        return
+    assert found.describe(net, net.affine_layers[0], law, 0.05).inverse != 0.0
