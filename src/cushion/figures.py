@@ -7,16 +7,18 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from cushion.errors import BadInput
 from cushion.files import write_whole
 from cushion.measure_records import LayerMeasures, MeasureTable
 from cushion.records import Distribution
+from cushion.stability_records import Spectrum
 
 # Blue and vermilion, apart in every common kind of colour blindness (Okabe and Ito).
 _MINE, _OTHER = "#0072B2", "#D55E00"
 _COLUMNS = 4
+Pick: TypeAlias = Callable[[LayerMeasures], Distribution | Spectrum | None]
 
 
 def prepare(folder: str) -> None:
@@ -52,12 +54,17 @@ def _beta(layer: LayerMeasures) -> Distribution | None:
     return None if layer.jacobian_beta is None else layer.jacobian_beta.spread
 
 
-_HISTOGRAMS: dict[str, tuple[str, Callable[[LayerMeasures], Distribution | None]]] = {
+def _spectrum(layer: LayerMeasures) -> Spectrum | None:
+    return layer.spectrum
+
+
+_HISTOGRAMS: dict[str, tuple[str, Pick]] = {
     "layer-cushion": ("layer cushion ‖Aφ(x)‖ / (‖A‖_F ‖φ(x)‖)", _cushion),
     "activation-contraction": ("activation contraction ‖x‖ / ‖φ(x)‖", _contraction),
     "interlayer-cushion": ("minimal interlayer cushion, unclipped", _interlayer),
     "interlayer-smoothness": ("interlayer smoothness, 1/ρ under sign-projection noise", _smoothness),
     "jacobian-beta": ("well-distributed Jacobian β", _beta),
+    "singular-values": ("singular values of the true map", _spectrum),
 }
 
 
@@ -66,7 +73,8 @@ def draw(found: MeasureTable, folder: str) -> list[Path]:
     paths = []
     for name, (title, pick) in _HISTOGRAMS.items():
         if any(pick(layer) is not None for layer in found.layers):
-            paths += _save(_histograms(found, title, pick), Path(folder), name)
+            counted = "singular values" if pick is _spectrum else "examples"
+            paths += _save(_histograms(found, title, pick, counted), Path(folder), name)
     levels = [curve.level for curve in found.layers[0].noise_attenuation]
     for at, level in enumerate(levels):
         paths += _save(_attenuation(found, at), Path(folder), f"noise-attenuation-{level:g}")
@@ -92,8 +100,8 @@ def _save(figure: Any, folder: Path, name: str) -> list[Path]:
     return paths
 
 
-def _histograms(found: MeasureTable, title: str, pick: Callable[[LayerMeasures], Distribution | None]) -> Any:
-    """One panel a layer: the density of the examples over the values; the net beside it in the second colour."""
+def _histograms(found: MeasureTable, title: str, pick: Pick, counted: str = "examples") -> Any:
+    """One panel a layer: the density over the values; the net beside it in the second colour."""
     layers = [layer for layer in found.layers if pick(layer) is not None]
     columns = min(_COLUMNS, len(layers))
     rows = math.ceil(len(layers) / columns)
@@ -111,14 +119,14 @@ def _histograms(found: MeasureTable, title: str, pick: Callable[[LayerMeasures],
         if at > len(layers) - columns:
             axes.set_xlabel("value", fontsize=9)
         if (at - 1) % columns == 0:
-            axes.set_ylabel("examples", fontsize=9)
+            axes.set_ylabel(counted, fontsize=9)
     if twins:
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
 
-def _steps(axes: Any, spread: Distribution | None, colour: str, label: str) -> None:
+def _steps(axes: Any, spread: Distribution | Spectrum | None, colour: str, label: str) -> None:
     if spread is not None:
         widths = [right - left for left, right in pairwise(spread.edges)]
         heights = [count / spread.count / width for count, width in zip(spread.counts, widths, strict=True)]

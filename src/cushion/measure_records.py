@@ -17,6 +17,7 @@ from cushion.stability_records import (
     MinimalInterlayerCushion,
     NetStability,
     Smoothness,
+    Spectrum,
 )
 
 MEASURE_NOTE = "measure: relative, not a bound"
@@ -51,6 +52,8 @@ class LayerMeasures(Record):
     noise_attenuation: tuple[AttenuationCurve, ...] = ()
     effective_parameters: EffectiveParameters | None = None
     from_initialisation: FromInitialisation | None = None
+    spectrum: Spectrum | None = None
+    kernel_spectrum: Spectrum | None = None
     frobenius: float | None = None
     operator_frobenius: float | None = None
     spectral: float | None = None

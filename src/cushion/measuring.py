@@ -19,6 +19,7 @@ from cushion.measure_records import LayerMeasures, MeasureTable, NetMeasures
 from cushion.measures.distribution import describe
 from cushion.measures.margins import sample_margins
 from cushion.measures.norms import layer_norms
+from cushion.measures.spectra import difference, kernel_spectrum, layer_spectrum
 from cushion.measures.stability.claims import check_claims
 from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
 from cushion.measures.stability.measurement import measure_stability
@@ -28,7 +29,7 @@ from cushion.network import Network, Node
 from cushion.stability_records import Weights
 from cushion.tracing import trace
 
-FAMILIES = ("stability", "norms", "margins")
+FAMILIES = ("stability", "spectra", "norms", "margins")
 _BATCH = 256
 
 
@@ -76,7 +77,7 @@ def _families(only: str | Sequence[str] | None) -> tuple[str, ...]:
     for family in families:
         if family not in FAMILIES:
             raise BadInput(f"there is no family of measures called {family!r}; choose from {', '.join(FAMILIES)}")
-    return families
+    return (*families, "spectra") if "stability" in families else families  # noise spreads over the whole spectrum
 
 
 def _traced(model: nn.Module | Network, data: Dataset) -> Network:
@@ -103,6 +104,8 @@ def _measure(
         norms: OnePass = {key: values for key, values in passed.items() if key != "margins"}  # type: ignore[misc]
         layers, whole = measure_stability(net, data, norms, options, initial, weights)
         rows = {index: replace(row, **vars(layers[index])) for index, row in rows.items()}
+    if "spectra" in families:
+        rows = _with_spectra(net, rows, options.seed, initial)
     margins = passed["margins"] if marginal else None
     spread = None if margins is None else describe(margins, "min")
     errors = None if margins is None else int((margins <= 0).sum())
@@ -150,6 +153,28 @@ def one_pass(net: Network, data: Dataset, batch: int, *, norms: bool, margins: b
     merged = map_shards(len(data), batch, work, describe="measuring")
     keys = {key: key if key == "margins" else (int(key.split()[0]), key.split()[1]) for key in merged}
     return {keys[key]: samples.values() for key, samples in merged.items()}
+
+
+def _with_spectra(
+    net: Network, rows: dict[int, LayerMeasures], seed: int, initial: Network | None
+) -> dict[int, LayerMeasures]:
+    """The rows with the singular values of every layer's map and kernel, and of what training changed."""
+    found = {}
+    for at, node in enumerate(
+        tqdm(net.affine_layers, desc="spectra", unit="layer", disable=None, delay=2, leave=False)
+    ):
+        operator, row = node.affine.operator, rows[node.index]
+        changed = row.from_initialisation
+        if changed is not None and initial is not None:
+            moved = difference(operator, initial.affine_layers[at].affine.operator)
+            changed = replace(changed, spectrum=layer_spectrum(moved, seed=seed))
+        found[node.index] = replace(
+            row,
+            spectrum=layer_spectrum(operator, seed=seed),
+            kernel_spectrum=kernel_spectrum(operator, seed=seed),
+            from_initialisation=changed,
+        )
+    return found
 
 
 def _describe_layer(node: Node) -> LayerMeasures:

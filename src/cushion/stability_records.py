@@ -138,10 +138,35 @@ class EffectiveParameters(Record):
 
 
 @dataclass(frozen=True)
+class Spectrum(Record):
+    """The singular values of one matrix, with stride, padding, dilation and groups if it is a layer's map.
+
+    `exact`: all `count` values were computed (operators.spectrum states to what accuracy); else `counts`,
+    `quantiles` and `effective_rank_90` are estimates from random probes, and `standard_error` holds one number for each
+    of the counts. `top`: the largest values, at most 16, in either case computed. A quantile at level q is the
+    smallest value with at least a fraction q at or below it. The histogram has len(edges) == len(counts) + 1.
+    """
+
+    of: Literal["map", "kernel"]  # the true linear map, or the weight as a matrix [out, -1]
+    count: int  # min(rows, columns); zeros are counted
+    exact: bool
+    top: tuple[float, ...]
+    quantiles: dict[str, float]
+    edges: tuple[float, ...]
+    counts: tuple[float, ...]
+    standard_error: tuple[float, ...] | None
+    operator_frobenius: float  # √(sum of all squared singular values), in closed form
+    spectral: float  # the largest
+    stable_rank: float | None  # operator_frobenius² / spectral²; undefined for a matrix of zeros
+    effective_rank_90: int  # the fewest singular values that hold 90 % of operator_frobenius²
+
+
+@dataclass(frozen=True)
 class FromInitialisation(Record):
     """A layer seen from its initialisation: A - A₀ in place of A wherever the weights are what is compressed.
 
-    `distance` = ‖A - A₀‖_F of the parameters; `layer_cushion` = min ‖Aφ(x)‖/(‖A - A₀‖_F‖φ(x)‖).
+    `distance` = ‖A - A₀‖_F of the parameters; `layer_cushion` = min ‖Aφ(x)‖/(‖A - A₀‖_F‖φ(x)‖). `spectrum` is that of
+    the true map of A - A₀.
     """
 
     distance: float
@@ -149,6 +174,7 @@ class FromInitialisation(Record):
     noise_sensitivity: Distribution | None
     interlayer_smoothness: tuple[Smoothness, ...]
     effective_parameters: EffectiveParameters | None
+    spectrum: Spectrum | None = None
 
 
 @dataclass(frozen=True)

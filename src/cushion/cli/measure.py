@@ -33,7 +33,9 @@ def add_parser(verbs: Any) -> None:
     )
     add_net(parser, flag=False)
     add_data(parser)
-    parser.add_argument("--only", metavar="FAMILIES", help="some of stability,spectra,norms,margins (default: all)")
+    parser.add_argument(
+        "--only", metavar="FAMILIES", help="some of stability (with spectra), spectra, norms, margins (default: all)"
+    )
     group = parser.add_argument_group("noise stability (Arora 2018)")
     group.add_argument(
         "--examples",

@@ -19,6 +19,8 @@ def describe(found: MeasureTable) -> str:
         lines.append(f"not a chain of layers: {net.not_a_chain_because}")
     if net.stability is not None:
         lines += ["", *_stability(found, net.stability)]
+    if any(layer.spectrum is not None for layer in found.layers):
+        lines += ["", *_spectra(found)]
     if any(layer.spectral is not None for layer in found.layers):
         lines += ["", *_norms(found)]
     if net.margins is not None:
@@ -48,6 +50,23 @@ def _norms(found: MeasureTable) -> list[str]:
     ]
     meaning = "weight: of the layer's parameters; map: of the true linear map, a convolution with stride and padding"
     return [table(header, rows), meaning]
+
+
+def _spectra(found: MeasureTable) -> list[str]:
+    header = ["layer", "values", "largest", "median", "stable rank", "hold 90 %", "kernel: largest", "hold 90 %"]
+    rows = []
+    for layer in found.layers:
+        whole, kernel = layer.spectrum, layer.kernel_spectrum
+        if whole is None or kernel is None:
+            continue
+        cells = [layer.name, f"{whole.count}{'' if whole.exact else ' (estimated)'}", number(whole.spectral)]
+        cells += [number(whole.quantiles["0.5"]), number(whole.stable_rank), str(whole.effective_rank_90)]
+        rows.append([*cells, number(kernel.spectral), f"{kernel.effective_rank_90} of {kernel.count}"])
+    return [
+        "Singular values of each layer's true map (padding and stride included), and of its kernel as a matrix",
+        table(header, rows),
+        "hold 90 %: the fewest that hold 90 % of ‖A‖_F²; few large values carry the signal, noise spreads over all",
+    ]
 
 
 def _name(layer: LayerMeasures) -> list[str]:

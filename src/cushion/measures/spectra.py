@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,35 +14,11 @@ from cushion.measures.distribution import LEVELS
 from cushion.operators import Diagonal, Linear, Operator
 from cushion.operators.density import estimate_density
 from cushion.operators.spectrum import is_exact, singular_values, top_values
-from cushion.records import Record
+from cushion.stability_records import Spectrum
 
 _BINS = 24  # wide enough to hold several nodes of the quadrature each
 _TOP = 16
 _ENERGY = 0.9
-
-
-@dataclass(frozen=True)
-class Spectrum(Record):
-    """The singular values of one matrix, with stride, padding, dilation and groups if it is a layer's map.
-
-    `exact`: all `count` values were computed (operators.spectrum states to what accuracy); else `counts`,
-    `quantiles` and `effective_rank_90` are estimates from random probes, and `standard_error` holds one number for each
-    of the counts. `top`: the largest values, at most 16, in either case computed. A quantile at level q is the
-    smallest value with at least a fraction q at or below it. The histogram has len(edges) == len(counts) + 1.
-    """
-
-    of: Literal["map", "kernel"]  # the true linear map, or the weight as a matrix [out, -1]
-    count: int  # min(rows, columns); zeros are counted
-    exact: bool
-    top: tuple[float, ...]
-    quantiles: dict[str, float]
-    edges: tuple[float, ...]
-    counts: tuple[float, ...]
-    standard_error: tuple[float, ...] | None
-    operator_frobenius: float  # √(sum of all squared singular values), in closed form
-    spectral: float  # the largest
-    stable_rank: float | None  # operator_frobenius² / spectral²; undefined for a matrix of zeros
-    effective_rank_90: int  # the fewest singular values that hold 90 % of operator_frobenius²
 
 
 def layer_spectrum(operator: Operator, *, seed: int = 0) -> Spectrum:
