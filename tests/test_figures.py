@@ -53,10 +53,11 @@ def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(BadInput, match="is a file; give a folder"):
-        prepare(str(tmp_path / "file"))
-    with pytest.raises(BadInput, match="cannot be made"):
-        prepare(str(tmp_path / "file" / "below"))
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(BadInput, match="file is a file; give a folder"):
+            prepare(str(folder))
+    prepare(str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()  # nothing is left behind by a run that fails later
 
 
 def test_without_matplotlib_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_keys_of_the_contract(capsys: pytest.CaptureFixture[str], folder: Path) 
         assert [point["to"] for point in layer["noise_attenuation"][0]["points"]] == names[at:]
         assert layer["from_initialisation"]["distance"] > 0
         assert layer["effective_parameters"]["percent"] == pytest.approx(
-            100 * layer["effective_parameters"]["value"] / layer["parameters"]
+            100 * layer["effective_parameters"]["value"] / math.prod(layer["shape"])
         )
     whole = found["net"]["stability"]
     assert (whole["examples"], whole["zeta"], whole["seed"]) == (40, 0.05, 0)

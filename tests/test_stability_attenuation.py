@@ -12,8 +12,9 @@ from tests.jacobian_cases import activations, traced
 from torch import Tensor, nn
 
 from cushion.data import Dataset
-from cushion.measures.stability.attenuation import injected_errors, measure_attenuation, noise_sensitivity
+from cushion.measures.stability.attenuation import injected_errors, measure_attenuation
 from cushion.measures.stability.noise import gaussian_like
+from cushion.measures.stability.sensitivity import sample_sensitivity
 from cushion.network import Affine, Network, Node
 from cushion.perturbation import Activations
 from cushion.tracing import trace
@@ -168,7 +169,7 @@ def test_sensitivity_of_a_matrix_is_proposition_3_1(name: str) -> None:
         before = clean.values[node.inputs[0]]
         jacobian = torch.autograd.functional.jacobian(node.op, torch.zeros_like(before[:1]))
         dense = jacobian.reshape(-1, before[0].numel())  # type: ignore[union-attr]
-        mean, error = noise_sensitivity(clean, node, node, gaussian(torch.Generator().manual_seed(3)), draws)
+        mean, error = sample_sensitivity(clean, node, node, gaussian(torch.Generator().manual_seed(3)), draws)
         assert mean.shape == error.shape == (2,)
         for b in range(2):
             v = before[b].flatten()
@@ -194,7 +195,7 @@ def test_sensitivity_of_a_sub_network_under_a_two_point_law(name: str) -> None:
         signs.append(1.0 if float(torch.rand(1, generator=generator)) < 0.5 else -1.0)
         return signs[-1] * d * sizes
 
-    mean, error = noise_sensitivity(clean, source, target, noise, draws)
+    mean, error = sample_sensitivity(clean, source, target, noise, draws)
     assert len(signs) == draws
     whole = activations(net, x)[target.index]
     squares = []
@@ -213,7 +214,7 @@ def test_sensitivity_of_a_sub_network_under_a_two_point_law(name: str) -> None:
 def test_one_draw_of_sensitivity_has_an_unknown_error() -> None:
     net, x = traced(named("mlp")), named("mlp").inputs(2, torch.float64)
     first = net.affine_layers[0]
-    _, error = noise_sensitivity(Activations(net, x), first, first, gaussian(torch.Generator().manual_seed(0)), 1)
+    _, error = sample_sensitivity(Activations(net, x), first, first, gaussian(torch.Generator().manual_seed(0)), 1)
     assert (error == math.inf).all()
 
 

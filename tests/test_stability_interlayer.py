@@ -139,7 +139,7 @@ def test_beta_of_a_layer_is_the_worst_of_its_pairs_and_at_least_one(case: Case) 
             continue
         assert record is not None
         assert record.value == pytest.approx(max(np.nanmax(values) for values in own.values()), rel=1e-12)
-        assert record.to == tuple(net.nodes[j].name for j in own)
+        assert record.to == tuple(net.nodes[j].name for j in sorted(own))
         area = math.prod(i.shape[1:])
         for values in own.values():
             alive = values[np.isfinite(values)]

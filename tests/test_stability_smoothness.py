@@ -362,7 +362,6 @@ def test_large_noise_is_scaled_to_its_level_too() -> None:
     assert sizes.tolist() == pytest.approx([0.1, 0.1], rel=1e-4)
 
 
-@pytest.mark.xfail(strict=True, reason="NaN is taken for a net that does not bend")
 def test_noise_that_is_not_finite_is_not_taken_for_perfect_smoothness() -> None:
     """A level that float32 cannot hold: refused, or not a number, but not 1/ρ = 0."""
     case = named("mlp")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cushion.errors import Unsupported as Unsupported
     from cushion.measures.stability.options import StabilityOptions as StabilityOptions
     from cushion.measuring import measure as measure
+    from cushion.measuring import noise_sensitivity as noise_sensitivity
     from cushion.tracing import support as support
     from cushion.tracing import trace as trace
     from cushion.training import train as train
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 _HOME = {
     "certify": "cushion.api",
     "measure": "cushion.measuring",
+    "noise_sensitivity": "cushion.measuring",
     "StabilityOptions": "cushion.measures.stability.options",
     "Certificate": "cushion.certificates.certificate",
     "compress": "cushion.compressing",

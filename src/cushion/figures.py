@@ -22,15 +22,13 @@ Pick: TypeAlias = Callable[[LayerMeasures], Distribution | Spectrum | None]
 
 
 def prepare(folder: str) -> None:
-    """Refuse before the work, not after it: matplotlib must be there and the folder must be one."""
+    """Refuse before the work, not after it: matplotlib must be there, and nothing but folders in the way."""
     _pyplot()
-    path = Path(folder)
-    if path.exists() and not path.is_dir():
-        raise BadInput(f"--figures {folder} is a file; give a folder")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"--figures {folder} cannot be made: {error.strerror}") from None
+    for path in (Path(folder), *Path(folder).parents):
+        if path.exists():
+            if not path.is_dir():
+                raise BadInput(f"--figures {folder}: {path} is a file; give a folder")
+            return
 
 
 def _cushion(layer: LayerMeasures) -> Distribution | None:
@@ -70,7 +68,8 @@ _HISTOGRAMS: dict[str, tuple[str, Pick]] = {
 
 def draw(found: MeasureTable, folder: str) -> list[Path]:
     """Every picture that the table has the numbers for."""
-    paths = []
+    paths: list[Path] = []
+    Path(folder).mkdir(parents=True, exist_ok=True)
     for name, (title, pick) in _HISTOGRAMS.items():
         if any(pick(layer) is not None for layer in found.layers):
             counted = "singular values" if pick is _spectrum else "examples"

@@ -25,8 +25,9 @@ from cushion.measures.stability.comparison import check_alike, random_like, scal
 from cushion.measures.stability.measurement import measure_stability
 from cushion.measures.stability.one_pass import NormObserver, OnePass
 from cushion.measures.stability.options import StabilityOptions
+from cushion.measures.stability.sensitivity import Draw, measure_sensitivity
 from cushion.network import Network, Node
-from cushion.stability_records import Weights
+from cushion.stability_records import NoiseSensitivity, Weights
 from cushion.tracing import trace
 
 FAMILIES = ("stability", "spectra", "norms", "margins")
@@ -70,6 +71,27 @@ def measure(
     else:
         twin = _measure(random_like(net, options.seed), data, families, batch, options, None, "random")
     return replace(table, beside=twin, claims=check_claims(table, twin))
+
+
+def noise_sensitivity(
+    model: nn.Module | Network,
+    data: Dataset | str,
+    start: str,
+    end: str,
+    *,
+    noise: str | Draw = "gaussian",
+    scale: float = 1.0,
+    draws: int = 20,
+    seed: int = 0,
+) -> NoiseSensitivity:
+    """The noise sensitivity of the part of a net from the input of layer `start` to the output of layer `end`.
+
+    `noise` is "gaussian" (N(0, I) as in Proposition 3.1), "sphere", "signs", or a function that draws [B, *shape] from
+    a torch.Generator; `scale` multiplies it (sphere with scale 0.1: noise of 10 %). Names are those of `table.layers`.
+    """
+    sample = as_dataset(data)
+    net = _traced(model, sample)
+    return measure_sensitivity(net, sample, start, end, noise, scale=scale, draws=draws, seed=seed)
 
 
 def _families(only: str | Sequence[str] | None) -> tuple[str, ...]:

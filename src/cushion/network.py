@@ -247,6 +247,14 @@ class Network:
                 lists[i].append(node.index)
         return tuple(map(tuple, lists))
 
+    def descendants(self, index: int) -> frozenset[int]:
+        """The nodes whose values depend on this one's, itself not among them."""
+        found: set[int] = set()
+        for node in self.nodes[index + 1 :]:
+            if any(i == index or i in found for i in node.inputs):
+                found.add(node.index)
+        return frozenset(found)
+
     @cached_property
     def _last_use(self) -> tuple[int, ...]:
         return tuple(max(users, default=-1) for users in self.users)

@@ -124,11 +124,29 @@ class AttenuationCurve(Record):
 
 
 @dataclass(frozen=True)
+class NoiseSensitivity(Record):
+    """ψ of Definition 3 of the part from the input of layer `start` to the output of `end`, largest over the examples.
+
+    η is `scale` times a draw of `noise`; the value is a mean over `draws` with the worst example's `standard_error`;
+    the largest of noisy means overstates the largest mean a little.
+    """
+
+    start: str
+    end: str
+    noise: str
+    scale: float
+    draws: int
+    value: float
+    standard_error: float | None
+    spread: Distribution
+
+
+@dataclass(frozen=True)
 class EffectiveParameters(Record):
     """Table 1 of Arora 2018: c_i²β_i²⌈κ_i/s_i⌉²/(μ_i²μ_{i→}²), without the theorem's constants and logarithms.
 
-    `percent` is of the layer's actual parameters. `zeta_value` is the same on the sample without its worst fraction ζ
-    (Corollaries A.1, C.1), one set of examples for all layers.
+    `percent` is of the layer's weights, `parameters` (the table leaves biases out). `zeta_value` is the same on the
+    sample without its worst fraction ζ (Corollaries A.1, C.1), one set of examples for all layers.
     """
 
     value: float
@@ -192,12 +210,14 @@ class NetStability(Record):
     """Whole-net noise stability, and how it was measured.
 
     `activation_contraction` is Definition 6's c over all layers. `capacity` is the note's (depth·c/(μ·μ_→))² at the
-    layer whose μ_i·μ_{i→} is smallest. The effective parameters are sums over the layers. `bias_gap` is the largest of
-    the pairs'. `examples` are the rows on which all but layer cushion, contraction and sensitivity were measured.
+    layer whose μ_i·μ_{i→} is smallest, with that c. The effective parameters are sums over layers. `bias_gap` is the
+    largest of the pairs'. `examples` are the rows on which all but layer cushion, contraction and sensitivity were
+    measured.
     """
 
     examples: int
     probes: int
+    method: Literal["auto", "exact", "probes"]
     zeta: float
     seed: int
     activation_contraction: float | None

@@ -23,7 +23,7 @@ def describe(values: NDArray[Any], extremum: Literal["min", "max"]) -> Distribut
     """
     finite = values[np.isfinite(values)].astype(np.float64)
     infinite = int(np.isposinf(values).sum()) if extremum == "max" else 0
-    if len(finite) == 0:
+    if len(finite) + infinite == 0:
         return None
     ordered = np.concatenate([np.sort(finite), np.full(infinite, np.inf)])
     quantiles = {str(q): float(ordered[max(0, int(np.ceil(q * len(ordered))) - 1)]) for q in LEVELS}
@@ -32,8 +32,8 @@ def describe(values: NDArray[Any], extremum: Literal["min", "max"]) -> Distribut
         value=float(ordered[0] if extremum == "min" else ordered[-1]),
         extremum=extremum,
         count=len(finite),
-        mean=float(finite.mean()),
-        std=float(finite.std()),
+        mean=float(finite.mean()) if len(finite) else np.nan,
+        std=float(finite.std()) if len(finite) else np.nan,
         quantiles=quantiles,
         edges=tuple(edges.tolist()),
         counts=tuple(counts.tolist()),

@@ -88,15 +88,3 @@ def injected_errors(clean: Activations, source: Node, noise: Callable[[Tensor, N
         visit(source, noisy)
         clean.rerun(source, noisy, visit)
     return found
-
-
-def noise_sensitivity(
-    clean: Activations, source: Node, target: Node, noise: Callable[[Tensor, Node], Tensor], draws: int
-) -> tuple[Tensor, Tensor]:
-    """ψ of Definition 3 of the part from the input of `source` to the output of `target`, and its standard error: [B].
-
-    `noise(x, node)` draws η‖x‖, a new one at each call; ψ is the mean of ‖M(x + η‖x‖) - M(x)‖²/‖M(x)‖² over the draws.
-    """
-    squares = torch.stack([injected_errors(clean, source, noise)[target.index].double() ** 2 for _ in range(draws)])
-    error = squares.std(0) / math.sqrt(draws) if draws > 1 else torch.full_like(squares[0], torch.inf)
-    return squares.mean(0), error

@@ -10,12 +10,26 @@ from cushion.errors import BadInput
 from cushion.measures.stability.jacobians import probe_generator
 from cushion.network import Network
 
+_OPTIONS = ("stride", "padding", "dilation", "groups")
+
 
 def check_alike(net: Network, other: Network, name: str) -> None:
-    """BadInput unless both have the same affine layers, so that weights can be subtracted and compared."""
-    shapes = [(node.affine.operator.weight.shape, type(node.affine.operator)) for node in net.affine_layers]
-    if shapes != [(node.affine.operator.weight.shape, type(node.affine.operator)) for node in other.affine_layers]:
+    """BadInput unless both are the same graph of the same layers, so that weights can be subtracted and compared."""
+    if _outline(net) != _outline(other):
         raise BadInput(f"{name} has other layers than the net; give the initialisation of this very net")
+
+
+def _outline(net: Network) -> list[object]:
+    """Everything but the numbers: operations with their options, shapes and connections."""
+    lines: list[object] = []
+    for node in net.nodes:
+        if node in net.affine_layers:
+            operator = node.affine.operator
+            options = {key: value for key, value in vars(operator).items() if key in _OPTIONS}
+            lines.append((type(operator), tuple(operator.weight.shape), options, node.inputs, node.shape))
+        else:
+            lines.append((repr(node.op), node.inputs, node.shape))
+    return lines
 
 
 def scaled_to_match(net: Network, other: Network) -> Network:

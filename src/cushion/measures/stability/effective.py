@@ -70,9 +70,9 @@ def effective_parameters(layers: list[LayerTerms], zeta: float) -> list[Effectiv
     return [
         EffectiveParameters(
             value=(value := layer.count(everyone)),
-            percent=100 * value / layer.node.affine.parameters,
+            percent=100 * value / layer.node.affine.operator.parameters,
             zeta_value=layer.count(kept),
-            parameters=layer.node.affine.parameters,
+            parameters=layer.node.affine.operator.parameters,
         )
         for layer in layers
     ]

@@ -37,7 +37,7 @@ class Pairs:
     def interlayer(self, node: Node) -> InterlayerCushion | None:
         """μ_{i,j} of all later layers; None if there is none, or nothing finite was seen."""
         found = []
-        for (i, j), values in self.cushions.items():
+        for (i, j), values in sorted(self.cushions.items()):
             spread = describe(values, "min") if i == node.index else None
             if spread is None:
                 continue
@@ -65,7 +65,8 @@ class Pairs:
         clip = 1 / math.sqrt(node.shape[0])
         values = self.unclipped(node)
         spread = None if values is None else describe(values, "min")
-        later = [other for other in self.net.affine_layers if other.index > node.index]
+        after = self.net.descendants(node.index)
+        later = [other for other in self.net.affine_layers if other.index in after]
         return MinimalInterlayerCushion(
             value=clip if spread is None else min(clip, spread.value),
             clip=clip,
@@ -88,8 +89,8 @@ class Pairs:
             return None
         return JacobianBeta(
             value=spread.value,
-            to=tuple(self.net.nodes[j].name for i, j in self.betas if i == node.index),
-            sampled_to=tuple(self.net.nodes[j].name for i, j in self.sampled if i == node.index),
+            to=tuple(self.net.nodes[j].name for i, j in sorted(self.betas) if i == node.index),
+            sampled_to=tuple(self.net.nodes[j].name for i, j in sorted(self.sampled) if i == node.index),
             places=self.places,
             spread=spread,
         )

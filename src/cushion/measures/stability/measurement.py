@@ -164,6 +164,7 @@ def _whole(
     return NetStability(
         examples=len(found.rows),
         probes=options.probes,
+        method=options.method,
         zeta=options.zeta,
         seed=options.seed,
         activation_contraction=contraction,

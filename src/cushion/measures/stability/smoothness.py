@@ -91,7 +91,9 @@ def measure_smoothness(
                 answer = found[noise]
                 values = merged[f"rho {at} {i.index}"].values().astype(np.float32)
                 answer.examples.setdefault(i.index, []).append(values)
-                answer.norms.setdefault(i.index, []).append(float(merged[f"norm {at} {i.index}"].values().mean()))
+                norms = merged[f"norm {at} {i.index}"].values()
+                alive = norms[np.isfinite(norms)]  # x^i = 0 has no relative norm
+                answer.norms.setdefault(i.index, []).append(float(alive.mean()) if len(alive) else math.nan)
                 for j in net.affine_layers:
                     if f"pair {at} {i.index} {j.index}" in merged:
                         smallest = merged[f"pair {at} {i.index} {j.index}"].value
@@ -119,18 +121,19 @@ def _work(
                 raw = gaussian_like(signal, seed, "smoothness", draw, rows.start, source)
             else:
                 raw = hatted[noise.kind, noise.k].values[source.index] - signal
-            if not bool(torch.isfinite(raw).all()):
-                raise BadInput(
-                    f"--k {noise.k}: so few sign matrices make noise that overflows at {source.name}; raise it"
-                )
             eta = noise.scale(raw, signal)
+            if not bool(torch.isfinite(eta).all()):
+                raise BadInput(
+                    f"{source.name}: noise ({noise.name}) overflows; use more sign matrices (--k) or a smaller level "
+                    "(--levels)"
+                )
             ratios = sample_smoothness(line, clean, source, eta)
             if not ratios:
                 continue  # no later layer reads this one
             size = lengths(eta) / lengths(signal)
             whole = torch.stack(list(ratios.values())).amin(0)
             found[f"rho {at} {source.index}"] = Samples.of(rows.start, whole.numpy())
-            found[f"norm {at} {source.index}"] = Samples.of(rows.start, size.nan_to_num().numpy())
+            found[f"norm {at} {source.index}"] = Samples.of(rows.start, size.numpy())
             for j, values in ratios.items():
                 found[f"pair {at} {source.index} {j}"] = Smallest(float(values.min()))
     return found
