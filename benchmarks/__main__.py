@@ -7,7 +7,16 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import loading, one_pass, replay, training_speed
+from benchmarks import (
+    jacobians,
+    loading,
+    one_pass,
+    operator_norms,
+    replay,
+    sign_projection,
+    stability_memory,
+    training_speed,
+)
 from cushion.files import write_whole
 
 
@@ -16,6 +25,10 @@ def main() -> None:
     for name, module in (
         ("training_speed", training_speed),
         ("one_pass", one_pass),
+        ("jacobians", jacobians),
+        ("operator_norms", operator_norms),
+        ("sign_projection", sign_projection),
+        ("stability_memory", stability_memory),
         ("replay", replay),
         ("loading", loading),
     ):

@@ -15,17 +15,13 @@ import torch
 from torch import Tensor
 from torch.func import jacrev, vmap
 
+from benchmarks.workloads import W1, W2
 from cushion.linearisation import Linearisation
 from cushion.measures.stability.jacobians import JacobianPlan, PairSquares, pair_squares, plan_jacobians
 from cushion.models import build
 from cushion.network import Network
 from cushion.tracing import trace
 
-W1 = "1x28x28: flatten fc784 relu fc784 relu fc784 relu fc784 relu fc10"
-W2 = (
-    "3x32x32: 2*[conv64k3p1 relu] maxpool2 2*[conv128k3p1 relu] maxpool2 2*[conv256k3p1 relu] maxpool2 "
-    "2*[conv512k3p1 relu] maxpool2 flatten fc512 relu fc10"
-)
 _ROUNDS = 5
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.workloads import W1
 from cushion.batches import as_floats
 from cushion.data.dataset import Dataset
 from cushion.measuring import one_pass
@@ -15,7 +16,6 @@ from cushion.models import build
 from cushion.specs import parse
 from cushion.tracing import trace
 
-_SPEC = "1x28x28: flatten fc784 relu fc784 relu fc784 relu fc784 relu fc10"
 _EXAMPLES, _BATCH, _ROUNDS = 4096, 256, 9
 
 
@@ -25,7 +25,7 @@ def run() -> dict[str, float]:
     data = Dataset(
         "noise", rng.integers(0, 256, (_EXAMPLES, 1, 28, 28), dtype=np.uint8), rng.integers(0, 10, _EXAMPLES), 10
     )
-    net = trace(build(parse(_SPEC), seed=0), data.shape)
+    net = trace(build(parse(W1), seed=0), data.shape)
 
     def forward() -> None:
         for start in range(0, _EXAMPLES, _BATCH):

@@ -15,16 +15,13 @@ import torch
 from scipy.sparse.linalg import LinearOperator, eigsh
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from benchmarks.workloads import W2
 from cushion.models import build
 from cushion.operators import Conv2d
 from cushion.operators.norms import Gram, lanczos_norm
 from cushion.specs import parse
 from cushion.tracing import trace
 
-_SPEC = (
-    "3x32x32: 2*[conv64k3p1 relu] maxpool2 2*[conv128k3p1 relu] maxpool2 2*[conv256k3p1 relu] maxpool2 "
-    "2*[conv512k3p1 relu] maxpool2 flatten fc512 relu fc10"
-)
 _IMAGES, _ROUNDS = 256, 5
 
 
@@ -40,7 +37,7 @@ def run() -> dict[str, float]:
 
 
 def _compare() -> dict[str, float]:
-    net = trace(build(parse(_SPEC), seed=0), (3, 32, 32))
+    net = trace(build(parse(W2), seed=0), (3, 32, 32))
     operators = (node.affine.operator for node in net.affine_layers)
     layers = [operator for operator in operators if isinstance(operator, Conv2d)]
     images = torch.rand(_IMAGES, 3, 32, 32, generator=torch.Generator().manual_seed(0))
