@@ -111,9 +111,10 @@ def _histograms(found: MeasureTable, title: str, pick: Pick, counted: str = "exa
         axes = figure.add_subplot(rows, columns, at)
         _steps(axes, pick(layer), _MINE, "this net")
         if layer.name in twins:
-            _steps(axes, pick(twins[layer.name]), _OTHER, "scaled initialisation or random net")
+            _steps(axes, pick(twins[layer.name]), _OTHER, _other_name(found))
         axes.set_title(layer.name, fontsize=10)
         axes.set_yticks([])
+        axes.locator_params(axis="x", nbins=4)
         axes.tick_params(labelsize=8)
         if at > len(layers) - columns:
             axes.set_xlabel("value", fontsize=9)
@@ -123,6 +124,12 @@ def _histograms(found: MeasureTable, title: str, pick: Pick, counted: str = "exa
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
     return figure
+
+
+def _other_name(found: MeasureTable) -> str:
+    whole = None if found.beside is None else found.beside.net.stability
+    initial = whole is not None and whole.weights == "initial"
+    return "its initialisation, scaled to match" if initial else "a random net, scaled to match"
 
 
 def _steps(axes: Any, spread: Distribution | Spectrum | None, colour: str, label: str) -> None:

@@ -13,7 +13,7 @@ LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _BINS = 50
 
 
-def describe(values: NDArray[Any], extremum: Literal["min", "max"]) -> Distribution | None:
+def describe(values: NDArray[Any], extremum: Literal["min", "max"], bins: int = _BINS) -> Distribution | None:
     """Summarise; None if there is nothing to summarise. NaN constrains nothing and is left out; so is +∞ of a minimum.
 
     A quantile at level q is the smallest value with at least a fraction q of the values at or below it.
@@ -27,7 +27,7 @@ def describe(values: NDArray[Any], extremum: Literal["min", "max"]) -> Distribut
         return None
     ordered = np.concatenate([np.sort(finite), np.full(infinite, np.inf)])
     quantiles = {str(q): float(ordered[max(0, int(np.ceil(q * len(ordered))) - 1)]) for q in LEVELS}
-    counts, edges = np.histogram(finite, bins=_BINS)
+    counts, edges = np.histogram(finite, bins=bins)
     return Distribution(
         value=float(ordered[0] if extremum == "min" else ordered[-1]),
         extremum=extremum,

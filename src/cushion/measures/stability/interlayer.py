@@ -20,6 +20,9 @@ from cushion.network import Network, Node
 from cushion.stability_records import InterlayerCushion, JacobianBeta, MinimalInterlayerCushion, PairCushion
 
 
+_PAIR_BINS = 20  # there are many pairs
+
+
 @dataclass
 class Pairs:
     """One number per example for each pair (i, j) of node indices: the cushion ratio, its relative standard error, the
@@ -38,7 +41,7 @@ class Pairs:
         """μ_{i,j} of all later layers; None if there is none, or nothing finite was seen."""
         found = []
         for (i, j), values in sorted(self.cushions.items()):
-            spread = describe(values, "min") if i == node.index else None
+            spread = describe(values, "min", _PAIR_BINS) if i == node.index else None
             if spread is None:
                 continue
             error = self.errors.get((i, j))
