@@ -156,7 +156,5 @@ def _attenuation(found: MeasureTable, at: int) -> Any:
     axes.set_yscale("log")
     axes.set_xlabel("layer")
     axes.set_ylabel("relative error ‖x̂ - x‖ / ‖x‖")
-    axes.set_title(
-        f"noise of {level:.0%} put into the input of each layer, followed upwards ({found.net.data}, measure)"
-    )
+    axes.set_title(f"noise of {level:.0%} in the input of each layer, followed upwards\n{found.net.data} (measure)")
     return figure

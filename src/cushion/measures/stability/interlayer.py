@@ -19,7 +19,6 @@ from cushion.measures.stability.places import sampled_spreads
 from cushion.network import Network, Node
 from cushion.stability_records import InterlayerCushion, JacobianBeta, MinimalInterlayerCushion, PairCushion
 
-
 _PAIR_BINS = 20  # there are many pairs
 
 
