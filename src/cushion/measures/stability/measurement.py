@@ -38,7 +38,7 @@ from cushion.stability_records import (
     Weights,
 )
 
-_BUDGET = 2e13  # multiplications that the default number of examples may take: some minutes on two cores
+_BUDGET = 1e13  # multiplications that the default number of examples may take: some minutes on two cores
 _SHARD = 1 << 21  # numbers in the largest activation of a shard
 
 
