@@ -69,7 +69,6 @@ _HISTOGRAMS: dict[str, tuple[str, Pick]] = {
 def draw(found: MeasureTable, folder: str) -> list[Path]:
     """Every picture that the table has the numbers for."""
     paths: list[Path] = []
-    Path(folder).mkdir(parents=True, exist_ok=True)
     for name, (title, pick) in _HISTOGRAMS.items():
         if any(pick(layer) is not None for layer in found.layers):
             counted = "singular values" if pick is _spectrum else "examples"
@@ -90,6 +89,7 @@ def _pyplot() -> Any:
 
 def _save(figure: Any, folder: Path, name: str) -> list[Path]:
     paths = []
+    folder.mkdir(parents=True, exist_ok=True)
     for kind in ("png", "svg"):
         buffer = io.BytesIO()
         # A fixed date keeps equal figures equal files.

@@ -43,15 +43,18 @@ def measure(
     stability: StabilityOptions | None = None,
     init: nn.Module | Network | None = None,
     beside: Literal["init", "random"] | None = None,
+    spectra: bool = True,
 ) -> MeasureTable:
     """Measure a net on its training set: margins, norms, noise stability (`only` names families to keep).
 
     `stability` chooses probes, draws and rows; `init`, the net at its initialisation, adds the versions from
-    initialisation. `beside` measures a second net in the same way: the initialisation scaled to match the net's layers,
-    or random weights of the same norms. The model is not changed.
+    initialisation. `spectra=False` leaves the singular values out. `beside` measures a second net in the same way: the
+    initialisation scaled to match the net's layers, or random weights of the same norms. The model is not changed.
     """
     data = as_dataset(data)
-    families = _families(only)
+    families = _families(only, spectra)
+    if beside is not None and "stability" not in families:
+        raise BadInput("--beside compares noise stability; measure it too (--only stability)")
     net = _traced(model, data)
     if net.classes < data.classes:
         raise BadInput(
@@ -94,12 +97,13 @@ def noise_sensitivity(
     return measure_sensitivity(net, sample, start, end, noise, scale=scale, draws=draws, seed=seed)
 
 
-def _families(only: str | Sequence[str] | None) -> tuple[str, ...]:
+def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[str, ...]:
     families = FAMILIES if only is None else tuple(only.split(",")) if isinstance(only, str) else tuple(only)
     for family in families:
         if family not in FAMILIES:
             raise BadInput(f"there is no family of measures called {family!r}; choose from {', '.join(FAMILIES)}")
-    return (*families, "spectra") if "stability" in families else families  # noise spreads over the whole spectrum
+    whole = (*families, "spectra") if "stability" in families else families  # noise spreads over the whole spectrum
+    return whole if spectra else tuple(family for family in whole if family != "spectra")
 
 
 def _traced(model: nn.Module | Network, data: Dataset) -> Network:

@@ -11,6 +11,7 @@ from cushion.cli.options import (
     add_data,
     add_net,
     add_verb,
+    filled,
     fraction,
     load_named_net,
     natural,
@@ -44,7 +45,11 @@ def add_parser(verbs: Any) -> None:
         help="rows for all but the one-pass quantities (default: what some minutes allow)",
     )
     group.add_argument(
-        "--probes", type=natural, default=16, metavar="P", help="a pair of layers too large to be exact (16)"
+        "--probes",
+        type=natural,
+        default=16,
+        metavar="P",
+        help="random probes for large pairs; 0 leaves them out (16)",
     )
     group.add_argument("--exact", action="store_true", help="no probes: every Jacobian norm exactly, whatever it takes")
     group.add_argument("--draws", type=natural, default=20, metavar="N", help="of noise for smoothness; 0: none (20)")
@@ -57,25 +62,34 @@ def add_parser(verbs: Any) -> None:
         "--attenuation-draws", type=natural, default=4, metavar="N", help="of injected noise; 0: none (4)"
     )
     group.add_argument("--zeta", type=fraction, default=0.05, metavar="F", help="examples that may be dropped (0.05)")
-    group.add_argument("--places", type=natural, default=0, metavar="N", help="sampled for beta of large pairs (0)")
+    group.add_argument(
+        "--places", type=natural, default=0, metavar="N", help="sampled places for beta of large pairs (0)"
+    )
     group.add_argument("--seed", type=seed, default=0, metavar="N", help="of rows, probes and draws (0)")
     group.add_argument(
         "--beside",
         choices=("init", "random"),
         help="measure the initialisation, or random weights, too, scaled to match",
     )
-    parser.add_argument("--figures", metavar="DIR", help="draw histograms and curves into DIR (needs matplotlib)")
+    group.add_argument("--no-spectra", action="store_true", help="leave the singular values out")
+    parser.add_argument("--figures", type=filled, metavar="DIR", help="draw histograms and curves (needs matplotlib)")
     parser.set_defaults(run=run)
 
 
 def whole_or_all(text: str) -> int:
     """A number of rows; "all" is more than any sample has."""
-    return sys.maxsize if text == "all" else whole(text)
+    try:
+        return sys.maxsize if text == "all" else whole(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, or all, not '{text}'") from None
 
 
 def levels(text: str) -> tuple[float, ...]:
     """Numbers separated by commas; `StabilityOptions` checks them."""
-    return tuple(float(part) for part in text.split(","))
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be numbers separated by commas, such as 0.1,1, not '{text}'") from None
 
 
 def stability_options(args: argparse.Namespace) -> StabilityOptions:
@@ -114,6 +128,7 @@ def run(args: argparse.Namespace) -> int:
         stability=options,
         init=net.init,
         beside=args.beside,
+        spectra=not args.no_spectra,
     )
     trained_on = net.meta.get("data_fingerprint", data.fingerprint)
     if trained_on != data.fingerprint:
@@ -124,5 +139,6 @@ def run(args: argparse.Namespace) -> int:
         from cushion.figures import draw
 
         names = sorted({path.stem for path in draw(found, args.figures)})
-        print(f"cushion: drew {', '.join(names)} (png and svg) into {args.figures}", file=sys.stderr)
+        drawn = f"drew {', '.join(names)} (png and svg) into {args.figures}" if names else "had nothing to draw"
+        print(f"cushion: {drawn}", file=sys.stderr)
     return 0

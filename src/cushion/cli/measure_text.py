@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from cushion.cli.output import table
@@ -33,8 +34,8 @@ def describe(found: MeasureTable) -> str:
 
 
 def number(value: Any) -> str:
-    """Four significant digits, or a dash."""
-    return "-" if value is None else f"{value:.4g}"
+    """Four significant digits, or a dash for what has no value."""
+    return "-" if value is None or math.isnan(value) else f"{value:.4g}"
 
 
 def standard(laws: tuple[Smoothness, ...]) -> Smoothness | None:
@@ -87,7 +88,8 @@ def _stability(found: MeasureTable, whole: NetStability) -> list[str]:
         "beta         largest share of one place in the Jacobian, 1 = even (Def. 9)",
         _rho_line(whole),
         "effective    c²β²⌈κ/s⌉²/(μ²μ_→²), the parameters that the layer counts as, up to constants and logarithms "
-        "(Table 1)",
+        "(Table 1); % of its weights",
+        _pairs_line(found),
     ]
     lines += _whole_net(whole)
     lines += _attenuation(found)
@@ -102,7 +104,7 @@ def _stability_cells(layer: LayerMeasures) -> list[str]:
     return [
         number(layer.layer_cushion and layer.layer_cushion.value),
         number(layer.activation_contraction and layer.activation_contraction.value),
-        number(minimal and minimal.unclipped and minimal.unclipped.value),
+        _mark(layer) + number(minimal and minimal.unclipped and minimal.unclipped.value),
         number(minimal and minimal.clip),
         number(layer.jacobian_beta and layer.jacobian_beta.value),
         number(rho and rho.inverse),
@@ -111,13 +113,38 @@ def _stability_cells(layer: LayerMeasures) -> list[str]:
     ]
 
 
+def _mark(layer: LayerMeasures) -> str:
+    """~ before what rests on probes, ? before what lacks some later layers."""
+    minimal, cushion = layer.minimal_interlayer_cushion, layer.interlayer_cushion
+    if minimal is None or cushion is None:
+        return ""
+    guessed = any(not pair.exact for pair in cushion.pairs)
+    return ("~" if guessed else "") + ("" if minimal.all_pairs else "?")
+
+
+def _pairs_line(found: MeasureTable) -> str:
+    """How many pairs are exact, estimated or missing, for cushions and for β."""
+    cushions = [layer.interlayer_cushion for layer in found.layers if layer.interlayer_cushion is not None]
+    pairs = [pair for cushion in cushions for pair in cushion.pairs]
+    guessed = [pair.standard_error for pair in pairs if pair.standard_error is not None]
+    text = f"pairs        {len(pairs) - len(guessed)} exact"
+    if guessed:
+        text += f"; {len(guessed)} by probes (~), mean relative standard error up to {max(guessed):.2g}"
+    minimal = [layer.minimal_interlayer_cushion for layer in found.layers]
+    if any(part is not None and not part.all_pairs for part in minimal):
+        text += "; some were left out (?), so effective parameters are not given"
+    looked = sum(len(layer.jacobian_beta.to) for layer in found.layers if layer.jacobian_beta is not None)
+    return f"{text}; beta from the {looked} with all their places"
+
+
 def _rho_line(whole: NetStability) -> str:
     law = standard(whole.interlayer_smoothness)
     if law is None:
         return "1/rho        not measured (--draws 0)"
+    few = ", the worst of them: this δ needs more" if law.delta * law.draws < 1 else ""
     return (
-        f"1/rho        departure from the linearised net under noise ({law.noise}; δ = {law.delta:g}, {law.draws} "
-        "draws): small is smooth (Def. 7)"
+        f"1/rho        departure from the linearised net under noise ({law.noise}; δ = {law.delta:g}, "
+        f"draws: {law.draws}{few}): small is smooth (Def. 7)"
     )
 
 
@@ -132,7 +159,10 @@ def _whole_net(whole: NetStability) -> list[str]:
     lines.append(
         f"           effective parameters {number(whole.effective_parameters)}; without the worst "
         f"{whole.zeta:.0%} of examples {number(whole.effective_parameters_zeta)}; from initialisation "
-        f"{number(whole.effective_parameters_from_initialisation)}; capacity {number(whole.capacity)}"
+        f"{number(whole.effective_parameters_from_initialisation)}"
+    )
+    lines.append(
+        f"           capacity (depth·c/(μ·μ_→))² of the worst layer {number(whole.capacity)} (without β and ⌈κ/s⌉)"
     )
     if whole.bias_gap is not None and whole.bias_gap > 1e-3:
         lines.append(

@@ -22,13 +22,18 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LayerTerms:
-    """What one layer contributes, one number per example: c, β, μ and the unclipped μ_{i→} (None: no later layer)."""
+    """What one layer contributes, one number per example: c, β, μ and the unclipped μ_{i→} (None: no later layer).
+
+    `whole_contraction` and `whole_cushion` are c and μ over all of S, where the arrays hold some of its rows only.
+    """
 
     node: Node
     contraction: Values
     beta: Values
     cushion: Values
     interlayer: Values | None
+    whole_contraction: float = math.nan
+    whole_cushion: float = math.nan
 
     @property
     def overlap(self) -> float:
@@ -44,6 +49,17 @@ class LayerTerms:
         """μ_{i→}(x), clipped at 1/√h."""
         clip = np.full(len(self.cushion), 1 / math.sqrt(self.node.shape[0]))
         return clip if self.interlayer is None else np.fmin(clip, self.interlayer)
+
+    def whole(self) -> float:
+        """c²β²⌈κ/s⌉²/(μ²μ_→²) with the worst of each over everything that was measured."""
+        worst = np.fmax(np.fmax.reduce(self.contraction), self.whole_contraction) * np.fmax.reduce(self.beta)
+        best = self.worst_cushion * np.fmin.reduce(self.minimal)
+        return math.inf if best == 0 else float(worst / best) ** 2 * self.overlap
+
+    @property
+    def worst_cushion(self) -> float:
+        """μ over everything that was measured."""
+        return float(np.fmin(np.fmin.reduce(self.cushion), self.whole_cushion))
 
     def count(self, rows: NDArray[np.bool_]) -> float:
         """c²β²⌈κ/s⌉²/(μ²μ_→²) with the worst of each over the chosen rows; NaN (an example without say) is left out."""
@@ -63,13 +79,12 @@ class LayerTerms:
 def effective_parameters(layers: list[LayerTerms], zeta: float) -> list[EffectiveParameters]:
     """One record a layer; ⌊ζn⌋ examples are dropped, the same ones for all layers."""
     total = np.sum([layer.each() for layer in layers], axis=0)
-    everyone = np.ones(len(total), dtype=bool)
-    kept = everyone.copy()
+    kept = np.ones(len(total), dtype=bool)
     dropped = math.floor(zeta * len(total) + 1e-9)  # 0.29 · 100 is 28.999... in floating point
     kept[np.argsort(total, kind="stable")[len(total) - dropped :]] = False
     return [
         EffectiveParameters(
-            value=(value := layer.count(everyone)),
+            value=(value := layer.whole()),
             percent=100 * value / layer.node.affine.operator.parameters,
             zeta_value=layer.count(kept),
             parameters=layer.node.affine.operator.parameters,
@@ -80,6 +95,6 @@ def effective_parameters(layers: list[LayerTerms], zeta: float) -> list[Effectiv
 
 def capacity(depth: int, contraction: float, layers: list[LayerTerms]) -> float:
     """(depth · c / (μ · μ_→))², the note's eq. 2, at the layer where μ_i·μ_{i→} is smallest."""
-    products = [np.fmin.reduce(layer.cushion) * np.fmin.reduce(layer.minimal) for layer in layers]
+    products = [layer.worst_cushion * np.fmin.reduce(layer.minimal) for layer in layers]
     worst = float(np.fmin.reduce(products))  # a layer that never saw a signal is NaN and has no say
     return (depth * contraction / worst) ** 2 if worst > 0 else math.inf

@@ -157,7 +157,7 @@ def _whole(
     distant = None
     if initial is not None:
         distant = _from_initialisation(net, layers, found, options, initial)
-    contraction = max(contractions, default=None)
+    contraction = max(contractions, default=None) if net.is_chain else None  # else some layers have none
     gaps = [
         pair.bias_gap for part in layers.values() if part.interlayer_cushion for pair in part.interlayer_cushion.pairs
     ]
@@ -171,7 +171,7 @@ def _whole(
         interlayer_smoothness=tuple(
             draws.describe_net(noise, options.delta) for noise, draws in found.smoothness.items() if draws.examples
         ),
-        capacity=capacity(len(net.affine_layers), contraction or 1.0, terms) if terms else None,
+        capacity=None if not terms else capacity(len(terms), 1.0 if contraction is None else contraction, terms),
         effective_parameters=sum(record.value for record in counts) if counts else None,
         effective_parameters_zeta=sum(record.zeta_value for record in counts) if counts else None,
         effective_parameters_from_initialisation=distant,
@@ -189,9 +189,20 @@ def _terms(net: Network, found: _Found, frobenius: list[float]) -> list[LayerTer
         if beta is None or norm == 0 or (after is None and not last) or not found.pairs.minimal(node).all_pairs:
             return []
         ones = np.ones(len(found.rows))
-        contraction = ones if after is None else activation_contractions(found.norms, node, after)[found.rows]
-        cushion = layer_cushions(found.norms, node, norm)[found.rows]
-        terms.append(LayerTerms(node, contraction, beta, cushion, found.pairs.unclipped(node)))
+        contraction = ones if after is None else activation_contractions(found.norms, node, after)
+        cushion = layer_cushions(found.norms, node, norm)
+        some = ones if after is None else contraction[found.rows]
+        terms.append(
+            LayerTerms(
+                node,
+                some,
+                beta,
+                cushion[found.rows],
+                found.pairs.unclipped(node),
+                float(np.fmax.reduce(contraction)),
+                float(np.fmin.reduce(cushion)),
+            )
+        )
     return terms
 
 
