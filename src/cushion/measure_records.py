@@ -105,6 +105,9 @@ class MeasureTable(Record):
         rows = []
         for layer in self.layers:
             row = layer.to_json()
+            row["interlayer_smoothness"] = next(
+                (law.value for law in layer.interlayer_smoothness if law.is_standard), None
+            )
             for key, value in list(row.items()):
                 if isinstance(value, dict) and "value" in value:  # its value, and its median where it has one
                     row[key] = value["value"]
