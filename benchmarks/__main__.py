@@ -28,9 +28,9 @@ def main() -> None:
         ("jacobians", jacobians),
         ("operator_norms", operator_norms),
         ("sign_projection", sign_projection),
-        ("stability_memory", stability_memory),
         ("replay", replay),
         ("loading", loading),
+        ("stability_memory", stability_memory),
     ):
         results[name] = module.run()
         print(f"{name}: {json.dumps(results[name])}", flush=True)
