@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
@@ -16,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.errors import BadInput
+
+_TRIM_SECONDS = 1.0  # between two returns of memory: each costs the next shard its page faults
 
 
 class Accumulator(Protocol):
@@ -27,7 +30,7 @@ class Accumulator(Protocol):
 
 @dataclass
 class Samples:
-    """One number per example, in row order whatever the order of merging."""
+    """One number per example (or one row of numbers), in row order whatever the order of merging."""
 
     parts: dict[int, NDArray[np.float64]] = field(default_factory=dict)  # first row -> values
 
@@ -99,6 +102,7 @@ def map_shards(
     if rows < 1 or size < 1:
         raise BadInput(f"cannot work on {rows} rows in shards of {size}; both must be at least 1")
     merged: dict[str, Any] = {}
+    trimmed = time.monotonic()
     with tqdm(total=rows, desc=describe, unit="ex", disable=None, delay=2, leave=False) as bar:
         for start in range(0, rows, size):
             shard = slice(start, min(start + size, rows))
@@ -107,7 +111,9 @@ def map_shards(
                     merged[key].merge(accumulator)
                 else:
                     merged[key] = accumulator
-            _give_back_memory()
+            if time.monotonic() - trimmed > _TRIM_SECONDS:
+                _give_back_memory()
+                trimmed = time.monotonic()
             bar.update(shard.stop - shard.start)
     return merged
 

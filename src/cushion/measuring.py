@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from tqdm import tqdm
 
 from cushion.batches import as_floats
@@ -26,7 +26,7 @@ from cushion.measures.stability.measurement import measure_stability
 from cushion.measures.stability.one_pass import NormObserver, OnePass
 from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.stability.sensitivity import Draw, measure_sensitivity
-from cushion.network import Network, Node
+from cushion.network import Network, Node, Stage
 from cushion.stability_records import NoiseSensitivity, Weights
 from cushion.tracing import trace
 
@@ -160,25 +160,27 @@ def one_pass(net: Network, data: Dataset, batch: int, *, norms: bool, margins: b
     if not (norms or margins):
         return {}
 
+    order: list[tuple[int, Stage]] = []  # the columns of the norms, the same in every shard
+
     def work(rows: slice) -> Accumulators:
-        found: dict[str, Samples] = {}
-
-        def keep(key: str, values: Tensor) -> None:
-            found[key] = Samples.of(rows.start, values.numpy())
-
         observer = NormObserver()
         logits = net.run(as_floats(data.x[rows]), observer if norms else None)
         if not bool(torch.isfinite(logits).all()):
             raise BadInput(f"the net's scores on {data.name} are not finite near row {rows.start}; check its weights")
-        for (index, stage), values in observer.norms.items():
-            keep(f"{index} {stage}", values)
+        found: dict[str, Samples] = {}
+        if norms:  # one array of all columns: a conversion for each would cost as much as the norms
+            order[:] = observer.norms
+            found["norms"] = Samples.of(rows.start, torch.stack(list(observer.norms.values()), dim=1).numpy())
         if margins:
-            keep("margins", sample_margins(logits, torch.from_numpy(np.array(data.y[rows]))))
+            labels = torch.from_numpy(np.array(data.y[rows]))
+            found["margins"] = Samples.of(rows.start, sample_margins(logits, labels).numpy())
         return found
 
-    merged = map_shards(len(data), batch, work, describe="measuring")
-    keys = {key: key if key == "margins" else (int(key.split()[0]), key.split()[1]) for key in merged}
-    return {keys[key]: samples.values() for key, samples in merged.items()}
+    merged = {
+        key: samples.values() for key, samples in map_shards(len(data), batch, work, describe="measuring").items()
+    }
+    columns: dict[object, np.ndarray] = {"margins": merged["margins"]} if margins else {}
+    return columns | {key: np.ascontiguousarray(merged["norms"][:, at]) for at, key in enumerate(order)}
 
 
 def _with_spectra(
