@@ -67,3 +67,18 @@ def test_the_readme_says_what_the_records_say() -> None:
         for claim in record["claims"]:
             verdict = "reproduced" if claim["held"] else "not reproduced"
             assert f"| {claim['claim']} | {claim['found']} | {claim['threshold']} | {verdict} |" in text
+
+
+def test_the_medians_in_the_readme_are_those_of_the_records() -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    some, every = (json.loads((FOLDER / name).read_text(encoding="utf-8")) for name in RECORDS.values())
+    laws = [law for layer in some["layers"] for law in layer["interlayer_smoothness"]]
+    inverse = [
+        law["inverse_spread"]["quantiles"]["0.5"] for law in laws if law["kind"] == "sign-projection" and law["level"]
+    ]
+    contraction = [part["quantiles"]["0.5"] for layer in every["layers"] if (part := layer["activation_contraction"])]
+    beta = [
+        layer["jacobian_beta"]["spread"]["quantiles"]["0.5"] for layer in every["layers"] if layer["kind"] == "conv2d"
+    ]
+    for values in (contraction, beta, inverse):
+        assert f"{min(values):.3g} to {max(values):.3g}" in text
