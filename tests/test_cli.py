@@ -15,20 +15,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.command_line import ask
 
 from cushion.cli import build_parser, main
 
 VERBS = ["data", "train", "measure", "certify", "verify", "inspect", "reproduce"]
-
-
-def ask(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
-    """Exit code, stdout, stderr of one call, in this process."""
-    try:
-        code = main(argv)
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def answer(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.command_line import ask
 
 import cushion
 from cushion.certificates.certificate import certify_net
-from cushion.cli import main
 from cushion.compression import summarise
 from cushion.compressors.registry import METHODS, OPTIONS
 from cushion.data.dataset import Dataset
@@ -40,15 +40,6 @@ def sample(m: int = 200, seed: int = 0) -> Dataset:
 def stripes(tmp_path: Path) -> Path:
     np.savez(tmp_path / "stripes.npz", x=sample().x, y=sample().y)
     return tmp_path / "stripes.npz"
-
-
-def ask(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
-    try:
-        code = main(argv)
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("method", list(METHODS))

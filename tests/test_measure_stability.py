@@ -16,6 +16,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tests.cases import CASES, Case
+from tests.command_line import ask
 
 import cushion
 from cushion.cli import main
@@ -45,15 +46,6 @@ def named(name: str) -> Case:
 
 def measured(case: Case, options: StabilityOptions = QUICK, m: int = 12, **more: Any) -> MeasureTable:
     return cushion.measure(case.module(), sample(case, m), only="stability", stability=options, **more)
-
-
-def ask(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
-    try:
-        code = main(argv)
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def answer(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:
