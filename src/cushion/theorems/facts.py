@@ -1,0 +1,109 @@
+"""What the theorems need to know of a net and its sample: numbers only."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """One affine layer x -> A x + b; all norms are those of the true map, a unit is one number of its output.
+
+    ‖A‖_{p,q} is the ℓ_q norm over units of the ℓ_p norm of the incoming weights. `spectral` is accurate,
+    `spectral_upper` at least ‖A‖₂. `bias` is the ℓ2 norm of b over all units, `bias_largest` its largest entry.
+    `moved_*` are of A - A₀ and b - b₀, from the initialisation; None where that is not known. `lipschitz` is the
+    constant of what stands between this layer and the next (ReLU, pooling) in ℓ2, `lipschitz_inf` in ℓ∞.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    parameters: int
+    frobenius: float
+    weight_frobenius: float  # of the parameters: smaller than `frobenius` for a convolution
+    spectral: float
+    spectral_upper: float
+    l1_inf: float
+    l2_inf: float
+    l2_1: float
+    l1_2: float
+    bias: float
+    bias_largest: float
+    lipschitz: float = 1.0
+    lipschitz_inf: float = 1.0
+    moved_l2_1: float | None = None
+    moved_bias: float | None = None
+
+
+@dataclass(frozen=True)
+class NetFacts:
+    """A net on its sample S of m examples. Margins: γ = `margin`, of which a fraction `margin_loss` of S has no more.
+
+    `input_energy` = √Σ‖x‖², `input_column` = the largest √Σ_i x_ij² of a coordinate j. `radius` bounds ‖x‖₂ of every
+    input that can occur: √n for n pixels in [0, 1], else the largest of S, and the theorems then assume that no input
+    is longer. `plain` nets are chains of affine layers and ReLUs, without pooling.
+    """
+
+    m: int
+    delta: float
+    classes: int
+    errors: int
+    margin: float
+    margin_loss: float
+    layers: tuple[LayerFacts, ...]
+    input_size: int
+    input_energy: float
+    input_column: float
+    radius: float
+    is_chain: bool
+    not_a_chain_because: str
+    plain: bool
+    largest_score: float  # max over S of ‖f(x)‖₂
+    path_logs: dict[int, float]  # p -> ln of the ℓ_p path norm
+
+    @property
+    def depth(self) -> int:
+        return len(self.layers)
+
+    @property
+    def has_bias(self) -> bool:
+        return any(layer.bias > 0 for layer in self.layers)
+
+    @property
+    def error(self) -> float:
+        """The training error."""
+        return self.errors / self.m
+
+    @property
+    def parameters(self) -> int:
+        return sum(layer.parameters for layer in self.layers)
+
+
+def lifted_spectral(layer: LayerFacts, has_bias: bool, *, last: bool) -> float:
+    """At least the spectral norm of the layer as a linear map on (x, 1): [[A, b], [0, 1]], or [A, b] for the last.
+
+    The norm of a block matrix is at most that of the matrix of its blocks' norms.
+    """
+    if not has_bias:
+        return layer.spectral_upper
+    a, b = layer.spectral_upper, layer.bias
+    if last:
+        return math.hypot(a, b)
+    total = a * a + b * b + 1.0  # σ² of [[a, b], [0, 1]]: the larger root of t² - total·t + a²
+    return math.sqrt((total + math.sqrt(max(0.0, total * total - 4.0 * a * a))) / 2.0)
+
+
+def lifted_frobenius(layer: LayerFacts, has_bias: bool, *, last: bool) -> float:
+    """The Frobenius norm of the same matrix."""
+    if not has_bias:
+        return layer.frobenius
+    return math.sqrt(layer.frobenius**2 + layer.bias**2 + (0.0 if last else 1.0))
+
+
+def lifted_l1_inf(layer: LayerFacts, has_bias: bool, *, last: bool) -> float:
+    """At least its largest ℓ1 norm of a row."""
+    if not has_bias:
+        return layer.l1_inf
+    row = layer.l1_inf + layer.bias_largest
+    return row if last else max(row, 1.0)

@@ -1,0 +1,73 @@
+"""Bounds that see only the architecture: how many labellings it can make, and how many bits its weights take.
+
+Growth function: a net of d levels of piecewise-linear units labels m points in at most
+
+    Π(m) ≤ ∏_levels 2 (2e·m·u·t / w)^w
+
+ways: at each level the signs that decide ReLUs and maxima are those of m·u polynomials of degree ≤ t in the w
+parameters that came before (Warren's theorem, as Bartlett et al. 2019 use it; docs/bounds.md, "Counting"). With
+probability ≥ 1 - δ, L(f) ≤ L̂(f) + √(8 (ln Π(2m) + ln(4/δ))/m) for all weights at once (Vapnik and Chervonenkis).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from cushion.bound_records import Bound
+from cushion.numerics import binomial_inverse, occam_log_delta
+from cushion.theorems.facts import NetFacts
+from cushion.theorems.rows import certified
+
+_FLOAT_BITS = 32
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """One level of decisions: `count` signs an example, of polynomials of degree `degree` in `parameters` numbers."""
+
+    count: int
+    degree: int
+    parameters: int
+
+
+def log_growth(levels: Sequence[Decisions], points: int) -> float:
+    """ln Π(points), erring upwards; a level never makes more than 2 to the number of its signs."""
+    total = 0.0
+    for level in levels:
+        signs = points * level.count
+        if signs == 0 or level.parameters == 0:
+            continue
+        w = level.parameters
+        warren = math.log(2.0) + w * (1.0 + math.log(2.0 * signs * level.degree / w)) if signs >= w else math.inf
+        total += min(warren, signs * math.log(2.0))
+    return total
+
+
+def vc_bound(facts: NetFacts, levels: Sequence[Decisions]) -> Bound:
+    """The certificate by counting labellings; it holds for every net of the architecture, trained or not."""
+    labellings = log_growth(levels, 2 * facts.m)
+    deviation = math.sqrt(8 * (labellings + math.log(4.0 / facts.delta)) / facts.m)
+    return certified(
+        "labellings",
+        "Vapnik and Chervonenkis; Bartlett et al. 2019",
+        (facts.error + deviation) * (1 + 1e-12),
+        "how many labellings of 2m points nets of this architecture can make, whatever their weights",
+        form="stated",
+        factors={"ln_labellings": labellings},
+    )
+
+
+def bits_bound(facts: NetFacts) -> Bound:
+    """The certificate that charges 32 bits a weight: L ≤ BinInv(errors; m, δ·2^-bits); architecture fixed before."""
+    bits = _FLOAT_BITS * facts.parameters
+    return certified(
+        "weights in 32 bits",
+        "Occam",
+        binomial_inverse(facts.errors, facts.m, occam_log_delta(Decimal(str(facts.delta)), bits)),
+        f"{bits} bits for the weights as they are stored; `cushion certify` finds a net that needs far fewer",
+        form="stated",
+        factors={"bits": float(bits)},
+    )

@@ -1,0 +1,52 @@
+"""Xu and Mannor 2012: a net that hardly changes within the cells of a partition generalises as their number allows.
+
+Cut [0, 1]^n into cubes of side a. If two points of a cube never differ by more than γ in margin, every example of S
+with margin above γ stands for a cell without errors, and with probability ≥ 1 - δ' (docs/bounds.md, "Cells")
+
+    L(f) ≤ L̂_γ(f) + √((2K ln 2 + 2 ln(1/δ'))/m),   K = classes · ⌈1/a⌉^n.
+
+A margin is 2∏‖A_i‖_{1,∞}-Lipschitz in ℓ∞ and √2∏‖A_i‖₂-Lipschitz in ℓ2, where a cube has diameter a√n. a goes to a paid
+grid.
+"""
+
+from __future__ import annotations
+
+import math
+
+from cushion.bound_records import Bound
+from cushion.theorems.facts import NetFacts
+from cushion.theorems.rows import abstain, log, log_sum, no_margin, stated
+from cushion.theorems.union import at_most
+
+SOURCE = "Xu and Mannor 2012"
+
+
+def cells(facts: NetFacts, inputs_in_unit_cube: bool) -> list[Bound]:
+    """Both versions: by the ℓ∞ and by the ℓ2 Lipschitz constant."""
+    n = facts.input_size
+    sup = math.log(2.0) + math.fsum(log(layer.l1_inf) + log(layer.lipschitz_inf) for layer in facts.layers)
+    two = 0.5 * math.log(2.0 * n) + math.fsum(
+        log(layer.spectral_upper) + log(layer.lipschitz) for layer in facts.layers
+    )
+    rows = []
+    for name, constant, norm in (("lipschitz-inf", sup, "ℓ∞"), ("lipschitz-2", two, "ℓ2")):
+        if facts.margin <= 0:
+            rows.append(abstain(name, SOURCE, no_margin(facts), "stated"))
+        elif not facts.is_chain or not inputs_in_unit_cube:
+            rows.append(abstain(name, SOURCE, _why_not(facts), "stated"))
+        else:
+            log_side, nats = at_most(log(facts.margin) - constant, math.log(2.0))
+            per_axis = 0.0 if log_side >= 0 else math.log(math.ceil(math.exp(min(-log_side, 600.0))))
+            log_cells = math.log(facts.classes) + n * per_axis
+            confidence = 2 * (math.log(1 / facts.delta) + nats)
+            deviation = (log_sum(math.log(2 * math.log(2.0)) + log_cells, math.log(confidence)) - math.log(facts.m)) / 2
+            value = log_sum(log(facts.margin_loss), deviation)
+            text = f"cells of inputs on which the net hardly changes, by its Lipschitz constant in {norm}"
+            rows.append(stated(name, SOURCE, value, text, factors={"log10_cells": log_cells / math.log(10.0)}))
+    return rows
+
+
+def _why_not(facts: NetFacts) -> str:
+    if not facts.is_chain:
+        return facts.not_a_chain_because
+    return "the inputs are floats without stated limits, so their domain cannot be cut into finitely many cells"

@@ -1,0 +1,37 @@
+"""Quantities chosen after seeing the sample are rounded to a grid that was fixed before, and the grid is paid for.
+
+A theorem for a fixed class holds with probability 1 - δ'. For all classes of a countable family at once it holds with
+δ' = δ·p(class), Σ p ≤ 1; the price of a class is ln(1/p) nats. Grids here are the powers ratio^j, j any integer, with
+p(j) = 2 / (3 (|j| + 1)(|j| + 2)): over all integers these sum to 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+_SMALLEST = -700.0  # ln of what counts as zero
+
+
+def price(j: int) -> float:
+    """ln(1/p(j)).
+
+    >>> abs(sum(math.exp(-price(j)) for j in range(-100_000, 100_001)) - 1) < 1e-4
+    True
+    """
+    return math.log(1.5 * (abs(j) + 1.0) * (abs(j) + 2.0))
+
+
+def at_least(log_value: float, log_ratio: float) -> tuple[float, float]:
+    """The smallest grid point that is not below the value, as ln, and its price in nats."""
+    if log_value == math.inf:
+        return math.inf, 0.0  # no class holds it, and no price matters
+    j = math.ceil(max(log_value, _SMALLEST) / log_ratio - 1e-12)
+    return j * log_ratio, price(j)
+
+
+def at_most(log_value: float, log_ratio: float) -> tuple[float, float]:
+    """The largest grid point that is not above the value, as ln, and its price in nats."""
+    if math.isinf(log_value):
+        return log_value, 0.0
+    j = math.floor(log_value / log_ratio + 1e-12)
+    return j * log_ratio, price(j)
