@@ -27,6 +27,7 @@ NETS = DATA | {
     "batches",
     "runs",
 }
+FAMILY_RECORDS = {"stability_records", "capacity_records", "sharpness_records", "condition_records"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "records": {"errors"},
@@ -39,7 +40,11 @@ ALLOWED: dict[str, set[str]] = {
     "data": BASE | {"counter"},
     "engine": BASE,
     "stability_records": {"records"},
-    "measure_records": {"errors", "records", "stability_records"},
+    "capacity_records": {"records"},
+    "sharpness_records": {"records"},
+    "condition_records": {"records"},
+    "measure_records": {"errors", "records"} | FAMILY_RECORDS,
+    "bound_records": {"errors", "records"},
     "operators": BASE | {"counter"},
     "network": BASE | {"operators"},
     "linearisation": {"network"},
@@ -57,7 +62,9 @@ ALLOWED: dict[str, set[str]] = {
     "encoding": BASE | {"counter"},
     "measures": BASE
     | {"operators", "network", "linearisation", "perturbation", "engine", "data", "batches"}
-    | {"stability_records", "measure_records"},
+    | {"measure_records"}
+    | FAMILY_RECORDS,
+    "theorems": {"numerics", "bound_records"},
     "compressors": BASE | {"operators", "network", "tracing", "engine", "data", "encoding"},
     "certificates": DATA | {"encoding", "answers", "gaussian_claims"},
     "verifier": {"errors", "records", "claims", "gaussian_claims", "answers", "encoding", "data"},
@@ -66,8 +73,12 @@ ALLOWED: dict[str, set[str]] = {
     "reproduction": {"*"},
     "pac_bayes": DATA | {"compressors", "certificates"},
     "api": NETS | {"answers", "float_nets", "compressors", "encoding", "certificates"},
-    "figures": {"errors", "files", "records", "stability_records", "measure_records"},
-    "measuring": NETS | {"measures", "measure_records", "stability_records"},
+    "figures": {"errors", "files", "records", "measure_records"} | FAMILY_RECORDS,
+    "measuring": NETS | {"measures", "measure_records"} | FAMILY_RECORDS,
+    "net_facts": NETS | {"measures", "measure_records", "theorems"},
+    "bounding": NETS
+    | {"measuring", "measures", "net_facts", "theorems", "bound_records", "measure_records", "certificates"}
+    | FAMILY_RECORDS,
     "demo": {"*"},
     "cli": {"*"},
     "__init__": {"*"},
@@ -78,7 +89,12 @@ NO_TORCH = {
     "errors",
     "records",
     "stability_records",
+    "capacity_records",
+    "sharpness_records",
+    "condition_records",
     "measure_records",
+    "bound_records",
+    "theorems",
     "figures",
     "claims",
     "gaussian_claims",

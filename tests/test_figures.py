@@ -48,7 +48,12 @@ def test_every_picture_is_drawn_as_png_and_svg(tmp_path: Path) -> None:
 
 def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
     assert {path.stem for path in draw(measured("spectra"), str(tmp_path))} == {"singular-values"}
-    assert draw(measured("margins"), str(tmp_path)) == []
+    assert {path.stem for path in draw(measured("margins"), str(tmp_path))} == {"margins"}
+    assert {path.stem for path in draw(measured("sharpness"), str(tmp_path))} == {"expected-sharpness"}
+    names = {"condition-c1", "condition-c2", "condition-c3"}
+    assert {path.stem for path in draw(measured("conditions"), str(tmp_path))} == names
+    assert {path.stem for path in draw(measured("conditions", beside="random"), str(tmp_path))} == names
+    assert draw(measured("norms"), str(tmp_path)) == []
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:

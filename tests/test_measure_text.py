@@ -14,9 +14,9 @@ from tests.cases import CASES
 import cushion
 from cushion.cli import main
 from cushion.cli.measure import levels, whole_or_all
-from cushion.cli.measure_text import describe, number
+from cushion.cli.measure_text import describe
+from cushion.cli.output import number
 from cushion.data.dataset import Dataset
-from cushion.errors import BadInput
 
 
 def measured(name: str = "vgg-tiny", only: str = "stability", beside: Any = None, **options: Any) -> Any:
@@ -76,9 +76,11 @@ def test_spectra_can_be_left_out_and_a_branching_net_has_no_c() -> None:
     assert "contraction c = -" in describe(found)
 
 
-def test_beside_needs_stability() -> None:
-    with pytest.raises(BadInput, match="--beside compares noise stability"):
-        measured(only="margins", beside="random")
+def test_claims_about_stability_need_stability() -> None:
+    found = measured(only="margins", beside="random")
+    assert found.beside is not None
+    assert found.beside.net.margins is not None
+    assert found.claims == ()
 
 
 def test_numbers_without_a_value_are_dashes() -> None:
@@ -105,7 +107,12 @@ def test_to_frame_has_rho_and_medians() -> None:
         (["--examples", "some"], "or all, not 'some'"),
         (["--k", "10000000000"], "use at most 1000000000"),
         (["--figures", ""], "must not be empty"),
-        (["--only", "margins", "--beside", "random"], "--beside compares noise stability"),
+        (["--epsilon", "1"], "--epsilon: must be at least 0 and below 1"),
+        (["--alphas", "0.1,0.1"], "--alphas names one number twice"),
+        (["--alphas", "-1"], "--alphas must be numbers above 0"),
+        (["--ascent-steps", "-5"], "--ascent-steps: must be a whole number of at least 0"),
+        (["--max-alpha", "0"], "--max-alpha: must be a number above 0"),
+        (["--save-margins", "/nowhere/at/all.txt"], "/nowhere/at"),
     ],
 )
 def test_refusals_name_the_option(

@@ -25,13 +25,18 @@ def p(j: int) -> float:
     return 2 / (3 * (abs(j) + 1) * (abs(j) + 2))
 
 
-def grid_up(value: float, ratio: float) -> tuple[float, int]:
+def grid_up(value: float, ratio: float = 1.02) -> tuple[float, int]:
     j = 0
     while ratio**j < value * (1 - 1e-12):
         j += 1
     while ratio ** (j - 1) >= value * (1 - 1e-12):
         j -= 1
     return ratio**j, j
+
+
+def grid_down(value: float, ratio: float = 1.02) -> tuple[float, int]:
+    up, j = grid_up(value, ratio)
+    return (up, j) if up <= value * (1 + 1e-12) else (ratio ** (j - 1), j - 1)
 
 
 def test_the_grid_is_a_probability_and_rounds_to_the_safe_side() -> None:
@@ -69,8 +74,8 @@ def test_peeling_by_its_formula_without_biases() -> None:
     weights, _ = random_net([6, 5, 4, 3], 1)
     net = facts([layer(a) for a in weights], X)
     m, d, classes = len(X), 3, 3
-    gamma, ratio = 0.5, 1 + 1 / d
-    confidence = math.log(2 / 0.05) - math.log(p(-1))  # γ = 2^-1 exactly
+    gamma, at = grid_down(0.5)
+    confidence = math.log(2 / 0.05) - math.log(p(at))
     fro = [np.linalg.norm(a) for a in weights[:2]] + [np.linalg.norm(weights[2], axis=1).max()]
     sup = [np.abs(a).sum(1).max() for a in weights]
     for row, norms, start in (
@@ -78,7 +83,7 @@ def test_peeling_by_its_formula_without_biases() -> None:
         (1, fro, np.linalg.norm(X) * 2 ** (d - 1)),
         (2, fro, np.linalg.norm(X) * (math.sqrt(2 * math.log(2) * d) + 1)),
     ):
-        points = [grid_up(value, ratio) for value in norms]
+        points = [grid_up(value) for value in norms]
         average = classes * start * math.prod(value for value, _ in points) / m
         nats = confidence - sum(math.log(p(j)) for _, j in points)
         expected = 0.05 + 2 * (2 / gamma) * average + 3 * math.sqrt(nats / (2 * m))
@@ -123,25 +128,24 @@ def test_covering_by_its_formula_without_biases() -> None:
     weights, _ = random_net([6, 5, 3], 2)
     starts = [0.9 * a for a in weights]
     net = facts([layer(a, start=s) for a, s in zip(weights, starts, strict=True)], X)
-    m, d, ratio = len(X), 2, 1.5
+    m, (gamma, at) = len(X), grid_down(0.5)
     for row, moved in enumerate((weights, [a - s for a, s in zip(weights, starts, strict=True)])):
-        s = [grid_up(np.linalg.norm(a, 2) * (1 + 1e-9), ratio) for a in weights]
-        a = [grid_up(np.linalg.norm(delta, axis=1).sum(), ratio) for delta in moved]
-        nats = math.log(2 / 0.05) - math.log(p(-1)) - sum(math.log(p(j)) for _, j in s + a)
+        s = [grid_up(np.linalg.norm(a, 2) * (1 + 1e-9)) for a in weights]
+        a = [grid_up(np.linalg.norm(delta, axis=1).sum()) for delta in moved]
+        nats = math.log(2 / 0.05) - math.log(p(at)) - sum(math.log(p(j)) for _, j in s + a)
         spread = sum((x / y) ** (2 / 3) for (x, _), (y, _) in zip(a, s, strict=True)) ** 1.5
         average = (
             4 / m
             + 48
             * math.log(m)
             * math.sqrt(math.log(2 * 36))
-            / (0.5 * m)
+            / (gamma * m)
             * np.linalg.norm(X)
             * math.prod(value for value, _ in s)
             * spread
         )
         expected = 0.05 + 2 * average + 3 * math.sqrt(nats / (2 * m))
         assert covered(net)[row].value == pytest.approx(expected, rel=1e-9)
-    assert len(s) == d
     assert covered(net)[1].value < covered(net)[0].value  # type: ignore[operator]
 
 
@@ -200,8 +204,7 @@ def test_noise_tolerance_by_its_formula() -> None:
     s = math.sqrt(math.prod(np.linalg.norm(a, 2) * (1 + 1e-9) for a in weights))
     kappa = [math.sqrt(a.shape[0]) + math.sqrt(a.shape[1]) + math.sqrt(2 * math.log(2 * d)) for a in weights]
     largest = min(1.0 / (4 * math.e * radius * s**d * sum(k / s for k in kappa)), s / (d * max(kappa)))
-    j = math.floor(math.log(largest, math.sqrt(2)))
-    sigma = math.sqrt(2) ** j
+    sigma, j = grid_down(largest)
     kl = sum((np.linalg.norm(a) * s / np.linalg.norm(a, 2) / (1 + 1e-9)) ** 2 for a in weights) / (2 * sigma**2)
     nats = 2 * kl + 2 * math.log(2) + math.log(2 * math.sqrt(m) / 0.05) - math.log(p(j)) - math.log(p(0))
     assert noise_tolerance(net).value == pytest.approx(0.05 + math.sqrt(nats / (2 * m)), rel=1e-9)
@@ -216,8 +219,7 @@ def test_cells_by_formula_and_margins_stay_inside_them() -> None:
     }
     rng = np.random.default_rng(0)
     for row in cells(net, True):
-        j = math.floor(math.log2(0.3 / lipschitz[row.name]))
-        side = 2.0**j
+        side, j = grid_down(0.3 / lipschitz[row.name])
         count = 3 * math.ceil(1 / side) ** 2
         nats = 2 * count * math.log(2) + 2 * (math.log(1 / 0.05) - math.log(p(j)))
         assert row.value == pytest.approx(0.05 + math.sqrt(nats / len(X)), rel=1e-9)

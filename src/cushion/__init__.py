@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cushion.api import certify as certify
+    from cushion.bounding import BoundOptions as BoundOptions
+    from cushion.bounding import bounds as bounds
     from cushion.certificates.certificate import Certificate as Certificate
     from cushion.compressing import compress as compress
     from cushion.data import Dataset as Dataset
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
     from cushion.errors import CushionError as CushionError
     from cushion.errors import Malformed as Malformed
     from cushion.errors import Unsupported as Unsupported
+    from cushion.measures.conditions.options import ConditionOptions as ConditionOptions
+    from cushion.measures.sharpness.options import SharpnessOptions as SharpnessOptions
     from cushion.measures.stability.options import StabilityOptions as StabilityOptions
+    from cushion.measuring import margins as margins
     from cushion.measuring import measure as measure
     from cushion.measuring import noise_sensitivity as noise_sensitivity
     from cushion.tracing import support as support
@@ -36,6 +41,11 @@ __version__ = "0.1.0"
 # Where each public name lives. Resolved on first use, so that `import cushion` costs no torch.
 _HOME = {
     "certify": "cushion.api",
+    "bounds": "cushion.bounding",
+    "BoundOptions": "cushion.bounding",
+    "ConditionOptions": "cushion.measures.conditions.options",
+    "SharpnessOptions": "cushion.measures.sharpness.options",
+    "margins": "cushion.measuring",
     "measure": "cushion.measuring",
     "noise_sensitivity": "cushion.measuring",
     "StabilityOptions": "cushion.measures.stability.options",

@@ -25,8 +25,8 @@ class Bound(Record):
     `value` bounds the error in the same units everywhere: where a paper plots a capacity C, it is the loss plus √(C/m).
     It is null where it exceeds the largest float, and `log10` is its logarithm. `capacity` is the number that the
     paper itself plots, `capacity_log10` its logarithm. `vacuous`: the value is at least 1. `about` is "f" for the net
-    itself and "Q" for the net under random weights. Where `value` and `log10` are both null the row abstains, and
-    `meaning` says why.
+    itself and "Q" for the net under random weights. A row without `log10` and with a capacity only ranks nets. Where
+    there is neither the row abstains, and `meaning` says why.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Bound(Record):
     @property
     def abstains(self) -> bool:
         """Whether the statement could not be made for this net."""
-        return self.log10 is None and self.value is None
+        return self.score is None and self.value is None
 
     @property
     def score(self) -> float | None:

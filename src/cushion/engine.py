@@ -74,6 +74,16 @@ class Tally:
 
 
 @dataclass
+class Total:
+    """A sum of arrays of one shape, in float64."""
+
+    sum: NDArray[np.float64]
+
+    def merge(self, other: Total) -> None:
+        self.sum = self.sum + other.sum
+
+
+@dataclass
 class Smallest:
     """The least of the numbers seen."""
 

@@ -116,6 +116,20 @@ class Linearisation:
                 if self.net.users[i][-1] == node.index:
                     alive.pop(i, None)
 
+    def push_to_next(self, source: Node, t: Tensor) -> Tensor:
+        """D_i t in a chain: vectors at x^i pass ReLU, pooling and reshapes to the next affine layer's input.
+
+        After the last affine layer they pass to the logits. t: [P, B or 1, *shape]; it may be written into. What all
+        examples share stays shared, [P, 1, ...], as long as no step depends on the example.
+        """
+        self.net.chain()
+        for node in self.net.nodes[source.index + 1 :]:
+            if isinstance(node.op, Affine):
+                break
+            step = self._steps[node.index]
+            t = t if step is None else step.push(t)
+        return t
+
     def _push_through(self, node: Node, before: list[Tensor | None]) -> Tensor:
         present = [part for part in before if part is not None]
         match node.op:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cushion.capacity_records import DistanceFromInitialisation, GroupNorms, PathNorm
+from cushion.condition_records import NetConditions
 from cushion.errors import BadInput
 from cushion.records import Distribution, Record
+from cushion.sharpness_records import Sharpness
 from cushion.stability_records import (
     AttenuationCurve,
     Claim,
@@ -33,7 +36,7 @@ class LayerMeasures(Record):
     padding, dilation and groups. `spectral` comes from Lanczos iteration (converged, from below);
     `spectral_upper` is an upper bound. `stable_rank` = operator_frobenius² / spectral². `layer_cushion` is
     Definition 4, `activation_contraction` Definition 6 (of φ after this layer; none after the last) and
-    `noise_sensitivity` Proposition 3.1 of Arora 2018; `stability_records` documents the rest.
+    `noise_sensitivity` Proposition 3.1 of Arora 2018; `stability_records` and `capacity_records` document the rest.
     """
 
     name: str
@@ -59,11 +62,30 @@ class LayerMeasures(Record):
     spectral: float | None = None
     spectral_upper: float | None = None
     stable_rank: float | None = None
+    group_norms: GroupNorms | None = None
+    distance: DistanceFromInitialisation | None = None
+
+
+@dataclass(frozen=True)
+class Margin(Record):
+    """The margin γ that all but a fraction ε of S exceed: the ⌈εm⌉-th smallest (Neyshabur 2017, §2.2).
+
+    Negative where more than a fraction ε of S is misclassified. `loss` is L̂_γ, the fraction of S with margin at most γ;
+    `hard` the smallest margin of all.
+    """
+
+    epsilon: float
+    value: float
+    loss: float
+    hard: float
 
 
 @dataclass(frozen=True)
 class NetMeasures(Record):
-    """Whole-net quantities on S. Ties count as errors."""
+    """Whole-net quantities on S. Ties count as errors.
+
+    `l2` is the Euclidean norm of all parameters, biases included, `distance` that of their change since initialisation.
+    """
 
     m: int
     classes: int
@@ -77,7 +99,13 @@ class NetMeasures(Record):
     error_rate: float | None = None
     margins: Distribution | None = None
     margin_5th: float | None = None  # the 5th-percentile margin, the papers' γ; negative margins stay negative
+    margin: Margin | None = None
     stability: NetStability | None = None
+    l2: float | None = None
+    distance: float | None = None
+    path_norms: tuple[PathNorm, ...] = ()
+    sharpness: Sharpness | None = None
+    conditions: NetConditions | None = None
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from tqdm import tqdm
 
@@ -15,10 +17,16 @@ from cushion.batches import as_floats
 from cushion.data import Dataset, as_dataset
 from cushion.engine import Accumulators, Samples, map_shards
 from cushion.errors import BadInput
-from cushion.measure_records import LayerMeasures, MeasureTable, NetMeasures
+from cushion.measure_records import LayerMeasures, Margin, MeasureTable, NetMeasures
+from cushion.measures.conditions.measurement import measure_conditions
+from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.distribution import describe
-from cushion.measures.margins import sample_margins
-from cushion.measures.norms import layer_norms
+from cushion.measures.group_norms import distance_from_initialisation, group_norms
+from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
+from cushion.measures.norms import layer_norms, squared_distance
+from cushion.measures.paths import path_norm
+from cushion.measures.sharpness.measurement import measure_sharpness
+from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.measures.spectra import difference, kernel_spectrum, layer_spectrum
 from cushion.measures.stability.claims import check_claims
 from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
@@ -30,8 +38,18 @@ from cushion.network import Network, Node, Stage
 from cushion.stability_records import NoiseSensitivity, Weights
 from cushion.tracing import trace
 
-FAMILIES = ("stability", "spectra", "norms", "margins")
+FAMILIES = ("stability", "spectra", "norms", "paths", "margins", "sharpness", "conditions")
 _BATCH = 256
+_PATHS = (1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class _Options:
+    stability: StabilityOptions
+    sharpness: SharpnessOptions
+    conditions: ConditionOptions
+    epsilon: float
+    batch: int
 
 
 def measure(
@@ -41,39 +59,54 @@ def measure(
     only: str | Sequence[str] | None = None,
     batch: int = _BATCH,
     stability: StabilityOptions | None = None,
+    sharpness: SharpnessOptions | None = None,
+    conditions: ConditionOptions | None = None,
+    epsilon: float = 0.05,
     init: nn.Module | Network | None = None,
     beside: Literal["init", "random"] | None = None,
     spectra: bool = True,
 ) -> MeasureTable:
-    """Measure a net on its training set: margins, norms, noise stability (`only` names families to keep).
+    """Measure a net on its training set: every family of measures, or those that `only` names.
 
-    `stability` chooses probes, draws and rows; `init`, the net at its initialisation, adds the versions from
+    `stability`, `sharpness` and `conditions` choose probes, draws and rows; γ is the margin that all but a fraction
+    `epsilon` of the examples exceed; `init`, the net at its initialisation, adds the versions from
     initialisation. `spectra=False` leaves the singular values out. `beside` measures a second net in the same way: the
-    initialisation scaled to match the net's layers, or random weights of the same norms. The model is not changed.
+    initialisation scaled to match the net's layers (the conditions of Theorem 1: as it was), or random weights of the
+    same norms. The model is not changed.
     """
     data = as_dataset(data)
     families = _families(only, spectra)
-    if beside is not None and "stability" not in families:
-        raise BadInput("--beside compares noise stability; measure it too (--only stability)")
-    net = _traced(model, data)
+    options = _Options(
+        stability or StabilityOptions(),
+        sharpness or SharpnessOptions(),
+        conditions or ConditionOptions(),
+        epsilon,
+        batch,
+    )
+    net = traced(model, data)
     if net.classes < data.classes:
         raise BadInput(
             f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"
         )
-    initial = None if init is None else _traced(init, data)
+    initial = None if init is None else traced(init, data)
     if initial is not None:
         check_alike(net, initial, "the initialisation")
     if beside == "init" and initial is None:
         raise BadInput("--beside init needs the net's initialisation: give a RUN folder, or use --beside random")
-    options = stability or StabilityOptions()
-    table = _measure(net, data, families, batch, options, initial)
+    table = _measure(net, data, families, options, initial)
     if beside is None:
         return table
     if beside == "init" and initial is not None:
-        twin = _measure(scaled_to_match(net, initial), data, families, batch, options, None, "initial")
+        twin = _measure(scaled_to_match(net, initial), data, families, options, None, "initial", unscaled=initial)
     else:
-        twin = _measure(random_like(net, options.seed), data, families, batch, options, None, "random")
-    return replace(table, beside=twin, claims=check_claims(table, twin))
+        twin = _measure(random_like(net, options.stability.seed), data, families, options, None, "random")
+    return replace(table, beside=twin, claims=check_claims(table, twin) if "stability" in families else ())
+
+
+def margins(model: nn.Module | Network, data: Dataset | str, *, batch: int = _BATCH) -> NDArray[np.float64]:
+    """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example, in the sample's order; at most 0 where the net errs."""
+    sample = as_dataset(data)
+    return one_pass(traced(model, sample), sample, batch, norms=False, margins=True)["margins"]
 
 
 def noise_sensitivity(
@@ -93,7 +126,7 @@ def noise_sensitivity(
     a torch.Generator; `scale` multiplies it (sphere with scale 0.1: noise of 10 %). Names are those of `table.layers`.
     """
     sample = as_dataset(data)
-    net = _traced(model, sample)
+    net = traced(model, sample)
     return measure_sensitivity(net, sample, start, end, noise, scale=scale, draws=draws, seed=seed)
 
 
@@ -106,7 +139,8 @@ def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[str, ...
     return whole if spectra else tuple(family for family in whole if family != "spectra")
 
 
-def _traced(model: nn.Module | Network, data: Dataset) -> Network:
+def traced(model: nn.Module | Network, data: Dataset) -> Network:
+    """The model as a net that reads these data."""
     return model if isinstance(model, Network) else trace(model, data.shape)
 
 
@@ -114,48 +148,79 @@ def _measure(
     net: Network,
     data: Dataset,
     families: tuple[str, ...],
-    batch: int,
-    options: StabilityOptions,
+    options: _Options,
     initial: Network | None,
     weights: Weights = "trained",
+    unscaled: Network | None = None,
 ) -> MeasureTable:
+    """`unscaled`: the net whose conditions are measured in place of this one's; they depend on scale."""
     stable, marginal = "stability" in families, "margins" in families
-    passed = one_pass(net, data, batch, norms=stable, margins=marginal)
+    passed = one_pass(net, data, options.batch, norms=stable, margins=marginal)
     rows = {node.index: _describe_layer(node) for node in net.affine_layers}
+    whole = NetMeasures(
+        m=len(data),
+        classes=net.classes,
+        parameters=net.parameters,
+        depth=len(net.affine_layers),
+        is_chain=net.is_chain,
+        not_a_chain_because=net.not_a_chain_because,
+        data=data.name,
+        data_fingerprint=data.fingerprint,
+    )
     if "norms" in families:
-        for node in tqdm(net.affine_layers, desc="norms", unit="layer", disable=None, delay=2, leave=False):
-            rows[node.index] = replace(rows[node.index], **vars(layer_norms(node.affine.operator)))
-    whole = None
+        rows = _with_norms(net, rows, options.stability.seed, initial)
+        distance = None if initial is None else math.sqrt(squared_distance(net, initial))
+        whole = replace(whole, l2=math.sqrt(squared_distance(net)), distance=distance)
+    if "paths" in families:
+        whole = replace(whole, path_norms=tuple(path_norm(net, p) for p in _PATHS))
     if stable:
         norms: OnePass = {key: values for key, values in passed.items() if key != "margins"}  # type: ignore[misc]
-        layers, whole = measure_stability(net, data, norms, options, initial, weights)
+        layers, stability = measure_stability(net, data, norms, options.stability, initial, weights)
         rows = {index: replace(row, **vars(layers[index])) for index, row in rows.items()}
+        whole = replace(whole, stability=stability)
     if "spectra" in families:
-        rows = _with_spectra(net, rows, options.seed, initial)
-    margins = passed["margins"] if marginal else None
-    spread = None if margins is None else describe(margins, "min")
-    errors = None if margins is None else int((margins <= 0).sum())
-    return MeasureTable(
-        layers=tuple(rows.values()),
-        net=NetMeasures(
-            m=len(data),
-            classes=net.classes,
-            parameters=net.parameters,
-            depth=len(net.affine_layers),
-            is_chain=net.is_chain,
-            not_a_chain_because=net.not_a_chain_because,
-            data=data.name,
-            data_fingerprint=data.fingerprint,
-            errors=errors,
-            error_rate=None if errors is None else errors / len(data),
-            margins=spread,
-            margin_5th=None if spread is None else spread.quantiles["0.05"],
-            stability=whole,
-        ),
+        rows = _with_spectra(net, rows, options.stability.seed, initial)
+    if marginal:
+        whole = _with_margins(whole, passed["margins"], options.epsilon)
+    if "sharpness" in families:
+        whole = replace(whole, sharpness=measure_sharpness(net, data, options.sharpness))
+    if "conditions" in families:
+        whole = replace(whole, conditions=measure_conditions(unscaled or net, data, options.conditions))
+    return MeasureTable(layers=tuple(rows.values()), net=whole)
+
+
+def _with_margins(whole: NetMeasures, found: NDArray[np.float64], epsilon: float) -> NetMeasures:
+    spread, errors = describe(found, "min"), int((found <= 0).sum())
+    gamma = epsilon_margin(found, epsilon)
+    return replace(
+        whole,
+        errors=errors,
+        error_rate=errors / len(found),
+        margins=spread,
+        margin_5th=None if spread is None else spread.quantiles["0.05"],
+        margin=Margin(epsilon, gamma, margin_loss(found, gamma), float(found.min())),
     )
 
 
-def one_pass(net: Network, data: Dataset, batch: int, *, norms: bool, margins: bool) -> dict[object, np.ndarray]:
+def _with_norms(
+    net: Network, rows: dict[int, LayerMeasures], seed: int, initial: Network | None
+) -> dict[int, LayerMeasures]:
+    """The rows with the norms of every layer's parameters and map, and of what training changed."""
+    found = {}
+    for at, node in enumerate(tqdm(net.affine_layers, desc="norms", unit="layer", disable=None, delay=2, leave=False)):
+        start = None if initial is None else initial.affine_layers[at].affine
+        found[node.index] = replace(
+            rows[node.index],
+            **vars(layer_norms(node.affine.operator)),
+            group_norms=group_norms(node.affine.operator, seed=seed),
+            distance=None if start is None else distance_from_initialisation(node.affine, start),
+        )
+    return found
+
+
+def one_pass(
+    net: Network, data: Dataset, batch: int, *, norms: bool, margins: bool
+) -> dict[object, NDArray[np.float64]]:
     """One number per example: margins under "margins", the three norms of each affine layer under (index, stage)."""
     if not (norms or margins):
         return {}
@@ -179,7 +244,7 @@ def one_pass(net: Network, data: Dataset, batch: int, *, norms: bool, margins: b
     merged = {
         key: samples.values() for key, samples in map_shards(len(data), batch, work, describe="measuring").items()
     }
-    columns: dict[object, np.ndarray] = {"margins": merged["margins"]} if margins else {}
+    columns: dict[object, NDArray[np.float64]] = {"margins": merged["margins"]} if margins else {}
     return columns | {key: np.ascontiguousarray(merged["norms"][:, at]) for at, key in enumerate(order)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, TypeAlias
 
 import torch
@@ -161,6 +161,7 @@ class Node:
 
 Stage: TypeAlias = Literal["input", "linear", "output"]
 Observer: TypeAlias = Callable[[Node, Stage, Tensor], None]
+Layer: TypeAlias = Callable[[Node, Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -219,6 +220,13 @@ class Network:
         An observer that only reads costs a forward pass: the bias is added in place and each activation is freed
         after its last use, so it must clone what it wants to keep.
         """
+        return self.evaluate(x, None if observe is None else partial(_observed, observe))
+
+    def evaluate(self, x: Tensor, layer: Layer | None = None) -> Tensor:
+        """The logits; `layer` computes the output of every affine node from its input (None: the node's own map).
+
+        Outside torch.no_grad gradients flow to x and to the weights of affine maps put in with `with_affine`.
+        """
         if tuple(x.shape[1:]) != self.input_shape:
             raise BadInput(
                 f"the net reads examples of shape {self.input_shape}, not {tuple(x.shape[1:])}; reshape the data "
@@ -227,11 +235,8 @@ class Network:
         alive: dict[int, Tensor] = {0: x}
         for node in self.nodes[1:]:
             values = [alive[i] for i in node.inputs]
-            output: Tensor
-            if observe is not None and isinstance(node.op, Affine):
-                output = _observed(node, values[0], observe)
-            else:
-                output = node.op(*values)  # type: ignore[operator]
+            own = layer is None or not isinstance(node.op, Affine)
+            output: Tensor = node.op(*values) if own else layer(node, *values)  # type: ignore[operator, misc]
             for i in node.inputs:
                 if self._last_use[i] == node.index:
                     alive.pop(i, None)
@@ -311,7 +316,7 @@ class Network:
         return self.to(torch.float64)
 
 
-def _observed(node: Node, x: Tensor, observe: Observer) -> Tensor:
+def _observed(observe: Observer, node: Node, x: Tensor) -> Tensor:
     affine = node.affine
     observe(node, "input", x)
     output = affine.operator.apply(x)

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from cushion import __version__
-from cushion.cli import certify, compress, data, inspect, measure, reproduce, train, verify
+from cushion.cli import bounds, certify, compress, data, inspect, measure, reproduce, train, verify
 from cushion.cli.output import check_json
 from cushion.errors import CushionError
 
-_VERBS = (data, train, measure, compress, certify, verify, inspect, reproduce)
+_VERBS = (data, train, measure, bounds, compress, certify, verify, inspect, reproduce)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -13,15 +13,21 @@ from cushion.cli.options import (
     add_verb,
     filled,
     fraction,
+    levels,
     load_named_net,
     natural,
+    say_if_other_data,
     say_if_untrained,
     seed,
     whole,
+    whole_or_all,
 )
 from cushion.cli.output import answer
+from cushion.cli.sharpness import add_sharpness, sharpness_options
+from cushion.files import check_writable, write_whole
 
 if TYPE_CHECKING:
+    from cushion.measures.conditions.options import ConditionOptions
     from cushion.measures.stability.options import StabilityOptions
 
 
@@ -29,21 +35,41 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(
         verbs,
         "measure",
-        summary="measure a net on its training set: noise stability, margins, norms (measures, not bounds)",
-        example="cushion measure runs/guha --data mnist --only stability,margins --examples 500",
+        summary="measure why a net generalises, on its training set (measures, not bounds: see `cushion bounds`)",
+        example="cushion measure runs/guha --data mnist --only norms,paths,margins,sharpness",
     )
     add_net(parser, flag=False)
     add_data(parser)
     parser.add_argument(
-        "--only", metavar="FAMILIES", help="some of stability (with spectra), spectra, norms, margins (default: all)"
+        "--only",
+        metavar="FAMILIES",
+        help="some of stability (with spectra), spectra, norms, paths, margins, sharpness, conditions (default: all)",
     )
-    group = parser.add_argument_group("noise stability (Arora 2018)")
-    group.add_argument(
+    parser.add_argument(
         "--examples",
         type=whole_or_all,
         metavar="N|all",
-        help="rows for all but the one-pass quantities (default: what some minutes allow)",
+        help="rows for conditions and all of noise stability but its one pass (default: what some minutes allow)",
     )
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of rows, probes and draws (0)")
+    parser.add_argument(
+        "--paper",
+        action="store_true",
+        help="Neyshabur 2017's counts: 1000 draws and 2000 steps of ascent for sharpness, condition C1 without probes",
+    )
+    parser.add_argument(
+        "--beside",
+        choices=("init", "random"),
+        help="measure the initialisation, or random weights, too: scaled to match, but for the conditions",
+    )
+    _add_stability(parser)
+    _add_neyshabur(parser)
+    parser.add_argument("--figures", type=filled, metavar="DIR", help="draw histograms and curves (needs matplotlib)")
+    parser.set_defaults(run=run)
+
+
+def _add_stability(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("noise stability (Arora 2018)")
     group.add_argument(
         "--probes",
         type=natural,
@@ -65,31 +91,20 @@ def add_parser(verbs: Any) -> None:
     group.add_argument(
         "--places", type=natural, default=0, metavar="N", help="sampled places for beta of large pairs (0)"
     )
-    group.add_argument("--seed", type=seed, default=0, metavar="N", help="of rows, probes and draws (0)")
-    group.add_argument(
-        "--beside",
-        choices=("init", "random"),
-        help="measure the initialisation, or random weights, too, scaled to match",
-    )
     group.add_argument("--no-spectra", action="store_true", help="leave the singular values out")
-    parser.add_argument("--figures", type=filled, metavar="DIR", help="draw histograms and curves (needs matplotlib)")
-    parser.set_defaults(run=run)
 
 
-def whole_or_all(text: str) -> int:
-    """A number of rows; "all" is more than any sample has."""
-    try:
-        return sys.maxsize if text == "all" else whole(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, or all, not '{text}'") from None
-
-
-def levels(text: str) -> tuple[float, ...]:
-    """Numbers separated by commas; `StabilityOptions` checks them."""
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be numbers separated by commas, such as 0.1,1, not '{text}'") from None
+def _add_neyshabur(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("margins, sharpness and conditions (Neyshabur 2017)")
+    group.add_argument(
+        "--epsilon",
+        type=fraction,
+        default=0.05,
+        metavar="F",
+        help="gamma is the margin that all but this fraction of examples exceed (0.05); 0: the hard margin",
+    )
+    group.add_argument("--save-margins", type=filled, metavar="FILE", help="write every example's margin, a line each")
+    add_sharpness(group)
 
 
 def stability_options(args: argparse.Namespace) -> StabilityOptions:
@@ -110,11 +125,23 @@ def stability_options(args: argparse.Namespace) -> StabilityOptions:
     )
 
 
+def condition_options(args: argparse.Namespace) -> ConditionOptions:
+    from cushion.measures.conditions.options import ConditionOptions
+
+    exact = args.exact or args.paper
+    return ConditionOptions(
+        examples=args.examples, probes=max(1, args.probes), method="exact" if exact else "auto", seed=args.seed
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     from cushion.data import load
-    from cushion.measuring import measure
+    from cushion.measuring import margins, measure
 
     options = stability_options(args)
+    sharpness, conditions = sharpness_options(args), condition_options(args)
+    if args.save_margins is not None:
+        check_writable(args.save_margins)
     if args.figures is not None:
         from cushion.figures import prepare
 
@@ -126,15 +153,20 @@ def run(args: argparse.Namespace) -> int:
         data,
         only=None if args.only is None else args.only.split(","),
         stability=options,
+        sharpness=sharpness,
+        conditions=conditions,
+        epsilon=args.epsilon,
         init=net.init,
         beside=args.beside,
         spectra=not args.no_spectra,
     )
-    trained_on = net.meta.get("data_fingerprint", data.fingerprint)
-    if trained_on != data.fingerprint:
-        print(f"cushion: note: {args.net} was trained on other examples or labels than {args.data}", file=sys.stderr)
+    say_if_other_data(args, net, data)
     say_if_untrained(args)
     answer(args, found.to_json(), describe(found))
+    if args.save_margins is not None:
+        lines = "".join(f"{margin!r}\n" for margin in margins(net.module, data).tolist())
+        write_whole(args.save_margins, lines)
+        print(f"cushion: wrote {len(data)} margins to {args.save_margins}", file=sys.stderr)
     if args.figures is not None:
         from cushion.figures import draw
 

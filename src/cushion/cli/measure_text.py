@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-from cushion.cli.output import table
+from cushion.cli.capacity_text import condition_lines, margin_lines, norm_lines, path_lines, sharpness_lines
+from cushion.cli.output import number, table
 from cushion.measure_records import LayerMeasures, MeasureTable
 from cushion.stability_records import NetStability, Smoothness
 
@@ -22,35 +20,14 @@ def describe(found: MeasureTable) -> str:
         lines += ["", *_stability(found, net.stability)]
     if any(layer.spectrum is not None for layer in found.layers):
         lines += ["", *_spectra(found)]
-    if any(layer.spectral is not None for layer in found.layers):
-        lines += ["", *_norms(found)]
-    if net.margins is not None:
-        lines += [
-            "",
-            f"errors on these examples {net.errors}/{net.m}; margins: smallest {number(net.margins.value)}, "
-            f"5th percentile {number(net.margin_5th)}, median {number(net.margins.quantiles['0.5'])}",
-        ]
+    for part in (norm_lines(found), path_lines(net), margin_lines(net), sharpness_lines(net), condition_lines(found)):
+        lines += ["", *part] if part else []
     return "\n".join(lines)
-
-
-def number(value: Any) -> str:
-    """Four significant digits, or a dash for what has no value."""
-    return "-" if value is None or math.isnan(value) else f"{value:.4g}"
 
 
 def standard(laws: tuple[Smoothness, ...]) -> Smoothness | None:
     """The law of noise that the table shows."""
     return next((law for law in laws if law.is_standard), None)
-
-
-def _norms(found: MeasureTable) -> list[str]:
-    header = ["layer", "kind", "shape", "weight Frobenius", "map Frobenius", "map spectral", "stable rank"]
-    rows = [
-        [*_name(layer), *map(number, (layer.frobenius, layer.operator_frobenius, layer.spectral, layer.stable_rank))]
-        for layer in found.layers
-    ]
-    meaning = "weight: of the layer's parameters; map: of the true linear map, a convolution with stride and padding"
-    return [table(header, rows), meaning]
 
 
 def _spectra(found: MeasureTable) -> list[str]:

@@ -96,10 +96,32 @@ def positive(text: str) -> float:
     return value
 
 
+def whole_or_all(text: str) -> int:
+    """A number of rows; "all" is more than any sample has."""
+    try:
+        return sys.maxsize if text == "all" else whole(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, or all, not '{text}'") from None
+
+
+def levels(text: str) -> tuple[float, ...]:
+    """Numbers separated by commas; whoever uses them checks them."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be numbers separated by commas, such as 0.1,1, not '{text}'") from None
+
+
 def say_if_untrained(args: argparse.Namespace) -> None:
     """A factory without --weights gives a net that nobody trained, unless it loads weights itself."""
     if args.net is not None and ".py:" in args.net and args.weights is None:
         print(f"cushion: note: no --weights, so {args.net} is taken as its factory returns it", file=sys.stderr)
+
+
+def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -> None:
+    """A net that was trained elsewhere has no training set here."""
+    if net.meta.get("data_fingerprint", data.fingerprint) != data.fingerprint:
+        print(f"cushion: note: {args.net} was trained on other examples or labels than {args.data}", file=sys.stderr)
 
 
 def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:

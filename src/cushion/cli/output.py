@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -49,3 +50,23 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         for row in cells
     ]
     return "\n".join(lines)
+
+
+def number(value: Any) -> str:
+    """Four significant digits, or a dash for what has no value.
+
+    >>> number(0.123456), number(None), number(float("nan"))
+    ('0.1235', '-', '-')
+    """
+    return "-" if value is None or math.isnan(value) else f"{value:.4g}"
+
+
+def power(log10: float | None, value: float | None) -> str:
+    """A number, as a power of ten above 10^6 and below 10^-6; a dash for what has no value.
+
+    >>> power(2.0, 100.0), power(1234.5, None), power(None, None), power(None, 0.0)
+    ('100', '10^1234.5', '-', '0')
+    """
+    if log10 is None:
+        return number(value)
+    return f"10^{log10:.1f}" if value is None or not abs(log10) <= 6 else number(value)

@@ -16,7 +16,7 @@ from cushion.bound_records import Bound
 from cushion.theorems.facts import LayerFacts, NetFacts, lifted_spectral
 from cushion.theorems.rademacher import margin_bound
 from cushion.theorems.rows import abstain, log, log_sum, no_margin, stated
-from cushion.theorems.union import at_least
+from cushion.theorems.union import FINE, at_least
 
 SOURCE = "Bartlett et al. 2017"
 
@@ -33,12 +33,11 @@ def covered(facts: NetFacts) -> list[Bound]:
 
 
 def _covered(facts: NetFacts, name: str, moved: bool) -> Bound:
-    ratio = math.log1p(1.0 / facts.depth)
     spectral, ratios, nats = 0.0, [], 0.0
     for layer in facts.layers:
         last = layer is facts.layers[-1]
-        s, paid_s = at_least(log(lifted_spectral(layer, facts.has_bias, last=last)), ratio)
-        a, paid_a = at_least(log(_l2_1(layer, facts.has_bias, moved, last=last)), ratio)
+        s, paid_s = at_least(log(lifted_spectral(layer, facts.has_bias, last=last)), FINE)
+        a, paid_a = at_least(log(_l2_1(layer, facts.has_bias, moved, last=last)), FINE)
         spectral += s + log(layer.lipschitz)
         ratios.append(2.0 / 3.0 * (a - s))
         nats += paid_s + paid_a

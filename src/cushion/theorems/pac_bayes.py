@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cushion.bound_records import Bound
+from cushion.bound_records import Bound, Form
 from cushion.numerics import binomial_inverse, kl_inverse
 from cushion.theorems.rows import abstain, certified, log, stated
 
@@ -92,17 +92,12 @@ def magnitude_noise(points: Sequence[tuple[float, float]], m: int, delta: float)
         return [abstain(name, source, "sharpness was not measured", form) for form in ("as printed", "corrected")]
     printed = [error + math.sqrt((2 * kl + math.log(2 * m / delta)) / m) for error, kl in points]
     corrected = [error + math.sqrt((kl + math.log(2 * math.sqrt(m) / delta)) / (2 * m)) for error, kl in points]
+    versions: list[tuple[list[float], str, Form]] = [
+        (printed, "the appendix's KL (no ½)", "as printed"),
+        (corrected, "KL = ½Σw²/σ²", "corrected"),
+    ]
+    why = "its prior has the posterior's variances, which depend on the sample: no certificate"
     return [
-        stated(
-            name,
-            source,
-            log(min(values)),
-            f"eq. 5 with {kl}; its prior has the posterior's variances, which depend on the sample: no certificate",
-            form=form,
-            about="Q",
-        )
-        for values, kl, form in (
-            (printed, "the appendix's KL (no ½)", "as printed"),
-            (corrected, "KL = ½Σw²/σ²", "corrected"),
-        )
+        stated(name, source, log(min(values)), f"eq. 5 with {kl}; {why}", form=form, about="Q")
+        for values, kl, form in versions
     ]

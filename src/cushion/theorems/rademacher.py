@@ -16,7 +16,7 @@ import math
 from cushion.bound_records import Bound
 from cushion.theorems.facts import LayerFacts, NetFacts, lifted_frobenius, lifted_l1_inf
 from cushion.theorems.rows import abstain, log, log_sum, no_margin, stated
-from cushion.theorems.union import at_least, at_most
+from cushion.theorems.union import FINE, at_least, at_most
 
 BARTLETT_MENDELSON = "Bartlett and Mendelson 2002"
 NEYSHABUR_2015 = "Neyshabur et al. 2015"
@@ -43,7 +43,7 @@ def peeled(facts: NetFacts) -> list[Bound]:
 
 def margin_bound(facts: NetFacts, log_average: float, nats: float) -> float:
     """ln of L̂_γ + 2 R̂ + 3 √((ln(2/δ) + nats)/(2m)), from ln of R̂ · γ/2 for γ; γ is rounded down and paid here."""
-    log_gamma, paid = at_most(log(facts.margin), math.log(2.0))
+    log_gamma, paid = at_most(log(facts.margin), FINE)
     log_complexity = math.log(2.0) + math.log(2.0) - log_gamma + log_average
     confidence = (math.log(2.0 / facts.delta) + nats + paid) / (2 * facts.m)
     return log_sum(log(facts.margin_loss), log_complexity, math.log(3.0) + log(confidence) / 2)
@@ -73,9 +73,8 @@ def _frobenius_average(facts: NetFacts, *, peel: bool) -> tuple[float, float]:
 
 
 def _rounded(norms: list[float]) -> tuple[float, float]:
-    """ln of the product after rounding every norm up to a power of 1 + 1/depth (together at most a factor e)."""
-    ratio = math.log1p(1.0 / len(norms))
-    points = [at_least(norm, ratio) for norm in norms]
+    """ln of the product after rounding every norm up to the grid."""
+    points = [at_least(norm, FINE) for norm in norms]
     return math.fsum(point for point, _ in points), math.fsum(nats for _, nats in points)
 
 

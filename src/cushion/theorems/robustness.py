@@ -16,7 +16,7 @@ import math
 from cushion.bound_records import Bound
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.rows import abstain, log, log_sum, no_margin, stated
-from cushion.theorems.union import at_most
+from cushion.theorems.union import FINE, at_most
 
 SOURCE = "Xu and Mannor 2012"
 
@@ -35,7 +35,7 @@ def cells(facts: NetFacts, inputs_in_unit_cube: bool) -> list[Bound]:
         elif not facts.is_chain or not inputs_in_unit_cube:
             rows.append(abstain(name, SOURCE, _why_not(facts), "stated"))
         else:
-            log_side, nats = at_most(log(facts.margin) - constant, math.log(2.0))
+            log_side, nats = at_most(log(facts.margin) - constant, FINE)
             per_axis = 0.0 if log_side >= 0 else math.log(math.ceil(math.exp(min(-log_side, 600.0))))
             log_cells = math.log(facts.classes) + n * per_axis
             confidence = 2 * (math.log(1 / facts.delta) + nats)

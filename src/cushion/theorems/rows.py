@@ -11,6 +11,7 @@ from cushion.theorems.facts import NetFacts
 
 _LARGEST = math.log(1.7e308)
 LN10 = math.log(10.0)
+_ZERO = -400.0  # stands for the logarithm of 0
 _INFINITE = "a norm of the net exceeds the largest float, so the value is infinite"
 _NO_MARGIN = (
     "no positive margin: {share} of the examples may be below γ and still γ = {margin:.3g}; the net errs too often, or "
@@ -96,6 +97,26 @@ def plotted(name: str, source: str, log_capacity: float, facts: NetFacts, meanin
         meaning=meaning,
         capacity=_finite(exp(log_capacity)),
         capacity_log10=_finite(log_capacity / LN10),
+    )
+
+
+def ranking(name: str, source: str, value: float | None, meaning: str, why_not: str) -> Bound:
+    """A row for a quantity that ranks nets (smaller is better) and is no bound in any units; 0 ranks first."""
+    if value is None or not math.isfinite(value):
+        return abstain(name, source, why_not, "as plotted")
+    low = _finite(log(value) / LN10)
+    smallest = -math.inf if low is None else low
+    return Bound(
+        name,
+        source,
+        "measure",
+        "as plotted",
+        None,
+        None,
+        False,
+        meaning,
+        capacity=value,
+        capacity_log10=max(smallest, _ZERO),
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from cushion.bound_records import Bound
 from cushion.theorems.facts import LayerFacts, NetFacts, lifted_spectral
 from cushion.theorems.rows import abstain, log, log_sum, no_margin, stated
-from cushion.theorems.union import at_most
+from cushion.theorems.union import FINE, at_most
 
 NAME, SOURCE = "spec-fro", "Neyshabur et al. 2017a"
 MEANING = "weights under noise that the margin tolerates: product of spectral norms, times the Frobenius norms"
@@ -32,7 +32,7 @@ def noise_tolerance(facts: NetFacts) -> Bound:
         return abstain(NAME, SOURCE, "a layer is zero, so the net cannot be rescaled to equal norms", "stated")
     layers = rebalanced(facts.layers)
     d, m = facts.depth, facts.m
-    log_gamma, paid_gamma = at_most(log(facts.margin), math.log(2.0))
+    log_gamma, paid_gamma = at_most(log(facts.margin), FINE)
     norms = [log(lifted_spectral(one, facts.has_bias, last=one is layers[-1])) for one in layers]
     noise = [
         log(math.sqrt(one.outputs) + math.sqrt(one.inputs + facts.has_bias) + math.sqrt(2 * math.log(2 * d)))
@@ -43,7 +43,7 @@ def noise_tolerance(facts: NetFacts) -> Bound:
     relative = [noisy - norm for noisy, norm in zip(noise, norms, strict=True)]
     largest = log_gamma - math.log(4.0) - 1.0 - radius - math.fsum(norms) - steps - log_sum(*relative)
     largest = min(largest, -math.log(d) - max(relative))
-    log_sigma, paid_sigma = at_most(largest, 0.5 * math.log(2.0))
+    log_sigma, paid_sigma = at_most(largest, FINE)
     squares = log_sum(*(2 * log(math.hypot(one.frobenius, one.bias)) for one in layers))
     log_kl = squares - math.log(2.0) - 2 * log_sigma
     confidence = 2 * math.log(2.0) + math.log(2 * math.sqrt(m) / facts.delta) + paid_gamma + paid_sigma

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+FINE = math.log(1.02)  # a step of a grid: a finer one costs little, since prices grow with ln j only
 _SMALLEST = -700.0  # ln of what counts as zero
 
 

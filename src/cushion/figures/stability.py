@@ -1,34 +1,19 @@
-"""Records as pictures: one PNG and one SVG each; needs matplotlib, reads records only."""
+"""Noise stability as pictures: a histogram of each quantity for every layer, and the fate of injected noise."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cushion.errors import BadInput
-from cushion.files import write_whole
+from cushion.figures.canvas import MINE, OTHER, legend_below, new_figure, save, steps
 from cushion.measure_records import LayerMeasures, MeasureTable
 from cushion.records import Distribution
 from cushion.stability_records import Spectrum
 
-# Blue and vermilion, apart in every common kind of colour blindness (Okabe and Ito).
-_MINE, _OTHER = "#0072B2", "#D55E00"
 _COLUMNS = 4
 Pick: TypeAlias = Callable[[LayerMeasures], Distribution | Spectrum | None]
-
-
-def prepare(folder: str) -> None:
-    """Refuse before the work, not after it: matplotlib must be there, and nothing but folders in the way."""
-    _pyplot()
-    for path in (Path(folder), *Path(folder).parents):
-        if path.exists():
-            if not path.is_dir():
-                raise BadInput(f"--figures {folder}: {path} is a file; give a folder")
-            return
 
 
 def _cushion(layer: LayerMeasures) -> Distribution | None:
@@ -66,36 +51,16 @@ _HISTOGRAMS: dict[str, tuple[str, Pick]] = {
 }
 
 
-def draw(found: MeasureTable, folder: str) -> list[Path]:
+def draw_stability(found: MeasureTable, folder: str) -> list[Path]:
     """Every picture that the table has the numbers for."""
     paths: list[Path] = []
     for name, (title, pick) in _HISTOGRAMS.items():
         if any(pick(layer) is not None for layer in found.layers):
             counted = "singular values" if pick is _spectrum else "examples"
-            paths += _save(_histograms(found, title, pick, counted), Path(folder), name)
+            paths += save(_histograms(found, title, pick, counted), Path(folder), name)
     levels = [curve.level for curve in found.layers[0].noise_attenuation]
     for at, level in enumerate(levels):
-        paths += _save(_attenuation(found, at), Path(folder), f"noise-attenuation-{level:g}")
-    return paths
-
-
-def _pyplot() -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise BadInput("--figures needs matplotlib; install it with: pip install 'cushion[figures]'") from None
-    return Figure
-
-
-def _save(figure: Any, folder: Path, name: str) -> list[Path]:
-    paths = []
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind in ("png", "svg"):
-        buffer = io.BytesIO()
-        # A fixed date keeps equal figures equal files.
-        figure.savefig(buffer, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
-        write_whole(folder / f"{name}.{kind}", buffer.getvalue())
-        paths.append(folder / f"{name}.{kind}")
+        paths += save(_attenuation(found, at), Path(folder), f"noise-attenuation-{level:g}")
     return paths
 
 
@@ -104,14 +69,14 @@ def _histograms(found: MeasureTable, title: str, pick: Pick, counted: str = "exa
     layers = [layer for layer in found.layers if pick(layer) is not None]
     columns = min(_COLUMNS, len(layers))
     rows = math.ceil(len(layers) / columns)
-    figure = _pyplot()(figsize=(3 * columns, 2.4 * rows + 1), layout="constrained")
+    figure = new_figure(figsize=(3 * columns, 2.4 * rows + 1))
     figure.suptitle(f"{title}, {found.net.data} (measure)", fontsize=13)
     twins = {} if found.beside is None else {twin.name: twin for twin in found.beside.layers}
     for at, layer in enumerate(layers, 1):
         axes = figure.add_subplot(rows, columns, at)
-        _steps(axes, pick(layer), _MINE, "this net")
+        steps(axes, pick(layer), MINE, "this net")
         if layer.name in twins:
-            _steps(axes, pick(twins[layer.name]), _OTHER, _other_name(found))
+            steps(axes, pick(twins[layer.name]), OTHER, _other_name(found))
         axes.set_title(layer.name, fontsize=10)
         axes.set_yticks([])
         axes.locator_params(axis="x", nbins=4)
@@ -120,9 +85,7 @@ def _histograms(found: MeasureTable, title: str, pick: Pick, counted: str = "exa
             axes.set_xlabel("value", fontsize=9)
         if (at - 1) % columns == 0:
             axes.set_ylabel(counted, fontsize=9)
-    if twins:
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
+    legend_below(figure)
     return figure
 
 
@@ -132,17 +95,9 @@ def _other_name(found: MeasureTable) -> str:
     return "its initialisation, scaled to match" if initial else "a random net, scaled to match"
 
 
-def _steps(axes: Any, spread: Distribution | Spectrum | None, colour: str, label: str) -> None:
-    if spread is not None:
-        widths = [right - left for left, right in pairwise(spread.edges)]
-        heights = [count / spread.count / width for count, width in zip(spread.counts, widths, strict=True)]
-        axes.stairs(heights, spread.edges, fill=True, alpha=0.35, color=colour)
-        axes.stairs(heights, spread.edges, color=colour, label=label)
-
-
 def _attenuation(found: MeasureTable, at: int) -> Any:
     """The relative error of every later layer, one curve for each layer that noise is put into."""
-    figure = _pyplot()(figsize=(9, 5.5), layout="constrained")
+    figure = new_figure(figsize=(9, 5.5))
     axes = figure.add_subplot()
     names = [layer.name for layer in found.layers]
     level = found.layers[0].noise_attenuation[at].level

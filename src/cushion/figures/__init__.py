@@ -1,0 +1,27 @@
+"""Records as pictures, on demand: needs matplotlib, reads records only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cushion.errors import BadInput
+from cushion.figures.canvas import new_figure
+from cushion.figures.conditions import draw_conditions
+from cushion.figures.curves import draw_curves
+from cushion.figures.stability import draw_stability
+from cushion.measure_records import MeasureTable
+
+
+def prepare(folder: str) -> None:
+    """Refuse before the work, not after it: matplotlib must be there, and nothing but folders in the way."""
+    new_figure()
+    for path in (Path(folder), *Path(folder).parents):
+        if path.exists():
+            if not path.is_dir():
+                raise BadInput(f"--figures {folder}: {path} is a file; give a folder")
+            return
+
+
+def draw(found: MeasureTable, folder: str) -> list[Path]:
+    """Every picture that the table has the numbers for."""
+    return [*draw_stability(found, folder), *draw_curves(found, folder), *draw_conditions(found, folder)]

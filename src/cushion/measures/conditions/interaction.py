@@ -1,0 +1,220 @@
+"""Condition C1 of Neyshabur 2017: how much of their norms successive layers keep when they are multiplied.
+
+‖M_{a..b}‖_F for every 1 <= a <= b <= d and example: vectors pushed from layer a's input give every b at once. All unit
+vectors give the norms exactly; P Gaussian probes g (random, shared by the examples of a shard) estimate them, since
+E‖M g‖² = ‖M‖_F². Where D_a only selects units (ReLU, max-pool), ‖D_a W_a‖_F has a closed form and is always exact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cushion.condition_records import IndexSet, LayerInteraction, TripleCondition
+from cushion.linearisation import Linearisation
+from cushion.measures.conditions.options import Method
+from cushion.measures.conditions.spread import describe_largest
+from cushion.network import AdaptiveAvgPool, Affine, AvgPool, Network, Node
+from cushion.operators import Operator
+
+_CHUNK = 1 << 21  # numbers in the largest tensor that passes the net at a time
+_CHEAP = 1e8  # multiplications an example: what all unit vectors of one layer may always take
+
+
+@dataclass(frozen=True)
+class PushPlan:
+    """Which layers' norms are exact, fixed before any data is seen; position a - 1 for layer a."""
+
+    exact: tuple[bool, ...]
+    probes: int
+    multiplications: float  # for one example
+
+
+def plan_pushes(net: Network, probes: int, method: Method) -> PushPlan:
+    """Exact at a layer if its inputs are at most twice the probes, or take at most 10^8 multiplications an example."""
+    operators = [node.affine.operator for node in net.chain()]
+    onwards = [sum(later.multiplications for later in operators[at:]) for at in range(len(operators))]
+    exact = tuple(
+        method == "exact"
+        or (method == "auto" and (operator.input_size <= 2 * probes or operator.input_size * cost <= _CHEAP))
+        for operator, cost in zip(operators, onwards, strict=True)
+    )
+    vectors = [operator.input_size if all_ else probes for operator, all_ in zip(operators, exact, strict=True)]
+    work = sum(count * cost for count, cost in zip(vectors, onwards, strict=True)) + onwards[0]
+    return PushPlan(exact, probes, float(work))
+
+
+def units(net: Network) -> tuple[int, ...]:
+    """h_0..h_d: what layer 1 reads, what each layer hands on to the next, and the logits."""
+    return (*(node.affine.operator.input_size for node in net.chain()), net.classes)
+
+
+class ProductNorms:
+    """‖M_{a..b}‖_F² on one batch. `squares[a, b]`: [B], `samples[a, b]`: [P, B] where probes were used; float64."""
+
+    def __init__(self, line: Linearisation, first: Tensor, plan: PushPlan, seed: int) -> None:
+        """`first`: layer 1's input, [B, *shape]. `seed` alone fixes the probes."""
+        self.squares: dict[tuple[int, int], Tensor] = {(0, 0): _squares(first[None])[0]}
+        self.samples: dict[tuple[int, int], Tensor] = {}
+        with torch.no_grad():
+            for b, squared in _pushed(line, 1, first[None]):
+                self.squares[0, b] = squared[0].expand(line.batch)
+            for a, node in enumerate(line.net.affine_layers, 1):
+                if plan.exact[a - 1]:
+                    self._by_unit_vectors(line, a, node.affine.operator)
+                else:
+                    self._by_probes(line, a, node.affine.operator, plan.probes, _generator(seed, a))
+                if selects(line.net, node):
+                    energies = line.push_to_next(node, row_energies(node.affine.operator)[None, None])
+                    self.squares[a, a] = energies.flatten(2).sum(2, dtype=torch.float64)[0].expand(line.batch)
+                    self.samples.pop((a, a), None)
+
+    def _by_unit_vectors(self, line: Linearisation, a: int, operator: Operator) -> None:
+        size = operator.input_size
+        for start, stop in _chunks(line, size):
+            basis = operator.weight.new_zeros((stop - start, size))
+            basis[torch.arange(stop - start), torch.arange(start, stop)] = 1
+            for b, squared in _pushed(line, a, basis.reshape(-1, 1, *operator.input_shape)):
+                sums = squared.sum(0).expand(line.batch)
+                self.squares[a, b] = self.squares[a, b] + sums if (a, b) in self.squares else sums
+
+    def _by_probes(
+        self, line: Linearisation, a: int, operator: Operator, probes: int, generator: torch.Generator
+    ) -> None:
+        g = torch.randn((probes, operator.input_size), generator=generator, dtype=torch.float64).to(operator.weight)
+        parts: dict[int, list[Tensor]] = {}
+        for start, stop in _chunks(line, probes):
+            for b, squared in _pushed(line, a, g[start:stop].reshape(-1, 1, *operator.input_shape)):
+                parts.setdefault(b, []).append(squared.expand(-1, line.batch))
+        for b, found in parts.items():
+            self.samples[a, b] = torch.cat(found)
+            self.squares[a, b] = self.samples[a, b].mean(0)
+
+    def inverse_mu(self, a: int, c: int, b: int, h_c: int) -> NDArray[np.float64]:
+        """1/μ of one triple: [B]. ∞ where only the product vanishes, NaN where C1 reads 0 >= 0."""
+        factors = self.squares[c + 1, b].sqrt() * self.squares[a, c].sqrt()
+        inverse: NDArray[np.float64] = (factors / (math.sqrt(h_c) * self.squares[a, b].sqrt())).numpy()
+        return inverse
+
+    def standard_error(self, a: int, c: int, b: int) -> NDArray[np.float64] | None:
+        """Relative, of `inverse_mu`, to first order: [B]; None if no probe entered.
+
+        ‖M_{a..c}‖ and ‖M_{a..b}‖ share their probes, so their errors partly cancel; ‖M_{c+1..b}‖ has its own.
+        """
+        shared = [self._deviations(a, c), self._deviations(a, b)]
+        parts = [part for part in (_difference(*shared), self._deviations(c + 1, b)) if part is not None]
+        if not parts:
+            return None
+        probes = len(parts[0])
+        if probes == 1:
+            return np.full(parts[0].shape[1], np.inf)
+        variance = torch.stack([part.var(0) for part in parts]).sum(0) / probes
+        error: NDArray[np.float64] = (variance.sqrt() / 2).numpy()  # a norm has half its square's relative error
+        return error
+
+    def _deviations(self, a: int, b: int) -> Tensor | None:
+        """Each probe's relative deviation from the mean square, [P, B]; None if exact."""
+        samples = self.samples.get((a, b))
+        return None if samples is None else torch.nan_to_num(samples / self.squares[a, b] - 1, nan=0.0)
+
+
+def triples(depth: int) -> list[tuple[int, int, int]]:
+    """Figure 6's (a, c, b): 0 <= a <= c <= b - 1, b <= d."""
+    return [(a, c, b) for b in range(1, depth + 1) for c in range(b) for a in range(c + 1)]
+
+
+def describe_interaction(
+    depth: int, inverse: NDArray[np.float64], errors: NDArray[np.float64] | None, gaps: NDArray[np.float64]
+) -> LayerInteraction:
+    """The record. `inverse`, `errors`: [m, triples(depth)], an error NaN where exact; `gaps`: [m]."""
+    chosen = triples(depth)
+    records = []
+    for at, (a, c, b) in enumerate(chosen):
+        values = inverse[:, at]
+        seen = ~np.isnan(values)
+        worst = int(np.argmax(np.where(seen, values, -1.0)))
+        error = None if errors is None or np.isnan(errors[worst, at]) else float(errors[worst, at])
+        value = float(values[worst]) if seen.any() else None
+        records.append(TripleCondition(a, c, b, value, int((~seen).sum()), error))
+    known = None if errors is None else errors[np.isfinite(errors) & np.isfinite(inverse)]
+
+    def over(description: str, keep: list[bool]) -> IndexSet:
+        return _over(description, depth, inverse[:, np.array(keep, dtype=bool)])
+
+    return LayerInteraction(
+        text=over("0 <= a < c < b <= d", [a < c for a, c, b in chosen]),
+        figure6=over("a <= c <= b - 1", [True for _ in chosen]),
+        inner=over("a < c < b - 1", [a < c < b - 1 for a, c, b in chosen]),
+        outer=over("c = a or c = b - 1", [c in (a, b - 1) for a, c, b in chosen]),
+        from_input=over("0 = a <= c <= b - 1", [a == 0 for a, c, b in chosen]),
+        triples=tuple(records),
+        exact=errors is None,
+        standard_error=None if known is None else float(known.mean()) if len(known) else math.inf,
+        bias_gap=float(np.nanmax(gaps)) if not np.isnan(gaps).all() else None,
+    )
+
+
+def _over(description: str, depth: int, inverse: NDArray[np.float64]) -> IndexSet:
+    spread = describe_largest(inverse.ravel())
+    because = ""
+    if inverse.shape[1] == 0:
+        because = f"with {depth} affine layer{'s' * (depth > 1)} there are no {description}"
+    elif spread is None:
+        because = "every product vanishes together with one of its factors, so that every μ will do"
+    mu = None if spread is None else 1 / spread.value if spread.value > 0 else math.inf
+    return IndexSet(inverse.shape[1], mu, spread, because)
+
+
+def row_energies(operator: Operator) -> Tensor:
+    """‖W_{i,·}‖² for each output unit, [*output_shape]: no output reads an input twice, so squared weights do."""
+    ones = operator.weight.new_ones((1, *operator.input_shape))
+    return operator.with_weight(operator.weight.square()).apply(ones)[0]
+
+
+def selects(net: Network, node: Node) -> bool:
+    """Whether each unit after D_i is one unit of layer i or 0: no average pool up to the next layer."""
+    for later in net.nodes[node.index + 1 :]:
+        if isinstance(later.op, Affine):
+            return True
+        if isinstance(later.op, (AvgPool, AdaptiveAvgPool)):
+            return False
+    return True
+
+
+def _pushed(line: Linearisation, a: int, t: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """(b, squared lengths [P, B or 1] of M_{a..b} t) for b = a..d; t: [P, B or 1, *input_shape] at layer a's input."""
+    for b, node in enumerate(line.net.affine_layers[a - 1 :], a):
+        applied = node.affine.operator.apply(t.flatten(0, 1))
+        t = line.push_to_next(node, applied.view(*t.shape[:2], *applied.shape[1:]))
+        yield b, _squares(t)
+
+
+def _squares(t: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(2, t.ndim)))
+    return norms.double().square()
+
+
+def _difference(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    if first is None or second is None:
+        return first if second is None else second
+    return first - second
+
+
+def _chunks(line: Linearisation, vectors: int) -> Iterator[tuple[int, int]]:
+    layers = [node.affine.operator for node in line.net.affine_layers]
+    largest = max(max(operator.input_size, operator.output_size) for operator in layers)
+    step = max(1, _CHUNK // (largest * line.batch))
+    return ((start, min(start + step, vectors)) for start in range(0, vectors, step))
+
+
+def _generator(seed: int, layer: int) -> torch.Generator:
+    """A stream of its own for each layer."""
+    digest = hashlib.sha256(f"interaction {seed} {layer}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)

@@ -1,0 +1,178 @@
+"""Theorem 1 of Neyshabur 2017 evaluated: its right-hand side with 1 in place of O(.), smallest over σ. A measure.
+
+Everything is kept as logarithms: with a C2 of a few thousand the products pass any float after some layers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.condition_records import DeltaRange, TheoremOne, Version
+
+LIPSCHITZ = math.sqrt(2)  # |∂ cross-entropy/∂ scores| = ‖softmax - one-hot‖ <= √2
+SIGMAS = 10.0 ** (np.arange(-300, 101) / 10)  # ten a decade
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Premises:
+    """What the theorem is fed with.
+
+    units: h_0..h_d. frobenius: ‖W_i‖_F of the true maps. mu: at most 1. mean_output: the mean of ‖f(x)‖/‖x‖ (NaN: no
+    x ≠ 0).
+    """
+
+    units: tuple[int, ...]
+    frobenius: tuple[float, ...]
+    mu: float
+    c2: float
+    c3: float
+    mean_output: float
+    m: int
+    delta: float
+
+    def failure(self) -> str:
+        """Why the right-hand side is infinite whatever σ is; "" if it is not."""
+        if self.mu == 0:
+            return "μ is 0: some product of layers vanishes although its factors do not"
+        for name, value in (("C2", self.c2), ("C3", self.c3)):
+            if not math.isfinite(value):
+                return f"{name} is infinite: " + (
+                    "a pre-activation is exactly 0" if name == "C2" else "a layer is switched off on an example"
+                )
+        return "" if math.isfinite(self.mean_output) else "no example has x ≠ 0"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Natural logarithms at every σ: of the two summands, and of the three products (none in the simplified form)."""
+
+    sharpness: Vector
+    complexity: Vector
+    products: tuple[Vector, Vector, Vector] | None = None  # ∏(1+γ) - 1, ∏(1+γ C2 C3), ∏(1+γ C_δ C2) - 1
+
+    @property
+    def total(self) -> Vector:
+        return np.logaddexp(self.sharpness, self.complexity)
+
+
+def deviation_constants(premises: Premises, version: Version) -> Vector:
+    """C_{δ_i} with δ_i = δ/d, [d]: how many standard deviations the largest of h_i Gaussians may reach.
+
+    As printed it is 0 for a layer of one unit, where ln h = 0; γ_i is then infinite.
+    """
+    h = np.array(premises.units[1:], dtype=np.float64)
+    each = premises.delta / len(h)
+    if version == "corrected":
+        return np.asarray(np.sqrt(2 * np.log(2 * h * premises.m / each)))
+    return np.asarray((1 + each) * np.sqrt(2 * np.log(h)))
+
+
+def evaluate(premises: Premises, version: Version, sigmas: Vector) -> Terms:
+    """All terms of one version at each σ: [len(sigmas)] arrays. C_δ must be above 0 but in the simplified form."""
+    depth, m, c2, c3 = len(premises.frobenius), premises.m, premises.c2, premises.c3
+    pairs = np.array([a * b for a, b in zip(premises.units[1:], premises.units[:-1], strict=True)], dtype=np.float64)
+    with np.errstate(divide="ignore"):  # outputs that are all 0 have no sharpness, and without ReLUs C2 = 0: ln 0 = -∞
+        scale, log_c2 = np.log(LIPSCHITZ * premises.mean_output), np.log(c2)
+    if version == "simplified":
+        sharpness = np.log(sigmas) + np.logaddexp(0, np.log1p(sigmas * (c2 * c3)) + log_c2) + scale
+        divergence = np.log(depth**2 * pairs.sum()) - 2 * np.log(sigmas) - 4 * math.log(premises.mu)
+        return Terms(sharpness, _root(divergence, math.log(1 / premises.delta), m))
+    c_delta = deviation_constants(premises, version)
+    gammas = sigmas[:, None] / (c_delta * depth)  # [σ, d]
+    linear = _log_minus_one(np.log1p(gammas).sum(1))
+    growth = np.log1p(gammas * (c2 * c3)).sum(1)
+    flips = _log_minus_one(np.log1p(gammas * c_delta * c2).sum(1))
+    # Σ ‖W_i‖_F²/σ_i² with σ_i = γ_i μ² ‖W_i‖_F/√(h_i h_{i-1}): the weights cancel.
+    divergence = np.logaddexp.reduce(np.log(pairs) - 2 * np.log(gammas), axis=1) - 4 * math.log(premises.mu)
+    if version == "as printed":
+        complexity = _root(divergence, math.log(1 / premises.delta), m)
+    else:
+        complexity = _root(divergence - math.log(2), math.log(2 * math.sqrt(m) / premises.delta), 2 * m)
+    return Terms(np.logaddexp(linear, growth + flips) + scale, complexity, (linear, growth, flips))
+
+
+def minimise(premises: Premises, version: Version, delta_range: DeltaRange) -> TheoremOne:
+    """The record at the best σ of the grid; infinite, with the reason, if a condition holds for no constant."""
+    because = premises.failure()
+    c_delta = deviation_constants(premises, version)
+    if not because and version != "simplified" and not c_delta.all():
+        because = "C_δ is 0 for a layer of one unit, where ln h = 0, and γ = σ/(C_δ d) is infinite"
+    if because:
+        return _record(premises, version, delta_range, because, None, None, 0)
+    terms = evaluate(premises, version, SIGMAS)
+    at = int(np.argmin(terms.total))
+    depth = len(premises.frobenius)
+    with np.errstate(divide="ignore"):
+        gammas = SIGMAS[at] / (c_delta * depth)
+    layers = tuple(
+        float(gamma * premises.mu**2 * norm / math.sqrt(before * after))
+        for gamma, norm, before, after in zip(
+            gammas, premises.frobenius, premises.units[:-1], premises.units[1:], strict=True
+        )
+    )
+    return _record(premises, version, delta_range, "", terms, layers, at)
+
+
+def _record(
+    premises: Premises,
+    version: Version,
+    delta_range: DeltaRange,
+    because: str,
+    terms: Terms | None,
+    layer_sigmas: tuple[float, ...] | None,
+    at: int,
+) -> TheoremOne:
+    linear, growth, flips = (
+        (None, None, None)
+        if terms is None or terms.products is None
+        else (_log10(product[at]) for product in terms.products)
+    )
+    return TheoremOne(
+        version=version,
+        delta_range=delta_range,
+        m=premises.m,
+        delta=premises.delta,
+        mu=premises.mu,
+        c2=premises.c2,
+        c3=premises.c3,
+        lipschitz=LIPSCHITZ,
+        mean_output=premises.mean_output,
+        finite=not because,
+        because=because,
+        sigma=None if terms is None else float(SIGMAS[at]),
+        layer_sigmas=layer_sigmas or (),
+        log10_linear=linear,
+        log10_growth=growth,
+        log10_flips=flips,
+        sharpness=math.inf if terms is None else _exp(terms.sharpness[at]),
+        complexity=math.inf if terms is None else _exp(terms.complexity[at]),
+        total=math.inf if terms is None else _exp(terms.total[at]),
+        log10_sharpness=None if terms is None else _log10(terms.sharpness[at]),
+        log10_complexity=None if terms is None else _log10(terms.complexity[at]),
+        log10_total=None if terms is None else _log10(terms.total[at]),
+    )
+
+
+def _log_minus_one(log: Vector) -> Vector:
+    """ln(e^log - 1) without overflow for large logarithms or cancellation for small ones."""
+    with np.errstate(divide="ignore"):
+        return np.where(log > 30, log, np.log(np.expm1(np.minimum(log, 30))))
+
+
+def _root(log_divergence: Vector, confidence: float, m: int) -> Vector:
+    """ln √((e^log_divergence + confidence)/m), confidence > 0."""
+    return np.asarray((np.logaddexp(log_divergence, math.log(confidence)) - math.log(m)) / 2)
+
+
+def _exp(log: float) -> float:
+    return math.exp(log) if log < 709 else math.inf
+
+
+def _log10(log: float) -> float:
+    return float(log / math.log(10))

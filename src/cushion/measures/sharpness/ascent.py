@@ -1,0 +1,107 @@
+"""Keskar's sharpness: the largest loss in a box around the weights, searched by stochastic gradient ascent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from cushion.batches import mix_seed
+from cushion.data import Dataset
+from cushion.measures.sharpness.loss import Losses, all_losses, batch_of, mini_batches
+from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.measures.sharpness.perturbed import parameters
+from cushion.network import Network
+from cushion.sharpness_records import MaxSharpness
+
+
+@dataclass(eq=False)
+class _Climber:
+    """One parameter tensor on its way: w + ν, with |ν| ≤ bound."""
+
+    start: Tensor  # w, the net's own
+    bound: Tensor  # α(|w| + 1)
+    shift: Tensor  # ν; kept by itself, since w + ν would round it to the precision of w
+    velocity: Tensor
+    point: Tensor  # w + ν, where the gradient is taken
+
+    @classmethod
+    def at(cls, start: Tensor, alpha: float) -> _Climber:
+        zeros = torch.zeros_like(start)
+        bound = start.abs().add_(1).mul_(alpha)
+        return cls(start, bound, zeros, zeros.clone(), start.clone().requires_grad_())
+
+    @torch.no_grad()
+    def climb(self, gradient: Tensor, step_size: float, momentum: float) -> None:
+        """v ← momentum·v + g, ν ← ν + step·v, then every ν_i into its bounds."""
+        self.velocity.mul_(momentum).add_(gradient)
+        self.shift.add_(self.velocity, alpha=step_size)
+        torch.clamp(self.shift, min=-self.bound, max=self.bound, out=self.shift)
+        torch.add(self.start, self.shift, out=self.point)
+
+
+def ascend(net: Network, data: Dataset, options: SharpnessOptions) -> tuple[Network, list[Tensor]]:
+    """The net at the end of the ascent, w + ν, and ν itself: each node's weight, then its bias if it has one.
+
+    `options.ascent_steps` steps from ν = 0, each up the gradient of the mean cross-entropy of a mini-batch, with
+    momentum, then projected onto |ν_i| ≤ max_alpha·(|w_i| + 1). Every parameter moves, biases included; a module that
+    is called twice moves as two. Random: the mini-batches, from `options.seed`.
+    """
+    climbers: list[_Climber] = []
+
+    def climbing(parameter: Tensor) -> Tensor:
+        climbers.append(_Climber.at(parameter, options.max_alpha))
+        return climbers[-1].point
+
+    changes = {}
+    for node in net.affine_layers:
+        affine = node.affine
+        operator = affine.operator.with_weight(climbing(affine.operator.weight))
+        changes[node.index] = replace(
+            affine, operator=operator, bias=None if affine.bias is None else climbing(affine.bias)
+        )
+    moving = net.with_affine(changes)
+    generator = torch.Generator().manual_seed(mix_seed(options.seed, 0, "sharpness ascent"))
+    batches = mini_batches(len(data), options.batch, generator)
+    points = [climber.point for climber in climbers]
+    steps = range(options.ascent_steps)
+    for _, rows in zip(tqdm(steps, desc="ascent", unit="step", disable=None, delay=2, leave=False), batches):  # noqa: B905
+        x, y = batch_of(data, rows, net.dtype)
+        with torch.enable_grad():  # even where the caller has switched gradients off
+            loss = F.cross_entropy(moving.evaluate(x), y)
+            gradients = torch.autograd.grad(loss, points, allow_unused=True)
+        for climber, gradient in zip(climbers, gradients, strict=True):
+            if gradient is not None:  # a branch that nothing reads has none
+                climber.climb(gradient, options.step_size, options.momentum)
+    for point in points:
+        point.requires_grad_(False)
+    return moving, [climber.shift for climber in climbers]
+
+
+def max_sharpness(net: Network, data: Dataset, options: SharpnessOptions, clean: Losses) -> MaxSharpness:
+    """ζ_α of eq. 4 as far as the ascent climbs; `clean` are the losses of w itself."""
+    end, shifts = ascend(net, data, options)
+    found = all_losses(end, data, "loss after ascent")
+    difference = max(0.0, found.loss - clean.loss)
+    edge = sum(
+        int((shift.abs() >= options.max_alpha * (1 - 1e-6) * (start.abs() + 1)).sum())
+        for shift, start in zip(shifts, parameters(net), strict=True)
+    )
+    return MaxSharpness(
+        alpha=options.max_alpha,
+        steps=options.ascent_steps,
+        batch=min(options.batch, len(data)),
+        step_size=options.step_size,
+        momentum=options.momentum,
+        loss_before=clean.loss,
+        loss_after=found.loss,
+        error_before=clean.error,
+        error_after=found.error,
+        difference=difference,
+        value=difference / (1 + clean.loss),
+        ended_below=found.loss < clean.loss,
+        at_the_edge=edge / net.parameters,
+    )

@@ -1,0 +1,163 @@
+"""A net's scores under Gaussian noise in its weights, without drawing the weights where that can be avoided.
+
+The definition adds one ν to the weights and evaluates a mini-batch (`perturb_weights`). But given its input h, what a
+dense layer hands on, (W + ν)h + b + ν_b, has independent normal entries with mean Wh + b and variance
+Σ_j σ_ij² h_j² + σ_b,i²: `NoisyPass` draws those, a number per output instead of one per weight. Each example then
+has a ν of its own. The ν of different layers are independent, so by induction over the layers the law of one example's
+scores is exactly the definition's, and so is the expectation of any mean over examples. What is not kept is the
+dependence between the examples of a mini-batch, which only makes their mean vary more from draw to draw.
+
+A convolution applies one kernel at many positions of an example, whose noises are then dependent: there, kernels are
+drawn, one for all examples of a mini-batch. A factor per channel (a batch-norm that could not be folded) has a draw
+per example. Every affine node of the graph has a ν of its own: a module that is called twice is two nodes, which are
+perturbed separately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cushion.network import Affine, Network, Node
+from cushion.operators import Diagonal, Linear
+
+
+@dataclass(frozen=True)
+class NoiseRule:
+    """ν_i ~ N(0, σ_i²) with σ_i = α·(scale·|w_i| + offset)."""
+
+    scale: float
+    offset: float
+
+    def unit_std(self, parameter: Tensor) -> Tensor:
+        """σ at α = 1, in the parameter's shape."""
+        return parameter.abs().mul_(self.scale).add_(self.offset)
+
+
+def parameters(net: Network) -> Iterator[Tensor]:
+    """The weight and then the bias, if any, of every affine node in order."""
+    for node in net.affine_layers:
+        yield node.affine.operator.weight
+        if node.affine.bias is not None:
+            yield node.affine.bias
+
+
+@torch.no_grad()
+def perturb_weights(net: Network, rule: NoiseRule, alpha: float, generator: torch.Generator) -> Network:
+    """The definition itself: the net with weights and biases w + ν, for one draw of ν."""
+
+    def moved(parameter: Tensor) -> Tensor:
+        normal = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+        return torch.addcmul(parameter, rule.unit_std(parameter), normal, value=alpha)
+
+    changes = {}
+    for node in net.affine_layers:
+        affine = node.affine
+        weight = moved(affine.operator.weight)
+        bias = None if affine.bias is None else moved(affine.bias)
+        changes[node.index] = replace(affine, operator=affine.operator.with_weight(weight), bias=bias)
+    return net.with_affine(changes)
+
+
+class NoisyNet:
+    """A net with the standard deviations of its noise at α = 1, prepared once for all draws."""
+
+    def __init__(self, net: Network, rule: NoiseRule) -> None:
+        self.net, self.rule = net, rule
+        # A dense layer needs variances, σ²; with scale 0 they are all equal, and need no matrix.
+        self.spread: dict[int, tuple[Tensor, Tensor | None]] = {}
+        for node in net.affine_layers:
+            affine = node.affine
+            weight = rule.unit_std(affine.operator.weight)
+            bias = None if affine.bias is None else rule.unit_std(affine.bias)
+            if isinstance(affine.operator, Linear):
+                weight = weight.square_() if rule.scale else weight[:1, :1].square()
+                bias = None if bias is None else bias.square_()
+            self.spread[node.index] = weight, bias
+        behind: set[int] = set()
+        for node in net.affine_layers:
+            behind |= net.descendants(node.index)
+        self.first = frozenset(node.index for node in net.affine_layers) - behind  # their input carries no noise
+
+
+class NoisyPass:
+    """One draw of the noise for each of `draws` mini-batches stacked in x: [draws·b, *input_shape], b rows each.
+
+    Random: standard normal numbers from `generator`, drawn when scores are first asked for and then kept, so that
+    scores at two α differ by nothing else. Kept, too, is what does not depend on α: mean and noise of dense layers that
+    read the data directly.
+    """
+
+    def __init__(self, noisy: NoisyNet, x: Tensor, draws: int, generator: torch.Generator) -> None:
+        self._noisy, self._x, self._draws, self._generator = noisy, x, draws, generator
+        self._normals: dict[int, tuple[Tensor, Tensor]] = {}
+        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
+
+    @torch.no_grad()
+    def scores(self, alpha: float) -> Tensor:
+        """The perturbed net's logits, [draws·b, classes]."""
+
+        def layer(node: Node, h: Tensor) -> Tensor:
+            operator = node.affine.operator
+            if isinstance(operator, Linear):
+                return self._dense(node, h, alpha)
+            if isinstance(operator, Diagonal):
+                return self._diagonal(node, h, alpha)
+            return self._kernels(node, h, alpha)
+
+        return self._noisy.net.evaluate(self._x, layer)
+
+    def _dense(self, node: Node, h: Tensor, alpha: float) -> Tensor:
+        if node.index not in self._noisy.first:
+            mean, noise = self._mean_and_noise(node, h)
+            return mean.add_(noise, alpha=alpha)
+        if node.index not in self._kept:
+            self._kept[node.index] = self._mean_and_noise(node, h)
+        mean, noise = self._kept[node.index]
+        return torch.add(mean, noise, alpha=alpha)
+
+    def _mean_and_noise(self, node: Node, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Wh + b and √(Σ_j σ_ij² h_j² + σ_b,i²)·ε at α = 1: [n, out] each, with ε standard normal."""
+        weight, bias = self._noisy.spread[node.index]
+        if weight.numel() == 1:
+            variance = h.square().sum(1, keepdim=True).mul_(weight)
+            variance = variance if bias is None else variance + bias
+        else:
+            variance = F.linear(h.square(), weight, bias)
+        normal, _ = self._normal(node, (len(h), *node.shape), (0,))
+        return node.affine(h), variance.sqrt_() * normal
+
+    def _diagonal(self, node: Node, h: Tensor, alpha: float) -> Tensor:
+        """A factor and a summand per channel, drawn for each example."""
+        weight, bias = self._noisy.spread[node.index]
+        size = (len(h), node.shape[0])
+        factors, summands = self._normal(node, size, size if bias is not None else (0,))
+        places = (*size, *(1 for _ in node.shape[1:]))
+        output = torch.addcmul(node.affine(h), h, (weight * factors).reshape(places), value=alpha)
+        return output if bias is None else output.add_((bias * summands).reshape(places), alpha=alpha)
+
+    def _kernels(self, node: Node, h: Tensor, alpha: float) -> Tensor:
+        """A kernel and a bias for each mini-batch."""
+        affine = node.affine
+        weight, bias = self._noisy.spread[node.index]
+        size = (self._draws, *weight.shape)
+        kernels, biases = self._normal(node, size, (0,) if bias is None else (self._draws, *bias.shape))
+        outputs = []
+        for draw, rows in enumerate(torch.tensor_split(h, self._draws)):
+            moved = torch.addcmul(affine.operator.weight, weight, kernels[draw], value=alpha)
+            shift = None
+            if bias is not None and affine.bias is not None:
+                shift = torch.addcmul(affine.bias, bias, biases[draw], value=alpha)
+            outputs.append(Affine(affine.operator.with_weight(moved), shift, affine.kind)(rows))
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+    def _normal(self, node: Node, *sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        if node.index not in self._normals:
+            dtype = self._noisy.net.dtype
+            first, second = (torch.randn(size, generator=self._generator, dtype=dtype) for size in sizes)
+            self._normals[node.index] = first, second
+        return self._normals[node.index]

@@ -1,0 +1,103 @@
+"""Divergences of Gaussians against numerical quadrature, and sums of them against torch's own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.stats import norm
+from tests.cases import CASES
+from torch.distributions import Normal, kl_divergence
+
+from cushion.data import Dataset
+from cushion.measures.sharpness.kl import kl_from_centred, kl_from_isotropic, kl_from_unit_gaussian
+from cushion.measures.sharpness.measurement import measure_sharpness
+from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.tracing import trace
+
+NUMBERS = [(0.7, 0.3), (-2.0, 1.5), (0.0, 0.2), (0.05, 1.0)]  # mean and standard deviation of the posterior
+
+
+def by_quadrature(mean: float, std: float, prior_mean: float, prior_std: float) -> float:
+    """∫ q ln(q/p), on the part of the line where q is not negligible."""
+
+    q, p = norm(mean, std), norm(prior_mean, prior_std)
+
+    def integrand(x: float) -> float:
+        return float(q.pdf(x) * (q.logpdf(x) - p.logpdf(x)))
+
+    return float(quad(integrand, mean - 12 * std, mean + 12 * std, epsabs=1e-11, limit=100)[0])
+
+
+@pytest.mark.parametrize(("mean", "std"), NUMBERS)
+def test_one_parameter_by_quadrature(mean: float, std: float) -> None:
+    w, s = [torch.tensor([mean], dtype=torch.float64)], [torch.tensor([std], dtype=torch.float64)]
+    assert kl_from_centred(w, s) == pytest.approx(by_quadrature(mean, std, 0, std), abs=1e-9)
+    assert kl_from_unit_gaussian(w, std) == pytest.approx(by_quadrature(mean, std, 0, 1), abs=1e-9)
+    for prior_mean, prior_std in ((0.0, 0.5), (0.4, 2.0)):
+        centre = [torch.tensor([prior_mean], dtype=torch.float64)]
+        expected = by_quadrature(mean, std, prior_mean, prior_std)
+        assert kl_from_isotropic(w, s, prior_std, centre) == pytest.approx(expected, abs=1e-9)
+
+
+def test_many_parameters_are_a_sum() -> None:
+    generator = torch.Generator().manual_seed(0)
+    w = [torch.randn(size, generator=generator, dtype=torch.float64) for size in ((3, 4), (5,))]
+    s = [torch.rand(part.shape, generator=generator, dtype=torch.float64) + 0.1 for part in w]
+    start = [torch.randn(part.shape, generator=generator, dtype=torch.float64) for part in w]
+
+    def total(priors: list[Normal], stds: list[torch.Tensor]) -> float:
+        return sum(float(kl_divergence(Normal(a, b), prior).sum()) for a, b, prior in zip(w, stds, priors, strict=True))
+
+    assert kl_from_centred(w, s) == pytest.approx(total([Normal(torch.zeros_like(b), b) for b in s], s))
+    fixed = [torch.full_like(part, 0.3) for part in w]
+    unit = [Normal(torch.zeros_like(part), torch.ones_like(part)) for part in w]
+    assert kl_from_unit_gaussian(w, 0.3) == pytest.approx(total(unit, fixed))
+    assert kl_from_isotropic(w, fixed, 1.0) == pytest.approx(kl_from_unit_gaussian(w, 0.3))
+    shifted = [Normal(part, torch.full_like(part, 0.7)) for part in start]
+    assert kl_from_isotropic(w, s, 0.7, start) == pytest.approx(total(shifted, s))
+    assert kl_from_isotropic(w, fixed, 0.3, w) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_published_shortcut_needs_the_prior_of_the_same_variance() -> None:
+    """Eq. 6 has ‖w‖²/(2σ²) with a unit-variance prior: it is the divergence from N(0, σ²I) instead."""
+    w, std = [torch.tensor([0.5, -1.0], dtype=torch.float64)], 0.1
+    same = [torch.full((2,), std, dtype=torch.float64)]
+    assert kl_from_centred(w, same) == pytest.approx(1.25 / (2 * std**2))
+    assert kl_from_isotropic(w, same, std) == pytest.approx(kl_from_centred(w, same))
+    assert kl_from_unit_gaussian(w, std) < 0.1 * kl_from_centred(w, same)
+
+
+def test_parameters_without_noise() -> None:
+    zero, one = torch.zeros(2), torch.ones(2)
+    assert kl_from_centred([zero], [zero]) == 0
+    assert kl_from_centred([one], [zero]) == math.inf
+
+
+def test_the_curve_has_the_divergence_of_every_parameter() -> None:
+    """Appendix A's sum by a plain loop over weights and biases; the corrected one is half of it."""
+    case = next(case for case in CASES if case.name == "conv-batchnorm")
+    net = trace(case.module(), case.input_shape)
+    data = Dataset("noise", case.inputs(6).numpy(), np.arange(6) % 3, 3)
+    numbers = [
+        float(w)
+        for node in net.affine_layers
+        for part in (node.affine.operator.weight, node.affine.bias)
+        if part is not None
+        for w in part.flatten()
+    ]
+    assert len(numbers) == net.parameters
+    options = SharpnessOptions(alphas=(0.01, 0.1), draws=2, ascent_steps=0)
+    found = measure_sharpness(net, data, options).expected
+    assert found is not None
+    for point in found.points:
+        printed = sum((w / (10 * abs(w) + 1)) ** 2 for w in numbers) / point.alpha**2
+        assert point.kl_as_printed == pytest.approx(printed, rel=1e-6)
+        assert point.kl == pytest.approx(printed / 2, rel=1e-6)
+    isotropic = SharpnessOptions(alphas=(0.1,), draws=2, ascent_steps=0, scale=0, offset=0.5)
+    found = measure_sharpness(net, data, isotropic).expected
+    assert found is not None
+    assert found.points[0].kl == pytest.approx(sum(w**2 for w in numbers) / (2 * 0.05**2), rel=1e-6)
