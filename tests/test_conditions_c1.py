@@ -292,3 +292,14 @@ def test_the_default_number_of_rows_is_what_the_budget_allows(monkeypatch: pytes
     assert measure_conditions(net, data, ConditionOptions()).examples == 3
     monkeypatch.setattr(measurement, "_BUDGET", 0.0)
     assert measure_conditions(net, data, ConditionOptions()).examples == 1
+
+
+def test_each_layer_has_probes_of_its_own() -> None:
+    """The stated errors add those of layers a and c + 1 as independent; equal probes would not be."""
+    net = trace(nn.Sequential(*(nn.Linear(4, 4, bias=False) for _ in range(3))), (4,))
+    for node in net.affine_layers:
+        node.affine.operator.weight.copy_(torch.eye(4))
+    x = torch.ones(1, 4)
+    found = ProductNorms(Linearisation(net, x), x, plan_pushes(net, 5, "probes"), seed=0)
+    assert not torch.allclose(found.samples[1, 2], found.samples[2, 3])
+    assert torch.allclose(found.samples[1, 2], found.samples[1, 3])

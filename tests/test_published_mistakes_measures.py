@@ -168,20 +168,29 @@ def _trained(sigma: float, n: int) -> Tensor:
     return numbers.integers().detach()
 
 
-NOISE: dict[str, tuple[Callable[[float, int], Tensor], float]] = {
-    **{f"weights, {kind}": (_weights(two_scores(0.0, kind)), 0.25) for kind in ("dense", "convolution")},
-    **{f"scores, {kind}": (_scores(two_scores(0.0, kind)), 0.25) for kind in ("dense", "convolution")},
-    "scores, batch-norm": (_scores(nn.Sequential(nn.ReLU(), nn.BatchNorm1d(2, affine=False)), (2,)), 0.25),
-    "a posterior's law": (_law, 8.0),
-    "a posterior's training": (_trained, 8.0),
+def _deep() -> nn.Sequential:
+    """Weight 1, then weights 0: under noise σ its scores are σ(1 + σ·normal)·normal."""
+    made = nn.Sequential(*two_scores(1.0)[:1], *(nn.utils.skip_init(nn.Linear, 1, n, bias=False) for n in (1, 2)))
+    for parameter, value in zip(made.parameters(), (1.0, 0.0), strict=True):
+        parameter.data.fill_(value)
+    return made
+
+
+ROOT = math.sqrt(2.0)  # batch-norm has noise in a factor and a summand
+NOISE: dict[str, tuple[Callable[[float, int], Tensor], float, float]] = {
+    **{f"weights, {kind}": (_weights(two_scores(0.0, kind)), 0.25, 0.25) for kind in ("dense", "convolution")},
+    **{f"scores, {kind}": (_scores(two_scores(0.0, kind)), 0.25, 0.25) for kind in ("dense", "convolution")},
+    "scores, second layer": (_scores(_deep()), 0.25, 0.25 * math.sqrt(1 + 0.25**2)),
+    "scores, batch-norm": (_scores(nn.Sequential(nn.BatchNorm1d(2, affine=False)), (2,)), 0.25, 0.25 * ROOT),
+    "a posterior's law": (_law, 8.0, 8.0),
+    "a posterior's training": (_trained, 8.0, 8.0),
 }
 
 
 @pytest.mark.parametrize("sampler", NOISE)
 def test_noise_has_the_standard_deviation_that_it_names(sampler: str) -> None:
     """A variance given where a deviation is asked for: the KL is that of σ, the error that of much less noise."""
-    draw, sigma = NOISE[sampler]
-    expected = math.sqrt(2) * sigma if "batch-norm" in sampler else sigma  # which has noise in factor and summand
+    draw, sigma, expected = NOISE[sampler]
     assert float(draw(sigma, 1500).std()) == pytest.approx(expected, rel=0.06)
 
 

@@ -235,7 +235,7 @@ def test_rows_without_a_margin_or_a_chain_abstain_and_say_why() -> None:
     good = facts([layer(a) for a in weights], X)
     negative = replace(good, margin=-0.1)
     branching = replace(good, is_chain=False, plain=False, not_a_chain_because="the output of a is read by b and c")
-    for net, words in ((negative, "no positive margin"), (branching, "read by b and c")):
+    for net, words in ((negative, "is not positive"), (branching, "read by b and c")):
         for row in (*covered(net), noise_tolerance(net), *cells(net, True)):
             assert row.abstains
             assert row.value is None

@@ -9,7 +9,7 @@ from functools import partial
 from torch import nn
 
 from cushion.bound_records import Bound, BoundsTable, compare
-from cushion.certificates.occam import holdout_bound, parse_delta
+from cushion.certificates.occam import parse_delta
 from cushion.condition_records import NetConditions
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
@@ -22,7 +22,7 @@ from cushion.measures.stability.options import StabilityOptions
 from cushion.measuring import measure, traced
 from cushion.net_facts import decisions, gather, in_unit_cube, look_at
 from cushion.network import Network
-from cushion.numerics import float_up
+from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.theorems.capacities import figure_two, norm_capacities, size_and_lipschitz
 from cushion.theorems.covering import covered
 from cushion.theorems.facts import NetFacts
@@ -197,7 +197,7 @@ def _counted(errors: int, holdout: Dataset, sample: Dataset, delta: Decimal) -> 
     text = f"{errors} errors among {n} examples that training never saw: what every other bound is to be compared with"
     if any("labels" in step for step in sample.history):
         text = f"{errors} errors among {n} examples with their true labels, not with labels like the sample's"
-    value = float_up(holdout_bound(errors, n, delta))
+    value = binomial_inverse(errors, n, occam_log_delta(delta, 0))
     return certified(
         "held-out examples", "Clopper and Pearson 1934", value, text, form="counted", factors={"errors": errors, "n": n}
     )

@@ -143,29 +143,36 @@ def _before_convolution(operator: Conv2d, weight: NDArray[Any], sums: PathSums, 
     across, columns = _readers(broad, wide, operator.stride[1], operator.dilation[1], left, sums.columns)
     taps = weight.reshape(groups, out // groups, inside, high, wide)
     seen = sums.values.reshape(groups, out // groups, height * width)
-    result = np.zeros((groups, inside, len(down), len(across)))
+    result = np.empty((groups, inside, len(down), len(across)))
     step = max(1, 2 * _BLOCK // (out * high * wide))
     for start in range(0, inside, step):
         block = taps[:, :, start : start + step]
         matrix = powers(block, unit).reshape(groups, out // groups, -1).swapaxes(1, 2)
-        products = np.zeros((groups, block.shape[2], high, wide, height + 1, width))  # the last row: of no output
-        products[..., :height, :] = (matrix @ seen).reshape(groups, -1, high, wide, height, width)
-        by_row = np.zeros((groups, block.shape[2], wide, len(down), width + 1))
-        for tap in range(high):
-            by_row[..., :width] += products[:, :, tap].take(down[:, tap], axis=3)
-        for tap in range(wide):
-            result[:, start : start + step] += by_row[:, :, tap].take(across[:, tap], axis=3)
+        products = (matrix @ seen).reshape(groups, -1, high, wide, height, width)
+        by_row = _collected(products, down, axis=-2)  # [groups, channels, wide, input rows, width]
+        result[:, start : start + step] = _collected(by_row, across, axis=-1)
     return PathSums(result.reshape(-1, len(down), len(across)), rows, columns)
+
+
+def _collected(products: Floats, readers: Table, axis: int) -> Floats:
+    """Σ over taps t of products[:, :, t], at the places readers[:, t] along `axis`; nothing for a place of -1."""
+    total: Floats | None = None
+    for tap, places in enumerate(readers.T):
+        taken = products[:, :, tap].take(places, axis=axis, mode="clip")
+        taken.swapaxes(axis, -1)[..., places < 0] = 0.0
+        total = taken if total is None else np.add(total, taken, total)
+    assert total is not None
+    return total
 
 
 @lru_cache(maxsize=256)
 def _readers(size: int, taps: int, stride: int, dilation: int, before: int, seen: Indices) -> tuple[Table, Indices]:
     """Along one axis: for each distinct input row and each tap the distinct output row that reads it with that tap.
 
-    `seen` says which distinct row each output row is; one more than the largest stands for no output. Also returned:
-    which distinct row each of the `size` input rows is.
+    `seen` says which distinct row each output row is; -1 stands for no output. Also returned: which distinct row each
+    of the `size` input rows is.
     """
-    readers = [[max(seen) + 1] * taps for _ in range(size)]
+    readers = [[-1] * taps for _ in range(size)]
     for tap in range(taps):
         for output, row in enumerate(seen):
             place = output * stride + tap * dilation - before

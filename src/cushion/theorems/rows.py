@@ -13,10 +13,6 @@ _LARGEST = math.log(1.7e308)
 LN10 = math.log(10.0)
 _ZERO = -400.0  # stands for the logarithm of 0
 _INFINITE = "a norm of the net exceeds the largest float, so the value is infinite"
-_NO_MARGIN = (
-    "no positive margin: {share} of the examples may be below γ and still γ = {margin:.3g}; the net errs too often, or "
-    "give a larger --epsilon"
-)
 
 
 def log(value: float) -> float:
@@ -127,8 +123,10 @@ def abstain(name: str, source: str, why: str, form: Form, kind: Kind = "measure"
 
 def no_margin(facts: NetFacts) -> str:
     """Why nothing that divides by the margin has a value."""
-    share = f"{facts.margin_loss:.3g}"
-    return _NO_MARGIN.format(share=share, margin=facts.margin)
+    return (
+        f"γ = {facts.margin:.3g} is not positive (the net errs on {facts.errors} of {facts.m} examples), and the bound "
+        "divides by it; a larger --epsilon lets γ ignore more of the examples"
+    )
 
 
 def _finite(value: float) -> float | None:

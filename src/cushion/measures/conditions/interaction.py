@@ -216,5 +216,5 @@ def _chunks(line: Linearisation, vectors: int) -> Iterator[tuple[int, int]]:
 
 def _generator(seed: int, layer: int) -> torch.Generator:
     """A stream of its own for each layer."""
-    digest = hashlib.sha256(f"interaction {seed} {layer}".encode()).digest()
+    digest = hashlib.sha256(f"interaction {seed}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)

@@ -29,12 +29,12 @@ _LARGEST = 1 << 22  # numbers in the largest activation or set of kernels of a s
 def expected_sharpness(
     net: Network, data: Dataset, options: SharpnessOptions, clean: Losses, *, shared: bool = False
 ) -> ExpectedSharpness:
-    """Both losses under noise of every alpha, and the divergence, from `options.draws` mini-batches.
+    """Both losses under noise of every alpha, from `options.draws` perturbations each, and the divergence.
 
     `clean` are the losses of w itself. What is averaged is the change that ν makes on the rows of a mini-batch, so that
     it matters little which rows were drawn; ν and -ν, equally likely, are used on the same rows, so that what is linear
-    in ν cancels. `shared` draws the weights, one ν for each mini-batch, as the definition
-    has it; otherwise `perturbed` says what is drawn. Random: the mini-batches and ν, both from `options.seed`.
+    in ν cancels. `shared` draws the weights, one ν for each mini-batch, as the definition has it; otherwise `perturbed`
+    says what is drawn. Random: the mini-batches and ν, both from `options.seed`.
     """
     rule = NoiseRule(options.scale, options.offset)
     changes: list[NDArray[np.float64]] = []  # [2, alphas, pairs of one stack]
@@ -42,7 +42,7 @@ def expected_sharpness(
     with tqdm(total=options.draws, desc="sharpness", unit="draw", disable=None, delay=2, leave=False) as bar:
         for rows, generator in _stacks(net, len(data), options):
             x, y = batch_of(data, rows.reshape(-1), net.dtype)
-            before = torch.from_numpy(np.stack([clean.cross_entropy[rows], clean.wrong[rows]]))  # [2, draws, b]
+            before = torch.from_numpy(np.stack([clean.cross_entropy[rows], clean.wrong[rows]]))  # [2, pairs, b]
             noise = None if noisy is None else NoisyPass(noisy, x, len(rows), generator)
             start = generator.get_state()
             found = []
@@ -62,7 +62,9 @@ def expected_sharpness(
             changes.append(np.stack(found, axis=1))
             bar.update(2 * len(rows))
     whole = np.concatenate(changes, axis=2)
-    points = tuple(_point(net, rule, alpha, whole[:, at], options, clean) for at, alpha in enumerate(options.alphas))
+    unit = kl_from_centred(parameters(net), (rule.unit_std(weight) for weight in parameters(net)))
+    batch = min(options.batch, len(data))
+    points = tuple(_point(alpha, unit, whole[:, at], batch, clean) for at, alpha in enumerate(options.alphas))
     return ExpectedSharpness(options.scale, options.offset, clean.loss, clean.error, shared, points)
 
 
@@ -95,19 +97,11 @@ def _shared_scores(
     )
 
 
-def _point(
-    net: Network,
-    rule: NoiseRule,
-    alpha: float,
-    changes: NDArray[np.float64],
-    options: SharpnessOptions,
-    clean: Losses,
-) -> SharpnessPoint:
-    """From the changes of both losses, [2, pairs of draws]."""
+def _point(alpha: float, unit: float, changes: NDArray[np.float64], batch: int, clean: Losses) -> SharpnessPoint:
+    """From the divergence at α = 1 and the changes of both losses, [2, pairs of draws]."""
     pairs = changes.shape[1]
     loss, error = changes.mean(1)
     loss_spread, error_spread = changes.std(1, ddof=1) / math.sqrt(pairs) if pairs > 1 else (None, None)
-    unit = kl_from_centred(parameters(net), (rule.unit_std(weight) for weight in parameters(net)))
     return SharpnessPoint(
         alpha=alpha,
         kl=unit / alpha**2,
@@ -119,5 +113,5 @@ def _point(
         error_sharpness=float(error),
         error_sharpness_standard_error=None if error_spread is None else float(error_spread),
         draws=2 * pairs,
-        batch=min(options.batch, len(clean.wrong)),
+        batch=batch,
     )
