@@ -81,6 +81,17 @@ def test_the_restricted_constant_starts_at_one_percent() -> None:
     assert constants[1] == pytest.approx(3 / 250 / 0.01)
 
 
+@pytest.mark.parametrize("count", [1, 100, 200, 700, 701])
+def test_one_percent_itself_counts(count: int) -> None:
+    u = 10.0 ** np.arange(-count, 0) if count < 300 else 10.0 ** (np.arange(-count, 0) / 4)
+    start = -(-count // 100)  # the fewest units that are a hundredth of them
+    assert flip_constants(torch.tensor(u)[None], torch.ones(1))[0, 1] == pytest.approx(start / count / u[start - 1])
+
+
+def test_a_unit_exactly_at_delta_can_flip() -> None:
+    assert flip_constants(torch.ones(1, 4), torch.ones(1))[0, 2 + DELTAS.index(1.0)] == 1
+
+
 def test_the_fraction_never_exceeds_its_line() -> None:
     """fraction(δ) <= C2·δ for every δ, and not for a smaller constant: the condition itself, on any δ."""
     rng = np.random.default_rng(0)

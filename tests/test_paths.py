@@ -245,7 +245,7 @@ def test_a_folded_batchnorm_counts_as_the_weights_it_makes(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("weight", "width", "p"), [(1e30, 3, 1.0), (1e30, 3, 2.0), (1e-30, 2, 2.0), (1e30, 2, 9.5)])
+@pytest.mark.parametrize(("weight", "width", "p"), [(1e30, 3, 1.0), (1e30, 3, 2.0), (1e-30, 2, 2.0), (1e30, 2, 12.5)])
 def test_sixty_layers_leave_the_range_of_floats(weight: float, width: int, p: float, dtype: torch.dtype) -> None:
     net = _linear_net(*[torch.full((width, width), weight, dtype=dtype) for _ in range(60)])
     exact = float(torch.tensor(weight, dtype=dtype))
@@ -278,6 +278,23 @@ def test_branches_of_far_apart_scales_and_huge_weights() -> None:
             assert found.log10 == pytest.approx(expected, rel=1e-12)
             largest = max(expected, 250 + math.log10(2) / p)  # the other one is far smaller
             assert found.log10_with_biases == pytest.approx(largest, rel=1e-12)
+
+
+def test_a_dead_branch_of_huge_weights_hides_nothing() -> None:
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.huge, self.zero, self.small = (nn.Linear(2, 2) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.zero(torch.relu(self.huge(x))) + self.small(x)
+
+    with torch.random.fork_rng(devices=[]):
+        traced = trace(Branches(), (2,))
+    assert [node.name for node in traced.affine_layers] == ["huge", "zero", "small"]
+    net = _replaced(traced, [torch.full((2, 2), value, dtype=torch.float64) for value in (1e300, 0.0, 1e-300)])
+    assert path_norm(net, 2.0).value == pytest.approx(2e-300, rel=1e-12)
+    assert path_norm(net, 1.0).log10 == pytest.approx(math.log10(4) - 300, rel=1e-13)
 
 
 def test_zero_layers_and_dead_units() -> None:

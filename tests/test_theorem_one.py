@@ -97,6 +97,9 @@ def test_what_explodes_is_infinite_and_keeps_its_logarithm() -> None:
         assert found.log10_total > 90
         assert evaluate(deep, version, np.array([1e-300])).total[0] > 1000  # no overflow, no warning
         json.loads(found.dumps())
+    products = evaluate(deep, "as printed", np.array([1e5])).products
+    assert products is not None
+    assert products[2][0] == pytest.approx(200 * math.log1p(1e5 / 200 * 1e30))  # γ C_δ = σ/d; the -1 is lost
     calm = minimise(replace(PREMISES, mean_output=0.0), "as printed", "all")
     assert (calm.sharpness, calm.finite) == (0.0, True)
 

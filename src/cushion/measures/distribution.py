@@ -11,6 +11,7 @@ from cushion.records import Distribution
 
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _BINS = 50
+_ROUNDING = 1e-12  # relative; what a few hundred float64 operations leave
 
 
 def describe(values: NDArray[Any], extremum: Literal["min", "max"], bins: int = _BINS) -> Distribution | None:
@@ -20,6 +21,8 @@ def describe(values: NDArray[Any], extremum: Literal["min", "max"], bins: int = 
 
     >>> describe(np.array([3.0, 1.0, 2.0, np.inf]), "min").value
     1.0
+    >>> describe(np.array([1.0, 1.0 + 2**-52]), "max").count
+    2
     """
     finite = values[np.isfinite(values)].astype(np.float64)
     infinite = int(np.isposinf(values).sum()) if extremum == "max" else 0
@@ -27,7 +30,7 @@ def describe(values: NDArray[Any], extremum: Literal["min", "max"], bins: int = 
         return None
     ordered = np.concatenate([np.sort(finite), np.full(infinite, np.inf)])
     quantiles = {str(q): float(ordered[max(0, int(np.ceil(q * len(ordered))) - 1)]) for q in LEVELS}
-    counts, edges = np.histogram(finite, bins=bins)
+    counts, edges = np.histogram(finite, bins=bins, range=_range(finite))
     return Distribution(
         value=float(ordered[0] if extremum == "min" else ordered[-1]),
         extremum=extremum,
@@ -39,3 +42,13 @@ def describe(values: NDArray[Any], extremum: Literal["min", "max"], bins: int = 
         counts=tuple(counts.tolist()),
         infinite=infinite,
     )
+
+
+def _range(finite: NDArray[np.float64]) -> tuple[float, float]:
+    """From the smallest to the largest value; wider where they differ by rounding alone, which no bins resolve."""
+    if len(finite) == 0:
+        return 0.0, 1.0
+    low, high = float(finite.min()), float(finite.max())
+    if high - low > _ROUNDING * max(abs(low), abs(high)):
+        return low, high
+    return low - 0.5 * max(1.0, abs(low)), high + 0.5 * max(1.0, abs(high))

@@ -13,7 +13,7 @@ from torch import Tensor
 from cushion.condition_records import ActivationFlips, UnitNorms
 from cushion.linearisation import Linearisation
 from cushion.measures.conditions.interaction import row_energies
-from cushion.measures.conditions.spread import describe_largest
+from cushion.measures.distribution import describe
 from cushion.network import Affine, Network, Node, ReLU
 
 AT_LEAST = 0.01  # the fraction of units below which the restricted C2 does not look
@@ -49,7 +49,7 @@ def flip_constants(values: Tensor, sizes: Tensor) -> NDArray[np.float64]:
     ordered = torch.sort(values.abs().double() / sizes[:, None].double(), dim=1).values
     count = ordered.shape[1]
     steepness = torch.arange(1, count + 1).to(ordered) / count / ordered
-    first = math.ceil(AT_LEAST * count) - 1  # r from ⌈h/100⌉ on
+    first = math.ceil(AT_LEAST * count - 1e-9) - 1  # r from ⌈h/100⌉ on; 0.01·700 rounds to more than 7
     deltas = torch.tensor(DELTAS, dtype=torch.float64).repeat(len(ordered), 1)
     within = torch.searchsorted(ordered, deltas, right=True)
     columns = [steepness.amax(1, keepdim=True), steepness[:, first:].amax(1, keepdim=True), within / count]
@@ -62,7 +62,7 @@ def describe_flips(layer: Node, units: int, columns: NDArray[np.float64]) -> Act
     known = columns[~np.isnan(columns[:, 2])]
     if len(known) == 0:
         return None
-    spread, restricted = describe_largest(known[:, 0]), describe_largest(known[:, 1])
+    spread, restricted = describe(known[:, 0], "max"), describe(known[:, 1], "max")
     assert spread is not None
     assert restricted is not None
     return ActivationFlips(
@@ -87,6 +87,6 @@ def unit_norms(layer: Node, h: int, active: NDArray[Any], exact: bool) -> UnitNo
         return UnitNorms(layer.name, None, None, 0.0, None, exact)
     with np.errstate(divide="ignore"):
         values = math.sqrt(h) * largest / np.sqrt(active)
-    spread = describe_largest(values)
+    spread = describe(values, "max")
     assert spread is not None
-    return UnitNorms(layer.name, spread.value, spread, largest, describe_largest(norms / norms.mean()), exact)
+    return UnitNorms(layer.name, spread.value, spread, largest, describe(norms / norms.mean(), "max"), exact)

@@ -20,7 +20,7 @@ from torch import Tensor
 from cushion.condition_records import IndexSet, LayerInteraction, TripleCondition
 from cushion.linearisation import Linearisation
 from cushion.measures.conditions.options import Method
-from cushion.measures.conditions.spread import describe_largest
+from cushion.measures.distribution import describe
 from cushion.network import AdaptiveAvgPool, Affine, AvgPool, Network, Node
 from cushion.operators import Operator
 
@@ -162,7 +162,7 @@ def describe_interaction(
 
 
 def _over(description: str, depth: int, inverse: NDArray[np.float64]) -> IndexSet:
-    spread = describe_largest(inverse.ravel())
+    spread = describe(inverse.ravel(), "max")
     because = ""
     if inverse.shape[1] == 0:
         because = f"with {depth} affine layer{'s' * (depth > 1)} there are no {description}"
@@ -216,5 +216,5 @@ def _chunks(line: Linearisation, vectors: int) -> Iterator[tuple[int, int]]:
 
 def _generator(seed: int, layer: int) -> torch.Generator:
     """A stream of its own for each layer."""
-    digest = hashlib.sha256(f"interaction {seed}".encode()).digest()
+    digest = hashlib.sha256(f"interaction {seed} {layer}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)

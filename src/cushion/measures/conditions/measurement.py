@@ -33,8 +33,8 @@ from cushion.measures.conditions.interaction import (
     units,
 )
 from cushion.measures.conditions.options import ConditionOptions
-from cushion.measures.conditions.spread import describe_largest
 from cushion.measures.conditions.theorem import Premises, minimise
+from cushion.measures.distribution import describe
 from cushion.network import Affine, Network
 
 _BUDGET = 2e12  # multiplications that the default number of examples may take: a few minutes on one core
@@ -143,7 +143,7 @@ def _together(net: Network, found: dict[str, NDArray[np.float64]], options: Cond
         interaction=interaction,
         activation_flips=tuple(flips),
         unit_norms=tuple(norms),
-        outputs=describe_largest(outputs),
+        outputs=describe(outputs, "max"),
         zero_inputs=int((inputs == 0).sum()),
         theorem=_theorem(net, interaction.figure6.mu, flips, norms, scaled, m, options.delta),
     )

@@ -1,0 +1,70 @@
+"""Print the tables of README.md from the records beside this file: python results/bounds-mnist/summary.py"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+MARK = {"first": "right", "second": "WRONG", "neither": "-"}
+
+
+def pairs() -> dict[str, dict[str, Any]]:
+    """The records in order: net, number of examples, seed; the net of true labels first, that of random ones beside it."""
+    found = {path.stem: json.loads(path.read_text()) for path in HERE.glob("*.json")}
+    return dict(sorted(found.items(), key=lambda item: (item[0].split("-")[0], item[1]["m"], item[0])))
+
+
+def nets(records: dict[str, dict[str, Any]]) -> list[str]:
+    """What was compared: errors and margins."""
+    lines = ["| pair | m | labels | training errors | test error | γ |", "|---|---|---|---|---|---|"]
+    for name, record in records.items():
+        for labels, net in (("true", record), ("random", record["beside"])):
+            test = net["holdout_errors"] / net["holdout_m"]
+            lines.append(f"| {name} | {net['m']} | {labels} | {net['errors']} | {test:.2%} | {net['margin']:.3g} |")
+    return lines
+
+
+def verdicts(records: dict[str, dict[str, Any]]) -> list[str]:
+    """For every row of the table of bounds, whether it calls the net of true labels the better one."""
+    lines = [f"| row | form | {' | '.join(records)} |", "|---|---|" + "---|" * len(records)]
+    tables = [{(v["name"], v["form"]): v for v in record["verdicts"]} for record in records.values()]
+    for name, form in tables[0]:
+        cells = []
+        for table in tables:
+            verdict = table[name, form]
+            gap = ""
+            if verdict["prefers"] != "neither":
+                gap = f" {verdict['second'] - verdict['first']:+.2f}"
+            cells.append(MARK[verdict["prefers"]] + gap)
+        lines.append(f"| {name} | {form} | {' | '.join(cells)} |")
+    return lines
+
+
+def certificates(records: dict[str, dict[str, Any]]) -> list[str]:
+    """The certificates of both nets, in per cent, as the records have them: rounded up."""
+    lines = ["| certificate | about | labels | " + " | ".join(records) + " |", "|---|---|---|" + "---|" * len(records)]
+    rows = [row for row in next(iter(records.values()))["bounds"] if row["kind"] == "certificate"]
+    for row in rows:
+        for labels in ("true", "random"):
+            cells = []
+            for record in records.values():
+                table = record if labels == "true" else record["beside"]
+                found = next(
+                    one for one in table["bounds"] if one["kind"] == "certificate" and one["name"] == row["name"]
+                )
+                cells.append("vacuous" if found["vacuous"] else f"{100 * found['value']:.4f}")
+            lines.append(f"| {row['name']} | {row['about']} | {labels} | {' | '.join(cells)} |")
+    return lines
+
+
+def main() -> None:
+    """All tables."""
+    records = pairs()
+    for part in (nets, certificates, verdicts):
+        print("\n".join(part(records)), end="\n\n")
+
+
+if __name__ == "__main__":
+    main()
