@@ -57,7 +57,7 @@ def test_the_table_has_every_row_once_with_its_label() -> None:
         "noise",
         "noise around initialisation",
         "labellings",
-        "weights in 32 bits",
+        "stored weights",
     }
     assert table.errors == 0
     assert table.margin > 0

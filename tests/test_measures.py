@@ -183,6 +183,16 @@ def test_quantiles_are_order_statistics_and_the_histogram_counts_everything() ->
         (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only=["typo"]), "no family of measures called 'typo'"),
         (lambda: cushion.measure(mlp(), sample((1, 3, 4), classes=5)), "5 classes"),
         (lambda: cushion.measure(mlp(), sample((1, 3, 5))), r"shape|fit|12"),
+        (lambda: cushion.measure(mlp(), sample((1, 3, 4)), beside="initial"), "--beside must be init or random"),
+        (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only=[]), "nothing is left to measure"),
+        (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="spectra", spectra=False), "nothing is left"),
+        (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="norms", epsilon=5.0), "--epsilon"),
+        (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="norms", batch=0), "a batch must have"),
+        (lambda: cushion.StabilityOptions(method="exactly"), "--method must be"),
+        (
+            lambda: cushion.bounds(mlp(), sample((1, 3, 4)), options=cushion.BoundOptions(noisy_draws=-5)),
+            "--noisy-draws",
+        ),
     ],
 )
 def test_bad_input_gets_a_sentence(call, words: str) -> None:
@@ -197,3 +207,16 @@ def test_scores_that_overflow_are_refused() -> None:
         net[3].weight.fill_(1e38)
     with pytest.raises((BadInput, cushion.Unsupported), match=r"finite|differ"):
         cushion.measure(net, sample((1, 3, 4)))
+
+
+def test_nets_in_double_precision_are_measured_and_charged_as_such() -> None:
+    data = sample((1, 3, 4))
+    double, single = mlp().double(), mlp()
+    quick = cushion.StabilityOptions(draws=2, attenuation_draws=1)
+    wide, narrow = (cushion.measure(net, data, stability=quick) for net in (double, single))
+    for one, other in zip(wide.layers, narrow.layers, strict=True):
+        assert one.layer_cushion.value == pytest.approx(other.layer_cushion.value, rel=1e-5)  # type: ignore[union-attr]
+    assert wide.net.margin.value == pytest.approx(narrow.net.margin.value, rel=1e-4)  # type: ignore[union-attr]
+    bits = [cushion.bounds(net, data).row("stored weights").factors["bits"] for net in (double, single)]  # type: ignore[index]
+    assert bits[0] == 2 * bits[1] == 64 * 115
+    assert cushion.noise_sensitivity(double, data, "1", "3", draws=2).value > 0

@@ -106,7 +106,7 @@ def _teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
     """[m, at least classes] scores of the model on the sample."""
     if isinstance(model, Network):
         starts = range(0, len(data), _BATCH)
-        scores = torch.cat([model.forward(as_floats(data.x[s : s + _BATCH])) for s in starts])
+        scores = torch.cat([model.forward(as_floats(data.x[s : s + _BATCH]).to(model.dtype)) for s in starts])
     else:
         scores = score(model, data.x, describe="f's scores").float()
     if scores.shape[1] < data.classes:

@@ -13,6 +13,7 @@ from cushion.certificates.occam import parse_delta
 from cushion.condition_records import NetConditions
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
+from cushion.errors import BadInput
 from cushion.measure_records import MeasureTable
 from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.norms import squared_distance
@@ -67,6 +68,8 @@ def bounds(
     the versions from initialisation. The model is not changed.
     """
     options = options or BoundOptions()
+    if options.noisy_draws < 1:
+        raise BadInput(f"--noisy-draws must be a whole number of at least 1, not {options.noisy_draws}")
     sample = as_dataset(data)
     check_holdout(holdout, sample)
     exact = parse_delta(str(options.delta))

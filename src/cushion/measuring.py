@@ -76,6 +76,12 @@ def measure(
     """
     data = as_dataset(data)
     families = _families(only, spectra)
+    if beside not in (None, "init", "random"):
+        raise BadInput(f"--beside must be init or random, not {beside}")
+    if not 0 <= epsilon < 1:
+        raise BadInput(f"--epsilon must be at least 0 and below 1, not {epsilon}")
+    if batch < 1:
+        raise BadInput(f"a batch must have at least 1 example, not {batch}")
     options = _Options(
         stability or StabilityOptions(),
         sharpness or SharpnessOptions(),
@@ -136,7 +142,10 @@ def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[str, ...
         if family not in FAMILIES:
             raise BadInput(f"there is no family of measures called {family!r}; choose from {', '.join(FAMILIES)}")
     whole = (*families, "spectra") if "stability" in families else families  # noise spreads over the whole spectrum
-    return whole if spectra else tuple(family for family in whole if family != "spectra")
+    chosen = whole if spectra else tuple(family for family in whole if family != "spectra")
+    if not chosen:
+        raise BadInput(f"nothing is left to measure; choose from {', '.join(FAMILIES)}")
+    return chosen
 
 
 def traced(model: nn.Module | Network, data: Dataset) -> Network:
@@ -229,7 +238,7 @@ def one_pass(
 
     def work(rows: slice) -> Accumulators:
         observer = NormObserver()
-        logits = net.run(as_floats(data.x[rows]), observer if norms else None)
+        logits = net.run(as_floats(data.x[rows]).to(net.dtype), observer if norms else None)
         if not bool(torch.isfinite(logits).all()):
             raise BadInput(f"the net's scores on {data.name} are not finite near row {rows.start}; check its weights")
         found: dict[str, Samples] = {}

@@ -52,7 +52,7 @@ def look_at(net: Network, data: Dataset, batch: int = _BATCH) -> SampleFacts:
     """Run the net over the sample once."""
 
     def work(rows: slice) -> Accumulators:
-        x = as_floats(data.x[rows])
+        x = as_floats(data.x[rows]).to(net.dtype)
         logits = net.forward(x)
         if not bool(torch.isfinite(logits).all()):
             raise BadInput(f"the net's scores on {data.name} are not finite near row {rows.start}; check its weights")
@@ -105,6 +105,7 @@ def gather(
         not_a_chain_because=net.not_a_chain_because,
         plain=net.is_chain and all(isinstance(n.op, (Affine, ReLU, Flatten, Unflatten)) for n in net.nodes[1:]),
         largest_score=float(seen.scores.max()),
+        weight_bits=8 * net.dtype.itemsize,
         path_logs={
             int(path.p): -math.inf if path.log10 is None else path.log10 * math.log(10.0)
             for path in table.net.path_norms

@@ -61,6 +61,7 @@ class NetFacts:
     plain: bool
     largest_score: float  # max over S of ‖f(x)‖₂
     path_logs: dict[int, float]  # p -> ln of the ℓ_p path norm
+    weight_bits: int = 32  # of one weight as it is stored
 
     @property
     def depth(self) -> int:

@@ -21,8 +21,6 @@ from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.rows import certified
 
-_FLOAT_BITS = 32
-
 
 @dataclass(frozen=True)
 class Decisions:
@@ -61,10 +59,10 @@ def vc_bound(facts: NetFacts, levels: Sequence[Decisions]) -> Bound:
 
 
 def bits_bound(facts: NetFacts) -> Bound:
-    """The certificate that charges 32 bits a weight: L ≤ BinInv(errors; m, δ·2^-bits); architecture fixed before."""
-    bits = _FLOAT_BITS * facts.parameters
+    """The certificate that charges the stored weights: L ≤ BinInv(errors; m, δ·2^-bits); architecture fixed before."""
+    bits = facts.weight_bits * facts.parameters
     return certified(
-        "weights in 32 bits",
+        "stored weights",
         "Occam",
         binomial_inverse(facts.errors, facts.m, occam_log_delta(Decimal(str(facts.delta)), bits)),
         f"{bits} bits for the weights as they are stored; `cushion certify` finds a net that needs far fewer",

@@ -32,7 +32,7 @@ def measure_attenuation(
     for draw in tqdm(range(draws), desc=f"attenuation of {level:g}", unit="draw", disable=None, delay=2, leave=False):
 
         def work(rows: slice, draw: int = draw) -> Accumulators:
-            clean = Activations(net, as_floats(data.x[rows]))
+            clean = Activations(net, as_floats(data.x[rows]).to(net.dtype))
             found: dict[str, Samples] = {}
             for source in net.affine_layers:
                 errors = injected_errors(clean, source, _sphere(level, seed, draw, rows.start))

@@ -102,7 +102,7 @@ def measure_pairs(net: Network, data: Dataset, plan: JacobianPlan, *, places: in
     """All pairs on all of `data`, streamed; the probes of a shard depend on the seed and its first row alone."""
 
     def work(rows: slice) -> Accumulators:
-        line = Linearisation(net, as_floats(data.x[rows]))
+        line = Linearisation(net, as_floats(data.x[rows]).to(net.dtype))
         shard_seed = seed * (1 << 32) + rows.start
         answers = pair_squares(line, plan, shard_seed)
         spreads = sampled_spreads(line, answers, places, seed) if places else {}

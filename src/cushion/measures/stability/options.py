@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
 from cushion.errors import BadInput
 from cushion.measures.stability.jacobians import Method
@@ -45,6 +46,8 @@ class StabilityOptions:
         ):
             if count is not None and count < least:
                 raise BadInput(f"--{name} must be a whole number of at least {least}, not {count}")
+        if self.method not in get_args(Method):
+            raise BadInput(f"--method must be auto, exact or probes, not {self.method}")
         if self.k > 10**9:
             raise BadInput(f"--k {self.k} sign matrices would take forever; use at most 1000000000")
         for name, fraction in (("delta", self.delta), ("zeta", self.zeta)):

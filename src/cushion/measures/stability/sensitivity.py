@@ -64,7 +64,7 @@ def measure_sensitivity(
     draw = LAWS[law] if isinstance(law, str) else law
 
     def work(rows: slice) -> Accumulators:
-        clean = Activations(net, as_floats(data.x[rows]))
+        clean = Activations(net, as_floats(data.x[rows]).to(net.dtype))
         generator = probe_generator(seed, f"sensitivity {rows.start}", source.index)
 
         def noise(x: Tensor, _: Node) -> Tensor:

@@ -110,7 +110,7 @@ def _work(
     seed: int,
     draw: int,
 ) -> Accumulators:
-    x = as_floats(data.x[rows])
+    x = as_floats(data.x[rows]).to(net.dtype)
     line, clean = Linearisation(net, x), Activations(net, x)
     hatted = {law: Activations(other, x) for law, other in noisy.items()}
     found: dict[str, Samples | Smallest] = {}
