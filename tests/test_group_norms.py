@@ -97,15 +97,14 @@ def test_closed_forms() -> None:
     assert identity.kernel.trace_norm == 3.0
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1e150])
+@pytest.mark.parametrize("scale", [1e-250, 1e250])
 def test_extreme_weights_do_not_overflow_on_the_way(scale: float) -> None:
     weight = _normal(4, 3, 3, 3).double()
     plain, scaled = (
         group_norms(Conv2d(w, (3, 5, 5), padding=(1,) * 4), trace_norms=False) for w in (weight, weight * scale)
     )
     for name in ("l1_inf", "l2_inf", "l1_1", "l1_2", "l2_1", "l2_2", "l3_15"):
-        if not (name in ("l1_2", "l2_2") and scale < 1e-160):  # the norm over units then squares below the floats
-            assert getattr(scaled, name) == pytest.approx(scale * getattr(plain, name), rel=1e-12), name
+        assert getattr(scaled, name) == pytest.approx(scale * getattr(plain, name), rel=1e-12), name
 
 
 def test_zeros_and_what_was_not_asked_for() -> None:

@@ -87,7 +87,10 @@ def _norms(operator: Operator, trace_norms: bool, seed: int) -> GroupNorms:
 
 def _over_units(norms: Tensor, q: float) -> float:
     """The ℓ_q norm over units of the norms of their rows."""
-    return float(torch.linalg.vector_norm(norms, q))
+    largest = float(norms.max())
+    if q == math.inf or not 0 < largest < math.inf:
+        return largest
+    return largest * float(torch.linalg.vector_norm(norms / largest, q))  # no square leaves the range of floats
 
 
 @dataclass(frozen=True)
