@@ -8,10 +8,13 @@ from pathlib import Path
 import torch
 
 from benchmarks import (
+    expected_sharpness,
     jacobians,
     loading,
+    measure_set,
     one_pass,
     operator_norms,
+    path_norms,
     replay,
     sign_projection,
     stability_memory,
@@ -28,6 +31,9 @@ def main() -> None:
         ("jacobians", jacobians),
         ("operator_norms", operator_norms),
         ("sign_projection", sign_projection),
+        ("path_norms", path_norms),
+        ("expected_sharpness", expected_sharpness),
+        ("measure_set", measure_set),
         ("replay", replay),
         ("loading", loading),
         ("stability_memory", stability_memory),

@@ -1,4 +1,4 @@
-"""The measures that cushion shares with a peer, on W1: the peer's plain recipe against one call of `cushion.measure`.
+"""The measures that cushion shares with a peer, on W1: the peer's plain recipe against cushion's own functions.
 
 The peer (nitarshan/robust-generalization-measures, after Jiang et al. 2020) reports 34 numbers. What they need from
 the net is done again here in the plainest way and with its counts: Frobenius and spectral norms of every weight and of
@@ -28,8 +28,11 @@ from torch import Tensor, nn
 import cushion
 from benchmarks.workloads import W1
 from cushion.data.dataset import Dataset
+from cushion.measures.margins import epsilon_margin
+from cushion.measures.paths import path_norm
 from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.models import build
+from cushion.tracing import trace
 
 _IMAGES, _BATCH = 2048, 5000
 _DEPTH, _DRAWS, _DROP, _TOLERANCE = 15, 10, 0.1, 0.01  # of the peer's search
@@ -110,8 +113,15 @@ def _seconds(job: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
-def _cushion_norms(work: Workload) -> None:
-    cushion.measure(work.net, work.data, only="norms,paths,margins", init=work.start)
+def _cushion_norms(work: Workload) -> list[float]:
+    """What the peer computes, and no more: `measure` adds upper bounds, trace and group norms and distributions."""
+    net, start = (trace(each, (1, 28, 28)) for each in (work.net, work.start))
+    found = [path_norm(net, 2.0).value, epsilon_margin(cushion.margins(net, work.data), 0.1)]
+    for node, before in zip(net.affine_layers, start.affine_layers, strict=True):
+        operator = node.affine.operator
+        for one in (operator, operator.with_weight(operator.weight - before.affine.operator.weight)):
+            found += [one.frobenius() ** 2, one.spectral() ** 2]
+    return found
 
 
 def _cushion_noise(work: Workload, draws: int) -> None:
