@@ -15,7 +15,7 @@ from torch import nn
 
 from cushion.capacity_records import PathNorm
 from cushion.errors import BadInput
-from cushion.measures.paths import path_log_sum, path_norm
+from cushion.measures.paths import path_log_sum, path_norm, path_norms
 from cushion.network import Affine, Input, MaxPool, Network, Node
 from cushion.operators import Linear, path_sums
 from cushion.tracing import trace
@@ -334,3 +334,10 @@ def test_nothing_is_changed(case: Case) -> None:
 def test_half_precision_weights_are_read_as_they_are() -> None:
     net = _NETS["vgg-tiny"].to(torch.bfloat16)
     assert path_norm(net, 1.0).value == pytest.approx(path_norm(net.double(), 1.0).value, rel=1e-13)
+
+
+@pytest.mark.parametrize("name", sorted(_NETS))
+def test_several_norms_in_one_pass_are_those_of_a_pass_each(name: str) -> None:
+    for net in (_NETS[name], _NETS[name].double()):
+        for exponents in ((1.0, 2.0), (2.0, 1.0, 1.0), (3.0, 1.0, 2.0, 1.5)):
+            assert path_norms(net, exponents) == tuple(path_norm(net, p) for p in exponents)

@@ -24,7 +24,7 @@ from cushion.measures.distribution import describe
 from cushion.measures.group_norms import distance_from_initialisation, group_norms
 from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
 from cushion.measures.norms import layer_norms, squared_distance
-from cushion.measures.paths import path_norm
+from cushion.measures.paths import path_norms
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.measures.spectra import difference, kernel_spectrum, layer_spectrum
@@ -181,7 +181,7 @@ def _measure(
         distance = None if initial is None else math.sqrt(squared_distance(net, initial))
         whole = replace(whole, l2=math.sqrt(squared_distance(net)), distance=distance)
     if "paths" in families:
-        whole = replace(whole, path_norms=tuple(path_norm(net, p) for p in _PATHS))
+        whole = replace(whole, path_norms=path_norms(net, _PATHS))
     if stable:
         norms: OnePass = {key: values for key, values in passed.items() if key != "margins"}  # type: ignore[misc]
         layers, stability = measure_stability(net, data, norms, options.stability, initial, weights)

@@ -8,6 +8,7 @@ over inputs, and over those that start at a bias, Σ |b|^p s over the units that
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -38,19 +39,26 @@ Pool: TypeAlias = MaxPool | AvgPool | AdaptiveAvgPool | AdaptiveMaxPool
 
 def path_norm(net: Network, p: float) -> PathNorm:
     """The ℓ_p path norm of a net, without and with its biases, for any p ≥ 1; 0 if no path has all weights non-zero."""
-    inputs, both = _totals(net, p)
-    return PathNorm(
-        p=float(p),
-        value=inputs.root(p),
-        log10=inputs.log2() / p * math.log10(2) if inputs.mantissa else None,
-        with_biases=both.root(p),
-        log10_with_biases=both.log2() / p * math.log10(2) if both.mantissa else None,
+    return path_norms(net, (p,))[0]
+
+
+def path_norms(net: Network, exponents: Sequence[float]) -> tuple[PathNorm, ...]:
+    """The path norms for several p, in one pass over the weights."""
+    return tuple(
+        PathNorm(
+            p=float(p),
+            value=inputs.root(p),
+            log10=inputs.log2() / p * math.log10(2) if inputs.mantissa else None,
+            with_biases=both.root(p),
+            log10_with_biases=both.log2() / p * math.log10(2) if both.mantissa else None,
+        )
+        for p, (inputs, both) in zip(exponents, _totals(net, exponents), strict=True)
     )
 
 
 def path_log_sum(net: Network, p: float, *, biases: bool = False) -> float:
     """ln Σ ∏|w|^p over the paths from inputs (and, on demand, from biases) to outputs; -∞ if all are zero."""
-    total = _totals(net, p)[int(biases)]
+    total = _totals(net, (p,))[0][int(biases)]
     return total.log2() * math.log(2) if total.mantissa else -math.inf
 
 
@@ -79,35 +87,47 @@ def _sum(terms: list[_Scaled]) -> _Scaled:
     return _Scaled(math.fsum(t.mantissa * 2.0 ** (t.exponent - exponent) for t in terms if t.mantissa), exponent)
 
 
-def _totals(net: Network, p: float) -> tuple[_Scaled, _Scaled]:
-    """Σ ∏|w|^p over the paths that start at an input, and over those that start at an input or a bias."""
-    if not 1 <= p < math.inf:
-        raise BadInput(f"a path norm needs a finite p of at least 1, not {p}")
+def _totals(net: Network, exponents: Sequence[float]) -> list[tuple[_Scaled, _Scaled]]:
+    """For each p Σ ∏|w|^p over the paths that start at an input, and over those that start at an input or a bias."""
+    for p in exponents:
+        if not 1 <= p < math.inf:
+            raise BadInput(f"a path norm needs a finite p of at least 1, not {p}")
     channels, height, width = _as_map(net.nodes[-1].shape)
-    found = {net.nodes[-1].index: PathSums(np.ones((channels, 1, 1)), (0,) * height, (0,) * width)}
-    powers = Powers(p)
-    from_biases: list[_Scaled] = []
+    start = PathSums(np.ones((channels, 1, 1)), (0,) * height, (0,) * width)
+    found: list[dict[int, PathSums]] = [{net.nodes[-1].index: start} for _ in exponents]
+    from_biases: list[list[_Scaled]] = [[] for _ in exponents]
+    powers = Powers(exponents)
     for node in reversed(net.nodes[1:]):
-        sums = found.pop(node.index, None)
-        if sums is None:
+        sums = [each.pop(node.index, None) for each in found]
+        if all(one is None for one in sums):
             continue
-        if isinstance(node.op, Affine) and node.op.bias is not None:
-            bias, exponent = powers.of_vector(node.op.bias)
-            from_biases.append(_Scaled(float(bias @ sums.per_channel()), sums.exponent + exponent))
-        for i, part in zip(node.inputs, _handed_back(net, node, sums, powers), strict=True):
-            if part is not None:
-                found[i] = found[i] + part if i in found else part
-    from_inputs = [_Scaled(float(sums.per_channel().sum()), sums.exponent) for sums in found.values()]
-    return _sum(from_inputs), _sum(from_inputs + from_biases)
+        if isinstance(node.op, Affine):
+            if node.op.bias is not None:
+                for terms, one, (bias, lacks) in zip(from_biases, sums, powers.of_vector(node.op.bias), strict=True):
+                    if one is not None:
+                        terms.append(_Scaled(float(bias @ one.per_channel()), one.exponent + lacks))
+            handed = [[one and one.in_range()] for one in sums_before(node.op.operator, sums, powers)]
+        else:
+            handed = [
+                [None] * len(node.inputs) if one is None else _handed_back(net, node, one, p)
+                for one, p in zip(sums, exponents, strict=True)
+            ]
+        for each, parts in zip(found, handed, strict=True):
+            for i, part in zip(node.inputs, parts, strict=True):
+                if part is not None:
+                    each[i] = each[i] + part if i in each else part
+    totals = []
+    for each, terms in zip(found, from_biases, strict=True):
+        from_inputs = [_Scaled(float(sums.per_channel().sum()), sums.exponent) for sums in each.values()]
+        totals.append((_sum(from_inputs), _sum(from_inputs + terms)))
+    return totals
 
 
-def _handed_back(net: Network, node: Node, sums: PathSums, powers: Powers) -> list[PathSums | None]:
-    """What each input of a node receives from the sums of its output; None where that is zero."""
+def _handed_back(net: Network, node: Node, sums: PathSums, p: float) -> list[PathSums | None]:
+    """What each input of a node that is not affine receives from the sums of its output; None where that is zero."""
     op = node.op
     if isinstance(op, ReLU):
         return [sums]
-    if isinstance(op, Affine):
-        return [sums_before(op.operator, sums, powers).in_range()]
     if isinstance(op, Add):
         return [sums for _ in node.inputs]
     shapes = [_as_map(net.nodes[i].shape) for i in node.inputs]
@@ -119,8 +139,8 @@ def _handed_back(net: Network, node: Node, sums: PathSums, powers: Powers) -> li
         values = sums.expanded().reshape(channels, height, width)
         return [PathSums(values, tuple(range(height)), tuple(range(width)), sums.exponent)]
     assert isinstance(op, Pool)
-    down, rows = _windows(op, 0, height, sums.rows, powers.p)
-    across, columns = _windows(op, 1, width, sums.columns, powers.p)
+    down, rows = _windows(op, 0, height, sums.rows, p)
+    across, columns = _windows(op, 1, width, sums.columns, p)
     return [PathSums(down @ (sums.values @ across.T), rows, columns, sums.exponent).in_range()]
 
 

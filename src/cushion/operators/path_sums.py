@@ -9,7 +9,7 @@ position), so a map is kept as its distinct rows and columns. And |w|^p is forme
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -75,83 +75,129 @@ class PathSums:
 
 
 class Powers:
-    """|w|^p in float64, block by block, in one buffer that stays in cache; a result lasts until the next call."""
+    """|w|^p in float64 for several p, block by block, in one buffer that stays in cache."""
 
-    def __init__(self, p: float) -> None:
-        self.p = p
+    def __init__(self, exponents: Sequence[float]) -> None:
+        self.exponents = tuple(exponents)
         self._buffer = np.empty(_BLOCK)
 
-    def unit(self, weight: NDArray[Any]) -> int:
-        """The power of two to divide weights by so that their p-th powers are floats; squares of float32 are."""
-        if (self.p <= 2 and weight.dtype == np.float32) or not weight.size:
-            return 0
-        return _power_of_two(float(np.abs(weight).max()))
+    def units(self, weight: NDArray[Any]) -> tuple[int, ...]:
+        """For each p the power of two to divide weights by so that their powers are floats; squares of float32 are."""
+        if not weight.size or (max(self.exponents) <= 2 and weight.dtype == np.float32):
+            return (0,) * len(self.exponents)
+        unit = _power_of_two(float(np.abs(weight).max()))
+        return tuple(0 if p <= 2 and weight.dtype == np.float32 else unit for p in self.exponents)
 
-    def __call__(self, weight: NDArray[Any], unit: int) -> Floats:
-        """|weight / 2^unit|^p."""
+    def each(self, weight: NDArray[Any], units: Sequence[int]) -> Iterator[Floats]:
+        """|weight / 2^unit|^p for each p in turn; a result lasts until the next is asked for.
+
+        Taking absolute values in float64 is the dearest part, so squares are made of what p = 1 left behind.
+        """
         if weight.size > len(self._buffer):
             self._buffer = np.empty(weight.size)
         out = self._buffer[: weight.size].reshape(weight.shape)
-        if self.p == 1:
-            np.abs(weight, out)
-        else:
-            np.copyto(out, weight)
-        if unit:
-            out *= 2.0**-unit
-        if self.p == 1:
-            return out
-        if self.p == 2:
-            return np.multiply(out, out, out)
-        return np.power(np.abs(out, out), self.p, out)
+        left: tuple[float, int] | None = None  # the power and the unit of what is in the buffer
+        for p, unit in zip(self.exponents, units, strict=True):
+            if left != (1, unit):
+                if p == 2:
+                    np.copyto(out, weight)
+                else:
+                    np.abs(weight, out)
+                if unit:
+                    out *= 2.0**-unit
+            if p == 2:
+                np.multiply(out, out, out)
+            elif p != 1:
+                np.power(out, p, out)
+            left = p, unit
+            yield out
 
-    def of_vector(self, vector: Tensor) -> tuple[Floats, float]:
-        """|vector|^p as floats and the exponent of the power of two that they lack."""
+    def of_vector(self, vector: Tensor) -> list[tuple[Floats, float]]:
+        """For each p |vector|^p as floats and the exponent of the power of two that they lack."""
         values = _array(vector)
-        unit = self.unit(values)
-        return self(values, unit), self.p * unit
+        units = self.units(values)
+        powers = zip(self.exponents, units, self.each(values, units), strict=True)
+        return [(power.copy(), p * unit) for p, unit, power in powers]
 
 
-def sums_before(operator: Operator, sums: PathSums, powers: Powers) -> PathSums:
-    """(|A|^p)ᵀ s: the sums of what enters a layer, from those of what leaves it."""
+def sums_before(operator: Operator, sums: Sequence[PathSums | None], powers: Powers) -> list[PathSums | None]:
+    """(|A|^p)ᵀ s for each p: the sums of what enters a layer, from those of what leaves it; None stays None."""
     weight = _array(operator.weight)
-    unit = powers.unit(weight)
+    units = powers.units(weight)
     if type(operator) is Conv2d:
-        before = _before_convolution(operator, weight, sums, powers, unit)
+        before = _before_convolution(operator, weight, sums, powers, units)
     elif type(operator) is Diagonal:
-        before = PathSums(powers(weight, unit)[:, None, None] * sums.values, sums.rows, sums.columns)
+        before = [
+            one and PathSums(power[:, None, None] * one.values, one.rows, one.columns)
+            for one, power in zip(sums, powers.each(weight, units), strict=True)
+        ]
     else:
-        total, each = np.zeros(weight.shape[1]), sums.values.ravel()
+        totals = [np.zeros(weight.shape[1]) for _ in sums]
         step = max(1, _BLOCK // weight.shape[1])
         for start in range(0, len(weight), step):
-            block = powers(weight[start : start + step], unit)
-            total = dgemv(1.0, block.T, each[start : start + step], 1.0, total, overwrite_y=1)
-        before = PathSums(total[:, None, None])
-    before.exponent = sums.exponent + powers.p * unit
+            for at, block in enumerate(powers.each(weight[start : start + step], units)):
+                if (one := sums[at]) is not None:
+                    part = one.values.ravel()[start : start + step]
+                    totals[at] = dgemv(1.0, block.T, part, 1.0, totals[at], overwrite_y=1)
+        before = [one and PathSums(total[:, None, None]) for one, total in zip(sums, totals, strict=True)]
+    for one, found, p, unit in zip(sums, before, powers.exponents, units, strict=True):
+        if one is not None and found is not None:
+            found.exponent = one.exponent + p * unit
     return before
 
 
-def _before_convolution(operator: Conv2d, weight: NDArray[Any], sums: PathSums, powers: Powers, unit: int) -> PathSums:
+def _before_convolution(
+    operator: Conv2d, weight: NDArray[Any], sums: Sequence[PathSums | None], powers: Powers, units: Sequence[int]
+) -> list[PathSums | None]:
     """The transpose of a convolution with |w|^p, for the distinct rows and columns of its input only.
 
     First the product of every tap with every distinct output position, then for each input row the sum over the taps
     that read it, and the same for columns. A block is some of the input channels, of all groups.
     """
     groups, (out, inside, high, wide) = operator.groups, weight.shape
-    _, height, width = sums.values.shape
-    (above, _, left, _), (_, tall, broad) = operator.padding, operator.input_shape
-    down, rows = _readers(tall, high, operator.stride[0], operator.dilation[0], above, sums.rows)
-    across, columns = _readers(broad, wide, operator.stride[1], operator.dilation[1], left, sums.columns)
     taps = weight.reshape(groups, out // groups, inside, high, wide)
-    seen = sums.values.reshape(groups, out // groups, height * width)
-    result = np.empty((groups, inside, len(down), len(across)))
     step = max(1, 2 * _BLOCK // (out * high * wide))
+    plans = [None if one is None else _Transposed.plan(operator, one) for one in sums]
     for start in range(0, inside, step):
-        block = taps[:, :, start : start + step]
-        matrix = powers(block, unit).reshape(groups, out // groups, -1).swapaxes(1, 2)
-        products = (matrix @ seen).reshape(groups, -1, high, wide, height, width)
-        by_row = _collected(products, down, axis=-2)  # [groups, channels, wide, input rows, width]
-        result[:, start : start + step] = _collected(by_row, across, axis=-1)
-    return PathSums(result.reshape(-1, len(down), len(across)), rows, columns)
+        for at, power in enumerate(powers.each(taps[:, :, start : start + step], units)):
+            if (plan := plans[at]) is not None:
+                plan.take_in(start, power)
+    return [None if plan is None else plan.sums() for plan in plans]
+
+
+@dataclass(slots=True, eq=False)
+class _Transposed:
+    """One transposed convolution under way: its sums, who reads what along either axis, and the result so far."""
+
+    seen: Floats  # [groups, outputs of a group, distinct positions]
+    size: tuple[int, int]  # distinct rows and columns of the output
+    down: Table
+    rows: Indices
+    across: Table
+    columns: Indices
+    result: Floats  # [groups, inputs of a group, distinct input rows, distinct input columns]
+
+    @classmethod
+    def plan(cls, operator: Conv2d, sums: PathSums) -> _Transposed:
+        groups, (out, inside, high, wide) = operator.groups, operator.weight.shape
+        _, height, width = sums.values.shape
+        (above, _, left, _), (_, tall, broad) = operator.padding, operator.input_shape
+        down, rows = _readers(tall, high, operator.stride[0], operator.dilation[0], above, sums.rows)
+        across, columns = _readers(broad, wide, operator.stride[1], operator.dilation[1], left, sums.columns)
+        seen = sums.values.reshape(groups, out // groups, height * width)
+        result = np.empty((groups, inside, len(down), len(across)))
+        return cls(seen, (height, width), down, rows, across, columns, result)
+
+    def take_in(self, start: int, power: Floats) -> None:
+        """The input channels of each group from `start` on: power is [groups, outputs, channels, high, wide]."""
+        groups, outputs, channels, high, wide = power.shape
+        matrix = power.reshape(groups, outputs, -1).swapaxes(1, 2)
+        products = (matrix @ self.seen).reshape(groups, channels, high, wide, *self.size)
+        by_row = _collected(products, self.down, axis=-2)  # [groups, channels, wide, input rows, width]
+        self.result[:, start : start + channels] = _collected(by_row, self.across, axis=-1)
+
+    def sums(self) -> PathSums:
+        return PathSums(self.result.reshape(-1, *self.result.shape[2:]), self.rows, self.columns)
 
 
 def _collected(products: Floats, readers: Table, axis: int) -> Floats:
