@@ -10,7 +10,7 @@ import torch
 from tests.cases import CASES
 
 from cushion.errors import BadInput
-from cushion.measures.spectra import Spectrum, difference, kernel_spectrum, layer_spectrum
+from cushion.measures.spectra import Spectrum, kernel_spectrum, layer_spectrum
 from cushion.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.operators import spectrum as spectrum_module
 from cushion.operators.density import GaussRule, estimate_density
@@ -129,20 +129,20 @@ def test_what_training_changed() -> None:
     start = Conv2d(_normal(4, 3, 3, 3), (3, 6, 6), padding=(1,) * 4)
     step = _normal(4, 3, 3, 3, seed=9) * 0.1
     end = Conv2d(start.weight + step, (3, 6, 6), padding=(1,) * 4)
-    change = difference(end, start)
+    change = end.minus(start)
     np.testing.assert_allclose(
         layer_spectrum(change).top,
         _dense_values(Conv2d((end.weight.double() - start.weight.double()), (3, 6, 6), padding=(1,) * 4))[:16],
         rtol=1e-12,
     )
-    assert layer_spectrum(difference(end, end)).spectral == 0.0
+    assert layer_spectrum(end.minus(end)).spectral == 0.0
     for other in (
         Conv2d(start.weight, (3, 6, 6)),
         Conv2d(start.weight[:2], (3, 6, 6), padding=(1,) * 4),
         Linear(_normal(4, 3)),
     ):
         with pytest.raises(BadInput, match="differ in more than their weights"):
-            difference(end, other)
+            end.minus(other)
 
 
 DENSITIES = {

@@ -27,7 +27,7 @@ from cushion.measures.norms import layer_norms, squared_distance
 from cushion.measures.paths import path_norms
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.options import SharpnessOptions
-from cushion.measures.spectra import difference, kernel_spectrum, layer_spectrum
+from cushion.measures.spectra import kernel_spectrum, layer_spectrum
 from cushion.measures.stability.claims import check_claims
 from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
 from cushion.measures.stability.measurement import measure_stability
@@ -268,7 +268,7 @@ def _with_spectra(
         operator, row = node.affine.operator, rows[node.index]
         changed = row.from_initialisation
         if changed is not None and initial is not None:
-            moved = difference(operator, initial.affine_layers[at].affine.operator)
+            moved = operator.minus(initial.affine_layers[at].affine.operator)
             changed = replace(changed, spectrum=layer_spectrum(moved, seed=seed))
         found[node.index] = replace(
             row,

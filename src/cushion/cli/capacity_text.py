@@ -121,9 +121,9 @@ def condition_lines(found: MeasureTable) -> list[str]:
         rows.append([name, *values])
     header = ["condition", "this net"] + (["beside it"] if len(nets) > 1 else [])
     exact = mine.interaction is not None and mine.interaction.exact
-    how = "exact" if exact else f"{mine.probes} probes a layer"
+    how = "exactly" if exact else f"with {mine.probes} probes a layer"
     return [
-        f"Conditions of Theorem 1 (Neyshabur 2017), on {mine.examples} examples, C1 with {how}",
+        f"Conditions of Theorem 1 (Neyshabur 2017), on {mine.examples} examples, C1 {how}",
         table(header, rows),
         "C1  1/μ: how weakly layers interact, 1 = as strongly as random ones; the paper reports at most 4",
         "C2  share of a layer's units that a perturbation of size δ can flip, over δ; the paper reports at most 5",

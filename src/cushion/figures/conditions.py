@@ -66,10 +66,10 @@ def _units(nets: Nets, title: str) -> Any:
     figure = new_figure(figsize=(10, 4))
     left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
     for net, colour, label in nets:
-        for at, part in enumerate(net.unit_norms):
+        for at, part in enumerate(net.unit_norms[:-1] or net.unit_norms):  # hidden units
             _outline(left, part.unit_ratio, colour, label if at == 0 else "")
         steps(right, net.outputs, colour, label)
-    left.set_xlabel("incoming norm of a unit / mean of its layer")
+    left.set_xlabel("incoming norm of a hidden unit / mean of its layer")
     right.set_xlabel("length of the output ‖f(x)‖")
     for axes in (left, right):
         axes.set_yticks([])

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from cushion.capacity_records import DistanceFromInitialisation, GroupNorms
-from cushion.errors import BadInput
 from cushion.network import Affine
 from cushion.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.operators.density import estimate_density
@@ -35,7 +34,7 @@ def group_norms(operator: Operator, *, trace_norms: bool = True, seed: int = 0) 
 
 def distance_from_initialisation(layer: Affine, initial: Affine) -> DistanceFromInitialisation:
     """Norms of A - A₀ and b - b₀ of a layer and itself before training, in float64."""
-    change = _difference(layer.operator, initial.operator)
+    change = layer.operator.minus(initial.operator)
     return DistanceFromInitialisation(
         frobenius=change.frobenius(),
         operator_frobenius=change.operator_frobenius(),
@@ -126,24 +125,6 @@ def _trace_norm(operator: Operator, seed: int) -> _TraceNorm:
     return _TraceNorm(
         float(density.count * corrected.mean()), False, density.count * math.hypot(of_probes, of_quadrature)
     )
-
-
-def _difference(operator: Operator, initial: Operator) -> Operator:
-    """The map x -> A x - A₀ x, in float64."""
-    start = initial.weight.detach().to(torch.float64)
-    if (
-        type(operator) is not type(initial)
-        or operator.weight.shape != start.shape
-        or _setting(operator) != _setting(initial)
-    ):
-        raise BadInput("the two layers differ in more than their weights; compare a layer with its own start")
-    return operator.with_weight(operator.weight.detach().to(torch.float64) - start)
-
-
-def _setting(operator: Operator) -> list[object]:
-    """All that defines a map besides its weight."""
-    fields = dataclasses.fields(operator)  # type: ignore[arg-type]
-    return [getattr(operator, field.name) for field in fields if field.name != "weight"]
 
 
 def _bias_distance(bias: Tensor | None, initial: Tensor | None) -> float:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from cushion.errors import BadInput
 from cushion.measures.distribution import LEVELS
 from cushion.operators import Diagonal, Linear, Operator
 from cushion.operators.density import estimate_density
@@ -35,18 +32,6 @@ def kernel_spectrum(operator: Operator, *, seed: int = 0) -> Spectrum:
     if isinstance(operator, Diagonal):
         return _spectrum("kernel", Diagonal(operator.weight, (len(operator.weight),)), seed)
     return _spectrum("kernel", Linear(operator.weight.flatten(1)), seed)
-
-
-def difference(operator: Operator, initial: Operator) -> Operator:
-    """The map x -> A x - A₀ x of a layer and itself before training, in float64."""
-    options = [
-        {field.name: getattr(each, field.name) for field in dataclasses.fields(each) if field.name != "weight"}  # type: ignore[arg-type]
-        for each in (operator, initial)
-    ]
-    if type(operator) is not type(initial) or operator.weight.shape != initial.weight.shape or options[0] != options[1]:
-        raise BadInput("the two layers differ in more than their weights; compare a layer with its own start")
-    change = operator.weight.detach().to(torch.float64) - initial.weight.detach().to(torch.float64)
-    return dataclasses.replace(operator, weight=change)  # type: ignore[type-var]
 
 
 def _spectrum(of: Literal["map", "kernel"], operator: Operator, seed: int) -> Spectrum:

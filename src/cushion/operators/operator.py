@@ -11,6 +11,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from cushion.errors import BadInput
 from cushion.operators.norms import lanczos_norm
 
 
@@ -70,6 +71,18 @@ class Operator(ABC):
     def with_weight(self, weight: Tensor) -> Self:
         """The map of the same kind and shape that another weight makes."""
         return dataclasses.replace(self, weight=weight)  # type: ignore[type-var]
+
+    def minus(self, other: Operator) -> Self:
+        """The map x -> A x - B x in float64, for a map B that differs from A in its weight only."""
+        if type(self) is not type(other) or self.weight.shape != other.weight.shape or self._setting != other._setting:
+            raise BadInput("the two layers differ in more than their weights; compare a layer with its own start")
+        return self.with_weight(self.weight.detach().to(torch.float64) - other.weight.detach().to(torch.float64))
+
+    @property
+    def _setting(self) -> list[object]:
+        """All that defines the map besides its weight."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return [getattr(self, field.name) for field in fields if field.name != "weight"]
 
     def to(self, dtype: torch.dtype) -> Self:
         """The same map with a weight of its own in `dtype`: detached, contiguous, shared with nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ SVD_SIDE = 2048  # up to which they come from an SVD and not from the Gram matri
 _ENTRIES = 1 << 25  # of a matrix that may be written out (256 MB)
 
 Values = NDArray[np.float64]
+_KNOWN: WeakKeyDictionary[Operator, Values] = WeakKeyDictionary()  # maps never change, and several measures ask
 
 
 def is_exact(operator: Operator) -> bool:
@@ -37,6 +39,13 @@ def singular_values(operator: Operator) -> Values:
     1e-14·σ₁. Larger ones take the eigenvalues of the Gram matrix, so that σ² and not σ has that error:
     values above 1e-3·σ₁ are right to a relative 1e-8, values below about 1e-7·σ₁ are lost in rounding.
     """
+    if operator not in _KNOWN:
+        _KNOWN[operator] = _all_values(operator)
+        _KNOWN[operator].flags.writeable = False
+    return _KNOWN[operator]
+
+
+def _all_values(operator: Operator) -> Values:
     if not is_exact(operator):
         raise BadInput("this map is too large for all of its singular values; estimate their density instead")
     count = min(operator.input_size, operator.output_size)
