@@ -39,6 +39,8 @@ def singular_values(operator: Operator) -> Values:
     1e-14·σ₁. Larger ones take the eigenvalues of the Gram matrix, so that σ² and not σ has that error:
     values above 1e-3·σ₁ are right to a relative 1e-8, values below about 1e-7·σ₁ are lost in rounding.
     """
+    if not is_exact(operator):
+        raise BadInput("this map is too large for all of its singular values; estimate their density instead")
     if operator not in _KNOWN:
         _KNOWN[operator] = _all_values(operator)
         _KNOWN[operator].flags.writeable = False
@@ -46,8 +48,6 @@ def singular_values(operator: Operator) -> Values:
 
 
 def _all_values(operator: Operator) -> Values:
-    if not is_exact(operator):
-        raise BadInput("this map is too large for all of its singular values; estimate their density instead")
     count = min(operator.input_size, operator.output_size)
     if isinstance(operator, Diagonal):
         found = operator.weight.detach().to(torch.float64).abs().repeat_interleave(count // len(operator.weight))
