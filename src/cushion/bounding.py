@@ -38,6 +38,7 @@ LOSS = "0-1 error on new examples; ties are errors"
 _HOPELESS = 4.0  # nats an example: beyond it no noise level can prove an error below 98 %
 _FEWEST = 4  # noise levels that are drawn in any case
 _DRAWS = 8192
+EXAMPLES = 500  # rows for noise stability and the conditions, by far the dearest parts
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,10 @@ class BoundOptions:
     noisy_draws: int = _DRAWS
     seed: int = 0
     sharpness: SharpnessOptions = field(default_factory=SharpnessOptions)
-    conditions: ConditionOptions = field(default_factory=ConditionOptions)
-    stability: StabilityOptions = field(default_factory=partial(StabilityOptions, draws=0, attenuation_draws=0))
+    conditions: ConditionOptions = field(default_factory=partial(ConditionOptions, examples=EXAMPLES))
+    stability: StabilityOptions = field(
+        default_factory=partial(StabilityOptions, examples=EXAMPLES, draws=0, attenuation_draws=0)
+    )
 
 
 def bounds(

@@ -55,7 +55,11 @@ def add_parser(verbs: Any) -> None:
         "--noisy-draws", type=whole, default=8192, metavar="N", help="nets drawn for the PAC-Bayes rows (8192)"
     )
     parser.add_argument(
-        "--examples", type=whole_or_all, metavar="N|all", help="rows for noise stability and the conditions"
+        "--examples",
+        type=whole_or_all,
+        default=500,
+        metavar="N|all",
+        help="rows for noise stability and the conditions (500)",
     )
     parser.add_argument(
         "--paper", action="store_true", help="the published 1000 draws and 2000 steps of ascent for sharpness"
