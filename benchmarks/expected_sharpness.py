@@ -21,7 +21,7 @@ from cushion.network import Network
 from cushion.tracing import trace
 
 _BATCH, _STACK, _ROUNDS = 64, 16, 9
-_ALPHAS = (1e-3, 2.5e-3, 6e-3, 1.5e-2, 4e-2)
+_ALPHAS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _PAPER, _ISOTROPIC = NoiseRule(10.0, 1.0), NoiseRule(0.0, 1.0)
 
 
@@ -88,7 +88,7 @@ def _in_place(module: torch.nn.Module, x: Tensor, alpha: float, generator: torch
     return scores
 
 
-def _variances(net: Network, x: Tensor, draws: int = 96, alpha: float = 6e-3) -> float:
+def _variances(net: Network, x: Tensor, draws: int = 96, alpha: float = 1e-2) -> float:
     """The variance of the loop's sharpness of a mini-batch over that of ours, for one perturbation each.
 
     Both take the change of the loss on the same rows; ours averages ν and -ν, which counts as two perturbations.

@@ -18,7 +18,7 @@ def add_sharpness(group: Any) -> None:
         "--alphas",
         type=levels,
         metavar="A,...",
-        help="sizes of the noise alpha(10|w| + 1) in the weights (0.001,0.0025,0.006,0.015,0.04)",
+        help="sizes of the noise alpha(10|w| + 1) in the weights (0.001,0.003,0.01,0.03,0.1)",
     )
     group.add_argument("--sharpness-draws", type=natural, metavar="N", help="of that noise, for each alpha (100)")
     group.add_argument("--ascent-steps", type=natural, metavar="N", help="of ascent to the largest loss (100)")

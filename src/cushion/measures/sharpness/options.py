@@ -19,7 +19,7 @@ class SharpnessOptions:
     the stochastic gradient ascent in it; 0 steps leave it out. seed: of every mini-batch and draw.
     """
 
-    alphas: tuple[float, ...] = (1e-3, 2.5e-3, 6e-3, 1.5e-2, 4e-2)
+    alphas: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
     draws: int = 100
     ascent_steps: int = 100
     batch: int = 64
