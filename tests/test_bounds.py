@@ -69,6 +69,9 @@ def test_the_table_has_every_row_once_with_its_label() -> None:
             assert row.log10 == pytest.approx(math.log10(row.value), abs=1e-9)
         if row.kind == "certificate":
             assert row.form != "as printed"
+    assert any("before the data" in one for one in table.assumptions)
+    assert any("held-out" in one for one in table.assumptions)
+    assert not any("held-out" in one for one in bounds(separating(), blobs(), options=QUICK).assumptions)
     held = table.row("held-out examples")
     assert held.value is not None
     assert 0 <= held.value - binomial_inverse(0, 40, math.log(0.05)) <= 1e-6

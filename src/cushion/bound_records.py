@@ -67,7 +67,7 @@ class Verdict(Record):
 
 @dataclass(frozen=True)
 class BoundsTable(Record):
-    """All rows on one net. Each row fails with probability at most δ by itself: the smallest of n of them with n·δ."""
+    """All rows on one net. Each row fails with probability at most δ by itself, the smallest of n of them with n·δ."""
 
     net: str
     data: str
@@ -82,6 +82,7 @@ class BoundsTable(Record):
     holdout_errors: int | None
     holdout_m: int | None
     bounds: tuple[Bound, ...]
+    assumptions: tuple[str, ...] = ()  # of the certificates, which nobody can check
     beside: BoundsTable | None = None
     verdicts: tuple[Verdict, ...] = ()
 

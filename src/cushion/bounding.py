@@ -35,6 +35,13 @@ from cushion.theorems.rows import LN10, abstain, certified, log, log_sum, no_mar
 from cushion.theorems.spectral_pac_bayes import noise_tolerance
 
 LOSS = "0-1 error on new examples; ties are errors"
+_ASSUMED = (
+    "the examples are independent draws from one distribution, and new ones come from it too",
+    "delta, and the net's architecture, were fixed before the data",
+    "scores are those of this machine's floating point, and noise comes from a pseudo-random generator",
+)
+_INITIAL = "the initialisation was drawn before the data"
+_HELD_OUT = "the held-out examples were used for nothing else"
 _HOPELESS = 4.0  # nats an example: beyond it no noise level can prove an error below 98 %
 _FEWEST = 4  # noise levels that are drawn in any case
 _DRAWS = 8192
@@ -117,6 +124,11 @@ def bounds(
         holdout_errors=missed,
         holdout_m=None if holdout is None else len(holdout),
         bounds=tuple(rows),
+        assumptions=(
+            *_ASSUMED,
+            *([] if initial is None else [_INITIAL]),
+            *([] if holdout is None else [_HELD_OUT]),
+        ),
     )
 
 

@@ -50,6 +50,7 @@ def _rows(found: BoundsTable) -> list[str]:
             [[b.name, b.source, b.about, error(b), b.meaning] for b in proved],
         )
     )
+    lines.append(f"assuming that {'; '.join(found.assumptions)}")
     lines += ["", "Measures: bounds of the literature with their constants (rechecked by nobody: not certificates)"]
     lines.append(
         table(
