@@ -56,7 +56,6 @@ def test_the_table_has_every_row_once_with_its_label() -> None:
         "held-out examples",
         "noise",
         "noise around initialisation",
-        "labellings",
         "stored weights",
     }
     assert table.errors == 0
@@ -231,7 +230,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     [
         (["--delta", "0"], "--delta 0 must be above 0"),
         (["--epsilon", "-0.1"], "--epsilon: must be at least 0"),
-        (["--beside-data", "digits"], "give the net with --beside as well"),
+        (["--beside-data", "digits"], "give it with --beside as well"),
+        (["--alphas", "1e-200"], "--alphas must be numbers above 0"),
         (["--beside", "nowhere.safetensors"], "nowhere.safetensors"),
         (["--noisy-draws", "0"], "--noisy-draws"),
         (["--delt", "0.05"], "--delt"),
@@ -251,3 +251,90 @@ def test_bad_options_get_one_sentence(
     assert code == 2
     assert words in said
     assert "Traceback" not in said
+
+
+def test_noise_does_not_vanish_where_squares_of_inputs_do() -> None:
+    """Inputs of 1e-24: their squares are zero in float32, and a net without noise would get a false certificate."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 2000)
+    x = rng.normal(size=(2000, 4)) + np.where(y, 2.5, -2.5)[:, None] * np.eye(4)[0]
+    net = nn.Sequential(nn.Linear(4, 2, bias=False))
+    with torch.no_grad():
+        net[0].weight.copy_(0.01 * torch.tensor([[-1.0, 0, 0, 0], [1.0, 0, 0, 0]]))
+    rows = []
+    for scale in (1.0, 1e-24, 1e20):
+        data = Dataset("far", (scale * x).astype(np.float32), y, 2)
+        rows.append(bounds(net, data, options=QUICK).row("noise", "corrected"))
+    for row in rows[1:]:
+        assert row.factors == pytest.approx(rows[0].factors, rel=0.3, abs=0.01)
+        assert row.value == pytest.approx(rows[0].value, abs=0.02)
+
+
+def test_pooling_before_the_first_layer_counts() -> None:
+    """The sum of sixteen pixels as a pool or as weights: the same function, so nearly the same bounds."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (50, 1, 4, 4), dtype=np.uint8)
+    y = (x.reshape(50, -1).sum(1) > 16 * 128).astype(np.int64)
+    pooled = nn.Sequential(nn.AvgPool2d(4, divisor_override=1), nn.Flatten(), nn.Linear(1, 2))
+    dense = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    with torch.no_grad():
+        for net, shape in ((pooled, (1, 1)), (dense, (1, 16))):
+            net[-1].weight.copy_(torch.tensor([[-1.0], [1.0]]).expand(2, shape[1]))
+            net[-1].bias.copy_(torch.tensor([8.03, -8.03]))
+    data = Dataset("sums", x, y, 2)
+    one, two = (bounds(net, data, options=QUICK) for net in (pooled, dense))
+    assert one.margin == pytest.approx(two.margin, rel=1e-3)
+    for name in ("lipschitz-inf", "lipschitz-2"):
+        assert one.row(name, "as plotted").log10 == pytest.approx(two.row(name, "as plotted").log10, abs=1e-3)
+        assert one.row(name, "stated").log10 == pytest.approx(two.row(name, "stated").log10, abs=0.1)
+    # Noise in one weight instead of sixteen makes up for part of the factor; without the pool it would be far smaller.
+    assert one.row("spec-fro", "stated").log10 > two.row("spec-fro", "stated").log10 - 0.7  # type: ignore[operator]
+
+
+def test_an_initialisation_that_is_the_net_itself_is_refused() -> None:
+    with pytest.raises(cushion.BadInput, match="the initialisation is the net itself"):
+        bounds(separating(), blobs(), init=separating(), options=QUICK)
+    with pytest.raises(cushion.BadInput, match="the bound 'noise' has no form 'stated'"):
+        bounds(separating(), blobs(), options=QUICK).row("noise", "stated")
+
+
+def test_noise_that_overflows_leaves_the_other_rows() -> None:
+    net = separating()
+    loud = BoundOptions(
+        noisy_draws=64,
+        sharpness=cushion.SharpnessOptions(draws=2, ascent_steps=0, alphas=(1e37,)),
+        conditions=QUICK.conditions,
+        stability=QUICK.stability,
+    )
+    table = bounds(net, blobs(), options=loud)
+    assert table.row("noise like the weights").abstains
+    assert not table.row("spectral").abstains
+
+
+def test_held_out_rows_of_other_data_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(tmp_path / "run")
+    assert (
+        main(
+            [
+                "train",
+                "8x8: flatten fc4 relu fc10".replace("8x8", "1x8x8"),
+                "--data",
+                "digits",
+                "--epochs",
+                "1",
+                "-o",
+                run,
+            ]
+        )
+        == 0
+    )
+    quick = ["--examples", "2", "--sharpness-draws", "2", "--ascent-steps", "1", "--noisy-draws", "64", "--json", "-"]
+    capsys.readouterr()
+    assert main(["bounds", run, "--data", "digits", *quick]) == 0
+    own = json.loads(capsys.readouterr().out)
+    assert main(["bounds", run, "--data", "digits,subset=100,seed=0", *quick]) == 0
+    shown = capsys.readouterr()
+    other = json.loads(shown.out)
+    assert own["holdout_m"] > 0
+    assert other["holdout_m"] is None
+    assert "the held-out row is left out" in shown.err

@@ -73,6 +73,7 @@ class BoundsTable(Record):
     data: str
     data_fingerprint: str
     m: int
+    classes: int
     delta: float
     loss: str
     errors: int
@@ -96,6 +97,9 @@ class BoundsTable(Record):
         for bound in self.bounds:
             if bound.name == name and form in (None, bound.form):
                 return bound
+        forms = [bound.form for bound in self.bounds if bound.name == name]
+        if forms:
+            raise BadInput(f"the bound {name!r} has no form {form!r}; it has {', '.join(forms)}")
         names = ", ".join(dict.fromkeys(bound.name for bound in self.bounds))
         raise BadInput(f"there is no bound called {name!r} here; choose from {names}")
 

@@ -17,8 +17,10 @@ from cushion.errors import BadInput
 from cushion.measure_records import MeasureTable
 from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.norms import squared_distance
+from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.noisy import count_noisy_errors
 from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.measures.stability.comparison import check_alike
 from cushion.measures.stability.options import StabilityOptions
 from cushion.measuring import measure, traced
 from cushion.net_facts import decisions, gather, in_unit_cube, look_at
@@ -37,7 +39,7 @@ from cushion.theorems.spectral_pac_bayes import noise_tolerance
 LOSS = "0-1 error on new examples; ties are errors"
 _ASSUMED = (
     "the examples are independent draws from one distribution, and new ones come from it too",
-    "delta, and the net's architecture, were fixed before the data",
+    "delta, the seed and number of draws, and the net's architecture were fixed before the data",
     "scores are those of this machine's floating point, and noise comes from a pseudo-random generator",
 )
 _INITIAL = "the initialisation was drawn before the data"
@@ -78,32 +80,41 @@ def bounds(
     the versions from initialisation. The model is not changed.
     """
     options = options or BoundOptions()
-    if options.noisy_draws < 1:
+    if options.noisy_draws < 1 or options.noisy_draws != int(options.noisy_draws):
         raise BadInput(f"--noisy-draws must be a whole number of at least 1, not {options.noisy_draws}")
+    if options.seed < 0:
+        raise BadInput(f"--seed must be a whole number of at least 0, not {options.seed}")
     sample = as_dataset(data)
     check_holdout(holdout, sample)
     exact = parse_delta(str(options.delta))
     delta = float(exact)
     net = traced(model, sample)
     initial = None if init is None else traced(init, sample)
+    if initial is not None:
+        check_alike(net, initial, "the initialisation")
+        if squared_distance(net, initial) == 0.0:
+            raise BadInput("the initialisation is the net itself; give its weights before training, or leave it out")
     seen = look_at(net, sample)
     found = measure(
         net,
         sample,
-        only=["norms", "paths", "sharpness", "conditions", "stability"],
+        only=["norms", "paths", "conditions", "stability"],
         stability=options.stability,
-        sharpness=options.sharpness,
         conditions=replace(options.conditions, delta=delta),
         init=initial,
         spectra=False,
     )
+    try:
+        found = replace(found, net=replace(found.net, sharpness=measure_sharpness(net, sample, options.sharpness)))
+    except BadInput:  # noise or ascent that overflows the scores: its rows abstain, the others stand
+        pass
     facts = gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon)
     missed = None if holdout is None else look_at(net, holdout).errors
     rows = [
         *([] if holdout is None or missed is None else [_counted(missed, holdout, sample, exact)]),
         *_noise_bounds(net, sample, initial, delta, options),
-        vc_bound(facts, decisions(net)),
         bits_bound(facts),
+        vc_bound(facts, decisions(net)),
         *peeled(facts),
         *covered(facts),
         noise_tolerance(facts),
@@ -115,6 +126,7 @@ def bounds(
         data=sample.name,
         data_fingerprint=sample.fingerprint,
         m=len(sample),
+        classes=net.classes,
         delta=delta,
         loss=LOSS,
         errors=seen.errors,
@@ -212,7 +224,7 @@ def _rankings(facts: NetFacts, found: MeasureTable) -> list[Bound]:
 def _counted(errors: int, holdout: Dataset, sample: Dataset, delta: Decimal) -> Bound:
     """The bound that needs no theory: errors on examples that training never saw."""
     n = len(holdout)
-    text = f"{errors} errors among {n} examples that training never saw: what every other bound is to be compared with"
+    text = f"{errors} errors among {n} examples set aside: what every other bound is to be compared with"
     if any("labels" in step for step in sample.history):
         text = f"{errors} errors among {n} examples with their true labels, not with labels like the sample's"
     value = binomial_inverse(errors, n, occam_log_delta(delta, 0))

@@ -90,10 +90,6 @@ def measure(
         batch,
     )
     net = traced(model, data)
-    if net.classes < data.classes:
-        raise BadInput(
-            f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"
-        )
     initial = None if init is None else traced(init, data)
     if initial is not None:
         check_alike(net, initial, "the initialisation")
@@ -149,8 +145,13 @@ def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[str, ...
 
 
 def traced(model: nn.Module | Network, data: Dataset) -> Network:
-    """The model as a net that reads these data."""
-    return model if isinstance(model, Network) else trace(model, data.shape)
+    """The model as a net that reads these data and has a score for each of their classes."""
+    net = model if isinstance(model, Network) else trace(model, data.shape)
+    if net.classes < data.classes:
+        raise BadInput(
+            f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"
+        )
+    return net
 
 
 def _measure(

@@ -85,7 +85,8 @@ def gather(
     margin = epsilon_margin(seen.margins, epsilon)
     starts = [None] * len(net.affine_layers) if initial is None else [node.affine for node in initial.affine_layers]
     size = math.prod(net.input_shape)
-    longest = float(seen.inputs.max())
+    first_two, first_sup = _after(net, net.nodes[0])
+    radius = math.sqrt(size) if in_unit_cube(data) else float(seen.inputs.max())
     layers = tuple(
         _layer(net, node, row, start) for node, row, start in zip(net.affine_layers, table.layers, starts, strict=True)
     )
@@ -98,14 +99,16 @@ def gather(
         margin_loss=margin_loss(seen.margins, margin),
         layers=layers,
         input_size=size,
-        input_energy=float(np.sqrt((seen.inputs**2).sum())),
+        input_energy=first_two * float(np.sqrt((seen.inputs**2).sum())),
         input_column=float(np.sqrt(seen.columns.max())),
-        radius=math.sqrt(size) if in_unit_cube(data) else longest,
+        radius=first_two * radius,
         is_chain=net.is_chain,
         not_a_chain_because=net.not_a_chain_because,
         plain=net.is_chain and all(isinstance(n.op, (Affine, ReLU, Flatten, Unflatten)) for n in net.nodes[1:]),
         largest_score=float(seen.scores.max()),
         weight_bits=8 * net.dtype.itemsize,
+        first_lipschitz=first_two,
+        first_lipschitz_inf=first_sup,
         path_logs={
             int(path.p): -math.inf if path.log10 is None else path.log10 * math.log(10.0)
             for path in table.net.path_norms
@@ -157,7 +160,7 @@ def _layer(net: Network, node: Node, row: LayerMeasures, start: Affine | None) -
 
 
 def _after(net: Network, node: Node) -> tuple[float, float]:
-    """Lipschitz constants in ℓ2 and ℓ∞ of the operations between a layer and the next, at most; chains only."""
+    """Lipschitz constants in ℓ2 and ℓ∞ of what stands between a layer (or the input) and the next; chains only."""
     two = sup = 1.0
     for after in net.nodes[node.index + 1 :]:
         if isinstance(after.op, Affine):

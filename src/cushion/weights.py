@@ -199,7 +199,8 @@ def _check_data(net: LoadedNet, source: str, input_shape: Shape, classes: int | 
     else:
         with torch.no_grad():
             try:
-                scores = net.module(torch.zeros(2, *input_shape))
+                numbers = (p.dtype for p in net.module.parameters() if p.is_floating_point())
+                scores = net.module(torch.zeros(2, *input_shape, dtype=next(numbers, torch.float32)))
             except Exception as error:
                 raise BadInput(
                     f"{source} cannot read examples of shape {write_shape(input_shape)}: {_first_line(error)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from cushion.cli.bounds_text import describe
@@ -51,6 +52,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--beside-data", type=filled, metavar="D2", help="what NET2 was trained on (default: the same as D)"
     )
+    parser.add_argument("--beside-weights", metavar="W2", help="with --beside file.py:factory: its state dict")
     parser.add_argument(
         "--noisy-draws", type=whole, default=8192, metavar="N", help="nets drawn for the PAC-Bayes rows (8192)"
     )
@@ -90,8 +92,10 @@ def run(args: argparse.Namespace) -> int:
     from cushion.certificates.occam import parse_delta
 
     parse_delta(args.delta)
-    if args.beside is None and args.beside_data is not None:
-        raise BadInput("--beside-data says what a second net was trained on; give the net with --beside as well")
+    if args.beside is None and (args.beside_data is not None or args.beside_weights is not None):
+        raise BadInput("--beside-data and --beside-weights are about a second net; give it with --beside as well")
+    if args.beside == args.net and args.beside_data in (None, args.data):
+        raise BadInput("--beside names the same net on the same data; give another one")
     options = _options(args)
     found = _bounds(args, args.net, args.data, options)
     if args.beside is not None:
@@ -106,8 +110,11 @@ def _bounds(args: argparse.Namespace, named: str, source: str, options: BoundOpt
     from cushion.data import load_pair
 
     data, holdout = load_pair(source)
-    one = argparse.Namespace(**{**vars(args), "net": named, "data": source})
+    weights = args.weights if named == args.net else args.beside_weights
+    one = argparse.Namespace(net=named, data=source, weights=weights, trust=args.trust)
     net = load_named_net(one, data)
-    say_if_other_data(one, net, data)
+    if say_if_other_data(one, net, data) and holdout is not None:
+        print("cushion: note: so the held-out row is left out: those examples may be its training set", file=sys.stderr)
+        holdout = None
     say_if_untrained(one)
     return bounds(net.module, data, holdout=holdout, init=net.init, options=options, name=named)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from cushion.bound_records import Bound, BoundsTable
-from cushion.cli.output import power, table
+from cushion.cli.output import power, table, wrapped_table
 from cushion.numerics import percent_up
+
+_WIDTH = 150
 
 
 def describe(found: BoundsTable) -> str:
@@ -39,36 +43,40 @@ def _about(found: BoundsTable) -> list[str]:
 
 
 def _rows(found: BoundsTable) -> list[str]:
-    proved = [bound for bound in found.bounds if bound.kind == "certificate"]
-    others = [bound for bound in found.bounds if bound.kind == "measure"]
-    stated = [bound for bound in others if bound.form == "stated"]
-    rest = [bound for bound in others if bound.form != "stated"]
-    lines = ["Certificates: every constant explicit; f is the net itself, Q the net under noise"]
-    lines.append(
-        table(
-            ["bound", "source", "of", "error at most", "meaning"],
-            [[b.name, b.source, b.about, error(b), b.meaning] for b in proved],
-        )
-    )
-    lines.append(f"assuming that {'; '.join(found.assumptions)}")
-    lines += ["", "Measures: bounds of the literature with their constants (rechecked by nobody: not certificates)"]
-    lines.append(
-        table(
-            ["bound", "source", "value", "", "meaning"],
-            [[b.name, b.source, error(b), _vacuous(b), b.meaning] for b in stated],
-        )
-    )
-    lines += ["", "Measures: up to constants, as the papers plot or print them; they rank nets and prove nothing"]
-    lines.append(
-        table(
-            ["measure", "form", "source", "capacity", "in units of the error", "", "meaning"],
-            [
-                [b.name, b.form, b.source, power(b.capacity_log10, b.capacity), error(b), _vacuous(b), b.meaning]
-                for b in rest
-            ],
-        )
-    )
+    shown = [bound for bound in found.bounds if not bound.abstains]
+    proved = [bound for bound in shown if bound.kind == "certificate"]
+    stated = [bound for bound in shown if bound.kind == "measure" and bound.form == "stated"]
+    rest = [bound for bound in shown if bound.kind == "measure" and bound.form != "stated"]
+    lines = [
+        "Certificates: every constant explicit; f is the net itself, Q the net under noise",
+        wrapped_table(
+            ["bound", "of", "error at most", "meaning"], [[b.name, b.about, error(b), _meaning(b)] for b in proved]
+        ),
+        f"guessing one of {found.classes} classes at random errs on {percent_up(1 - 1 / found.classes)}",
+        *textwrap.wrap(f"assuming that {'; '.join(found.assumptions)}", _WIDTH),
+        "",
+        "Measures: bounds of the literature with their constants (rechecked by nobody: not certificates)",
+        wrapped_table(
+            ["bound", "value", "", "meaning"], [[b.name, error(b), _vacuous(b), _meaning(b)] for b in stated]
+        ),
+        "",
+        "Measures: up to constants, as the papers plot or print them; they rank nets and prove nothing",
+        wrapped_table(
+            ["measure", "form", "capacity", "as error", "", "meaning"],
+            [[b.name, b.form, power(b.capacity_log10, b.capacity), error(b), _vacuous(b), _meaning(b)] for b in rest],
+        ),
+    ]
+    silent: dict[str, list[str]] = {}
+    for bound in found.bounds:
+        if bound.abstains:
+            silent.setdefault(bound.meaning.removeprefix("abstains: "), []).append(f"{bound.name} ({bound.form})")
+    for why, names in silent.items():
+        lines += ["", *textwrap.wrap(f"No value for {', '.join(names)}: {why}", _WIDTH)]
     return lines
+
+
+def _meaning(bound: Bound) -> str:
+    return f"{bound.meaning} [{bound.source}]"
 
 
 def _vacuous(bound: Bound) -> str:

@@ -118,10 +118,12 @@ def say_if_untrained(args: argparse.Namespace) -> None:
         print(f"cushion: note: no --weights, so {args.net} is taken as its factory returns it", file=sys.stderr)
 
 
-def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -> None:
-    """A net that was trained elsewhere has no training set here."""
-    if net.meta.get("data_fingerprint", data.fingerprint) != data.fingerprint:
+def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -> bool:
+    """Say, and return, whether the net was trained on other data than these."""
+    other = net.meta.get("data_fingerprint", data.fingerprint) != data.fingerprint
+    if other:
         print(f"cushion: note: {args.net} was trained on other examples or labels than {args.data}", file=sys.stderr)
+    return bool(other)
 
 
 def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,26 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         "  ".join(c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numeric, strict=True)).rstrip()
         for row in cells
     ]
+    return "\n".join(lines)
+
+
+def wrapped_table(header: Sequence[str], rows: Sequence[Sequence[object]], width: int = 150) -> str:
+    """A table whose last column, a sentence, is wrapped so that no line is longer than `width`.
+
+    >>> print(wrapped_table(["a", "text"], [["x", "one two three"]], width=10))
+    a  text
+    x  one two
+       three
+    """
+    if not rows:
+        return table(header, rows)
+    left = table(header[:-1], [row[:-1] for row in rows]).split("\n")
+    start = max(map(len, left)) + 2
+    lines = []
+    for cells, text in zip(left, (header[-1], *(str(row[-1]) for row in rows)), strict=True):
+        first, *rest = textwrap.wrap(text, max(8, width - start)) or [""]
+        lines.append(f"{cells:<{start}}{first}".rstrip())
+        lines += [" " * start + more for more in rest]
     return "\n".join(lines)
 
 

@@ -71,8 +71,10 @@ def figure_two(facts: NetFacts, effective_parameters: float | None) -> list[Boun
 def size_and_lipschitz(facts: NetFacts) -> list[Bound]:
     """§2.1: number of parameters and depth times it; §2.3: (Lipschitz constant / γ)^n for the two input norms."""
     count = log(facts.parameters)
-    sup = math.fsum(log(layer.l1_inf) + log(layer.lipschitz_inf) for layer in facts.layers)
-    two = math.fsum(log(layer.spectral) + log(layer.lipschitz) for layer in facts.layers)
+    sup = log(facts.first_lipschitz_inf) + math.fsum(
+        log(layer.l1_inf) + log(layer.lipschitz_inf) for layer in facts.layers
+    )
+    two = log(facts.first_lipschitz) + math.fsum(log(layer.spectral) + log(layer.lipschitz) for layer in facts.layers)
     rows = [
         plotted("parameters", "parameter count", count, facts, "number of parameters", "as plotted"),
         plotted(

@@ -38,7 +38,7 @@ def _covered(facts: NetFacts, name: str, moved: bool) -> Bound:
         last = layer is facts.layers[-1]
         s, paid_s = at_least(log(lifted_spectral(layer, facts.has_bias, last=last)), FINE)
         a, paid_a = at_least(log(_l2_1(layer, facts.has_bias, moved, last=last)), FINE)
-        spectral += s + log(layer.lipschitz)
+        spectral += s + facts.log_step(layer)
         ratios.append(2.0 / 3.0 * (a - s))
         nats += paid_s + paid_a
     energy = log(math.hypot(facts.input_energy, math.sqrt(facts.m) if facts.has_bias else 0.0))

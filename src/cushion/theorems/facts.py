@@ -62,6 +62,10 @@ class NetFacts:
     largest_score: float  # max over S of ‖f(x)‖₂
     path_logs: dict[int, float]  # p -> ln of the ℓ_p path norm
     weight_bits: int = 32  # of one weight as it is stored
+    first_lipschitz: float = (
+        1.0  # of what stands before the first layer; `input_energy` and `radius` are those after it
+    )
+    first_lipschitz_inf: float = 1.0
 
     @property
     def depth(self) -> int:
@@ -70,6 +74,11 @@ class NetFacts:
     @property
     def has_bias(self) -> bool:
         return any(layer.bias > 0 for layer in self.layers)
+
+    def log_step(self, layer: LayerFacts) -> float:
+        """ln of the ℓ2 constant of what follows a layer; the constant input of biases passes unchanged: at least 0."""
+        step = max(1.0, layer.lipschitz) if self.has_bias else layer.lipschitz
+        return math.log(step) if step > 0 else -math.inf
 
     @property
     def error(self) -> float:

@@ -19,7 +19,7 @@ from decimal import Decimal
 from cushion.bound_records import Bound
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.theorems.facts import NetFacts
-from cushion.theorems.rows import certified
+from cushion.theorems.rows import certified, log, stated
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,17 @@ def log_growth(levels: Sequence[Decisions], points: int) -> float:
 
 
 def vc_bound(facts: NetFacts, levels: Sequence[Decisions]) -> Bound:
-    """The certificate by counting labellings; it holds for every net of the architecture, trained or not."""
+    """The bound by counting labellings, for every net of the architecture, trained or not.
+
+    No certificate: the theorem is about exact arithmetic, and errors are counted in floating point.
+    """
     labellings = log_growth(levels, 2 * facts.m)
     deviation = math.sqrt(8 * (labellings + math.log(4.0 / facts.delta)) / facts.m)
-    return certified(
+    return stated(
         "labellings",
         "Vapnik and Chervonenkis; Bartlett et al. 2019",
-        (facts.error + deviation) * (1 + 1e-12),
+        log(facts.error + deviation),
         "how many labellings of 2m points nets of this architecture can make, whatever their weights",
-        form="stated",
         factors={"ln_labellings": labellings},
     )
 

@@ -24,9 +24,15 @@ SOURCE = "Xu and Mannor 2012"
 def cells(facts: NetFacts, inputs_in_unit_cube: bool) -> list[Bound]:
     """Both versions: by the ℓ∞ and by the ℓ2 Lipschitz constant."""
     n = facts.input_size
-    sup = math.log(2.0) + math.fsum(log(layer.l1_inf) + log(layer.lipschitz_inf) for layer in facts.layers)
-    two = 0.5 * math.log(2.0 * n) + math.fsum(
-        log(layer.spectral_upper) + log(layer.lipschitz) for layer in facts.layers
+    sup = (
+        math.log(2.0)
+        + log(facts.first_lipschitz_inf)
+        + math.fsum(log(layer.l1_inf) + log(layer.lipschitz_inf) for layer in facts.layers)
+    )
+    two = (
+        0.5 * math.log(2.0 * n)
+        + log(facts.first_lipschitz)
+        + math.fsum(log(layer.spectral_upper) + log(layer.lipschitz) for layer in facts.layers)
     )
     rows = []
     for name, constant, norm in (("lipschitz-inf", sup, "ℓ∞"), ("lipschitz-2", two, "ℓ2")):
@@ -36,7 +42,7 @@ def cells(facts: NetFacts, inputs_in_unit_cube: bool) -> list[Bound]:
             rows.append(abstain(name, SOURCE, _why_not(facts), "stated"))
         else:
             log_side, nats = at_most(log(facts.margin) - constant, FINE)
-            per_axis = 0.0 if log_side >= 0 else math.log(math.ceil(math.exp(min(-log_side, 600.0))))
+            per_axis = _log_ceil(-log_side)
             log_cells = math.log(facts.classes) + n * per_axis
             confidence = 2 * (math.log(1 / facts.delta) + nats)
             deviation = (log_sum(math.log(2 * math.log(2.0)) + log_cells, math.log(confidence)) - math.log(facts.m)) / 2
@@ -44,6 +50,13 @@ def cells(facts: NetFacts, inputs_in_unit_cube: bool) -> list[Bound]:
             text = f"cells of inputs on which the net hardly changes, by its Lipschitz constant in {norm}"
             rows.append(stated(name, SOURCE, value, text, factors={"log10_cells": log_cells / math.log(10.0)}))
     return rows
+
+
+def _log_ceil(log_value: float) -> float:
+    """ln ⌈e^log_value⌉, at least 0; beyond 2^53 a whole number more or less does not show."""
+    if log_value <= 0:
+        return 0.0
+    return math.log(math.ceil(math.exp(log_value))) if log_value < 36 else log_value * (1 + 1e-15)
 
 
 def _why_not(facts: NetFacts) -> str:

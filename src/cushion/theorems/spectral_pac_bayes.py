@@ -39,7 +39,7 @@ def noise_tolerance(facts: NetFacts) -> Bound:
         for one in layers
     ]
     radius = log(math.hypot(facts.radius, 1.0 if facts.has_bias else 0.0))
-    steps = math.fsum(log(one.lipschitz) for one in layers)
+    steps = math.fsum(facts.log_step(one) for one in layers)
     relative = [noisy - norm for noisy, norm in zip(noise, norms, strict=True)]
     largest = log_gamma - math.log(4.0) - 1.0 - radius - math.fsum(norms) - steps - log_sum(*relative)
     largest = min(largest, -math.log(d) - max(relative))

@@ -57,16 +57,21 @@ def measure_conditions(net: Network, data: Dataset, options: ConditionOptions) -
             not_measured_because=f"the conditions are about chains of layers, and {net.not_a_chain_because}",
         )
     plan = plan_pushes(net, options.probes, options.method)
-    count = min(len(data), options.examples or _affordable(net, plan))
+    count = min(len(data), options.examples or _affordable(plan), _storable(net))
     rows = np.sort(permutation(len(data), options.seed)[:count])
     some = data if count == len(data) else data.select(rows, f"{count} rows for conditions, seed={options.seed}")
     found = _stream(net, some, plan, options.seed)
     return _together(net, found, options, len(data))
 
 
-def _affordable(net: Network, plan: PushPlan) -> int:
-    """How many examples the budget of multiplications and the memory for 1/μ are enough for."""
-    return max(1, min(int(_BUDGET / plan.multiplications), _KEPT // len(triples(len(net.affine_layers)))))
+def _affordable(plan: PushPlan) -> int:
+    """How many examples the budget of multiplications is enough for."""
+    return max(1, int(_BUDGET / plan.multiplications))
+
+
+def _storable(net: Network) -> int:
+    """For how many examples the 1/μ of all triples, about depth³/6 of them, may be kept, whatever was asked for."""
+    return max(1, _KEPT // len(triples(len(net.affine_layers))))
 
 
 def _stream(net: Network, data: Dataset, plan: PushPlan, seed: int) -> dict[str, NDArray[np.float64]]:

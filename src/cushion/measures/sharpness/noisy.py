@@ -40,7 +40,7 @@ def count_noisy_errors(
     """
     independent = not any(isinstance(node.affine.operator, Conv2d) for node in net.affine_layers)
     noisy = NoisyNet(net, NoiseRule(0.0, 1.0))
-    stack = _STACK if independent else _BATCH
+    stack = min(draws, _STACK if independent else _BATCH)
     stacks = max(1, round(draws / stack))
     wrong = [0] * len(sigmas)
     for at in tqdm(range(stacks), desc="noisy nets", unit="stack", disable=None, delay=2, leave=False):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from cushion.errors import BadInput
 
+_LEAST = 1e-12  # noise far below the rounding of the weights
+
 
 @dataclass(frozen=True)
 class SharpnessOptions:
@@ -54,8 +56,10 @@ class SharpnessOptions:
                 raise BadInput(f"--{name} must be a number of at least 0, not {part}")
         if self.scale == 0 and self.offset == 0:
             raise BadInput("--scale and --offset are both 0, which is no noise at all; make one of them larger")
-        if not self.alphas or not all(0 < alpha < math.inf for alpha in self.alphas):
+        if not self.alphas or not all(_LEAST <= alpha < math.inf for alpha in self.alphas):
             shown = ",".join(f"{alpha:g}" for alpha in self.alphas)
-            raise BadInput(f"--alphas must be numbers above 0, such as 0.001,0.01, not {shown or 'nothing'}")
+            raise BadInput(
+                f"--alphas must be numbers above 0 (at least {_LEAST:g}), such as 0.001,0.01, not {shown or 'nothing'}"
+            )
         if len(set(self.alphas)) < len(self.alphas):
             raise BadInput("--alphas names one number twice; leave one out")

@@ -25,6 +25,8 @@ from torch.nn import functional as F
 from cushion.network import Affine, Network, Node
 from cushion.operators import Diagonal, Linear
 
+_FAR = 1e15  # entries beyond it, or all below its inverse, have squares that leave float32
+
 
 @dataclass(frozen=True)
 class NoiseRule:
@@ -123,13 +125,16 @@ class NoisyPass:
     def _mean_and_noise(self, node: Node, h: Tensor) -> tuple[Tensor, Tensor]:
         """Wh + b and √(Σ_j σ_ij² h_j² + σ_b,i²)·ε at α = 1: [n, out] each, with ε standard normal."""
         weight, bias = self._noisy.spread[node.index]
-        if weight.numel() == 1:
-            variance = h.square().sum(1, keepdim=True).mul_(weight)
-            variance = variance if bias is None else variance + bias
-        else:
-            variance = F.linear(h.square(), weight, bias)
         normal, _ = self._normal(node, (len(h), *node.shape), (0,))
-        return node.affine(h), variance.sqrt_() * normal
+        largest = h.abs().amax(1, keepdim=True)
+        if bool(((largest > _FAR) | ((largest < 1 / _FAR) & (largest > 0))).any()):
+            # Squares would overflow or vanish, and the noise with them: take them of h over its largest entry.
+            unit = torch.where(largest > 0, largest, torch.ones_like(largest))
+            std = _variance(h / unit, weight, None).sqrt_() * unit
+            std = std if bias is None else torch.hypot(std, bias.sqrt())
+        else:
+            std = _variance(h, weight, bias).sqrt_()
+        return node.affine(h), std * normal
 
     def _diagonal(self, node: Node, h: Tensor, alpha: float) -> Tensor:
         """A factor and a summand per channel, drawn for each example."""
@@ -161,3 +166,11 @@ class NoisyPass:
             first, second = (torch.randn(size, generator=self._generator, dtype=dtype) for size in sizes)
             self._normals[node.index] = first, second
         return self._normals[node.index]
+
+
+def _variance(h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Σ_j σ_ij² h_j² + σ_b,i²: [n, out], or [n, 1] where all σ² are the one number `weight`."""
+    if weight.numel() > 1:
+        return F.linear(h.square(), weight, bias)
+    variance = h.square().sum(1, keepdim=True).mul_(weight)
+    return variance if bias is None else variance + bias
