@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
@@ -104,10 +105,8 @@ def bounds(
         init=initial,
         spectra=False,
     )
-    try:
+    with suppress(BadInput):  # noise or ascent that overflows the scores: its rows abstain, the others stand
         found = replace(found, net=replace(found.net, sharpness=measure_sharpness(net, sample, options.sharpness)))
-    except BadInput:  # noise or ascent that overflows the scores: its rows abstain, the others stand
-        pass
     facts = gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon)
     missed = None if holdout is None else look_at(net, holdout).errors
     rows = [
