@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ MARK = {"first": "right", "second": "WRONG", "neither": "-"}
 
 
 def pairs() -> dict[str, dict[str, Any]]:
-    """The records in order: net, number of examples, seed; the net of true labels first, that of random ones beside it."""
+    """The records by net, number of examples and seed; in each true labels, and random ones beside them."""
     found = {path.stem: json.loads(path.read_text()) for path in HERE.glob("*.json")}
     return dict(sorted(found.items(), key=lambda item: (item[0].split("-")[0], item[1]["m"], item[0])))
 
@@ -59,11 +60,27 @@ def certificates(records: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
+def growth(records: dict[str, dict[str, Any]]) -> list[str]:
+    """How the four capacities of Figure 1 grow with the number of examples: log10, seed 0, one hidden layer."""
+    chosen = [record for name, record in records.items() if name.startswith("two-") and name.endswith("-0")]
+    lines = ["| log10 of norm² / γ² | labels | " + " | ".join(f"m = {record['m']}" for record in chosen) + " |"]
+    lines.append("|---|---|" + "---|" * len(chosen))
+    for name in ("l2-norm", "l1-path", "l2-path", "spectral"):
+        for labels in ("true", "random"):
+            cells = []
+            for record in chosen:
+                rows = (record if labels == "true" else record["beside"])["bounds"]
+                row = next(one for one in rows if (one["name"], one["form"]) == (name, "as plotted"))
+                cells.append(f"{row['capacity_log10']:.2f}")
+            lines.append(f"| {name} | {labels} | {' | '.join(cells)} |")
+    return lines
+
+
 def main() -> None:
     """All tables."""
     records = pairs()
-    for part in (nets, certificates, verdicts):
-        print("\n".join(part(records)), end="\n\n")
+    for part in (nets, certificates, verdicts, growth):
+        sys.stdout.write("\n".join(part(records)) + "\n\n")
 
 
 if __name__ == "__main__":
