@@ -16,6 +16,7 @@ from cushion.data import Dataset
 from cushion.measures.sharpness.kl import kl_from_centred, kl_from_isotropic, kl_from_unit_gaussian
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.sharpness_records import ExpectedSharpness, SharpnessPoint
 from cushion.tracing import trace
 
 NUMBERS = [(0.7, 0.3), (-2.0, 1.5), (0.0, 0.2), (0.05, 1.0)]  # mean and standard deviation of the posterior
@@ -101,3 +102,20 @@ def test_the_curve_has_the_divergence_of_every_parameter() -> None:
     found = measure_sharpness(net, data, isotropic).expected
     assert found is not None
     assert found.points[0].kl == pytest.approx(sum(w**2 for w in numbers) / (2 * 0.05**2), rel=1e-6)
+
+
+def test_the_kl_at_a_given_rise_of_the_error() -> None:
+    """Between two points of the curve by straight lines in ln KL; none where the curve does not cross the height."""
+
+    def curve(*points: tuple[float, float]) -> ExpectedSharpness:
+        made = tuple(SharpnessPoint(1.0, kl, 2 * kl, 0.0, rise, 0.0, None, rise, None, 1, 1) for kl, rise in points)
+        return ExpectedSharpness(10.0, 1.0, 0.0, 0.0, False, made)
+
+    falling = curve((1e6, 0.0), (1e4, 0.02), (1e2, 0.1))
+    assert falling.kl_at(0.1) is None
+    assert falling.kl_at(0.02) == pytest.approx(1e4)
+    assert falling.kl_at(0.06) == pytest.approx(1e3)  # half-way in ln KL
+    assert falling.kl_at(0.01) == pytest.approx(1e5)
+    assert curve((1e6, 0.0), (1e4, 0.01)).kl_at(0.05) is None
+    assert curve((1e6, 0.2), (1e4, 0.3)).kl_at(0.05) is None
+    assert curve((math.inf, 0.0), (1e4, 0.3)).kl_at(0.05) is None
