@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.cases import CASES
+from torch import nn
 
 import cushion
 from cushion.data.dataset import Dataset
@@ -97,6 +98,19 @@ def test_the_facts_of_a_small_net() -> None:
         assert (layer.inputs, layer.outputs) == (dense.shape[1], dense.shape[0])
     assert not found.plain
     assert found.path_logs[1] > 0 or found.path_logs[1] < 0
+
+
+def test_what_stands_before_the_first_layer_stretches_the_inputs() -> None:
+    """A pool that sums four pixels has constant 2 in ℓ2 and 4 in ℓ∞."""
+    pooled = nn.Sequential(nn.AvgPool2d(2, divisor_override=1), nn.Flatten(), nn.Linear(4, 2))
+    rng = np.random.default_rng(0)
+    data = Dataset("bytes", rng.integers(0, 256, (9, 1, 4, 4), dtype=np.uint8), rng.integers(0, 2, 9), 2)
+    net = trace(pooled, (1, 4, 4))
+    seen, table = look_at(net, data), cushion.measure(net, data, only="norms,paths")
+    found = gather(net, data, seen, table, None, delta=0.05, epsilon=0.0)
+    assert (found.first_lipschitz, found.first_lipschitz_inf) == (2.0, 4.0)
+    assert found.radius == pytest.approx(2 * 4.0)
+    assert found.input_energy == pytest.approx(2 * np.linalg.norm(data.x / 255.0), rel=1e-6)
 
 
 def test_margins_at_any_level() -> None:

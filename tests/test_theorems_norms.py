@@ -247,6 +247,21 @@ def test_rows_without_a_margin_or_a_chain_abstain_and_say_why() -> None:
     assert noise_tolerance(replace(good, layers=(layer(np.zeros((5, 6))), good.layers[1]))).abstains
 
 
+def test_a_pool_that_shrinks_does_not_shrink_the_constant_input_of_biases() -> None:
+    weights, biases = random_net([6, 5, 3], 9)
+    for biased in (True, False):
+        layers = [layer(a, b if biased else None) for a, b in zip(weights, biases, strict=True)]
+        plain = facts(layers, X)
+        pooled = facts([replace(layers[0], lipschitz=0.25), layers[1]], X)
+        for bound in (lambda net: covered(net)[0].value, lambda net: noise_tolerance(net).value):
+            if biased:
+                assert bound(pooled) == bound(plain)
+            else:
+                assert bound(pooled) < bound(plain)
+        stretched = facts([replace(layers[0], lipschitz=4.0), layers[1]], X)
+        assert noise_tolerance(stretched).value > noise_tolerance(plain).value  # type: ignore[operator]
+
+
 def test_values_beyond_a_float_are_logarithms() -> None:
     weights, _ = random_net([6, 6, 6, 3], 8)
     many = [layer(1e100 * weights[0])] * 8 + [layer(weights[2])]
