@@ -6,7 +6,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from cushion.cli.bounds_text import describe
 from cushion.cli.options import (
     add_data,
     add_net,
@@ -90,6 +89,7 @@ def _options(args: argparse.Namespace) -> BoundOptions:
 def run(args: argparse.Namespace) -> int:
     from cushion.bounding import beside
     from cushion.certificates.occam import parse_delta
+    from cushion.cli.bounds_text import describe
 
     parse_delta(args.delta)
     if args.beside is None and (args.beside_data is not None or args.beside_weights is not None):

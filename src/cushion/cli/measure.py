@@ -6,7 +6,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from cushion.cli.measure_text import describe
 from cushion.cli.options import (
     add_data,
     add_net,
@@ -135,6 +134,7 @@ def condition_options(args: argparse.Namespace) -> ConditionOptions:
 
 
 def run(args: argparse.Namespace) -> int:
+    from cushion.cli.measure_text import describe
     from cushion.data import load
     from cushion.measuring import margins, measure
 
