@@ -126,7 +126,7 @@ class NoisyPass:
         """Wh + b and √(Σ_j σ_ij² h_j² + σ_b,i²)·ε at α = 1: [n, out] each, with ε standard normal."""
         weight, bias = self._noisy.spread[node.index]
         normal, _ = self._normal(node, (len(h), *node.shape), (0,))
-        largest = h.abs().amax(1, keepdim=True)
+        largest = torch.linalg.vector_norm(h, torch.inf, dim=1, keepdim=True)
         if bool(((largest > _FAR) | ((largest < 1 / _FAR) & (largest > 0))).any()):
             # Squares would overflow or vanish, and the noise with them: take them of h over its largest entry.
             unit = torch.where(largest > 0, largest, torch.ones_like(largest))
@@ -134,7 +134,8 @@ class NoisyPass:
             std = std if bias is None else torch.hypot(std, bias.sqrt())
         else:
             std = _variance(h, weight, bias).sqrt_()
-        return node.affine(h), std * normal
+        # In place where a number stands for every output already: a fresh allocation costs more than the product.
+        return node.affine(h), std.mul_(normal) if std.shape == normal.shape else std * normal
 
     def _diagonal(self, node: Node, h: Tensor, alpha: float) -> Tensor:
         """A factor and a summand per channel, drawn for each example."""
