@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
@@ -105,8 +104,11 @@ def bounds(
         init=initial,
         spectra=False,
     )
-    with suppress(BadInput):  # noise or ascent that overflows the scores: its rows abstain, the others stand
+    why_flat = "sharpness was not asked for (0 draws)"
+    try:
         found = replace(found, net=replace(found.net, sharpness=measure_sharpness(net, sample, options.sharpness)))
+    except BadInput as problem:  # noise or ascent that overflows the scores: its rows abstain, the others stand
+        why_flat = str(problem)
     facts = gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon)
     missed = None if holdout is None else look_at(net, holdout).errors
     rows = [
@@ -118,7 +120,7 @@ def bounds(
         *covered(facts),
         noise_tolerance(facts),
         *cells(facts, in_unit_cube(sample)),
-        *_measures(facts, found),
+        *_measures(facts, found, why_flat),
     ]
     return BoundsTable(
         net=name,
@@ -148,7 +150,7 @@ def beside(first: BoundsTable, second: BoundsTable) -> BoundsTable:
     return replace(first, beside=second, verdicts=compare(first, second))
 
 
-def _measures(facts: NetFacts, found: MeasureTable) -> list[Bound]:
+def _measures(facts: NetFacts, found: MeasureTable, why_flat: str) -> list[Bound]:
     effective = None if found.net.stability is None else found.net.stability.effective_parameters
     expected = None if found.net.sharpness is None else found.net.sharpness.expected
     points = [] if expected is None else [(point.expected_error, point.kl) for point in expected.points]
@@ -156,7 +158,7 @@ def _measures(facts: NetFacts, found: MeasureTable) -> list[Bound]:
         *norm_capacities(facts),
         *figure_two(facts, effective),
         *size_and_lipschitz(facts),
-        *magnitude_noise(points, facts.m, facts.delta),
+        *magnitude_noise(points, facts.m, facts.delta, why_flat),
         *_theorem_one(found.net.conditions, facts),
         *_rankings(facts, found),
     ]

@@ -127,7 +127,6 @@ def _layer(net: Network, node: Node, row: LayerMeasures, start: Affine | None) -
     norms = row.group_norms
     assert norms is not None
     assert row.operator_frobenius is not None
-    assert row.frobenius is not None
     assert row.spectral is not None
     assert row.spectral_upper is not None
     two, sup = _after(net, node)
@@ -143,13 +142,11 @@ def _layer(net: Network, node: Node, row: LayerMeasures, start: Affine | None) -
         outputs=operator.output_size,
         parameters=node.affine.parameters,
         frobenius=row.operator_frobenius,
-        weight_frobenius=row.frobenius,
         spectral=row.spectral,
         spectral_upper=row.spectral_upper,
         l1_inf=norms.l1_inf,
         l2_inf=norms.l2_inf,
         l2_1=norms.l2_1,
-        l1_2=norms.l1_2,
         bias=0.0 if bias is None else math.sqrt(places) * float(torch.linalg.vector_norm(bias.double())),
         bias_largest=0.0 if bias is None else float(bias.abs().max()),
         lipschitz=two,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from cushion.cli.options import (
     add_data,
+    add_epsilon,
     add_net,
     add_verb,
     filled,
-    fraction,
     load_named_net,
     seed,
     whole,
@@ -38,13 +38,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--delta", default="0.05", metavar="P", help="probability that a row fails, for each by itself (default 0.05)"
     )
-    parser.add_argument(
-        "--epsilon",
-        type=fraction,
-        default=0.05,
-        metavar="F",
-        help="gamma is the margin that all but this fraction of examples exceed (0.05); 0: the hard margin",
-    )
+    add_epsilon(parser)
     parser.add_argument(
         "--beside", type=filled, metavar="NET2", help="a second net: each row says which of the two it prefers"
     )

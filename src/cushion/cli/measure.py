@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cushion.cli.options import (
     add_data,
+    add_epsilon,
     add_net,
     add_verb,
     filled,
@@ -95,13 +96,7 @@ def _add_stability(parser: argparse.ArgumentParser) -> None:
 
 def _add_neyshabur(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("margins, sharpness and conditions (Neyshabur 2017)")
-    group.add_argument(
-        "--epsilon",
-        type=fraction,
-        default=0.05,
-        metavar="F",
-        help="gamma is the margin that all but this fraction of examples exceed (0.05); 0: the hard margin",
-    )
+    add_epsilon(group)
     group.add_argument("--save-margins", type=filled, metavar="FILE", help="write every example's margin, a line each")
     add_sharpness(group)
 

@@ -49,6 +49,16 @@ def add_net(parser: argparse.ArgumentParser, *, flag: bool) -> None:
     parser.add_argument("--trust", action="store_true", help="load a .pt2 program, although loading one can run code")
 
 
+def add_epsilon(group: Any) -> None:
+    group.add_argument(
+        "--epsilon",
+        type=fraction,
+        default=0.05,
+        metavar="F",
+        help="gamma is the margin that all but this fraction of examples exceed (0.05); 0: the hard margin",
+    )
+
+
 def filled(text: str) -> str:
     """A name that is not empty."""
     if not text:

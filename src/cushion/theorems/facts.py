@@ -21,13 +21,11 @@ class LayerFacts:
     outputs: int
     parameters: int
     frobenius: float
-    weight_frobenius: float  # of the parameters: smaller than `frobenius` for a convolution
     spectral: float
     spectral_upper: float
     l1_inf: float
     l2_inf: float
     l2_1: float
-    l1_2: float
     bias: float
     bias_largest: float
     lipschitz: float = 1.0

@@ -85,11 +85,11 @@ def isotropic_as_printed(found: Sequence[NoisyErrors], squares: float, m: int, d
     return stated("noise", SOURCE.format(6), log(min(values)), text, form="as printed", about="Q")
 
 
-def magnitude_noise(points: Sequence[tuple[float, float]], m: int, delta: float) -> list[Bound]:
+def magnitude_noise(points: Sequence[tuple[float, float]], m: int, delta: float, why_not: str = "") -> list[Bound]:
     """Eq. 5 for σ_i = α(10|w_i| + 1), at the best α, from (expected error, ½Σw²/σ²) pairs: printed and corrected."""
     name, source = "noise like the weights", SOURCE.format(5)
     if not points:
-        return [abstain(name, source, "sharpness was not measured", form) for form in ("as printed", "corrected")]
+        return [abstain(name, source, why_not, form) for form in ("as printed", "corrected")]
     printed = [error + math.sqrt((2 * kl + math.log(2 * m / delta)) / m) for error, kl in points]
     corrected = [error + math.sqrt((kl + math.log(2 * math.sqrt(m) / delta)) / (2 * m)) for error, kl in points]
     versions: list[tuple[list[float], str, Form]] = [
