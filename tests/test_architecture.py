@@ -45,8 +45,10 @@ ALLOWED: dict[str, set[str]] = {
     "condition_records": {"records"},
     "measure_records": {"errors", "records"} | FAMILY_RECORDS,
     "bound_records": {"errors", "records"},
+    "compression_records": {"records", "bound_records"},
     "operators": BASE | {"counter"},
     "network": BASE | {"operators"},
+    "network_module": {"network"},
     "linearisation": {"network"},
     "perturbation": {"network", "linearisation"},
     "tracing": BASE | {"operators", "network"},
@@ -65,16 +67,23 @@ ALLOWED: dict[str, set[str]] = {
     | {"measure_records"}
     | FAMILY_RECORDS,
     "theorems": {"numerics", "bound_records"},
-    "compressors": BASE | {"operators", "network", "tracing", "engine", "data", "encoding"},
+    "compressors": BASE | {"counter", "operators", "network", "tracing", "engine", "data", "encoding"},
+    "promises": NETS
+    | {"compressors", "compression_records", "linearisation", "perturbation", "measures", "measuring", "net_facts"}
+    | {"theorems", "bound_records"},
+    "compressed_nets": BASE | {"compressors", "network", "weights"},
     "certificates": DATA | {"encoding", "answers", "gaussian_claims"},
     "verifier": {"errors", "records", "claims", "gaussian_claims", "answers", "encoding", "data"},
-    "compression": BASE | {"encoding", "certificates"},
-    "compressing": DATA | {"float_nets", "compressors", "compression", "encoding", "certificates"},
+    "compression": BASE | {"encoding", "certificates", "compression_records"},
+    "net_compressing": NETS
+    | {"compressors", "compressed_nets", "compression_records", "promises", "certificates", "measures", "measuring"}
+    | {"net_facts", "theorems"},
+    "compressing": DATA | {"float_nets", "compressors", "compression", "encoding", "certificates", "net_compressing"},
     "reproduction": {"*"},
     "pac_bayes": DATA | {"compressors", "certificates"},
     "api": NETS | {"answers", "float_nets", "compressors", "encoding", "certificates"},
-    "figures": {"errors", "files", "records", "measure_records"} | FAMILY_RECORDS,
-    "measuring": NETS | {"measures", "measure_records"} | FAMILY_RECORDS,
+    "figures": {"errors", "files", "records", "measure_records", "compression_records"} | FAMILY_RECORDS,
+    "measuring": NETS | {"network_module", "measures", "measure_records"} | FAMILY_RECORDS,
     "net_facts": NETS | {"measures", "measure_records", "theorems"},
     "bounding": NETS
     | {"measuring", "measures", "net_facts", "theorems", "bound_records", "measure_records", "certificates"}
@@ -94,6 +103,7 @@ NO_TORCH = {
     "condition_records",
     "measure_records",
     "bound_records",
+    "compression_records",
     "theorems",
     "figures",
     "claims",
