@@ -25,8 +25,8 @@ class Bound(Record):
     `value` bounds the error in the same units everywhere: where a paper plots a capacity C, it is the loss plus √(C/m).
     It is null where it exceeds the largest float, and `log10` is its logarithm. `capacity` is the number that the
     paper itself plots, `capacity_log10` its logarithm. `vacuous`: the value is at least 1. `about` is "f" for the net
-    itself and "Q" for the net under random weights. A row without `log10` and with a capacity only ranks nets. Where
-    there is neither the row abstains, and `meaning` says why.
+    itself, "g" for its compressed net and "Q" for the net under random weights. A row without `log10` and with a
+    capacity only ranks nets. Where there is neither the row abstains, and `meaning` says why.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Bound(Record):
     log10: float | None
     vacuous: bool
     meaning: str
-    about: Literal["f", "Q"] = "f"
+    about: Literal["f", "g", "Q"] = "f"
     capacity: float | None = None
     capacity_log10: float | None = None
     factors: dict[str, float] | None = None  # what entered, for whoever wants to check by hand

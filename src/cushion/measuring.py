@@ -35,6 +35,7 @@ from cushion.measures.stability.one_pass import NormObserver, OnePass
 from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.stability.sensitivity import Draw, measure_sensitivity
 from cushion.network import Network, Node, Stage
+from cushion.network_module import NetworkModule
 from cushion.stability_records import NoiseSensitivity, Weights
 from cushion.tracing import trace
 
@@ -146,7 +147,10 @@ def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[str, ...
 
 def traced(model: nn.Module | Network, data: Dataset) -> Network:
     """The model as a net that reads these data and has a score for each of their classes."""
-    net = model if isinstance(model, Network) else trace(model, data.shape)
+    known = model.network if isinstance(model, NetworkModule) else model
+    net = known if isinstance(known, Network) else trace(known, data.shape)
+    if net.input_shape != tuple(data.shape):
+        raise BadInput(f"the net reads examples of shape {net.input_shape}, but {data.name} has {tuple(data.shape)}")
     if net.classes < data.classes:
         raise BadInput(
             f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"

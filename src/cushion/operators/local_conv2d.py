@@ -129,6 +129,10 @@ class LocalConv2d(Operator):
             upper = max(upper, gram_upper(some.to(torch.float64), guess=upper))
         return math.sqrt(self.overlap) * upper * (1 + 2.0**-50)
 
+    def frobenius(self) -> float:
+        """The root mean square over places of the filters' norms: the kernel's own where all filters are alike."""
+        return super().frobenius() / math.sqrt(len(self.weight))
+
     @property
     def overlap(self) -> int:
         """The largest number of places that read one and the same number: at most ⌈κ/s⌉² without dilation."""

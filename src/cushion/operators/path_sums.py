@@ -22,6 +22,7 @@ from torch import Tensor
 
 from cushion.operators.conv2d import Conv2d
 from cushion.operators.diagonal import Diagonal
+from cushion.operators.linear import Linear
 from cushion.operators.operator import Operator
 
 _BLOCK = 1 << 17  # weights whose powers are held at a time: 1 MB
@@ -131,6 +132,11 @@ def sums_before(operator: Operator, sums: Sequence[PathSums | None], powers: Pow
             one and PathSums(power[:, None, None] * one.values, one.rows, one.columns)
             for one, power in zip(sums, powers.each(weight, units), strict=True)
         ]
+    elif type(operator) is not Linear:
+        before = [
+            one and _by_adjoint(operator, one, power)
+            for one, power in zip(sums, powers.each(weight, units), strict=True)
+        ]
     else:
         totals = [np.zeros(weight.shape[1]) for _ in sums]
         step = max(1, _BLOCK // weight.shape[1])
@@ -144,6 +150,14 @@ def sums_before(operator: Operator, sums: Sequence[PathSums | None], powers: Pow
         if one is not None and found is not None:
             found.exponent = one.exponent + p * unit
     return before
+
+
+def _by_adjoint(operator: Operator, sums: PathSums, power: Floats) -> PathSums:
+    """Any map, by its own adjoint: what is left of a layer that was compressed to something else."""
+    positive = operator.with_weight(torch.from_numpy(power.copy()))
+    whole = positive.adjoint(torch.from_numpy(sums.expanded().reshape(1, *operator.output_shape)))[0].numpy()
+    values = whole.reshape(len(whole), *(whole.shape[1:] or (1, 1)))
+    return PathSums(values, tuple(range(values.shape[1])), tuple(range(values.shape[2])))
 
 
 def _before_convolution(

@@ -13,7 +13,7 @@ from cushion.data import Dataset
 from cushion.measures.sharpness.loss import batch_of, sample_losses
 from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass
 from cushion.network import Network
-from cushion.operators import Conv2d
+from cushion.operators import Conv2d, LocalConv2d
 
 _BATCH = 64  # rows that share their kernels, in a net with convolutions
 _STACK = 1024
@@ -38,7 +38,7 @@ def count_noisy_errors(
     with the mean error of Q on S. That is so in nets without convolutions; with them, clusters of pairs share kernels
     and only the clusters' means are independent. Random: rows and noise, from `seed`; the same for all sigmas.
     """
-    independent = not any(isinstance(node.affine.operator, Conv2d) for node in net.affine_layers)
+    independent = not any(isinstance(node.affine.operator, Conv2d | LocalConv2d) for node in net.affine_layers)
     noisy = NoisyNet(net, NoiseRule(0.0, 1.0))
     stack = min(draws, _STACK if independent else _BATCH)
     stacks = max(1, round(draws / stack))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.network import Node
-from cushion.operators import Conv2d
+from cushion.operators import Conv2d, LocalConv2d
 from cushion.stability_records import EffectiveParameters
 
 Values = NDArray[np.float64]
@@ -39,6 +39,8 @@ class LayerTerms:
     def overlap(self) -> float:
         """⌈κ/s⌉², the number of places of the output that read one place of the input; 1 for a dense layer."""
         operator = self.node.affine.operator
+        if isinstance(operator, LocalConv2d):
+            return float(operator.overlap)
         if not isinstance(operator, Conv2d):
             return 1.0
         sides = zip(operator.weight.shape[2:], operator.stride, strict=True)
@@ -78,10 +80,7 @@ class LayerTerms:
 
 def effective_parameters(layers: list[LayerTerms], zeta: float) -> list[EffectiveParameters]:
     """One record a layer; ⌊ζn⌋ examples are dropped, the same ones for all layers."""
-    total = np.sum([layer.each() for layer in layers], axis=0)
-    kept = np.ones(len(total), dtype=bool)
-    dropped = math.floor(zeta * len(total) + 1e-9)  # 0.29 · 100 is 28.999... in floating point
-    kept[np.argsort(total, kind="stable")[len(total) - dropped :]] = False
+    kept = kept_rows(layers, zeta)
     return [
         EffectiveParameters(
             value=(value := layer.whole()),
@@ -91,6 +90,15 @@ def effective_parameters(layers: list[LayerTerms], zeta: float) -> list[Effectiv
         )
         for layer in layers
     ]
+
+
+def kept_rows(layers: list[LayerTerms], zeta: float) -> NDArray[np.bool_]:
+    """All examples but the ⌊ζn⌋ that are worst for the sum over all layers."""
+    total = np.sum([layer.each() for layer in layers], axis=0)
+    kept = np.ones(len(total), dtype=bool)
+    dropped = math.floor(zeta * len(total) + 1e-9)  # 0.29 · 100 is 28.999... in floating point
+    kept[np.argsort(total, kind="stable")[len(total) - dropped :]] = False
+    return kept
 
 
 def capacity(depth: int, contraction: float, layers: list[LayerTerms]) -> float:

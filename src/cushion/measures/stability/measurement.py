@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cushion.data import Dataset
 from cushion.data.splits import permutation
@@ -87,7 +88,7 @@ def measure_stability(
     count = min(len(data), options.examples or _affordable(net, plan, options, len(noises)))
     rows = np.sort(permutation(len(data), options.seed)[:count])
     some = data if count == len(data) else data.select(rows, f"{count} rows for noise stability, seed={options.seed}")
-    batch = max(8, min(256, _SHARD // max(node.affine.operator.output_size for node in net.affine_layers)))
+    batch = _shard(net)
     found = _Found(norms, rows, measure_pairs(net, some, plan, places=options.places, seed=options.seed, batch=batch))
     if options.draws and len(net.affine_layers) > 1:
         found.smoothness = measure_smoothness(
@@ -100,6 +101,31 @@ def measure_stability(
         ]
     layers = {node.index: _layer(net, node, found, options) for node in net.affine_layers}
     return layers, _whole(net, layers, found, options, initial, weights)
+
+
+def measure_terms(
+    net: Network, data: Dataset, norms: OnePass, options: StabilityOptions, initial: Network | None = None
+) -> tuple[list[LayerTerms], NDArray[np.int64]]:
+    """What each layer contributes to Lemmas 3 and 14 of Arora 2018, example by example, and the rows of `data` used.
+
+    With `initial` the cushions are those of A - A₀. [] where a layer has no contraction or a pair was not measured.
+    """
+    plan = plan_jacobians(net, options.probes, options.method)
+    count = min(len(data), options.examples or _affordable(net, plan, options, 0))
+    rows = np.sort(permutation(len(data), options.seed)[:count])
+    some = data if count == len(data) else data.select(rows, f"{count} rows for noise stability, seed={options.seed}")
+    pairs = measure_pairs(net, some, plan, places=options.places, seed=options.seed, batch=_shard(net))
+    starts = [None] * len(net.affine_layers) if initial is None else [node.affine for node in initial.affine_layers]
+    frobenius = [
+        node.affine.operator.frobenius() if start is None else node.affine.operator.minus(start.operator).frobenius()
+        for node, start in zip(net.affine_layers, starts, strict=True)
+    ]
+    return _terms(net, _Found(norms, rows, pairs), frobenius), rows
+
+
+def _shard(net: Network) -> int:
+    """Examples that are worked on at once."""
+    return max(8, min(256, _SHARD // max(node.affine.operator.output_size for node in net.affine_layers)))
 
 
 def _noises(options: StabilityOptions, from_initialisation: bool) -> list[Noise]:
