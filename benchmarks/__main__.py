@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import (
+    compressing,
     expected_sharpness,
     jacobians,
     loading,
@@ -37,6 +38,7 @@ def main() -> None:
         ("replay", replay),
         ("loading", loading),
         ("stability_memory", stability_memory),
+        ("compressing", compressing),
     ):
         results[name] = module.run()
         print(f"{name}: {json.dumps(results[name])}", flush=True)

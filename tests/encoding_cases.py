@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from cushion.encoding.inputs import Bytes, Floats, Input
 from cushion.encoding.integer_net import Conv, Dense, Feature, IntegerNet, Layer, Pool, feature_after, stored_shape
-from cushion.encoding.sources import Grid, SeededMask, SeededNoise, SeededProjection, Source, Values
+from cushion.encoding.sources import (
+    Grid,
+    Product,
+    SeededMask,
+    SeededNoise,
+    SeededProjection,
+    SignProjection,
+    Source,
+    Values,
+)
 
 Rng = np.random.Generator
 
@@ -33,10 +42,15 @@ def head(inputs: int, outputs: int = 2) -> Dense:
     return Dense(Grid(ones(outputs, inputs), 1), None, 0, 0)
 
 
+def product(rng: Rng, shape: tuple[int, ...], rank: int, shift: int) -> Product:
+    """Factors of small numbers."""
+    return Product(rng.integers(-9, 10, rank * (shape[0] + math.prod(shape[1:]))), shape, rank, shift)
+
+
 @st.composite
 def sources(draw: st.DrawFn, rng: Rng, shape: tuple[int, ...], place: int) -> Source:
     seed = draw(st.sampled_from([0, 1, 77, 2**32 - 1]))
-    kind = draw(st.sampled_from([Grid, Values, SeededMask, SeededProjection, SeededNoise]))
+    kind = draw(st.sampled_from([Grid, Values, SeededMask, SeededProjection, SeededNoise, SignProjection, Product]))
     if kind is Grid:
         levels = draw(st.integers(1, 5))
         return Grid(rng.integers(-levels, levels + 1, shape), levels)
@@ -45,6 +59,11 @@ def sources(draw: st.DrawFn, rng: Rng, shape: tuple[int, ...], place: int) -> So
     if kind is SeededProjection:
         coefficients = rng.integers(-50, 51, draw(st.integers(1, 4)))
         return SeededProjection(coefficients, shape, seed, place, draw(st.integers(0, 6)), draw(st.integers(0, 3)))
+    if kind is SignProjection:
+        coefficients = rng.integers(-20, 21, draw(st.sampled_from([1, 5, 8, 64, 70])))
+        return SignProjection(coefficients, shape, seed, place, draw(st.integers(0, 6)))
+    if kind is Product:
+        return product(rng, shape, draw(st.integers(1, 3)), draw(st.integers(0, 4)))
     sparse = rng.integers(-40, 41, shape) * (rng.random(shape) < 0.3)
     return Values(sparse) if kind is Values else SeededNoise(sparse, seed, place, draw(st.integers(1, 3)))
 
@@ -136,8 +155,9 @@ def _parts(net: IntegerNet) -> list[object]:
         source = pieces.pop("source", None)
         pieces.pop("weight", None)  # a cached value, not a part
         if source is not None:
-            inner = {name: value for name, value in vars(source).items() if name != "numbers"}
-            pieces |= {"source": type(source).__name__, **inner, "shape": source.shape}
+            # names of their own: a layer and its source may both have a shift
+            inner = {f"source {name}": value for name, value in vars(source).items() if name != "numbers"}
+            pieces |= {"source": type(source).__name__, **inner, "source shape": source.shape}
         found.append(type(layer).__name__)
         found.append({name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in pieces.items()})
     return found

@@ -18,7 +18,7 @@ ELEMENTS = {
     4: [(0, 0), (0, 1), (0, 2), (0, 3)],
     8: [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)],
 }
-SOURCES = ["grid", "values", "mask", "projection", "noise"]
+SOURCES = ["grid", "values", "mask", "projection", "noise", "sign projection", "product"]
 MASK = 2**64 - 1
 Layer = dict[str, Any]
 
@@ -152,8 +152,13 @@ def read(data: bytes, length: int) -> dict[str, Any]:
         layer["source"] = SOURCES[bits.gamma() - 1]
         if layer["source"] == "grid":
             layer["levels"] = bits.gamma()
+        elif layer["source"] == "product":
+            layer["rank"], layer["down"] = bits.gamma(), bits.gamma() - 1
+            layer["coefficients"] = layer["rank"] * (stored[0] + math.prod(stored[1:]))
         elif layer["source"] != "values":
             layer["seed"] = bits.gamma() - 1
+        if layer["source"] == "sign projection":
+            layer["coefficients"], layer["down"] = bits.gamma(), bits.gamma() - 1
         if layer["source"] == "projection":
             layer["coefficients"], layer["down"], layer["amplitude"] = bits.gamma(), bits.gamma() - 1, bits.gamma() - 1
         if layer["source"] == "noise":
@@ -207,6 +212,20 @@ def stored_numbers(layer: Layer) -> list[int]:
             (sum(q * sign(j, t * u) for t, q in enumerate(coded)) >> layer["down"])
             + (layer["amplitude"] * noise(j, len(coded) * u) if layer["amplitude"] else 0)
             for j in range(n)
+        ]
+    if layer["source"] == "sign projection":
+        words = [[word(place, layer["seed"], c * n + j) for j in range(n)] for c in range(-(-len(coded) // 64))]
+        return [
+            sum(q if words[t // 64][j] >> t % 64 & 1 else -q for t, q in enumerate(coded)) >> layer["down"]
+            for j in range(n)
+        ]
+    if layer["source"] == "product":
+        o, r = layer["stored"][0], layer["rank"]
+        w = n // o
+        left, right = coded[: o * r], coded[o * r :]
+        return [
+            sum(left[i * r + t] * right[t * w + j] for t in range(r)) >> layer["down"]
+            for i, j in product(range(o), range(w))
         ]
     return list(coded)
 

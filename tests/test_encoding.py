@@ -85,7 +85,7 @@ def test_the_grammar_is_drawn_in_full() -> None:
 
     look()
     wanted: set[object] = {"Bytes", "Floats", "max", "sum"}
-    wanted |= {"Grid", "Values", "SeededMask", "SeededProjection", "SeededNoise"}
+    wanted |= {"Grid", "Values", "SeededMask", "SeededProjection", "SeededNoise", "SignProjection", "Product"}
     wanted |= {(kind, order) for kind in ("Conv", "Dense") for order in (1, 2, 4, 8)}
     wanted |= {("biases", True), ("biases", False)}
     wanted |= {("tied", False, 4, grouping) for grouping in ("one", "groups", "depthwise")}

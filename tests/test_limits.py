@@ -16,14 +16,23 @@ from cushion.encoding import numbers
 from cushion.encoding.bits import BitWriter
 from cushion.encoding.inputs import Bytes, Floats
 from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Layer, Pool
+from cushion.encoding.limits import check_sizes
 from cushion.encoding.message import decode, encode
-from cushion.encoding.sources import Grid, SeededProjection, Values
+from cushion.encoding.sources import Grid, Product, SeededProjection, SignProjection, Values
 from cushion.errors import Malformed
 
 
 def projection(coefficients: int, shape: tuple[int, ...], place: int = 1) -> SeededProjection:
     """Many numbers from a short message."""
     return SeededProjection(ones(coefficients), shape, 0, place, 0, 0)
+
+
+def tabled(coefficients: int, shape: tuple[int, ...], place: int = 1) -> SignProjection:
+    return SignProjection(ones(coefficients), shape, 0, place, 0)
+
+
+def low_rank(rank: int, out: int, rest: int) -> Product:
+    return Product(ones(rank * (out + rest)), (out, rest), rank, 0)
 
 
 def zeros(*shape: int) -> Values:
@@ -74,6 +83,16 @@ WITHIN_AND_BEYOND: dict[str, tuple[str, Callable[[], IntegerNet], Callable[[], I
             Dense(projection(1, (2, 2**9), 3), None, 0, 0),
         ),
     ),
+    "coefficients of sign projections count": (
+        "1000001 numbers",
+        lambda: net((1, 1, 499_999), Dense(tabled(2, (2, 499_999)), None, 0, 0)),
+        lambda: net((1, 1, 499_999), Dense(tabled(3, (2, 499_999)), None, 0, 0)),
+    ),
+    "factors count": (  # 2·w weights, 2·1 and 1·w numbers in the factors
+        "1000001 numbers",
+        lambda: net((1, 1, 333_332), Dense(low_rank(1, 2, 333_332), None, 0, 0)),
+        lambda: net((1, 1, 333_333), Dense(low_rank(1, 2, 333_333), None, 0, 0)),
+    ),
     "input": (
         "feature map",
         lambda: net((1, 1024, 1024), Pool("max", 1024), head(1)),
@@ -118,6 +137,29 @@ def test_limits_are_where_they_are_said_to_be(name: str) -> None:
     assert within().reach >= 0
     with pytest.raises(Malformed, match=reason):
         beyond()
+
+
+def test_the_signs_of_sign_projections_share_a_limit_of_their_own() -> None:
+    """2^14 numbers and 2^19 coefficients are 2^33 signs; four more are too many. No sign is drawn to find out."""
+    wide, small = Dense(tabled(2**19, (2, 2**13)), None, 0, 0), Dense(tabled(1, (2, 2), 2), None, 0, 0)
+    begin = time.process_time()
+    check_sizes((1, 1, 2**13), Bytes(0), (wide, Dense(zeros(2, 2), None, 0, 0)))
+    with pytest.raises(Malformed, match=f"sign projections of {2**33 + 4} signs"):
+        check_sizes((1, 1, 2**13), Bytes(0), (wide, small))
+    # the two kinds of projections do not share it
+    seeded = Dense(projection(2**8, (2**9, 2**9), 1), None, 0, 20)
+    check_sizes((1, 1, 2**9), Bytes(0), (seeded, Dense(tabled(2**8, (2**9, 2**9), 2), None, 0, 0)))
+    assert time.process_time() - begin < 1.0
+
+
+def test_the_most_work_that_a_product_can_ask_for_is_below_its_bound() -> None:
+    """o = r = w makes the factors' o·r·w largest for the numbers that are counted, o·r + r·w + o·w."""
+    side = 577
+    assert 3 * side**2 <= 10**6 < 3 * (side + 1) ** 2
+    assert side**3 <= (10**6 / 3) ** 1.5 < 2**28
+    begin = time.process_time()
+    assert net((1, 1, side), Dense(low_rank(side, side, side), None, 0, 0)).layers[0].weight[0, 0] == side
+    assert time.process_time() - begin < 2.0
 
 
 @pytest.mark.parametrize("name", ["weights and coefficients", "biases count", "layers share the limit", "input"])
@@ -199,6 +241,13 @@ HOSTILE = {
     ),
     "a long projection": written((1, 1, 2**18), "00", 2, 4, 1, 257, 1, 1, "0"),
     "many projections": written((1, 1, 300), *["00", 300, 4, 1, 500, 1, 1, "0", 1] * 10, "00", 2, 1, 1, "0", depth=11),
+    "a long sign projection": written((1, 1, 2**14), "00", 2, 6, 1, 2**19, 1, "0"),
+    "many sign projections": written(
+        (1, 1, 500), *["00", 500, 6, 1, 15_000, 1, "0", 1] * 3, "00", 2, 6, 1, 1, 1, "0", depth=4
+    ),
+    "a product of many ranks": written((1, 1, 2), "00", 2, 7, 10**6, 1, "0"),
+    "a product beyond all weights": written((1, 1, 10**5), "00", 3, 7, 7, 1, "0"),
+    "products that share the limit": written((1, 1, 300), *["00", 300, 7, 600, 1, "0", 1] * 3, depth=4),
     "coefficients beyond all weights": written((1, 1, 2), "00", 2, 4, 1, 10**6, 1, 1, "0"),
     "a kernel of 2^20 weights": written((1, 8, 8), "01", 1, 1024, 1, 1024, 2, "00", 1, 1, "0", 1, depth=2),
     "a symmetry of a large kernel": written(
@@ -250,6 +299,15 @@ def test_the_largest_projection_stays_within_its_memory() -> None:
     try:
         assert projection(150, (2, 440_000)).numbers.shape == (2, 440_000)
         assert tracemalloc.get_traced_memory()[1] < 10**8
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_sign_projection_stays_within_its_memory() -> None:
+    tracemalloc.start()
+    try:
+        assert tabled(150, (2, 440_000)).numbers.shape == (2, 440_000)
+        assert tracemalloc.get_traced_memory()[1] < 3 * 10**7  # the numbers themselves, twice, and a block
     finally:
         tracemalloc.stop()
 

@@ -11,7 +11,15 @@ from cushion.encoding.bits import BitWriter
 from cushion.encoding.inputs import Bytes, Floats
 from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Pool
 from cushion.encoding.message import decode, encode
-from cushion.encoding.sources import Grid, SeededMask, SeededNoise, SeededProjection, Values
+from cushion.encoding.sources import (
+    Grid,
+    Product,
+    SeededMask,
+    SeededNoise,
+    SeededProjection,
+    SignProjection,
+    Values,
+)
 from cushion.errors import Malformed
 
 
@@ -74,6 +82,30 @@ GOLDEN = {
         ),
         "193:59163731908931445000000008000000012dd2e88d64c5b800",
     ),
+    "sign projections": (
+        IntegerNet(
+            (1, 1, 4),
+            Bytes(0),
+            (
+                Dense(SignProjection(numbers(5, 9, 67), (3, 4), 2**32 - 1, 1, 2), None, 0, 6),
+                Dense(SignProjection(np.array([1 - 2**40, 0, 3]), (2, 3), 0, 2, 31), np.array([1, -1]), 2, 0),
+            ),
+        ),
+        "567:59143300000000400000000086c711ac105f8462b8cd035e58da428832dca397ece4cdf17487e60cd97ed033be265c25"
+        "888b1e1620f150679ca7a22c3efc7fff32044377fe9cb0",
+    ),
+    "products": (
+        IntegerNet(
+            (2, 3, 3),
+            Bytes(0),
+            (
+                Conv(Product(numbers(5, 9, 2 * (3 + 8)), (3, 2, 2, 2), 2, 1), None, 0, 7),
+                Dense(Product(np.array([1, -2, 3, *[2**39, 0, -1] * 4]), (3, 12), 1, 40), np.array([1, -1, 0]), 2, 0),
+            ),
+        ),
+        "479:49b52d683a41033c14df8462b8cd035e58da428832dca397b19fa1173fd7fd5df106e000374cc422b7a2a00029404993"
+        "3d38400d08edd2e24e00245a",
+    ),
     "floats": (
         IntegerNet((1, 1, 2), Floats(5, (3, -2), (-40, 7)), (Dense(grid([[1, 0], [-1, 1]]), None, 0, 0),)),
         "64:5a96602894745a3c",
@@ -102,6 +134,10 @@ def test_golden_scores() -> None:
     x = np.arange(25, dtype=np.uint8)[None] ** 2
     assert GOLDEN["symmetry"][0].scores(x).tolist() == [[301, -69]]
     assert GOLDEN["seeds"][0].scores(np.array([[1, 20, 3, 255]], dtype=np.uint8)).tolist() == [[-675, -1963]]
+    assert GOLDEN["sign projections"][0].scores(np.array([[9, 200, 3, 4]], dtype=np.uint8)).tolist() == [
+        [-20476, 20446]
+    ]
+    assert GOLDEN["products"][0].scores(np.arange(18, dtype=np.uint8)[None] ** 2).tolist() == [[-10, -49, 31]]
     assert GOLDEN["floats"][0].scores(np.array([[0.5, 99.0]], dtype=np.float32)).tolist() == [[31, -14]]
 
 
@@ -126,6 +162,35 @@ def test_the_ledger_names_what_was_paid() -> None:
     ]
     assert ledger[0].bits == 3
     assert ledger[1].bits == 1 + 1 + 5 + 1 + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "weights"),
+    [
+        ("sign projections", "Matrix-Project with 67 sign matrices of seed 4294967295", "67 coefficients"),
+        ("products", "a product of rank 2, shifted by 1", "22 numbers of two factors"),
+    ],
+)
+def test_the_ledger_describes_what_the_compressors_of_arora_2018_store(name: str, kind: str, weights: str) -> None:
+    meanings = {item.item: item.meaning for item in encode(GOLDEN[name][0]).ledger}
+    assert kind in meanings["layer 1: kind"]
+    assert meanings["layer 1: weights"] == f"{weights}, adaptively coded"
+
+
+@pytest.mark.parametrize("name", ["sign projections", "products"])
+def test_every_single_bit_matters(name: str) -> None:
+    net = GOLDEN[name][0]
+    message = encode(net)
+    text = "".join(f"{byte:08b}" for byte in message.data)[: message.bits]
+    others = 0
+    for place in range(message.bits):
+        try:
+            other = decode(*packed(text[:place] + str(1 - int(text[place])) + text[place + 1 :]))
+        except Malformed:
+            continue
+        others += 1
+        assert not same(other, net)
+    assert others  # a seed, a shift or a coefficient can change and leave a message
 
 
 # ---- strictness
@@ -192,13 +257,18 @@ def test_a_stream_that_ends_early_is_refused_where_it_ends() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        [(6, "source")],  # there are five
+        [(8, "source")],  # there are seven
         [(1, "source"), (128, "levels")],
         [(3, "source"), (2**32 + 1, "seed")],
         [(5, "source"), (1, "seed"), (2**20 + 1, "amplitude")],
         [(4, "source"), (1, "seed"), (10**6 + 1, "coefficients")],
         [(4, "source"), (1, "seed"), (1, "coefficients"), (54, "shift")],
         [(4, "source"), (1, "seed"), (1, "coefficients"), (1, "shift"), (2**20 + 2, "amplitude")],
+        [(6, "source"), (2**32 + 1, "seed")],
+        [(6, "source"), (1, "seed"), (10**6 + 1, "coefficients")],
+        [(6, "source"), (1, "seed"), (1, "coefficients"), (54, "shift")],
+        [(7, "source"), (10**6 + 1, "rank")],
+        [(7, "source"), (1, "rank"), (54, "shift")],
     ],
 )
 def test_fields_of_a_source_beyond_the_format_are_refused(words: list[tuple[int, str]]) -> None:

@@ -6,9 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cushion.certificates.certificate import Certificate
+from cushion.compression_records import Promise
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.layers import Conv, Layer, Pool
-from cushion.encoding.sources import Grid, SeededMask, SeededNoise, SeededProjection, Source, Values, coded_numbers
+from cushion.encoding.sources import (
+    Grid,
+    Product,
+    SeededMask,
+    SeededNoise,
+    SeededProjection,
+    SignProjection,
+    Source,
+    Values,
+    coded_numbers,
+)
 from cushion.numerics import float_up
 from cushion.records import Record
 
@@ -18,6 +29,8 @@ _SOURCES: dict[type[Source], str] = {
     SeededMask: "mask of seeded signs",
     SeededProjection: "projection of seeded signs",
     SeededNoise: "values over seeded noise",
+    SignProjection: "Matrix-Project of seeded signs",
+    Product: "product of two factors",
 }
 
 
@@ -35,17 +48,6 @@ class CompressedLayer(Record):
     source: str  # where its numbers come from; empty for pooling
     stored: int
     bits: int
-
-
-@dataclass(frozen=True)
-class Promise(Record):
-    """What a method's theorem promises of the compressed net, checked on the sample.
-
-    worst_ratio: the largest observed deviation over the promised one; held: whether it is at most 1.
-    """
-
-    held: bool
-    worst_ratio: float
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from cushion.encoding.inputs import Bytes, Floats
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.layers import Conv, Dense, Pool
 from cushion.encoding.posterior import Factor, Posterior
-from cushion.encoding.sources import Grid, SeededMask, SeededNoise, SeededProjection, Values
+from cushion.encoding.sources import Grid, Product, SeededMask, SeededNoise, SeededProjection, SignProjection, Values
 
 
 def whole(values: Any) -> NDArray[np.int64]:
@@ -137,4 +137,6 @@ SOURCES: dict[str, Callable[[tuple[int, int], int], Any]] = {
     "mask": lambda shape, place: SeededMask(small(f"mask {place}", shape, 1) ** 2, 11, place),
     "projection": lambda shape, place: SeededProjection(small(f"q {place}", (3,), 9), shape, 2**32 - 1, place, 2, 1),
     "noise": lambda shape, place: SeededNoise(small(f"noise {place}", shape, 1), 0, place, 2),
+    "sign-projection": lambda shape, place: SignProjection(small(f"signs {place}", (67,), 9), shape, 7, place, 2),
+    "product": lambda shape, place: Product(small(f"factors {place}", (2 * sum(shape),), 9), shape, 2, 1),
 }

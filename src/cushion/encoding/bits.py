@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cushion.errors import Malformed
 
@@ -21,6 +22,10 @@ class BitWriter:
 
     def put(self, bit: int) -> None:
         self._bits.append(bit)
+
+    def raw(self, bits: NDArray[np.uint8]) -> None:
+        """Write many bits at once: [n] zeros and ones."""
+        self._bits.extend(bits.tobytes())
 
     def fixed(self, value: int, width: int) -> None:
         """Write `value` in exactly `width` bits."""

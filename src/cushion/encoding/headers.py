@@ -10,7 +10,16 @@ from cushion.encoding.bits import BitReader, BitWriter
 from cushion.encoding.inputs import MOST_EXPONENT, MOST_OFFSET, MOST_WIDTH, Bytes, Floats, Input
 from cushion.encoding.layers import Conv, Dense, Feature, Layer, Pool, stored_shape
 from cushion.encoding.limits import MOST_ACTIVATIONS, MOST_AMPLITUDE, MOST_BIAS_BITS, MOST_SHIFT, MOST_WEIGHTS
-from cushion.encoding.sources import Grid, SeededMask, SeededNoise, SeededProjection, Source, Values
+from cushion.encoding.sources import (
+    Grid,
+    Product,
+    SeededMask,
+    SeededNoise,
+    SeededProjection,
+    SignProjection,
+    Source,
+    Values,
+)
 from cushion.encoding.symmetry import ORDERS
 from cushion.errors import Malformed
 
@@ -19,7 +28,15 @@ MOST_SEED = 2**32
 MOST_SIDE = 2**20
 MOST_KERNEL = 1024
 _DENSE, _CONV, _MAX, _SUM = range(4)
-_SOURCES: tuple[type[Source], ...] = (Grid, Values, SeededMask, SeededProjection, SeededNoise)
+_SOURCES: tuple[type[Source], ...] = (
+    Grid,
+    Values,
+    SeededMask,
+    SeededProjection,
+    SeededNoise,
+    SignProjection,
+    Product,
+)
 
 Shape = tuple[int, int, int]
 
@@ -120,11 +137,15 @@ def _write_source(writer: BitWriter, source: Source) -> None:
     writer.gamma(_SOURCES.index(type(source)) + 1)
     if isinstance(source, Grid):
         writer.bounded(source.levels, MOST_LEVELS)
+    elif isinstance(source, Product):
+        writer.bounded(source.rank, MOST_WEIGHTS)
+        writer.bounded(source.shift + 1, MOST_SHIFT + 1)
     elif not isinstance(source, Values):
         writer.bounded(source.seed + 1, MOST_SEED)
-        if isinstance(source, SeededProjection):
+        if isinstance(source, SeededProjection | SignProjection):
             writer.bounded(len(source.coefficients), MOST_WEIGHTS)
             writer.bounded(source.shift + 1, MOST_SHIFT + 1)
+        if isinstance(source, SeededProjection):
             writer.bounded(source.amplitude + 1, MOST_AMPLITUDE + 1)
         elif isinstance(source, SeededNoise):
             writer.bounded(source.amplitude, MOST_AMPLITUDE)
@@ -138,13 +159,22 @@ def _read_source(reader: BitReader, shape: tuple[int, ...], place: int, room: in
         return Grid(_zeros(shape), reader.bounded(MOST_LEVELS))
     if kind is Values:
         return Values(_zeros(shape))
+    if kind is Product:
+        rank = reader.bounded(MOST_WEIGHTS)
+        factors = rank * (shape[0] + math.prod(shape[1:]))
+        if math.prod(shape) + factors > room:
+            raise Malformed(f"more than the {MOST_WEIGHTS} weights that the format allows", reader.position)
+        return Product(_zeros((factors,)), shape, rank, reader.bounded(MOST_SHIFT + 1) - 1)
     seed = reader.bounded(MOST_SEED) - 1
     if kind is SeededMask:
         return SeededMask(_zeros(shape), seed, place)
     if kind is SeededNoise:
         return SeededNoise(_zeros(shape), seed, place, reader.bounded(MOST_AMPLITUDE))
     coefficients = reader.bounded(MOST_WEIGHTS)
-    shift, amplitude = reader.bounded(MOST_SHIFT + 1) - 1, reader.bounded(MOST_AMPLITUDE + 1) - 1
+    shift = reader.bounded(MOST_SHIFT + 1) - 1
+    if kind is SignProjection:
+        return SignProjection(_zeros((coefficients,)), shape, seed, place, shift)
+    amplitude = reader.bounded(MOST_AMPLITUDE + 1) - 1
     return SeededProjection(_zeros((coefficients,)), shape, seed, place, shift, amplitude)
 
 
@@ -181,4 +211,8 @@ def _describe_source(source: Source) -> str:
         return f"a mask of the signs of seed {source.seed}"
     if isinstance(source, SeededNoise):
         return f"values on top of the noise of seed {source.seed} times {source.amplitude}"
+    if isinstance(source, Product):
+        return f"a product of rank {source.rank}, shifted by {source.shift}"
+    if isinstance(source, SignProjection):
+        return f"Matrix-Project with {len(source.coefficients)} sign matrices of seed {source.seed}"
     return f"{len(source.coefficients)} coefficients of the sign matrices of seed {source.seed}"

@@ -12,9 +12,11 @@ from cushion.encoding.sources import (
     EXACT,
     Grid,
     Integers,
+    Product,
     SeededMask,
     SeededNoise,
     SeededProjection,
+    SignProjection,
     Source,
     coded_numbers,
 )
@@ -22,7 +24,8 @@ from cushion.errors import Malformed
 
 # Limits on one net, so that a hostile file costs little time and memory.
 MOST_WEIGHTS = 10**6
-MOST_SIGNS = 2**27  # that projections draw: coefficients times numbers
+MOST_SIGNS = 2**27  # that seeded projections draw: coefficients times numbers
+MOST_TABLED_SIGNS = 2**33  # that sign projections draw, eight at one look into a table: some seconds
 MOST_ACTIVATIONS = 2**20  # of one example at one layer, padding included
 MOST_PATCHES = 2**22  # values that a convolution reads for one example, each as often as a window covers it
 MOST_WORK = 2**28  # multiplications of one example
@@ -41,7 +44,7 @@ def check_sizes(shape: tuple[int, int, int], quantiser: Input, layers: tuple[Lay
     if not layers or not isinstance(layers[-1], Dense):
         raise Malformed("the last layer must be dense, with one score a class")
     before = Feature(tuple(shape))
-    work = numbers = signs = 0
+    work = numbers = signs = tabled = 0
     for index, layer in enumerate(layers):
         after = feature_after(before, layer)
         if max(_padded(before, layer), math.prod(after.shape)) > MOST_ACTIVATIONS:
@@ -54,14 +57,17 @@ def check_sizes(shape: tuple[int, int, int], quantiser: Input, layers: tuple[Lay
             numbers += numbers_of(layer)
             if isinstance(layer.source, SeededProjection):
                 signs += math.prod(layer.source.shape) * layer.source.coefficients.size
+            if isinstance(layer.source, SignProjection):
+                tabled += math.prod(layer.source.shape) * layer.source.coefficients.size
             if getattr(layer.source, "layer", index + 1) != index + 1:
                 raise Malformed("a seeded layer must carry its own place in the net")
         if work > MOST_WORK:
             raise Malformed(f"more than the {MOST_WORK} multiplications an example that the format allows")
         if numbers > MOST_WEIGHTS:
             raise Malformed(f"{numbers} numbers are more than the {MOST_WEIGHTS} that the format allows")
-        if signs > MOST_SIGNS:
-            raise Malformed(f"projections of {signs} signs are more than the {MOST_SIGNS} that the format allows")
+        for drawn, most, kind in ((signs, MOST_SIGNS, "seeded"), (tabled, MOST_TABLED_SIGNS, "sign")):
+            if drawn > most:
+                raise Malformed(f"{kind} projections of {drawn} signs are more than the {most} that the format allows")
         before = after
     if len(before.shape) != 1 or before.shape[0] < 2:
         raise Malformed("a classifier needs at least two classes")
@@ -89,12 +95,16 @@ def prove_range(shape: tuple[int, int, int], quantiser: Input, layers: tuple[Lay
 
 
 def numbers_of(layer: Layer) -> int:
-    """What a layer adds to MOST_WEIGHTS: its weights as they are used, its biases, a projection's coefficients."""
+    """What a layer adds to MOST_WEIGHTS: its weights as they are used, its biases, and what is coded to make them.
+
+    This limits the work of multiplying a product's factors too: with o·r, r·w and o·w numbers in the factors and the
+    weights, o·r·w is at most (10^6 / 3)^(3/2) < 2^28, by the inequality of the means.
+    """
     if isinstance(layer, Pool):
         return 0
-    coefficients = layer.source.coefficients.size if isinstance(layer.source, SeededProjection) else 0
+    made = isinstance(layer.source, SeededProjection | SignProjection | Product)
     biases = 0 if layer.bias is None else layer.bias.size
-    return math.prod(layer.source.shape) * layer.symmetry + coefficients + biases
+    return math.prod(layer.source.shape) * layer.symmetry + made * coded_numbers(layer.source).size + biases
 
 
 def _padded(before: Feature, layer: Layer) -> int:
@@ -164,10 +174,18 @@ def _check_source(source: Source) -> None:
         raise Malformed(f"a weight lies outside -{source.levels}..{source.levels}")
     if isinstance(source, SeededMask) and _outside(coded, 0, 1):
         raise Malformed("a mask keeps a sign or does not: its numbers are 0 and 1")
-    if isinstance(source, SeededProjection) and (coded.ndim != 1 or not 0 <= source.shift <= MOST_SHIFT):
+    if isinstance(source, SeededProjection | SignProjection) and (coded.ndim != 1 or not _in_shift(source.shift)):
         raise Malformed("a projection has a row of coefficients and a right shift of at most 52")
+    if isinstance(source, Product):
+        size = source.rank * (source.shape[0] + math.prod(source.shape[1:]))
+        if source.rank < 1 or coded.shape != (size,) or not _in_shift(source.shift):
+            raise Malformed("a product has two factors of a rank of at least 1 and a right shift of at most 52")
     if isinstance(source, SeededProjection | SeededNoise) and not 0 <= source.amplitude <= MOST_AMPLITUDE:
         raise Malformed(f"an amplitude of {source.amplitude} is outside the format")
+
+
+def _in_shift(shift: int) -> bool:
+    return 0 <= shift <= MOST_SHIFT
 
 
 def _outside(numbers: Integers, low: int, high: int) -> bool:

@@ -20,7 +20,15 @@ from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.layers import Feature, Layer, Pool, feature_after
 from cushion.encoding.limits import MOST_WEIGHTS, check_sizes, numbers_of
 from cushion.encoding.numbers import Coder, NumberContexts, Reading, Writing, code_flag, code_small, code_wide
-from cushion.encoding.sources import Grid, SeededMask, SeededProjection, coded_numbers
+from cushion.encoding.sources import (
+    Grid,
+    Product,
+    SeededMask,
+    SeededProjection,
+    SignProjection,
+    Source,
+    coded_numbers,
+)
 from cushion.errors import Malformed
 
 VERSION = 2
@@ -117,8 +125,7 @@ def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[int, str, 
             meaning = f"which of {flat.size} seeded signs are kept"
         else:
             coded = [code_wide(coder, value, contexts) for value in given]
-            what = "coefficients" if isinstance(source, SeededProjection) else "weights (most of them none)"
-            meaning = f"{flat.size} {what}, adaptively coded"
+            meaning = f"{flat.size} {_wide_numbers(source)}, adaptively coded"
         if reading:
             flat[:] = coded
         yield index, "weights", meaning
@@ -131,3 +138,10 @@ def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[int, str, 
             if reading:
                 layer.bias[:] = np.array(coded, dtype=np.int64)
             yield index, "biases", f"{layer.bias.size} biases in steps of {2**layer.bias_shift}"
+
+
+def _wide_numbers(source: Source) -> str:
+    """What the wide numbers of a source are."""
+    if isinstance(source, SeededProjection | SignProjection):
+        return "coefficients"
+    return "numbers of two factors" if isinstance(source, Product) else "weights (most of them none)"

@@ -20,6 +20,7 @@ from cushion.errors import Malformed
 Integers = NDArray[np.int64]
 EXACT = 2**53
 _CHUNK = 2**20
+_BLOCK = 2**14  # entries of a sign projection at once: what the fastest cache holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +75,8 @@ class SeededMask:
 class SeededProjection:
     """amplitude·noise + ⌊(Σ_j coefficients[j]·Z_j) / 2^shift⌋, Z_j the j-th matrix of seeded signs.
 
-    Numbers inside a random subspace around a random start; with amplitude 0, the sum of signs that Arora 2018's
-    Algorithm 1 keeps. Noise is that of SeededNoise, from words after those of the signs.
+    Numbers inside a random subspace around a random start. Noise is that of SeededNoise, from words after those of
+    the signs.
     """
 
     coefficients: Integers
@@ -88,8 +89,7 @@ class SeededProjection:
     @cached_property
     def numbers(self) -> Integers:
         size = math.prod(self.shape)
-        if sum(abs(c) for c in self.coefficients.tolist()) >= EXACT:
-            raise Malformed("the coefficients of a projection could leave the exact range of ±2^53")
+        _check_exact(self.coefficients)
         total = np.zeros(size)
         rows = max(1, _CHUNK // size)
         for start in range(0, len(self.coefficients), rows):
@@ -121,15 +121,64 @@ class SeededNoise:
         return np.where(self.values != 0, self.values, made)
 
 
-Source = Grid | Values | SeededMask | SeededProjection | SeededNoise
+@dataclass(frozen=True, eq=False)
+class SignProjection:
+    """⌊(Σ_t coefficients[t]·M_t) / 2^shift⌋: Matrix-Project, Algorithm 1 of Arora 2018, but for its factor 1/k.
+
+    M_t are the sign matrices of `sign_combination`; a net's running scale takes the 1/k.
+    """
+
+    coefficients: Integers
+    shape: tuple[int, ...]
+    seed: int
+    layer: int
+    shift: int
+
+    @cached_property
+    def numbers(self) -> Integers:
+        total = sign_combination(self.coefficients, math.prod(self.shape), self.seed, self.layer)
+        return (total >> self.shift).reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """⌊left·right / 2^shift⌋: a weight of low rank. factors: the numbers of left, then those of right, row by row."""
+
+    factors: Integers  # [rank · (out + rest)], for a shape (out, ...) with rest numbers behind each output
+    shape: tuple[int, ...]
+    rank: int
+    shift: int
+
+    @property
+    def left(self) -> Integers:
+        """[out, rank]"""
+        return self.factors[: self.shape[0] * self.rank].reshape(-1, self.rank)
+
+    @property
+    def right(self) -> Integers:
+        """[rank, rest]"""
+        return self.factors[self.shape[0] * self.rank :].reshape(self.rank, -1)
+
+    @cached_property
+    def numbers(self) -> Integers:
+        columns, rows = _largest(self.left.T), _largest(self.right)
+        if sum(a * b for a, b in zip(columns, rows, strict=True)) >= EXACT:
+            raise Malformed("the factors of a product could leave the exact range of ±2^53")
+        total = self.left.astype(np.float64) @ self.right.astype(np.float64)  # exact: every partial sum is below 2^53
+        return (total.astype(np.int64) >> self.shift).reshape(self.shape)
+
+
+Source = Grid | Values | SeededMask | SeededProjection | SeededNoise | SignProjection | Product
 
 
 def coded_numbers(source: Source) -> Integers:
     """The numbers of a source that stand in the coded stream."""
     if isinstance(source, SeededMask):
         return source.mask
-    if isinstance(source, SeededProjection):
+    if isinstance(source, SeededProjection | SignProjection):
         return source.coefficients
+    if isinstance(source, Product):
+        return source.factors
     return source.values
 
 
@@ -151,6 +200,47 @@ def sign_rows(seed: int, layer: int, start: int, rows: int, size: int) -> NDArra
     made = words(seed, layer, start * width, rows * width).astype("<u8").view(np.uint8).reshape(rows, width * 8)
     bits = np.unpackbits(made, axis=1, bitorder="little")[:, :size]
     return 2.0 * bits.astype(np.float64) - 1.0
+
+
+def sign_combination(coefficients: Integers, n: int, seed: int, layer: int) -> Integers:
+    """Σ_t coefficients[t]·M_t, exactly: [n]; Malformed unless Σ|coefficients| is below 2^53.
+
+    Entry s of M_t is bit t mod 64 of word ⌊t/64⌋·n + s of the layer's stream, 1 for +1 and 0 for -1: the layout of
+    `operators.sign_projection`. Eight signs of an entry are a byte, so a table of the 256 signed sums of eight
+    coefficients gives their part at one look ("four Russians"). Memory is O(n): never k·n signs.
+    """
+    _check_exact(coefficients)
+    k = len(coefficients)
+    padded = np.zeros(-(-k // 8) * 8, dtype=np.int64)  # zero coefficients at the end, whose signs do not matter
+    padded[:k] = coefficients
+    total = np.zeros(n, dtype=np.int64)
+    for first in range(0, k, 64):  # the coefficients of one word
+        tables = _signed_sums(padded[first : first + 64].reshape(-1, 8))
+        for start in range(0, n, _BLOCK):
+            part = total[start : start + _BLOCK]
+            made = words(seed, layer, first // 64 * n + start, len(part)).astype("<u8").view(np.uint8).reshape(-1, 8)
+            for byte, table in enumerate(tables):
+                part += table.take(made[:, byte])
+    return total
+
+
+def _signed_sums(eights: Integers) -> Integers:
+    """[m, 8] -> [m, 256]: entry b is the sum of the eight numbers, number i with sign + where bit i of b is set."""
+    tables = np.zeros((len(eights), 1), dtype=np.int64)
+    for bit in range(8):
+        number = eights[:, bit : bit + 1]
+        tables = np.concatenate((tables - number, tables + number), axis=1)  # the upper half has this bit set
+    return tables
+
+
+def _check_exact(coefficients: Integers) -> None:
+    if sum(abs(c) for c in coefficients.tolist()) >= EXACT:
+        raise Malformed("the coefficients of a projection could leave the exact range of ±2^53")
+
+
+def _largest(rows: Integers) -> list[int]:
+    """The largest magnitude of each row, in Python's integers (np.abs would wrap at -2^63)."""
+    return [max(high, -low) for low, high in zip(rows.min(axis=1).tolist(), rows.max(axis=1).tolist(), strict=True)]
 
 
 def noise(seed: int, layer: int, first: int, n: int) -> Integers:
