@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cushion.bounding import BoundOptions as BoundOptions
     from cushion.bounding import bounds as bounds
     from cushion.certificates.certificate import Certificate as Certificate
+    from cushion.compressed_nets import load_compressed as load_compressed
     from cushion.compressing import compress as compress
     from cushion.data import Dataset as Dataset
     from cushion.data import load as load
@@ -51,6 +52,7 @@ _HOME = {
     "StabilityOptions": "cushion.measures.stability.options",
     "Certificate": "cushion.certificates.certificate",
     "compress": "cushion.compressing",
+    "load_compressed": "cushion.compressed_nets",
     "Dataset": "cushion.data",
     "load": "cushion.data",
     "load_pair": "cushion.data",

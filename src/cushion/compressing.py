@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.certificate import certify_net
 from cushion.certificates.occam import occam_bound, parse_delta
 from cushion.compression import Compressed, summarise
+from cushion.compressors.arora.options import NetOptions
 from cushion.compressors.registry import Task, choose
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
@@ -18,6 +19,8 @@ from cushion.errors import BadInput
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from cushion.net_compressing import NetCompressed
 
 
 def compress(
@@ -29,20 +32,34 @@ def compress(
     delta: str | float = "0.05",
     seed: int = 0,
     report: Callable[[float, Decimal], None] | None = None,
-    **options: float | None,
-) -> Compressed:
-    """Find a net of the method's kind with a small Occam bound on `data`; the net, what it stores, its certificate.
+    init: nn.Module | None = None,
+    **options: Any,
+) -> Compressed | NetCompressed:
+    """Compress: search for a net with a small Occam bound on `data`, or compress `model` itself, as the method says.
 
-    With a model, the net also imitates the model's scores; the certificate is about the net that was found, not about
-    the model. The seed makes the training repeatable and, for methods over seeded nets, is written into the net and
-    paid. `holdout` is read only after the training. `report` is told now and then which part of the work is done and
-    the best bound so far. The method's own options are those of the registry; None means not given.
+    integer, subspace, supermask search (`Compressed`): with a model, the net also imitates the model's scores; the
+    certificate is about the net that was found, not about the model. `report` is told now and then which part of the
+    work is done and the best bound so far. low-rank, matrix-project, conv-project, vector-compress, vector-project
+    compress the model (`NetCompressed`) and check what their lemmas promise; `init` is the model before its training,
+    for `from_initialisation`.
+
+    The seed makes everything repeatable; where it makes a helper string it is written into the net and paid. `holdout`
+    is read only at the end. The method's own options are those of the registry; None means not given.
     """
     sample = as_dataset(data)
     check_holdout(holdout, sample)
     exact_delta = parse_delta(str(delta))
     given = {name: value for name, value in options.items() if value is not None}
     chosen = choose(method, given)
+    if chosen.run is None:
+        from cushion.net_compressing import compress_net
+
+        if model is None:
+            raise BadInput(f"--method {method} compresses a trained net; give NET")
+        net_options = NetOptions(**given)
+        return compress_net(
+            model, sample, method=method, options=net_options, holdout=holdout, init=init, delta=delta, seed=seed
+        )
 
     def judge(net: IntegerNet) -> Decimal:
         return Decimal(occam_bound(net.errors(sample.x, sample.y), len(sample), encode(net).bits, exact_delta))

@@ -84,6 +84,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise Malformed(f"{path} is not a complete safetensors file ({_first_line(error)}); write it again") from None
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata of a safetensors file, its tensors left unread; {} for any other file."""
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            return file.metadata() or {}
+    except (SafetensorError, OSError):
+        return {}
+
+
 def load_net(
     reference: str | os.PathLike[str],
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cushion.cli.options import (
@@ -12,34 +13,37 @@ from cushion.cli.options import (
     add_data,
     add_verb,
     filled,
+    fraction,
     load_named_net,
     positive,
+    say_if_other_data,
     say_if_untrained,
     seed,
     whole,
 )
 from cushion.cli.output import answer, table
-from cushion.compressors.registry import METHODS, OPTIONS, choose
+from cushion.compressors.registry import METHODS, OPTIONS, Option, choose
 from cushion.errors import BadInput
 from cushion.files import check_writable
 
 if TYPE_CHECKING:
     from cushion.compression import Compressed
+    from cushion.data import Dataset
+    from cushion.weights import LoadedNet
 
 
 def add_parser(verbs: Any) -> None:
     parser = add_verb(
         verbs,
         "compress",
-        summary="compress to a small net by a method of your choice and write it as a certificate; "
-        "Ctrl-C keeps the best so far",
-        example="cushion compress --data digits --method supermask -o digits.cushion --minutes 1",
+        summary="compress a net, or search for a small one, by a method of your choice; check what the method promises",
+        example="cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% -o lenet.net",
     )
     parser.add_argument(
         "net",
         metavar="NET",
         nargs="?",
-        help="a net to imitate (without one, the labels alone are learned): weights that cushion wrote, a RUN folder, "
+        help="the net to compress, or for a search to imitate: weights that cushion wrote, a RUN folder, "
         "file.py:factory, or a torch.export program (.pt2)",
     )
     parser.add_argument("--weights", metavar="W", help="with file.py:factory: its state dict, .safetensors or .pt")
@@ -53,7 +57,12 @@ def add_parser(verbs: Any) -> None:
         help="; ".join(f"{method.name}: {method.meaning}" for method in METHODS.values()),
     )
     parser.add_argument(
-        "-o", "--out", type=filled, required=True, metavar="OUT", help="where to write the net, as a certificate file"
+        "-o",
+        "--out",
+        type=filled,
+        required=True,
+        metavar="OUT",
+        help="where to write: a certificate file (integer, subspace, supermask), or the compressed NET",
     )
     parser.add_argument("--delta", default="0.05", metavar="P", help="probability that the bound fails (default 0.05)")
     parser.add_argument(
@@ -61,31 +70,117 @@ def add_parser(verbs: Any) -> None:
         type=seed,
         default=0,
         metavar="N",
-        help="seed of the training; subspace and supermask also make their net from it and pay for it (default 0)",
+        help="seed of the training, or of the helper string, which is part of the net and paid (default 0)",
     )
+    parser.add_argument("--certificate", metavar="FILE", help="also write the certificate of the compressed NET")
+    parser.add_argument("--figures", metavar="DIR", help="also draw errors and the curve of --sweep (PNG and SVG)")
     for option in OPTIONS.values():
         takers = ", ".join(method.name for method in METHODS.values() if option.name in method.options)
-        kind = whole if option.kind == "whole" else positive
-        parser.add_argument(f"--{option.name}", type=kind, metavar="N", help=f"{option.meaning} ({takers})")
+        _add(parser, option, f"{option.meaning.replace('%', '%%')} ({takers})")
     parser.set_defaults(run=run)
 
 
-def run(args: argparse.Namespace) -> int:
-    from tqdm import tqdm
+def _add(parser: argparse.ArgumentParser, option: Option, text: str) -> None:
+    flag = f"--{option.name}"
+    if option.kind == "flag":
+        parser.add_argument(flag, action="store_true", default=None, help=text)
+        return
+    kinds = {
+        "whole": whole,
+        "number": positive,
+        "fraction": fraction,
+        "size": _size,
+        "word": filled,
+        "words": _listed,
+    }
+    parser.add_argument(flag, type=kinds[option.kind], metavar="N" if option.kind != "words" else "N,N", help=text)
 
+
+def _size(text: str) -> int | str:
+    """A whole number where it is one; whoever uses it checks percentages."""
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(filled(word.strip()) for word in text.split(","))
+
+
+def run(args: argparse.Namespace) -> int:
     from cushion.certificates.occam import parse_delta
-    from cushion.compressing import compress
     from cushion.data import load_pair
-    from cushion.numerics import percent_up
 
     parse_delta(args.delta)
-    options = {name: value for name in OPTIONS if (value := getattr(args, name)) is not None}
-    choose(args.method, options)
-    check_writable(args.out)
+    options = {
+        option.attribute: value for option in OPTIONS.values() if (value := getattr(args, option.attribute)) is not None
+    }
+    method = choose(args.method, options)
+    for name in ("certificate", "figures"):
+        if getattr(args, name) is not None and not method.of_a_net:
+            raise BadInput(f"--method {method.name} does not take --{name}; -o is its certificate, and it has no curve")
+    for path in (args.out, args.certificate):
+        if path is not None:
+            check_writable(path)
+    if args.certificate is not None and Path(args.certificate).resolve() == Path(args.out).resolve():
+        raise BadInput(f"--certificate and -o are one file, {args.out}; give the certificate a name of its own")
+    if args.figures is not None:
+        from cushion.figures import prepare
+
+        prepare(args.figures)
     if args.net is None and (args.weights or args.trust):
         raise BadInput("--weights and --trust say how to load a net; give NET as well")
+    if args.net is None and method.of_a_net:
+        raise BadInput(f"--method {method.name} compresses a trained net; give NET, such as a RUN folder")
     data, holdout = load_pair(args.data)
-    model = None if args.net is None else load_named_net(args, data).module
+    net = None if args.net is None else load_named_net(args, data)
+    if method.of_a_net:
+        assert net is not None
+        return _compress_net(args, net, data, holdout, options)
+    return _search(args, net, data, holdout, options)
+
+
+def _compress_net(
+    args: argparse.Namespace, net: LoadedNet, data: Dataset, holdout: Dataset | None, options: dict[str, Any]
+) -> int:
+    from cushion.cli.compression_text import describe
+    from cushion.compressors.arora.options import NetOptions
+    from cushion.net_compressing import compress_net
+
+    other = say_if_other_data(args, net, data)
+    found = compress_net(
+        net.module,
+        data,
+        method=args.method,
+        options=NetOptions(**options),
+        holdout=None if other else holdout,
+        init=net.init,
+        delta=args.delta,
+        seed=args.seed,
+    )
+    if args.certificate is not None and found.certificate is None:
+        because = next(row.because for row in found.summary.occam if row.kind == "certificate")
+        raise BadInput(f"--certificate {args.certificate}: there is none for this net ({because}); leave it out")
+    found.save(args.out)
+    if args.certificate is not None and found.certificate is not None:
+        found.certificate.save(args.certificate)
+    figures = []
+    if args.figures is not None:
+        from cushion.figures.compression import draw_compression
+
+        figures = [str(path) for path in draw_compression(found.summary, args.figures)]
+    say_if_untrained(args)
+    files = {"file": args.out, "certificate": args.certificate, "figures": figures}
+    answer(args, {**files, **found.summary.to_json()}, describe(found.summary, args.out, args.certificate, args.data))
+    return 0
+
+
+def _search(
+    args: argparse.Namespace, net: LoadedNet | None, data: Dataset, holdout: Dataset | None, options: dict[str, Any]
+) -> int:
+    from tqdm import tqdm
+
+    from cushion.compressing import compress
+    from cushion.compression import Compressed
+    from cushion.numerics import percent_up
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the training as Ctrl-C does
     shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
@@ -98,13 +193,14 @@ def run(args: argparse.Namespace) -> int:
         found = compress(
             data,
             method=args.method,
-            model=model,
+            model=None if net is None else net.module,
             holdout=holdout,
             delta=args.delta,
             seed=args.seed,
             report=report,
             **options,
         )
+    assert isinstance(found, Compressed)
     found.save(args.out)
     say_if_untrained(args)
     answer(args, {"file": args.out, **found.summary.to_json()}, "\n".join(_words(args, found)))

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from cushion.cli.output import add_json
+from cushion.errors import BadInput
 
 if TYPE_CHECKING:
     from cushion.data import Dataset
@@ -40,7 +41,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 def add_net(parser: argparse.ArgumentParser, *, flag: bool) -> None:
     """NET as a positional argument, or as --net where it is optional."""
-    text = "weights that cushion wrote, a RUN folder, file.py:factory, or a torch.export program (.pt2)"
+    text = "weights that cushion wrote, a RUN folder, a compressed net, file.py:factory, or a .pt2 program"
     if flag:
         parser.add_argument("--net", metavar="NET", help=text)
     else:
@@ -137,6 +138,12 @@ def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -
 
 
 def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
-    from cushion.weights import load_net
+    from cushion.compressed_nets import is_compressed, load_compressed
+    from cushion.network_module import NetworkModule
+    from cushion.weights import LoadedNet, load_net
 
+    if is_compressed(args.net):
+        if args.weights or args.trust:
+            raise BadInput(f"--weights and --trust do not go with {args.net}, a compressed net; leave them out")
+        return LoadedNet(NetworkModule(load_compressed(args.net).network).eval(), None, {})
     return load_net(args.net, weights=args.weights, trust=args.trust, input_shape=data.shape, classes=data.classes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
+from cushion.compressors.arora.options import NetOptions
 from cushion.errors import BadInput
 
 if TYPE_CHECKING:
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
     from cushion.encoding.integer_net import IntegerNet
 
 DEFAULT_MINUTES = 1.0
+_DEFAULTS = NetOptions()
 
 
 @dataclass(frozen=True)
 class Task:
-    """What every method is given besides its own options.
+    """What every search is given besides its own options.
 
     judge: the bound of a net on `data`. teacher: [m, classes] scores to imitate, or None. report is told now and then
     which part of the work is done, and the best bound so far.
@@ -36,28 +38,45 @@ class Task:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of some methods: `--name N`, a whole number of at least 1 or any number above 0."""
+    """An option of some methods, `--name VALUE`: a whole number of at least 1, any number above 0, a fraction below 1,
+    a size (a whole number or a percentage), a word, words separated by commas, or a flag without a value."""
 
     name: str
-    kind: Literal["whole", "number"]
+    kind: Literal["whole", "number", "fraction", "size", "word", "words", "flag"]
     meaning: str
 
-    def check(self, value: float) -> None:
-        """BadInput unless the value is of the kind."""
-        if self.kind == "whole" and not (isinstance(value, int) and value >= 1):
+    @property
+    def attribute(self) -> str:
+        """Its name in Python."""
+        return self.name.replace("-", "_")
+
+    def check(self, value: Any) -> None:
+        """BadInput unless the value is of the kind; sizes and words are checked by whoever understands them."""
+        if self.kind == "whole" and not (type(value) is int and value >= 1):
             raise BadInput(f"--{self.name} {value} must be a whole number of at least 1")
-        if not 0 < value < float("inf"):
+        if self.kind == "number" and not (isinstance(value, int | float) and 0 < value < float("inf")):
             raise BadInput(f"--{self.name} {value} must be a number above 0")
+        if self.kind == "fraction" and not (isinstance(value, int | float) and 0 <= value < 1):
+            raise BadInput(f"--{self.name} {value} must be at least 0 and below 1")
 
 
 @dataclass(frozen=True)
 class Method:
-    """One way to compress; run(task, options) trains until its budget is spent and returns the best net."""
+    """One way to compress.
+
+    A search looks for a small net itself: run(task, options) trains until its budget is spent and returns the best. A
+    method without `run` compresses a given net (`net_compressing`).
+    """
 
     name: str
     meaning: str
     options: tuple[str, ...]
-    run: Callable[[Task, Mapping[str, Any]], Found]
+    run: Callable[[Task, Mapping[str, Any]], Found] | None = None
+
+    @property
+    def of_a_net(self) -> bool:
+        """Whether it compresses a trained net, which must be given."""
+        return self.run is None
 
 
 def choose(name: str, options: Mapping[str, Any]) -> Method:
@@ -66,10 +85,15 @@ def choose(name: str, options: Mapping[str, Any]) -> Method:
         raise BadInput(f"there is no method called {name!r}; --method is one of {', '.join(METHODS)}")
     method = METHODS[name]
     for option, value in options.items():
-        if option not in method.options:
+        shown = option.replace("_", "-")
+        if shown not in method.options:
             takes = ", ".join(f"--{own}" for own in method.options)
-            raise BadInput(f"--method {name} does not take --{option}; its options are {takes}")
-        OPTIONS[option].check(value)
+            raise BadInput(f"--method {name} does not take --{shown}; its options are {takes}")
+        OPTIONS[shown].check(value)
+    if method.of_a_net:
+        NetOptions(**options).check(name)
+    elif "k" in options and not (type(options["k"]) is int and options["k"] >= 1):
+        raise BadInput(f"--k {options['k']} must be a whole number of at least 1 for --method {name}")
     if "minutes" in options and "steps" in options:
         raise BadInput("--minutes and --steps both say how long to train; give one of them")
     return method
@@ -117,10 +141,28 @@ OPTIONS = {
     for option in (
         Option("minutes", "number", f"time for the training (default {DEFAULT_MINUTES:g})"),
         Option("steps", "whole", "train for so many steps instead of a time; the answer then repeats"),
-        Option("k", "whole", "how many coefficients to train (default: several are tried)"),
         Option("width", "number", "make the seeded net wider or narrower by this factor"),
+        Option(
+            "k",
+            "size",
+            "how large: the coefficients to train, a layer's rank, its helper matrices, the vectors of a place; 5% is "
+            "of the weights",
+        ),
+        Option("epsilon", "number", "accuracy of each layer's map (low-rank), or of the scores, by which k is chosen"),
+        Option("gamma", "number", "the margin that must survive, from which accuracy follows (default: see --level)"),
+        Option("level", "fraction", f"gamma is the margin that all but this fraction exceed ({_DEFAULTS.level:g})"),
+        Option("eta", "number", "how often an example may fail"),
+        Option("p", "whole", "how many places Algorithm 4 takes as independent (default: log2 of 1/eta)"),
+        Option("constant", "number", f"the constant Q of Algorithm 4 ({_DEFAULTS.constant:g})"),
+        Option("helper", "word", "the helper string: signs, gaussian, or srht, a fast structured variant"),
+        Option("from-initialisation", "flag", "compress what training changed; NET is a RUN folder"),
+        Option("zeta", "fraction", "leave out this fraction of examples, the worst, and add it to the bounds (0)"),
+        Option("number-bits", "whole", f"bits of a stored number, sign included ({_DEFAULTS.number_bits})"),
+        Option("examples", "whole", f"rows for cushions and for pairs of layers ({_DEFAULTS.examples})"),
+        Option("sweep", "words", "more sizes, or epsilon=F, gamma=G, eta=F, for the curve of error against size"),
     )
 }
+_OF_NETS = ("level", "number-bits", "from-initialisation", "zeta", "examples", "sweep")
 METHODS = {
     method.name: method
     for method in (
@@ -141,6 +183,31 @@ METHODS = {
             "which of the signs of a seeded net to keep",
             ("minutes", "steps", "width"),
             _run_supermask,
+        ),
+        Method(
+            "low-rank",
+            "NET with each layer cut to few singular values (Arora 2018, Lemma 1)",
+            ("k", "epsilon", "gamma", *_OF_NETS),
+        ),
+        Method(
+            "matrix-project",
+            "NET with each layer as k inner products with seeded sign matrices (Algorithm 1)",
+            ("k", "epsilon", "gamma", "helper", *_OF_NETS),
+        ),
+        Method(
+            "conv-project",
+            "NET with a filter at each place, all from one seeded subspace (Algorithm 4)",
+            ("k", "p", "constant", "epsilon", "gamma", "helper", *_OF_NETS),
+        ),
+        Method(
+            "vector-compress",
+            "a linear classifier with few coordinates left (Algorithm 2)",
+            ("gamma", "eta", *_OF_NETS),
+        ),
+        Method(
+            "vector-project",
+            "a linear classifier as k inner products with seeded vectors (Algorithm 3)",
+            ("k", "gamma", "eta", "helper", *_OF_NETS),
         ),
     )
 }

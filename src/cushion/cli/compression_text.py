@@ -1,0 +1,198 @@
+"""A compressed net for people: layers before and after, promises beside what was seen, what it proves."""
+
+from __future__ import annotations
+
+import textwrap
+
+from cushion.bound_records import Bound
+from cushion.cli.bounds_text import error
+from cushion.cli.output import number, power, table, wrapped_table
+from cushion.compression_records import LayerCompression, NetCompression, Occam
+from cushion.compressors.registry import METHODS
+from cushion.numerics import percent_up
+
+_WIDTH = 150
+
+
+def describe(found: NetCompression, file: str, certificate: str | None, data: str) -> str:
+    """Everything that was found, and what to do with the files."""
+    lines = [*_about(found), "", *_layers(found), "", *_promises(found)]
+    if found.place_sums:
+        lines += ["", *_place_sums(found)]
+    if len(found.layers) > 1:
+        lines += ["", *_induction(found)]
+    if found.curve:
+        lines += ["", *_curve(found)]
+    if found.rates:
+        lines += ["", *_rates(found)]
+    lines += ["", *_proved(found), "", *_paper(found), ""]
+    lines.append(f"The compressed net is in {file}; in Python: cushion.load_compressed")
+    if certificate is not None:
+        lines.append(f"Check the certificate with: cushion verify {certificate} --data {data}")
+    return "\n".join(lines)
+
+
+def _about(found: NetCompression) -> list[str]:
+    share = 100 * found.parameters / found.parameters_before
+    helper = f"helper string: {found.helper}, seed {found.seed}" if found.helper else ""
+    settings = [
+        f"gamma = {number(found.gamma)}" if found.gamma is not None else "no positive margin",
+        f"epsilon = {number(found.epsilon)}" if found.epsilon is not None else "",
+        f"zeta = {found.zeta:g}" if found.zeta else "",
+        helper,
+        found.variant,
+        "what training changed is compressed, the initialisation is helper string" if found.from_initialisation else "",
+    ]
+    return [
+        f"{found.method}: {METHODS[found.method].meaning}",
+        f"{found.parameters_before} parameters become {found.parameters} numbers ({share:.3g} %) in {found.bits} bits",
+        "; ".join(text for text in settings if text),
+    ]
+
+
+def _layers(found: NetCompression) -> list[str]:
+    columns: list[tuple[str, list[str]]] = [
+        ("layer", [layer.name for layer in found.layers]),
+        ("shape", ["x".join(map(str, layer.shape)) for layer in found.layers]),
+        ("stored as", [layer.stored_as for layer in found.layers]),
+        ("lemma's k", [power(layer.lemma_size_log10, layer.lemma_size) for layer in found.layers]),
+        ("accuracy", [number(layer.own_accuracy) for layer in found.layers]),
+        ("seen/allowed", [number(layer.own_ratio) for layer in found.layers]),
+        ("promised", [number(layer.promised) for layer in found.layers]),
+        ("measured", [number(layer.measured) for layer in found.layers]),
+    ]
+    shown = [(name, cells) for name, cells in columns if any(cell != "-" for cell in cells)]
+    sizes = [(layer.parameters_before, layer.parameters, layer.bits) for layer in found.layers]
+    rows: list[list[object]] = [[*(cells[at] for _, cells in shown), *sizes[at]] for at in range(len(sizes))]
+    empty: list[object] = [""] * (len(shown) - 1)
+    rows.append(["sizes and grids", *empty, 0, 0, found.bits - sum(layer.bits for layer in found.layers)])
+    rows.append(["total", *empty, found.parameters_before, found.parameters, found.bits])
+    names = [name for name, _ in shown]
+    lines = [table([*names, "before", "after", "bits"], rows)]
+    if "accuracy" in names:
+        lines.append(
+            "accuracy: what the lemma allows this layer alone; seen/allowed: the worst that was seen, over that"
+        )
+    lines.append(
+        ("promised, " if "promised" in names else "")
+        + "measured: relative error of the layer's output once it and all before it are compressed, the worst of all "
+        "examples"
+    )
+    lines += [f"{layer.name}: {layer.note}" for layer in found.layers if layer.note]
+    return lines + [text for layer in found.layers if (text := _dependence(layer))]
+
+
+def _dependence(layer: LayerCompression) -> str:
+    found = layer.dependence
+    if found is None:
+        return ""
+    return (
+        f"{layer.name}: the filters of two of its {found.places} places are correlated by {found.correlation:.3g} "
+        f"({found.expected:.3g} expected, 0 if Lemma 12 held), so sums over places have {found.variance_factor:.3g} "
+        "times the variance of independent filters"
+    )
+
+
+def _promises(found: NetCompression) -> list[str]:
+    words = {True: "held", False: "BROKEN", None: "not promised"}
+    rows = [
+        [one.name, words[one.held], number(one.worst_ratio), one.cases, f"{one.meaning} [{one.source}]"]
+        for one in found.promises
+    ]
+    return ["What the lemmas promise", wrapped_table(["lemma", "", "worst/promised", "cases", "meaning"], rows, _WIDTH)]
+
+
+def _place_sums(found: NetCompression) -> list[str]:
+    rows = [
+        [
+            one.claim,
+            one.filters,
+            number(one.moment_ratio),
+            number(one.tail_ratio),
+            f"{number(one.variance_ratio)} ± {number(one.variance_error)}",
+            f"{number(one.pair_correlation)} ± {number(one.pair_error)}",
+        ]
+        for one in found.place_sums
+    ]
+    first = found.place_sums[0]
+    return [
+        f"Sums over {first.places} places of {first.layer}, {first.trials} simulated (k = {first.k}, p = {first.p})",
+        table(["claim", "filters", "moment", "tail", "variance", "correlation of places"], rows),
+        "moment, tail: seen over promised (loose: they may hold anyway); variance: over that of independent filters",
+    ]
+
+
+def _induction(found: NetCompression) -> list[str]:
+    """Rows: how many layers are compressed; columns: where the error is seen."""
+    names = [layer.name for layer in found.layers]
+    seen = {(one.compressed, one.at): one.worst for one in found.induction}
+    promised = {one.compressed: one.promised for one in found.induction}
+    rows = [
+        [i, number(promised.get(i)), *(number(seen.get((i, name))) for name in names)] for i in range(1, len(names) + 1)
+    ]
+    return [
+        "Worst relative error at each layer when the first i layers are compressed, and what is promised at every one",
+        table(["i", "promised", *names], rows),
+    ]
+
+
+def _curve(found: NetCompression) -> list[str]:
+    rows = [
+        [
+            point.asked,
+            point.parameters,
+            point.bits,
+            number(point.mean_relative_error),
+            number(point.worst_relative_error),
+            number(point.margin_loss),
+            number(point.error),
+            number(point.test_error),
+        ]
+        for point in found.curve
+    ]
+    header = ["size", "numbers", "bits", "mean error", "worst error", "margin loss", "train error", "test error"]
+    return ["Error against size (relative errors of the scores)", table(header, rows)]
+
+
+def _rates(found: NetCompression) -> list[str]:
+    columns = list(dict.fromkeys((rate.method, rate.coordinates) for rate in found.rates))
+    by = {(rate.method, rate.coordinates, rate.m): rate.bound for rate in found.rates}
+    sizes = sorted({rate.m for rate in found.rates})
+    rows = [[f"{m:.0e}", *(number(by[*column, m]) for column in columns)] for m in sizes]
+    names = [method if method == "vector-project" else f"{method}, h = {h:.4g}" for method, h in columns]
+    return [
+        "What the two vector algorithms add to the margin loss, by theorem, at this margin (above 1: nothing is said);",
+        "vector-compress falls as m^-1/3 until it keeps all h coordinates, vector-project as m^-1/2",
+        table(["m", *names], rows),
+    ]
+
+
+def _proved(found: NetCompression) -> list[str]:
+    lines = [f"Before: {found.errors_before} errors on {found.m} examples. What is proved of the compressed net:"]
+    return lines + [_occam(row) for row in found.occam]
+
+
+def _occam(row: Occam) -> str:
+    if row.because:
+        return f"no certificate file: {row.because}"
+    held = f"; {row.holdout_errors} errors on {row.holdout_m} held-out" if row.holdout_m else ""
+    kind = "as an integer net, for cushion verify" if row.kind == "certificate" else "in this machine's floating point"
+    shown = percent_up(str(row.bound))
+    bound = "vacuous" if shown == "100.00 %" else f"errs on at most {shown} of new examples"
+    return f"{kind}: {row.errors} errors{held}, {row.bits} bits, {bound} (delta = {row.delta:g})"
+
+
+def _paper(found: NetCompression) -> list[str]:
+    shown = [bound for bound in found.paper_bounds if not bound.abstains]
+    lines = ["The paper's theorems for this net, with explicit constants (docs/compression-bounds.md)"]
+    if shown:
+        rows = [[b.name, b.form, b.kind, error(b), f"{b.meaning} [{b.source}]"] for b in shown]
+        lines.append(wrapped_table(["bound", "form", "kind", "error at most", "meaning"], rows, _WIDTH))
+    silent: dict[str, list[Bound]] = {}
+    for bound in found.paper_bounds:
+        if bound.abstains:
+            silent.setdefault(bound.meaning.removeprefix("abstains: "), []).append(bound)
+    for why, bounds in silent.items():
+        names = ", ".join(dict.fromkeys(f"{bound.name} [{bound.source}]" for bound in bounds))
+        lines += textwrap.wrap(f"No value for {names}: {why}", _WIDTH)
+    return lines

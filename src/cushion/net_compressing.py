@@ -1,0 +1,253 @@
+"""compress_net(): the compressors of Arora 2018 on a trained net, their promises checked and their bounds beside."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import nn
+
+from cushion.certificates.certificate import Certificate, certify_net
+from cushion.certificates.occam import occam_bound, parse_delta
+from cushion.compressed_nets import CompressedNet
+from cushion.compression_records import CurvePoint, NetCompression, Occam, Rate
+from cushion.compressors.arora.conv_project import paper_p
+from cushion.compressors.arora.exact import to_integer_net
+from cushion.compressors.arora.options import NetOptions
+from cushion.compressors.arora.stored_net import StoredNet
+from cushion.compressors.arora.storing import (
+    LayerPlan,
+    centred,
+    linear_layer,
+    low_rank_sizes,
+    size_of,
+    store_linear,
+    store_net,
+)
+from cushion.data import Dataset, as_dataset
+from cushion.data.inputs import check_holdout
+from cushion.errors import BadInput, Malformed, Unsupported
+from cushion.measures.margins import margin_loss
+from cushion.measures.stability.comparison import check_alike
+from cushion.measuring import traced
+from cushion.net_facts import look_at
+from cushion.network import Network
+from cushion.numerics import float_up
+from cushion.operators import Conv2d
+from cushion.promises.induction import follow_induction
+from cushion.promises.report import Compressed, describe
+from cushion.promises.spectral import accuracy_for
+from cushion.promises.subject import Subject
+from cushion.theorems.linear_rates import bound_compress, bound_project
+
+_VECTORS = ("vector-compress", "vector-project")
+_RATES = tuple(10**power for power in range(3, 13))
+_MANY = 10**9
+_MOST = 1 << 28  # numbers of a projected net: 2 GB while they are made
+
+
+@dataclass(frozen=True, eq=False)
+class NetCompressed:
+    """The compressed net, what was found of it, and the certificate of its integer net where the format can hold it."""
+
+    net: CompressedNet
+    summary: NetCompression
+    certificate: Certificate | None
+
+    def save(self, path: str | Path) -> Path:
+        """Write the compressed net (`cushion.load_compressed` reads it), whole or not at all."""
+        return self.net.save(path)
+
+
+def compress_net(
+    model: nn.Module | Network,
+    data: Dataset | str,
+    *,
+    method: str,
+    options: NetOptions | None = None,
+    holdout: Dataset | None = None,
+    init: nn.Module | Network | None = None,
+    delta: str | float = "0.05",
+    seed: int = 0,
+) -> NetCompressed:
+    """Compress a trained net by a method of Arora 2018 and hold what its lemmas promise against what happens.
+
+    `init`, the net at its initialisation, is needed for `from_initialisation` alone. The helper string comes from
+    `seed`. The model is not changed; the held-out examples are only looked at once the net is compressed.
+    """
+    options = options or NetOptions()
+    options.check(method)
+    sample = as_dataset(data)
+    check_holdout(holdout, sample)
+    exact = parse_delta(str(delta))
+    net = traced(model, sample)
+    start = None
+    if options.from_initialisation:
+        if init is None:
+            raise BadInput("--from-initialisation needs the net's initialisation: give a RUN folder as the net")
+        start = traced(init, sample)
+        check_alike(net, start, "the initialisation")
+    if method in _VECTORS and net.classes == 2:
+        net, start = centred(net, method), None if start is None else centred(start, method)
+    subject = Subject(net, start, sample, method, options, float(exact), seed)
+    stored, plans = _store(subject)
+    compressed = CompressedNet(stored, net, _notes(subject), start)
+    found = Compressed(stored, compressed.network, plans, follow_induction(net, compressed.network, sample))
+    summary = describe(subject, found)
+    certificate, because = _certificate(subject, found, holdout)
+    summary = replace(
+        summary,
+        occam=tuple(_occam(subject, found, holdout, certificate, because)),
+        curve=tuple(_point(subject, asked, holdout) for asked in options.sweep),
+        rates=_rates(subject) if method in _VECTORS else (),
+    )
+    return NetCompressed(compressed, summary, certificate)
+
+
+def _store(subject: Subject) -> tuple[StoredNet, tuple[LayerPlan, ...]]:
+    """What is stored, and what was planned for each layer."""
+    net, start, method, options, seed = subject.net, subject.start, subject.method, subject.options, subject.seed
+    if method in _VECTORS:
+        linear_layer(net, method)  # before a margin is asked for, which would not help another net
+        setting = {"gamma": subject.need_gamma(), "eta": subject.vector_eta, "radius": subject.radius}
+        _refuse_growth(subject)
+        return store_linear(net, start, method, options, seed, **setting), (LayerPlan(),)
+    plans = tuple(_plan(subject))
+    return store_net(net, start, method, plans, options, seed), plans
+
+
+def _refuse_growth(subject: Subject) -> None:
+    """BadInput where Lemma 7 asks for more numbers than the vectors have, and no k was given."""
+    if subject.method != "vector-project" or subject.options.k is not None:
+        return
+    setting = subject.linear
+    if setting.projections >= setting.coordinates:
+        raise BadInput(
+            f"Lemma 7 asks for k = {setting.projections} where a vector of this classifier has {setting.coordinates} "
+            "coordinates, so nothing would be compressed and it was not run; give the size of the run with --k"
+        )
+
+
+def _plan(subject: Subject) -> list[LayerPlan]:
+    net, method, options = subject.net, subject.method, subject.options
+    layers = [node.affine.operator for node in net.affine_layers]
+    p = options.p or paper_p(subject.eta)
+    if options.k is not None and method == "low-rank":
+        return [LayerPlan(size=rank) for rank in low_rank_sizes(options.k, net, subject.start)]
+    if options.k is not None:
+        sizes = [size_of(options.k, operator, method, p) for operator in layers]
+        if sum(sizes) > _MOST:
+            raise BadInput(f"--k {options.k} makes {sum(sizes)} numbers, more than can be held; give fewer")
+        return [LayerPlan(size=size, p=p) for size in sizes]
+    if method == "low-rank":
+        accuracy = options.epsilon
+        if accuracy is None:
+            net.chain()  # Lemma 9 is about chains
+            accuracy = accuracy_for(subject.need_gamma(), subject.facts, subject.radius)
+        return [LayerPlan(accuracy=accuracy) for _ in layers]
+    counts = subject.counts
+    if counts is None:
+        why = "its margin is not positive" if subject.epsilon is None else "its cushions are not defined"
+        raise BadInput(f"the lemma gives no k for this net ({why}); give --k")
+    for layer in counts.layers:
+        if not layer.compresses:
+            asked = f"{layer.numbers:.0f}" if layer.numbers < 1e9 else f"10^{layer.log_numbers / math.log(10):.1f}"
+            raise BadInput(
+                f"{layer.name}: the lemma asks for {asked} numbers where the layer has {layer.weights} weights, so "
+                "nothing would be compressed and it was not run; give the size of the run with --k, such as --k 5%"
+            )
+    return [
+        LayerPlan(size=int(count.projections), p=p if isinstance(operator, Conv2d) else 1)
+        for count, operator in zip(counts.layers, layers, strict=True)
+    ]
+
+
+def _point(subject: Subject, asked: str, holdout: Dataset | None) -> CurvePoint:
+    stored, _ = _store(subject.at(subject.options.at(subject.method, asked)))
+    network = stored.network(subject.net, subject.start)
+    errors = follow_induction(subject.net, network, subject.sample, every_layer=False)
+    return CurvePoint(
+        asked=asked,
+        parameters=stored.parameters,
+        bits=stored.bits,
+        worst_relative_error=float(errors.relative.max()),
+        mean_relative_error=float(errors.relative.mean()),
+        margin_loss=margin_loss(errors.margins, subject.gamma or 0.0),
+        error=margin_loss(errors.margins, 0.0),
+        test_error=None if holdout is None else look_at(network, holdout).errors / len(holdout),
+    )
+
+
+def _certificate(subject: Subject, found: Compressed, holdout: Dataset | None) -> tuple[Certificate | None, str]:
+    """The certificate of the integer net that the stored numbers make, or why there is none."""
+    if subject.start is not None:
+        return None, "the initialisation is floating point, which a certificate's decoder cannot make again from a seed"
+    try:
+        net = to_integer_net(found.network, found.stored.layers, found.stored.biases, subject.seed, subject.sample)
+        exact = parse_delta(str(subject.delta))
+        return certify_net(net, subject.sample, exact, holdout=holdout, made_with=_notes(subject)), ""
+    except (Unsupported, Malformed, BadInput) as problem:
+        return None, str(problem)
+
+
+def _occam(
+    subject: Subject, found: Compressed, holdout: Dataset | None, certificate: Certificate | None, because: str
+) -> list[Occam]:
+    m, delta = len(subject.sample), parse_delta(str(subject.delta))
+    errors, bits = int((found.errors.margins <= 0).sum()), found.stored.bits
+    rows = [
+        Occam(
+            "this machine",
+            errors,
+            m,
+            bits,
+            subject.delta,
+            float_up(occam_bound(errors, m, bits, delta)),
+            None if holdout is None else look_at(found.network, holdout).errors,
+            None if holdout is None else len(holdout),
+        )
+    ]
+    if certificate is None:
+        return [*rows, Occam("certificate", 0, m, 0, subject.delta, 1.0, because=because)]
+    claim = certificate.claim
+    line = claim.holdout
+    return [
+        *rows,
+        Occam(
+            "certificate",
+            claim.errors,
+            m,
+            claim.bits,
+            subject.delta,
+            float_up(claim.bound),
+            None if line is None else line.errors,
+            None if line is None else line.m,
+        ),
+    ]
+
+
+def _rates(subject: Subject) -> tuple[Rate, ...]:
+    """Both explicit rates for this classifier's margin, over sample sizes.
+
+    Vector-Compress twice: with the classifier's own h, which it soon keeps whole, and with so many coordinates that its
+    own rate of m^-1/3 shows.
+    """
+    gamma, own = min(0.999, subject.unit_gamma), linear_layer(subject.net, subject.method).affine.operator.input_size
+    found = [(h, bound_compress(m, gamma, h, subject.delta)) for h in (own, _MANY) for m in _RATES]
+    found += [(own, bound_project(m, gamma, subject.delta)) for m in _RATES]
+    return tuple(Rate(one.method, h, one.m, one.eta, one.numbers, one.bits, one.bound) for h, one in found)
+
+
+def _notes(subject: Subject) -> dict[str, str | float | int | bool | None]:
+    options = subject.options
+    return {
+        "method": subject.method,
+        "helper": options.helper_of(subject.method),
+        "seed": subject.seed,
+        "k": None if options.k is None else str(options.k),
+        "epsilon": options.epsilon,
+        "gamma": options.gamma,
+        "number_bits": options.number_bits,
+        "from_initialisation": options.from_initialisation,
+    }
