@@ -395,7 +395,7 @@ def test_projected_rows_move_as_they_should_and_survive_beyond_floats() -> None:
     assert value(theorem_4_1(replace(net, margin=2.0), PROJECTED)[1]) < base
     assert value(theorem_4_1(replace(net, largest_score=8.0), PROJECTED)[1]) > base
     assert value(theorem_4_1(replace(net, m=2000), replace(PROJECTED, m=2000))[1]) < base
-    assert "on 50 of 200" in theorem_4_1(net, replace(PROJECTED, m=50))[1].meaning
+    assert "on 50 of 200" in theorem_4_1(net, replace(PROJECTED, examples=50))[1].meaning
     tiny = replace(PROJECTED, layers=(replace(PROJECTED.layers[0], cushion=1e-200), PROJECTED.layers[1]))
     for rows in (theorem_4_1(net, tiny), theorem_5_1(net, tiny)):
         for row in rows:

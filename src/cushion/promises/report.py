@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -315,7 +315,7 @@ def _bounds(subject: Subject, found: Compressed) -> list[Bound]:
     if subject.stability is None or subject.method not in ("matrix-project", "conv-project"):
         return rows
     options = subject.options
-    stability = replace(subject.stability, m=min(options.examples, len(subject.sample)))
+    stability = subject.stability
     if subject.method == "matrix-project":
         return rows + theorem_4_1(subject.facts, stability, options.zeta)
     if options.zeta:

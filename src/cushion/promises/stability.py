@@ -60,6 +60,7 @@ def stability_facts(
         width=max(node.affine.operator.output_size for node in net.affine_layers),
         smoothness=smoothness,
         delta=delta,
+        examples=len(some),
     )
 
 

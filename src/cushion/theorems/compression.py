@@ -271,7 +271,8 @@ def _projected(
     total = log_sum(*log_nats)
     confidence = math.log(math.log(2.0 / stability.delta))  # δ/2 here, δ/2 in the lemma
     deviation = (log_sum(total, confidence) - math.log(2 * facts.m)) / 2
-    seen = "" if stability.m == facts.m else f"; stability measured on {stability.m} of {facts.m} examples"
+    some = stability.examples or facts.m
+    seen = "" if some >= facts.m else f"; stability measured on {some} of {facts.m} examples"
     seen += f"; its condition fails here: {stability.unmet}" if stability.unmet else ""
     text = "k numbers a layer from its cushions, each on a grid; what ρ fails with comes on top of δ"
     if filters:

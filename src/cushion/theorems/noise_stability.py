@@ -51,6 +51,7 @@ class StabilityFacts:
     """A net on its sample of m examples. `width` is h, the largest number of units of a layer's output.
 
     `smoothness` is ρ_δ over all pairs of layers: ∞ where no noise left the linear piece, None where not measured.
+    `examples`: on how many of the m the Jacobians were measured, None for all.
     """
 
     layers: tuple[LayerStabilityFacts, ...]
@@ -59,6 +60,7 @@ class StabilityFacts:
     width: int
     smoothness: float | None
     delta: float
+    examples: int | None = None
 
     @property
     def depth(self) -> int:
