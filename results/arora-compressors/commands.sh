@@ -33,7 +33,6 @@ train linear "1x28x28: flatten fc10" mnist --epochs 10
 for net in lenet vgg; do
     data=$(test $net = lenet && echo mnist || echo cifar10)
     level=$(test $net = lenet && echo 0.05 || echo 0.25)
-    record $net/low-rank-margin $net $data low-rank --level $level
     record $net/low-rank $net $data low-rank --level $level --k 20% --sweep 1%,2%,5%,10%,20%,40%,70%
     record $net/low-rank-initialisation $net $data low-rank --level $level --from-initialisation --k 20% --sweep 1%,2%,5%,10%,20%,40%,70%
     record $net/matrix-project $net $data matrix-project --level $level --k 5% --sweep 1%,5%,20%,100%,300%
@@ -41,6 +40,7 @@ for net in lenet vgg; do
     record $net/matrix-project-initialisation $net $data matrix-project --level $level --from-initialisation --k 5% --sweep 1%,5%,20%,100%,300%
     record $net/matrix-project-srht $net $data matrix-project --level $level --helper srht --k 50% --sweep 1%,5%,20%,50%,80%,100%
 done
+record lenet/low-rank-margin lenet mnist low-rank
 record vgg/conv-project vgg cifar10 conv-project --level 0.25 --k 2 --sweep 1,2,4,8
 record vgg/conv-project-srht vgg cifar10 conv-project --level 0.25 --helper srht --k 5% --sweep 5%,20%,50%,90%
 record vgg/conv-project-initialisation vgg cifar10 conv-project --level 0.25 --from-initialisation --helper srht --k 5% --sweep 5%,20%,50%,90%

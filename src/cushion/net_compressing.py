@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from cushion.certificates.certificate import Certificate, certify_net
@@ -41,6 +42,7 @@ from cushion.promises.spectral import accuracy_for
 from cushion.promises.subject import Subject
 from cushion.theorems.linear_rates import bound_compress, bound_project
 
+_COARSEST = 8  # times the rounding of a weight: a finer accuracy than that cannot be promised
 _VECTORS = ("vector-compress", "vector-project")
 _RATES = tuple(10**power for power in range(3, 13))
 _MANY = 10**9
@@ -145,6 +147,11 @@ def _plan(subject: Subject) -> list[LayerPlan]:
         if accuracy is None:
             net.chain()  # Lemma 9 is about chains
             accuracy = accuracy_for(subject.need_gamma(), subject.facts, subject.radius)
+            if accuracy < _COARSEST * torch.finfo(net.dtype).eps:
+                raise BadInput(
+                    f"the margin asks for an accuracy of {accuracy:.2g} in every layer (Theorem 2.2), finer than the "
+                    "weights themselves, so nothing could be cut and it was not run; give --epsilon or --k"
+                )
         return [LayerPlan(accuracy=accuracy) for _ in layers]
     counts = subject.counts
     if counts is None:
