@@ -44,6 +44,7 @@ BAD: dict[str, tuple[Any, Any, str, dict[str, Any], str]] = {
     "untrained vector": (lambda: trained("linear")[1], digits, "vector-compress", {}, "margin γ is not positive"),
     "untrained lemma": (lambda: trained("mlp")[1], digits, "matrix-project", {}, "margin is not positive.*--k"),
     "lemma too large": (lambda: trained("mlp")[0], digits, "matrix-project", {}, "asks for .* numbers .*--k 5%"),
+    "too fine": (lambda: trained("mlp")[0], digits, "low-rank", {"gamma": 1e-9}, "finer than the weights .*--epsilon"),
     "no chain": (lambda: _noise("residual")[0], lambda: _noise("residual")[1:], "low-rank", {"gamma": 1.0}, "chain"),
     "no cushions": (lambda: _noise("residual")[0], lambda: _noise("residual")[1:], "matrix-project", {"epsilon": 0.5},
                     "cushions are not defined"),

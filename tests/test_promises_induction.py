@@ -92,7 +92,8 @@ def test_every_error_is_that_of_the_net_with_its_first_layers_replaced(
 def test_without_the_layers_the_scores_are_the_same(name: str) -> None:
     net, data = traced(NAMED[name]), sample(name)
     other = moved(net)
-    whole, last = follow_induction(net, other, data), follow_induction(net, other, data, every_layer=False)
+    whole = follow_induction(net, other, data)
+    last = follow_induction(net, other, data, scores=whole.scores)
     assert last.errors == {}
     for part in REST:
         assert getattr(whole, part) == pytest.approx(getattr(last, part), rel=1e-12)
@@ -125,9 +126,9 @@ def test_scores_that_are_not_finite_get_one_sentence() -> None:
         node.index: replace(node.affine, operator=node.affine.operator.with_weight(node.affine.operator.weight * 1e200))
         for node in net.affine_layers
     }
-    for every_layer in (True, False):
+    for scores in (None, np.zeros((len(data), net.classes))):
         with pytest.raises(BadInput, match="not finite near row 0"):
-            follow_induction(net, net.with_affine(huge), data, every_layer=every_layer)
+            follow_induction(net, net.with_affine(huge), data, scores=scores)
 
 
 # ---- what counts as a promise

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from cushion.certificates.certificate import Certificate, certify_net
@@ -101,7 +103,7 @@ def compress_net(
     summary = replace(
         summary,
         occam=tuple(_occam(subject, found, holdout, certificate, because)),
-        curve=tuple(_point(subject, asked, holdout) for asked in options.sweep),
+        curve=tuple(_point(subject, asked, holdout, found.errors.scores) for asked in options.sweep),
         rates=_rates(subject) if method in _VECTORS else (),
     )
     return NetCompressed(compressed, summary, certificate)
@@ -170,10 +172,10 @@ def _plan(subject: Subject) -> list[LayerPlan]:
     ]
 
 
-def _point(subject: Subject, asked: str, holdout: Dataset | None) -> CurvePoint:
+def _point(subject: Subject, asked: str, holdout: Dataset | None, scores: NDArray[np.float64]) -> CurvePoint:
     stored, _ = _store(subject.at(subject.options.at(subject.method, asked)))
     network = stored.network(subject.net, subject.start)
-    errors = follow_induction(subject.net, network, subject.sample, every_layer=False)
+    errors = follow_induction(subject.net, network, subject.sample, scores=scores)
     return CurvePoint(
         asked=asked,
         parameters=stored.parameters,

@@ -29,7 +29,8 @@ class LayerErrors:
     """Relative errors, one number per example.
 
     errors: under (i, j), places in `net.affine_layers` from 0 with j ≥ i. gaps: ‖f̂(x) - f(x)‖₂ of the whole compressed
-    net, and largest_gaps its largest score difference. sizes: ‖f(x)‖₂. margins: of the compressed net.
+    net, and largest_gaps its largest score difference. sizes: ‖f(x)‖₂. margins: of the compressed net. scores: of the
+    net as it was, [m, classes].
     """
 
     errors: dict[tuple[int, int], NDArray[np.float64]]
@@ -37,6 +38,7 @@ class LayerErrors:
     largest_gaps: NDArray[np.float64]
     sizes: NDArray[np.float64]
     margins: NDArray[np.float64]
+    scores: NDArray[np.float64]
 
     @property
     def relative(self) -> NDArray[np.float64]:
@@ -44,29 +46,32 @@ class LayerErrors:
         return _ratio(self.gaps, self.sizes)
 
 
-def follow_induction(net: Network, compressed: Network, data: Dataset, *, every_layer: bool = True) -> LayerErrors:
-    """Both nets on all of `data`, streamed. Without `every_layer` only the scores of the whole compressed net."""
+def follow_induction(
+    net: Network, compressed: Network, data: Dataset, *, scores: NDArray[np.float64] | None = None
+) -> LayerErrors:
+    """Both nets on all of `data`, streamed. With the `scores` of `net` only the whole compressed net is run."""
     values = sum(int(np.prod(node.shape)) for node in net.nodes)
     batch = max(1, min(256, _VALUES // values))
 
     def work(rows: slice) -> Accumulators:
         x = as_floats(data.x[rows]).to(net.dtype)
         found: dict[str, Samples] = {}
-        if every_layer:
+        if scores is None:
             clean = Activations(net, x).values
-            scores, changed = clean[net.nodes[-1].index], _follow(net, compressed, clean, found, rows.start)
+            own, changed = clean[net.nodes[-1].index], _follow(net, compressed, clean, found, rows.start)
         else:
-            scores, changed = net.forward(x), compressed.forward(x)
+            own, changed = torch.from_numpy(scores[rows]).to(net.dtype), compressed.forward(x)
         if not bool(torch.isfinite(changed).all()):
             raise BadInput(
                 f"the compressed net's scores are not finite near row {rows.start}: so few numbers lose the net; use "
                 "more (--k)"
             )
-        gap = (changed - scores).double()
+        gap = (changed - own).double()
         columns = {
             "gaps": lengths(gap),
             "largest": gap.abs().amax(1),
-            "sizes": lengths(scores),
+            "sizes": lengths(own),
+            "scores": own,
             "margins": sample_margins(changed, torch.from_numpy(np.array(data.y[rows]))),
         }
         return found | {name: Samples.of(rows.start, column.numpy()) for name, column in columns.items()}
@@ -75,7 +80,7 @@ def follow_induction(net: Network, compressed: Network, data: Dataset, *, every_
         key: part.values()
         for key, part in map_shards(len(data), batch, work, describe="errors of the compressed layers").items()
     }
-    whole = [merged.pop(name) for name in ("gaps", "largest", "sizes", "margins")]
+    whole = [merged.pop(name) for name in ("gaps", "largest", "sizes", "margins", "scores")]
     errors = {(int(key.split()[0]), int(key.split()[1])): values for key, values in merged.items()}
     return LayerErrors(errors, *whole)
 
