@@ -149,7 +149,7 @@ def errors_of(values: dict[tuple[int, int], list[float]], gaps: list[float] | No
     n = len(next(iter(values.values())))
     one = np.ones(n)
     seen = {pair: np.array(part) for pair, part in values.items()}
-    return LayerErrors(seen, one if gaps is None else np.array(gaps), one, one, one)
+    return LayerErrors(seen, one if gaps is None else np.array(gaps), one, one, one, one)
 
 
 ERRORS = {(0, 0): [0.1, 0.2], (0, 1): [0.2, 0.1], (1, 1): [0.3, 0.5]}
