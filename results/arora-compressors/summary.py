@@ -10,6 +10,14 @@ from typing import Any
 
 HERE = Path(__file__).parent
 MARKS = {True: "held", False: "BROKEN", None: "not promised"}
+SHOWN = (
+    "lenet/low-rank-margin",
+    "lenet/low-rank",
+    "lenet/matrix-project",
+    "vgg/low-rank",
+    "vgg/matrix-project",
+    "vgg/conv-project",
+)
 Records = dict[str, dict[str, Any]]
 
 
@@ -141,7 +149,7 @@ def _print(*lines: str) -> None:
 
 def main() -> None:
     found = records()
-    for name in ("lenet/low-rank-margin", "lenet/matrix-project", "vgg/matrix-project", "vgg/conv-project"):
+    for name in SHOWN:
         _print(f"\n{name}\n", *layers(found, name))
     nets = dict.fromkeys(name.split("/")[0] for name in found)
     for net in nets:

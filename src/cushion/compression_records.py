@@ -205,3 +205,4 @@ class NetCompression(Record):
     curve: tuple[CurvePoint, ...] = ()
     rates: tuple[Rate, ...] = ()
     place_sums: tuple[PlaceSums, ...] = ()
+    assumptions: tuple[str, ...] = ()  # of the bounds, which nobody can check

@@ -48,6 +48,12 @@ _COARSEST = 8  # times the rounding of a weight: a finer accuracy than that cann
 _VECTORS = ("vector-compress", "vector-project")
 _RATES = tuple(10**power for power in range(3, 13))
 _MANY = 10**9
+_ASSUMED = (
+    "the examples are independent draws from one distribution, and new ones come from it too",
+    "delta, the code of the message and, but for the certificate file, the architecture were fixed before the data",
+    "scores that are not those of an integer net are those of this machine's floating point",
+)
+_INITIAL = "the initialisation was drawn before the data"
 _MOST = 1 << 28  # numbers of a projected net: 2 GB while they are made
 
 
@@ -105,6 +111,7 @@ def compress_net(
         occam=tuple(_occam(subject, found, holdout, certificate, because)),
         curve=tuple(_point(subject, asked, holdout, found.errors.scores) for asked in options.sweep),
         rates=_rates(subject) if method in _VECTORS else (),
+        assumptions=_ASSUMED if start is None else (*_ASSUMED, _INITIAL),
     )
     return NetCompressed(compressed, summary, certificate)
 

@@ -169,7 +169,8 @@ def _rates(found: NetCompression) -> list[str]:
 
 def _proved(found: NetCompression) -> list[str]:
     lines = [f"Before: {found.errors_before} errors on {found.m} examples. What is proved of the compressed net:"]
-    return lines + [_occam(row) for row in found.occam]
+    lines += [_occam(row) for row in found.occam]
+    return lines + textwrap.wrap(f"assuming that {'; '.join(found.assumptions)}", _WIDTH)
 
 
 def _occam(row: Occam) -> str:
