@@ -128,7 +128,7 @@ def test_seeds_that_no_message_holds_are_refused(seed: Any) -> None:
 def test_places_count_pooling() -> None:
     assert list(places(network("vgg-tiny"))) == [1, 2, 4, 6, 7]
     stored = compressed(network("vgg-tiny"), "signs").stored
-    assert [layer.purpose for layer in stored.layers] == [f"weights {place}" for place in (1, 2, 4, 6, 7)]  # type: ignore[attr-defined]
+    assert [layer.place for layer in stored.layers] == [1, 2, 4, 6, 7]  # type: ignore[attr-defined]
 
 
 def test_parameters_and_kinds_are_what_was_planned() -> None:

@@ -41,7 +41,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.compressors.arora.stored import HELPERS, Helper, Numbers, StoredLayer, Values
+from cushion.compressors.arora.stored import HELPERS, Helper, Numbers, StoredLayer, Values, helper_purpose
 from cushion.errors import BadInput
 from cushion.operators import Conv2d, LocalConv2d, Operator
 from cushion.operators.gaussian_projection import gaussian_rows
@@ -71,7 +71,7 @@ class Located(StoredLayer):
     @property
     def purpose(self) -> str:
         """Names this layer's part of the helper string."""
-        return f"weights {self.place}"
+        return helper_purpose(self.place)
 
     @property
     def numbers(self) -> tuple[Numbers, ...]:
@@ -145,7 +145,7 @@ def project_filters(
         kernel = kernel - start.weight.detach().to("cpu", torch.float64)
     n = kernel.numel()
     q = _dimension(n, k, p)
-    purpose = f"weights {place}"
+    purpose = helper_purpose(place)
     match helper:
         case "gaussian":
             with one_thread():

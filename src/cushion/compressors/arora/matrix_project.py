@@ -11,14 +11,9 @@ import math
 
 import torch
 
-from cushion.compressors.arora.stored import Helper, Numbers, Projected
+from cushion.compressors.arora.stored import COEFFICIENTS, Helper, Numbers, Projected, helper_purpose
 from cushion.errors import BadInput
 from cushion.operators import Operator
-from cushion.operators.gaussian_projection import gaussian_coefficients
-from cushion.operators.hadamard import srht_coefficients
-from cushion.operators.sign_projection import sign_coefficients
-
-_COEFFICIENTS = {"signs": sign_coefficients, "srht": srht_coefficients, "gaussian": gaussian_coefficients}
 
 
 def project(
@@ -36,9 +31,8 @@ def project(
     weight = original.weight.detach().to(torch.float64)
     if start is not None:
         weight = weight - start.weight.detach().to(torch.float64)
-    layer = Projected(Numbers(torch.zeros(k, dtype=torch.int64).numpy(), 0), tuple(weight.shape), helper, place)
-    found = _COEFFICIENTS[helper](weight, k, seed, layer.purpose).numpy()
-    return Projected(Numbers.fitted(found, bits), layer.shape, helper, place)
+    found = COEFFICIENTS[helper](weight, k, seed, helper_purpose(place)).numpy()
+    return Projected(Numbers.fitted(found, bits), tuple(weight.shape), helper, place)
 
 
 def rounding_share(layer: Projected, epsilon: float, frobenius: float) -> float:

@@ -17,16 +17,22 @@ from numpy.typing import NDArray
 
 from cushion.errors import BadInput
 from cushion.operators import Operator
-from cushion.operators.gaussian_projection import gaussian_reconstruction
-from cushion.operators.hadamard import srht_reconstruction
-from cushion.operators.sign_projection import sign_reconstruction
+from cushion.operators.gaussian_projection import gaussian_coefficients, gaussian_reconstruction
+from cushion.operators.hadamard import srht_coefficients, srht_reconstruction
+from cushion.operators.sign_projection import sign_coefficients, sign_reconstruction
 
 Values: TypeAlias = NDArray[np.float64]
 Helper: TypeAlias = Literal["signs", "srht", "gaussian"]
 HELPERS: tuple[Helper, ...] = ("signs", "srht", "gaussian")
 MOST_BITS = 40  # of one stored number, sign included: what the code of wide numbers holds
 _FINEST = -1074  # every float64 is a multiple of 2^-1074
+COEFFICIENTS = {"signs": sign_coefficients, "srht": srht_coefficients, "gaussian": gaussian_coefficients}
 _RECONSTRUCTIONS = {"signs": sign_reconstruction, "srht": srht_reconstruction, "gaussian": gaussian_reconstruction}
+
+
+def helper_purpose(place: int) -> str:
+    """Names a layer's own part of the helper string; the same words as a certificate's seeded layers use."""
+    return f"weights {place}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,11 +215,6 @@ class Projected(StoredLayer):
     place: int
 
     @property
-    def purpose(self) -> str:
-        """Names this layer's part of the helper string; the same words as a certificate's seeded layers use."""
-        return f"weights {self.place}"
-
-    @property
     def numbers(self) -> tuple[Numbers, ...]:
         return (self.coefficients,)
 
@@ -234,4 +235,4 @@ class Projected(StoredLayer):
 
     def weight(self, seed: int) -> Values:
         coefficients = torch.from_numpy(self.coefficients.values)
-        return _RECONSTRUCTIONS[self.helper](coefficients, self.shape, seed, self.purpose).numpy()
+        return _RECONSTRUCTIONS[self.helper](coefficients, self.shape, seed, helper_purpose(self.place)).numpy()

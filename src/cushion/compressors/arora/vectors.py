@@ -38,16 +38,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.arora.stored import HELPERS, Helper, Numbers, Projected, StoredLayer, Values
+from cushion.compressors.arora.stored import (
+    COEFFICIENTS,
+    HELPERS,
+    Helper,
+    Numbers,
+    Projected,
+    StoredLayer,
+    Values,
+    helper_purpose,
+)
 from cushion.counter import stream
 from cushion.errors import BadInput
-from cushion.operators.gaussian_projection import gaussian_coefficients
-from cushion.operators.hadamard import padded_size, srht_coefficients
-from cushion.operators.sign_projection import sign_coefficients, sign_projection_k
+from cushion.operators.hadamard import padded_size
+from cushion.operators.sign_projection import sign_projection_k
 
 VectorMethod: TypeAlias = Literal["vector-compress", "vector-project"]
 Start: TypeAlias = tuple[Tensor, Tensor | None]  # weight and bias of the initialisation
-_COEFFICIENTS = {"signs": sign_coefficients, "srht": srht_coefficients, "gaussian": gaussian_coefficients}
 
 
 def vector_compress(c: Values, gamma: float, eta: float, seed: int, purpose: str) -> Values:
@@ -93,7 +100,7 @@ def vector_project(c: Values, gamma: float, k: int, seed: int, purpose: str, hel
         raise BadInput(f"an allowed error γ must be a positive number, not {gamma:g}")
     if k < 1:
         raise BadInput(f"a projection needs at least 1 coefficient, not {k}")
-    found = _COEFFICIENTS[helper](torch.from_numpy(c), k, seed, purpose)
+    found = COEFFICIENTS[helper](torch.from_numpy(c), k, seed, purpose)
     return Numbers.rounded(found.numpy(), _exponent(gamma / 2.0))
 
 
@@ -181,7 +188,7 @@ def compress_linear(
         k = setting.projections
         if helper == "srht":
             k = min(k, padded_size(setting.coordinates))  # all there are: exact
-    purpose = f"weights {place}"
+    purpose = helper_purpose(place)
     parts = [vector_project(row, setting.allowance, k, seed, purpose, helper) for row in vectors]
     return ProjectedRows(_stacked(parts), shape, has_bias, helper, place)
 
