@@ -51,6 +51,7 @@ class _Options:
     conditions: ConditionOptions
     epsilon: float
     batch: int
+    singular_values: bool
 
 
 def measure(
@@ -71,9 +72,9 @@ def measure(
 
     `stability`, `sharpness` and `conditions` choose probes, draws and rows; γ is the margin that all but a fraction
     `epsilon` of the examples exceed; `init`, the net at its initialisation, adds the versions from
-    initialisation. `spectra=False` leaves the singular values out. `beside` measures a second net in the same way: the
-    initialisation scaled to match the net's layers (the conditions of Theorem 1: as it was), or random weights of the
-    same norms. The model is not changed.
+    initialisation. `spectra=False` leaves the singular values out, trace norms among them. `beside` measures a second
+    net in the same way: the initialisation scaled to match the net's layers (the conditions of Theorem 1: as it was),
+    or random weights of the same norms. The model is not changed.
     """
     data = as_dataset(data)
     families = _families(only, spectra)
@@ -89,6 +90,7 @@ def measure(
         conditions or ConditionOptions(),
         epsilon,
         batch,
+        spectra,
     )
     net = traced(model, data)
     initial = None if init is None else traced(init, data)
@@ -182,7 +184,7 @@ def _measure(
         data_fingerprint=data.fingerprint,
     )
     if "norms" in families:
-        rows = _with_norms(net, rows, options.stability.seed, initial)
+        rows = _with_norms(net, rows, options, initial)
         distance = None if initial is None else math.sqrt(squared_distance(net, initial))
         whole = replace(whole, l2=math.sqrt(squared_distance(net)), distance=distance)
     if "paths" in families:
@@ -217,7 +219,7 @@ def _with_margins(whole: NetMeasures, found: NDArray[np.float64], epsilon: float
 
 
 def _with_norms(
-    net: Network, rows: dict[int, LayerMeasures], seed: int, initial: Network | None
+    net: Network, rows: dict[int, LayerMeasures], options: _Options, initial: Network | None
 ) -> dict[int, LayerMeasures]:
     """The rows with the norms of every layer's parameters and map, and of what training changed."""
     found = {}
@@ -226,7 +228,9 @@ def _with_norms(
         found[node.index] = replace(
             rows[node.index],
             **vars(layer_norms(node.affine.operator)),
-            group_norms=group_norms(node.affine.operator, seed=seed),
+            group_norms=group_norms(
+                node.affine.operator, trace_norms=options.singular_values, seed=options.stability.seed
+            ),
             distance=None if start is None else distance_from_initialisation(node.affine, start),
         )
     return found

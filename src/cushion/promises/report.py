@@ -312,7 +312,7 @@ def _bounds(subject: Subject, found: Compressed) -> list[Bound]:
     rows = [*theorem_2_1(facts), *corollary_a_1(facts)]
     if subject.method == "low-rank":
         rows += theorem_2_2(subject.facts)
-    if subject.stability is None or subject.method not in ("matrix-project", "conv-project"):
+    if subject.method not in ("matrix-project", "conv-project") or subject.stability is None:
         return rows
     options = subject.options
     stability = subject.stability
