@@ -247,13 +247,13 @@ def stored_at(ranks: list[int], layers: list[Operator]) -> int:
 
 
 def test_ranks_are_those_of_the_least_common_threshold_within_the_budget() -> None:
-    """Brute force: at threshold t a layer keeps the singular values with σ/σ₁ ≥ t; of all thresholds the lowest one
+    """Brute force: at threshold t a layer keeps the singular values with σ/‖A‖_F ≥ t; of all thresholds the lowest one
     that fits the budget. (No two ratios of these layers are equal, so one value is added at a time.)"""
     none = [None] * len(LAYERS)
     ratios = []
     for operator in LAYERS:
         values = np.linalg.svd(operator.weight.reshape(len(operator.weight), -1).numpy(), compute_uv=False)
-        ratios.append(values / values[0])
+        ratios.append(values / np.linalg.norm(values))
     thresholds = sorted({float(ratio) for own in ratios for ratio in own})
     least = stored_at([1, 1, 1], LAYERS)
     whole = sum(operator.parameters for operator in LAYERS)

@@ -176,10 +176,12 @@ def _factors(matrix: Tensor) -> tuple[Values, Values, Values]:
 
 
 def ranks_for(operators: Sequence[Operator], starts: Sequence[Operator | None], budget: int) -> list[int]:
-    """The ranks at which all layers together store at most `budget` numbers, truncated at one δ alike (Lemma 1).
+    """The ranks at which all layers together store at most `budget` numbers, all truncated at one level of σ/‖A‖_F.
 
-    Singular values are taken in the order of σ/σ₁ of their kernel's matrix. A layer whose product reaches the size of
-    its weight is kept whole, at that price. Every layer gets a rank of at least 1, whatever the budget.
+    Singular values are taken in the order of their share of their kernel's matrix, σ/‖A‖_F. (Lemma 1 measures them by
+    σ₁, which starves a layer with one dominant direction, such as a first layer that a batch-norm was folded into.)
+    A layer whose product reaches the size of its weight is kept whole, at that price. Every layer gets a rank of at
+    least 1, whatever the budget.
     """
     costs = [sum(operator.weight.reshape(len(operator.weight), -1).shape) for operator in operators]
     sizes = [operator.parameters for operator in operators]
@@ -187,7 +189,7 @@ def ranks_for(operators: Sequence[Operator], starts: Sequence[Operator | None], 
     spent = sum(map(min, costs, sizes))
     values = [_kernel_factors(operator, start)[2] for operator, start in zip(operators, starts, strict=True)]
     steps = sorted(
-        (-float(one / max(own[0], 1e-300)), at, rank)
+        (-one / max(float(np.linalg.norm(own)), 1e-300), at, rank)
         for at, own in enumerate(values)
         for rank, one in enumerate(own[1:].tolist(), 2)
     )
