@@ -77,7 +77,7 @@ ALLOWED: dict[str, set[str]] = {
     "compression": BASE | {"encoding", "certificates", "compression_records"},
     "net_compressing": NETS
     | {"compressors", "compressed_nets", "compression_records", "promises", "certificates", "measures", "measuring"}
-    | {"net_facts", "theorems"},
+    | {"net_facts", "theorems", "encoding"},
     "compressing": DATA | {"float_nets", "compressors", "compression", "encoding", "certificates", "net_compressing"},
     "reproduction": {"*"},
     "pac_bayes": DATA | {"compressors", "certificates"},

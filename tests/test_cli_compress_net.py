@@ -73,7 +73,7 @@ def test_text_and_json(
     header = next(line for line in lines if line.startswith("layer "))
     for column in ("measured", "before", "after", "bits"):
         assert column in header
-    assert ("promised" in header) == (method in ("matrix-project", "conv-project"))
+    assert ("(i/d)ε" in header) == (method in ("matrix-project", "conv-project"))
     assert "nan" not in text.lower().split()
     assert "None" not in text
     assert "What the lemmas promise" in text

@@ -19,7 +19,7 @@ from tests.cases import Case
 from tests.compressed_cases import compressed, moved, network
 
 import cushion
-from cushion.compressed_nets import FORMAT, CompressedNet, is_compressed, load_compressed
+from cushion.compressed_nets import FORMAT, CompressedNet, _digest, is_compressed, load_compressed
 from cushion.compressors.arora.graphs import describe_graph
 from cushion.compressors.arora.low_rank import LowRankMap
 from cushion.compressors.arora.stored import Kept, LowRank, Numbers, Projected
@@ -38,7 +38,10 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def rewritten(content: bytes, path: Path, edit: Callable[[dict[str, torch.Tensor], dict[str, str]], Any]) -> Path:
     path.write_bytes(content)
     tensors, metadata = load(content), dict(read_tensors(path)[1])
+    known = metadata["sha256"]
     edit(tensors, metadata)
+    if metadata.get("sha256") == known:  # whoever damages a file on purpose can sum it up again
+        metadata["sha256"] = _digest(tensors)
     path.write_bytes(save(tensors, metadata))
     return path
 
@@ -167,6 +170,18 @@ def test_a_flipped_bit_is_refused_or_another_net(tmp_path: Path) -> None:
     assert 10 < read < coded.bits
 
 
+def test_a_flipped_bit_that_nobody_summed_up_again_is_always_refused(saved: bytes, tmp_path: Path) -> None:
+    for name in ("message", "start.1.weight"):
+        tensors = load(saved)
+        raw = tensors[name].reshape(-1).view(torch.uint8)
+        raw[len(raw) // 2] ^= 1
+        path = tmp_path / "flipped"
+        path.write_bytes(saved)
+        metadata = read_tensors(path)[1]
+        path.write_bytes(save(tensors, metadata))
+        refused(path, "not those that were written")
+
+
 def crafted(fields: list[int], arrays: list[np.ndarray], name: str = "conv") -> StoredNet:
     coded = encode_numbers(fields, arrays)
     return read_stored(coded.data, coded.bits, network(name))
@@ -187,7 +202,7 @@ KEPT, LOW_RANK, LOW_RANK_MAP, PROJECTED, LOCATED, SPARSE, ROWS = range(7)
         ([LOW_RANK_MAP, 0, 120, 168], [(120, 0), (0, 168)], "rank 0"),
         ([PROJECTED, 3, 5], [(5,)], "helper number 3"),
         ([PROJECTED, 0, 0], [(0,)], "0 coefficients"),
-        ([PROJECTED, 0, 2**40 - 1], [(5,)], "do not fit"),
+        ([PROJECTED, 0, 2**40 - 1], [(5,)], "longer than any real net"),
         ([LOCATED, 2, 1, 1, 2**39], [(1,)], "places"),
         ([LOCATED, 2, 1, 1, 19], [(1,)], "19 places"),
         ([LOCATED, 0, 1, 1, 20], [(1,)], "helper number 0"),

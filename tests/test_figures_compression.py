@@ -82,9 +82,9 @@ def test_layers_show_what_was_seen_and_what_was_promised(swept: NetCompression) 
     assert lines(axes)["first 1 of 2 compressed"] == ([0, 1], [seen[1, first], seen[1, last]])
     assert lines(axes)["first 2 of 2 compressed"] == ([1], [seen[2, last]])
     assert swept.epsilon is not None
-    assert lines(axes)["(i/d)·ε: promised of layer i"] == ([0, 1], [swept.epsilon / 2, swept.epsilon])
+    assert lines(axes)["(i/d)·ε: Lemma 3, where it applies"] == ([0, 1], [swept.epsilon / 2, swept.epsilon])
     silent = replace(swept, epsilon=None)
-    assert not any("promised" in label for label in lines(compression._layers(silent).axes[0]))
+    assert not any("Lemma 3" in label for label in lines(compression._layers(silent).axes[0]))
 
 
 def test_without_matplotlib_one_sentence(

@@ -134,7 +134,7 @@ def test_every_number_of_the_record_is_derived_again(
     level = summary.gamma if far[1] <= far[0] else 2 * summary.gamma
     failed, unsure = min(far), int((margins <= level).sum())
     values = 2 * max(int(np.abs(part.integers).max(initial=0)) for part in parts) + 1
-    nats = summary.parameters * math.log(values)
+    nats = sum(part.integers.size for part in parts) * math.log(values)  # where a zero is counts, too
     corollary = rows["compressed net with failures", "corrected"]
     expected = (unsure + failed) / ROWS + math.sqrt((nats + math.log(20)) / (2 * ROWS))
     assert corollary.value == pytest.approx(expected, rel=1e-6)

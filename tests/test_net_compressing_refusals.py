@@ -84,9 +84,15 @@ def test_nets_that_are_no_chains_or_have_one_layer_are_compressed_where_k_is_giv
 
 def test_a_layer_that_never_moved_costs_nothing() -> None:
     model, (data, _) = trained("mlp")[0], digits()
-    same = compress_net(model, data, method="low-rank", options=NetOptions(from_initialisation=True, k=2), init=model)
-    assert same.summary.occam[0].errors == same.summary.errors_before
-    assert all(layer.measured == 0 for layer in same.summary.layers)
+    start = copy.deepcopy(model)
+    with torch.no_grad():
+        start[-1].weight.mul_(0.9)
+    options = NetOptions(from_initialisation=True, k=10)
+    same = compress_net(model, data, method="low-rank", options=options, init=start)
+    assert [layer.weight_error for layer in same.summary.layers[:-1]] == [0.0] * (len(same.summary.layers) - 1)
+    assert same.summary.layers[0].measured == 0
+    with pytest.raises(CushionError, match="the initialisation is the net itself"):  # the trained net as helper string
+        compress_net(model, data, method="low-rank", options=options, init=model)
     other = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     with pytest.raises(CushionError, match="initialisation"):
         compress_net(model, data, method="low-rank", options=NetOptions(from_initialisation=True, k=2), init=other)

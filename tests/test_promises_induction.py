@@ -198,15 +198,14 @@ def test_why_there_is_no_induction() -> None:
 
 def test_the_scores_against_lemma_9_and_the_margin() -> None:
     errors = errors_of(ERRORS, gaps=[0.3, 0.0])
-    held = lemma_9(np.array([0.4, 0.0]), errors, 0.0, "why")
+    held = lemma_9(np.array([0.4, 0.0]), errors, "why")
     assert (held.held, held.worst_ratio, held.cases) == (True, pytest.approx(0.75), 2)
-    broken = lemma_9(np.array([0.2, 0.0]), errors, 0.0, "why")
+    broken = lemma_9(np.array([0.2, 0.0]), errors, "why")
     assert (broken.held, broken.worst_ratio) == (False, pytest.approx(1.5))
-    assert lemma_9(np.array([0.2, 0.0]), errors, 0.5, "why").held is True
-    assert lemma_9(np.array([0.0, 0.0]), errors, 0.0, "why").worst_ratio == math.inf  # nothing was allowed
-    silent: PromiseCheck = lemma_9(None, errors, 0.0, "why")
+    assert lemma_9(np.array([0.0, 0.0]), errors, "why").worst_ratio == math.inf  # nothing was allowed
+    silent: PromiseCheck = lemma_9(None, errors, "why")
     assert (silent.held, silent.worst_ratio, silent.meaning) == (None, None, "why")
     gamma = 0.3 * math.sqrt(2.0)
-    assert within_margin(gamma * 1.001, errors, 0.0).held is True
-    assert within_margin(gamma * 0.999, errors, 0.0).held is False
-    assert within_margin(gamma * 0.5, errors, 0.0).worst_ratio == pytest.approx(2.0)
+    assert within_margin(gamma * 1.001, errors).held is True
+    assert within_margin(gamma * 0.999, errors).held is False
+    assert within_margin(gamma * 0.5, errors).worst_ratio == pytest.approx(2.0)

@@ -7,6 +7,7 @@ start.N.*  only where a net was compressed from its initialisation: that initial
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -54,11 +55,21 @@ class CompressedNet:
         metadata = {
             "format": FORMAT,
             "bits": str(self.stored.bits),
+            "sha256": _digest(tensors),
             "graph": json.dumps(describe_graph(self.frame), separators=(",", ":")),
             "notes": json.dumps(self.notes, sort_keys=True),
         }
         save_tensors(Path(path), tensors, metadata)
         return Path(path)
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """sha256 of every tensor's name and bytes, sorted by name: a flipped bit of the message may be another net's."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        plain = tensor.detach().cpu().contiguous()
+        found.update(name.encode() + b"\n" + plain.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def is_compressed(path: str | Path) -> bool:
@@ -83,6 +94,8 @@ def load_compressed(path: str | Path) -> CompressedNet:
             raise ValueError("no message")
     except (KeyError, ValueError, RecursionError):
         raise Malformed(f"{path} lacks the message or the notes of a compressed net; write it again") from None
+    if metadata.get("sha256") != _digest({"message": message, **tensors}):
+        raise Malformed(f"{path} is damaged: its numbers are not those that were written; write it again")
     frame = rebuild_graph(graph, str(path))
     try:
         stored = read_stored(np.ascontiguousarray(message.numpy()).tobytes(), int(bits), frame)

@@ -189,7 +189,8 @@ class NetCompression(Record):
     gamma: float | None
     epsilon: float | None
     zeta: float
-    number_bits: int
+    number_bits: int | None  # None where an accuracy or γ sets the grid
+    settings: dict[str, str | float | int | bool | None]  # every option as it was given or by default
     examples: int
     m: int
     parameters_before: int

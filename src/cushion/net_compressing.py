@@ -30,8 +30,10 @@ from cushion.compressors.arora.storing import (
 )
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
+from cushion.encoding.number_stream import MOST_FIELD, MOST_NUMBERS
 from cushion.errors import BadInput, Malformed, Unsupported
 from cushion.measures.margins import margin_loss
+from cushion.measures.norms import squared_distance
 from cushion.measures.stability.comparison import check_alike
 from cushion.measuring import traced
 from cushion.net_facts import look_at
@@ -52,9 +54,9 @@ _ASSUMED = (
     "the examples are independent draws from one distribution, and new ones come from it too",
     "delta, the code of the message and, but for the certificate file, the architecture were fixed before the data",
     "scores that are not those of an integer net are those of this machine's floating point",
+    "each bound fails with probability at most delta, the best of n of them with n times that",
 )
-_INITIAL = "the initialisation was drawn before the data"
-_MOST = 1 << 28  # numbers of a projected net: 2 GB while they are made
+_INITIAL = "the initialisation was drawn before the data, and not chosen because it did well on them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +90,8 @@ def compress_net(
     """
     options = options or NetOptions()
     options.check(method)
+    if not 0 <= seed < MOST_FIELD - 1:
+        raise BadInput(f"--seed {seed} must be a whole number from 0 to {MOST_FIELD - 2}: it is part of the message")
     sample = as_dataset(data)
     check_holdout(holdout, sample)
     exact = parse_delta(str(delta))
@@ -98,9 +102,13 @@ def compress_net(
             raise BadInput("--from-initialisation needs the net's initialisation: give a RUN folder as the net")
         start = traced(init, sample)
         check_alike(net, start, "the initialisation")
+        if squared_distance(net, start) == 0.0:
+            raise BadInput("the initialisation is the net itself: there is nothing that training changed to compress")
     if method in _VECTORS and net.classes == 2:
         net, start = centred(net, method), None if start is None else centred(start, method)
     subject = Subject(net, start, sample, method, options, float(exact), seed)
+    for asked in options.sweep:  # what cannot be made is refused before the work
+        _check_point(subject.at(options.at(method, asked)))
     stored, plans = _store(subject)
     compressed = CompressedNet(stored, net, _notes(subject), start)
     found = Compressed(stored, compressed.network, plans, follow_induction(net, compressed.network, sample))
@@ -128,6 +136,12 @@ def _store(subject: Subject) -> tuple[StoredNet, tuple[LayerPlan, ...]]:
     return store_net(net, start, method, plans, options, seed), plans
 
 
+def _check_point(subject: Subject) -> None:
+    """BadInput where a size of the curve fits no layer."""
+    if subject.method not in _VECTORS and subject.options.k is not None:
+        _plan(subject)
+
+
 def _refuse_growth(subject: Subject) -> None:
     """BadInput where Lemma 7 asks for more numbers than the vectors have, and no k was given."""
     if subject.method != "vector-project" or subject.options.k is not None:
@@ -148,8 +162,17 @@ def _plan(subject: Subject) -> list[LayerPlan]:
         return [LayerPlan(size=rank) for rank in low_rank_sizes(options.k, net, subject.start)]
     if options.k is not None:
         sizes = [size_of(options.k, operator, method, p) for operator in layers]
-        if sum(sizes) > _MOST:
-            raise BadInput(f"--k {options.k} makes {sum(sizes)} numbers, more than can be held; give fewer")
+        if sum(sizes) > MOST_NUMBERS:
+            raise BadInput(
+                f"--k {options.k} makes {sum(sizes)} numbers, and a file holds {MOST_NUMBERS} at most; give fewer"
+            )
+        for node, size in zip(net.affine_layers, sizes, strict=True):
+            weights = node.affine.operator.parameters
+            if method == "conv-project" and isinstance(node.affine.operator, Conv2d) and size * p > weights:
+                raise BadInput(
+                    f"{node.name}: k·p = {size}·{p} numbers are more than its {weights} weights, so nothing would be "
+                    "compressed; give a smaller --k or --p"
+                )
         return [LayerPlan(size=size, p=p) for size in sizes]
     if method == "low-rank":
         accuracy = options.epsilon
@@ -256,14 +279,5 @@ def _rates(subject: Subject) -> tuple[Rate, ...]:
 
 
 def _notes(subject: Subject) -> dict[str, str | float | int | bool | None]:
-    options = subject.options
-    return {
-        "method": subject.method,
-        "helper": options.helper_of(subject.method),
-        "seed": subject.seed,
-        "k": None if options.k is None else str(options.k),
-        "epsilon": options.epsilon,
-        "gamma": options.gamma,
-        "number_bits": options.number_bits,
-        "from_initialisation": options.from_initialisation,
-    }
+    settings = subject.options.settings() | {"helper": subject.options.helper_of(subject.method)}
+    return {"method": subject.method, "seed": subject.seed, **settings}

@@ -147,6 +147,8 @@ def _load_cushion_net(path: Path) -> LoadedNet:
 
 def _read_cushion_net(path: Path) -> tuple[nn.Module, Spec, dict[str, Any]]:
     tensors, metadata = read_tensors(path)
+    if metadata.get("format", "").startswith("cushion-compressed"):
+        raise BadInput(f"{path} is a compressed net; read it with cushion.load_compressed")
     if "spec" not in metadata:
         raise BadInput(
             f"{path} was not written by cushion (no spec inside); give file.py:factory with --weights {path}"

@@ -120,8 +120,16 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.out, args.certificate):
         if path is not None:
             check_writable(path)
-    if args.certificate is not None and Path(args.certificate).resolve() == Path(args.out).resolve():
-        raise BadInput(f"--certificate and -o are one file, {args.out}; give the certificate a name of its own")
+    named = {"-o": args.out, "--certificate": args.certificate, "--json": None if args.json == "-" else args.json}
+    files = [(option, Path(path).resolve()) for option, path in named.items() if path is not None]
+    for at, (option, path) in enumerate(files):
+        for other, same in files[:at]:
+            if path == same:
+                raise BadInput(f"{other} and {option} are one file, {path.name}; give each a name of its own")
+        if args.net is not None and path == Path(args.net).resolve():
+            raise BadInput(f"{option} is the net itself, {args.net}; give another name")
+    if args.certificate is not None and (why := _no_certificate(args)):
+        raise BadInput(f"--certificate {args.certificate}: there is none for this net ({why}); leave it out")
     if args.figures is not None:
         from cushion.figures import prepare
 
@@ -136,6 +144,15 @@ def run(args: argparse.Namespace) -> int:
         assert net is not None
         return _compress_net(args, net, data, holdout, options)
     return _search(args, net, data, holdout, options)
+
+
+def _no_certificate(args: argparse.Namespace) -> str:
+    """Why the format can hold no net of this method, as far as that is known beforehand."""
+    if args.from_initialisation:
+        return "the initialisation is floating point, which a decoder cannot make again from a seed"
+    if args.method in ("conv-project", "vector-project"):
+        return f"the format has no weights as {args.method} makes them"
+    return "the format has no Hadamard rows; use --helper signs" if args.helper == "srht" else ""
 
 
 def _compress_net(

@@ -58,7 +58,7 @@ def _layers(found: NetCompression) -> list[str]:
         ("lemma's k", [power(layer.lemma_size_log10, layer.lemma_size) for layer in found.layers]),
         ("accuracy", [number(layer.own_accuracy) for layer in found.layers]),
         ("seen/allowed", [number(layer.own_ratio) for layer in found.layers]),
-        ("promised", [number(layer.promised) for layer in found.layers]),
+        ("(i/d)ε", [number(layer.promised) for layer in found.layers]),
         ("measured", [number(layer.measured) for layer in found.layers]),
     ]
     shown = [(name, cells) for name, cells in columns if any(cell != "-" for cell in cells)]
@@ -74,10 +74,14 @@ def _layers(found: NetCompression) -> list[str]:
             "accuracy: what the lemma allows this layer alone; seen/allowed: the worst that was seen, over that"
         )
     lines.append(
-        ("promised, " if "promised" in names else "")
+        ("(i/d)ε: what Lemma 3 promises where it applies; " if "(i/d)ε" in names else "")
         + "measured: relative error of the layer's output once it and all before it are compressed, the worst of all "
         "examples"
     )
+    if all(layer.size == 0 for layer in found.layers):
+        lines.append(
+            "At this accuracy nothing can be cut: every layer is kept, on a grid; give --k or a larger --epsilon"
+        )
     lines += [f"{layer.name}: {layer.note}" for layer in found.layers if layer.note]
     return lines + [text for layer in found.layers if (text := _dependence(layer))]
 
@@ -131,8 +135,8 @@ def _induction(found: NetCompression) -> list[str]:
         [i, number(promised.get(i)), *(number(seen.get((i, name))) for name in names)] for i in range(1, len(names) + 1)
     ]
     return [
-        "Worst relative error at each layer when the first i layers are compressed, and what is promised at every one",
-        table(["i", "promised", *names], rows),
+        "Worst relative error at each layer when the first i layers are compressed, beside (i/d)ε",
+        table(["i", "(i/d)ε", *names], rows),
     ]
 
 
@@ -184,7 +188,13 @@ def _occam(row: Occam) -> str:
 
 
 def _paper(found: NetCompression) -> list[str]:
-    shown = [bound for bound in found.paper_bounds if not bound.abstains]
+    # Without failures Corollary A.1 says what Theorem 2.1 says.
+    known = {(bound.form, bound.value) for bound in found.paper_bounds if "Thm 2.1" in bound.source}
+    shown = [
+        bound
+        for bound in found.paper_bounds
+        if not bound.abstains and not ("Cor. A.1" in bound.source and (bound.form, bound.value) in known)
+    ]
     lines = ["The paper's theorems for this net, with explicit constants (docs/compression-bounds.md)"]
     if shown:
         rows = [[b.name, b.form, b.kind, error(b), f"{b.meaning} [{b.source}]"] for b in shown]

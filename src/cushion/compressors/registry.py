@@ -162,7 +162,8 @@ OPTIONS = {
         Option("sweep", "words", "more sizes, or epsilon=F, gamma=G, eta=F, for the curve of error against size"),
     )
 }
-_OF_NETS = ("level", "number-bits", "from-initialisation", "zeta", "examples", "sweep")
+_OF_NETS = ("level", "from-initialisation", "zeta", "sweep")
+_OF_LAYERS = ("number-bits", "examples", *_OF_NETS)
 METHODS = {
     method.name: method
     for method in (
@@ -187,17 +188,17 @@ METHODS = {
         Method(
             "low-rank",
             "NET with each layer cut to few singular values (Arora 2018, Lemma 1)",
-            ("k", "epsilon", "gamma", *_OF_NETS),
+            ("k", "epsilon", "gamma", *_OF_LAYERS),
         ),
         Method(
             "matrix-project",
             "NET with each layer as k inner products with seeded sign matrices (Algorithm 1)",
-            ("k", "epsilon", "gamma", "helper", *_OF_NETS),
+            ("k", "epsilon", "gamma", "helper", *_OF_LAYERS),
         ),
         Method(
             "conv-project",
             "NET with a filter at each place, all from one seeded subspace (Algorithm 4)",
-            ("k", "p", "constant", "epsilon", "gamma", "helper", *_OF_NETS),
+            ("k", "p", "constant", "epsilon", "gamma", "helper", *_OF_LAYERS),
         ),
         Method(
             "vector-compress",

@@ -64,7 +64,7 @@ def _layers(found: NetCompression) -> Any:
         axes.plot(across, up, "o-", color=str(1 - shade) if i < depth else MINE, markersize=4, label=label)
     if found.epsilon is not None:
         promised = [(at + 1) / depth * found.epsilon for at in range(depth)]
-        axes.plot(range(depth), promised, "s--", color=OTHER, markersize=4, label="(i/d)·ε: promised of layer i")
+        axes.plot(range(depth), promised, "s--", color=OTHER, markersize=4, label="(i/d)·ε: Lemma 3, where it applies")
     axes.set_yscale("log")
     axes.set_xticks(range(depth), names, rotation=60 if depth > 6 else 0)
     axes.set_ylabel("worst relative error of the output")

@@ -55,18 +55,18 @@ def lemma_1(shifts: Sequence[LayerShift], accuracies: Sequence[float | None]) ->
     return Checked(PromiseCheck("Lemma 1", f"{_SOURCE}, Lemma 1", worst <= 1, worst, len(ratios), text), own)
 
 
-def lemma_9(promised: Values | None, errors: LayerErrors, zeta: float, why: str) -> PromiseCheck:
+def lemma_9(promised: Values | None, errors: LayerErrors, why: str) -> PromiseCheck:
     """‖f̂(x) - f(x)‖ on every example against e·‖x‖·∏‖A‖₂·Σ‖Δ‖₂/‖A‖₂."""
     if promised is None:
         return PromiseCheck("Lemma 9", f"{_SOURCE}, Lemma 9", None, None, 0, why)
-    worst = worst_kept(_over(errors.gaps, promised), zeta)
+    worst = worst_kept(_over(errors.gaps, promised), 0.0)  # deterministic: no example may be left out
     text = "‖f̂(x) - f(x)‖ over what the layers' spectral errors allow, on every example"
     return PromiseCheck("Lemma 9", f"{_SOURCE}, Lemma 9", worst <= 1, worst, len(errors.gaps), text)
 
 
-def within_margin(gamma: float, errors: LayerErrors, zeta: float) -> PromiseCheck:
+def within_margin(gamma: float, errors: LayerErrors) -> PromiseCheck:
     """‖f̂(x) - f(x)‖₂ ≤ γ/√2 on every example: what the accuracy that follows from γ is for (Theorem 2.2)."""
-    worst = worst_kept(errors.gaps / (gamma / math.sqrt(2.0)), zeta)
+    worst = worst_kept(errors.gaps / (gamma / math.sqrt(2.0)), 0.0)
     text = "‖f̂(x) - f(x)‖₂ over γ/√2, on every example: then no margin above γ is lost"
     return PromiseCheck("Theorem 2.2", f"{_SOURCE}, Thm 2.2", worst <= 1, worst, len(errors.gaps), text)
 
@@ -122,8 +122,15 @@ def lemma_pairs(
     text = (
         f"‖JΔv‖ over its allowance, {len(picked)} pairs of layers ({sure} with an exact ‖J‖_F) on {len(each)} examples"
     )
+    loose = max((one.epsilon for one, take in zip(allowed, chosen, strict=True) if take and one.spread), default=0.0)
+    if loose > 1 and not silent:
+        silent = (
+            f"not promised: the k that was used stands for an ε of up to {loose:.3g}, and the lemma needs at most 1"
+        )
+    missing = [str(i) for i, take in enumerate(chosen, 1) if take and own[i - 1] is None]
+    left_out = f"silent on layer {', '.join(missing)}, whose k is too small for any ε up to 1" if missing else ""
     held = None if silent else worst <= 1
-    text = "; ".join(part for part in (text, silent, note) if part)
+    text = "; ".join(part for part in (text, silent, left_out, note) if part)
     return Checked(PromiseCheck(name, source, held, worst, len(picked) * len(each), text), own)
 
 

@@ -66,13 +66,13 @@ def follow_induction(
                 f"the compressed net's scores are not finite near row {rows.start}: so few numbers lose the net; use "
                 "more (--k)"
             )
-        gap = (changed - own).double()
+        gap = changed.double() - own.double()
         columns = {
             "gaps": lengths(gap),
             "largest": gap.abs().amax(1),
             "sizes": lengths(own),
             "scores": own,
-            "margins": sample_margins(changed, torch.from_numpy(np.array(data.y[rows]))),
+            "margins": sample_margins(changed.double(), torch.from_numpy(np.array(data.y[rows]))),
         }
         return found | {name: Samples.of(rows.start, column.numpy()) for name, column in columns.items()}
 

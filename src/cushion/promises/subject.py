@@ -15,6 +15,7 @@ from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measuring import measure, one_pass
 from cushion.net_facts import SampleFacts, gather, look_at
 from cushion.network import Network
+from cushion.operators import Conv2d
 from cushion.promises.stability import stability_facts
 from cushion.theorems.compression import ROUNDING
 from cushion.theorems.facts import NetFacts
@@ -87,9 +88,13 @@ class Subject:
         """What Lemma 3 or 14 asks for; Lemma 3 with as much of ε left to the grid as Theorem 4.1 leaves."""
         if self.stability is None or self.epsilon is None or self.stability.contraction == math.inf:
             return None
-        if self.method == "conv-project":
-            return lemma_14(self.stability, self.epsilon, self.options.constant)
-        return lemma_3(self.stability, (1 - ROUNDING) * self.epsilon)
+        dense = lemma_3(self.stability, (1 - ROUNDING) * self.epsilon)
+        if self.method != "conv-project":
+            return dense
+        filters = lemma_14(self.stability, self.epsilon, self.options.constant)
+        pairs = zip(self.net.affine_layers, dense.layers, filters.layers, strict=True)
+        located = [two if isinstance(node.affine.operator, Conv2d) else one for node, one, two in pairs]
+        return replace(filters, layers=tuple(located))  # dense layers go by Algorithm 1
 
     @cached_property
     def outside_the_lemma(self) -> str:

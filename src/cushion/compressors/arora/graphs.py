@@ -35,6 +35,7 @@ from cushion.operators import Conv2d, Diagonal, Linear, Operator
 _PLAIN: dict[str, type[Any]] = {kind.__name__: kind for kind in (Input, ReLU, Flatten, Add, Cat)}
 _OPERATORS: dict[str, type[Operator]] = {"linear": Linear, "conv2d": Conv2d, "batchnorm": Diagonal}
 _LARGEST = 1 << 28  # numbers of one map, and of all weights together
+_LONGEST_NAME = 500
 _MOST_NODES = 10_000
 _MOST_EDGES = 100_000
 
@@ -92,8 +93,8 @@ def _node(index: int, entry: dict[str, Any], dtype: torch.dtype) -> Node:
     if any(i >= index for i in inputs) or (index == 0) != (entry["op"] == "Input"):
         raise ValueError("nodes read earlier ones, and only the first is the input")
     name = entry["name"]
-    if not isinstance(name, str):
-        raise TypeError("a node has a name")
+    if not (isinstance(name, str) and name.isprintable() and len(name) <= _LONGEST_NAME):
+        raise ValueError("a node has a printable name")
     return Node(index, name, _op(entry, dtype), inputs, _sides(entry["shape"]))
 
 

@@ -113,6 +113,11 @@ class NetOptions:
     def _with(self, **changes: Size | float | None) -> NetOptions:
         return replace(self, sweep=(), **changes)  # type: ignore[arg-type]
 
+    def settings(self) -> dict[str, str | float | int | bool | None]:
+        """Every option by name, for records and files; a sweep asks for other compressions, not for another one."""
+        plain = {name: value for name, value in vars(self).items() if name != "sweep"}
+        return plain | {"k": None if self.k is None else str(self.k)}
+
     def helper_of(self, method: str) -> str:
         """The helper string, by name; empty for a method without one."""
         helpers = _HELPERS[method]

@@ -24,6 +24,7 @@ from cushion.operators.sign_projection import sign_coefficients, sign_reconstruc
 Values: TypeAlias = NDArray[np.float64]
 Helper: TypeAlias = Literal["signs", "srht", "gaussian"]
 HELPERS: tuple[Helper, ...] = ("signs", "srht", "gaussian")
+_BLOCK = 1 << 20  # numbers of a product that are added at a time
 MOST_BITS = 40  # of one stored number, sign included: what the code of wide numbers holds
 _FINEST = -1074  # every float64 is a multiple of 2^-1074
 COEFFICIENTS = {"signs": sign_coefficients, "srht": srht_coefficients, "gaussian": gaussian_coefficients}
@@ -196,10 +197,14 @@ class LowRank(StoredLayer):
         return cls(left, right, shape)
 
     def weight(self, seed: int) -> Values:  # noqa: ARG002
-        # one rank after the other: a matrix product would depend on the threads of the library
+        # One rank after the other, since a matrix product would depend on the threads of the library; some rows at a
+        # time, so that what is added takes little memory.
         total = np.zeros((self.left.integers.shape[0], self.right.integers.shape[1]))
-        for column, row in zip(self.left.values.T, self.right.values, strict=True):
-            total += column[:, None] * row
+        left, right = self.left.values, self.right.values
+        step = max(1, _BLOCK // total.shape[1])
+        for start in range(0, len(total), step):
+            for column, row in zip(left[start : start + step].T, right, strict=True):
+                total[start : start + step] += column[:, None] * row
         return total.reshape(self.shape)
 
 

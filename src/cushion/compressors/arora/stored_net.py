@@ -12,14 +12,16 @@ import torch
 
 from cushion.compressors.arora.conv_project import Located
 from cushion.compressors.arora.low_rank import LowRankMap
-from cushion.compressors.arora.stored import Kept, LowRank, Numbers, Projected, StoredLayer
+from cushion.compressors.arora.stored import HELPERS, Kept, LowRank, Numbers, Projected, StoredLayer
 from cushion.compressors.arora.vectors import ProjectedRows, Sparse, StoredVectors
 from cushion.encoding.number_stream import MOST_FIELD, Coded, NumberReader, check_canonical, encode_numbers
 from cushion.errors import BadInput, Malformed
 from cushion.network import AdaptiveAvgPool, AdaptiveMaxPool, Affine, AvgPool, MaxPool, Network
+from cushion.operators import Operator
 
 KINDS: tuple[type[StoredLayer], ...] = (Kept, LowRank, LowRankMap, Projected, Located, Sparse, ProjectedRows)
 _EXPONENTS = 1100  # exponents are coded as this much more than they are
+_MOST_WORK = 2.0**41  # some ten minutes: about four times a VGG with k = 5 % of its weights
 _MOST_FILTERS = 1 << 28  # numbers of the filters of all places of one layer
 _POOLS = (MaxPool, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool)
 
@@ -101,6 +103,7 @@ def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
     seed = reader.field()
     heads: list[tuple[type[StoredLayer], tuple[int, ...], list[int]]] = []
     shapes: list[tuple[int, ...]] = []
+    work = 0.0
     for node in frame.affine_layers:
         kind = KINDS[reader.field(len(KINDS) - 1)]
         fields = tuple(reader.field() for _ in range(kind.field_count))
@@ -111,6 +114,9 @@ def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
             raise Malformed(f"{node.name}: {problem}") from None
         if node.affine.bias is not None and not issubclass(kind, StoredVectors):
             sizes.append(tuple(node.affine.bias.shape))
+        work += _work(kind, fields, node.affine.operator)
+        if work > _MOST_WORK:
+            raise Malformed(f"{node.name}: rebuilding the net up to here would take longer than any real net does")
         heads.append((kind, fields, [reader.field(2 * _EXPONENTS) - _EXPONENTS for _ in sizes]))
         shapes += sizes
     arrays = iter(reader.arrays(shapes))
@@ -135,6 +141,22 @@ def _check_fit(kind: type[StoredLayer], fields: tuple[int, ...], affine: Affine)
         raise BadInput(f"filters for {fields[3]} places are not those of this layer, or too many")
     if issubclass(kind, StoredVectors) and fields[-1] != (affine.bias is not None):
         raise BadInput("the vectors of a linear classifier end with its bias where it has one")
+
+
+def _work(kind: type[StoredLayer], fields: tuple[int, ...], operator: Operator) -> float:
+    """About how long the weight takes to come back from its numbers, in signs of a sign projection (0.3 ns each)."""
+    n = operator.parameters
+    if kind is LowRank:
+        return float(fields[0]) * n
+    if kind is LowRankMap:
+        return float(fields[0]) * fields[1] * fields[2]
+    if kind in (Projected, ProjectedRows):
+        each = {"signs": 1.0, "gaussian": 300.0, "srht": 0.0}[HELPERS[fields[0]]]
+        return each * n * fields[1] + 100.0 * n
+    if kind is Located:
+        q = float(fields[1]) * fields[2]
+        return n * q * (q / 4 + 300.0) + 300.0 * fields[3] * fields[1] * q + float(fields[3]) * n * q
+    return 0.0
 
 
 def places(net: Network) -> Sequence[int]:

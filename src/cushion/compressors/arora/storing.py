@@ -125,7 +125,11 @@ def _store(
     bits = options.number_bits
     if isinstance(operator, Diagonal):
         weight = operator.weight.to(torch.float64)
-        return Kept(Numbers.fitted((weight if start is None else weight - start.weight).numpy(), _BIAS_BITS))
+        changed = (weight if start is None else weight - start.weight).numpy()
+        if plan.accuracy is None or operator.spectral() == 0.0:
+            return Kept(Numbers.fitted(changed, _BIAS_BITS))
+        step = plan.accuracy * operator.spectral()  # a factor moves by half of it at most, and so does the map
+        return Kept(Numbers.rounded(changed, math.frexp(step)[1] - 1))
     if method == "low-rank":
         if plan.accuracy is not None:
             return to_accuracy(operator, plan.accuracy, start)
