@@ -61,7 +61,7 @@ def lines(axes: Any) -> dict[str, tuple[list[float], list[float]]]:
 
 
 def test_the_curve_shows_the_points_in_order_of_size(swept: NetCompression) -> None:
-    left, right = compression._curve(swept).axes
+    left, right, above, _ = compression._curve(swept).axes
     points = sorted(swept.curve, key=lambda point: point.parameters)
     sizes = [point.parameters for point in points]
     assert sizes[0] < sizes[1]  # although they were asked for the other way round
@@ -70,6 +70,8 @@ def test_the_curve_shows_the_points_in_order_of_size(swept: NetCompression) -> N
     assert lines(right)["error, training set"] == (sizes, [point.error for point in points])
     assert lines(right)["error, held-out set"] == (sizes, [point.test_error for point in points])
     assert lines(right)["margin loss, training set"] == (sizes, [point.margin_loss for point in points])
+    assert list(above.get_xticks()) == sizes
+    assert [label.get_text() for label in above.get_xticklabels()] == [f"{point.bits:.2g}" for point in points]
     assert lines(left)["the net as it was"][0] == [swept.parameters_before] * 2
     blind = replace(swept, curve=tuple(replace(point, test_error=None) for point in swept.curve))
     assert "error, held-out set" not in lines(compression._curve(blind).axes[1])

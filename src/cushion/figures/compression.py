@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cushion.compression_records import NetCompression
+from cushion.compression_records import CurvePoint, NetCompression
 from cushion.figures.canvas import MINE, OTHER, new_figure, save
 
 # Stays apart from MINE and OTHER in every common kind of colour blindness (Okabe and Ito).
@@ -43,10 +44,22 @@ def _curve(found: NetCompression) -> Any:
     for axes in (left, right):
         axes.set_xscale("log")
         axes.axvline(found.parameters_before, color="#666666", linewidth=1, linestyle="-.", label="the net as it was")
-        axes.set_xlabel(f"numbers stored (about {points[-1].bits / max(1, points[-1].parameters):.1f} bits each)")
+        axes.set_xlabel("numbers stored")
         axes.legend(fontsize=8)
+        _bits_above(axes, points)
     figure.suptitle(f"{found.method}{_helper(found)}: error against size (measured)", fontsize=12)
     return figure
+
+
+def _bits_above(axes: Any, points: Sequence[CurvePoint]) -> None:
+    """A second scale along the top: what the points take in bits, at most five of them so that they stay apart."""
+    shown = points[:: -(-len(points) // 5)]
+    above = axes.twiny()
+    above.set_xscale("log")
+    above.set_xlim(axes.get_xlim())
+    above.minorticks_off()
+    above.set_xticks([point.parameters for point in shown], [f"{point.bits:.2g}" for point in shown], fontsize=7)
+    above.set_xlabel("bits", fontsize=8)
 
 
 def _layers(found: NetCompression) -> Any:
