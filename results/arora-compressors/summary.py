@@ -74,7 +74,7 @@ def curves(found: Records, net: str) -> list[str]:
                 lines.append(
                     f"| {name.split('/')[1]} | {point['asked']} | {point['parameters']} | {point['bits']} | "
                     f"{_number(point['mean_relative_error'])} | {point['margin_loss']:.2%} | {point['error']:.2%} | "
-                    f"{point['test_error']:.2%} |"
+                    f"{'-' if point['test_error'] is None else format(point['test_error'], '.2%')} |"
                 )
     return lines
 
@@ -121,8 +121,9 @@ def draw(found: Records, net: str) -> None:
     colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999"]
     shown = [(name, record) for name, record in found.items() if name.startswith(f"{net}/") and record["curve"]]
     for (name, record), style, colour in zip(shown, styles, colours, strict=False):
-        points = sorted((point["parameters"], point["test_error"]) for point in record["curve"])
-        label = name.split("/")[1]
+        seen = "error" if record["curve"][0]["test_error"] is None else "test_error"
+        points = sorted((point["parameters"], point[seen]) for point in record["curve"])
+        label = name.split("/")[1] + (" (training examples)" if seen == "error" else "")
         axes.plot([size for size, _ in points], [error for _, error in points], style, color=colour, label=label)
     axes.axvline(shown[0][1]["parameters_before"], color="#666666", linewidth=1, label="the net as it was")
     axes.set_xscale("log")
