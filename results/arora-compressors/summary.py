@@ -84,7 +84,7 @@ def proved(found: Records) -> list[str]:
     lines = ["| record | numbers | bits | errors | of | bound | certificate |", "|---|---|---|---|---|---|---|"]
     for name, record in found.items():
         here, exact = record["occam"]
-        certificate = exact["because"].split(":")[0].split(",")[0] or _percent(exact["bound"])
+        certificate = exact["because"].split(": ")[-1].split(",")[0] or _percent(exact["bound"])
         cells = [
             name,
             record["parameters"],
