@@ -12,7 +12,6 @@ from cushion.compressors.arora import conv_project as module
 from cushion.compressors.arora.conv_project import (
     Located,
     epsilon_of,
-    lemma13_ratio,
     paper_k,
     paper_p,
     project_filters,
@@ -234,10 +233,3 @@ def test_the_proofs_constant() -> None:
         for a in (2, 4, 6, 8):
             central = sum(math.comb(a, b) * (-1.0) ** (a - b) * raw[b] for b in range(a + 1))
             assert central ** (1 / a) <= (a - 1) * math.sqrt(2 / k) * (1 + 1e-9) <= math.sqrt(2 / k) * a
-
-
-def test_lemma_13s_ratio() -> None:
-    images = np.array([0.0, 1.0, 3.0])
-    ratio = lemma13_ratio(images, 0.5, 2.0, 16, 3.0, np.array([1.0, 2.0, 0.0]), np.array([0.0, 4.0, 1.0]))
-    # promised: 0.5·2/4·3·|U||V| = 0.75·(0, 8, 0)
-    np.testing.assert_allclose(ratio, [0.0, 1 / 6, math.inf])

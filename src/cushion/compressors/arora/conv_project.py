@@ -38,7 +38,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.compressors.arora.stored import HELPERS, Helper, Numbers, StoredLayer, Values, helper_purpose
@@ -202,27 +201,6 @@ def proof_constant(eta: float) -> float:
     """A Q for which Lemma 13 would follow if Lemma 12 were true: 288·p²/ln²(1/η), p even (derived above)."""
     p = paper_p(eta)
     return 288.0 * (p + p % 2) ** 2 / math.log(eta) ** 2
-
-
-def lemma13_ratio(
-    image_norm: NDArray[np.float64] | float,
-    epsilon: float,
-    beta: NDArray[np.float64] | float,
-    places: int,
-    frobenius: float,
-    jacobian_frobenius: NDArray[np.float64] | float,
-    input_norm: NDArray[np.float64] | float,
-) -> NDArray[np.float64]:
-    """‖U ×₃ (Δ *_s V)‖ over εβ/√(n₁'n₂')·‖A‖_F‖U‖_F‖V‖_F, elementwise: at most 1 where Arora 2018, Lemma 13, held.
-
-    image_norm: the numerator. beta: how well-distributed U is (Definition 10). places: n₁'n₂'. frobenius: of A.
-    0 where the numerator is 0, whatever the promise; infinite where nothing at all was promised.
-    """
-    promised = epsilon * np.asarray(beta) / math.sqrt(places) * frobenius
-    promised = promised * np.asarray(jacobian_frobenius) * np.asarray(input_norm)
-    image = np.asarray(image_norm, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(image == 0.0, 0.0, image / promised)
 
 
 def _dimension(n: int, k: int, p: int) -> int:
