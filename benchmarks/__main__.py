@@ -16,6 +16,7 @@ from benchmarks import (
     one_pass,
     operator_norms,
     path_norms,
+    pruning,
     replay,
     sign_projection,
     stability_memory,
@@ -39,6 +40,7 @@ def main() -> None:
         ("loading", loading),
         ("stability_memory", stability_memory),
         ("compressing", compressing),
+        ("pruning", pruning),
     ):
         results[name] = module.run()
         print(f"{name}: {json.dumps(results[name])}", flush=True)

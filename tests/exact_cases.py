@@ -11,7 +11,7 @@ from tests.cases import CASES
 from torch import nn
 
 import cushion
-from cushion.compressors.arora.stored import Kept, LowRank, Numbers, Projected, StoredLayer
+from cushion.compressors.storage.stored import Kept, LowRank, Numbers, Projected, StoredLayer
 from cushion.data.dataset import Dataset
 from cushion.encoding.integer_net import IntegerNet, Pool
 from cushion.encoding.sources import Source

@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "measure_records": {"errors", "records"} | FAMILY_RECORDS,
     "bound_records": {"errors", "records"},
     "compression_records": {"records", "bound_records"},
+    "pruning_records": {"records", "bound_records", "compression_records"},
     "operators": BASE | {"counter"},
     "network": BASE | {"operators"},
     "network_module": {"network"},
@@ -61,28 +62,41 @@ ALLOWED: dict[str, set[str]] = {
     "float_nets": DATA | {"answers", "batches"},
     "runs": DATA | {"specs", "models", "recipes", "weights"},
     "training": NETS,
+    "imp": NETS | {"training"},
+    "masked_training": NETS,
+    "lottery": NETS | {"counter"},
     "encoding": BASE | {"counter"},
     "measures": BASE
     | {"operators", "network", "linearisation", "perturbation", "engine", "data", "batches"}
-    | {"measure_records"}
+    | {"measure_records", "pruning_records"}
     | FAMILY_RECORDS,
     "theorems": {"numerics", "bound_records"},
-    "compressors": BASE | {"counter", "operators", "network", "tracing", "engine", "data", "encoding"},
+    "compressors": BASE
+    | {"pruning_records", "counter", "operators", "network", "tracing", "engine", "data", "encoding"},
     "promises": NETS
     | {"compressors", "compression_records", "linearisation", "perturbation", "measures", "measuring", "net_facts"}
-    | {"theorems", "bound_records"},
+    | {"pruning_records", "theorems", "bound_records"},
     "compressed_nets": BASE | {"compressors", "network", "weights"},
     "certificates": DATA | {"encoding", "answers", "gaussian_claims"},
     "verifier": {"errors", "records", "claims", "gaussian_claims", "answers", "encoding", "data"},
     "compression": BASE | {"encoding", "certificates", "compression_records"},
     "net_compressing": NETS
-    | {"compressors", "compressed_nets", "compression_records", "promises", "certificates", "measures", "measuring"}
+    | {"compressors", "compressed_nets", "certified_nets", "compression_records", "promises", "certificates"}
+    | {"measures", "measuring"}
     | {"net_facts", "theorems", "encoding"},
-    "compressing": DATA | {"float_nets", "compressors", "compression", "encoding", "certificates", "net_compressing"},
+    "net_pruning": NETS
+    | {"compressors", "compressed_nets", "certified_nets", "compression_records", "pruning_records", "promises"}
+    | {"certificates", "measures", "measuring", "net_facts", "theorems", "encoding", "training", "masked_training"},
+    "certified_nets": DATA
+    | {"compressors", "compressed_nets", "compression_records", "pruning_records", "certificates", "net_facts"},
+    "compressing": DATA
+    | {"float_nets", "compressors", "compression", "encoding", "certificates", "net_compressing", "net_pruning"}
+    | {"certified_nets", "compression_records", "pruning_records"},
     "reproduction": {"*"},
     "pac_bayes": DATA | {"compressors", "certificates"},
     "api": NETS | {"answers", "float_nets", "compressors", "encoding", "certificates"},
-    "figures": {"errors", "files", "records", "measure_records", "compression_records"} | FAMILY_RECORDS,
+    "figures": {"errors", "files", "records", "measure_records", "compression_records", "pruning_records"}
+    | FAMILY_RECORDS,
     "measuring": NETS | {"network_module", "measures", "measure_records"} | FAMILY_RECORDS,
     "net_facts": NETS | {"measures", "measure_records", "theorems"},
     "bounding": NETS
@@ -104,6 +118,7 @@ NO_TORCH = {
     "measure_records",
     "bound_records",
     "compression_records",
+    "pruning_records",
     "theorems",
     "figures",
     "claims",
@@ -171,10 +186,15 @@ def violations(root: Path) -> list[str]:
                 problems.append(f"{path.relative_to(root)} imports cushion.{target}")
             if target in COMPOSERS and part not in COMPOSERS[target]:
                 problems.append(f"{path.relative_to(root)} imports cushion.{target}, which only composes")
-            if part in ("measures", "compressors") and target == part and path.stem not in ("__init__", "registry"):
+            if (
+                part in ("measures", "compressors")
+                and target == part
+                and path.stem not in ("__init__", "registry")
+                and path.parent.name != "storage"
+            ):
                 sibling = rest.split(".")[1] if "." in rest else ""
                 own = path.relative_to(root).parts[1]  # a family in a folder of its own is one sibling
-                if sibling not in ("", own, "distribution", "integer", "seeded_search"):  # what all of them build on
+                if sibling not in ("", own, "distribution", "integer", "seeded_search", "storage"):  # what all build on
                     problems.append(f"{path.relative_to(root)} imports its sibling {sibling}")
     return problems
 

@@ -11,6 +11,8 @@ import pytest
 
 from cushion.compressors.arora.options import METHODS as NAMES
 from cushion.compressors.arora.options import NetOptions, parse_size
+from cushion.compressors.guha.options import METHODS as PRUNING
+from cushion.compressors.guha.options import PruneOptions
 from cushion.compressors.registry import METHODS, OPTIONS, choose
 from cushion.errors import BadInput
 
@@ -35,8 +37,10 @@ FITTING = {"eta": "vector-project", "p": "conv-project", "constant": "conv-proje
 
 def test_there_is_a_row_for_every_option() -> None:
     assert {field.name for field in fields(NetOptions)} == set(BAD)
-    of_nets = {name for name, method in METHODS.items() if method.of_a_net}
+    of_nets = {name for name, method in METHODS.items() if method.of_a_net} - set(PRUNING)
     assert of_nets == set(NAMES)
+    pruning = {option.replace("-", "_") for name in PRUNING for option in METHODS[name].options}
+    assert pruning == {field.name for field in fields(PruneOptions)}
     assert {name.replace("-", "_") for name in of_nets for name in METHODS[name].options} == set(BAD)
 
 

@@ -18,9 +18,9 @@ from tests.compressed_cases import NAMED, WAYS, compressed, moved, network
 import cushion
 from cushion.compressed_nets import CompressedNet, is_compressed, load_compressed
 from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.arora.stored import Kept, Projected
-from cushion.compressors.arora.stored_net import StoredNet, places
 from cushion.compressors.arora.storing import LayerPlan, low_rank_sizes, size_of, store_linear, store_net
+from cushion.compressors.storage.stored import Kept, Projected
+from cushion.compressors.storage.stored_net import StoredNet, places
 from cushion.errors import BadInput, Unsupported
 from cushion.network import Network
 from cushion.operators import Conv2d, Linear

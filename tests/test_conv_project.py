@@ -19,7 +19,7 @@ from cushion.compressors.arora.conv_project import (
     stored_numbers,
 )
 from cushion.compressors.arora.location_sums import place_variance
-from cushion.compressors.arora.stored import HELPERS
+from cushion.compressors.storage.stored import HELPERS
 from cushion.errors import BadInput
 from cushion.operators import Conv2d, Linear, LocalConv2d
 from cushion.operators.gaussian_projection import gaussian_rows

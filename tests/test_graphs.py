@@ -14,7 +14,7 @@ from tests.cases import CASES, Case
 from torch.nn import functional as F
 
 import cushion
-from cushion.compressors.arora.graphs import describe_graph, rebuild_graph
+from cushion.compressors.storage.graphs import describe_graph, rebuild_graph
 from cushion.errors import Malformed, Unsupported
 from cushion.network import Affine, AvgPool, MaxPool, Network
 from cushion.operators import FlatMap

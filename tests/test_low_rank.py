@@ -12,7 +12,7 @@ from tests.cases import CASES
 
 import cushion
 from cushion.compressors.arora.low_rank import LowRankMap, ranks_for, to_accuracy, to_rank
-from cushion.compressors.arora.stored import Kept, LowRank, StoredLayer
+from cushion.compressors.storage.stored import Kept, LowRank, StoredLayer
 from cushion.errors import BadInput
 from cushion.operators import Conv2d, Linear, Operator
 

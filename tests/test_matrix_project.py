@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cushion.compressors.arora.matrix_project import project, rounding_share
-from cushion.compressors.arora.stored import HELPERS, Kept, Numbers, Projected
+from cushion.compressors.storage.stored import HELPERS, Kept, Numbers, Projected
 from cushion.counter import stream
 from cushion.errors import BadInput
 from cushion.operators import Conv2d, Linear

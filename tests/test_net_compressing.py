@@ -18,12 +18,14 @@ from torch import nn
 import cushion
 from cushion import net_compressing
 from cushion.certificates.occam import occam_bound
+from cushion.certified_nets import NetCompressed
+from cushion.compression_records import NetCompression
 from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.arora.stored_net import StoredNet
+from cushion.compressors.storage.stored_net import StoredNet
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin, sample_margins
 from cushion.measuring import traced
-from cushion.net_compressing import NetCompressed, compress_net
+from cushion.net_compressing import compress_net
 from cushion.network import Network
 from cushion.numerics import float_up
 from cushion.promises import report
@@ -33,7 +35,7 @@ from cushion.theorems.noise_stability import lemma_3
 CHEAP = {"examples": 12}
 
 
-def run(method: str, net: str, options: dict[str, Any], **others: Any) -> NetCompressed:
+def run(method: str, net: str, options: dict[str, Any], **others: Any) -> NetCompressed[NetCompression]:
     model, start = trained(net)
     data, holdout = digits()
     setting = {"holdout": holdout, "init": start, "seed": 3, **others}

@@ -15,9 +15,9 @@ from tests.jacobian_cases import activations, brute_jacobian, traced
 from cushion.compressors.arora.conv_project import Located
 from cushion.compressors.arora.matrix_project import project
 from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.arora.stored import Kept, Numbers
-from cushion.compressors.arora.stored_net import StoredNet
 from cushion.compressors.arora.storing import LayerPlan, store_net
+from cushion.compressors.storage.stored import Kept, Numbers
+from cushion.compressors.storage.stored_net import StoredNet
 from cushion.data.dataset import Dataset
 from cushion.network import Network
 from cushion.operators import Conv2d

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import pytest
+from tests.command_line import ask
 
 from cushion.errors import BadInput, Malformed
+from cushion.figures import canvas
 from cushion.reproduction import registry, runner
-from cushion.reproduction.runner import Page, Workshop
+from cushion.reproduction.pages import Claim, Page, Picture, Series, Table, judge
+from cushion.reproduction.runner import Workshop
+
+PICTURE = Picture("squares", "Squares", (1, 2, 3), "n", "n²", (Series("square", (1.0, None, 9.0)),))
 
 
 def page(rows: tuple[tuple[object, ...], ...]) -> Page:
-    return Page("a claim.", ("n", "square"), rows, "reproduced", "because.", {"k": 1})
+    claims = (Claim("squares grow", True, "they do", False, "not there"),)
+    tables = (Table(("n", "square"), rows), Table(("n", "root"), ((4, 2.0), (2, None)), "Roots:"))
+    return Page("a claim.", tables, "reproduced", "because.", {"k": 1}, claims, ("a note.",), (PICTURE,))
 
 
 @pytest.fixture
@@ -31,7 +39,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return page(tuple((n, workshop.step("square", {"n": n}, lambda n=n: square(n))) for n in (1, 2, 3)))
 
-    item = registry.Item("toy-table", "Toy", "tests", "squares", "seconds", "seconds", "unused:unused")
+    item = registry.Item("toy-table", "Toy", "tests", "squares", "seconds", "seconds", "days", "unused:unused")
     monkeypatch.setitem(registry.ITEMS, "toy-table", item)
     monkeypatch.setattr(registry.Item, "load", lambda self: make)
     return made
@@ -45,12 +53,80 @@ def test_a_killed_run_continues_where_it_was(tmp_path: Path, calls: list[int]) -
     folder = runner.reproduce("toy-table", tmp_path)
     assert calls == [1, 2, 3, 3], "the first two steps were not made again"
     assert runner.is_done(item, tmp_path, "quick")
+    assert not runner.is_done(item, tmp_path, "recorded")
     assert not runner.is_done(item, tmp_path, "full")
     records = json.loads((folder / "records.json").read_text())
-    assert records["rows"] == [[1, 1], [2, 4], [3, 9]]
+    assert records["tables"][0]["rows"] == [[1, 1], [2, 4], [3, 9]]
     assert runner.render(records) == (folder / "page.md").read_text()
     with open(folder / "table.csv", newline="") as file:
         assert list(csv.reader(file)) == [["n", "square"], ["1", "1"], ["2", "4"], ["3", "9"]]
+
+
+def test_a_page_shows_tables_claims_notes_and_pictures(tmp_path: Path, calls: list[int]) -> None:
+    calls.extend([0, 0, 0])
+    folder = runner.reproduce("toy-table", tmp_path, size="recorded")
+    text = (folder / "page.md").read_text()
+    assert "| squares grow | does not hold: not there | holds: they do |" in text
+    assert "Roots:\n\n| n | root |\n|---|---|\n| 4 | 2 |\n| 2 | - |" in text
+    assert "- a note." in text
+    assert "![Squares](squares.png)" in text
+    assert "`cushion reproduce toy-table --recorded --seed 0`" in text
+    assert (folder / "table-2.csv").read_text() == "n,root\n4,2.0\n2,\n"
+    assert (folder / "squares.svg").is_file()
+    assert (folder / "squares.png").is_file()
+
+
+def test_without_matplotlib_the_page_says_how_to_get_it(
+    tmp_path: Path, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls.extend([0, 0, 0])
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # what Python does for a module that cannot be found
+    with pytest.raises(BadInput):
+        canvas.new_figure()
+    folder = runner.reproduce("toy-table", tmp_path)
+    text = (folder / "page.md").read_text()
+    assert "pip install 'cushion[figures]'" in text
+    assert "![Squares]" not in text
+    assert not list(folder.glob("*.png"))
+    assert runner.is_done(registry.ITEMS["toy-table"], tmp_path, "quick")
+
+
+def test_bars_stand_where_places_are_names(tmp_path: Path) -> None:
+    from cushion.figures.reproduction import draw_picture
+
+    bars = Picture("bars", "Bars", ("a", "b"), "", "y", (Series("one", (1.0, 2.0)), Series("two", (None, 3.0), True)))
+    draw_picture(bars.to_json(), tmp_path)
+    svg = (tmp_path / "bars.svg").read_text()
+    assert all(f"<!-- {name} -->" in svg for name in ("a", "b", "one", "two"))
+
+
+@pytest.mark.parametrize(
+    ("holds", "verdict", "words"),
+    [
+        ((True, True), "reproduced", "2 of 2"),
+        ((True, False), "differs", "1 of 2"),
+        ((False, None), "not reproduced", "0 of 2 claims hold on our numbers, 1 cannot be decided here"),
+        ((True, None), "differs", "1 of 2"),
+    ],
+)
+def test_the_verdict_is_counted(holds: tuple[bool | None, ...], verdict: str, words: str) -> None:
+    found, because = judge([Claim("x", one, "y") for one in holds])
+    assert found == verdict
+    assert words in because
+
+
+def test_the_command_line_has_three_sizes(tmp_path: Path, calls: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+    calls.extend([0, 0, 0])
+    out = str(tmp_path / "pages")
+    code, text, _ = ask(capsys, "reproduce", "toy-table", "--recorded", "-o", out)
+    assert code == 0
+    assert "size recorded" in text
+    for size, done in (("quick", False), ("recorded", True), ("full", False)):
+        found = json.loads(ask(capsys, "reproduce", "--list", f"--{size}", "-o", out, "--json", "-")[1])
+        items = {item["id"]: item for item in found["items"]}
+        assert items["toy-table"]["done"] is done
+        assert [items["toy-table"][one] for one in ("quick", "recorded", "full")] == ["seconds", "seconds", "days"]
+    assert "done (full)" in ask(capsys, "reproduce", "--list", "--full", "-o", out)[1]
 
 
 def test_damaged_steps_are_named(tmp_path: Path, calls: list[int]) -> None:
@@ -84,7 +160,7 @@ def test_the_occam_table_says_what_the_bounds_are(tmp_path: Path) -> None:
     folder = runner.reproduce("cushion-occam-table", tmp_path)
     records = json.loads((folder / "records.json").read_text())
     assert records["verdict"] == "reproduced"
-    cells = {(row[0], row[1]): row[2:] for row in records["rows"]}
+    cells = {(row[0], row[1]): row[2:] for row in records["tables"][0]["rows"]}
     for bits, error, percent in ((500, "0", 0.58), (1000, "0.02", 4.91), (4000, "0.05", 14.4), (8000, "0.08", 24.5)):
         assert 100 * float(cells[bits, error][1]) == pytest.approx(percent, abs=0.051)
     assert all(float(a) <= float(b) <= float(c) for a, b, c in cells.values())

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from cushion.compressors.arora.stored import HELPERS, Helper, Projected
 from cushion.compressors.arora.vectors import (
     ProjectedRows,
     Sparse,
@@ -25,6 +24,7 @@ from cushion.compressors.arora.vectors import (
     vector_project_k,
     vector_promise,
 )
+from cushion.compressors.storage.stored import HELPERS, Helper, Projected
 from cushion.counter import stream
 from cushion.errors import BadInput
 from cushion.operators.gaussian_projection import gaussian_rows

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cushion.errors import CushionError as CushionError
     from cushion.errors import Malformed as Malformed
     from cushion.errors import Unsupported as Unsupported
+    from cushion.imp import train_imp as train_imp
     from cushion.measures.conditions.options import ConditionOptions as ConditionOptions
     from cushion.measures.sharpness.options import SharpnessOptions as SharpnessOptions
     from cushion.measures.stability.options import StabilityOptions as StabilityOptions
@@ -63,6 +64,7 @@ _HOME = {
     "support": "cushion.tracing",
     "trace": "cushion.tracing",
     "train": "cushion.training",
+    "train_imp": "cushion.imp",
     "verify": "cushion.verifier",
     "load_net": "cushion.weights",
 }

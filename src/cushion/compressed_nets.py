@@ -1,7 +1,7 @@
 """A compressed net as a file: its message and its graph, in safetensors; nothing in it is ever run.
 
 metadata   format, bits, graph (JSON), and notes (JSON) on how the net was made
-message    uint8: the stored numbers and the seed (`compressors.arora.stored_net`), `bits` long, padded with zeros
+message    uint8: the stored numbers and the seed (`compressors.storage.stored_net`), `bits` long, padded with zeros
 start.N.*  only where a net was compressed from its initialisation: that initialisation, the helper string of layer N
 """
 
@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.arora.graphs import describe_graph, rebuild_graph
-from cushion.compressors.arora.stored_net import StoredNet, read_stored
+from cushion.compressors.storage.graphs import describe_graph, rebuild_graph
+from cushion.compressors.storage.stored_net import StoredNet, read_stored
 from cushion.errors import BadInput, CushionError, Malformed
 from cushion.network import Network
 from cushion.weights import read_metadata, read_tensors, save_tensors

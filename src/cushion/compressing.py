@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.certificate import certify_net
 from cushion.certificates.occam import occam_bound, parse_delta
 from cushion.compression import Compressed, summarise
-from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.registry import Task, choose
+from cushion.compressors.guha.options import PruneOptions
+from cushion.compressors.registry import Task, choose, net_options
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
 from cushion.encoding.integer_net import IntegerNet
@@ -20,7 +20,9 @@ from cushion.errors import BadInput
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from cushion.net_compressing import NetCompressed
+    from cushion.certified_nets import NetCompressed
+    from cushion.compression_records import NetCompression
+    from cushion.pruning_records import NetPruning
 
 
 def compress(
@@ -34,14 +36,13 @@ def compress(
     report: Callable[[float, Decimal], None] | None = None,
     init: nn.Module | None = None,
     **options: Any,
-) -> Compressed | NetCompressed:
+) -> Compressed | NetCompressed[NetCompression] | NetCompressed[NetPruning]:
     """Compress: search for a net with a small Occam bound on `data`, or compress `model` itself, as the method says.
 
     integer, subspace, supermask search (`Compressed`): with a model, the net also imitates the model's scores; the
     certificate is about the net that was found, not about the model. `report` is told now and then which part of the
-    work is done and the best bound so far. low-rank, matrix-project, conv-project, vector-compress, vector-project
-    compress the model (`NetCompressed`) and check what their lemmas promise; `init` is the model before its training,
-    for `from_initialisation`.
+    work is done and the best bound so far. All other methods compress the model (`NetCompressed`) and check what their
+    lemmas promise; `init` is the model before its training, for `from_initialisation`.
 
     The seed makes everything repeatable; where it makes a helper string it is written into the net and paid. `holdout`
     is read only at the end. The method's own options are those of the registry; None means not given.
@@ -52,13 +53,10 @@ def compress(
     given = {name: value for name, value in options.items() if value is not None}
     chosen = choose(method, given)
     if chosen.run is None:
-        from cushion.net_compressing import compress_net
-
         if model is None:
             raise BadInput(f"--method {method} compresses a trained net; give NET")
-        net_options = NetOptions(**given)
-        return compress_net(
-            model, sample, method=method, options=net_options, holdout=holdout, init=init, delta=delta, seed=seed
+        return compress_model(
+            model, sample, method=method, options=given, holdout=holdout, init=init, delta=delta, seed=seed
         )
 
     def judge(net: IntegerNet) -> Decimal:
@@ -77,6 +75,30 @@ def compress(
     certificate = certify_net(found.net, sample, exact_delta, holdout=holdout, made_with=notes)
     summary = summarise(found.net, certificate, method=method, seed=seed, interrupted=found.interrupted)
     return Compressed(found.net, summary, certificate)
+
+
+def compress_model(
+    model: nn.Module,
+    sample: Dataset,
+    *,
+    method: str,
+    options: Mapping[str, Any],
+    holdout: Dataset | None,
+    init: nn.Module | None,
+    delta: str | float,
+    seed: int,
+) -> NetCompressed[NetCompression] | NetCompressed[NetPruning]:
+    """One of the methods that compress a given net."""
+    chosen = net_options(method, options)
+    if isinstance(chosen, PruneOptions):
+        from cushion.net_pruning import prune_net
+
+        return prune_net(model, sample, method=method, options=chosen, holdout=holdout, delta=delta, seed=seed)
+    from cushion.net_compressing import compress_net
+
+    return compress_net(
+        model, sample, method=method, options=chosen, holdout=holdout, init=init, delta=delta, seed=seed
+    )
 
 
 def _teacher_scores(model: nn.Module, data: Dataset) -> Tensor:

@@ -6,6 +6,7 @@ looked at. Promises are those of the paper's lemmas with the constants of docs/c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +23,14 @@ class Promise(Record):
 
     held: bool
     worst_ratio: float
+
+    @classmethod
+    def of(cls, checks: Sequence[PromiseCheck]) -> Promise | None:
+        """All promises that were made; None if there was none."""
+        made = [one for one in checks if one.held is not None and one.worst_ratio is not None]
+        if not made:
+            return None
+        return cls(all(one.held for one in made), max(float(one.worst_ratio or 0.0) for one in made))
 
 
 @dataclass(frozen=True)

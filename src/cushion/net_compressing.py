@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from cushion.certificates.certificate import Certificate, certify_net
-from cushion.certificates.occam import occam_bound, parse_delta
+from cushion.certificates.occam import parse_delta
+from cushion.certified_nets import ASSUMED, NetCompressed, certificate_of, occam_rows
 from cushion.compressed_nets import CompressedNet
-from cushion.compression_records import CurvePoint, NetCompression, Occam, Rate
+from cushion.compression_records import CurvePoint, NetCompression, Rate
 from cushion.compressors.arora.conv_project import paper_p
-from cushion.compressors.arora.exact import to_integer_net
 from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.arora.stored_net import StoredNet
 from cushion.compressors.arora.storing import (
     LayerPlan,
     centred,
@@ -28,17 +25,17 @@ from cushion.compressors.arora.storing import (
     store_linear,
     store_net,
 )
+from cushion.compressors.storage.stored_net import StoredNet
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
 from cushion.encoding.number_stream import MOST_FIELD, MOST_NUMBERS
-from cushion.errors import BadInput, Malformed, Unsupported
+from cushion.errors import BadInput
 from cushion.measures.margins import margin_loss
 from cushion.measures.norms import squared_distance
 from cushion.measures.stability.comparison import check_alike
 from cushion.measuring import traced
 from cushion.net_facts import look_at
 from cushion.network import Network
-from cushion.numerics import float_up
 from cushion.operators import Conv2d
 from cushion.promises.induction import follow_induction
 from cushion.promises.report import Compressed, describe
@@ -50,26 +47,7 @@ _COARSEST = 8  # times the rounding of a weight: a finer accuracy than that cann
 _VECTORS = ("vector-compress", "vector-project")
 _RATES = tuple(10**power for power in range(3, 13))
 _MANY = 10**9
-_ASSUMED = (
-    "the examples are independent draws from one distribution, and new ones come from it too",
-    "delta, the code of the message and, but for the certificate file, the architecture were fixed before the data",
-    "scores that are not those of an integer net are those of this machine's floating point",
-    "each bound fails with probability at most delta, the best of n of them with n times that",
-)
 _INITIAL = "the initialisation was drawn before the data, and not chosen because it did well on them"
-
-
-@dataclass(frozen=True, eq=False)
-class NetCompressed:
-    """The compressed net, what was found of it, and the certificate of its integer net where the format can hold it."""
-
-    net: CompressedNet
-    summary: NetCompression
-    certificate: Certificate | None
-
-    def save(self, path: str | Path) -> Path:
-        """Write the compressed net (`cushion.load_compressed` reads it), whole or not at all."""
-        return self.net.save(path)
 
 
 def compress_net(
@@ -82,7 +60,7 @@ def compress_net(
     init: nn.Module | Network | None = None,
     delta: str | float = "0.05",
     seed: int = 0,
-) -> NetCompressed:
+) -> NetCompressed[NetCompression]:
     """Compress a trained net by a method of Arora 2018 and hold what its lemmas promise against what happens.
 
     `init`, the net at its initialisation, is needed for `from_initialisation` alone. The helper string comes from
@@ -113,13 +91,14 @@ def compress_net(
     compressed = CompressedNet(stored, net, _notes(subject), start)
     found = Compressed(stored, compressed.network, plans, follow_induction(net, compressed.network, sample))
     summary = describe(subject, found)
-    certificate, because = _certificate(subject, found, holdout)
+    certificate, because = certificate_of(compressed, sample, exact, holdout, compressed.notes)
+    errors = int((found.errors.margins <= 0).sum())
     summary = replace(
         summary,
-        occam=tuple(_occam(subject, found, holdout, certificate, because)),
+        occam=occam_rows(compressed, errors, len(sample), exact, holdout, certificate, because),
         curve=tuple(_point(subject, asked, holdout, found.errors.scores) for asked in options.sweep),
         rates=_rates(subject) if method in _VECTORS else (),
-        assumptions=_ASSUMED if start is None else (*_ASSUMED, _INITIAL),
+        assumptions=ASSUMED if start is None else (*ASSUMED, _INITIAL),
     )
     return NetCompressed(compressed, summary, certificate)
 
@@ -216,54 +195,6 @@ def _point(subject: Subject, asked: str, holdout: Dataset | None, scores: NDArra
         error=margin_loss(errors.margins, 0.0),
         test_error=None if holdout is None else look_at(network, holdout).errors / len(holdout),
     )
-
-
-def _certificate(subject: Subject, found: Compressed, holdout: Dataset | None) -> tuple[Certificate | None, str]:
-    """The certificate of the integer net that the stored numbers make, or why there is none."""
-    if subject.start is not None:
-        return None, "the initialisation is floating point, which a certificate's decoder cannot make again from a seed"
-    try:
-        net = to_integer_net(found.network, found.stored.layers, found.stored.biases, subject.seed, subject.sample)
-        exact = parse_delta(str(subject.delta))
-        return certify_net(net, subject.sample, exact, holdout=holdout, made_with=_notes(subject)), ""
-    except (Unsupported, Malformed, BadInput) as problem:
-        return None, str(problem)
-
-
-def _occam(
-    subject: Subject, found: Compressed, holdout: Dataset | None, certificate: Certificate | None, because: str
-) -> list[Occam]:
-    m, delta = len(subject.sample), parse_delta(str(subject.delta))
-    errors, bits = int((found.errors.margins <= 0).sum()), found.stored.bits
-    rows = [
-        Occam(
-            "this machine",
-            errors,
-            m,
-            bits,
-            subject.delta,
-            float_up(occam_bound(errors, m, bits, delta)),
-            None if holdout is None else look_at(found.network, holdout).errors,
-            None if holdout is None else len(holdout),
-        )
-    ]
-    if certificate is None:
-        return [*rows, Occam("certificate", 0, m, 0, subject.delta, 1.0, because=because)]
-    claim = certificate.claim
-    line = claim.holdout
-    return [
-        *rows,
-        Occam(
-            "certificate",
-            claim.errors,
-            m,
-            claim.bits,
-            subject.delta,
-            float_up(claim.bound),
-            None if line is None else line.errors,
-            None if line is None else line.m,
-        ),
-    ]
 
 
 def _rates(subject: Subject) -> tuple[Rate, ...]:

@@ -4,6 +4,7 @@ run.json                what is being run: recipe, spec, options, data (written 
 init.safetensors        the net at its initialisation
 checkpoint.safetensors  weights, optimiser state and history after the last finished epoch: the only truth on resume
 history.jsonl           one line an epoch, rewritten from the checkpoint
+rewind.safetensors      the checkpoint after the epoch to which pruned runs go back, where there are any (imp.py)
 net.safetensors         the trained net with its metrics: there if and only if the run is finished
 
 Every file is written under a temporary name and renamed. One process at a time holds a lock on the folder.
@@ -26,12 +27,13 @@ from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Malformed
 from cushion.files import write_whole
 from cushion.specs import Spec
-from cushion.weights import INIT_FILE, NET_FILE, RUN_FILE, load_net, read_tensors, save_net, save_tensors
+from cushion.weights import IMP_FILE, INIT_FILE, NET_FILE, RUN_FILE, load_net, read_tensors, save_net, save_tensors
 
 RUN_FORMAT = "cushion-run-1"
 CHECKPOINT_FORMAT = "cushion-checkpoint-1"
 CHECKPOINT_FILE = "checkpoint.safetensors"
 HISTORY_FILE = "history.jsonl"
+REWIND_FILE = "rewind.safetensors"
 
 Status: TypeAlias = Literal["trained", "resumed", "already done"]
 
@@ -43,6 +45,7 @@ class Run:
         self.folder, self.spec, self.meta = folder, spec, meta
         self.history: list[dict[str, Any]] = []
         self.stopped = False
+        self.keep: int | None = None  # the epoch whose checkpoint stays, as REWIND_FILE
         self.net_path = folder / NET_FILE
 
     @classmethod
@@ -51,26 +54,9 @@ class Run:
         cls, folder: Path, spec: Spec, sample: Dataset, test: Dataset | None, options: dict[str, Any]
     ) -> Iterator[Run]:
         """Create or reopen the folder; another run's folder is refused with the first difference."""
-        recipe = options["recipe"]
-        plan = {
-            "format": RUN_FORMAT,
-            "spec": str(spec),
-            **{key: value for key, value in options.items() if key != "recipe"},
-            "recipe": recipe.to_json(),
-            "data": _describe(sample),
-            "test": None if test is None else _describe(test),
-            "made_with": {"torch": torch.__version__, "threads": torch.get_num_threads()},
-        }
-        with _locked(folder):
-            path = folder / RUN_FILE
-            if path.exists():
-                _compare(path, plan)
-            else:
-                if (folder / NET_FILE).exists() or (folder / CHECKPOINT_FILE).exists():
-                    raise BadInput(f"{folder} holds weights but no {RUN_FILE}; choose an empty folder")
-                write_whole(path, json.dumps(plan, indent=2))
+        with open_folder(folder, RUN_FILE, spec, sample, test, options):
             meta = {
-                "recipe": recipe.name,
+                "recipe": options["recipe"].name,
                 "data": sample.name,
                 "data_fingerprint": sample.fingerprint,
                 "data_history": list(sample.history),
@@ -89,12 +75,19 @@ class Run:
         return metrics
 
     def restore(self, module: nn.Module, optimiser: torch.optim.Optimizer) -> Status:
-        """Save the fresh module as the initialisation, then load the last checkpoint, if any, over it."""
+        """Save the module as the run starts from it, then load the last checkpoint, if any, over it."""
         if not (self.folder / INIT_FILE).exists():
-            save_net(self.folder / INIT_FILE, module, self.spec, {**self.meta, "metrics": {"epochs": 0}})
+            metrics = {"epochs": len(self.history)}
+            save_net(self.folder / INIT_FILE, module, self.spec, {**self.meta, "metrics": metrics})
         path = self.folder / CHECKPOINT_FILE
         if not path.exists():
             return "trained"
+        self.load(path, module, optimiser)
+        self._write_history()
+        return "resumed"
+
+    def load(self, path: Path, module: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+        """Take over the weights, the optimiser's state and the history of a checkpoint."""
         try:
             tensors, metadata = read_tensors(path)
             if metadata.get("format") != CHECKPOINT_FORMAT:
@@ -115,8 +108,6 @@ class Run:
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(":")
             raise Malformed(f"{path} is damaged ({reason}); delete it to start the run again") from None
         self.history, self.stopped = history, stopped
-        self._write_history()
-        return "resumed"
 
     def checkpoint(self, module: nn.Module, optimiser: torch.optim.Optimizer, line: dict[str, Any], stop: bool) -> None:
         """Record a finished epoch; `stop` says that the recipe's loss is reached."""
@@ -133,6 +124,8 @@ class Run:
             "history": json.dumps(self.history),
             "stopped": json.dumps(stop),
         }
+        if len(self.history) == self.keep:  # first: a run that is killed in between repeats the epoch
+            save_tensors(self.folder / REWIND_FILE, tensors, metadata)
         save_tensors(self.folder / CHECKPOINT_FILE, tensors, metadata)
         self._write_history()
 
@@ -142,6 +135,39 @@ class Run:
 
     def _write_history(self) -> None:
         write_whole(self.folder / HISTORY_FILE, "".join(json.dumps(line) + "\n" for line in self.history))
+
+
+@contextmanager
+def open_folder(
+    folder: Path, file: str, spec: Spec, sample: Dataset, test: Dataset | None, options: dict[str, Any]
+) -> Iterator[bool]:
+    """Hold a folder whose plan is in `file`, written now or equal to what was; yields whether the plan was there.
+
+    A folder with another plan is refused with the first difference, one that holds something else by what it holds.
+    """
+    plan = {
+        "format": RUN_FORMAT,
+        "spec": str(spec),
+        **{key: value for key, value in options.items() if key != "recipe"},
+        "recipe": options["recipe"].to_json(),
+        "data": _describe(sample),
+        "test": None if test is None else _describe(test),
+        "made_with": {"torch": torch.__version__, "threads": torch.get_num_threads()},
+    }
+    with _locked(folder):
+        path = folder / file
+        found = path.exists()
+        if found:
+            _compare(path, plan)
+        else:
+            other = IMP_FILE if file == RUN_FILE else RUN_FILE
+            if (folder / other).exists():
+                kind = "a run with" if other == IMP_FILE else "a run without"
+                raise BadInput(f"{folder} holds {kind} --prune imp; repeat its options, or choose another folder")
+            if (folder / NET_FILE).exists() or (folder / CHECKPOINT_FILE).exists():
+                raise BadInput(f"{folder} holds weights but no {file}; choose an empty folder")
+            write_whole(path, json.dumps(plan, indent=2))
+        yield found
 
 
 def _entries(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -235,6 +261,11 @@ def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[tupl
     yield from (
         (key, found.get(key), wanted[key]) for key in ("width", "seed", "device") if found.get(key) != wanted[key]
     )
+    pruned, asked = found.get("prune"), wanted.get("prune")
+    if isinstance(pruned, dict) and asked is not None:
+        yield from ((f"prune {key}", pruned.get(key), asked[key]) for key in asked if pruned.get(key) != asked[key])
+    elif pruned != asked:
+        yield "prune", pruned, asked
     for key in ("data", "test"):
         before, now = ((side.get(key) or {}).get("fingerprint") for side in (found, wanted))
         if before != now:

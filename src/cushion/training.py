@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,6 +68,39 @@ def train(
     net, in evaluation mode: train_error and test_error (fractions; a tie for the highest score is an error) and
     train_loss, test_loss (mean cross-entropy). The caller's random state is left as it was.
     """
+    setting = settle(recipe, data, test, width, epochs, lr_halve_every, seed, device)
+    return train_into(Path(out), setting, progress=progress)
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What is trained on what: the options of `train`, checked and put together."""
+
+    recipe: Recipe
+    spec: Spec
+    sample: Dataset
+    test: Dataset | None
+    width: float
+    seed: int
+    device: torch.device
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the plan of a run says besides spec and data."""
+        return {"recipe": self.recipe, "width": self.width, "seed": self.seed, "device": str(self.device)}
+
+
+def settle(
+    recipe: Recipe | Spec | str,
+    data: Dataset,
+    test: Dataset | None,
+    width: float,
+    epochs: int | None,
+    lr_halve_every: int | None,
+    seed: int,
+    device: str,
+) -> Setting:
+    """The setting that the options of `train` describe, or one sentence about the first that does not fit."""
     if not isinstance(recipe, Recipe):
         recipe = find_recipe(str(recipe))
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
@@ -75,17 +108,42 @@ def train(
     target = _device(device)
     spec = scale_width(fit_recipe(recipe, data.shape, data.classes), width)
     _check_sets(recipe, data, test)
-    sample = label_sample(recipe, data, seed)
-    options = {"recipe": recipe, "width": float(width), "seed": seed, "device": str(target)}
-    with Run.open(Path(out), spec, sample, test, options) as run:
+    return Setting(recipe, spec, label_sample(recipe, data, seed), test, float(width), seed, target)
+
+
+@dataclass(frozen=True, eq=False)
+class Pruning:
+    """What sets a run with pruned weights (imp.py) apart from a plain one.
+
+    plan: what run.json says about it. masks: by parameter name, False where a weight is zero from the start to the
+    end. rewind: the checkpoint from which the run goes on (None: it starts at the initialisation). keep: the epoch
+    after which a checkpoint is kept for such runs.
+    """
+
+    plan: dict[str, Any]
+    masks: Mapping[str, Tensor]
+    rewind: Path | None
+    keep: int | None
+
+
+def train_into(folder: Path, setting: Setting, pruning: Pruning | None = None, *, progress: bool) -> RunResult:
+    """Train into one RUN folder, or finish the run that it holds."""
+    recipe, device = setting.recipe, setting.device
+    plan = setting.options | ({} if pruning is None else {"prune": pruning.plan})
+    with Run.open(folder, setting.spec, setting.sample, setting.test, plan) as run:
         done = run.finished()
         if done is not None:
             return _result(run, recipe, "already done", done)
-        with _private_randomness(target):
-            trainer = Trainer(recipe, spec, sample, seed, target)
+        with _private_randomness(device):
+            trainer = Trainer(recipe, setting.spec, setting.sample, setting.seed, device)
+            if pruning is not None:
+                run.keep = pruning.keep
+                if pruning.rewind is not None:
+                    run.load(pruning.rewind, trainer.module, trainer.optimiser)
+                trainer.hold(pruning.masks)
             status = run.restore(trainer.module, trainer.optimiser)
             trainer.run(run, progress)
-            metrics = _final_metrics(trainer.module, sample, test, target)
+            metrics = _final_metrics(trainer.module, setting.sample, setting.test, device)
         metrics["epochs"] = len(run.history)
         run.finish(trainer.module, metrics)
         return _result(run, recipe, status, metrics)
@@ -139,6 +197,22 @@ class Trainer:
             self.optimiser = torch.optim.SGD(
                 parameters, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay, fused=True
             )
+        self.pruned: list[tuple[nn.Parameter, Tensor]] = []
+
+    @torch.no_grad()
+    def hold(self, masks: Mapping[str, Tensor]) -> None:
+        """From now on the weights outside the masks are exactly zero.
+
+        They and what the optimiser remembers of them are set to zero, and their gradients are from now on: neither
+        optimiser, momentum nor weight decay then moves them.
+        """
+        for name, parameter in self.module.named_parameters():
+            if name in masks:
+                pruned = ~masks[name].to(self.device)
+                self.pruned.append((parameter, pruned))
+                state = self.optimiser.state[parameter].values() if parameter in self.optimiser.state else ()
+                for tensor in (parameter, *(one for one in state if one.shape == parameter.shape)):
+                    tensor.masked_fill_(pruned, 0.0)
 
     def run(self, run: Run, progress: bool) -> None:
         """The epochs that are missing, each ended by a checkpoint."""
@@ -178,6 +252,9 @@ class Trainer:
             loss = F.cross_entropy(scores, y)
             self.optimiser.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
+            for parameter, pruned in self.pruned:
+                assert parameter.grad is not None
+                parameter.grad.masked_fill_(pruned, 0.0)
             self.optimiser.step()
             with torch.no_grad():
                 loss_sum += loss * len(rows)

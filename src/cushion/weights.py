@@ -32,6 +32,7 @@ FORMAT = "cushion-net-1"
 NET_FILE = "net.safetensors"
 INIT_FILE = "init.safetensors"
 RUN_FILE = "run.json"
+IMP_FILE = "imp.json"  # of a folder whose levels are runs
 # Metadata values are strings; these are kept as they are, every other value is JSON.
 _TEXT_KEYS = frozenset({"recipe", "data", "data_fingerprint"})
 
@@ -131,6 +132,8 @@ def _load_cushion_net(path: Path) -> LoadedNet:
     if path.is_dir():
         if not (path / NET_FILE).exists():
             unfinished = "an unfinished run; run cushion train again to finish it"
+            if (path / IMP_FILE).exists():
+                raise BadInput(f"{path} holds the levels of --prune imp; give one of them, such as {path}/level-00")
             raise BadInput(f"{path} is {unfinished if (path / RUN_FILE).exists() else f'a folder without {NET_FILE}'}")
         path = path / NET_FILE
     if path.suffix in (".pt", ".pth", ".bin", ".pkl"):

@@ -14,6 +14,7 @@ from cushion.cli.options import (
     add_verb,
     filled,
     fraction,
+    levels,
     load_named_net,
     positive,
     say_if_other_data,
@@ -28,7 +29,9 @@ from cushion.files import check_writable
 
 if TYPE_CHECKING:
     from cushion.compression import Compressed
+    from cushion.compression_records import NetCompression
     from cushion.data import Dataset
+    from cushion.pruning_records import NetPruning
     from cushion.weights import LoadedNet
 
 
@@ -92,8 +95,10 @@ def _add(parser: argparse.ArgumentParser, option: Option, text: str) -> None:
         "size": _size,
         "word": filled,
         "words": _listed,
+        "numbers": levels,
     }
-    parser.add_argument(flag, type=kinds[option.kind], metavar="N" if option.kind != "words" else "N,N", help=text)
+    many = option.kind in ("words", "numbers")
+    parser.add_argument(flag, type=kinds[option.kind], metavar="N,N" if many else "N", help=text)
 
 
 def _size(text: str) -> int | str:
@@ -128,6 +133,8 @@ def run(args: argparse.Namespace) -> int:
                 raise BadInput(f"{other} and {option} are one file, {path.name}; give each a name of its own")
         if args.net is not None and path == Path(args.net).resolve():
             raise BadInput(f"{option} is the net itself, {args.net}; give another name")
+        if args.net is not None and Path(args.net).is_dir() and path.parent == Path(args.net).resolve():
+            raise BadInput(f"{option} lies in {args.net}, the folder of the net's run; give another folder")
     if args.certificate is not None and (why := _no_certificate(args)):
         raise BadInput(f"--certificate {args.certificate}: there is none for this net ({why}); leave it out")
     if args.figures is not None:
@@ -152,22 +159,22 @@ def _no_certificate(args: argparse.Namespace) -> str:
         return "the initialisation is floating point, which a decoder cannot make again from a seed"
     if args.method in ("conv-project", "vector-project"):
         return f"the format has no weights as {args.method} makes them"
+    if args.method == "sketch":
+        return "the format has no sketches; use --method magnitude, which has the same weights"
     return "the format has no Hadamard rows; use --helper signs" if args.helper == "srht" else ""
 
 
 def _compress_net(
     args: argparse.Namespace, net: LoadedNet, data: Dataset, holdout: Dataset | None, options: dict[str, Any]
 ) -> int:
-    from cushion.cli.compression_text import describe
-    from cushion.compressors.arora.options import NetOptions
-    from cushion.net_compressing import compress_net
+    from cushion.compressing import compress_model
 
     other = say_if_other_data(args, net, data)
-    found = compress_net(
+    found = compress_model(
         net.module,
         data,
         method=args.method,
-        options=NetOptions(**options),
+        options=options,
         holdout=None if other else holdout,
         init=net.init,
         delta=args.delta,
@@ -179,15 +186,29 @@ def _compress_net(
     found.save(args.out)
     if args.certificate is not None and found.certificate is not None:
         found.certificate.save(args.certificate)
-    figures = []
-    if args.figures is not None:
-        from cushion.figures.compression import draw_compression
-
-        figures = [str(path) for path in draw_compression(found.summary, args.figures)]
+    figures = [] if args.figures is None else _draw(found.summary, args.figures)
     say_if_untrained(args)
     files = {"file": args.out, "certificate": args.certificate, "figures": figures}
-    answer(args, {**files, **found.summary.to_json()}, describe(found.summary, args.out, args.certificate, args.data))
+    answer(args, {**files, **found.summary.to_json()}, _describe(found.summary, args))
     return 0
+
+
+def _draw(found: NetCompression | NetPruning, folder: str) -> list[str]:
+    from cushion.figures.compression import draw_compression
+    from cushion.figures.pruning import draw_pruning
+    from cushion.pruning_records import NetPruning
+
+    paths = draw_pruning(found, folder) if isinstance(found, NetPruning) else draw_compression(found, folder)
+    return [str(path) for path in paths]
+
+
+def _describe(found: NetCompression | NetPruning, args: argparse.Namespace) -> str:
+    from cushion.cli import compression_text, pruning_text
+    from cushion.pruning_records import NetPruning
+
+    if isinstance(found, NetPruning):
+        return pruning_text.describe(found, args.out, args.certificate, args.data)
+    return compression_text.describe(found, args.out, args.certificate, args.data)
 
 
 def _search(

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
-
-from cushion.bound_records import Bound
-from cushion.cli.bounds_text import error
-from cushion.cli.output import number, power, table, wrapped_table
-from cushion.compression_records import LayerCompression, NetCompression, Occam
+from cushion.cli.output import number, power, table
+from cushion.cli.promise_text import bound_lines, promise_lines, proved_lines
+from cushion.compression_records import LayerCompression, NetCompression
 from cushion.compressors.registry import METHODS
-from cushion.numerics import percent_up
-
-_WIDTH = 150
 
 
 def describe(found: NetCompression, file: str, certificate: str | None, data: str) -> str:
     """Everything that was found, and what to do with the files."""
-    lines = [*_about(found), "", *_layers(found), "", *_promises(found)]
+    lines = [*_about(found), "", *_layers(found), "", *promise_lines(found.promises)]
     if found.place_sums:
         lines += ["", *_place_sums(found)]
     if len(found.layers) > 1:
@@ -25,7 +19,8 @@ def describe(found: NetCompression, file: str, certificate: str | None, data: st
         lines += ["", *_curve(found)]
     if found.rates:
         lines += ["", *_rates(found)]
-    lines += ["", *_proved(found), "", *_paper(found), ""]
+    proved = proved_lines(found.errors_before, found.m, found.occam, found.assumptions)
+    lines += ["", *proved, "", *_paper(found), ""]
     lines.append(f"The compressed net is in {file}; in Python: cushion.load_compressed")
     if certificate is not None:
         lines.append(f"Check the certificate with: cushion verify {certificate} --data {data}")
@@ -97,15 +92,6 @@ def _dependence(layer: LayerCompression) -> str:
     )
 
 
-def _promises(found: NetCompression) -> list[str]:
-    words = {True: "held", False: "BROKEN", None: "not promised"}
-    rows = [
-        [one.name, words[one.held], number(one.worst_ratio), one.cases, f"{one.meaning} [{one.source}]"]
-        for one in found.promises
-    ]
-    return ["What the lemmas promise", wrapped_table(["lemma", "", "worst/promised", "cases", "meaning"], rows, _WIDTH)]
-
-
 def _place_sums(found: NetCompression) -> list[str]:
     rows = [
         [
@@ -171,39 +157,12 @@ def _rates(found: NetCompression) -> list[str]:
     ]
 
 
-def _proved(found: NetCompression) -> list[str]:
-    lines = [f"Before: {found.errors_before} errors on {found.m} examples. What is proved of the compressed net:"]
-    lines += [_occam(row) for row in found.occam]
-    return lines + textwrap.wrap(f"assuming that {'; '.join(found.assumptions)}", _WIDTH)
-
-
-def _occam(row: Occam) -> str:
-    if row.because:
-        return f"no certificate file: {row.because}"
-    held = f"; {row.holdout_errors} errors on {row.holdout_m} held-out" if row.holdout_m else ""
-    kind = "as an integer net, for cushion verify" if row.kind == "certificate" else "in this machine's floating point"
-    shown = percent_up(str(row.bound))
-    bound = "vacuous" if shown == "100.00 %" else f"errs on at most {shown} of new examples"
-    return f"{kind}: {row.errors} errors{held}, {row.bits} bits, {bound} (delta = {row.delta:g})"
-
-
 def _paper(found: NetCompression) -> list[str]:
     # Without failures Corollary A.1 says what Theorem 2.1 says.
     known = {(bound.form, bound.value) for bound in found.paper_bounds if "Thm 2.1" in bound.source}
     shown = [
         bound
         for bound in found.paper_bounds
-        if not bound.abstains and not ("Cor. A.1" in bound.source and (bound.form, bound.value) in known)
+        if bound.abstains or not ("Cor. A.1" in bound.source and (bound.form, bound.value) in known)
     ]
-    lines = ["The paper's theorems for this net, with explicit constants (docs/compression-bounds.md)"]
-    if shown:
-        rows = [[b.name, b.form, b.kind, error(b), f"{b.meaning} [{b.source}]"] for b in shown]
-        lines.append(wrapped_table(["bound", "form", "kind", "error at most", "meaning"], rows, _WIDTH))
-    silent: dict[str, list[Bound]] = {}
-    for bound in found.paper_bounds:
-        if bound.abstains:
-            silent.setdefault(bound.meaning.removeprefix("abstains: "), []).append(bound)
-    for why, bounds in silent.items():
-        names = ", ".join(dict.fromkeys(f"{bound.name} [{bound.source}]" for bound in bounds))
-        lines += textwrap.wrap(f"No value for {names}: {why}", _WIDTH)
-    return lines
+    return bound_lines("The paper's theorems for this net, with explicit constants (docs/compression-bounds.md)", shown)

@@ -23,6 +23,9 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--list", action="store_true", help="show the items and whether they are done")
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", dest="size", action="store_const", const="quick", default="quick", help="the default")
+    sizes.add_argument(
+        "--recorded", dest="size", action="store_const", const="recorded", help="what results/ holds: fewer epochs"
+    )
     sizes.add_argument("--full", dest="size", action="store_const", const="full", help="the paper's own settings")
     parser.add_argument("-o", "--out", default="results/reproduce", metavar="DIR", help="default: results/reproduce")
     parser.add_argument("--device", default="cpu", metavar="DEV", help="cpu (default) or cuda")
@@ -45,13 +48,15 @@ def run(args: argparse.Namespace) -> int:
                 "source": item.source,
                 "shows": item.shows,
                 "quick": item.quick,
+                "recorded": item.recorded,
                 "full": item.full,
                 "done": is_done(item, out, args.size),
             }
             for item in ITEMS.values()
         ]
-        rows = [[i["id"], i["source"], i["title"], i["quick"], i["full"], "yes" if i["done"] else "no"] for i in items]
-        answer(args, {"items": items}, table(["id", "source", "title", "quick", "full", "done"], rows))
+        columns = ("id", "source", "title", "quick", "recorded", "full")
+        rows = [[*(i[column] for column in columns), "yes" if i["done"] else "no"] for i in items]
+        answer(args, {"items": items}, table([*columns, f"done ({args.size})"], rows))
         return 0
     options: dict[str, Any] = {"size": args.size, "device": args.device, "seed": args.seed}
     folders = reproduce_all(out, **options) if args.all else [reproduce(args.id, out, **options)]

@@ -1,12 +1,25 @@
-"""cushion train RECIPE --data D -o RUN"""
+"""cushion train RECIPE --data D -o RUN [--prune imp ...]"""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cushion.cli.options import add_data, add_verb, filled, positive, seed, whole
-from cushion.cli.output import answer
+from cushion.cli.options import add_data, add_verb, filled, natural, positive, seed, whole
+from cushion.cli.output import answer, table
+from cushion.errors import BadInput
+
+if TYPE_CHECKING:
+    from cushion.imp import ImpResult
+
+# What `train_imp` calls each option of pruning.
+_PRUNING = {
+    "rounds": "prune_rounds",
+    "to": "prune_to",
+    "fraction": "prune_fraction",
+    "rewind": "rewind_epoch",
+    "scope": "prune_scope",
+}
 
 
 def add_parser(verbs: Any) -> None:
@@ -36,7 +49,26 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="initialisation, order, dropout (default 0)")
     parser.add_argument("--device", default="cpu", metavar="DEV", help="cpu (default) or cuda")
+    add_pruning(parser)
     parser.set_defaults(run=run)
+
+
+def add_pruning(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("iterative magnitude pruning", "(lottery tickets; RUN gets a folder a level)")
+    group.add_argument(
+        "--prune", choices=["imp"], help="train, prune the smallest weights, rewind the others, train again"
+    )
+    group.add_argument("--prune-rounds", type=whole, metavar="N", help="how often (default: until --prune-to)")
+    group.add_argument("--prune-to", type=float, metavar="F", help="share of weights to prune in all (0.95)")
+    group.add_argument(
+        "--prune-fraction", type=float, metavar="F", help="share of what is left to prune each time (0.2)"
+    )
+    group.add_argument("--rewind-epoch", type=natural, metavar="K", help="rewind to the end of epoch K (0: the start)")
+    group.add_argument(
+        "--prune-scope",
+        choices=["layer", "global"],
+        help="layer (default): each layer loses that share, the last one half of it; global: the net as a whole",
+    )
 
 
 def recipe_names() -> list[str]:
@@ -49,20 +81,51 @@ def recipe_names() -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     from cushion.data import load_pair
+    from cushion.imp import train_imp
     from cushion.training import train
 
+    pruning = {name: value for name, option in _PRUNING.items() if (value := getattr(args, option)) is not None}
+    if pruning and args.prune is None:
+        option = _PRUNING[next(iter(pruning))].replace("_", "-")
+        raise BadInput(f"--{option} goes with --prune imp; add that, or leave it out")
     data, test = load_pair(args.data)
-    result = train(
-        args.recipe,
-        data,
-        args.out,
-        test=test,
-        width=args.width,
-        epochs=args.epochs,
-        lr_halve_every=args.lr_halve_every,
-        seed=args.seed,
-        device=args.device,
-    )
+    options: dict[str, Any] = {
+        "test": test,
+        "width": args.width,
+        "epochs": args.epochs,
+        "lr_halve_every": args.lr_halve_every,
+        "seed": args.seed,
+        "device": args.device,
+    }
+    if args.prune is not None:
+        found = train_imp(args.recipe, data, args.out, **options, **pruning)
+        answer(args, found.to_json(), describe_levels(found))
+        return 0
+    result = train(args.recipe, data, args.out, **options)
     metrics = ", ".join(f"{key} {value:.4g}" for key, value in result.metrics.items() if isinstance(value, float))
     answer(args, result.to_json(), f"{result.status} after {result.epochs} epochs: {result.net}\n{metrics}")
     return 0
+
+
+def describe_levels(found: ImpResult) -> str:
+    """The levels as a table, and where their nets are."""
+    last = found.levels[-1]
+    rows = [
+        [
+            level.level,
+            f"{level.sparsity:.2%}",
+            level.nonzeros,
+            f"{level.train_error:.2%}",
+            "-" if level.test_error is None else f"{level.test_error:.2%}",
+            level.epochs,
+            level.folder,
+        ]
+        for level in found.levels
+    ]
+    header = ["level", "pruned", "weights left", "train error", "test error", "epochs", "net"]
+    return (
+        f"{found.status}: {found.recipe}, {len(found.levels)} levels, {last.nonzeros} of {found.weights} weights left\n"
+        f"{table(header, rows)}\n"
+        f"Certify a level with: cushion compress {last.folder} --data D --method magnitude --rule zeros --grid best "
+        "-o NET --certificate FILE"
+    )

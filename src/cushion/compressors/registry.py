@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from cushion.compressors.arora.options import NetOptions
+from cushion.compressors.guha.options import METHODS as PRUNING
+from cushion.compressors.guha.options import PruneOptions
 from cushion.errors import BadInput
 
 if TYPE_CHECKING:
@@ -39,10 +41,10 @@ class Task:
 @dataclass(frozen=True)
 class Option:
     """An option of some methods, `--name VALUE`: a whole number of at least 1, any number above 0, a fraction below 1,
-    a size (a whole number or a percentage), a word, words separated by commas, or a flag without a value."""
+    a size (a whole number or a percentage), a word, words or numbers separated by commas, or a flag without a value."""
 
     name: str
-    kind: Literal["whole", "number", "fraction", "size", "word", "words", "flag"]
+    kind: Literal["whole", "number", "fraction", "size", "word", "words", "numbers", "flag"]
     meaning: str
 
     @property
@@ -91,12 +93,23 @@ def choose(name: str, options: Mapping[str, Any]) -> Method:
             raise BadInput(f"--method {name} does not take --{shown}; its options are {takes}")
         OPTIONS[shown].check(value)
     if method.of_a_net:
-        NetOptions(**options).check(name)
+        net_options(name, options)
     elif "k" in options and not (type(options["k"]) is int and options["k"] >= 1):
         raise BadInput(f"--k {options['k']} must be a whole number of at least 1 for --method {name}")
     if "minutes" in options and "steps" in options:
         raise BadInput("--minutes and --steps both say how long to train; give one of them")
     return method
+
+
+def net_options(name: str, options: Mapping[str, Any]) -> NetOptions | PruneOptions:
+    """The options of a method that compresses a given net, checked."""
+    if name in PRUNING:
+        pruning = PruneOptions.given(**options)
+        pruning.check(name)
+        return pruning
+    found = NetOptions(**options)
+    found.check(name)
+    return found
 
 
 def _run_integer(task: Task, options: Mapping[str, Any]) -> Found:
@@ -159,6 +172,16 @@ OPTIONS = {
         Option("zeta", "fraction", "leave out this fraction of examples, the worst, and add it to the bounds (0)"),
         Option("number-bits", "whole", f"bits of a stored number, sign included ({_DEFAULTS.number_bits})"),
         Option("examples", "whole", f"rows for cushions and for pairs of layers ({_DEFAULTS.examples})"),
+        Option("rule", "word", "which weights go: bernoulli (Algorithm 1), global, layer, N:M such as 2:4, or zeros"),
+        Option("d", "numbers", "strength of Algorithm 1; of several the one with the smallest bound is taken"),
+        Option("sparsity", "numbers", "fraction of the weights that go (global, layer); several as for --d"),
+        Option("grid", "word", "lemma (ρ of Lemma 4.4, the default), the bits of a weight, or best of several"),
+        Option("fine-tune", "whole", "train for so many epochs with the pruned weights held at zero"),
+        Option(
+            "m", "whole", "side of a layer's sketch, at most the layer's own (default: the smallest that comes back)"
+        ),
+        Option("ones", "whole", "ones in each column of the sketching matrices, at most half of it"),
+        Option("subgaussian", "word", "a,b,t of Condition C.1, or fit (the default)"),
         Option("sweep", "words", "more sizes, or epsilon=F, gamma=G, eta=F, for the curve of error against size"),
     )
 }
@@ -199,6 +222,16 @@ METHODS = {
             "conv-project",
             "NET with a filter at each place, all from one seeded subspace (Algorithm 4)",
             ("k", "p", "constant", "epsilon", "gamma", "helper", *_OF_LAYERS),
+        ),
+        Method(
+            "magnitude",
+            "NET without its small weights, the rest on a grid (Guha 2023, Algorithm 1, or as practitioners prune)",
+            ("rule", "d", "sparsity", "grid", "fine-tune", "subgaussian", "gamma", "level"),
+        ),
+        Method(
+            "sketch",
+            "the same, each layer stored as a sketch A X Bᵀ and recovered by its smallest ℓ1 norm",
+            ("m", "ones", "rule", "d", "sparsity", "grid", "fine-tune", "subgaussian", "gamma", "level"),
         ),
         Method(
             "vector-compress",

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from cushion.compression_records import PromiseCheck
 from cushion.compressors.arora.conv_project import Located, epsilon_of
 from cushion.compressors.arora.matrix_project import rounding_share
-from cushion.compressors.arora.stored import Projected
-from cushion.compressors.arora.stored_net import StoredNet
+from cushion.compressors.storage.stored import Projected
+from cushion.compressors.storage.stored_net import StoredNet
 from cushion.network import Network
 from cushion.operators import Conv2d
 from cushion.promises.induction import LayerErrors

@@ -14,7 +14,7 @@ import numpy as np
 from cushion.compression_records import PlaceSums
 from cushion.compressors.arora.conv_project import Located
 from cushion.compressors.arora.location_sums import location_sums
-from cushion.compressors.arora.stored_net import StoredNet
+from cushion.compressors.storage.stored_net import StoredNet
 from cushion.network import Network
 from cushion.operators.gaussian_projection import gaussian_rows
 

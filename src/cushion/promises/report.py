@@ -21,20 +21,20 @@ from cushion.compression_records import (
 from cushion.compressors.arora.conv_project import Located, paper_p
 from cushion.compressors.arora.location_sums import filter_correlation, measured_dependence, variance_factor
 from cushion.compressors.arora.low_rank import LowRankMap
-from cushion.compressors.arora.stored import Kept, LowRank, Projected, StoredLayer
-from cushion.compressors.arora.stored_net import StoredNet
 from cushion.compressors.arora.storing import LayerPlan
 from cushion.compressors.arora.vectors import ProjectedRows, Sparse
+from cushion.compressors.storage.stored import Kept, LowRank, Projected, StoredLayer
+from cushion.compressors.storage.stored_net import StoredNet
 from cushion.data.splits import permutation
 from cushion.network import Network, Node
 from cushion.promises import checks
 from cushion.promises.induction import LayerErrors
 from cushion.promises.pairs import Allowance, check_pairs
 from cushion.promises.places import simulate_places
+from cushion.promises.sample_counts import count_on_sample
 from cushion.promises.spectral import layer_shifts, lemma_9
 from cushion.promises.subject import Subject
 from cushion.theorems.compression import (
-    CompressedFacts,
     corollary_a_1,
     corollary_c_1,
     theorem_2_1,
@@ -81,7 +81,7 @@ def describe(subject: Subject, found: Compressed) -> NetCompression:
         layers=tuple(_layers(subject, found, own, epsilon)),
         induction=tuple(_induction(subject, found, epsilon)),
         promises=tuple(promises),
-        promise=_together(promises),
+        promise=Promise.of(promises),
         errors_before=subject.seen.errors,
         occam=(),
         paper_bounds=tuple(_bounds(subject, found)),
@@ -93,14 +93,6 @@ def _number_bits(subject: Subject) -> int | None:
     """What --number-bits said; None where the accuracy or γ sets the grid."""
     chosen = subject.options.k is not None and subject.method not in ("vector-compress", "vector-project")
     return subject.options.number_bits if chosen or subject.method in ("matrix-project", "conv-project") else None
-
-
-def _together(promises: Sequence[PromiseCheck]) -> Promise | None:
-    """All promises that were made; None if there was none."""
-    made = [one for one in promises if one.held is not None and one.worst_ratio is not None]
-    if not made:
-        return None
-    return Promise(all(one.held for one in made), max(float(one.worst_ratio or 0.0) for one in made))
 
 
 def _checks(subject: Subject, found: Compressed) -> tuple[list[PromiseCheck], _Own]:
@@ -305,29 +297,7 @@ def _induction(subject: Subject, found: Compressed, epsilon: float | None) -> li
 
 def _bounds(subject: Subject, found: Compressed) -> list[Bound]:
     """The paper's theorems for this compression."""
-    gamma, margins, errors = subject.gamma or 0.0, subject.seen.margins, found.errors
-    far = errors.largest_gaps > gamma
-    far_l2 = errors.gaps > gamma / math.sqrt(2.0)
-    l2 = not far_l2.any() or far.sum() >= far_l2.sum()  # the comparison under which fewer examples fail
-    unsure = margins <= (gamma if l2 else 2 * gamma)
-    # Where g errs although f is sure and g close to it, rounding is to blame: the argument failed there too.
-    failed = (far_l2 if l2 else far) | ((errors.margins <= 0) & ~unsure)
-    parts = [part for layer in found.stored.layers for part in layer.numbers]
-    parts += [bias for bias in found.stored.biases if bias is not None]
-    largest = max(int(np.abs(part.integers).max(initial=0)) for part in parts)
-    facts = CompressedFacts(
-        m=len(margins),
-        delta=subject.delta,
-        numbers=sum(part.integers.size for part in parts),
-        values=2 * largest + 1,
-        gamma=gamma,
-        norm="l2" if l2 else "largest",
-        below_gamma=int((margins <= gamma).sum()),
-        unsure=int(unsure.sum()),
-        failed=int(failed.sum()),
-        unsure_or_failed=int((failed | unsure).sum()),
-        bits=found.stored.bits,
-    )
+    facts = count_on_sample(subject.gamma or 0.0, subject.seen.margins, found.errors, found.stored, subject.delta)
     rows = [*theorem_2_1(facts), *corollary_a_1(facts)]
     if subject.method == "low-rank":
         rows += theorem_2_2(subject.facts)

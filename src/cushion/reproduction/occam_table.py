@@ -7,7 +7,8 @@ from functools import partial
 
 from cushion.certificates.occam import hoeffding_bound, occam_bound
 from cushion.numerics import decimal_up, kl_inverse, occam_log_delta
-from cushion.reproduction.runner import Page, Workshop
+from cushion.reproduction.pages import Page, Table
+from cushion.reproduction.runner import Workshop
 
 _M = 60_000
 _DELTA = Decimal("0.05")
@@ -25,8 +26,7 @@ def make(workshop: Workshop) -> Page:
     ordered = all(float(exact) <= float(kl) <= float(hoeffding) for _, _, exact, kl, hoeffding in rows)
     return Page(
         claim="the exact binomial tail is never looser than the kl form, nor that than the Hoeffding form.",
-        header=("bits", "training error", "exact tail", "kl form", "Hoeffding form"),
-        rows=tuple(rows),
+        tables=(Table(("bits", "training error", "exact tail", "kl form", "Hoeffding form"), tuple(rows)),),
         verdict="reproduced" if ordered else "not reproduced",
         because=f"exact ≤ kl ≤ Hoeffding in {'all' if ordered else 'not all'} of the {len(rows)} cells.",
         settings={"m": _M, "delta": str(_DELTA)},

@@ -1,8 +1,9 @@
 """Runs registered items so that killing at any point and running again continues.
 
 An item does its work in named steps. A step's result is JSON, kept under OUT/.steps by the hash of its name and
-settings: run again, or asked for by another item, it is read back instead of made. When all is made, the records,
-the table and the page are written, and last of all done.json, which marks the item as done.
+settings: run again, or asked for by another item, it is read back instead of made. Nets are trained into OUT/.runs,
+one RUN folder each. When all is made, the records, the tables, the pictures and the page are written, and last of all
+done.json, which marks the item as done.
 """
 
 from __future__ import annotations
@@ -11,28 +12,16 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cushion.errors import BadInput, Malformed
+from cushion.figures.reproduction import draw_picture
 from cushion.files import write_whole
+from cushion.reproduction.pages import Page, Size, Table, render
 from cushion.reproduction.registry import ITEMS, Item, find
-
-Size = Literal["quick", "full"]
-
-
-@dataclass(frozen=True)
-class Page:
-    """What an item found. The verdict is computed from the rows by the item's code, never typed."""
-
-    claim: str  # what the source claims
-    header: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    verdict: Literal["reproduced", "not reproduced", "differs"]
-    because: str
-    settings: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,6 +32,11 @@ class Workshop:
     size: Size
     device: str
     seed: int
+
+    @property
+    def runs(self) -> Path:
+        """Where nets are trained: one RUN folder each, shared by all items and sizes."""
+        return self.out / ".runs"
 
     def step(self, name: str, settings: Mapping[str, Any], make: Callable[[], Any]) -> Any:
         """The JSON value of `make()`, made at most once for this name and these settings."""
@@ -67,7 +61,7 @@ def is_done(item: Item, out: Path, size: Size) -> bool:
 
 
 def reproduce(item_id: str, out: str | Path, *, size: Size = "quick", device: str = "cpu", seed: int = 0) -> Path:
-    """Make one item and return its folder: records.json, table.csv, page.md, done.json."""
+    """Make one item and return its folder: records.json, table*.csv, pictures, page.md, done.json."""
     item = find(item_id)
     root = Path(out)
     if root.exists() and not root.is_dir():
@@ -82,16 +76,14 @@ def reproduce(item_id: str, out: str | Path, *, size: Size = "quick", device: st
         "id": item.id,
         "title": item.title,
         "source": item.source,
-        "claim": page.claim,
-        "header": list(page.header),
-        "rows": [list(row) for row in page.rows],
-        "verdict": page.verdict,
-        "because": page.because,
+        **page.to_json(),
         "settings": {**page.settings, "size": size, "device": device, "seed": seed},
         "command": command,
+        "not_drawn_because": _draw(page, folder),
     }
     write_whole(folder / "records.json", json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    write_whole(folder / "table.csv", _csv(page.header, page.rows))
+    for number, table in enumerate(page.tables, 1):
+        write_whole(folder / ("table.csv" if number == 1 else f"table-{number}.csv"), _csv(table))
     write_whole(folder / "page.md", render(records))
     write_whole(done, json.dumps({"command": command}) + "\n")
     return folder
@@ -102,29 +94,19 @@ def reproduce_all(out: str | Path, **options: Any) -> list[Path]:
     return [reproduce(item_id, out, **options) for item_id in ITEMS]
 
 
-def render(records: Mapping[str, Any]) -> str:
-    """The page in markdown, from the records alone."""
-    lines = [
-        f"# {records['title']} ({records['id']})",
-        "",
-        f"Source: {records['source']}. Claim: {records['claim']}",
-        "",
-        f"**Verdict: {records['verdict']}.** {records['because']}",
-        "",
-        "| " + " | ".join(records["header"]) + " |",
-        "|" + "---|" * len(records["header"]),
-        *("| " + " | ".join(str(cell) for cell in row) + " |" for row in records["rows"]),
-        "",
-        "Settings: " + ", ".join(f"{key} {value}" for key, value in records["settings"].items()) + ".",
-        "",
-        f"Made by `{records['command']}`.",
-    ]
-    return "\n".join(lines) + "\n"
+def _draw(page: Page, folder: Path) -> str:
+    """Draw the pictures; without matplotlib, how to get it."""
+    try:
+        for picture in page.pictures:
+            draw_picture(picture.to_json(), folder)
+    except BadInput as problem:
+        return str(problem)
+    return ""
 
 
-def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _csv(table: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerow(table.header)
+    writer.writerows(table.rows)
     return text.getvalue()

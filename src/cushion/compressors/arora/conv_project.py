@@ -40,7 +40,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.arora.stored import HELPERS, Helper, Numbers, StoredLayer, Values, helper_purpose
+from cushion.compressors.storage.stored import HELPERS, Helper, Numbers, StoredLayer, Values, helper_purpose
 from cushion.errors import BadInput
 from cushion.operators import Conv2d, LocalConv2d, Operator
 from cushion.operators.gaussian_projection import gaussian_rows
@@ -92,6 +92,12 @@ class Located(StoredLayer):
         helper, k, p, places = fields
         (coordinates,) = numbers
         return cls(coordinates, shape, k, p, places, HELPERS[helper], place)
+
+    @classmethod
+    def work(cls, fields: tuple[int, ...], weights: int) -> float:
+        _, k, p, places = map(float, fields)
+        q = k * p
+        return weights * q * (q / 4 + 300.0) + 300.0 * places * k * q + places * weights * q
 
     def weight(self, seed: int) -> Values:
         """The filters, float64 [places, *shape], from the numbers and the seed of the helper string alone."""

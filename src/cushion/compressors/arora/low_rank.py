@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.arora.stored import Kept, LowRank, Numbers, StoredLayer, Values
+from cushion.compressors.storage.stored import Kept, LowRank, Numbers, StoredLayer, Values
 from cushion.errors import BadInput
 from cushion.operators import Conv2d, FlatMap, Linear, Operator
 
@@ -67,6 +67,10 @@ class LowRankMap(StoredLayer):
     def restore(cls, shape: tuple[int, ...], place: int, fields: tuple[int, ...], numbers: tuple[Numbers, ...]) -> Self:  # noqa: ARG003
         left, right = numbers
         return cls(left, right, shape)
+
+    @classmethod
+    def work(cls, fields: tuple[int, ...], weights: int) -> float:  # noqa: ARG003
+        return float(fields[0]) * fields[1] * fields[2]
 
     def weight(self, seed: int) -> Values:
         """[output size, input size]"""

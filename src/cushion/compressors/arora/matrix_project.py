@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from cushion.compressors.arora.stored import COEFFICIENTS, Helper, Numbers, Projected, helper_purpose
+from cushion.compressors.storage.stored import COEFFICIENTS, Helper, Numbers, Projected, helper_purpose
 from cushion.errors import BadInput
 from cushion.operators import Operator
 

@@ -15,9 +15,9 @@ from cushion.compressors.arora.conv_project import project_filters
 from cushion.compressors.arora.low_rank import ranks_for, to_accuracy, to_rank
 from cushion.compressors.arora.matrix_project import project
 from cushion.compressors.arora.options import NetOptions, Size, parse_size
-from cushion.compressors.arora.stored import Helper, Kept, Numbers, StoredLayer
-from cushion.compressors.arora.stored_net import StoredNet, places
 from cushion.compressors.arora.vectors import compress_linear
+from cushion.compressors.storage.stored import Helper, Kept, Numbers, StoredLayer
+from cushion.compressors.storage.stored_net import StoredNet, places
 from cushion.errors import BadInput, Unsupported
 from cushion.network import Affine, Network, Node
 from cushion.operators import Conv2d, Diagonal, Operator

@@ -38,7 +38,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.arora.stored import (
+from cushion.compressors.storage.stored import (
     COEFFICIENTS,
     HELPERS,
     Helper,
@@ -47,6 +47,7 @@ from cushion.compressors.arora.stored import (
     StoredLayer,
     Values,
     helper_purpose,
+    projection_work,
 )
 from cushion.counter import stream
 from cushion.errors import BadInput
@@ -287,6 +288,10 @@ class ProjectedRows(StoredVectors):
     def restore(cls, shape: tuple[int, ...], place: int, fields: tuple[int, ...], numbers: tuple[Numbers, ...]) -> Self:
         (coefficients,) = numbers
         return cls(coefficients, shape, bool(fields[2]), HELPERS[fields[0]], place)
+
+    @classmethod
+    def work(cls, fields: tuple[int, ...], weights: int) -> float:
+        return projection_work(HELPERS[fields[0]], fields[1], weights)
 
     def vectors(self, seed: int) -> Values:
         size = (self.shape[1] + self.has_bias,)

@@ -1,0 +1,58 @@
+"""What is promised and proved of a compressed net, for people: lemmas, Occam bounds, the papers' theorems."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from cushion.bound_records import Bound
+from cushion.cli.bounds_text import error
+from cushion.cli.output import number, wrapped_table
+from cushion.compression_records import Occam, PromiseCheck
+from cushion.numerics import percent_up
+
+WIDTH = 150
+
+
+def promise_lines(promises: Sequence[PromiseCheck]) -> list[str]:
+    """Every lemma, and whether it held."""
+    words = {True: "held", False: "BROKEN", None: "not promised"}
+    rows = [
+        [one.name, words[one.held], number(one.worst_ratio), one.cases, f"{one.meaning} [{one.source}]"]
+        for one in promises
+    ]
+    return ["What the lemmas promise", wrapped_table(["lemma", "", "worst/promised", "cases", "meaning"], rows, WIDTH)]
+
+
+def proved_lines(before: int, m: int, occam: Sequence[Occam], assumptions: Sequence[str]) -> list[str]:
+    """What is proved, and what that assumes."""
+    lines = [f"Before: {before} errors on {m} examples. What is proved of the compressed net:"]
+    lines += [_occam(row) for row in occam]
+    return lines + textwrap.wrap(f"assuming that {'; '.join(assumptions)}", WIDTH)
+
+
+def _occam(row: Occam) -> str:
+    if row.because:
+        return f"no certificate file: {row.because}"
+    held = f"; {row.holdout_errors} errors on {row.holdout_m} held-out" if row.holdout_m else ""
+    kind = "as an integer net, for cushion verify" if row.kind == "certificate" else "in this machine's floating point"
+    shown = percent_up(str(row.bound))
+    bound = "vacuous" if shown == "100.00 %" else f"errs on at most {shown} of new examples"
+    return f"{kind}: {row.errors} errors{held}, {row.bits} bits, {bound} (delta = {row.delta:g})"
+
+
+def bound_lines(title: str, bounds: Sequence[Bound]) -> list[str]:
+    """The rows with a value, then for the others why they have none."""
+    lines = [title]
+    shown = [bound for bound in bounds if not bound.abstains]
+    if shown:
+        rows = [[b.name, b.form, b.kind, error(b), f"{b.meaning} [{b.source}]"] for b in shown]
+        lines.append(wrapped_table(["bound", "form", "kind", "error at most", "meaning"], rows, WIDTH))
+    silent: dict[str, list[Bound]] = {}
+    for bound in bounds:
+        if bound.abstains:
+            silent.setdefault(bound.meaning.removeprefix("abstains: "), []).append(bound)
+    for why, these in silent.items():
+        names = ", ".join(dict.fromkeys(f"{bound.name} [{bound.source}]" for bound in these))
+        lines += textwrap.wrap(f"No value for {names}: {why}", WIDTH)
+    return lines

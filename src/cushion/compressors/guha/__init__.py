@@ -1,0 +1,1 @@
+"""Guha 2023: pruning by magnitude, discretisation, sparse matrix sketching."""

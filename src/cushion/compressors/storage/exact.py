@@ -1,0 +1,282 @@
+"""A compressed net as an exact integer net with the same stored integers, so that the real certificate is about it.
+
+Between the layers of the float net stand real factors: the grid's power of two, Algorithm 1's 1/k, a mean's divisor, a
+byte's 1/255. A positive factor passes through ReLU, maxima and sums, so all of them gather in one running scale, which
+ends as a common factor of the scores that no answer depends on. What is lost is what right shifts cut off: of weights
+that a product or a projection makes, and of activations.
+
+A value of the float net is about scale · (integer + offset); only a quantiser of float inputs has an offset.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cushion.compressors.storage.exact_chain import Image, Pooling, Weighted, steps_of
+from cushion.compressors.storage.exact_weights import ExactWeight, coded_decisions, exact_weight
+from cushion.compressors.storage.stored import Numbers, StoredLayer
+from cushion.data.dataset import Dataset
+from cushion.encoding.inputs import MOST_EXPONENT, MOST_OFFSET, MOST_WIDTH, Bytes, Floats, Input
+from cushion.encoding.integer_net import IntegerNet, Integers, Layer, Pool
+from cushion.encoding.limits import MOST_BIAS_BITS, MOST_SHIFT, MOST_WEIGHTS, check_sizes, prove_range
+from cushion.encoding.numbers import MOST_DECISIONS
+from cushion.encoding.sources import EXACT, Grid, Values, coded_numbers
+from cushion.errors import BadInput, Malformed, Unsupported
+from cushion.network import Network, Node, Stage
+
+_LOOKED_AT = 1024  # examples that choose the shifts
+_BIAS_BITS = 16  # of a bias that has no grid of its own
+_SAME = 1e-5  # of the largest number: far above float32's rounding, far below the distance of another net
+_WEIGHT_BITS = (16, 14, 12)  # of weights that are made: ⌊·⌋ takes half a unit off each, which adds up over the inputs
+_FEWEST, _MOST = 4, 24  # bits of activations
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """An affine layer before its shifts are chosen."""
+
+    step: Weighted
+    exact: ExactWeight
+    numbers: Integers  # the weight over its unit, [*step.shape]
+    bias: list[Fraction] | None
+    bias_bits: int
+    largest: Fraction  # that the float net has before the ReLU
+
+
+_Part = Pooling | _Layer
+
+
+def to_integer_net(
+    net: Network,
+    layers: Sequence[StoredLayer],
+    biases: Sequence[Numbers | None],
+    seed: int,
+    sample: Dataset,
+    *,
+    activation_bits: int = 10,
+) -> IntegerNet:
+    """The compressed net `net`, whose affine layers `layers`, `biases` and the seed rebuild, as an integer net.
+
+    It answers as `net` but for rounding, and its weights are made of the very integers that are stored; biases are
+    rounded to as many bits as they had. The sample chooses the shifts: activations take about `activation_bits` bits,
+    or fewer if only then every sum provably stays below 2^53. Unsupported, in one sentence, for what the format of
+    certificates cannot hold.
+    """
+    if not _FEWEST <= activation_bits <= _MOST:
+        raise BadInput(f"activations cannot have {activation_bits} bits; ask for {_FEWEST} to {_MOST}")
+    if math.prod(sample.shape) != math.prod(net.input_shape):
+        raise BadInput(f"the net reads examples of shape {net.input_shape}, but {sample.name} has {sample.shape}")
+    if not len(net.affine_layers) == len(layers) == len(biases):
+        raise BadInput(f"a net of {len(net.affine_layers)} layers cannot come from {len(layers)} stored ones")
+    size = sum(node.affine.operator.parameters for node in net.affine_layers)
+    if size > MOST_WEIGHTS:
+        raise Unsupported(f"the net has {size} weights, and a certificate holds at most {MOST_WEIGHTS}")
+    shape, steps = steps_of(net, nonnegative=sample.x.dtype == np.uint8)
+    padded = next(step for step in steps if isinstance(step, Weighted)).padded
+    parts = _prepare(net, shape, steps, layers, biases, seed, sample)
+    problem = Malformed("")
+    for weight_bits, bits in _precisions(activation_bits):
+        quantiser, scale, offset = _quantiser(sample.x, bits, padded)
+        try:
+            drafts = _drafts(parts, scale, offset, weight_bits, bits)
+            prove_range(shape, quantiser, tuple(layer for layer, _ in drafts))
+        except Malformed as refused:
+            problem = refused
+            continue
+        return IntegerNet(shape, quantiser, _with_sources(parts, drafts))
+    raise Unsupported(f"the net is too deep for a certificate, even with activations of {_FEWEST} bits: {problem}")
+
+
+def _prepare(
+    net: Network,
+    shape: Image,
+    steps: Sequence[Pooling | Weighted],
+    layers: Sequence[StoredLayer],
+    biases: Sequence[Numbers | None],
+    seed: int,
+    sample: Dataset,
+) -> list[_Part]:
+    """The steps with their numbers, checked against the limits before any number is made and against `net` after."""
+    stored = iter(zip(layers, biases, strict=True))
+    found: list[tuple[Weighted, ExactWeight, Numbers | None] | Pooling] = []
+    for place, step in enumerate(steps, 1):
+        if isinstance(step, Pooling):
+            found.append(step)
+            continue
+        layer, bias = next(stored)
+        with _about(step.node):
+            found.append((step, exact_weight(layer, step.shape, seed, place), bias))
+    try:
+        check_sizes(
+            shape,
+            Bytes(0),
+            tuple(s.pool if isinstance(s, Pooling) else s[0].layer(s[1].source(0), None, 0, 0) for s in found),
+        )
+    except Malformed as problem:
+        raise Unsupported(f"a certificate cannot hold this net: {problem}") from None
+    largest = _largest_outputs(net, sample)
+    parts: list[_Part] = []
+    for item in found:
+        if isinstance(item, Pooling):
+            parts.append(item)
+            continue
+        step, exact, bias = item
+        with _about(step.node):
+            numbers = exact.source(0).numbers
+            _check_same(step.node, numbers, exact.unit, bias, last=item is found[-1])
+        own = step.node.affine.bias
+        values = None if own is None else (own.double().numpy() if bias is None else bias.values)
+        bits = _BIAS_BITS if bias is None else max(1, int(np.abs(bias.integers).max(initial=0)).bit_length())
+        exactly = None if values is None else [Fraction(value) for value in values.tolist()]
+        parts.append(_Layer(step, exact, numbers, exactly, bits, Fraction(largest[step.node.index])))
+    return parts
+
+
+@contextmanager
+def _about(node: Node) -> Iterator[None]:
+    """Refusals name the layer."""
+    try:
+        yield
+    except (Malformed, Unsupported) as problem:
+        raise Unsupported(f"{node.name}: {problem}") from None
+
+
+def _check_same(node: Node, numbers: Integers, unit: Fraction, bias: Numbers | None, *, last: bool) -> None:
+    """Unsupported unless the net has the weight and bias that the stored numbers make."""
+    weight = node.affine.operator.weight.double().reshape(numbers.shape).numpy()
+    made = numbers * float(unit)
+    if last:  # answers compare its rows, so only their differences count
+        weight, made = weight - weight[:1], made - made[:1]
+    pairs = [(weight, made)]
+    if bias is not None:
+        own = node.affine.bias
+        pairs.append((np.zeros(1) if own is None else own.double().numpy(), bias.values))
+    for theirs, ours in pairs:
+        if theirs.shape != ours.shape or not np.abs(theirs - ours).max() <= _SAME * np.abs(theirs).max():
+            raise Unsupported(
+                "the net's numbers are not those that its stored integers make, as where they are added to an "
+                "initialisation, which is floating point"
+            )
+
+
+def _largest_outputs(net: Network, sample: Dataset) -> dict[int, float]:
+    """The largest value of every affine layer, by node, on examples spread over the sample; at least 0."""
+    rows = np.asarray(sample.x[:: -(-len(sample) // _LOOKED_AT)])
+    x = torch.from_numpy(np.ascontiguousarray(rows)).to(net.device, net.dtype).reshape(-1, *net.input_shape)
+    found: dict[int, float] = {}
+
+    def observe(node: Node, stage: Stage, values: Tensor) -> None:
+        if stage == "output":
+            found[node.index] = max(found.get(node.index, 0.0), float(values.max()))
+
+    for batch in torch.split(x / 255 if rows.dtype == np.uint8 else x, 64):
+        net.run(batch, observe)
+    return found
+
+
+def _precisions(activation_bits: int) -> Iterator[tuple[int, int]]:
+    """Bits of weights that are made and of activations, the finest first."""
+    yield from ((weight_bits, activation_bits) for weight_bits in _WEIGHT_BITS)
+    for fewer in range(1, activation_bits - _FEWEST + 1):
+        yield max(8, _WEIGHT_BITS[-1] - fewer), activation_bits - fewer
+
+
+def _quantiser(x: NDArray[Any], bits: int, padded: bool) -> tuple[Input, Fraction, Fraction]:
+    """How inputs become integers, with the scale and offset by which these are read.
+
+    Floats share one window around all of them: windows of their own would scale the columns of a weight. Around padding
+    it begins at 0, where padding lies; elsewhere the middle of a step stands for it.
+    """
+    if x.dtype == np.uint8:
+        return Bytes(0), Fraction(1, 255), Fraction(0)
+    width = min(bits, MOST_WIDTH)
+    low, high = float(x.min()), float(x.max())
+    if padded and low < 0:
+        raise Unsupported("the first layer pads inputs that may be negative, and a certificate's inputs begin at 0")
+    low = 0.0 if padded else low
+    exponent = math.floor(math.log2((2**width - 1) / max(high - low, 2.0**-100)))
+    exponent = max(-MOST_EXPONENT, min(MOST_EXPONENT, exponent))
+    while abs(math.floor(math.ldexp(low, exponent))) > MOST_OFFSET:
+        exponent -= 1
+    offset = math.floor(math.ldexp(low, exponent))
+    return Floats(width, (exponent,), (offset,)), Fraction(2) ** -exponent, offset + Fraction(not padded, 2)
+
+
+def _drafts(
+    parts: Sequence[_Part], scale: Fraction, offset: Fraction, weight_bits: int, bits: int
+) -> list[tuple[Layer, int]]:
+    """The layers with plain weights, and by how much each weight was shifted; Malformed where a bias is too large."""
+    drafts: list[tuple[Layer, int]] = []
+    for part in parts:
+        if isinstance(part, Pooling):
+            drafts.append((part.pool, 0))
+            offset *= part.pool.size**2 if part.pool.kind == "sum" else 1
+            scale /= part.divisor
+            continue
+        down = 0 if part.exact.fixed else max(0, int(np.abs(part.numbers).max()).bit_length() - weight_bits)
+        weight = part.numbers >> down
+        scale *= part.exact.unit * 2**down
+        shift = 0 if part is parts[-1] else max(0, min(MOST_SHIFT, int(part.largest / scale).bit_length() - bits))
+        added = part.bias
+        bias_bits = part.bias_bits
+        if offset:
+            bias_bits = max(bias_bits, _BIAS_BITS)  # what the offset adds may be far larger than the bias
+            sums = weight.reshape(len(weight), -1).sum(axis=1).tolist()
+            added = [b + scale * offset * s for b, s in zip(part.bias or [Fraction(0)] * len(sums), sums, strict=True)]
+        half = Fraction(1 << shift, 2) if shift else Fraction(0)  # makes the floor of the shift a rounding, at no bits
+        wanted = None if added is None else [b / scale + half for b in added]
+        drafts.append((part.step.layer(Values(weight), *_rounded(wanted, bias_bits), shift), down))
+        scale, offset = scale * 2**shift, Fraction(0)
+    return drafts
+
+
+def _rounded(wanted: list[Fraction] | None, bits: int) -> tuple[Integers | None, int]:
+    """Biases as whole numbers of at most about `bits` bits, and their shift."""
+    largest = round(max(map(abs, wanted or [Fraction(0)])))
+    if largest >= EXACT:
+        raise Malformed("a bias leaves the exact range of ±2^53")
+    shift = max(0, min(MOST_BIAS_BITS, largest.bit_length() - bits))
+    numbers = np.array([round(value / 2**shift) for value in wanted or []], dtype=np.int64)
+    return (numbers, shift) if numbers.any() else (None, 0)
+
+
+def _with_sources(parts: Sequence[_Part], drafts: Sequence[tuple[Layer, int]]) -> tuple[Layer, ...]:
+    """The layers with the stored integers as they are coded; Unsupported if these are too many for one message."""
+    layers: list[Layer] = []
+    for part, (layer, down) in zip(parts, drafts, strict=True):
+        source = part.exact.source(down) if isinstance(part, _Layer) else None
+        layers.append(layer if source is None or isinstance(layer, Pool) else dataclasses.replace(layer, source=source))
+    if _decisions(layers) > MOST_DECISIONS:  # a wide number takes fewer than a large one of a grid
+        layers = [
+            dataclasses.replace(layer, source=Values(layer.source.values))
+            if not isinstance(layer, Pool) and isinstance(layer.source, Grid)
+            else layer
+            for layer in layers
+        ]
+    if (asked := _decisions(layers)) > MOST_DECISIONS:
+        raise Unsupported(
+            f"its numbers take {asked} decisions of the arithmetic code, and a certificate holds at most "
+            f"{MOST_DECISIONS}; use fewer --number-bits or a smaller --k"
+        )
+    return tuple(layers)
+
+
+def _decisions(layers: Sequence[Layer]) -> int:
+    total = 0
+    for layer in layers:
+        if isinstance(layer, Pool):
+            continue
+        total += coded_decisions(coded_numbers(layer.source), grid=isinstance(layer.source, Grid))
+        total += 0 if layer.bias is None else coded_decisions(layer.bias, grid=False)
+    return total

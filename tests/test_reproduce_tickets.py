@@ -1,0 +1,81 @@
+"""Theorem 6.1 of Guha 2023 as an item: steps by width and seed, claims from errors that are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cushion.lottery import TicketError, ticket_error
+from cushion.reproduction import guha_tickets, runner
+from cushion.reproduction.guha_tickets import TicketPlan
+from cushion.theorems.lottery import mask_bits, sufficient_width
+
+
+def tiny(monkeypatch: pytest.MonkeyPatch) -> TicketPlan:
+    plan = TicketPlan((3, 4, 2), (32, 128, 512), 2, (0.5,))
+    monkeypatch.setitem(guha_tickets.PLANS, "quick", plan)
+    return plan
+
+
+def made(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "records.json").read_text())
+    return found
+
+
+def test_rows_are_the_worst_over_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = tiny(monkeypatch)
+    found = made(runner.reproduce("guha2023-tickets", tmp_path))
+    table, enough = found["tables"]
+    for row in table["rows"]:
+        ones = [ticket_error(plan.dims, row[0], seed) for seed in (0, 1)]
+        assert row[1:4] == [max(getattr(one, key) for one in ones) for key in ("found", "at_most", "worst_weight")]
+        active = max(one.active for one in ones)
+        assert row[4:6] == [active, 3 * 4 + 4 * 2]
+        weights = row[0] * 3 + 2 * row[0] * row[0] + 2 * row[0]  # four layers: 3 -> D -> D -> D -> 2
+        assert row[6:] == [3 * row[0] + 2 * row[0] ** 2, weights, mask_bits(weights, active)]
+    assert enough["rows"][0][:4] == [0.5, sufficient_width(plan.dims, 0.5, 0.05), 2, 2]
+    assert found["verdict"] == "reproduced"
+    assert (tmp_path / "guha2023-tickets" / "quick" / "tickets.svg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("error", "active", "held"),
+    [
+        (lambda width: 100 / width, 10, (True, True, True)),
+        (lambda width: 100 / width**0.3, 10, (False, False, True)),  # falls too slowly, and never gets small
+        (lambda width: 100 / width, 100, (True, True, False)),  # five times the target's 20 weights
+    ],
+)
+def test_claims_follow_the_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Any, active: int, held: tuple[bool, ...]
+) -> None:
+    plan = tiny(monkeypatch)
+
+    def stand_in(dims: tuple[int, ...], width: int, seed: int) -> TicketError:
+        return TicketError(dims, width, seed, error(width) / 2, error(width), 0.1, active, 20, 10_000, 99)
+
+    monkeypatch.setattr(guha_tickets, "ticket_error", stand_in)
+    found = made(runner.reproduce("guha2023-tickets", tmp_path))
+    assert tuple(claim["holds"] for claim in found["claims"]) == held
+    assert sufficient_width(plan.dims, 0.5, 0.05) > 200, "so that 100/width is within 0.5 there"
+
+
+def test_killed_between_two_tickets_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny(monkeypatch)
+    calls: list[tuple[int, int]] = []
+
+    def dies_once(dims: tuple[int, ...], width: int, seed: int) -> TicketError:
+        calls.append((width, seed))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return ticket_error(dims, width, seed)
+
+    monkeypatch.setattr(guha_tickets, "ticket_error", dies_once)
+    with pytest.raises(KeyboardInterrupt):
+        runner.reproduce("guha2023-tickets", tmp_path)
+    runner.reproduce("guha2023-tickets", tmp_path)
+    assert calls[:4] == [(32, 0), (32, 1), (128, 0), (128, 0)]
+    assert len(calls) == len(set(calls)) + 1
