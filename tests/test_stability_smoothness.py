@@ -103,7 +103,9 @@ def test_without_biases_it_is_the_definition_as_printed(case: Case) -> None:
     assert finite >= 3
 
 
-def test_linear_nets_are_infinitely_smooth() -> None:
+@pytest.mark.parametrize("seed", range(12))
+def test_linear_nets_are_infinitely_smooth(seed: int) -> None:
+    torch.manual_seed(seed)
     module = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3), nn.Linear(3, 2))
     net = trace(module, (4,))
     x = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))

@@ -142,7 +142,8 @@ def _work(
 def sample_smoothness(line: Linearisation, clean: Activations, source: Node, eta: Tensor) -> dict[int, Tensor]:
     """‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i + η) - x^j - Jη‖) for each example, for every later j under its index: [B].
 
-    Infinite where the deviation is within rounding (32 units of ‖x^j‖), or where nothing bends because η or x^i is 0.
+    Infinite where the deviation is within rounding (32 units of ‖x^j‖ + ‖Jη‖: where x^j nearly cancels, the rounding is
+    that of what η adds), or where nothing bends because η or x^i is 0.
     """
     signal = clean.values[source.index]
     moved: dict[int, Tensor] = {}
@@ -153,7 +154,7 @@ def sample_smoothness(line: Linearisation, clean: Activations, source: Node, eta
     def visit(node: Node, t: Tensor) -> None:
         size = lengths(clean.values[node.index])
         deviation = lengths(moved[node.index] - t[0])
-        bends = deviation > 32 * torch.finfo(signal.dtype).eps * size
+        bends = deviation > 32 * torch.finfo(signal.dtype).eps * (size + lengths(t[0]))
         found[node.index] = torch.where(bends, relative * size / deviation, torch.inf).nan_to_num(torch.inf, torch.inf)
 
     line.push(source, eta[None], visit)
