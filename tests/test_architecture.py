@@ -27,7 +27,7 @@ NETS = DATA | {
     "batches",
     "runs",
 }
-FAMILY_RECORDS = {"stability_records", "capacity_records", "sharpness_records", "condition_records"}
+FAMILY_RECORDS = {"stability_records", "capacity_records", "sharpness_records", "condition_records", "tail_records"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "records": {"errors"},
@@ -47,6 +47,8 @@ ALLOWED: dict[str, set[str]] = {
     "bound_records": {"errors", "records"},
     "compression_records": {"records", "bound_records"},
     "pruning_records": {"records", "bound_records", "compression_records"},
+    "tail_records": {"records"},
+    "heavy_tail_records": {"records", "bound_records", "compression_records"},
     "operators": BASE | {"counter"},
     "network": BASE | {"operators"},
     "network_module": {"network"},
@@ -75,7 +77,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"pruning_records", "counter", "operators", "network", "tracing", "engine", "data", "encoding"},
     "promises": NETS
     | {"compressors", "compression_records", "linearisation", "perturbation", "measures", "measuring", "net_facts"}
-    | {"pruning_records", "theorems", "bound_records"},
+    | {"pruning_records", "heavy_tail_records", "tail_records", "theorems", "bound_records"},
     "compressed_nets": BASE | {"compressors", "network", "weights"},
     "certificates": DATA | {"encoding", "answers", "gaussian_claims"},
     "verifier": {"errors", "records", "claims", "gaussian_claims", "answers", "encoding", "data"},
@@ -87,15 +89,21 @@ ALLOWED: dict[str, set[str]] = {
     "net_pruning": NETS
     | {"compressors", "compressed_nets", "certified_nets", "compression_records", "pruning_records", "promises"}
     | {"certificates", "measures", "measuring", "net_facts", "theorems", "encoding", "training", "masked_training"},
+    "net_replacing": NETS
+    | {"compressors", "compressed_nets", "certified_nets", "compression_records", "heavy_tail_records", "promises"}
+    | {"certificates", "measures", "measuring", "net_facts", "theorems", "encoding", "tail_records"},
     "certified_nets": DATA
-    | {"compressors", "compressed_nets", "compression_records", "pruning_records", "certificates", "net_facts"},
+    | {"compressors", "compressed_nets", "compression_records", "certificates", "net_facts"}
+    | {"pruning_records", "heavy_tail_records"},
     "compressing": DATA
-    | {"float_nets", "compressors", "compression", "encoding", "certificates", "net_compressing", "net_pruning"}
-    | {"certified_nets", "compression_records", "pruning_records"},
+    | {"float_nets", "compressors", "compression", "encoding", "certificates"}
+    | {"net_compressing", "net_pruning", "net_replacing"}
+    | {"certified_nets", "compression_records", "pruning_records", "heavy_tail_records"},
     "reproduction": {"*"},
     "pac_bayes": DATA | {"compressors", "certificates"},
     "api": NETS | {"answers", "float_nets", "compressors", "encoding", "certificates"},
     "figures": {"errors", "files", "records", "measure_records", "compression_records", "pruning_records"}
+    | {"heavy_tail_records"}
     | FAMILY_RECORDS,
     "measuring": NETS | {"network_module", "measures", "measure_records"} | FAMILY_RECORDS,
     "net_facts": NETS | {"measures", "measure_records", "theorems"},
@@ -119,6 +127,8 @@ NO_TORCH = {
     "bound_records",
     "compression_records",
     "pruning_records",
+    "tail_records",
+    "heavy_tail_records",
     "theorems",
     "figures",
     "claims",

@@ -1,0 +1,48 @@
+"""The numbers that tails are fitted to: positive and sorted, with what was left out, or why there is nothing to fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FEWEST = 50  # numbers below which no exponent is fitted: its standard error would be a seventh of alpha - 1 at best
+
+
+@dataclass(frozen=True, eq=False)
+class Magnitudes:
+    """|x| of all numbers that are not zero, ascending in float64; `zeros`: how many were.
+
+    refusal: why no law is fitted to them, a sentence; empty where one is.
+    """
+
+    ordered: NDArray[np.float64]
+    zeros: int
+    refusal: str = ""
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> Magnitudes:
+        """Of numbers of any shape. One copy is made, sorted in place."""
+        flat = np.abs(np.asarray(values, dtype=np.float64).reshape(-1))
+        if flat.size == 0:
+            return cls(flat, 0, "there are no numbers to fit")
+        finite = np.isfinite(flat)
+        if not finite.all():
+            wrong = int(flat.size - np.count_nonzero(finite))
+            return cls(flat[:0], 0, f"{wrong} of {flat.size} numbers are infinite or not a number; check the training")
+        flat.sort()
+        zeros = int(np.searchsorted(flat, 0.0, side="right"))
+        ordered = flat[zeros:]
+        return cls(ordered, zeros, _refusal(ordered, zeros))
+
+
+def _refusal(ordered: NDArray[np.float64], zeros: int) -> str:
+    if ordered.size == 0:
+        return f"all {zeros} numbers are zero"
+    if ordered.size < FEWEST:
+        beside = f" beside {zeros} zeros" if zeros else ""
+        return f"only {ordered.size} non-zero numbers{beside}, and {FEWEST} are needed"
+    if ordered[0] == ordered[-1]:
+        return f"all {ordered.size} non-zero numbers have the magnitude {ordered[0]:.6g}: a constant has no tail"
+    return ""
