@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def made(folder: Path) -> dict[str, Any]:
 def test_rows_are_the_worst_over_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = tiny(monkeypatch)
     found = made(runner.reproduce("guha2023-tickets", tmp_path))
-    table, enough = found["tables"]
+    table, enough, theorem = found["tables"]
     for row in table["rows"]:
         ones = [ticket_error(plan.dims, row[0], seed) for seed in (0, 1)]
         assert row[1:4] == [max(getattr(one, key) for one in ones) for key in ("found", "at_most", "worst_weight")]
@@ -37,6 +38,14 @@ def test_rows_are_the_worst_over_seeds(tmp_path: Path, monkeypatch: pytest.Monke
         weights = row[0] * 3 + 2 * row[0] * row[0] + 2 * row[0]  # four layers: 3 -> D -> D -> D -> 2
         assert row[6:] == [3 * row[0] + 2 * row[0] ** 2, weights, mask_bits(weights, active)]
     assert enough["rows"][0][:4] == [0.5, sufficient_width(plan.dims, 0.5, 0.05), 2, 2]
+    for row, counted in zip(theorem["rows"], table["rows"], strict=True):
+        # (n_M d₀ + L n_M²) ln²D numbers of 8 ln 2 nats each, and the mask's bits, over m = 60 000.
+        numbers = (4 * 3 + 2 * 4**2) * math.log(row[0]) ** 2
+        assert row[1] == pytest.approx(math.sqrt(numbers * 8 * math.log(2) / 60_000))
+        nats = counted[8] * math.log(2) + math.log(20)
+        assert row[2] == pytest.approx(math.sqrt(nats / 120_000), abs=2e-6)
+        exact = -math.expm1(-nats / 60_000)  # no errors: (1 - bound)^m = δ 2^-bits
+        assert exact <= row[3] <= exact + 2e-6  # rounded up
     assert found["verdict"] == "reproduced"
     assert (tmp_path / "guha2023-tickets" / "quick" / "tickets.svg").is_file()
 

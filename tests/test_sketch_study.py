@@ -1,25 +1,15 @@
-"""The study of how large a sketch must be: single trials, the transition, the counts, and the picture."""
+"""The study of how large a sketch must be: single trials, the transition, the counts."""
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cushion.compressors.guha.sketch_study import (
-    PhaseTransition,
-    comes_back,
-    counts,
-    crossing,
-    phase_transition,
-    recovery_rate,
-    sparse_matrix,
-)
+from cushion.compressors.guha.sketch_sizes import paper_side, statistical_dimension
+from cushion.compressors.guha.sketch_study import comes_back, counts, crossing, recovery_rate, sparse_matrix
 from cushion.errors import BadInput
-from cushion.figures.sketches import _figure, draw_phase_transition
 
 
 def test_the_matrices_of_a_study() -> None:
@@ -44,15 +34,12 @@ def test_a_trial_is_a_function_of_its_seed_and_number() -> None:
 
 def test_the_transition_is_where_generic_measurements_have_it() -> None:
     """Far below it none comes back, far above all do, and between them it is crossed near √δ(J/N)·p."""
-    found = phase_transition(60, 4, [40, 24, 30, 34], 8, 3)
-    assert found.sides == (24, 30, 34, 40)
-    assert found.recovered[0] == 0
-    assert found.recovered[-1] == 3
-    assert found.half is not None
-    assert found.half == pytest.approx(found.generic, rel=0.12)
-    assert found.constant == pytest.approx(found.half / (math.sqrt(4 * 60) * math.log(60)))
-    assert found.constant < 1  # the theorem's side is ample already with the constant 1
-    assert json.loads(found.dumps())["recovered"] == list(found.recovered)
+    sides = (24, 30, 34, 40)
+    rates = [recovery_rate(60, 4, side, 8, 3, 0) for side in sides]
+    assert (rates[0], rates[-1]) == (0.0, 1.0)
+    half = crossing(sides, rates)
+    assert half == pytest.approx(60 * math.sqrt(statistical_dimension(4 / 60)), rel=0.12)
+    assert half < paper_side(4, 60)  # the theorem's side is ample already with the constant 1
 
 
 def test_the_crossing() -> None:
@@ -71,28 +58,3 @@ def test_counts_on_a_case_that_can_be_counted() -> None:
     assert found.ratio == pytest.approx(found.sketch / found.naive)
     with pytest.raises(BadInput):
         counts(3, 4, 1, 13, 5)
-
-
-@pytest.mark.parametrize(
-    ("p", "per_row", "given", "trials"), [(10, 11, [5], 1), (10, 2, [], 1), (10, 2, [11], 1), (10, 2, [5], 0)]
-)
-def test_a_study_of_nothing_is_refused(p: int, per_row: int, given: list[int], trials: int) -> None:
-    with pytest.raises(BadInput):
-        phase_transition(p, per_row, given, 2, trials)
-
-
-def test_the_picture(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    record = PhaseTransition(100, 5, 6, 8, 0, (41, 45, 47), (0, 2, 8), 45.7, 0.44, 45.2)
-    paths = draw_phase_transition([record], str(tmp_path))
-    assert [path.name for path in paths] == ["sketch-phase-transition.png", "sketch-phase-transition.svg"]
-    assert paths[0].read_bytes().startswith(b"\x89PNG")
-    assert b"<svg" in paths[1].read_bytes()
-    # What is drawn: rates over m/√(jp), then over m/(√(jp)·ln p), and where generic measurements set in.
-    for axes, unit in zip(_figure([record]).axes, (math.sqrt(500), math.sqrt(500) * math.log(100)), strict=True):
-        curve, generic = axes.lines
-        np.testing.assert_allclose(curve.get_xdata(), np.array([41, 45, 47]) / unit)
-        np.testing.assert_allclose(curve.get_ydata(), [0, 0.25, 1])
-        assert generic.get_xdata()[0] == pytest.approx(45.2 / unit)
-    with pytest.raises(BadInput):
-        draw_phase_transition([], str(tmp_path))

@@ -22,8 +22,8 @@ class PowerLawFit(Record):
     """A power law p(x) = (alpha - 1)/xmin · (x/xmin)^-alpha on x ≥ xmin, by maximum likelihood (Clauset et al. 2009).
 
     alpha = 1 + tail/Σ ln(x/xmin) over the `tail` values that are at least xmin; alpha_error = (alpha - 1)/√tail, its
-    standard error given xmin. xmin is the value of the sample at which `ks_distance`, the Kolmogorov-Smirnov distance of
-    tail and fit, is smallest; the search is exact. values: positive numbers that were fitted; zeros: those left out.
+    standard error given xmin. xmin is the value of the sample at which `ks_distance`, the Kolmogorov-Smirnov distance
+    of tail and fit, is smallest; the search is exact. values: positive numbers that were fitted; zeros: those left out.
     distinct: different values among them (many ties: the law of a grid, not of a tail). largest: the largest value.
     """
 

@@ -12,11 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from cushion.compressors.guha.ensembles import bipartite
 from cushion.compressors.guha.recovery import recover
-from cushion.compressors.guha.sketch_sizes import paper_side, statistical_dimension
 from cushion.compressors.guha.sketched import sketch_of
 from cushion.counter import stream
 from cushion.errors import BadInput
@@ -24,28 +22,6 @@ from cushion.records import Record
 
 _LARGEST = 127  # values are ±1..±127, as of a weight of 8 bits
 _MOST_ITERATIONS = 500
-
-
-@dataclass(frozen=True)
-class PhaseTransition(Record):
-    """Matrices of p x p with per_row non-zeros in every row, sketched to m x m for every m of `sides`.
-
-    recovered: how many of `trials` came back exactly, for each side. half: the side at which half of them do (linear
-    between two sides), None where the sides do not reach across it. constant: half / (√(jp)·ln p) with j = per_row, so
-    that Guha 2023, Theorem 5.1 needs O(·) of at least this. generic: the side √δ(J/N)·p at which recovery sets in for
-    generic measurements.
-    """
-
-    p: int
-    per_row: int
-    ones: int
-    trials: int
-    seed: int
-    sides: tuple[int, ...]
-    recovered: tuple[int, ...]
-    half: float | None
-    constant: float | None
-    generic: float
 
 
 @dataclass(frozen=True)
@@ -85,37 +61,6 @@ def comes_back(p: int, per_row: int, m: int, ones: int, seed: int, trial: int) -
 def recovery_rate(p: int, per_row: int, m: int, ones: int, trials: int, seed: int) -> float:
     """The part of `trials` random matrices that come back exactly from their sketches of m x m numbers."""
     return sum(comes_back(p, per_row, m, ones, seed, trial) for trial in range(trials)) / trials
-
-
-def phase_transition(
-    p: int, per_row: int, sides: Sequence[int], ones: int, trials: int, seed: int = 0
-) -> PhaseTransition:
-    """The rate at every side, and where it crosses one half."""
-    if trials < 1 or not sides or not 1 <= per_row <= p or not all(1 <= m <= p for m in sides):
-        raise BadInput(f"a study of {p} x {p} matrices needs trials, non-zeros in a row, and sides from 1 to {p}")
-    sides = sorted(sides)
-    recovered = []
-    with tqdm(total=len(sides) * trials, desc="sketching", disable=None, delay=2, leave=False) as bar:
-        for m in sides:
-            count = 0
-            for trial in range(trials):
-                count += comes_back(p, per_row, m, ones, seed, trial)
-                bar.update()
-            recovered.append(count)
-    half = crossing(sides, [count / trials for count in recovered])
-    theory = paper_side(per_row, p)
-    return PhaseTransition(
-        p,
-        per_row,
-        ones,
-        trials,
-        seed,
-        tuple(sides),
-        tuple(recovered),
-        half,
-        None if half is None or theory == 0.0 else half / theory,
-        math.sqrt(statistical_dimension(per_row / p)) * p,
-    )
 
 
 def crossing(sides: Sequence[int], rates: Sequence[float]) -> float | None:
