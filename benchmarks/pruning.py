@@ -20,11 +20,11 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from cushion.compressors.guha.ensembles import bipartite
-from cushion.compressors.guha.grids import fitted
 from cushion.compressors.guha.pruning import apply_masks, masks_for
 from cushion.compressors.guha.recovery import recover
 from cushion.compressors.guha.sketch_sizes import MARGIN, default_ones, statistical_dimension
 from cushion.compressors.guha.sketch_study import sparse_matrix
+from cushion.compressors.storage.masked import fitted
 from cushion.models import build
 from cushion.tracing import trace
 

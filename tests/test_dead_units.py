@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import cushion
-from cushion.compressors.guha.dead_units import Floats, Weighted, linked_layers, without_dead_units
+from cushion.compressors.storage.dead_units import Floats, Weighted, linked_layers, without_dead_units
 
 
 def run(layers: tuple[Weighted, ...] | list[Weighted], x: Floats) -> Floats:

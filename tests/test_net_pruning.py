@@ -21,9 +21,9 @@ import cushion
 from cushion import net_pruning
 from cushion.certificates.occam import occam_bound
 from cushion.certified_nets import NetCompressed
+from cushion.compressors.guha.lemma_grid import norm_at_least
 from cushion.compressors.guha.options import BEST_GRIDS, STRENGTHS, PruneOptions
 from cushion.compressors.guha.pruning import masks_for
-from cushion.compressors.guha.storing import norm_at_least
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin, sample_margins
 from cushion.measuring import traced

@@ -12,9 +12,9 @@ from tests.compressed_cases import NAMED, network
 from tests.test_pruning import normal
 
 import cushion
-from cushion.compressors.guha.grids import fitted
-from cushion.compressors.guha.pruned import Pruned
 from cushion.compressors.guha.pruning import apply_masks, masks_for
+from cushion.compressors.storage.masked import fitted
+from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Numbers, StoredLayer
 from cushion.compressors.storage.stored_net import KINDS, StoredNet, read_stored
 from cushion.encoding.number_stream import encode_numbers

@@ -11,14 +11,8 @@ import torch
 from tests.test_pruning import normal
 
 from cushion.compressors.guha import grids
-from cushion.compressors.guha.grids import (
-    discretise,
-    exponent_below,
-    fitted,
-    rho_limit,
-    rho_limit_printed,
-    rounding_limit,
-)
+from cushion.compressors.guha.grids import exponent_below, rho_limit, rho_limit_printed, rounding_limit
+from cushion.compressors.storage.masked import discretise, fitted
 from cushion.compressors.storage.stored import Numbers
 from cushion.errors import BadInput
 from cushion.operators import Conv2d, Linear

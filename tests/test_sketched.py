@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from cushion.compressors.guha import sketched
-from cushion.compressors.guha.pruned import Pruned
 from cushion.compressors.guha.sketch_sizes import (
     default_ones,
     ones_within,
@@ -20,6 +19,7 @@ from cushion.compressors.guha.sketch_sizes import (
     statistical_dimension,
 )
 from cushion.compressors.guha.sketched import Sketched, checksum_of, factors, sketch_layer, sketch_of
+from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Kept, Numbers
 from cushion.compressors.storage.stored_net import StoredNet, places, read_stored
 from cushion.encoding.number_stream import encode_numbers

@@ -22,10 +22,11 @@ from cushion.certified_nets import ASSUMED, NetCompressed, certificate_of, occam
 from cushion.compressed_nets import CompressedNet
 from cushion.compression_records import CurvePoint
 from cushion.compressors.arora.options import NetOptions
+from cushion.compressors.guha.lemma_grid import lemma_grid
 from cushion.compressors.guha.options import BEST_GRIDS, METHODS, PruneOptions
-from cushion.compressors.guha.pruned import Pruned
 from cushion.compressors.guha.pruning import apply_masks, masks_for
-from cushion.compressors.guha.storing import Grid, is_pruned, lemma_grid, store_pruned
+from cushion.compressors.storage.masked import Grid, is_pruned, store_pruned
+from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import StoredLayer
 from cushion.compressors.storage.stored_net import MOST_WORK, StoredNet, places
 from cushion.data import Dataset, as_dataset

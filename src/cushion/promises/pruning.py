@@ -16,9 +16,9 @@ from cushion.bound_records import Bound
 from cushion.compression_records import Promise, PromiseCheck
 from cushion.compressors.guha.grids import rho_limit, rho_limit_printed, rounding_limit
 from cushion.compressors.guha.options import PruneOptions
-from cushion.compressors.guha.pruned import Pruned
 from cushion.compressors.guha.pruning import diagonal_mask
-from cushion.compressors.guha.storing import Grid, is_pruned
+from cushion.compressors.storage.masked import Grid, is_pruned
+from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Kept
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.measures.normality import normality

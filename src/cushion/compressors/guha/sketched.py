@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from cushion.compressors.guha.ensembles import bipartite
-from cushion.compressors.guha.pruned import Pruned
 from cushion.compressors.guha.recovery import Recovery, recover
 from cushion.compressors.guha.sketch_sizes import (
     GROWTH,
@@ -24,6 +23,7 @@ from cushion.compressors.guha.sketch_sizes import (
     sides,
     statistical_dimension,
 )
+from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import MOST_BITS, Numbers, StoredLayer, Values
 from cushion.encoding.number_stream import encode_numbers
 from cushion.errors import BadInput, Malformed

@@ -1,36 +1,34 @@
-"""From a masked net to what is stored: one grid a layer, its non-zeros, its bias."""
+"""A masked net as it is stored: one grid a layer, the weights that stay, and the biases.
+
+A grid's step is a power of two, so that a stored weight is a whole number and an exponent, exactly.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from cushion.compressors.guha.dead_units import Weighted, linked_layers, without_dead_units
-from cushion.compressors.guha.grids import discretise, exponent_below, fitted, rho_limit
-from cushion.compressors.guha.options import FALLBACK_BITS
-from cushion.compressors.guha.pruned import Pruned
-from cushion.compressors.storage.stored import Kept, Numbers, StoredLayer, Values
+from cushion.compressors.storage.dead_units import Weighted, linked_layers, without_dead_units
+from cushion.compressors.storage.pruned import Pruned
+from cushion.compressors.storage.stored import MOST_BITS, Kept, Numbers, StoredLayer, Values
 from cushion.compressors.storage.stored_net import StoredNet
-from cushion.counter import stream
+from cushion.errors import BadInput
 from cushion.network import Network
 from cushion.operators import Diagonal, Operator
 
+_BLOCK = 1 << 16  # weights rounded at a time: what is computed on the way stays in the cache
 _FACTOR_BITS = 16  # of a batch-norm that could not be folded, and at most of a bias
 _BIAS_FINER = 1  # bits by which a bias is finer than the weights beside it
-_MOST_LEMMA_BITS = 16  # a grid on which the largest weight takes more is no compression
-_ITERATIONS = 12  # that usually show a norm to be too large
 
 
 @dataclass(frozen=True)
 class Grid:
     """The grids of all layers: `bits` of a weight on its layer's own grid, or 2^exponent a layer (None: `bits`)."""
 
-    bits: int = FALLBACK_BITS
+    bits: int
     exponents: tuple[int | None, ...] | None = None
 
     def exponent(self, at: int) -> int | None:
@@ -40,47 +38,6 @@ class Grid:
 def is_pruned(operator: Operator) -> bool:
     """Whether a layer of this kind is pruned; a batch-norm that could not be folded is stored as it is."""
     return not isinstance(operator, Diagonal)
-
-
-def lemma_grid(net: Network, pruned: Network, masks: Sequence[Tensor], overlaps: Sequence[int]) -> Grid:
-    """The coarsest powers of two that Lemma 4.4 (corrected) allows: (ρ/2)√(J·overlap) ≤ ‖A‖₂/L - ‖Δ‖₂.
-
-    overlaps: in how many patches of a layer a number of its input can be, 1 for a dense layer. None for a layer where
-    pruning alone leaves no room, or where a weight would take more than 16 bits.
-    """
-    depth = len(net.affine_layers)
-    found: list[int | None] = []
-    for node, mask, overlap in zip(net.affine_layers, masks, overlaps, strict=True):
-        operator = node.affine.operator
-        if not is_pruned(operator):
-            found.append(None)
-            continue
-        moved = pruned.nodes[node.index].affine.operator.minus(operator)
-        whole = operator.spectral()
-        if depth * norm_at_least(moved) >= whole:
-            found.append(None)
-            continue
-        step = rho_limit(whole, depth, moved.spectral(), int(mask.sum()), overlap)
-        largest = float(operator.weight.abs().max())
-        fits = step > 0 and math.isfinite(step) and largest < 2.0 ** (_MOST_LEMMA_BITS - 2) * step
-        found.append(exponent_below(step) if fits else None)
-    return Grid(exponents=tuple(found))
-
-
-def norm_at_least(operator: Operator) -> float:
-    """A quick lower bound on ‖A‖₂: some steps of the power method, from a fixed start."""
-    raw = stream("power method", 0, operator.input_size)
-    signs = torch.from_numpy(np.where(raw >> np.uint64(63), 1.0, -1.0))
-    vector = signs.to(operator.weight.dtype).reshape(1, *operator.input_shape)
-    norm = 0.0
-    for _ in range(_ITERATIONS):
-        size = float(torch.linalg.vector_norm(vector))
-        if not size > 0:
-            return norm
-        image = operator.apply(vector / size)
-        norm = max(norm, float(torch.linalg.vector_norm(image)))
-        vector = operator.adjoint(image)
-    return norm * (1 - 1e-5)  # the products were rounded, in float32 perhaps
 
 
 def store_pruned(net: Network, masks: Sequence[Tensor], grid: Grid, seed: int, *, faithful: bool) -> StoredNet:
@@ -132,3 +89,46 @@ def _coarse(bias: Values | None, exponent: int) -> Numbers | None:
 
 def _values(part: Tensor) -> Values:
     return part.detach().double().numpy()
+
+
+def discretise(weight: Tensor, mask: Tensor, exponent: int) -> Numbers:
+    """The nearest multiples of 2^exponent, ties to even, [*weight.shape]; zeros where the mask is False.
+
+    What the mask drops takes no part, however large it is; what stays may still round to zero.
+    """
+    _check_fit(weight, mask)
+    values, stays = weight.detach().cpu().reshape(-1), mask.detach().cpu().reshape(-1)
+    integers = np.empty(values.numel(), dtype=np.int64)
+    for first in range(0, integers.size, _BLOCK):
+        here = slice(first, first + _BLOCK)
+        kept = values[here].masked_fill(~stays[here], 0.0).double().numpy()
+        integers[here] = _rounded(kept, exponent).integers
+    return Numbers(integers.reshape(tuple(weight.shape)), exponent)
+
+
+def fitted(weight: Tensor, mask: Tensor, bits: int) -> Numbers:
+    """On the finest grid of a power of two on which every weight that stays takes at most `bits` bits, with its sign.
+
+    Zeros where the mask is False; [*weight.shape].
+    """
+    _check_fit(weight, mask)
+    kept = weight.detach().masked_fill(~mask.to(weight.device), 0.0).abs()
+    largest = np.array([float(kept.max()) if kept.numel() else 0.0])
+    return discretise(weight, mask, Numbers.fitted(largest, bits).exponent)  # the largest alone decides the grid
+
+
+def _rounded(kept: Values, exponent: int) -> Numbers:
+    try:
+        return Numbers.rounded(kept, exponent)
+    except BadInput:
+        if not np.isfinite(kept).all():
+            raise
+        raise BadInput(
+            f"on a grid of 2^{exponent} the largest weight takes more than {MOST_BITS} bits; give the bits of a weight "
+            "with --grid, such as 8"
+        ) from None
+
+
+def _check_fit(weight: Tensor, mask: Tensor) -> None:
+    if weight.shape != mask.shape:
+        raise BadInput(f"a mask of shape {tuple(mask.shape)} does not fit a weight of shape {tuple(weight.shape)}")
