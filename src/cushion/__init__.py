@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cushion.measures.conditions.options import ConditionOptions as ConditionOptions
     from cushion.measures.sharpness.options import SharpnessOptions as SharpnessOptions
     from cushion.measures.stability.options import StabilityOptions as StabilityOptions
+    from cushion.measures.tails.options import TailOptions as TailOptions
     from cushion.measuring import margins as margins
     from cushion.measuring import measure as measure
     from cushion.measuring import noise_sensitivity as noise_sensitivity
@@ -51,6 +52,7 @@ _HOME = {
     "measure": "cushion.measuring",
     "noise_sensitivity": "cushion.measuring",
     "StabilityOptions": "cushion.measures.stability.options",
+    "TailOptions": "cushion.measures.tails.options",
     "Certificate": "cushion.certificates.certificate",
     "compress": "cushion.compressing",
     "load_compressed": "cushion.compressed_nets",

@@ -22,6 +22,7 @@ from cushion.stability_records import (
     Smoothness,
     Spectrum,
 )
+from cushion.tail_records import LayerTails
 
 MEASURE_NOTE = "measure: relative, not a bound"
 _SHAPES = ("shape", "input_shape", "output_shape")
@@ -36,7 +37,9 @@ class LayerMeasures(Record):
     padding, dilation and groups. `spectral` comes from Lanczos iteration (converged, from below);
     `spectral_upper` is an upper bound. `stable_rank` = operator_frobenius² / spectral². `layer_cushion` is
     Definition 4, `activation_contraction` Definition 6 (of φ after this layer; none after the last) and
-    `noise_sensitivity` Proposition 3.1 of Arora 2018; `stability_records` and `capacity_records` document the rest.
+    `noise_sensitivity` Proposition 3.1 of Arora 2018; `tail_alpha` is the exponent of the density of the tail of |w|,
+    p ∝ |w|^-tail_alpha from xmin on (`tails.weights.power_law`); `stability_records`, `capacity_records` and
+    `tail_records` document the rest.
     """
 
     name: str
@@ -64,6 +67,8 @@ class LayerMeasures(Record):
     stable_rank: float | None = None
     group_norms: GroupNorms | None = None
     distance: DistanceFromInitialisation | None = None
+    tail_alpha: float | None = None
+    tails: LayerTails | None = None
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,14 @@ from cushion.measures.stability.measurement import measure_stability
 from cushion.measures.stability.one_pass import NormObserver, OnePass
 from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.stability.sensitivity import Draw, measure_sensitivity
+from cushion.measures.tails.measurement import layer_tails
+from cushion.measures.tails.options import TailOptions
 from cushion.network import Network, Node, Stage
 from cushion.network_module import NetworkModule
 from cushion.stability_records import NoiseSensitivity, Weights
 from cushion.tracing import trace
 
-FAMILIES = ("stability", "spectra", "norms", "paths", "margins", "sharpness", "conditions")
+FAMILIES = ("stability", "spectra", "norms", "paths", "margins", "sharpness", "conditions", "tails")
 _BATCH = 256
 _PATHS = (1.0, 2.0)
 
@@ -49,6 +51,7 @@ class _Options:
     stability: StabilityOptions
     sharpness: SharpnessOptions
     conditions: ConditionOptions
+    tails: TailOptions
     epsilon: float
     batch: int
     singular_values: bool
@@ -63,6 +66,7 @@ def measure(
     stability: StabilityOptions | None = None,
     sharpness: SharpnessOptions | None = None,
     conditions: ConditionOptions | None = None,
+    tails: TailOptions | None = None,
     epsilon: float = 0.05,
     init: nn.Module | Network | None = None,
     beside: Literal["init", "random"] | None = None,
@@ -70,8 +74,8 @@ def measure(
 ) -> MeasureTable:
     """Measure a net on its training set: every family of measures, or those that `only` names.
 
-    `stability`, `sharpness` and `conditions` choose probes, draws and rows; γ is the margin that all but a fraction
-    `epsilon` of the examples exceed; `init`, the net at its initialisation, adds the versions from
+    `stability`, `sharpness`, `conditions` and `tails` choose probes, draws and rows; γ is the margin that all but a
+    fraction `epsilon` of the examples exceed; `init`, the net at its initialisation, adds the versions from
     initialisation. `spectra=False` leaves the singular values out, trace norms among them. `beside` measures a second
     net in the same way: the initialisation scaled to match the net's layers (the conditions of Theorem 1: as it was),
     or random weights of the same norms. The model is not changed.
@@ -88,6 +92,7 @@ def measure(
         stability or StabilityOptions(),
         sharpness or SharpnessOptions(),
         conditions or ConditionOptions(),
+        tails or TailOptions(),
         epsilon,
         batch,
         spectra,
@@ -202,6 +207,8 @@ def _measure(
         whole = replace(whole, sharpness=measure_sharpness(net, data, options.sharpness))
     if "conditions" in families:
         whole = replace(whole, conditions=measure_conditions(unscaled or net, data, options.conditions))
+    if "tails" in families:
+        rows = _with_tails(net, rows, options.tails)
     return MeasureTable(layers=tuple(rows.values()), net=whole)
 
 
@@ -285,6 +292,16 @@ def _with_spectra(
             kernel_spectrum=kernel_spectrum(operator, seed=seed),
             from_initialisation=changed,
         )
+    return found
+
+
+def _with_tails(net: Network, rows: dict[int, LayerMeasures], options: TailOptions) -> dict[int, LayerMeasures]:
+    """The rows with the laws fitted to every layer's weights and eigenvalues."""
+    found = {}
+    for node in tqdm(net.affine_layers, desc="tails", unit="layer", disable=None, delay=2, leave=False):
+        tails = layer_tails(node.affine.operator.weight, options)
+        law = tails.weights.power_law
+        found[node.index] = replace(rows[node.index], tails=tails, tail_alpha=None if law is None else law.alpha)
     return found
 
 

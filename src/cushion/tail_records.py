@@ -115,12 +115,24 @@ class HillPlot(Record):
 
 
 @dataclass(frozen=True)
+class Survival(Record):
+    """The empirical P(X ≥ x) of the numbers that are not zero: the fraction `share` of them is at least `x`.
+
+    At some of their values, from the largest down, dense in the tail: what a picture on logarithmic axes shows.
+    """
+
+    x: tuple[float, ...]
+    share: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class TailFits(Record):
     """Everything fitted to one set of numbers.
 
     what: "weights" (|w| of the layer) or "eigenvalues" (of WWᵀ, W the weight as the matrix [out, rest]). no_fit: why
-    there is no power law; empty where there is one. no_stable: the same of the stable laws. doubts: why the fit should
-    not be believed, a sentence each; empty if nothing that was looked at speaks against it.
+    there is no power law; empty where there is one. no_stable: the same of the stable laws, which are fitted to the
+    weights with their signs. doubts: why the fits should not be believed, a sentence each; empty if nothing that was
+    looked at speaks against them. hill and survival: there where a power law is.
     """
 
     what: Literal["weights", "eigenvalues"]
@@ -133,6 +145,7 @@ class TailFits(Record):
     stable_skewed: StableFit | None = None
     no_stable: str = ""
     hill: HillPlot | None = None
+    survival: Survival | None = None
     doubts: tuple[str, ...] = ()
 
 

@@ -29,6 +29,7 @@ from cushion.files import check_writable, write_whole
 if TYPE_CHECKING:
     from cushion.measures.conditions.options import ConditionOptions
     from cushion.measures.stability.options import StabilityOptions
+    from cushion.measures.tails.options import TailOptions
 
 
 def add_parser(verbs: Any) -> None:
@@ -43,7 +44,8 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--only",
         metavar="FAMILIES",
-        help="some of stability (with spectra), spectra, norms, paths, margins, sharpness, conditions (default: all)",
+        help="some of stability (with spectra), spectra, norms, paths, margins, sharpness, conditions, tails "
+        "(default: all)",
     )
     parser.add_argument(
         "--examples",
@@ -64,6 +66,7 @@ def add_parser(verbs: Any) -> None:
     )
     _add_stability(parser)
     _add_neyshabur(parser)
+    _add_tails(parser)
     parser.add_argument("--figures", type=filled, metavar="DIR", help="draw histograms and curves (needs matplotlib)")
     parser.set_defaults(run=run)
 
@@ -101,6 +104,17 @@ def _add_neyshabur(parser: argparse.ArgumentParser) -> None:
     add_sharpness(group)
 
 
+def _add_tails(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("tails (Shin 2021)")
+    group.add_argument(
+        "--bootstrap",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="samples of each fitted power law that test its goodness of fit, such as 100; 0: no test (0)",
+    )
+
+
 def stability_options(args: argparse.Namespace) -> StabilityOptions:
     from cushion.measures.stability.options import StabilityOptions
 
@@ -128,6 +142,12 @@ def condition_options(args: argparse.Namespace) -> ConditionOptions:
     )
 
 
+def tail_options(args: argparse.Namespace) -> TailOptions:
+    from cushion.measures.tails.options import TailOptions
+
+    return TailOptions(bootstrap=args.bootstrap, seed=args.seed)
+
+
 def run(args: argparse.Namespace) -> int:
     from cushion.cli.measure_text import describe
     from cushion.data import load
@@ -150,6 +170,7 @@ def run(args: argparse.Namespace) -> int:
         stability=options,
         sharpness=sharpness,
         conditions=conditions,
+        tails=tail_options(args),
         epsilon=args.epsilon,
         init=net.init,
         beside=args.beside,

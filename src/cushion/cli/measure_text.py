@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cushion.cli.capacity_text import condition_lines, margin_lines, norm_lines, path_lines, sharpness_lines
 from cushion.cli.output import number, table
+from cushion.cli.tail_text import tail_lines
 from cushion.measure_records import LayerMeasures, MeasureTable
 from cushion.stability_records import NetStability, Smoothness
 
@@ -20,7 +21,8 @@ def describe(found: MeasureTable) -> str:
         lines += ["", *_stability(found, net.stability)]
     if any(layer.spectrum is not None for layer in found.layers):
         lines += ["", *_spectra(found)]
-    for part in (norm_lines(found), path_lines(net), margin_lines(net), sharpness_lines(net), condition_lines(found)):
+    parts = [norm_lines(found), path_lines(net), margin_lines(net), sharpness_lines(net), condition_lines(found)]
+    for part in (*parts, tail_lines(found)):
         lines += ["", *part] if part else []
     return "\n".join(lines)
 

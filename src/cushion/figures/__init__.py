@@ -9,6 +9,7 @@ from cushion.figures.canvas import new_figure
 from cushion.figures.conditions import draw_conditions
 from cushion.figures.curves import draw_curves
 from cushion.figures.stability import draw_stability
+from cushion.figures.tails import draw_tails
 from cushion.measure_records import MeasureTable
 
 
@@ -24,4 +25,5 @@ def prepare(folder: str) -> None:
 
 def draw(found: MeasureTable, folder: str) -> list[Path]:
     """Every picture that the table has the numbers for."""
-    return [*draw_stability(found, folder), *draw_curves(found, folder), *draw_conditions(found, folder)]
+    pictures = (draw_stability, draw_curves, draw_conditions, draw_tails)
+    return [path for picture in pictures for path in picture(found, folder)]

@@ -23,15 +23,16 @@ class Magnitudes:
 
     @classmethod
     def of(cls, values: ArrayLike) -> Magnitudes:
-        """Of numbers of any shape. One copy is made, sorted in place."""
-        flat = np.abs(np.asarray(values, dtype=np.float64).reshape(-1))
+        """Of numbers of any shape. One copy is made and sorted in place: 8 bytes a number."""
+        flat = np.array(values, dtype=np.float64, order="C").reshape(-1)
         if flat.size == 0:
             return cls(flat, 0, "there are no numbers to fit")
-        finite = np.isfinite(flat)
-        if not finite.all():
-            wrong = int(flat.size - np.count_nonzero(finite))
+        np.abs(flat, out=flat)
+        flat.sort()  # infinities come last, and after them what is not a number
+        finite = int(np.searchsorted(flat, np.inf))
+        if finite < flat.size:
+            wrong = flat.size - finite
             return cls(flat[:0], 0, f"{wrong} of {flat.size} numbers are infinite or not a number; check the training")
-        flat.sort()
         zeros = int(np.searchsorted(flat, 0.0, side="right"))
         ordered = flat[zeros:]
         return cls(ordered, zeros, _refusal(ordered, zeros))

@@ -1,0 +1,109 @@
+"""From a layer's weight to its tails: laws fitted to |w|, to w, and to the eigenvalues of WWᵀ."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cushion.errors import BadInput
+from cushion.measures.tails.comparison import compare_laws
+from cushion.measures.tails.doubts import find_doubts
+from cushion.measures.tails.goodness import bootstrap_goodness
+from cushion.measures.tails.hill import hill_plot
+from cushion.measures.tails.magnitudes import FEWEST, Magnitudes
+from cushion.measures.tails.options import TailOptions
+from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.stable_fit import fit_stable
+from cushion.operators import Diagonal, Linear
+from cushion.operators.spectrum import EXACT_SIDE, is_exact, singular_values
+from cushion.tail_records import LayerTails, Survival, TailFits
+
+_POINTS = 64  # of the survival function: a picture needs no more
+_POSITIVE = "eigenvalues are positive, and a stable law has numbers of both signs"
+
+
+def layer_tails(weight: Tensor, options: TailOptions) -> LayerTails:
+    """The tails of a layer's weight [out, ...], or of a diagonal map's factors [channels]; biases are not in it.
+
+    W of WWᵀ is the weight as the matrix [out, rest], for a convolution its reshaped kernel, for a diagonal map the
+    diagonal matrix of its factors. Whatever the numbers are, there is an answer: where no law can be fitted it says so
+    and why.
+    """
+    exact = weight.detach().cpu().to(torch.float64)
+    return LayerTails(weights=_weights(exact.numpy(), options), eigenvalues=_eigenvalues(exact, options))
+
+
+def _weights(values: NDArray[np.float64], options: TailOptions) -> TailFits:
+    fits = _power_law(TailFits("weights", values.size), Magnitudes.of(values), options)
+    signed = values.reshape(-1)
+    if reason := _no_stable(signed):
+        return _doubted(replace(fits, no_stable=reason))
+    try:
+        fits = replace(fits, stable=fit_stable(signed, symmetric=True))
+        fits = replace(fits, stable_skewed=fit_stable(signed, symmetric=False))
+    except BadInput as refused:  # the likelihood has no maximum
+        which = "" if fits.stable is None else "only a symmetric one: "
+        fits = replace(fits, no_stable=which + str(refused).replace("numbers", "weights"))
+    return _doubted(fits)
+
+
+def _eigenvalues(weight: Tensor, options: TailOptions) -> TailFits:
+    matrix = Diagonal(weight, (len(weight),)) if weight.ndim == 1 else Linear(weight.flatten(1))
+    fits = TailFits("eigenvalues", min(matrix.input_size, matrix.output_size), no_stable=_POSITIVE)
+    if not bool(torch.isfinite(weight).all()):  # there are no eigenvalues, so the sentence is about the weights
+        return replace(fits, no_fit=Magnitudes.of(weight.numpy()).refusal.replace("numbers", "weights"))
+    if not is_exact(matrix):
+        return replace(fits, no_fit=f"W has more than {EXACT_SIDE} rows and columns: its eigenvalues take too long")
+    values = singular_values(matrix)
+    # What rounding leaves of an eigenvalue that is zero is no value of a tail.
+    lost = math.sqrt(np.finfo(np.float64).eps * max(matrix.input_size, matrix.output_size)) * values[0]
+    with np.errstate(over="ignore"):  # an infinite square is refused by name
+        found = np.where(values <= lost, 0.0, values) ** 2
+    return _doubted(_power_law(fits, Magnitudes.of(found), options))
+
+
+def _power_law(fits: TailFits, sample: Magnitudes, options: TailOptions) -> TailFits:
+    if sample.refusal:
+        return replace(fits, no_fit=sample.refusal.replace("numbers", fits.what))
+    law = fit_power_law(sample)
+    goodness = None
+    if options.bootstrap:
+        goodness = bootstrap_goodness(sample, law, draws=options.bootstrap, seed=options.seed)
+    return replace(
+        fits,
+        power_law=law,
+        goodness=goodness,
+        comparisons=compare_laws(sample, law),
+        hill=hill_plot(sample),
+        survival=_survival(sample.ordered),
+    )
+
+
+def _no_stable(values: NDArray[np.float64]) -> str:
+    """Why a stable law is not even tried on these weights; empty where it is."""
+    if values.size < FEWEST:
+        return f"only {values.size} weights, and {FEWEST} are needed"
+    wrong = int(values.size - np.count_nonzero(np.isfinite(values)))
+    if wrong:
+        return f"{wrong} of {values.size} weights are infinite or not a number; check the training"
+    if values.min() == values.max():
+        return f"all {values.size} weights are {values[0]:.6g}: a constant has no law"
+    return ""
+
+
+def _survival(ordered: NDArray[np.float64]) -> Survival:
+    """At ranks that are evenly spaced in their logarithm, from the largest value down; ties count in full."""
+    count = ordered.size
+    ranks = np.unique(np.round(np.geomspace(1, count, _POINTS)).astype(np.int64))
+    values = np.unique(ordered[count - ranks])[::-1]
+    shares = (count - np.searchsorted(ordered, values, side="left")) / count
+    return Survival(tuple(values.tolist()), tuple(shares.tolist()))
+
+
+def _doubted(fits: TailFits) -> TailFits:
+    return replace(fits, doubts=find_doubts(fits))
