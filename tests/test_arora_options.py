@@ -14,6 +14,7 @@ from cushion.compressors.arora.options import NetOptions, parse_size
 from cushion.compressors.guha.options import METHODS as PRUNING
 from cushion.compressors.guha.options import PruneOptions
 from cushion.compressors.registry import METHODS, OPTIONS, choose
+from cushion.compressors.shin.options import METHODS as TAILS
 from cushion.errors import BadInput
 
 NUMBERS_ABOVE_0 = [0, 0.0, -1, -0.5, math.nan, math.inf, -math.inf, "1", None, [1], True, 1j]
@@ -37,7 +38,7 @@ FITTING = {"eta": "vector-project", "p": "conv-project", "constant": "conv-proje
 
 def test_there_is_a_row_for_every_option() -> None:
     assert {field.name for field in fields(NetOptions)} == set(BAD)
-    of_nets = {name for name, method in METHODS.items() if method.of_a_net} - set(PRUNING)
+    of_nets = {name for name, method in METHODS.items() if method.of_a_net} - set(PRUNING) - set(TAILS)
     assert of_nets == set(NAMES)
     pruning = {option.replace("-", "_") for name in PRUNING for option in METHODS[name].options}
     assert pruning == {field.name for field in fields(PruneOptions)}

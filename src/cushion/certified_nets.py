@@ -15,6 +15,7 @@ from cushion.compression_records import NetCompression, Occam
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.data import Dataset
 from cushion.errors import BadInput, Malformed, Unsupported
+from cushion.heavy_tail_records import NetHeavyTail
 from cushion.net_facts import look_at
 from cushion.numerics import float_up
 from cushion.pruning_records import NetPruning
@@ -27,7 +28,7 @@ ASSUMED = (
 )
 
 
-Summary = TypeVar("Summary", NetCompression, NetPruning)
+Summary = TypeVar("Summary", NetCompression, NetPruning, NetHeavyTail)
 
 
 @dataclass(frozen=True, eq=False)

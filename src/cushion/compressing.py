@@ -11,6 +11,7 @@ from cushion.certificates.occam import occam_bound, parse_delta
 from cushion.compression import Compressed, summarise
 from cushion.compressors.guha.options import PruneOptions
 from cushion.compressors.registry import Task, choose, net_options
+from cushion.compressors.shin.options import HeavyTailOptions
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
 from cushion.encoding.integer_net import IntegerNet
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from cushion.certified_nets import NetCompressed
     from cushion.compression_records import NetCompression
+    from cushion.heavy_tail_records import NetHeavyTail
     from cushion.pruning_records import NetPruning
 
 
@@ -36,7 +38,7 @@ def compress(
     report: Callable[[float, Decimal], None] | None = None,
     init: nn.Module | None = None,
     **options: Any,
-) -> Compressed | NetCompressed[NetCompression] | NetCompressed[NetPruning]:
+) -> Compressed | NetCompressed[NetCompression] | NetCompressed[NetPruning] | NetCompressed[NetHeavyTail]:
     """Compress: search for a net with a small Occam bound on `data`, or compress `model` itself, as the method says.
 
     integer, subspace, supermask search (`Compressed`): with a model, the net also imitates the model's scores; the
@@ -87,13 +89,17 @@ def compress_model(
     init: nn.Module | None,
     delta: str | float,
     seed: int,
-) -> NetCompressed[NetCompression] | NetCompressed[NetPruning]:
+) -> NetCompressed[NetCompression] | NetCompressed[NetPruning] | NetCompressed[NetHeavyTail]:
     """One of the methods that compress a given net."""
     chosen = net_options(method, options)
     if isinstance(chosen, PruneOptions):
         from cushion.net_pruning import prune_net
 
         return prune_net(model, sample, method=method, options=chosen, holdout=holdout, delta=delta, seed=seed)
+    if isinstance(chosen, HeavyTailOptions):
+        from cushion.net_replacing import replace_tails
+
+        return replace_tails(model, sample, method=method, options=chosen, holdout=holdout, delta=delta, seed=seed)
     from cushion.net_compressing import compress_net
 
     return compress_net(

@@ -24,6 +24,7 @@ from cushion.cli.options import (
 )
 from cushion.cli.output import answer, table
 from cushion.compressors.registry import METHODS, OPTIONS, Option, choose
+from cushion.compressors.shin.options import METHODS as TAILS
 from cushion.errors import BadInput
 from cushion.files import check_writable
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from cushion.compression import Compressed
     from cushion.compression_records import NetCompression
     from cushion.data import Dataset
+    from cushion.heavy_tail_records import NetHeavyTail
     from cushion.pruning_records import NetPruning
     from cushion.weights import LoadedNet
 
@@ -40,7 +42,8 @@ def add_parser(verbs: Any) -> None:
         verbs,
         "compress",
         summary="compress a net, or search for a small one, by a method of your choice; check what the method promises",
-        example="cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% -o lenet.net",
+        example="cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% -o lenet.net; "
+        "or: cushion compress runs/mlp --data mnist --method heavy-tail --tau 1,2 --t 0,1 -o mlp.net",
     )
     parser.add_argument(
         "net",
@@ -122,6 +125,8 @@ def run(args: argparse.Namespace) -> int:
     for name in ("certificate", "figures"):
         if getattr(args, name) is not None and not method.of_a_net:
             raise BadInput(f"--method {method.name} does not take --{name}; -o is its certificate, and it has no curve")
+    if args.figures is not None and method.name in TAILS:
+        raise BadInput(f"--method {method.name} does not take --figures: it has no pictures; leave it out")
     for path in (args.out, args.certificate):
         if path is not None:
             check_writable(path)
@@ -186,26 +191,32 @@ def _compress_net(
     found.save(args.out)
     if args.certificate is not None and found.certificate is not None:
         found.certificate.save(args.certificate)
-    figures = [] if args.figures is None else _draw(found.summary, args.figures)
+    figures = _draw(found.summary, args.figures)
     say_if_untrained(args)
     files = {"file": args.out, "certificate": args.certificate, "figures": figures}
     answer(args, {**files, **found.summary.to_json()}, _describe(found.summary, args))
     return 0
 
 
-def _draw(found: NetCompression | NetPruning, folder: str) -> list[str]:
+def _draw(found: NetCompression | NetPruning | NetHeavyTail, folder: str | None) -> list[str]:
     from cushion.figures.compression import draw_compression
     from cushion.figures.pruning import draw_pruning
+    from cushion.heavy_tail_records import NetHeavyTail
     from cushion.pruning_records import NetPruning
 
+    if folder is None or isinstance(found, NetHeavyTail):
+        return []
     paths = draw_pruning(found, folder) if isinstance(found, NetPruning) else draw_compression(found, folder)
     return [str(path) for path in paths]
 
 
-def _describe(found: NetCompression | NetPruning, args: argparse.Namespace) -> str:
-    from cushion.cli import compression_text, pruning_text
+def _describe(found: NetCompression | NetPruning | NetHeavyTail, args: argparse.Namespace) -> str:
+    from cushion.cli import compression_text, heavy_tail_text, pruning_text
+    from cushion.heavy_tail_records import NetHeavyTail
     from cushion.pruning_records import NetPruning
 
+    if isinstance(found, NetHeavyTail):
+        return heavy_tail_text.describe(found, args.out, args.certificate, args.data)
     if isinstance(found, NetPruning):
         return pruning_text.describe(found, args.out, args.certificate, args.data)
     return compression_text.describe(found, args.out, args.certificate, args.data)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from cushion.compressors.arora.options import NetOptions
 from cushion.compressors.guha.options import METHODS as PRUNING
 from cushion.compressors.guha.options import PruneOptions
+from cushion.compressors.shin.options import METHODS as TAILS
+from cushion.compressors.shin.options import HeavyTailOptions
 from cushion.errors import BadInput
 
 if TYPE_CHECKING:
@@ -101,12 +103,16 @@ def choose(name: str, options: Mapping[str, Any]) -> Method:
     return method
 
 
-def net_options(name: str, options: Mapping[str, Any]) -> NetOptions | PruneOptions:
+def net_options(name: str, options: Mapping[str, Any]) -> NetOptions | PruneOptions | HeavyTailOptions:
     """The options of a method that compresses a given net, checked."""
     if name in PRUNING:
         pruning = PruneOptions.given(**options)
         pruning.check(name)
         return pruning
+    if name in TAILS:
+        tails = HeavyTailOptions.given(**options)
+        tails.check(name)
+        return tails
     found = NetOptions(**options)
     found.check(name)
     return found
@@ -161,10 +167,15 @@ OPTIONS = {
             "how large: the coefficients to train, a layer's rank, its helper matrices, the vectors of a place; 5% is "
             "of the weights",
         ),
-        Option("epsilon", "number", "accuracy of each layer's map (low-rank), or of the scores, by which k is chosen"),
+        Option(
+            "epsilon",
+            "number",
+            "accuracy of each layer's map (low-rank), or of the scores, by which k is chosen; for heavy-tail the error "
+            "that Proposition 1.1 promises a layer, by which tau is",
+        ),
         Option("gamma", "number", "the margin that must survive, from which accuracy follows (default: see --level)"),
         Option("level", "fraction", f"gamma is the margin that all but this fraction exceed ({_DEFAULTS.level:g})"),
-        Option("eta", "number", "how often an example may fail"),
+        Option("eta", "number", "how often an example may fail; for heavy-tail the proposition, with --epsilon"),
         Option("p", "whole", "how many places Algorithm 4 takes as independent (default: log2 of 1/eta)"),
         Option("constant", "number", f"the constant Q of Algorithm 4 ({_DEFAULTS.constant:g})"),
         Option("helper", "word", "the helper string: signs, gaussian, or srht, a fast structured variant"),
@@ -175,13 +186,27 @@ OPTIONS = {
         Option("rule", "word", "which weights go: bernoulli (Algorithm 1), global, layer, N:M such as 2:4, or zeros"),
         Option("d", "numbers", "strength of Algorithm 1; of several the one with the smallest bound is taken"),
         Option("sparsity", "numbers", "fraction of the weights that go (global, layer); several as for --d"),
-        Option("grid", "word", "lemma (ρ of Lemma 4.4, the default), the bits of a weight, or best of several"),
+        Option(
+            "grid",
+            "word",
+            "the bits of a weight, best of several, or for pruning lemma (ρ of Lemma 4.4, the default there)",
+        ),
         Option("fine-tune", "whole", "train for so many epochs with the pruned weights held at zero"),
         Option(
             "m", "whole", "side of a layer's sketch, at most the layer's own (default: the smallest that comes back)"
         ),
         Option("ones", "whole", "ones in each column of the sketching matrices, at most half of it"),
         Option("subgaussian", "word", "a,b,t of Condition C.1, or fit (the default)"),
+        Option(
+            "form",
+            "word",
+            "corrected (|w| > tau stays; the default), algorithm (w > tau stays, as Algorithm 1 of Shin 2021 prints "
+            "it), or appendix (its Appendix E)",
+        ),
+        Option("tau", "numbers", "thresholds in standard deviations of a layer; of several the best is taken"),
+        Option("t", "numbers", "variances of the noise, in mean squares of what goes; 0: none; several as for --tau"),
+        Option("layers", "words", "which layers: all, last (the final dense one), or names"),
+        Option("trials", "whole", "seeds of the noise to try, for mean and standard deviation (10)"),
         Option("sweep", "words", "more sizes, or epsilon=F, gamma=G, eta=F, for the curve of error against size"),
     )
 }
@@ -232,6 +257,11 @@ METHODS = {
             "sketch",
             "the same, each layer stored as a sketch A X Bᵀ and recovered by its smallest ℓ1 norm",
             ("m", "ones", "rule", "d", "sparsity", "grid", "fine-tune", "subgaussian", "gamma", "level"),
+        ),
+        Method(
+            "heavy-tail",
+            "NET with its small weights replaced by noise from the seed, √t·G + B (Shin 2021)",
+            ("form", "tau", "t", "epsilon", "eta", "layers", "trials", "grid", "gamma", "level"),
         ),
         Method(
             "vector-compress",

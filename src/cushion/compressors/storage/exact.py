@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cushion.compressors.shin.spiked import Spiked
 from cushion.compressors.storage.exact_chain import Image, Pooling, Weighted, steps_of
 from cushion.compressors.storage.exact_weights import ExactWeight, coded_decisions, exact_weight
 from cushion.compressors.storage.stored import Numbers, StoredLayer
@@ -116,6 +117,8 @@ def _prepare(
             continue
         layer, bias = next(stored)
         with _about(step.node):
+            if isinstance(layer, Spiked) and layer.mean and step is not steps[-1]:
+                raise Unsupported("its draws have a mean, which the format can leave out of a last layer only")
             found.append((step, exact_weight(layer, step.shape, seed, place), bias))
     try:
         check_sizes(
@@ -267,7 +270,7 @@ def _with_sources(parts: Sequence[_Part], drafts: Sequence[tuple[Layer, int]]) -
     if (asked := _decisions(layers)) > MOST_DECISIONS:
         raise Unsupported(
             f"its numbers take {asked} decisions of the arithmetic code, and a certificate holds at most "
-            f"{MOST_DECISIONS}; use fewer --number-bits or a smaller --k"
+            f"{MOST_DECISIONS}; use fewer --number-bits, a coarser --grid or a smaller --k"
         )
     return tuple(layers)
 

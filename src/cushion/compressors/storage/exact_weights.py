@@ -13,14 +13,17 @@ import numpy as np
 from cushion.compressors.arora.conv_project import Located
 from cushion.compressors.arora.low_rank import LowRankMap
 from cushion.compressors.arora.vectors import ProjectedRows, Sparse
-from cushion.compressors.guha.pruned import Pruned
 from cushion.compressors.guha.sketched import Sketched
 from cushion.compressors.integer.code_lengths import bias_length, grid_length
+from cushion.compressors.shin.spiked import Spiked
+from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Kept, LowRank, Numbers, Projected, StoredLayer
-from cushion.encoding.sources import Grid, Integers, Product, SignProjection, Source, Values
+from cushion.encoding.limits import MOST_AMPLITUDE
+from cushion.encoding.sources import Grid, Integers, Product, SeededNoise, SignProjection, Source, Values, noise
 from cushion.errors import Unsupported
 
 _MOST_LEVELS = 127  # of a grid
+_MOST_NUMBER_BITS = 40  # of a weight that is made of two grids
 _WIDE_FLAGS = 2  # bits that `bias_length` counts beside the numbers themselves
 
 Shape = tuple[int, ...]
@@ -80,14 +83,45 @@ def _low_rank(stored: LowRank, shape: Shape, _: int, __: int) -> ExactWeight:
 def _projected(stored: Projected, shape: Shape, seed: int, place: int) -> ExactWeight:
     if stored.helper != "signs":
         raise Unsupported(_NOT_SIGNS[stored.helper])
-    if stored.place != place:
-        raise Unsupported(
-            f"its helper string is that of layer {stored.place}, and in a certificate it is layer {place}; leave out "
-            "poolings that change nothing, and compress again"
-        )
+    _check_place(stored.place, place)
     q = stored.coefficients.integers
     unit = _power(stored.coefficients.exponent) / q.size  # Algorithm 1's 1/k
     return ExactWeight(lambda shift: SignProjection(q, shape, seed, place, shift), unit)
+
+
+def _spiked(stored: Spiked, shape: Shape, seed: int, place: int) -> ExactWeight:
+    """B + √t·G on a grid that holds both: the format stores what is not noise alone, so B's places carry their noise.
+
+    Draws with a mean have it taken off every number of the layer, which changes no answer of a last layer, and is
+    refused elsewhere (`exact`).
+    """
+    _check_place(stored.place, place)
+    kept, law = stored.kept, stored.law
+    own = kept.values.exponent if kept.parameters else law.exponent
+    lowest = min(own, law.exponent - 2)  # G is whole numbers over 4
+    largest = int(np.abs(kept.values.integers).max(initial=1)).bit_length() + own - lowest
+    amplitude = int(law.integers[0]) << (law.exponent - 2 - lowest)
+    if amplitude > MOST_AMPLITUDE or largest > _MOST_NUMBER_BITS:
+        raise Unsupported("its noise and its weights are too far apart in size for one grid of whole numbers")
+    values = kept.integers.reshape(shape) << (own - lowest)
+    at = values != 0
+    if stored.everywhere:
+        drawn = amplitude * noise(seed, place, 0, values.size).reshape(shape)
+        values = np.where(at, values + drawn, 0)
+    else:
+        values = np.where(at, values - (int(law.integers[1]) << (law.exponent - lowest)), 0)
+    if (values[at] == 0).any():  # which the format reads as noise alone
+        raise Unsupported("a weight that stays and its noise cancel to an exact zero; use another --seed or --grid")
+    source = SeededNoise(values, seed, place, amplitude)
+    return ExactWeight(lambda _: source, _power(lowest), fixed=True)
+
+
+def _check_place(mine: int, place: int) -> None:
+    if mine != place:
+        raise Unsupported(
+            f"its helper string is that of layer {mine}, and in a certificate it is layer {place}; leave out poolings "
+            "that change nothing, and compress again"
+        )
 
 
 def _refused(reason: str) -> Callable[[Any, Shape, int, int], ExactWeight]:
@@ -111,6 +145,7 @@ EXACT_WEIGHTS: Mapping[type[StoredLayer], Callable[[Any, Shape, int, int], Exact
     Projected: _projected,
     Sparse: _sparse,
     Pruned: _pruned,
+    Spiked: _spiked,
     Sketched: _refused("the format has no sketches; use --method magnitude, whose weights are the same"),
     Located: _refused("it has a different filter at each place of its output, and the format's convolutions have one"),
     LowRankMap: _refused(

@@ -13,8 +13,9 @@ import torch
 from cushion.compressors.arora.conv_project import Located
 from cushion.compressors.arora.low_rank import LowRankMap
 from cushion.compressors.arora.vectors import ProjectedRows, Sparse, StoredVectors
-from cushion.compressors.guha.pruned import Pruned
 from cushion.compressors.guha.sketched import Sketched
+from cushion.compressors.shin.spiked import Spiked
+from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Kept, LowRank, Numbers, Projected, StoredLayer
 from cushion.encoding.number_stream import (
     MOST_FIELD,
@@ -38,6 +39,7 @@ KINDS: tuple[type[StoredLayer], ...] = (
     ProjectedRows,
     Pruned,
     Sketched,
+    Spiked,
 )  # a file names a kind by its place here
 _EXPONENTS = 1100  # exponents are coded as this much more than they are
 MOST_WORK = 2.0**41  # some ten minutes: about four times a VGG with k = 5 % of its weights

@@ -1,0 +1,208 @@
+"""Shin 2021: what replacing the small weights costs (Propositions 1.1 and 2.1), and Theorem 2's count.
+
+W = A + B with A the entries of magnitude at most τ, and W(t) = √t·G + B with G of independent N(0, 1) from the helper
+string; t = 0 is magnitude pruning. For fixed u, v the error uᵀ(A - √t·G)v is small where A's entries are independent
+and symmetric about 0: each A_ij is then sub-Gaussian with variance proxy τ², and √t·G_ij with t, so that
+
+    P(|uᵀ(W - W(t))v| > s) ≤ 2 exp(-s²/(2(τ² + t)‖u‖²‖v‖²)).
+
+The paper has positive entries, whose mean survives, and thresholds W instead of |W|; its statement then fails always.
+Errors here are relative: s = ε‖W‖_F‖u‖‖v‖. With that Lemma 2.2 is Lemma 3 of Arora 2018, ε_i = ε μ_i μ_{i→}/(6cd) and
+η = δ/(2d²mh) (`noise_stability.StabilityFacts`), and no ‖W‖_F ≥ 1 is needed. It uses u and v that depend on W
+(Jacobians, activations): what it says of a real net is a measure. docs/heavy-tail-bounds.md has the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.bound_records import Bound
+from cushion.theorems.compression import CompressedFacts, corollary_a_1
+from cushion.theorems.noise_stability import epsilon_from_margin
+from cushion.theorems.rows import abstain, log, stated
+from cushion.theorems.union import price
+
+Place: TypeAlias = Literal["main text", "appendix", "equation 37"]
+# 2/(τ² + t) = factor·ln(3/η)/ε²: in Proposition 1.1 and Algorithm 1, after eq. 37, and what eq. 37 itself needs.
+FACTORS: dict[Place, float] = {"main text": 2.0, "appendix": 1.0, "equation 37": 4.0}
+COUNT, CODED = "heavy-tail count", "heavy-tail message"
+_THEOREM = "Shin 2021, Thm 2"
+
+
+def failure(spread: float, epsilon: float, frobenius: float = 1.0) -> float:
+    """Proposition 2.1 corrected: with which |uᵀ(W - W(t))v| > ε‖W‖_F‖u‖‖v‖ fails at most; `spread` is τ² + t.
+
+    For fixed u, v and independent A_ij, each symmetric about 0, |A_ij| ≤ τ. With `frobenius` 1 the error is absolute.
+
+    >>> failure(1.0, 1.0)  # 2 exp(-1/2) is more than 1
+    1.0
+    """
+    return min(1.0, 2.0 * math.exp(-((epsilon * frobenius) ** 2) / (2.0 * spread))) if spread > 0 else 0.0
+
+
+def failure_printed(spread: float, epsilon: float) -> float:
+    """Eq. 37 at s = ε‖uvᵀ‖_F, 3 exp(-ε²/(2(τ² + t))): of one side, which the paper then claims of |uᵀ(W - W(t))v|."""
+    return min(1.0, 3.0 * math.exp(-epsilon * epsilon / (2.0 * spread))) if spread > 0 else 0.0
+
+
+def spread_seen(magnitudes: NDArray[np.float64], u: NDArray[np.float64], v: NDArray[np.float64], t: float) -> float:
+    """Ours, and sharper: Σ u_i²v_j²(A_ij² + t)/(‖u‖²‖v‖²), which may stand for τ² + t and never exceeds it.
+
+    Only the signs of A and the numbers of G need then be random; the magnitudes |A_ij| [N₁, N₂] may be anything.
+    """
+    left, right = np.square(u) / np.square(u).sum(), np.square(v) / np.square(v).sum()
+    return float(left @ np.square(magnitudes) @ right) + t
+
+
+def spread_allowed(epsilon: float, eta: float, frobenius: float = 1.0) -> float:
+    """The largest τ² + t with which `failure` is at most η: ε²‖W‖_F²/(2 ln(2/η))."""
+    return (epsilon * frobenius) ** 2 / (2.0 * math.log(2.0 / eta))
+
+
+def spread_allowed_printed(epsilon: float, eta: float, place: Place) -> float:
+    """The τ² + t of the paper's three settings, 2ε²/(factor·ln(3/η)): the first two allow more than eq. 37 does."""
+    return 2.0 * epsilon * epsilon / (FACTORS[place] * math.log(3.0 / eta))
+
+
+def epsilon_promised(spread: float, eta: float, frobenius: float = 1.0) -> float:
+    """The ε that holds with probability ≥ 1 - η: √(2(τ² + t) ln(2/η))/‖W‖_F; 0 where nothing is replaced."""
+    if spread == 0.0:
+        return 0.0
+    return math.sqrt(2.0 * spread * math.log(2.0 / eta)) / frobenius if frobenius > 0 else math.inf
+
+
+def epsilon_promised_printed(spread: float, eta: float, place: Place) -> float:
+    """The paper's ε, absolute: √(factor·(τ² + t)·ln(3/η)/2)."""
+    return math.sqrt(FACTORS[place] * spread * math.log(3.0 / eta) / 2.0)
+
+
+@dataclass(frozen=True)
+class HeavyTailLayerFacts:
+    """One layer as it is stored: k = `nonzeros` of its N = `weights` have a value, one of r = `values` each.
+
+    header_nats: what else a decoder reads of it, such as the exponent of its grid and t; k and r are counted apart.
+    """
+
+    weights: int
+    nonzeros: int
+    values: int
+    header_nats: float = 0.0
+
+
+@dataclass(frozen=True)
+class HeavyTailFacts:
+    """A net whose small weights were replaced, on its sample.
+
+    compressed: f and g compared on the sample, with γ, δ and the bits that a coder wrote (`CompressedFacts`). layers:
+    all of them, those that were left as they are too. epsilon: what Lemma 2.2 promises, ‖f(x) - g(x)‖ ≤ ε‖f(x)‖; None
+    where it promises nothing, and silent_because says why. largest_score: max‖f(x)‖₂ over the sample. tried: how many
+    settings were tried. others: biases and what else is stored, `others` numbers of `other_values` values each.
+    """
+
+    compressed: CompressedFacts
+    layers: tuple[HeavyTailLayerFacts, ...]
+    epsilon: float | None
+    largest_score: float
+    silent_because: str = ""
+    tried: int = 1
+    others: int = 0
+    other_values: int = 1
+
+    @property
+    def nonzeros(self) -> int:
+        """Σ k_i: what Theorem 2 counts."""
+        return sum(layer.nonzeros for layer in self.layers)
+
+
+def position_nats(layer: HeavyTailLayerFacts) -> float:
+    """ln C(N, k): which k of the N weights are kept; Theorem 2 leaves it out.
+
+    >>> round(math.exp(position_nats(HeavyTailLayerFacts(4, 2, 3))), 9)
+    6.0
+    """
+    n, k = layer.weights, layer.nonzeros
+    return max(0.0, math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1))
+
+
+def value_nats(layer: HeavyTailLayerFacts) -> float:
+    """k ln r."""
+    return layer.nonzeros * math.log(max(1, layer.values))
+
+
+def chosen_nats(layer: HeavyTailLayerFacts) -> float:
+    """What k, r and the header cost, which were chosen after seeing the net: k is one of N + 1."""
+    return math.log(layer.weights + 1) + price(layer.values) + layer.header_nats
+
+
+def heavy_tail_rows(found: HeavyTailFacts) -> tuple[Bound, ...]:
+    """Theorem 2 as printed and corrected, then the two certificates with a coder's bits; all about g."""
+    return tuple(replace(row, about="g") for row in (*_counted(found), *_coded(found)))
+
+
+def _counted(found: HeavyTailFacts) -> list[Bound]:
+    given = found.compressed
+    if not given.gamma > 0:
+        why = f"γ = {given.gamma:.3g} is not positive"
+        return [abstain(COUNT, _THEOREM, why, "as printed"), abstain(COUNT, _THEOREM, why, "corrected")]
+    positions, values, chosen = (
+        math.fsum(map(part, found.layers)) for part in (position_nats, value_nats, chosen_nats)
+    )
+    rest = found.others * math.log(max(1, found.other_values)) + math.log(found.tried)
+    nats = positions + values + chosen + rest
+    zeta = given.failed / given.m
+    level = "2γ" if given.norm == "largest" else "γ"
+    failed = f", and the {given.failed} examples on which g is too far from f" if given.failed else ""
+    tried = f"; ln {found.tried} nats for the best of {found.tried} settings" if found.tried > 1 else ""
+    printed = given.below_gamma / given.m + math.sqrt(found.nonzeros / given.m)
+    deviation = math.sqrt((nats + math.log(1.0 / given.delta)) / (2 * given.m))
+    return [
+        stated(
+            COUNT,
+            _THEOREM,
+            log(printed),
+            "the theorem's expression with 1 for Õ(.): positions, values and all else are left out; the paper calls it "
+            f"non-vacuous and gives no value; {_condition(found)}",
+            form="as printed",
+            factors={"nonzeros": float(found.nonzeros)},
+        ),
+        stated(
+            COUNT,
+            _THEOREM,
+            log(given.unsure / given.m + zeta + deviation),
+            f"positions and values counted exactly, with k, r and the header of each layer paid, G from the helper "
+            f"string; L̂ at {level}{failed}{tried}",
+            form="corrected",
+            factors={
+                "nonzeros": float(found.nonzeros),
+                "nats": nats,
+                "positions": positions,
+                "values": values,
+                "chosen": chosen,
+                "others": rest,
+                "zeta": zeta,
+            },
+        ),
+    ]
+
+
+def _coded(found: HeavyTailFacts) -> list[Bound]:
+    """Corollary A.1's certificates with the bits that were written: they pay for every choice, τ, t and γ included."""
+    rows = [row for row in corollary_a_1(found.compressed) if row.kind == "certificate"]
+    return [
+        replace(row, name=f"{CODED}, {row.name.rpartition(', ')[2]}", source=f"{_THEOREM}, counted by a coder")
+        for row in rows
+    ]
+
+
+def _condition(found: HeavyTailFacts) -> str:
+    """Whether Lemma 2.2 promises as little error as Lemma 2.3 needs at this γ."""
+    if found.epsilon is None:
+        return f"Lemma 2.2 promises nothing here{': ' if found.silent_because else ''}{found.silent_because}"
+    needed = epsilon_from_margin(found.compressed.gamma, found.largest_score)
+    words = "holds" if found.epsilon <= needed else "fails here"
+    return f"its condition {words} (Lemma 2.2 promises ε = {found.epsilon:.3g}, γ needs {needed:.3g})"
