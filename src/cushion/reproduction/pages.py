@@ -47,6 +47,56 @@ class Picture(Record):
 
 
 @dataclass(frozen=True)
+class Contour(Record):
+    """A number over a plane: values[row][column] at (x[column], y[row]), from `low` to `high` for the colours."""
+
+    name: str  # of the file
+    title: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    x_label: str
+    y_label: str
+    values: tuple[tuple[float, ...], ...]
+    value_label: str
+    low: float = 0.0
+    high: float = 1.0
+    kind: Literal["contour"] = "contour"
+
+
+@dataclass(frozen=True)
+class Points(Record):
+    """One group of points (x, y) of a scatter."""
+
+    label: str
+    places: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Line(Record):
+    """The straight line y = slope·x + intercept."""
+
+    label: str
+    slope: float
+    intercept: float
+
+
+@dataclass(frozen=True)
+class Scatter(Record):
+    """Groups of points, and straight lines across the range of their x."""
+
+    name: str  # of the file
+    title: str
+    x_label: str
+    y_label: str
+    groups: tuple[Points, ...]
+    lines: tuple[Line, ...] = ()
+    kind: Literal["scatter"] = "scatter"
+
+
+Drawing: TypeAlias = Picture | Contour | Scatter
+
+
+@dataclass(frozen=True)
 class Claim(Record):
     """A sentence of the source, tried on the source's own numbers and on ours.
 
@@ -72,7 +122,7 @@ class Page:
     settings: Mapping[str, Any]
     claims: tuple[Claim, ...] = ()
     notes: tuple[str, ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[Drawing, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the settings, to which the runner adds its own."""

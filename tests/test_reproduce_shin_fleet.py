@@ -1,0 +1,147 @@
+"""Figure 3 and Table 1 of Shin 2021 as items: rows from nets trained here, claims from numbers that are known."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cushion.batches import as_floats
+from cushion.data import load_pair
+from cushion.measures.tails.magnitudes import Magnitudes
+from cushion.measures.tails.power_law import fit_power_law
+from cushion.reproduction import runner, shin_table
+from cushion.reproduction.pages import SIZES
+from cushion.reproduction.shin_fleet import FLEET, FleetNet
+from cushion.reproduction.shin_nets import NetTails
+from cushion.reproduction.shin_stable_rank import clusters, correlate, heavier_later, power_iteration_suffices
+from cushion.weights import load_net
+
+TINY = (
+    FleetNet("digits-fc8", "digits", "1x8x8: flatten fc8 relu fc10", 1, "width"),
+    FleetNet("digits-fc16", "digits", "1x8x8: flatten fc16 relu fc10", 2, "width"),
+    FleetNet("digits-fc16-noise1", "digits", "1x8x8: flatten fc16 relu fc10", 1, "label noise", noise=1.0),
+    FleetNet("digits-fc4", "digits", "1x8x8: flatten fc4 relu fc10", 1, "width"),  # 40 weights: no fit
+)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fleet")
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FLEET, "quick", TINY)
+    monkeypatch.setitem(shin_table._ROWS, "quick", lambda name: "noise" not in name)
+
+
+def made(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "records.json").read_text())
+    return found
+
+
+@pytest.mark.usefixtures("tiny")
+def test_rows_of_the_fleet_are_what_the_nets_are(out: Path) -> None:
+    page = made(runner.reproduce("shin2021-figure3", out))
+    header, rows = page["tables"][0]["header"], page["tables"][0]["rows"]
+    assert [row[0] for row in rows] == [net.name for net in TINY]
+    row = dict(zip(header, rows[1], strict=True))
+    weight = load_net(out / ".runs" / "shin-digits-fc16-2" / "net.safetensors").module.state_dict()
+    matrix = next(value for name, value in reversed(weight.items()) if value.ndim == 2).double().numpy()
+    assert matrix.shape == (10, 16)
+    fit = fit_power_law(Magnitudes.of(matrix))
+    assert (row["α"], row["tail"], row["weights"]) == (fit.alpha, fit.tail, 160)
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    assert row["stable rank"] == pytest.approx((singular**2).sum() / singular[0] ** 2, rel=1e-9)
+    assert row["‖W‖₂"] == pytest.approx(singular[0], rel=1e-9)
+    assert rows[3][header.index("α")] is None
+    assert len(page["pictures"][0]["groups"][0]["places"]) == 3
+
+
+@pytest.mark.usefixtures("tiny")
+def test_accuracies_are_those_of_the_replaced_nets(out: Path) -> None:
+    page = made(runner.reproduce("shin2021-table1", out))
+    layout, ways, paper = (table["rows"] for table in page["tables"])
+    assert [row[0] for row in layout] == ["digits-fc8", "digits-fc16", "digits-fc4"]
+    assert layout[2][2] == "no fit"
+    assert len(paper) == 12
+    _, test = load_pair("digits")
+    assert test is not None
+    net = load_net(out / ".runs" / "shin-digits-fc16-2" / "net.safetensors").module
+    x = as_floats(test.x)
+
+    def accuracy() -> float:
+        with torch.no_grad():
+            return 100 * float((net(x).argmax(1).numpy() == test.y).mean())
+
+    assert float(layout[1][3]) == pytest.approx(accuracy(), abs=0.006)
+    last = [parameter for parameter in net.parameters() if parameter.ndim == 2][-1]
+    with torch.no_grad():
+        last[last.abs() <= last.double().std(correction=0).float()] = 0.0
+    without = page["tables"][1]["header"].index("|w| > σ stays, without noise")
+    assert float(ways[1][without].split(" ± ")[0]) == pytest.approx(accuracy(), abs=0.3)  # kept weights on 16 bits
+    assert ways[1][without].endswith("± 0.00")
+
+
+def test_trials_give_mean_and_deviation() -> None:
+    net = a_net(3.0, 2.0)
+    found = shin_table.Accuracies(net, 90.0, {way.name: [88.0, 90.0] for way in shin_table.WAYS}, {})
+    assert found.mean(shin_table.PRINTED) == 89.0
+    assert found.deviation(shin_table.PRINTED) == pytest.approx(statistics.stdev([88.0, 90.0]))
+    assert found.deviation(shin_table.WAYS[2]) == 0.0
+    assert found.lost(shin_table.PRINTED) == 1.0
+
+
+@pytest.mark.parametrize(("losses", "held"), [([0.1, 0.9, 1.0], True), ([0.1, 0.9, 1.1], False)])
+def test_comparable_means_within_a_point_on_every_net(losses: list[float], held: bool) -> None:
+    found = [
+        shin_table.Accuracies(a_net(3.0, 2.0), 90.0, {way.name: [90.0 - lost] for way in shin_table.WAYS}, {})
+        for lost in losses
+    ]
+    claim = shin_table._comparable(found)
+    assert claim.holds is held
+    assert claim.in_paper is False  # resnet20 loses 4.71 points there
+    assert "10 of 12" in claim.paper_because
+
+
+def a_net(alpha: float | None, rank: float, *, first: float | None = 5.0, iterated: float = 1.0) -> NetTails:
+    layers = [{"power_law": None if one is None else {"alpha": one}} for one in (first, alpha)]
+    record = {"layers": layers, "last": {"stable_rank": rank, "spectral": 1.0, "power_iteration": iterated}}
+    return NetTails(TINY[0], record | {"errors": 0, "m": 10, "test_errors": 1, "test_m": 10})
+
+
+def test_claims_follow_the_numbers() -> None:
+    rising = [a_net(2.0 + k / 10, 1.0 + k) for k in range(10)]
+    falling = [a_net(2.0 + k / 10, 11.0 - k) for k in range(10)]
+    assert clusters(rising).holds is True
+    assert clusters(falling).holds is False
+    assert clusters(rising[:3]).holds is None
+    assert heavier_later(rising).holds is True
+    assert heavier_later([a_net(6.0, 1.0) for _ in range(10)]).holds is False
+    assert heavier_later([a_net(None, 1.0)]).holds is None
+    assert power_iteration_suffices(rising).holds is True
+    assert power_iteration_suffices([*rising, a_net(2.0, 1.0, iterated=0.999)]).holds is False
+
+
+def test_rank_correlation_against_its_definition() -> None:
+    x, y = [3.0, 1.0, 4.0, 1.5, 5.0], [2.0, 7.0, 1.0, 8.0, 2.5]
+    ranks = [np.argsort(np.argsort(one)) for one in (x, y)]
+    found = correlate(x, y)
+    assert found is not None
+    assert found.value == pytest.approx(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    assert correlate([1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0]) is None
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_fleet_is_large_and_varied(size: Any) -> None:
+    fleet = FLEET[size]
+    assert len(fleet) >= 24
+    assert len({net.name for net in fleet}) == len(fleet)
+    assert {"width", "depth", "seed", "label noise"} <= {net.varies for net in fleet}
+    assert len({net.data for net in fleet}) >= (1 if size == "quick" else 3)
