@@ -231,7 +231,7 @@ def test_under_equality_p_is_uniform() -> None:
 
 
 def test_between_two_laws_neither_is_taken_too_often() -> None:
-    """400 of a power law with four moments and more, 600 exponential: the mean ratio is near 0, and the test at its level."""
+    """400 of a power law of index 6, 600 exponential: the mean ratio is near 0, and the test at its level."""
     found = []
     for seed in range(400):
         rng = np.random.default_rng(seed)
