@@ -20,6 +20,7 @@ from benchmarks import (
     replay,
     sign_projection,
     stability_memory,
+    tails,
     training_speed,
 )
 from cushion.files import write_whole
@@ -41,6 +42,7 @@ def main() -> None:
         ("stability_memory", stability_memory),
         ("compressing", compressing),
         ("pruning", pruning),
+        ("tails", tails),
     ):
         results[name] = module.run()
         print(f"{name}: {json.dumps(results[name])}", flush=True)

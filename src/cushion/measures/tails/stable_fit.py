@@ -86,7 +86,7 @@ def _standardised(values: ArrayLike) -> tuple[Floats, float, float]:
     most = int(runs.argmax())
     if runs[most] > _LARGEST_SHARE * n:
         raise BadInput(
-            f"{runs[most]} of {n} numbers are exactly {ordered[starts[most]] + 0.0:.6g}: a stable law has a density, and "
+            f"{runs[most]} of {n} numbers are exactly {ordered[starts[most]] + 0.0:.6g}: a stable law has a density; "
             "its likelihood grows without bound on a repeated value; leave the zeros of a pruned layer out"
         )
     low, middle, high = (float(q) for q in np.quantile(ordered, [0.25, 0.5, 0.75]))
