@@ -129,7 +129,7 @@ def test_certificates_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path,
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("--tau 0", "--tau is a threshold in standard deviations, a number above 0, not 0.0"),
+        ("--tau 0", "--tau is a threshold in standard deviations, above 0 and at most 1e6, not 0.0"),
         ("--tau=-1", "--tau is a threshold"),
         ("--tau nan", "--tau is a threshold"),
         ("--tau x", "must be numbers separated by commas"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.command_line import ask
 
-from cushion.cli.tail_text import best_law
+from cushion.cli.tail_text import likeliest_law
 from cushion.tail_records import LikelihoodRatio, Rival, TailFits
 
 NET = """
@@ -48,7 +48,7 @@ def test_the_answer_has_tables_doubts_and_meanings(net: str, capsys: pytest.Capt
     assert places == sorted(places)
     assert "3: no fit: all 3600 non-zero weights have the magnitude 0.25: a constant has no tail" in lines
     assert "3: no fit: all 3600 weights are 0.25: a constant has no law" in lines
-    assert "3: no fit: only 1 non-zero eigenvalues beside 59 zeros, and 50 are needed" in lines
+    assert "3: no fit: only 1 non-zero eigenvalues beside 59 that are zero up to rounding, and 50 are needed" in lines
     assert "5: no fit: only 10 non-zero eigenvalues, and 50 are needed" in lines
     assert "1, weights:" in lines
     assert any("alpha - 1: P(X > x) falls as x^-index" in line for line in lines)
@@ -64,8 +64,7 @@ def test_the_answer_has_tables_doubts_and_meanings(net: str, capsys: pytest.Capt
         "tail",
         "share",
         "reach",
-        "best",
-        "law",
+        "likeliest",
     ]
     assert "bootstrap" not in out
 
@@ -145,13 +144,13 @@ def ratio(rival: Rival, value: float, p: float) -> LikelihoodRatio:
     return LikelihoodRatio(rival, value, p, {})
 
 
-def test_the_best_law_is_the_likeliest_of_those_that_win_or_all_that_are_left() -> None:
+def test_the_law_that_is_named_is_the_likeliest_of_those_that_win_or_all_that_are_left() -> None:
     fits = TailFits("weights", 100)
     better = (ratio("log-normal", -5.0, 0.01), ratio("exponential", 2.0, 0.5), ratio("gaussian", -7.0, 0.05))
-    assert best_law(replace(fits, comparisons=better)) == "gaussian"
+    assert likeliest_law(replace(fits, comparisons=better)) == "gaussian"
     left = (ratio("log-normal", -0.1, 0.8), ratio("exponential", 2.0, 0.5), ratio("gaussian", 7.0, 0.05))
-    assert best_law(replace(fits, comparisons=left)) == "power law or exponential"
+    assert likeliest_law(replace(fits, comparisons=left)) == "power law or exponential"
     unknown = (ratio("log-normal", -0.1, 0.8), ratio("exponential", 2.0, 0.5), ratio("gaussian", -7.0, 0.2))
-    assert best_law(replace(fits, comparisons=unknown)) == "undecided"
+    assert likeliest_law(replace(fits, comparisons=unknown)) == "undecided"
     alone = (ratio("log-normal", 0.0, 1.0), ratio("exponential", 9.0, 0.001), ratio("gaussian", 9.0, 0.001))
-    assert best_law(replace(fits, comparisons=alone)) == "power law"
+    assert likeliest_law(replace(fits, comparisons=alone)) == "power law"

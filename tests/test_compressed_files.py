@@ -41,7 +41,7 @@ def rewritten(content: bytes, path: Path, edit: Callable[[dict[str, torch.Tensor
     known = metadata["sha256"]
     edit(tensors, metadata)
     if metadata.get("sha256") == known:  # whoever damages a file on purpose can sum it up again
-        metadata["sha256"] = _digest(tensors)
+        metadata["sha256"] = _digest(tensors, {"bits": "", "graph": "", "notes": "", **metadata})
     path.write_bytes(save(tensors, metadata))
     return path
 
@@ -180,6 +180,18 @@ def test_a_flipped_bit_that_nobody_summed_up_again_is_always_refused(saved: byte
         metadata = read_tensors(path)[1]
         path.write_bytes(save(tensors, metadata))
         refused(path, "not those that were written")
+
+
+def test_a_changed_graph_or_note_that_nobody_summed_up_again_is_refused(saved: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "changed"
+    path.write_bytes(saved)
+    metadata = read_tensors(path)[1]
+    for key in ("graph", "notes", "bits"):
+        text = metadata[key]
+        for at in range(0, len(text), max(1, len(text) // 40)):
+            other = text[:at] + chr(ord(text[at]) ^ 1) + text[at + 1 :]
+            path.write_bytes(save(load(saved), {**metadata, key: other}))
+            refused(path)
 
 
 def crafted(fields: list[int], arrays: list[np.ndarray], name: str = "conv") -> StoredNet:

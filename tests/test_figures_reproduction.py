@@ -77,3 +77,21 @@ def test_a_curve_of_many_points_has_no_markers(tmp_path: Path, drawn: list[Figur
     draw(Picture("curve", "Curve", places, "x", "y", (Series("one", places),), y_log=True), tmp_path)
     assert (drawn[0].axes[0].lines[0].get_marker() == "o") is marked
     assert drawn[0].axes[0].get_yscale() == "log"
+
+
+def test_errors_of_x_are_bars(tmp_path: Path, drawn: list[Figure]) -> None:
+    groups = (Points("mnist", ((2.0, 10.0), (4.0, 30.0)), (0.5, 0.25)),)
+    draw(Scatter("fleet", "Fleet", "x", "y", groups), tmp_path)
+    bars = drawn[0].axes[0].collections[0].get_segments()
+    assert [bar.tolist() for bar in bars] == [[[1.5, 10.0], [2.5, 10.0]], [[3.75, 30.0], [4.25, 30.0]]]
+
+
+def test_a_line_of_the_paper_has_the_colour_of_its_own(tmp_path: Path, drawn: list[Figure]) -> None:
+    values = (1.0, 2.0)
+    names = (("α = 1", False), ("α = 2", False), ("eq. 12, α = 2", True), ("alone", True))
+    series = tuple(Series(name, values, from_paper=paper) for name, paper in names)
+    draw(Picture("pair", "Pair", (0.0, 1.0), "x", "y", series), tmp_path)
+    first, second, own, alone = drawn[0].axes[0].lines
+    assert own.get_color() == second.get_color()
+    assert own.get_linestyle() == "--"
+    assert len({line.get_color() for line in (first, second, alone)}) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -37,7 +38,9 @@ def test_p_is_the_share_of_draws_that_are_at_least_as_far() -> None:
     found = bootstrap_goodness(sample, fit, draws=60, seed=0)
     assert found.p == np.mean(np.array(distances) >= fit.ks_distance)
     assert 0 < found.p < 1
-    assert found.p_error == pytest.approx(math.sqrt(found.p * (1 - found.p) / 60))
+    further = round(60 * found.p)
+    assert found.p_error == pytest.approx(stats.beta(1 + further, 61 - further).std(), rel=1e-12)
+    assert found.p_error == pytest.approx(math.sqrt(found.p * (1 - found.p) / 60), rel=0.1)
     assert found.draws == 60
 
 
@@ -45,7 +48,9 @@ def test_a_draw_exactly_as_far_counts() -> None:
     sample = Magnitudes.of(drawn("normal", 100, 0))
     fit = fit_power_law(sample)
     with patch.object(goodness, "fit_power_law", return_value=fit):
-        assert bootstrap_goodness(sample, fit, draws=5, seed=0).p == 1.0
+        found = bootstrap_goodness(sample, fit, draws=5, seed=0)
+    assert found.p == 1.0
+    assert found.p_error > 0  # five draws that agree are no certainty
 
 
 def test_the_seed_decides() -> None:
@@ -85,11 +90,9 @@ def test_without_a_body_all_is_drawn_from_the_law() -> None:
 
 
 def test_draws_that_cannot_be_fitted_are_drawn_again() -> None:
-    """A body of one value and a tail of two: one draw in ten has none of the tail, and is constant."""
-    sample = Magnitudes.of([1.0] * 58 + [2.0, 3.0])
-    fit = PowerLawFit(
-        alpha=6.0, alpha_error=1.0, xmin=2.0, ks_distance=0.1, tail=2, values=60, zeros=0, distinct=3, largest=3.0
-    )
+    """A body of one value and a tail of three: a draw with fewer than three of the tail has too few magnitudes."""
+    sample = Magnitudes.of([1.0] * 57 + [2.0, 3.0, 4.0])
+    fit = replace(fit_power_law(sample), xmin=2.0, tail=3)
     samples = samples_drawn(sample, fit, 100)
     assert len(samples) == 100
     assert not any(other.refusal for other in samples)

@@ -16,7 +16,20 @@ from cushion.errors import BadInput
 METHOD = "heavy-tail"
 BAD: dict[str, list[Any]] = {
     "form": ["", "Corrected", "printed", 3, None, ["corrected"]],
-    "tau": [(0.0,), (-1.0,), (math.nan,), (math.inf,), ("1",), (True,), "1", (1.0,) * 65, (1.0, 0.0)],
+    "tau": [
+        (0.0,),
+        (-1.0,),
+        (math.nan,),
+        (math.inf,),
+        (1e155,),
+        [1.0, "a"],
+        True,
+        ("1",),
+        (True,),
+        "1",
+        (1.0,) * 65,
+        (1.0, 0.0),
+    ],
     "t": [(-0.1,), (math.nan,), (math.inf,), (1e7,), ("1",), (True,), "1", (1.0,) * 65],
     "layers": [("",), (3,), "", ("all", "fc1"), ("last", "all")],
     "trials": [0, -1, 1.5, "3", True, None, 10**6],
@@ -74,6 +87,7 @@ def test_defaults_follow_the_form() -> None:
     by_error = HeavyTailOptions(epsilon=0.1, eta=0.01)
     assert (by_error.taus, by_error.ts) == ((), (0.0,))
     assert HeavyTailOptions(epsilon=0.1, eta=0.01, t=(0.5,)).ts == (0.5,)
+    assert HeavyTailOptions(form="algorithm", epsilon=0.1, eta=0.01).ts == (1.0,)  # the algorithm always adds noise
     assert HeavyTailOptions(form="appendix", tau=(1.0,)).taus == (1.0,)
     for options in (corrected, algorithm, appendix, by_error):
         options.check(METHOD)
@@ -88,6 +102,9 @@ def test_options_as_python_gives_them() -> None:
     assert HeavyTailOptions.given(tau=1, t=0.0, grid=4, layers="fc1, fc2") == plain
     assert HeavyTailOptions.given(tau=[1], t=np.array([0.0]), grid="4", layers=["fc1", "fc2"]) == plain
     assert HeavyTailOptions.given(layers=("fc1", "fc2"), tau=(1.0,), t=(0.0,), grid=4) == plain
+    for wrong in ([1, "a"], True, ["1"], {"tau": 1}):
+        with pytest.raises(BadInput, match="--tau must be a number or several"):
+            HeavyTailOptions.given(tau=wrong).check(METHOD)
     with pytest.raises(BadInput, match="--method magnitude replaces no weights"):
         plain.check("magnitude")
 

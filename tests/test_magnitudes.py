@@ -11,7 +11,7 @@ from cushion.measures.tails.magnitudes import FEWEST, Magnitudes
 
 
 def test_magnitudes_are_sorted_and_without_zeros() -> None:
-    values = np.array([[3.0, -1.0, 0.0], [-0.0, 2.0, -2.0]] * FEWEST)
+    values = np.array([[3.0, -1.0, 0.0], [-0.0, 2.0, -4.0]] * FEWEST)
     sample = Magnitudes.of(values)
     assert sample.zeros == 2 * FEWEST
     assert sample.refusal == ""
@@ -44,6 +44,8 @@ def test_the_given_numbers_are_left_alone() -> None:
         ([*range(1, 10), 0, 0], f"only 9 non-zero numbers beside 2 zeros, and {FEWEST} are needed"),
         (np.full(60, -0.25), "all 60 non-zero numbers have the magnitude 0.25: a constant has no tail"),
         ([0.0, 1.5, -1.5] * 30, "all 60 non-zero numbers have the magnitude 1.5: a constant has no tail"),
+        ([1.0, -1.0, 2.0] * 30, "only 2 different magnitudes among 90 numbers, and 4 are needed"),
+        ([0.0, 1.0, -3.0, 2.0] * 30, "only 3 different magnitudes among 90 numbers, and 4 are needed"),
         ([np.inf, *range(80)], "1 of 81 numbers are infinite or not a number; check the training"),
         ([np.nan, -np.inf, np.nan, *range(80)], "3 of 83 numbers are infinite or not a number; check the training"),
     ],
@@ -54,7 +56,7 @@ def test_what_cannot_be_fitted_says_why(values: list[float], sentence: str) -> N
 
 def test_the_fewest_numbers_that_are_fitted() -> None:
     assert Magnitudes.of(np.arange(1.0, FEWEST + 1)).refusal == ""
-    assert Magnitudes.of([1.0] * (FEWEST - 1) + [1.0000001]).refusal == ""
+    assert Magnitudes.of([1.0] * (FEWEST - 3) + [1.0000001, 1.5, 2.0]).refusal == ""
 
 
 def test_one_copy_is_made() -> None:

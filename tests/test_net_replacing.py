@@ -110,7 +110,11 @@ def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str
     assert abs(file.errors - machine.errors) <= 8  # activations are rounded
 
     # Layers, and what Theorem 2 counts: positions and values of what is stored.
-    nats, chosen, rest = 0.0, 0.0, sum(bias.integers.size for bias in stored.biases if bias is not None)
+    nats, chosen = 0.0, 0.0
+    biases = [bias for bias in stored.biases if bias is not None]
+    values_of_a_bias = max((2 * int(np.abs(bias.integers).max()) + 1 for bias in biases), default=1)
+    rest = sum(bias.integers.size for bias in biases) * math.log(values_of_a_bias) + price(values_of_a_bias)
+    rest += price(3) + sum(price(bias.exponent) for bias in biases) + math.log(len(summary.tried))  # 3: the seed
     for layer, row, node in zip(stored.layers, summary.layers, found.net.frame.affine_layers, strict=True):
         kept = layer.kept if isinstance(layer, Spiked) else layer
         values = kept.integers[kept.integers != 0]
@@ -132,12 +136,12 @@ def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str
             assert row.replaced_largest == pytest.approx(float(weight[~stays].abs().max()))
             assert row.deviation == pytest.approx(float(weight.std(unbiased=False)))
         else:
-            assert (row.replaced, row.epsilon, row.worst_ratio, row.stored_as) == (0, None, None, "as it is")
+            assert (row.replaced, row.epsilon, row.worst_ratio, row.stored_as) == (0, None, None, "all weights")
     corrected = next(row for row in summary.paper_bounds if row.name == "heavy-tail count" and row.form == "corrected")
     assert corrected.factors is not None
     assert corrected.factors["positions"] + corrected.factors["values"] == pytest.approx(nats, rel=1e-9)
     assert corrected.factors["chosen"] == pytest.approx(chosen, rel=1e-9)
-    assert corrected.factors["others"] > rest * math.log(3)
+    assert corrected.factors["others"] == pytest.approx(rest, rel=1e-9)
 
     # What was tried, and what that costs.
     (taken,) = [one for one in summary.tried if one.chosen]
@@ -208,6 +212,16 @@ def test_epsilon_chooses_the_threshold() -> None:
         assert row.tau == threshold_within(weight, "algorithm", budget, 0.5)
     nothing = run("mlp", epsilon=1e-4, eta=0.01).summary
     assert all(row.replaced == 0 or row.replaced_largest <= 1e-3 for row in nothing.layers)
+
+
+def test_a_grid_that_rounds_by_more_than_epsilon_is_not_tried() -> None:
+    """Of the grids that `best` tries only those within ε, and the finest, which a note may then complain of."""
+    found = run("mlp", epsilon=0.02, eta=0.01, grid="best").summary
+    assert 1 <= len(found.tried) < 6
+    assert found.tried[-1].grid == "8 bits"
+    assert all(row.rounding <= 0.02 for row in found.layers) or "rounding alone" in " ".join(found.notes)
+    every = run("mlp", epsilon=0.9, eta=0.01, grid="best").summary
+    assert len(every.tried) == 6
 
 
 def test_appendix_e_of_any_layer_and_its_certificates() -> None:

@@ -81,7 +81,13 @@ def test_distances_are_those_of_the_definition() -> None:
         rate = tail.size / np.log(tail / values[start]).sum()
         shares = np.array([np.mean(tail >= value) for value in values[start:]])
         gaps = np.abs(shares - (values[start:] / values[start]) ** -rate)
-        assert law_of_tail(sample, tails, start).ks_distance == pytest.approx(gaps.max(), abs=1e-14)
+        found_law = law_of_tail(sample, tails, start)
+        assert found_law.ks_distance == pytest.approx(gaps.max(), abs=1e-14)
+        beyond = np.array([np.mean(tail > value) for value in values[start:]])
+        other = np.abs(beyond - (values[start:] / values[start]) ** -rate)
+        assert found_law.ks_both_sides == pytest.approx(max(gaps.max(), other.max()), abs=1e-14)
+        with patch.multiple(tail_search, _BLOCK=7):
+            assert tails.furthest_of_both(start) == pytest.approx(found_law.ks_both_sides, abs=1e-14)
         for place in (0, 3, gaps.size - 1):
             found = tails.distances(slice(start, start + 1), start + place)
             assert found == pytest.approx(gaps[place : place + 1], abs=1e-14)
@@ -189,3 +195,12 @@ def test_the_record_goes_to_json_and_back() -> None:
     fit = fit_power_law(Magnitudes.of(drawn("cauchy", 300, 0)))
     assert PowerLawFit(**fit.to_json()) == fit
     assert fit.decades == pytest.approx(math.log10(fit.largest / fit.xmin))
+
+
+def test_numbers_far_below_the_largest_keep_their_logarithms() -> None:
+    """Ratios of 1e-308 and less: 2^0, 2^-1, ..., 2^-1070, whose logarithms are known."""
+    sample = Magnitudes.of(2.0 ** -np.arange(1071.0))
+    tails = Tails.of(sample.ordered)
+    np.testing.assert_allclose(tails.log, -math.log(2) * np.arange(1070, -1, -1), rtol=1e-12)
+    fit = law_of_tail(sample, tails, 0)
+    assert fit.alpha == pytest.approx(1 + 1071 / (math.log(2) * 1070 * 1071 / 2), rel=1e-9)

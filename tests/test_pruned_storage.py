@@ -13,7 +13,7 @@ from tests.test_pruning import normal
 
 import cushion
 from cushion.compressors.guha.pruning import apply_masks, masks_for
-from cushion.compressors.storage.masked import fitted
+from cushion.compressors.storage.masked import Grid, fitted, store_pruned
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Numbers, StoredLayer
 from cushion.compressors.storage.stored_net import KINDS, StoredNet, read_stored
@@ -170,3 +170,18 @@ def test_a_layer_that_is_larger_than_any_real_one_is_refused_before_it_is_made()
     with pytest.raises(BadInput, match="larger than any that is read"):
         Pruned.sizes((2**14, 2**14), (0,))
     assert Pruned.sizes((2**13, 2**14), (0,)) == ((0,), (0,))
+
+
+def test_a_layer_without_weights_keeps_its_biases() -> None:
+    """Its grid says nothing of their size: rounded to halves all of them would be zero."""
+    net = network("mlp")
+    masks = [torch.ones_like(node.affine.operator.weight, dtype=torch.bool) for node in net.affine_layers]
+    masks[-1] = torch.zeros_like(masks[-1])
+    last = net.affine_layers[-1]
+    assert last.affine.bias is not None
+    small = replace(
+        last.affine, bias=0.03 * torch.sign(last.affine.bias) + 0.001 * torch.arange(last.affine.bias.numel())
+    )
+    found = store_pruned(net.with_affine({last.index: small}), masks, Grid(8), 0, faithful=False)
+    assert found.biases[-1] is not None
+    np.testing.assert_allclose(found.biases[-1].values, small.bias.double().numpy(), rtol=2e-3, atol=1e-5)

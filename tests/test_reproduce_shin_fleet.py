@@ -61,7 +61,10 @@ def test_rows_of_the_fleet_are_what_the_nets_are(out: Path) -> None:
     assert row["stable rank"] == pytest.approx((singular**2).sum() / singular[0] ** 2, rel=1e-9)
     assert row["‖W‖₂"] == pytest.approx(singular[0], rel=1e-9)
     assert rows[3][header.index("α")] is None
-    assert len(page["pictures"][0]["groups"][0]["places"]) == 3
+    groups = page["pictures"][0]["groups"]
+    assert sum(len(group["places"]) for group in groups) == 3
+    assert [group["label"] for group in groups] == ["digits", "digits, random labels"]
+    assert groups[0]["x_errors"][1] == row["± s.e."]
 
 
 @pytest.mark.usefixtures("tiny")

@@ -150,3 +150,10 @@ def test_the_two_sentences_on_alpha_are_judged() -> None:
     assert not shin_claims.fewer_with_alpha(turned).holds
     assert shin_claims.more_as_alpha_shrinks(turned).holds
     assert "not so" in shin_claims.more_as_alpha_shrinks(turned).because
+
+
+def test_a_failure_above_its_claim_within_chance_decides_nothing() -> None:
+    assert shin_claims.setting_is_enough([error_row("signed", 0.052)]).holds is None
+    assert shin_claims.setting_is_enough([error_row("signed", 0.052), error_row("signed", 0.2)]).holds is False
+    assert shin_claims.error_is_small([error_row("positive", 0.052)]).holds is None
+    assert shin_claims.error_is_small([error_row("positive", 0.05)]).holds is True

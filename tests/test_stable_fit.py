@@ -235,3 +235,33 @@ def test_a_million_weights_in_time_and_memory() -> None:
     assert peak < 10 * x.nbytes
     assert found.errors["alpha"] == pytest.approx(1.54e-3, rel=0.02)
     assert abs(found.alpha - 1.5) < 3 * 1.54e-3
+
+
+@pytest.mark.parametrize(("far", "wide"), [(4.5, 0.03), (1.5, 0.1), (0.8, 0.1), (0.0, 0.05)])
+def test_of_several_maxima_the_highest_is_taken(far: float, wide: float) -> None:
+    """A narrow heap with a third of the numbers elsewhere: no law of a grid is likelier, and none below alpha = 0.5."""
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random(2000) < 0.3, rng.normal(far, 0.5, 2000), rng.normal(0, wide, 2000))
+    likelihoods = {
+        (alpha, c, delta): StableLaw(alpha, 0.0).log_density((x - delta) / c).sum() - x.size * math.log(c)
+        for alpha in (0.5, 0.7, 1.0, 1.3, 1.6, 1.9)
+        for c in np.geomspace(wide / 4, 2.0, 16).tolist()
+        for delta in (0.0, 0.3 * far)
+    }
+    best = max(likelihoods, key=lambda at: likelihoods[at])
+    try:
+        found = fit_stable(x, symmetric=True)
+    except BadInput as refused:
+        assert "still rises where alpha falls to 0.5" in str(refused)  # noqa: PT017 (one of two right answers)
+        assert best[0] == 0.5
+    else:
+        assert found.log_likelihood >= likelihoods[best]
+        assert fit_stable(x, symmetric=False).log_likelihood >= found.log_likelihood - 1e-4
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_skewed_law_is_never_the_less_likely(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.choice([0.1, 1.0, 3.0], 500) * rng.normal(size=500) + rng.choice([0.0, 0.4], 500)
+    skewed, symmetric = (fit_stable(x, symmetric=held).log_likelihood for held in (False, True))
+    assert skewed >= symmetric - 1e-4

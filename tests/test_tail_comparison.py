@@ -29,7 +29,7 @@ def fitted(x: Floats, xmin: float) -> tuple[Magnitudes, PowerLawFit]:
     alpha = 1 + tail.size / float(np.log(tail / xmin).sum())
     error, distinct = (alpha - 1) / math.sqrt(tail.size), np.unique(sample.ordered).size
     values, largest = sample.ordered.size, float(tail[-1])
-    return sample, PowerLawFit(alpha, error, xmin, 0.0, tail.size, values, sample.zeros, distinct, largest)
+    return sample, PowerLawFit(alpha, error, xmin, 0.0, 0.0, tail.size, values, sample.zeros, distinct, largest)
 
 
 def compared(x: Floats, xmin: float) -> dict[str, LikelihoodRatio]:
@@ -264,6 +264,6 @@ def test_a_million_values() -> None:
 def test_a_tail_that_has_no_spread_or_too_much_is_refused(largest: float) -> None:
     x = np.append(np.full(60, 2.0), largest)
     sample = Magnitudes.of(x)
-    fit = PowerLawFit(3.0, 0.1, 2.0, 0.1, 61, 61, 0, 2, largest)
-    with pytest.raises(BadInput, match="the tail from 2 on"):
+    fit = PowerLawFit(3.0, 0.1, 2.0, 0.1, 0.1, 61, 61, 0, 2, largest)
+    with pytest.raises(BadInput, match="of the tail"):
         compare_laws(sample, fit)

@@ -18,7 +18,7 @@ from cushion.measures.tails.options import TailOptions
 from cushion.measures.tails.stable_law import sample_stable
 from cushion.tail_records import Goodness, HillPlot, LikelihoodRatio, PowerLawFit, Rival, StableFit, TailFits
 
-LAW = PowerLawFit(2.5, 0.047, 0.1, 0.01, tail=1000, values=2000, zeros=0, distinct=2000, largest=5.0)
+LAW = PowerLawFit(2.5, 0.047, 0.1, 0.01, 0.01, tail=1000, values=2000, zeros=0, distinct=2000, largest=5.0)
 HILL = HillPlot(
     k=(1, 10, 100, 1000),
     tail_index=(2.0, 1.6, 1.5, 1.5),
@@ -68,13 +68,13 @@ def test_a_fit_that_nothing_speaks_against_has_no_doubts() -> None:
         (fits(law={"alpha": 6.01}), "alpha = 6.01 is no heavy tail: all moments of order below 5.01 are finite"),
         (fits(law={"distinct": 999}), "only 999 different magnitudes among 2000"),
         (
-            fits(law={"ks_distance": 0.052}),
+            fits(law={"ks_both_sides": 0.052}),
             "misses its own tail: KS distance 0.052, where chance allows 0.052 with 1000",
         ),
-        (fits(goodness=Goodness(0.09, 0.03, 100)), "only 0.09 of 100 samples of the fitted power law"),
+        (fits(goodness=Goodness(0.09, 0.03, 100)), "9 of 100 samples of the fitted power law"),
         (
             fits(comparisons=(ratio("log-normal", -12.5, 0.02),)),
-            "the tail is likelier log-normal (log-likelihood +12.5, p = 0.02) than a power law",
+            "the tail is likelier log-normal (by 12.5 nats, p = 0.02) than a power law",
         ),
         (
             fits(comparisons=(ratio("exponential", 3.0, 0.2), ratio("gaussian", -3.0, 0.3))),
@@ -99,15 +99,15 @@ def test_each_reason_is_one_sentence_with_its_number(made: TailFits, sentence: s
 @pytest.mark.parametrize(
     "made",
     [
-        fits(law={"tail": 100, "ks_distance": 0.16}),
+        fits(law={"tail": 100, "ks_both_sides": 0.16}),
         fits(law={"largest": 1.01}),
         fits(law={"alpha": 6.0}),
         fits(law={"distinct": 1000}),
-        fits(law={"ks_distance": 0.051}),
+        fits(law={"ks_distance": 0.6, "ks_both_sides": 0.051}),
         fits(goodness=Goodness(0.1, 0.03, 100)),
         fits(comparisons=(ratio("log-normal", -12.5, 0.1),)),
         fits(hill={"tail_index": (9.0, 0.1, 1.9, 1.5)}),
-        fits(hill={"tail_index": (2.0, 1.6, 5.0, 1.5)}, law={"tail": 99, "ks_distance": 0.1, "alpha": 2.5}),
+        fits(hill={"tail_index": (2.0, 1.6, 5.0, 1.5)}, law={"tail": 99, "ks_both_sides": 0.1, "alpha": 2.5}),
         fits(stable={"alpha": 1.93, "errors": {"alpha": 0.03}}, law={"alpha": 2.9}),
         fits(stable={"ks_distance": 0.036}),
         fits(stable={"ks_distance": 0.0099, "scale": 1e-4}, count=10**6),
@@ -154,7 +154,7 @@ def test_close_to_its_centre_a_stable_law_is_not_judged_by_its_tail() -> None:
 def test_the_weightiest_reason_comes_first() -> None:
     tests = (ratio("log-normal", -5.0, 0.05), ratio("exponential", -2.0, 0.01), ratio("gaussian", -9.0, 0.001))
     found = find_doubts(fits(comparisons=tests, law={"alpha": 7.0, "tail": 60}, goodness=Goodness(0.0, 0.0, 50)))
-    words = ["likelier Gaussian (log", "only 0 of 50", "only 60 weights", "alpha = 7"]
+    words = ["likelier Gaussian (by 9", "0 of 50", "only 60 weights", "alpha = 7"]
     assert [word in doubt for word, doubt in zip(words, found, strict=True)] == [True] * 4
     laws = [found[0].index(law) for law in ("Gaussian", "log-normal (", "exponential")]
     assert laws == sorted(laws)

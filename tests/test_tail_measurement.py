@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -127,7 +128,7 @@ def test_the_survival_function_is_thinned_evenly_in_the_rank() -> None:
     ("numbers", "no_fit", "no_stable", "no_eigenvalues"),
     [
         (torch.full((10, 20), 0.5), "all 200 non-zero weights have the magnitude 0.5: a constant has no tail",
-         "all 200 weights are 0.5: a constant has no law", "only 1 non-zero eigenvalues beside 9 zeros"),
+         "all 200 weights are 0.5: a constant has no law", "only 1 non-zero eigenvalues beside 9 that are zero up to"),
         (torch.zeros(60, 60), "all 3600 weights are zero", "all 3600 weights are 0: a constant has no law",
          "all 60 eigenvalues are zero"),
         (weight(7, 7), "only 49 non-zero weights, and 50 are needed", "only 49 weights, and 50 are needed",
@@ -168,17 +169,59 @@ def test_pruned_layers_are_fitted_without_their_zeros() -> None:
     assert found.survival.share[-1] == 1.0
 
 
-def test_two_magnitudes_are_fitted_and_doubted() -> None:
+def test_four_magnitudes_are_fitted_and_doubted() -> None:
     """More than half of the weights have the largest: no Hill plot, no stable law."""
-    numbers = torch.tensor([1.0, -2.0, 2.0, 2.0]).repeat(50, 10)
+    numbers = torch.tensor([0.5, 1.0, 1.5, -2.0, 2.0, 2.0, 2.0, 2.0]).repeat(50, 5)
     found = layer_tails(numbers, TailOptions(bootstrap=3)).weights
     assert found.power_law is not None
-    assert found.power_law.distinct == 2
+    assert found.power_law.distinct == 4
     assert found.hill is not None
     assert found.hill.k == ()
     assert found.survival is not None
-    assert (found.survival.x, found.survival.share) == ((2.0, 1.0), (0.75, 1.0))
+    assert (found.survival.x, found.survival.share) == ((2.0, 1.5, 1.0, 0.5), (0.625, 0.75, 0.875, 1.0))
     assert found.no_stable.startswith("1000 of 2000 weights are exactly 2")
+
+
+def test_ties_at_xmin_do_not_pass_for_a_perfect_fit() -> None:
+    """Just below each value the power law is near; on the other side of xmin it misses nine tenths of the tail."""
+    numbers = torch.full((10, 20), 1.0)
+    numbers[0, :4] = torch.tensor([1e3, 1e4, 1e5, 1e6])
+    found = layer_tails(numbers, NONE).weights
+    assert found.power_law is not None
+    assert found.power_law.ks_distance < 0.1 < 0.9 < found.power_law.ks_both_sides
+    assert any("misses its own tail: KS distance 0.9" in doubt for doubt in found.doubts)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "reason"),
+    [
+        (weight(10, 20).double() * 1e306, ""),
+        (torch.linspace(1, 1 + 1e-13, 200, dtype=torch.float64).reshape(10, 20), "within a relative 1e-09"),
+        (torch.logspace(-300, 300, 200, dtype=torch.float64).reshape(10, 20), "more than 1e+150 times xmin"),
+        (5e-324 * torch.arange(1, 201, dtype=torch.float64).reshape(10, 20), ""),
+    ],
+    ids=["huge", "narrow", "wide", "smallest"],
+)
+def test_every_layer_has_an_answer_at_the_ends_of_float64(numbers: Tensor, reason: str) -> None:
+    found = layer_tails(numbers, TailOptions(bootstrap=2)).weights
+    assert found.power_law is not None
+    assert math.isfinite(found.power_law.alpha)
+    assert reason in found.no_comparisons
+    assert len(found.comparisons) == (0 if reason else 3)
+    assert all(math.isfinite(test.ratio) and 0 <= test.p <= 1 for test in found.comparisons)
+
+
+def test_eigenvalues_that_leave_float64_say_so() -> None:
+    found = layer_tails(weight(60, 70).double() * 1e-180, NONE)
+    assert found.weights.power_law is not None
+    assert found.eigenvalues.no_fit == "its eigenvalues leave the range of float64; scale the net's weights"
+
+
+def test_half_precision_is_fitted_as_its_numbers_are() -> None:
+    numbers = weight(60, 70)
+    for dtype in (torch.float16, torch.bfloat16):
+        found = layer_tails(numbers.to(dtype), NONE)
+        assert found == layer_tails(numbers.to(dtype).double(), NONE)
 
 
 @pytest.mark.parametrize("levels", [1.0, 8.0])
@@ -297,8 +340,15 @@ def test_the_net_beside_has_its_own_tails() -> None:
     assert tails != table.layers[0].tails
 
 
-@pytest.mark.parametrize("bad", [{"bootstrap": -1}, {"bootstrap": 1.5}, {"seed": -1}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *({"bootstrap": value} for value in (-1, 1.5, 10**20, math.inf, math.nan, "x", None, True)),
+        {"seed": -1},
+        {"seed": 2**63},
+    ],
+)
 def test_options_are_checked(bad: dict[str, float]) -> None:
     (name,) = bad
-    with pytest.raises(BadInput, match=f"--{name} must be a whole number of at least 0"):
+    with pytest.raises(BadInput, match=f"--{name} must be a whole number from 0 to "):
         TailOptions(**bad)  # type: ignore[arg-type]

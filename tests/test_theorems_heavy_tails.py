@@ -13,6 +13,7 @@ from cushion.bound_records import Bound
 from cushion.numerics import binomial_inverse
 from cushion.theorems.compression import CompressedFacts
 from cushion.theorems.heavy_tails import (
+    COUNT,
     FACTORS,
     HeavyTailFacts,
     HeavyTailLayerFacts,
@@ -154,3 +155,19 @@ def test_an_empty_layer_costs_its_header_only() -> None:
     empty = HeavyTailLayerFacts(100, 0, 0)
     assert position_nats(empty) == value_nats(empty) == 0.0
     assert chosen_nats(empty) == pytest.approx(math.log(101) + price(0))
+
+
+def test_without_a_margin_the_counts_are_told() -> None:
+    rows = rows_of(replace(FACTS, compressed=replace(SAMPLE, gamma=0.0)))
+    assert f"√(Σ k_i/m) alone is {math.sqrt(FACTS.nonzeros / SAMPLE.m):.4g}" in rows[COUNT, "as printed"].meaning
+    assert "nats" in rows[COUNT, "corrected"].meaning
+
+
+def test_what_the_whole_net_pays_is_counted() -> None:
+    plain, more = (rows_of(replace(FACTS, header_nats=nats))[COUNT, "corrected"] for nats in (0.0, 7.5))
+    assert plain.factors is not None
+    assert more.factors is not None
+    assert more.factors["nats"] == pytest.approx(plain.factors["nats"] + 7.5)
+    assert more.value is not None
+    assert plain.value is not None
+    assert more.value > plain.value

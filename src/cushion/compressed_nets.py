@@ -1,6 +1,6 @@
 """A compressed net as a file: its message and its graph, in safetensors; nothing in it is ever run.
 
-metadata   format, bits, graph (JSON), and notes (JSON) on how the net was made
+metadata   format, bits, graph (JSON), notes (JSON) on how the net was made, and sha256 of these three and all tensors
 message    uint8: the stored numbers and the seed (`compressors.storage.stored_net`), `bits` long, padded with zeros
 start.N.*  only where a net was compressed from its initialisation: that initialisation, the helper string of layer N
 """
@@ -55,17 +55,19 @@ class CompressedNet:
         metadata = {
             "format": FORMAT,
             "bits": str(self.stored.bits),
-            "sha256": _digest(tensors),
             "graph": json.dumps(describe_graph(self.frame), separators=(",", ":")),
             "notes": json.dumps(self.notes, sort_keys=True),
         }
-        save_tensors(Path(path), tensors, metadata)
+        save_tensors(Path(path), tensors, {**metadata, "sha256": _digest(tensors, metadata)})
         return Path(path)
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """sha256 of every tensor's name and bytes, sorted by name: a flipped bit of the message may be another net's."""
-    found = hashlib.sha256()
+def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """sha256 of bits, graph, notes, and every tensor's name and bytes, sorted by name.
+
+    A flipped bit of the message may be another net's, and so may one of the graph's.
+    """
+    found = hashlib.sha256(json.dumps([metadata[key] for key in ("bits", "graph", "notes")]).encode())
     for name, tensor in sorted(tensors.items()):
         plain = tensor.detach().cpu().contiguous()
         found.update(name.encode() + b"\n" + plain.reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -94,8 +96,8 @@ def load_compressed(path: str | Path) -> CompressedNet:
             raise ValueError("no message")
     except (KeyError, ValueError, RecursionError):
         raise Malformed(f"{path} lacks the message or the notes of a compressed net; write it again") from None
-    if metadata.get("sha256") != _digest({"message": message, **tensors}):
-        raise Malformed(f"{path} is damaged: its numbers are not those that were written; write it again")
+    if metadata.get("sha256") != _digest({"message": message, **tensors}, metadata):
+        raise Malformed(f"{path} is damaged: its contents are not those that were written; write it again")
     frame = rebuild_graph(graph, str(path))
     try:
         stored = read_stored(np.ascontiguousarray(message.numpy()).tobytes(), int(bits), frame)

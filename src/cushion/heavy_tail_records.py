@@ -23,8 +23,8 @@ class LayerReplacement(Record):
     deviation: σ of its weights, in which --tau counts. tau: τ itself. t: the variance of the noise as it is stored (σ²
     of the draws in Appendix E), and t_asked the same in mean squares of what goes; noise_mean: of the draws. kept: k,
     the weights that stay; replaced: the others; nonzeros: those of B that are stored, fewer where a weight rounds to
-    zero or belongs to a unit without inputs or readers. replaced_mean: mean of what goes, which noise of mean 0 does
-    not replace; replaced_largest: its largest magnitude, at most τ in the corrected form.
+    zero (`rounded_away` of them) or belongs to a unit without inputs or readers. replaced_mean: mean of what goes,
+    which noise of mean 0 does not replace; replaced_largest: its largest magnitude, at most τ in the corrected form.
 
     epsilon: what Proposition 1.1, corrected, promises the layer at the η of Lemma 2.2, the rounding of its kept weights
     included, `rounding` = ‖B̂ - B‖_F/‖W‖_F; None for a form that it does not cover. epsilon_printed: the same by the
@@ -32,7 +32,7 @@ class LayerReplacement(Record):
 
     alpha: exponent of the power law fitted to |w| (density; the paper's α is one less), None where none is. xmin: where
     it begins. kept_model: k as Proposition 1.2 expects it if all weights were Pareto from xmin on; kept_fitted: the
-    same with only the fitted tail as Pareto; None where τ < xmin.
+    same with only the fitted tail as Pareto; None where τ < xmin, and for forms that keep one sign only.
     """
 
     name: str
@@ -48,6 +48,7 @@ class LayerReplacement(Record):
     kept: int
     replaced: int
     nonzeros: int
+    rounded_away: int
     bits: int
     frobenius: float
     replaced_mean: float

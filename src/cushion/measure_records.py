@@ -148,5 +148,5 @@ class MeasureTable(Record):
                         row[f"{key}_median"] = value["quantiles"]["0.5"]
                 elif isinstance(value, (dict, list)) and key not in _SHAPES:
                     del row[key]  # a table of its own; see the record
-            rows.append(row)
+            rows.append({**row, **({} if layer.tails is None else layer.tails.columns())})
         return pandas.DataFrame(rows).set_index("name")

@@ -40,7 +40,7 @@ from cushion.measuring import traced
 from cushion.net_facts import look_at
 from cushion.network import Network
 from cushion.numerics import float_up
-from cushion.promises.heavy_tail import ReplacedNet, describe
+from cushion.promises.heavy_tail import ReplacedNet, describe, rounding
 from cushion.promises.heavy_tail_notes import notes_on
 from cushion.promises.induction import LayerErrors, follow_induction
 from cushion.promises.subject import Subject
@@ -183,7 +183,7 @@ def _candidates(
         raise BadInput(
             f"{setting.asked} leaves more weights than the {MOST_NUMBERS // 2} of a file; use a larger --tau"
         )
-    for bits in options.grids:
+    for bits in _grids(net, options, replaced, seed):
         stored = store_replaced(net, replaced, bits, seed)
         network = stored.network(net)
         errors = follow_induction(net, network, sample, scores=scores)
@@ -195,6 +195,17 @@ def _candidates(
         beyond = wrong / m + math.sqrt(length * math.log(2.0) / (2 * m))
         tried = TriedTail(setting.asked, f"{bits} bits", kept, length, wrong, bound, written)
         yield _Candidate(setting, bits, replaced, stored, network, errors, tried, (bound, beyond))
+
+
+def _grids(net: Network, options: HeavyTailOptions, replaced: Sequence[Replacement | None], seed: int) -> Iterator[int]:
+    """The grids that are tried; where τ was chosen for ε, only those that round no layer by more, and the finest."""
+    for bits in options.grids:
+        if options.epsilon is not None and bits != options.grids[-1]:
+            layers = store_replaced(net, replaced, bits, seed, faithful=True).layers
+            moved = map(rounding, net.affine_layers, replaced, layers)
+            if max(moved) > options.epsilon:
+                continue
+        yield bits
 
 
 def _replacements(

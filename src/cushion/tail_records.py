@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from cushion.records import Record
 
@@ -23,14 +23,18 @@ class PowerLawFit(Record):
 
     alpha = 1 + tail/Σ ln(x/xmin) over the `tail` values that are at least xmin; alpha_error = (alpha - 1)/√tail, its
     standard error given xmin. xmin is the value of the sample at which `ks_distance`, the Kolmogorov-Smirnov distance
-    of tail and fit, is smallest; the search is exact. values: positive numbers that were fitted; zeros: those left out.
-    distinct: different values among them (many ties: the law of a grid, not of a tail). largest: the largest value.
+    of tail and fit, is smallest; the search is exact. It looks at P(X < x) at each value x, as the package `powerlaw`
+    does; ks_both_sides looks at P(X ≤ x) as well: larger by at most the share of the most frequent value.
+
+    values: positive numbers that were fitted; zeros: those left out. distinct: different values among them (many ties:
+    the law of a grid, not of a tail). largest: the largest value.
     """
 
     alpha: float
     alpha_error: float
     xmin: float
     ks_distance: float
+    ks_both_sides: float
     tail: int
     values: int
     zeros: int
@@ -54,7 +58,8 @@ class Goodness(Record):
     with the body resampled from the data, whose own fit has at least the KS distance of the data.
 
     A small p (below 0.1) says that the data are not that power law; a large one only that nothing speaks against it.
-    p_error: √(p(1-p)/draws).
+    p_error: standard deviation of the share that is believed after so many draws, √((k+1)(n-k+1)/((n+2)²(n+3))) for k
+    of n: near √(p(1-p)/n), and above 0 where all draws agree.
     """
 
     p: float
@@ -130,9 +135,10 @@ class TailFits(Record):
     """Everything fitted to one set of numbers.
 
     what: "weights" (|w| of the layer) or "eigenvalues" (of WWᵀ, W the weight as the matrix [out, rest]). no_fit: why
-    there is no power law; empty where there is one. no_stable: the same of the stable laws, which are fitted to the
-    weights with their signs. doubts: why the fits should not be believed, a sentence each; empty if nothing that was
-    looked at speaks against them. hill and survival: there where a power law is.
+    there is no power law; empty where there is one; no_comparisons: why it is not compared with other laws. no_stable:
+    why there are no stable laws, which are fitted to the weights with their signs. doubts: why the fits should not be
+    believed, a sentence each; empty if nothing that was looked at speaks against them. hill and survival: there where
+    a power law is.
     """
 
     what: Literal["weights", "eigenvalues"]
@@ -141,6 +147,7 @@ class TailFits(Record):
     no_fit: str = ""
     goodness: Goodness | None = None
     comparisons: tuple[LikelihoodRatio, ...] = ()
+    no_comparisons: str = ""
     stable: StableFit | None = None
     stable_skewed: StableFit | None = None
     no_stable: str = ""
@@ -155,3 +162,18 @@ class LayerTails(Record):
 
     weights: TailFits
     eigenvalues: TailFits
+
+    def columns(self) -> dict[str, Any]:
+        """The fits as flat columns of a table, by name; what was not fitted is None."""
+        found: dict[str, Any] = {}
+        for prefix, fits in (("tail", self.weights), ("eigenvalue", self.eigenvalues)):
+            law = fits.power_law
+            for name in ("alpha", "alpha_error", "xmin", "ks_distance"):
+                found[f"{prefix}_{name}"] = None if law is None else getattr(law, name)
+            found[f"{prefix}_size"] = None if law is None else law.tail
+            found[f"{prefix}_doubts"] = len(fits.doubts)
+            found[f"{prefix}_no_fit"] = fits.no_fit
+        stable = self.weights.stable
+        found["stable_alpha"] = None if stable is None else stable.alpha
+        found["stable_scale"] = None if stable is None else stable.scale
+        return found

@@ -15,11 +15,15 @@ _MEANING = {
     "index": "alpha - 1: P(X > x) falls as x^-index, and moments of order index and above are infinite: up to 2, so is "
     "the variance. Papers call either number alpha",
     "xmin": "where the tail begins: the value whose tail is nearest to a power law; below it nothing is fitted",
-    "KS": "Kolmogorov-Smirnov distance: the largest gap between the distribution functions of sample and law",
+    "KS": "Kolmogorov-Smirnov distance: the largest gap between the distribution functions of sample and law; just "
+    "below each value for a power law (as packages have it: ties hide there), on both sides of it for a stable law",
     "tail": "how many are at least xmin, and their share of the non-zero ones; reach: the largest over xmin",
-    "best law": "of the tail, by likelihood ratio at level 0.1, among power law, log-normal, exponential and Gaussian; "
-    "with 'or', or undecided, the test does not tell them apart. A log-normal law imitates any power law, so it is "
-    "named only where it is better",
+    "likeliest": "of the laws that beat the power law on its tail, by likelihood ratio at level 0.1, the one with the "
+    "largest likelihood (they are not tested against each other); else the power law, with 'or' beside those of "
+    "exponential and Gaussian that it does not beat. A log-normal law imitates any power law, so it is named only "
+    "where it is better",
+    "weights": "of the net as it is traced: a batch-norm is folded into the layer before it, where there is one, and "
+    "multiplies that layer's rows; biases are left out",
     "p": "of the bootstrap test (--bootstrap N): below 0.1 the tail is no power law; a large p proves nothing",
     "stable": "a law whose sums have its own shape: alpha = 2 is the normal law, 1 the Cauchy law; below 2 the tail "
     "index is alpha and the variance infinite. c is its scale (σ/√2 if normal), δ its centre, beta its skewness in "
@@ -47,8 +51,10 @@ def tail_lines(found: MeasureTable) -> list[str]:
     return [*lines, "", *_legend(any(_tested(layer) for layer in layers))]
 
 
-def best_law(fits: TailFits) -> str:
+def likeliest_law(fits: TailFits) -> str:
     """The likeliest of the laws that beat the power law; else the power law, with those that it does not beat."""
+    if not fits.comparisons:
+        return "not compared"
     better = [test for test in fits.comparisons if test.favours == test.rival]
     if better:
         return min(better, key=lambda test: test.ratio).rival
@@ -60,14 +66,17 @@ def best_law(fits: TailFits) -> str:
 def _power_laws(fitted: list[tuple[LayerMeasures, TailFits]]) -> list[str]:
     tested = any(fits.goodness is not None for _, fits in fitted)
     header = ["layer", "shape", "count", "alpha", "index", "xmin", "KS", "tail", "share", "reach"]
-    header += [*(["p"] if tested else []), "best law"]
+    header += [*(["p"] if tested else []), "likeliest"]
     rows = []
     for layer, fits in fitted:
         if fits.power_law is not None:
             test = [] if not tested else ["-" if fits.goodness is None else f"{fits.goodness.p:.2g}"]
             cells = [layer.name, "x".join(map(str, layer.shape)), str(fits.count), *_cells(fits.power_law)]
-            rows.append([*cells, *test, best_law(fits)])
-    return [*([table(header, rows)] if rows else []), *_refused([(layer.name, fits.no_fit) for layer, fits in fitted])]
+            rows.append([*cells, *test, likeliest_law(fits)])
+    lines = [*([table(header, rows)] if rows else []), *_refused([(layer.name, fits.no_fit) for layer, fits in fitted])]
+    return lines + [
+        f"{layer.name}: not compared: {fits.no_comparisons}" for layer, fits in fitted if fits.no_comparisons
+    ]
 
 
 def _cells(law: PowerLawFit) -> list[str]:

@@ -58,6 +58,8 @@ def _scatter(axes: Any, picture: Mapping[str, Any]) -> None:
     for number, group in enumerate(picture["groups"]):
         x, y = zip(*group["places"], strict=True) if group["places"] else ((), ())
         marker, colour = _MARKERS[number % len(_MARKERS)], _COLOURS[number % len(_COLOURS)]
+        if group.get("x_errors"):
+            axes.errorbar(x, y, xerr=group["x_errors"], fmt="none", ecolor=colour, elinewidth=0.6, alpha=0.6)
         axes.scatter(x, y, s=28, marker=marker, color=colour, label=group["label"])
     for number, line in enumerate(picture["lines"]):
         ends = (min(across, default=0.0), max(across, default=1.0))
@@ -66,14 +68,19 @@ def _scatter(axes: Any, picture: Mapping[str, Any]) -> None:
 
 
 def _lines(axes: Any, picture: Mapping[str, Any]) -> None:
+    """One colour a line; a line of the paper has that of the line whose label it ends with."""
     marked = len(picture["x"]) <= _MARKED
+    labels = [series["label"] for series in picture["series"]]
     for number, series in enumerate(picture["series"]):
+        same = next(
+            (at for at in range(number) if series["from_paper"] and labels[number].endswith(labels[at])), number
+        )
         axes.plot(
             picture["x"],
             _heights(series["values"]),
             marker=_MARKERS[number % len(_MARKERS)] if marked else None,
             linestyle="--" if series["from_paper"] else "-",
-            color=_COLOURS[number % len(_COLOURS)],
+            color=_COLOURS[same % len(_COLOURS)],
             label=series["label"],
         )
     if picture["x_log"]:

@@ -109,7 +109,7 @@ def describe(
         parameters_before=net.parameters,
         parameters=made.stored.parameters,
         bits=made.stored.bits,
-        layers=tuple(_layers(net, made, spent, ratios)),
+        layers=tuple(_layers(net, made, spent, ratios, both_signs=not printed)),
         eta=subject.eta,
         epsilon=epsilon,
         smoothness=None if stability is None else stability.smoothness,
@@ -129,17 +129,24 @@ def describe(
     )
 
 
+def rounding(node: Node, one: Replacement | None, stored: StoredLayer) -> float:
+    """‖B̂ - B‖_F/‖W‖_F of what stays in a layer, B̂ as it is stored with every kept weight; 0 for a layer of zeros."""
+    weight = node.affine.operator.weight.double().numpy()
+    norm = float(np.linalg.norm(weight))
+    kept = weight if one is None else np.where(one.mask.numpy(), weight, 0.0)
+    return float(np.linalg.norm(_values(stored) - kept)) / norm if norm > 0 else 0.0
+
+
 def _spent(node: Node, at: int, made: ReplacedNet, options: HeavyTailOptions, eta: float) -> _Spent:
     one, stored, weight = made.replacements[at], made.faithful.layers[at], node.affine.operator.weight.double()
     norm = float(torch.linalg.vector_norm(weight))
-    kept = weight.numpy() if one is None else np.where(one.mask.numpy(), weight.numpy(), 0.0)
-    rounding = float(np.linalg.norm(_values(stored) - kept)) / norm if norm > 0 else 0.0
+    moved = rounding(node, one, stored)
     if one is None:
-        return _Spent(None, None, rounding)
+        return _Spent(None, None, moved)
     spread = one.tau**2 + _variance(stored) if one.kept < weight.numel() else 0.0
-    printed = epsilon_promised_printed(spread, eta, "main text") / norm + rounding
-    corrected = epsilon_promised(spread, eta, norm) + rounding if options.form == "corrected" else None
-    return _Spent(corrected, printed, rounding)
+    printed = epsilon_promised_printed(spread, eta, "main text") / norm + moved
+    corrected = epsilon_promised(spread, eta, norm) + moved if options.form == "corrected" else None
+    return _Spent(corrected, printed, moved)
 
 
 def _values(layer: StoredLayer) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -190,19 +197,23 @@ def _silent(subject: Subject, options: HeavyTailOptions, epsilon: float) -> str:
     return ""
 
 
-def _layers(net: Network, made: ReplacedNet, spent: Sequence[_Spent], ratios: PairRatios) -> list[LayerReplacement]:
+def _layers(
+    net: Network, made: ReplacedNet, spent: Sequence[_Spent], ratios: PairRatios, *, both_signs: bool
+) -> list[LayerReplacement]:
     bits = made.stored.layer_bits()
     return [
-        _layer(node, at, made, spent[at], bits[at], ratios.worst(at) if made.replacements[at] else None)
+        _layer(node, at, made, spent[at], bits[at], ratios.worst(at) if made.replacements[at] else None, both_signs)
         for at, node in enumerate(net.affine_layers)
     ]
 
 
-def _layer(node: Node, at: int, made: ReplacedNet, spent: _Spent, bits: int, worst: float | None) -> LayerReplacement:
+def _layer(
+    node: Node, at: int, made: ReplacedNet, spent: _Spent, bits: int, worst: float | None, both_signs: bool
+) -> LayerReplacement:
     operator, one, stored = node.affine.operator, made.replacements[at], made.stored.layers[at]
     size = operator.weight.numel()
     fit = None if one is None else _power_law(node)
-    tail = one is not None and fit is not None and one.tau >= fit.xmin
+    tail = both_signs and one is not None and fit is not None and one.tau >= fit.xmin
     share = exceeds(one.tau, fit.tail_index, fit.xmin) if one is not None and fit is not None and tail else 0.0
     return LayerReplacement(
         name=node.name,
@@ -218,6 +229,7 @@ def _layer(node: Node, at: int, made: ReplacedNet, spent: _Spent, bits: int, wor
         kept=size if one is None else one.kept,
         replaced=0 if one is None else size - one.kept,
         nonzeros=int(np.count_nonzero(_values(stored))),
+        rounded_away=(size if one is None else one.kept) - int(np.count_nonzero(_values(made.faithful.layers[at]))),
         bits=bits,
         frobenius=operator.frobenius(),
         replaced_mean=0.0 if one is None else one.removed_mean,
@@ -240,7 +252,7 @@ def _power_law(node: Node) -> PowerLawFit | None:
 
 def _words(one: Replacement | None) -> str:
     if one is None:
-        return "as it is"
+        return "all weights"
     if not one.is_random:
         return "large weights"
     return "large weights + noise" if one.everywhere else "large weights, draws elsewhere"
@@ -277,6 +289,7 @@ def _bounds(
             header += price(layer.law.exponent) + sum(price(int(one)) for one in layer.law.integers)
         largest = 2 * int(np.abs(kept.values.integers).max(initial=0))
         counted.append(HeavyTailLayerFacts(math.prod(layer.shape), kept.parameters, largest, header))
+    values = [2 * int(np.abs(part.integers).max(initial=0)) + 1 for part in others]
     facts = HeavyTailFacts(
         compressed=count_on_sample(subject.gamma or 0.0, subject.seen.margins, errors, made.stored, subject.delta),
         layers=tuple(counted),
@@ -285,6 +298,9 @@ def _bounds(
         silent_because=why,
         tried=tried,
         others=sum(part.integers.size for part in others),
-        other_values=max((2 * int(np.abs(part.integers).max(initial=0)) + 1 for part in others), default=1),
+        other_values=max(values, default=1),
+        header_nats=price(made.stored.seed)
+        + price(max(values, default=1))
+        + sum(price(one.exponent) for one in others),
     )
     return heavy_tail_rows(facts)

@@ -10,7 +10,13 @@ from cushion.heavy_tail_records import LayerReplacement, NetHeavyTail, TriedTail
 def notes_on(found: NetHeavyTail, classes: int) -> tuple[str, ...]:
     """One sentence each; classes: of the data."""
     layers = [layer for layer in found.layers if layer.is_replaced]
-    return (*_signs(found, layers), *_left(layers), *_noise(found, layers), *_worthless(found.tried, classes))
+    return (
+        *_signs(found, layers),
+        *_left(layers),
+        *_rounding(found, layers),
+        *_noise(found, layers),
+        *_worthless(found.tried, classes),
+    )
 
 
 def _signs(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[str]:
@@ -42,9 +48,21 @@ def _left(layers: Sequence[LayerReplacement]) -> list[str]:
         notes.append(f"nothing stays in {', '.join(empty)} (B = 0): {rest} stands for it")
     if whole := [layer.name for layer in layers if layer.replaced == 0]:
         notes.append(f"nothing was replaced in {', '.join(whole)}: every weight stays, on its grid")
-    if lost := [layer.name for layer in layers if layer.kept > 0 and layer.nonzeros == 0]:
-        notes.append(f"no weight of {', '.join(lost)} is left on its grid; give more --grid bits")
+    lost = [layer for layer in layers if layer.kept > 0 and layer.nonzeros == 0]
+    if rounded := [layer.name for layer in lost if layer.rounded_away == layer.kept]:
+        notes.append(f"no weight of {', '.join(rounded)} is left on its grid; give more --grid bits")
+    if unread := [layer.name for layer in lost if layer.name not in rounded]:
+        notes.append(f"no weight of {', '.join(unread)} is stored: what a later layer keeps does not read its units")
     return notes
+
+
+def _rounding(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[str]:
+    """A grid that costs a layer more than the error that τ was chosen for."""
+    epsilon = found.settings["epsilon"]
+    coarse = [layer.name for layer in layers if epsilon is not None and layer.rounding > epsilon]
+    if not coarse:
+        return []
+    return [f"rounding alone moves {', '.join(coarse)} by more than ε = {epsilon:g}; give more --grid bits"]
 
 
 def _noise(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[str]:

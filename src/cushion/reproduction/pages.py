@@ -65,10 +65,11 @@ class Contour(Record):
 
 @dataclass(frozen=True)
 class Points(Record):
-    """One group of points (x, y) of a scatter."""
+    """One group of points (x, y) of a scatter; x_errors: the standard errors of their x, drawn as bars."""
 
     label: str
     places: tuple[tuple[float, float], ...]
+    x_errors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def _tried(claim: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _grid(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     return [
-        "| " + " | ".join(header) + " |",
+        "| " + " | ".join(map(_cell, header)) + " |",
         "|" + "---|" * len(header),
         *("| " + " | ".join(map(_cell, row)) + " |" for row in rows),
         "",

@@ -42,7 +42,7 @@ PLANES: dict[Size, Plane] = {"quick": _plane(16, 10), "recorded": _plane(80, 50)
 
 def figure_1(workshop: Workshop) -> Page:
     """The densities over x, and their tails beside eq. 12's power."""
-    near = np.linspace(-6.0, 6.0, _POINTS[workshop.size])
+    near = 6.0 * np.sinh(np.linspace(-4.0, 4.0, _POINTS[workshop.size])) / math.sinh(4.0)  # dense at the peaks
     far = np.geomspace(1.0, 100.0, _POINTS[workshop.size])
     tails = {alpha: density(np.array(_FAR), alpha) for alpha in ALPHAS}
     known = density(near, 2.0) - np.exp(-near * near / 4.0) / math.sqrt(4.0 * math.pi)

@@ -102,6 +102,7 @@ class HeavyTailFacts:
     all of them, those that were left as they are too. epsilon: what Lemma 2.2 promises, ‖f(x) - g(x)‖ ≤ ε‖f(x)‖; None
     where it promises nothing, and silent_because says why. largest_score: max‖f(x)‖₂ over the sample. tried: how many
     settings were tried. others: biases and what else is stored, `others` numbers of `other_values` values each.
+    header_nats: what else a decoder reads of the net as a whole: the seed, and the grids of the others.
     """
 
     compressed: CompressedFacts
@@ -112,6 +113,7 @@ class HeavyTailFacts:
     tried: int = 1
     others: int = 0
     other_values: int = 1
+    header_nats: float = 0.0
 
     @property
     def nonzeros(self) -> int:
@@ -146,14 +148,19 @@ def heavy_tail_rows(found: HeavyTailFacts) -> tuple[Bound, ...]:
 
 def _counted(found: HeavyTailFacts) -> list[Bound]:
     given = found.compressed
-    if not given.gamma > 0:
-        why = f"γ = {given.gamma:.3g} is not positive"
-        return [abstain(COUNT, _THEOREM, why, "as printed"), abstain(COUNT, _THEOREM, why, "corrected")]
     positions, values, chosen = (
         math.fsum(map(part, found.layers)) for part in (position_nats, value_nats, chosen_nats)
     )
-    rest = found.others * math.log(max(1, found.other_values)) + math.log(found.tried)
+    rest = found.others * math.log(max(1, found.other_values)) + found.header_nats + math.log(found.tried)
     nats = positions + values + chosen + rest
+    if not given.gamma > 0:
+        why = f"γ = {given.gamma:.3g} is not positive; "
+        why_printed = f"{why}√(Σ k_i/m) alone is {math.sqrt(found.nonzeros / given.m):.4g}"
+        why_corrected = f"{why}the count is {nats:.0f} nats, {positions:.0f} of them for positions"
+        return [
+            abstain(COUNT, _THEOREM, why_printed, "as printed"),
+            abstain(COUNT, _THEOREM, why_corrected, "corrected"),
+        ]
     zeta = given.failed / given.m
     level = "2γ" if given.norm == "largest" else "γ"
     failed = f", and the {given.failed} examples on which g is too far from f" if given.failed else ""

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
+
 from cushion.errors import BadInput
 
 Form: TypeAlias = Literal["corrected", "algorithm", "appendix"]
@@ -54,8 +56,9 @@ class HeavyTailOptions:
         for name in ("tau", "t"):
             if _is_number(options.get(name)):
                 changed[name] = (float(options[name]),)
-            elif name in options and not isinstance(options[name], str):
-                changed[name] = tuple(map(float, options[name]))
+            elif isinstance(options.get(name), list | tuple | np.ndarray):
+                values = np.asarray(options[name]).tolist() if isinstance(options[name], np.ndarray) else options[name]
+                changed[name] = tuple(float(value) if _is_number(value) else value for value in values)
         if isinstance(options.get("layers"), str):
             changed["layers"] = tuple(part.strip() for part in options["layers"].split(","))
         elif isinstance(options.get("layers"), list):
@@ -91,12 +94,12 @@ class HeavyTailOptions:
     def _check_numbers(self) -> None:
         for name, values in (("tau", self.tau), ("t", self.t)):
             if not isinstance(values, tuple) or not all(_is_number(value) for value in values):
-                raise BadInput(f"--{name} must be numbers such as 1 or 1,2, not {values}")
+                raise BadInput(f"--{name} must be a number or several, such as 1 or 1,2, not {values!r}")
             if len(values) > _MOST_TRIED:
                 raise BadInput(f"--{name} lists {len(values)} values, and at most {_MOST_TRIED} are tried")
         for value in self.tau:
-            if not 0 < value < math.inf:
-                raise BadInput(f"--tau is a threshold in standard deviations, a number above 0, not {value}")
+            if not 0 < value <= 1e6:
+                raise BadInput(f"--tau is a threshold in standard deviations, above 0 and at most 1e6, not {value}")
         for value in self.t:
             if not 0 <= value <= 1e6:
                 raise BadInput(f"--t is a variance in mean squares of what goes, from 0 to 1e6, not {value}")
@@ -130,8 +133,9 @@ class HeavyTailOptions:
 
     @property
     def ts(self) -> tuple[float, ...]:
-        """The variances that are tried, in mean squares of what goes; without noise where epsilon sets τ."""
-        return tuple(dict.fromkeys(self.t or ((0.0,) if self.epsilon is not None else _T[self._form])))
+        """The variances that are tried, in mean squares of what goes; corrected, without noise where epsilon sets τ."""
+        quiet = self.epsilon is not None and self.form == "corrected"
+        return tuple(dict.fromkeys(self.t or ((0.0,) if quiet else _T[self._form])))
 
     @property
     def chosen_layers(self) -> tuple[str, ...]:

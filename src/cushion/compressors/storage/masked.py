@@ -45,7 +45,7 @@ def store_pruned(net: Network, masks: Sequence[Tensor], grid: Grid, seed: int, *
 
     faithful: the mask as Algorithm 1 drew it. Else what the mask and the grid leave without effect goes as well
     (`dead_units`), and a bias stands on a grid _BIAS_FINER bits finer than its layer's weights, of which it is one more
-    with a constant input.
+    with a constant input (16 bits where no weight is left).
     """
     operators = [node.affine.operator for node in net.affine_layers]
     numbers = [
@@ -62,7 +62,7 @@ def store_pruned(net: Network, masks: Sequence[Tensor], grid: Grid, seed: int, *
             replace(part, integers=np.where(one.weight != 0, part.integers, 0))
             for part, one in zip(numbers, live, strict=True)
         ]
-        biases = [_coarse(one.bias, part.exponent) for one, part in zip(live, numbers, strict=True)]
+        biases = [_coarse(one.bias, part) for one, part in zip(live, numbers, strict=True)]
     layers: list[StoredLayer] = [
         Pruned.of(part) if is_pruned(operator) else Kept(part)
         for operator, part in zip(operators, numbers, strict=True)
@@ -79,12 +79,17 @@ def _precise(weight: Tensor) -> Numbers:
     return Numbers.fitted(_values(weight), _FACTOR_BITS)
 
 
-def _coarse(bias: Values | None, exponent: int) -> Numbers | None:
-    """On the grid of its layer's weights, _BIAS_FINER bits finer; never on more than 16 bits."""
+def _coarse(bias: Values | None, weights: Numbers) -> Numbers | None:
+    """On the grid of its layer's weights, _BIAS_FINER bits finer; never on more than 16 bits.
+
+    A layer without weights has no grid, and its bias is all that it computes: 16 bits.
+    """
     if bias is None:
         return None
-    finest = Numbers.fitted(bias, _FACTOR_BITS)
-    return finest if finest.exponent >= exponent - _BIAS_FINER else Numbers.rounded(bias, exponent - _BIAS_FINER)
+    finest, exponent = Numbers.fitted(bias, _FACTOR_BITS), weights.exponent - _BIAS_FINER
+    if finest.exponent >= exponent or not weights.integers.any():
+        return finest
+    return Numbers.rounded(bias, exponent)
 
 
 def _values(part: Tensor) -> Values:

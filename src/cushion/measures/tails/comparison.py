@@ -30,10 +30,13 @@ _ROOT_HALF = math.sqrt(0.5)
 _NEAREST = 1e-5
 _FAR = -40.0  # mu/sigma, from where on the series of the moments takes over
 _WIDEST = 1e150  # of x/xmin: its square is a number
+_NARROWEST = 1e-9  # of x/xmin - 1: closer together, rounding decides which law is likelier
 
 
 def compare_laws(sample: Magnitudes, fit: PowerLawFit) -> tuple[LikelihoodRatio, ...]:
     """The power law `fit` of this sample against the log-normal, the exponential and the Gaussian, in that order.
+
+    BadInput, with the reason, where the tail is too wide or too narrow for the arithmetic.
 
     The power law is the limit mu → -∞ of the truncated log-normal at constant mu/sigma². So that ratio is never
     positive: a log-normal can win or tie. Where the limit itself is the most likely, mu is -∞, sigma ∞, the ratio 0 and
@@ -42,11 +45,15 @@ def compare_laws(sample: Magnitudes, fit: PowerLawFit) -> tuple[LikelihoodRatio,
     the ratio itself has no variance: a mixture that is as far from both laws may show p < 0.1 in half of the samples.
     """
     tail = sample.ordered[sample.ordered.size - fit.tail :]
-    if not tail.size or not 1 < float(tail[-1]) / fit.xmin < _WIDEST:
-        raise BadInput(f"the tail from {fit.xmin:.6g} on has no larger value, or too large a one, to compare laws on")
-    logs = np.log(tail / fit.xmin)
+    with np.errstate(over="ignore"):
+        units = tail / fit.xmin
+    if not units[-1] < _WIDEST:
+        raise BadInput(f"the largest value of the tail is more than {_WIDEST:g} times xmin")
+    if units[-1] - 1 < _NARROWEST:
+        raise BadInput(f"the values of the tail are within a relative {_NARROWEST:g} of each other")
+    logs = np.log(units)
     power = math.log(fit.alpha - 1) - fit.alpha * logs  # of x/xmin, as all the densities below
-    results = (_log_normal(logs, fit), _exponential(tail, fit.xmin), _gaussian(tail, fit.xmin))
+    results = (_log_normal(logs, fit), _exponential(units, fit.xmin), _gaussian(units, fit.xmin))
     return tuple(
         vuong(power - (power if rival is None else rival), name, parameters) for name, rival, parameters in results
     )
@@ -72,14 +79,15 @@ def _log_normal(logs: Floats, fit: PowerLawFit) -> tuple[Rival, Floats | None, d
     return "log-normal", density, {"mu": t * sigma + math.log(fit.xmin), "sigma": sigma}
 
 
-def _exponential(tail: Floats, xmin: float) -> tuple[Rival, Floats, dict[str, float]]:
-    rate = xmin / float((tail - xmin).mean())
-    return "exponential", math.log(rate) - rate * (tail / xmin - 1), {"rate": rate / xmin}
+def _exponential(units: Floats, xmin: float) -> tuple[Rival, Floats, dict[str, float]]:
+    rate = 1 / float((units - 1).mean())
+    with np.errstate(over="ignore"):
+        own = float(np.float64(rate) / xmin)
+    return "exponential", math.log(rate) - rate * (units - 1), {"rate": own}
 
 
-def _gaussian(tail: Floats, xmin: float) -> tuple[Rival, Floats, dict[str, float]]:
+def _gaussian(units: Floats, xmin: float) -> tuple[Rival, Floats, dict[str, float]]:
     """a = xmin/sigma solves E(x/xmin)² = (1 + a·h(a))/a² with h the hazard of the normal law; it falls from ∞ to 1."""
-    units = tail / xmin
     excess = float(((units - 1) * (units + 1)).mean())
 
     def too_wide(log_a: float) -> float:

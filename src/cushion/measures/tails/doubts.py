@@ -41,7 +41,7 @@ def find_doubts(fits: TailFits) -> tuple[str, ...]:
 def _of_comparisons(fits: TailFits) -> Iterator[str]:
     better = sorted((test for test in fits.comparisons if test.favours == test.rival), key=lambda test: test.ratio)
     if better:
-        laws = " or ".join(f"{_spelt(test)} (log-likelihood {-test.ratio:+.3g}, p = {test.p:.2g})" for test in better)
+        laws = " or ".join(f"{_spelt(test)} (by {-test.ratio:.3g} nats, p = {test.p:.2g})" for test in better)
         yield f"the tail is likelier {laws} than a power law"
     # A log-normal law comes as close to any power law as one likes, so being undecided about it says nothing.
     light = [test for test in fits.comparisons if test.favours == "neither" and test.rival != "log-normal"]
@@ -56,16 +56,16 @@ def _spelt(test: LikelihoodRatio) -> str:
 
 def _of_distance(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
     if fits.goodness is not None and fits.goodness.p < _POOR:
-        share, draws = fits.goodness.p, fits.goodness.draws
+        draws = fits.goodness.draws
         yield (
-            f"only {share:.2g} of {draws} samples of the fitted power law lie as far from their own fit as these "
-            f"{fits.what} do (below {_POOR:g} rejects)"
+            f"{round(fits.goodness.p * draws)} of {draws} samples of the fitted power law lie as far from their own "
+            f"fit as these {fits.what} do (a share below {_POOR:g} rejects)"
         )
     allowed = _KOLMOGOROV / math.sqrt(law.tail)
-    if law.ks_distance > allowed:
+    if law.ks_both_sides > allowed:
         yield (
-            f"the power law misses its own tail: KS distance {law.ks_distance:.3g}, where chance allows {allowed:.2g} "
-            f"with {law.tail} values"
+            f"the power law misses its own tail: KS distance {law.ks_both_sides:.3g}, where chance allows "
+            f"{allowed:.2g} with {law.tail} values"
         )
     if law.distinct < _DISTINCT * law.values:
         yield (

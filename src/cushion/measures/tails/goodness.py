@@ -36,8 +36,8 @@ def bootstrap_goodness(sample: Magnitudes, fit: PowerLawFit, *, draws: int, seed
     further = 0
     for _ in tqdm(range(draws), desc="bootstrap", disable=None, delay=2, leave=False):
         further += fit_power_law(_drawn(sample, fit, rng)).ks_distance >= fit.ks_distance
-    p = further / draws
-    return Goodness(p=p, p_error=math.sqrt(p * (1.0 - p) / draws), draws=draws)
+    error = math.sqrt((further + 1) * (draws - further + 1) / (draws + 3)) / (draws + 2)
+    return Goodness(p=further / draws, p_error=error, draws=draws)
 
 
 def _drawn(sample: Magnitudes, fit: PowerLawFit, rng: np.random.Generator) -> Magnitudes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+_DISTINCT = 4  # different magnitudes below which there is no tail to speak of: xmin is one of the two or three smallest
 FEWEST = 50  # numbers below which no exponent is fitted: its standard error would be a seventh of alpha - 1 at best
 
 
@@ -46,4 +47,9 @@ def _refusal(ordered: NDArray[np.float64], zeros: int) -> str:
         return f"only {ordered.size} non-zero numbers{beside}, and {FEWEST} are needed"
     if ordered[0] == ordered[-1]:
         return f"all {ordered.size} non-zero numbers have the magnitude {ordered[0]:.6g}: a constant has no tail"
+    at = distinct = 0
+    while at < ordered.size and distinct < _DISTINCT:
+        at, distinct = int(np.searchsorted(ordered, ordered[at], side="right")), distinct + 1
+    if distinct < _DISTINCT:
+        return f"only {distinct} different magnitudes among {ordered.size} numbers, and {_DISTINCT} are needed"
     return ""

@@ -34,11 +34,15 @@ def layer_tails(weight: Tensor, options: TailOptions) -> LayerTails:
     diagonal matrix of its factors. Whatever the numbers are, there is an answer: where no law can be fitted it says so
     and why.
     """
-    exact = weight.detach().cpu().to(torch.float64)
-    return LayerTails(weights=_weights(exact.numpy(), options), eigenvalues=_eigenvalues(exact, options))
+    plain = weight.detach().cpu()
+    if plain.dtype not in (torch.float32, torch.float64):
+        plain = plain.to(torch.float32)  # numpy has no bfloat16
+    return LayerTails(
+        weights=_weights(plain.numpy(), options), eigenvalues=_eigenvalues(plain.to(torch.float64), options)
+    )
 
 
-def _weights(values: NDArray[np.float64], options: TailOptions) -> TailFits:
+def _weights(values: NDArray[np.floating], options: TailOptions) -> TailFits:
     fits = _power_law(TailFits("weights", values.size), Magnitudes.of(values), options)
     signed = values.reshape(-1)
     if reason := _no_stable(signed):
@@ -62,9 +66,12 @@ def _eigenvalues(weight: Tensor, options: TailOptions) -> TailFits:
     values = singular_values(matrix)
     # What rounding leaves of an eigenvalue that is zero is no value of a tail.
     lost = math.sqrt(np.finfo(np.float64).eps * max(matrix.input_size, matrix.output_size)) * values[0]
-    with np.errstate(over="ignore"):  # an infinite square is refused by name
+    with np.errstate(over="ignore", under="ignore"):  # an infinite square is refused by name
         found = np.where(values <= lost, 0.0, values) ** 2
-    return _doubted(_power_law(fits, Magnitudes.of(found), options))
+    if np.count_nonzero(found) < np.count_nonzero(values > lost):
+        return replace(fits, no_fit="its eigenvalues leave the range of float64; scale the net's weights")
+    fits = _power_law(fits, Magnitudes.of(found), options)
+    return _doubted(replace(fits, no_fit=fits.no_fit.replace(" zeros", " that are zero up to rounding")))
 
 
 def _power_law(fits: TailFits, sample: Magnitudes, options: TailOptions) -> TailFits:
@@ -74,17 +81,20 @@ def _power_law(fits: TailFits, sample: Magnitudes, options: TailOptions) -> Tail
     goodness = None
     if options.bootstrap:
         goodness = bootstrap_goodness(sample, law, draws=options.bootstrap, seed=options.seed)
+    try:
+        fits = replace(fits, comparisons=compare_laws(sample, law))
+    except BadInput as refused:
+        fits = replace(fits, no_comparisons=str(refused))
     return replace(
         fits,
         power_law=law,
         goodness=goodness,
-        comparisons=compare_laws(sample, law),
         hill=hill_plot(sample),
         survival=_survival(sample.ordered),
     )
 
 
-def _no_stable(values: NDArray[np.float64]) -> str:
+def _no_stable(values: NDArray[np.floating]) -> str:
     """Why a stable law is not even tried on these weights; empty where it is."""
     if values.size < FEWEST:
         return f"only {values.size} weights, and {FEWEST} are needed"

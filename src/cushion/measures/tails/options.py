@@ -19,6 +19,6 @@ class TailOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, count in (("bootstrap", self.bootstrap), ("seed", self.seed)):
-            if count != int(count) or count < 0:
-                raise BadInput(f"--{name} must be a whole number of at least 0, not {count}")
+        for name, count, most in (("bootstrap", self.bootstrap, 10**6), ("seed", self.seed, 2**63 - 1)):
+            if type(count) is not int or not 0 <= count <= most:
+                raise BadInput(f"--{name} must be a whole number from 0 to {most}, not {count!r}")

@@ -32,7 +32,8 @@ def fit_power_law(sample: Magnitudes) -> PowerLawFit:
     several xmin with the same distance the smallest is taken.
 
     The distance is that package's, too: of the empirical steps only the lower end is looked at, P(X < x) at each value
-    x. The distance of both ends is larger by at most the share of the most frequent value: 1/tail without ties.
+    x. The distance of both ends (`ks_both_sides`) is larger by at most the share of the most frequent value: 1/tail
+    without ties.
     """
     tails = Tails.of(sample.ordered)
     return law_of_tail(sample, tails, best_start(tails))
@@ -47,6 +48,7 @@ def law_of_tail(sample: Magnitudes, tails: Tails, start: int) -> PowerLawFit:
         alpha_error=rate / math.sqrt(tail),
         xmin=float(sample.ordered[sample.ordered.size - tail]),
         ks_distance=tails.furthest(start, math.inf)[0],
+        ks_both_sides=tails.furthest_of_both(start),
         tail=tail,
         values=sample.ordered.size,
         zeros=sample.zeros,

@@ -21,6 +21,7 @@ _CHUNK = 2**16
 _WIDEST = 1e100  # of |z|: its square is a number
 _LOWEST = 0.5  # α; below it nothing is fitted
 _DIFFERENCE = 1e-5  # of α and β in derivatives: moves the maximum by half of it, far below any standard error
+_ALPHAS, _LOG_SCALES = (0.7, 1.2, 1.7), (-5.0, -3.0, -1.5, 0.0)  # of the laws that a climb may begin at
 _HIGHEST = 2 - 1e-4  # α; from here on the law is normal or not, by their likelihoods
 # A value with the share p of the numbers makes the likelihood grow without bound as c → 0 where α < p/(1-p).
 _LARGEST_SHARE = _LOWEST / (1 + _LOWEST)
@@ -51,7 +52,9 @@ def fit_stable(values: ArrayLike, *, symmetric: bool) -> StableFit:
     """
     z, middle, unit = _standardised(values)
     places, shares = _binned(z)
-    found, reached = _maximum(places, shares, symmetric)
+    found, reached = _maximum(places, shares, symmetric=True)
+    if not symmetric:  # from there too, so that it is never the less likely of the two
+        found, reached = _maximum(places, shares, symmetric=False, beside=found)
     normal = _normal(z)
     if reached <= _normal_likelihood(normal):
         scale = math.exp(normal.log_scale)
@@ -60,7 +63,7 @@ def fit_stable(values: ArrayLike, *, symmetric: bool) -> StableFit:
         if found.alpha <= _LOWEST:
             raise BadInput(
                 f"the likelihood of a stable law still rises where alpha falls to {_LOWEST}: the {z.size} numbers are "
-                "spread over too many orders of magnitude, or one value is repeated too often; use the power law"
+                "spread over too many orders of magnitude, or heaped at one value; use the power law"
             )
         errors = _errors(found, places, shares, z.size, symmetric)
     scale, law = math.exp(found.log_scale), StableLaw(found.alpha, found.beta)
@@ -86,8 +89,8 @@ def _standardised(values: ArrayLike) -> tuple[Floats, float, float]:
     most = int(runs.argmax())
     if runs[most] > _LARGEST_SHARE * n:
         raise BadInput(
-            f"{runs[most]} of {n} numbers are exactly {ordered[starts[most]] + 0.0:.6g}: a stable law has a density; "
-            "its likelihood grows without bound on a repeated value; leave the zeros of a pruned layer out"
+            f"{runs[most]} of {n} numbers are exactly {ordered[starts[most]] + 0.0:.6g}: a stable law has a density, "
+            "and its likelihood grows without bound on a value that is repeated so often"
         )
     low, middle, high = (float(q) for q in np.quantile(ordered, [0.25, 0.5, 0.75]))
     unit = (high - low) / 2
@@ -110,9 +113,27 @@ def _binned(z: Floats) -> tuple[Floats, Floats]:
     return np.add.reduceat(z, starts) / counts, counts / z.size
 
 
-def _maximum(places: Floats, shares: Floats, symmetric: bool) -> tuple[_Parameters, float]:
-    """The parameters of the largest mean log-likelihood per number, and that mean."""
-    first = _start(places, shares, symmetric)
+def _maximum(
+    places: Floats, shares: Floats, *, symmetric: bool, beside: _Parameters | None = None
+) -> tuple[_Parameters, float]:
+    """The parameters of the largest mean log-likelihood per number that was found, and that mean.
+
+    Mixtures have several maxima. The climb begins at the fit of the characteristic function, at the two likeliest of a
+    few laws of all widths, and `beside`.
+    """
+    grid = [_Parameters(alpha, 0.0, width, 0.0) for alpha in _ALPHAS for width in _LOG_SCALES]
+    grid.sort(key=lambda at: -_mean_log(at, places, shares))
+    starts = [_start(places, shares, symmetric), *grid[:2], *([] if beside is None else [beside])]
+    return max((_climb(start, places, shares, symmetric) for start in starts), key=lambda found: found[1])
+
+
+def _mean_log(at: _Parameters, places: Floats, shares: Floats) -> float:
+    y = (places - at.location) / math.exp(at.log_scale)
+    return float(np.dot(shares, StableLaw(at.alpha, at.beta).log_density(y))) - at.log_scale
+
+
+def _climb(first: _Parameters, places: Floats, shares: Floats, symmetric: bool) -> tuple[_Parameters, float]:
+    """The nearest maximum above a start, and the mean log-likelihood there."""
     kept = [0, 2, 3] if symmetric else [0, 1, 2, 3]
     bounds = np.array([(_LOWEST, _HIGHEST), (-1.0, 1.0), (-8.0, 4.0), (-50.0, 50.0)])[kept]
 
@@ -120,7 +141,7 @@ def _maximum(places: Floats, shares: Floats, symmetric: bool) -> tuple[_Paramete
         value, gradient = _likelihood(_unpack(free, symmetric), places, shares, symmetric)
         return -value, -gradient
 
-    begin = np.array([first.alpha, first.beta, first.log_scale, first.location])[kept]
+    begin = np.clip(np.array([first.alpha, first.beta, first.log_scale, first.location])[kept], *bounds.T)
     found = minimize(
         objective, begin, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-11, "gtol": 1e-6}
     )

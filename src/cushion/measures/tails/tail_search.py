@@ -51,9 +51,11 @@ class Tails:
         """Of positive numbers, ascending. The three arrays, 24 bytes a number, are all that is ever held."""
         starts = _first_of_equals(ordered)
         log = ordered[starts]
+        tiny = int(np.searchsorted(log, ordered[-1] * np.finfo(np.float64).tiny, side="right"))
+        far = np.log(log[:tiny]) - math.log(ordered[-1])  # below 1e-308 of the largest: no ratio has all its digits
         log /= ordered[-1]  # then the logarithm tells even the next smaller number from the largest: no rate is ∞
-        np.maximum(log, np.finfo(np.float64).tiny, out=log)  # numbers below 1e-308 of the largest: as if that large
-        np.log(log, out=log)
+        np.log(log[tiny:], out=log[tiny:])
+        log[:tiny] = far
         above = np.subtract(ordered.size, starts, dtype=np.float64)
         del starts
         return cls(log, above, _rates(log, above))
@@ -86,6 +88,19 @@ class Tails:
             if best[0] > enough:
                 break
         return best
+
+    def furthest_of_both(self, start: int) -> float:
+        """The distance with P(X > x_j) beside P(X ≥ x_j): the whole Kolmogorov-Smirnov distance, ties and all."""
+        worst = 0.0
+        for begin in range(start, self.log.size, _BLOCK):
+            points = slice(begin, begin + _BLOCK)
+            fitted = np.exp(self.rate[start] * (self.log[start] - self.log[points]))
+            reached = self.above[begin : begin + _BLOCK + 1] / self.above[start]
+            beyond = np.append(reached[1:], 0.0)[: fitted.size]
+            worst = max(
+                worst, float(np.abs(fitted - reached[: fitted.size]).max()), float(np.abs(fitted - beyond).max())
+            )
+        return worst
 
     def _furthest_of(self, start: int, points: slice) -> tuple[float, int]:
         fitted = self.log[start] - self.log[points]
