@@ -67,14 +67,16 @@ def test_errors_are_those_of_the_propositions(page: dict[str, Any]) -> None:
 
 
 def test_counts_are_binomial(page: dict[str, Any]) -> None:
-    for alpha, tau, p, printed, k, chernoff, exact, seen, smaller in page["tables"][3]["rows"]:
+    rows = page["tables"][3]["rows"]
+    assert sorted({row[0] for row in rows}) == [16, 256]  # a row of the matrix, and all of it
+    for n, alpha, tau, p, printed, k, chernoff, exact, seen, smaller in rows:
         assert p == pytest.approx(tau**-alpha)
         assert printed == pytest.approx(p / alpha)
-        assert exact == pytest.approx(float(binom.sf(k - 1, 256, p)))
+        assert exact == pytest.approx(float(binom.sf(k - 1, n, p)))
         assert exact < chernoff <= 0.05
         assert seen == pytest.approx(exact, abs=4 * math.sqrt(exact / 1_000) + 2e-3)
-        assert smaller < k
-        assert binom.sf(smaller - 1, 256, p) <= 0.05 < binom.sf(smaller - 2, 256, p)
+        assert smaller <= k
+        assert binom.sf(smaller - 1, n, p) <= 0.05 < binom.sf(smaller - 2, n, p)
 
 
 def test_spikes_are_what_the_corrected_equation_says(page: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ Every setting that was asked for is tried with every grid; the one with the smal
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -38,6 +38,7 @@ from cushion.measures.margins import margin_loss
 from cushion.measuring import traced
 from cushion.network import Network
 from cushion.numerics import float_up
+from cushion.promises.choice import worthless
 from cushion.promises.induction import LayerErrors, follow_induction
 from cushion.promises.pairs import overlap
 from cushion.promises.pruning import PrunedNet, describe
@@ -117,20 +118,9 @@ def prune_net(
     bound = float_up(occam_bound(wrong, len(sample), made.plain.bits, exact))
     tried[chosen] = replace(best.tried, bits=made.plain.bits, bound=bound, written=True, chosen=True)
     curve[chosen] = replace(best.point, bits=made.stored.bits, parameters=made.stored.parameters, test_error=held)
-    said = (*summary.notes, *_worthless(tried, net.classes))
+    said = (*summary.notes, *worthless(tried, net.classes))
     summary = replace(summary, tried=tuple(tried), curve=tuple(curve), occam=occam, assumptions=ASSUMED, notes=said)
     return NetCompressed(compressed, summary, certificate)
-
-
-def _worthless(tried: Sequence[Tried], classes: int) -> list[str]:
-    """A word where the smallest bound, by which a setting was taken, is no better than guessing."""
-    gentlest = min(tried, key=lambda one: one.errors)
-    if len(tried) == 1 or gentlest.chosen or min(one.bound for one in tried) < 1 - 1 / classes:
-        return []
-    return [
-        f"no setting has a bound better than guessing; the smallest was taken all the same, and {gentlest.asked} with "
-        f"grid {gentlest.grid} errs least ({gentlest.errors} of the examples): ask for it alone to get that net"
-    ]
 
 
 def _check_weights(net: Network) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cushion.cli.output import number, power, table
-from cushion.cli.promise_text import bound_lines, promise_lines, proved_lines
+from cushion.cli.promise_text import bound_lines, induction_lines, promise_lines, proved_lines
 from cushion.compression_records import LayerCompression, NetCompression
 from cushion.compressors.registry import METHODS
 
@@ -14,7 +14,8 @@ def describe(found: NetCompression, file: str, certificate: str | None, data: st
     if found.place_sums:
         lines += ["", *_place_sums(found)]
     if len(found.layers) > 1:
-        lines += ["", *_induction(found)]
+        caption = "Worst relative error at each layer when the first i layers are compressed, beside (i/d)ε"
+        lines += ["", *induction_lines([layer.name for layer in found.layers], found.induction, caption)]
     if found.curve:
         lines += ["", *_curve(found)]
     if found.rates:
@@ -109,20 +110,6 @@ def _place_sums(found: NetCompression) -> list[str]:
         f"Sums over {first.places} places of {first.layer}, {first.trials} simulated (k = {first.k}, p = {first.p})",
         table(["claim", "filters", "moment", "tail", "variance", "correlation of places"], rows),
         "moment, tail: seen over promised (loose: they may hold anyway); variance: over that of independent filters",
-    ]
-
-
-def _induction(found: NetCompression) -> list[str]:
-    """Rows: how many layers are compressed; columns: where the error is seen."""
-    names = [layer.name for layer in found.layers]
-    seen = {(one.compressed, one.at): one.worst for one in found.induction}
-    promised = {one.compressed: one.promised for one in found.induction}
-    rows = [
-        [i, number(promised.get(i)), *(number(seen.get((i, name))) for name in names)] for i in range(1, len(names) + 1)
-    ]
-    return [
-        "Worst relative error at each layer when the first i layers are compressed, beside (i/d)ε",
-        table(["i", "(i/d)ε", *names], rows),
     ]
 
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 import textwrap
 
 from cushion.cli.output import number, table
-from cushion.cli.promise_text import WIDTH, bound_lines, promise_lines, proved_lines
+from cushion.cli.promise_text import (
+    WIDTH,
+    bound_lines,
+    choice_line,
+    induction_lines,
+    promise_lines,
+    proved_lines,
+    tried_lines,
+)
 from cushion.compressors.registry import METHODS
 from cushion.heavy_tail_records import Accuracy, NetHeavyTail
-from cushion.numerics import percent_up
 
 _FORMS = {
     "corrected": "corrected: weights with |w| > τ stay, √t·G is added everywhere",
@@ -22,8 +29,14 @@ def describe(found: NetHeavyTail, file: str, certificate: str | None, data: str)
     lines = [*_about(found), "", *_accuracies(found), "", *_tried(found), "", *_layers(found), "", *_tails(found)]
     lines += ["", *promise_lines(found.promises)]
     if len(found.layers) > 1:
-        lines += ["", *_induction(found)]
-    lines += ["", *proved_lines(found.errors_before, found.m, found.occam, found.assumptions), _choice(found), ""]
+        caption = "Worst relative error at each layer when the first i layers are replaced, beside (i/d)ε of Lemma 2.2"
+        lines += ["", *induction_lines([layer.name for layer in found.layers], found.induction, caption)]
+    lines += [
+        "",
+        *proved_lines(found.errors_before, found.m, found.occam, found.assumptions),
+        choice_line(len(found.tried), found.price),
+        "",
+    ]
     lines += bound_lines(
         "The paper's bounds for this net (docs/heavy-tail-bounds.md); kind says what each is", found.paper_bounds
     )
@@ -79,22 +92,9 @@ def _after(one: Accuracy) -> str:
 
 
 def _tried(found: NetHeavyTail) -> list[str]:
-    rows = [
-        [
-            one.asked,
-            one.grid,
-            one.kept,
-            f"{'' if one.written else '~'}{one.bits}",
-            one.errors,
-            "vacuous" if one.bound >= 1 else percent_up(str(one.bound)),
-            "<- taken" if one.chosen else "",
-        ]
-        for one in found.tried
-    ]
-    header = ["setting", "grid", "weights that stay", "bits", f"errors of {found.m}", "Occam bound", ""]
-    estimates = "" if all(one.written for one in found.tried) else "; ~ before bits: estimated, not written"
     units = "tau in standard deviations of each layer, t in mean squares of what goes"
-    return [f"What was tried ({units}{estimates})", table(header, rows)]
+    counts = [one.kept for one in found.tried]
+    return tried_lines(f"What was tried ({units})", found.tried, counts, "weights that stay", found.m)
 
 
 def _layers(found: NetHeavyTail) -> list[str]:
@@ -168,28 +168,5 @@ def _tails(found: NetHeavyTail) -> list[str]:
         "What goes, and how many stay by a power law fitted to |w| (α: exponent of the density; the paper's is α - 1)",
         table(header, rows),
         "k of Prop. 1.2: expected if all weights were Pareto from xmin on; k of the tail: if those above xmin are; -: "
-        "no law, or τ < xmin",
+        "no law, τ < xmin, or one sign only stays",
     ]
-
-
-def _induction(found: NetHeavyTail) -> list[str]:
-    """Rows: how many layers are replaced; columns: where the error is seen."""
-    names = [layer.name for layer in found.layers]
-    seen = {(one.compressed, one.at): one.worst for one in found.induction}
-    promised = {one.compressed: one.promised for one in found.induction}
-    rows = [
-        [i, number(promised.get(i)), *(number(seen.get((i, name))) for name in names)] for i in range(1, len(names) + 1)
-    ]
-    return [
-        "Worst relative error at each layer when the first i layers are replaced, beside (i/d)ε of Lemma 2.2",
-        table(["i", "(i/d)ε", *names], rows),
-    ]
-
-
-def _choice(found: NetHeavyTail) -> str:
-    if len(found.tried) == 1:
-        return "One setting was tried, so there was no choice to pay for."
-    return (
-        f"The best of {len(found.tried)} settings was taken. That is free here: the code covers every message, "
-        f"whichever setting made it. The paper's own bounds pay ln {len(found.tried)} = {found.price:.3g} nats for it."
-    )

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from cushion.bound_records import Bound
 from cushion.cli.bounds_text import error
-from cushion.cli.output import number, wrapped_table
-from cushion.compression_records import Occam, PromiseCheck
+from cushion.cli.output import number, table, wrapped_table
+from cushion.compression_records import InductionError, Occam, PromiseCheck
+from cushion.heavy_tail_records import TriedTail
 from cushion.numerics import percent_up
+from cushion.pruning_records import Tried
 
 WIDTH = 150
 
@@ -22,6 +24,47 @@ def promise_lines(promises: Sequence[PromiseCheck]) -> list[str]:
         for one in promises
     ]
     return ["What the lemmas promise", wrapped_table(["lemma", "", "worst/promised", "cases", "meaning"], rows, WIDTH)]
+
+
+def tried_lines(
+    title: str, tried: Sequence[Tried | TriedTail], counts: Sequence[int], counted: str, m: int
+) -> list[str]:
+    """Every setting with its bound, and which was taken; counts: of what `counted` says, one a setting."""
+    rows = [
+        [
+            one.asked,
+            one.grid,
+            count,
+            f"{'' if one.written else '~'}{one.bits}",
+            one.errors,
+            "vacuous" if one.bound >= 1 else percent_up(str(one.bound)),
+            "<- taken" if one.chosen else "",
+        ]
+        for one, count in zip(tried, counts, strict=True)
+    ]
+    estimates = "" if all(one.written for one in tried) else "; ~ before bits: estimated, not written"
+    header = ["setting", "grid", counted, "bits", f"errors of {m}", "Occam bound", ""]
+    return [f"{title}{estimates}", table(header, rows)]
+
+
+def choice_line(tried: int, price: float) -> str:
+    """What it costs that a setting was chosen; price: in nats, in the paper's own bounds."""
+    if tried == 1:
+        return "One setting was tried, so there was no choice to pay for."
+    return (
+        f"The best of {tried} settings was taken. That is free here: the code covers every message, whichever setting "
+        f"made it. The paper's own bounds pay ln {tried} = {price:.3g} nats for it."
+    )
+
+
+def induction_lines(names: Sequence[str], induction: Sequence[InductionError], title: str) -> list[str]:
+    """Rows: how many layers are changed; columns: at which layer the error is seen."""
+    seen = {(one.compressed, one.at): one.worst for one in induction}
+    promised = {one.compressed: one.promised for one in induction}
+    rows = [
+        [i, number(promised.get(i)), *(number(seen.get((i, name))) for name in names)] for i in range(1, len(names) + 1)
+    ]
+    return [title, table(["i", "(i/d)ε", *names], rows)]
 
 
 def proved_lines(before: int, m: int, occam: Sequence[Occam], assumptions: Sequence[str]) -> list[str]:

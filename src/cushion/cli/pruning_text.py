@@ -6,22 +6,31 @@ import textwrap
 from collections.abc import Sequence
 
 from cushion.cli.output import number, table
-from cushion.cli.promise_text import WIDTH, bound_lines, promise_lines, proved_lines
+from cushion.cli.promise_text import WIDTH, bound_lines, choice_line, promise_lines, proved_lines, tried_lines
 from cushion.compressors.registry import METHODS
-from cushion.numerics import percent_up
 from cushion.pruning_records import LayerPruning, NetPruning
 
 
 def describe(found: NetPruning, file: str, certificate: str | None, data: str) -> str:
     """Everything that was found, and what to do with the files."""
-    lines = [*_about(found), "", *_tried(found), "", *_layers(found), "", *_spreads(found), "", *_normality(found)]
+    lines = [
+        *_about(found),
+        "",
+        *tried_lines("What was tried", found.tried, [one.nonzeros for one in found.tried], "non-zeros", found.m),
+        "",
+        *_layers(found),
+        "",
+        *_spreads(found),
+        "",
+        *_normality(found),
+    ]
     if any(layer.moments is not None for layer in found.layers):
         lines += ["", *_moments(found)]
     if any(layer.sketch is not None for layer in found.layers):
         lines += ["", *_sketches(found)]
     lines += ["", *promise_lines(found.promises), *_condition(found), ""]
     lines += proved_lines(found.errors_before, found.m, found.occam, found.assumptions)
-    lines.append(_choice(found))
+    lines.append(choice_line(len(found.tried), found.price))
     lines += [
         "",
         *bound_lines("The paper's bounds for this net (docs/pruning.md); kind says what each is", found.paper_bounds),
@@ -56,33 +65,6 @@ def _about(found: NetPruning) -> list[str]:
     for note in found.notes:
         lines += textwrap.wrap(f"note: {note}", WIDTH)
     return lines
-
-
-def _tried(found: NetPruning) -> list[str]:
-    rows = [
-        [
-            one.asked,
-            one.grid,
-            one.nonzeros,
-            f"{'' if one.written else '~'}{one.bits}",
-            one.errors,
-            "vacuous" if one.bound >= 1 else percent_up(str(one.bound)),
-            "<- taken" if one.chosen else "",
-        ]
-        for one in found.tried
-    ]
-    header = ["setting", "grid", "non-zeros", "bits", "errors", "Occam bound", ""]
-    estimates = "" if all(one.written for one in found.tried) else "; ~ before bits: estimated, not written"
-    return [f"What was tried{estimates}", table(header, rows)]
-
-
-def _choice(found: NetPruning) -> str:
-    if len(found.tried) == 1:
-        return "One setting was tried, so there was no choice to pay for."
-    return (
-        f"The best of {len(found.tried)} settings was taken. That is free here: the code covers every message, "
-        f"whichever setting made it. The paper's own bounds pay ln {len(found.tried)} = {found.price:.3g} nats for it."
-    )
 
 
 def _layers(found: NetPruning) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cushion.heavy_tail_records import LayerReplacement, NetHeavyTail, TriedTail
+from cushion.heavy_tail_records import LayerReplacement, NetHeavyTail
+from cushion.promises.choice import worthless
 
 
 def notes_on(found: NetHeavyTail, classes: int) -> tuple[str, ...]:
@@ -15,7 +16,7 @@ def notes_on(found: NetHeavyTail, classes: int) -> tuple[str, ...]:
         *_left(layers),
         *_rounding(found, layers),
         *_noise(found, layers),
-        *_worthless(found.tried, classes),
+        *worthless(found.tried, classes),
     )
 
 
@@ -77,14 +78,3 @@ def _noise(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[str]
     if found.form == "corrected":
         return ["noise only adds error to what is left out; --t 0 replaces by zeros"]
     return []
-
-
-def _worthless(tried: Sequence[TriedTail], classes: int) -> list[str]:
-    """A word where the smallest bound, by which a setting was taken, is no better than guessing."""
-    gentlest = min(tried, key=lambda one: one.errors)
-    if len(tried) == 1 or gentlest.chosen or min(one.bound for one in tried) < 1 - 1 / classes:
-        return []
-    return [
-        f"no setting has a bound better than guessing; the smallest was taken all the same, and {gentlest.asked} with "
-        f"grid {gentlest.grid} errs least ({gentlest.errors} of the examples): ask for it alone to get that net"
-    ]

@@ -69,7 +69,9 @@ def propositions(workshop: Workshop) -> Page:
     make = partial(_made, workshop)
     errors = [make("shin-error", **one, draws=plan.matrices, side=plan.side) for one in _error_settings()]
     own = make("shin-dependent", eta=ETA, tau=TAU, alpha=ALPHA, rows=512, columns=32, draws=plan.matrices // 20)
-    counts = [_count(make, alpha, tau, plan) for alpha, tau in _TAILS]
+    counts = [
+        _count(make, alpha, tau, n, plan.counts) for n in (plan.side * plan.side, plan.side) for alpha, tau in _TAILS
+    ]
     spikes = [_spike(make, law, kind, alpha, plan) for alpha in _SPIKES for kind in _SHAPES for law in _LAWS]
     stable = [make("shin-stable", alpha=alpha, c=c, m=m, draws=plan.weights) for c, m in _SCALES for alpha in _STABLE]
     shares = [_share(make, alpha, plan) for alpha in _EXPONENTS]
@@ -135,14 +137,13 @@ def _error_settings() -> Iterable[dict[str, Any]]:
                     yield {"law": law, "kind": kind, "t": t, "eta": eta, "tau": TAU, "alpha": ALPHA}
 
 
-def _count(make: Callable[..., dict[str, Any]], alpha: float, tau: float, plan: Draws) -> dict[str, Any]:
-    """Both k of Proposition 1.2 at η, and how often the number of non-zeros reaches Chernoff's."""
-    n = plan.side * plan.side
+def _count(make: Callable[..., dict[str, Any]], alpha: float, tau: float, n: int, draws: int) -> dict[str, Any]:
+    """Both k of Proposition 1.2 (eq. 11 for a row) at η, and how often the number of non-zeros reaches Chernoff's."""
     p = exceeds(tau, alpha)
     k = sparsity(n, p, ETA, log_chernoff)
     tails = {"chernoff": math.exp(log_chernoff(k, n, p)), "exact": math.exp(log_tail(k, n, p))}
     more = {"p": p, "p printed": exceeds_printed(tau, alpha), "k exact": sparsity(n, p, ETA)}
-    return {**make("shin-count", k=k, tau=tau, alpha=alpha, n=n, draws=plan.counts), **tails, **more}
+    return {**make("shin-count", k=k, tau=tau, alpha=alpha, n=n, draws=draws), **tails, **more}
 
 
 def _spike(make: Callable[..., dict[str, Any]], law: Law, kind: Shape, alpha: float, plan: Draws) -> dict[str, Any]:
@@ -194,8 +195,9 @@ def _setting_table() -> Table:
 
 
 def _count_table(rows: Sequence[Row]) -> Table:
-    keys = ("alpha", "tau", "p", "p printed", "k", "chernoff", "exact", "seen", "k exact")
+    keys = ("n", "alpha", "tau", "p", "p printed", "k", "chernoff", "exact", "seen", "k exact")
     header = (
+        "n",
         "α",
         "τ/w_m",
         "p",
@@ -207,9 +209,10 @@ def _count_table(rows: Sequence[Row]) -> Table:
         "k by the exact tail",
     )
     rest = tuple(tuple(one[key] for key in keys) for one in rows)
-    return Table(
-        header, rest, f"Proposition 1.2: the k that is reached with probability {ETA:g} at most, n = {rows[0]['n']}:"
+    caption = (
+        f"Proposition 1.2 for a matrix and eq. 11 for one of its rows: the k reached with probability {ETA:g} at most:"
     )
+    return Table(header, rest, caption)
 
 
 def _spike_table(rows: Sequence[Row]) -> Table:
