@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tests.compressed_cases import network
 
 from cushion.batches import as_floats
-from cushion.data import load_pair
+from cushion.data import Dataset, load_pair
 from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.power_law import fit_power_law
+from cushion.net_facts import look_at
 from cushion.reproduction import runner, shin_table
 from cushion.reproduction.pages import SIZES
 from cushion.reproduction.shin_fleet import FLEET, FleetNet
@@ -148,3 +151,23 @@ def test_the_fleet_is_large_and_varied(size: Any) -> None:
     assert len({net.name for net in fleet}) == len(fleet)
     assert {"width", "depth", "seed", "label noise"} <= {net.varies for net in fleet}
     assert len({net.data for net in fleet}) >= (1 if size == "quick" else 3)
+
+
+@pytest.mark.parametrize("name", ["mlp", "conv", "residual"])
+def test_what_nets_share_is_run_once_and_changes_no_count(name: str) -> None:
+    """Nets that differ from some layer on, on a chain, a convolutional net and one with branches."""
+    net = network(name)
+    rng = np.random.default_rng(0)
+    x, y = rng.random((300, *net.input_shape)).astype(np.float32), rng.integers(0, net.classes, 300)
+    data = Dataset("random", x, y, net.classes)
+    for node in net.affine_layers:
+        weight = node.affine.operator.weight
+        others = [
+            net.with_affine(
+                {node.index: replace(node.affine, operator=node.affine.operator.with_weight(factor * weight))}
+            )
+            for factor in (1.0, -0.5, 3.0)
+        ]
+        found = shin_table.count_errors(others, node.index, data)
+        assert found == [look_at(other, data).errors for other in others]
+    assert len(set(found)) > 1

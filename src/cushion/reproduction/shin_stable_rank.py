@@ -132,7 +132,7 @@ def heavier_later(nets: Sequence[NetTails]) -> Claim:
 
 def _fleet(nets: Sequence[NetTails]) -> Table:
     header = (
-        *("net", "varies", "label noise", "error on the sample", "test error"),
+        *("net", "varies", "epochs", "label noise", "error on the sample", "test error"),
         *("weights", "α", "± s.e.", "tail", "KS", "α of a stable law", "stable rank", "‖W‖₂"),
     )
     rows = []
@@ -142,7 +142,8 @@ def _fleet(nets: Sequence[NetTails]) -> Table:
         fit = (None,) * 4 if power is None else tuple(power[k] for k in ("alpha", "alpha_error", "tail", "ks_distance"))
         rows.append(
             (
-                *(net.plan.name, net.plan.varies, net.plan.noise, record["errors"] / record["m"], net.test_error),
+                *(net.plan.name, net.plan.varies, net.plan.epochs, net.plan.noise),
+                *(record["errors"] / record["m"], net.test_error),
                 *(last["weights"], *fit, None if stable is None else stable["alpha"]),
                 *(net.stable_rank, net.last["spectral"]),
             )
