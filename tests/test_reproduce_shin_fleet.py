@@ -161,7 +161,7 @@ def test_what_nets_share_is_run_once_and_changes_no_count(name: str) -> None:
     x, y = rng.random((300, *net.input_shape)).astype(np.float32), rng.integers(0, net.classes, 300)
     data = Dataset("random", x, y, net.classes)
     for node in net.affine_layers:
-        weight = node.affine.operator.weight
+        weight, with_weight = node.affine.operator.weight, node.affine.operator.with_weight
         others = [
             net.with_affine(
                 {node.index: replace(node.affine, operator=node.affine.operator.with_weight(factor * weight))}

@@ -100,8 +100,8 @@ def _add(parser: argparse.ArgumentParser, option: Option, text: str) -> None:
         "words": _listed,
         "numbers": levels,
     }
-    many = option.kind in ("words", "numbers")
-    parser.add_argument(flag, type=kinds[option.kind], metavar="N,N" if many else "N", help=text)
+    shown = {"word": "WORD", "words": "WORD,WORD", "numbers": "N,N"}
+    parser.add_argument(flag, type=kinds[option.kind], metavar=shown.get(option.kind, "N"), help=text)
 
 
 def _size(text: str) -> int | str:
