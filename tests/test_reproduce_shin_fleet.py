@@ -161,13 +161,9 @@ def test_what_nets_share_is_run_once_and_changes_no_count(name: str) -> None:
     x, y = rng.random((300, *net.input_shape)).astype(np.float32), rng.integers(0, net.classes, 300)
     data = Dataset("random", x, y, net.classes)
     for node in net.affine_layers:
-        weight, with_weight = node.affine.operator.weight, node.affine.operator.with_weight
-        others = [
-            net.with_affine(
-                {node.index: replace(node.affine, operator=node.affine.operator.with_weight(factor * weight))}
-            )
-            for factor in (1.0, -0.5, 3.0)
-        ]
+        operator = node.affine.operator
+        moved = [replace(node.affine, operator=operator.with_weight(by * operator.weight)) for by in (1.0, -0.5, 3.0)]
+        others = [net.with_affine({node.index: affine}) for affine in moved]
         found = shin_table.count_errors(others, node.index, data)
         assert found == [look_at(other, data).errors for other in others]
     assert len(set(found)) > 1
