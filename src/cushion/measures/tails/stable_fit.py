@@ -118,12 +118,12 @@ def _maximum(
 ) -> tuple[_Parameters, float]:
     """The parameters of the largest mean log-likelihood per number that was found, and that mean.
 
-    Mixtures have several maxima. The climb begins at the fit of the characteristic function, at the two likeliest of a
-    few laws of all widths, and `beside`.
+    Mixtures have several maxima. The climb begins at the fit of the characteristic function, and at the best symmetric
+    law, `beside`, or for that one at the two likeliest of a few laws of all widths.
     """
     grid = [_Parameters(alpha, 0.0, width, 0.0) for alpha in _ALPHAS for width in _LOG_SCALES]
-    grid.sort(key=lambda at: -_mean_log(at, places, shares))
-    starts = [_start(places, shares, symmetric), *grid[:2], *([] if beside is None else [beside])]
+    likeliest = sorted(grid, key=lambda at: -_mean_log(at, places, shares))[:2] if beside is None else [beside]
+    starts = [_start(places, shares, symmetric), *likeliest]
     return max((_climb(start, places, shares, symmetric) for start in starts), key=lambda found: found[1])
 
 
