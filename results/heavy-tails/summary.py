@@ -18,6 +18,7 @@ NAMES = (
     "appendix",
     "best",
     "proposition",
+    "ticket",
     "resnet20-appendix",
     "resnet20-last",
 )
