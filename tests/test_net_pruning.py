@@ -30,6 +30,7 @@ from cushion.measuring import traced
 from cushion.net_pruning import prune_net
 from cushion.numerics import float_up
 from cushion.operators import Linear
+from cushion.promises.choice import worthless
 from cushion.pruning_records import NetPruning
 
 RUNS: list[tuple[str, dict[str, Any]]] = [
@@ -324,9 +325,9 @@ def test_a_word_where_no_bound_beats_guessing() -> None:
         net_pruning.Tried("d=8", "lemma", 10, 100, 80, 0.95, True, chosen=True),
         net_pruning.Tried("d=1", "lemma", 50, 900, 20, 1.0, True),
     ]
-    (said,) = net_pruning._worthless(tried, 10)
+    (said,) = worthless(tried, 10)
     assert "d=1 with grid lemma errs least (20 of the examples)" in said
-    assert net_pruning._worthless([replace(tried[0], bound=0.89), tried[1]], 10) == []  # better than guessing
-    assert net_pruning._worthless([replace(tried[0], bound=0.89), tried[1]], 2) != []  # of two classes it is not
-    assert net_pruning._worthless([replace(tried[0], errors=20), tried[1]], 10) == []  # the taken one errs least
-    assert net_pruning._worthless(tried[:1], 10) == []
+    assert worthless([replace(tried[0], bound=0.89), tried[1]], 10) == []  # better than guessing
+    assert worthless([replace(tried[0], bound=0.89), tried[1]], 2) != []  # of two classes it is not
+    assert worthless([replace(tried[0], errors=20), tried[1]], 10) == []  # the taken one errs least
+    assert worthless(tried[:1], 10) == []

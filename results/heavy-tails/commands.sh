@@ -37,5 +37,4 @@ make algorithm runs/lenet mnist --form algorithm --tau 1
 make appendix runs/lenet mnist --form appendix
 make best runs/lenet mnist --grid best
 make proposition runs/lenet mnist --epsilon 0.01 --eta 0.01
-make resnet20-appendix "$resnet" cifar10 --form appendix
-make resnet20-last "$resnet" cifar10 --layers last --tau 1 --t 0,1
+make last runs/lenet mnist --layers last --tau 1 --t 1

@@ -18,9 +18,8 @@ NAMES = (
     "appendix",
     "best",
     "proposition",
+    "last",
     "ticket",
-    "resnet20-appendix",
-    "resnet20-last",
 )
 
 

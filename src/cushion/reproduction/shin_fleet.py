@@ -107,6 +107,6 @@ FLEET: dict[Size, tuple[FleetNet, ...]] = {
     "quick": tuple(
         net for widths in ((16, 32, 64), (96, 128, 192), (256, 384, 512)) for net in _perceptrons("digits", widths, 20)
     ),
-    "recorded": _fleet(40, 12, 6, 2, 0.34),
+    "recorded": _fleet(40, 12, 3, 2, 0.34),
     "full": _fleet(400, 200, 200, 200, 1.0),
 }

@@ -63,7 +63,7 @@ def figure_3(workshop: Workshop) -> Page:
             "figure is like for like in what is computed, not in the nets.",
             "α is the exponent of the density, as the package that the paper uses gives it; the α of its own Pareto "
             "law is one less.",
-            "BIC takes two or three lines of samples of one true line too often where there are so few points (40 % of "
+            "BIC takes two or three lines of samples of one true line too often where there are so few points (27 % of "
             "them at 30): the verdict goes by the bootstrap. A line with the smallest deviation in the table, a "
             "twentieth of that of one line, stands on the floor that keeps it from passing through two points.",
             "An α fitted to a few hundred weights is uncertain by the error beside it, more so after xmin was searched "
