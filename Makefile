@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
+# One thread a worker: two workers with two threads each wait for each other on two cores.
+TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest -q
 FILES ?= 20000
 SEED ?= 0
 
@@ -26,16 +28,16 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q -x -n $(WORKERS) tests/test_architecture.py tests/test_numerics.py tests/test_encoding.py tests/test_verifier.py
+	$(TESTS) -x -n $(WORKERS) tests/test_architecture.py tests/test_numerics.py tests/test_encoding.py tests/test_verifier.py
 
 test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q -n $(WORKERS)
+	$(TESTS) -n $(WORKERS)
 
 test-full: test
-	$(BIN)/pytest -q -m full --timeout 3600
+	$(TESTS) -m full --timeout 3600
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

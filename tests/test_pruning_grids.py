@@ -10,8 +10,8 @@ import pytest
 import torch
 from tests.test_pruning import normal
 
-from cushion.compressors.guha import grids
 from cushion.compressors.guha.grids import exponent_below, rho_limit, rho_limit_printed, rounding_limit
+from cushion.compressors.storage import masked
 from cushion.compressors.storage.masked import discretise, fitted
 from cushion.compressors.storage.stored import Numbers
 from cushion.errors import BadInput
@@ -52,7 +52,7 @@ def test_every_weight_that_stays_is_at_its_nearest_multiple(shape: tuple[int, ..
 def test_rounding_is_the_same_in_blocks_and_ties_go_to_even(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, mask = normal(30, 40), normal(30, 40, seed=1) > 0
     whole = discretise(weight, mask, -5)
-    monkeypatch.setattr(grids, "_BLOCK", 17)
+    monkeypatch.setattr(masked, "_BLOCK", 17)
     assert np.array_equal(discretise(weight, mask, -5).integers, whole.integers)
     ties = discretise(torch.tensor([[0.5, 1.5, -2.5, 0.25]]), torch.ones(1, 4, dtype=torch.bool), 0)
     assert ties.integers.tolist() == [[0, 2, -2, 0]]  # what stayed and rounds to 0 is no longer in the support
