@@ -167,3 +167,11 @@ def test_what_nets_share_is_run_once_and_changes_no_count(name: str) -> None:
         found = shin_table.count_errors(others, node.index, data)
         assert found == [look_at(other, data).errors for other in others]
     assert len(set(found)) > 1
+
+
+def test_a_tie_is_an_error() -> None:
+    net = network("mlp")
+    last = net.affine_layers[-1]
+    silent = replace(last.affine, operator=last.affine.operator.with_weight(0 * last.affine.operator.weight), bias=None)
+    data = Dataset("any", np.ones((20, *net.input_shape), dtype=np.float32), np.zeros(20, dtype=np.int64), net.classes)
+    assert shin_table.count_errors([net.with_affine({last.index: silent})], last.index, data) == [20]
