@@ -11,8 +11,8 @@ import pytest
 
 from cushion.bound_records import Bound, Form
 from cushion.compression_records import Occam
-from cushion.reproduction import guha_plans
-from cushion.reproduction.guha_nets import NetPlan
+from cushion.reproduction.guha import plans as guha_plans
+from cushion.reproduction.guha.nets import NetPlan
 
 _LN10 = math.log(10.0)
 

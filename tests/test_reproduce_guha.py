@@ -14,9 +14,11 @@ import pytest
 from tests.guha_cases import Pruning, tiny_plans
 
 from cushion.errors import BadInput
-from cushion.reproduction import guha_nets, guha_plans, registry, runner
-from cushion.reproduction.guha_columns import RIVAL_ROWS
-from cushion.reproduction.guha_paper import METHODS, RIVALS, TABLE_1, TABLE_2, implied_constant, mlp_shapes
+from cushion.reproduction import registry, runner
+from cushion.reproduction.guha import nets as guha_nets
+from cushion.reproduction.guha import plans as guha_plans
+from cushion.reproduction.guha.columns import RIVAL_ROWS
+from cushion.reproduction.guha.paper import METHODS, RIVALS, TABLE_1, TABLE_2, implied_constant, mlp_shapes
 
 CERTIFICATE = "mask and values, exact tail (certificate)"
 

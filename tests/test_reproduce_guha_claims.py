@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cushion.reproduction import guha_plans
-from cushion.reproduction.guha_claims import (
+from cushion.reproduction.guha import plans as guha_plans
+from cushion.reproduction.guha.claims import (
     PAPER_WIDTHS,
     applies,
     below_bartlett,
@@ -20,9 +20,9 @@ from cushion.reproduction.guha_claims import (
     reaches_error,
     smaller_by,
 )
-from cushion.reproduction.guha_figures import over_epochs, scaled
-from cushion.reproduction.guha_nets import NetFound, NetPlan, PrunedFound
-from cushion.reproduction.guha_paper import (
+from cushion.reproduction.guha.figures import over_epochs, scaled
+from cushion.reproduction.guha.nets import NetFound, NetPlan, PrunedFound
+from cushion.reproduction.guha.paper import (
     EXPLAINS,
     METHODS,
     TABLE_1,
@@ -32,7 +32,7 @@ from cushion.reproduction.guha_paper import (
     implied_constant,
     mlp_shapes,
 )
-from cushion.reproduction.guha_table import explains
+from cushion.reproduction.guha.table import explains
 
 BEFORE = "True error before pruning"
 LOW: dict[str, float | None] = {

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from cushion.reproduction import runner, shin_figures
-from cushion.reproduction.shin_figures import (
+from cushion.reproduction import runner
+from cushion.reproduction.shin import figures as shin_figures
+from cushion.reproduction.shin.figures import (
     Plane,
     heavier,
     is_a_bound,

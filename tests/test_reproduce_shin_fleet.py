@@ -18,11 +18,12 @@ from cushion.data import Dataset, load_pair
 from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.power_law import fit_power_law
 from cushion.net_facts import look_at
-from cushion.reproduction import runner, shin_table
+from cushion.reproduction import runner
 from cushion.reproduction.pages import SIZES
-from cushion.reproduction.shin_fleet import FLEET, FleetNet
-from cushion.reproduction.shin_nets import NetTails
-from cushion.reproduction.shin_stable_rank import clusters, correlate, heavier_later, power_iteration_suffices
+from cushion.reproduction.shin import table as shin_table
+from cushion.reproduction.shin.fleet import FLEET, FleetNet
+from cushion.reproduction.shin.nets import NetTails
+from cushion.reproduction.shin.stable_rank import clusters, correlate, heavier_later, power_iteration_suffices
 from cushion.weights import load_net
 
 TINY = (

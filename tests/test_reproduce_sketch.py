@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from cushion.compressors.guha.sketch_study import recovery_rate
-from cushion.reproduction import guha_sketch, runner
-from cushion.reproduction.guha_sketch import SketchPlan, always, is_smaller, saves_numbers, theory_holds
+from cushion.reproduction import runner
+from cushion.reproduction.guha import sketch as guha_sketch
+from cushion.reproduction.guha.sketch import SketchPlan, always, is_smaller, saves_numbers, theory_holds
 
 
 def made(folder: Path) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from cushion.lottery import TicketError, ticket_error
-from cushion.reproduction import guha_tickets, runner
-from cushion.reproduction.guha_tickets import TicketPlan
+from cushion.reproduction import runner
+from cushion.reproduction.guha import tickets as guha_tickets
+from cushion.reproduction.guha.tickets import TicketPlan
 from cushion.theorems.lottery import mask_bits, sufficient_width
 
 

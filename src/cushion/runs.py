@@ -5,6 +5,7 @@ init.safetensors        the net at its initialisation
 checkpoint.safetensors  weights, optimiser state and history after the last finished epoch: the only truth on resume
 history.jsonl           one line an epoch, rewritten from the checkpoint
 rewind.safetensors      the checkpoint after the epoch to which pruned runs go back, where there are any (imp.py)
+epoch-NNNN.safetensors  the net after an epoch that was asked for, where any was
 net.safetensors         the trained net with its metrics: there if and only if the run is finished
 
 Every file is written under a temporary name and renamed. One process at a time holds a lock on the folder.
@@ -46,6 +47,7 @@ class Run:
         self.history: list[dict[str, Any]] = []
         self.stopped = False
         self.keep: int | None = None  # the epoch whose checkpoint stays, as REWIND_FILE
+        self.snapshots: tuple[int, ...] = ()  # the epochs whose nets stay, as snapshot_file says
         self.net_path = folder / NET_FILE
 
     @classmethod
@@ -124,8 +126,13 @@ class Run:
             "history": json.dumps(self.history),
             "stopped": json.dumps(stop),
         }
-        if len(self.history) == self.keep:  # first: a run that is killed in between repeats the epoch
+        # First what stays: a run that is killed in between repeats the epoch.
+        if len(self.history) == self.keep:
             save_tensors(self.folder / REWIND_FILE, tensors, metadata)
+        if len(self.history) in self.snapshots:
+            metrics = {"epochs": len(self.history)}
+            path = self.folder / snapshot_file(len(self.history))
+            save_net(path, module, self.spec, {**self.meta, "metrics": metrics})
         save_tensors(self.folder / CHECKPOINT_FILE, tensors, metadata)
         self._write_history()
 
@@ -135,6 +142,11 @@ class Run:
 
     def _write_history(self) -> None:
         write_whole(self.folder / HISTORY_FILE, "".join(json.dumps(line) + "\n" for line in self.history))
+
+
+def snapshot_file(epoch: int) -> str:
+    """The name of the file in a RUN folder that holds the net after an epoch that was asked for."""
+    return f"epoch-{epoch:04d}.safetensors"
 
 
 @contextmanager
@@ -261,6 +273,8 @@ def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[tupl
     yield from (
         (key, found.get(key), wanted[key]) for key in ("width", "seed", "device") if found.get(key) != wanted[key]
     )
+    if found.get("snapshots") != wanted.get("snapshots"):
+        yield "snapshots", found.get("snapshots"), wanted.get("snapshots")
     pruned, asked = found.get("prune"), wanted.get("prune")
     if isinstance(pruned, dict) and asked is not None:
         yield from ((f"prune {key}", pruned.get(key), asked[key]) for key in asked if pruned.get(key) != asked[key])

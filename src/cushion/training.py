@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,17 +59,19 @@ def train(
     lr_halve_every: int | None = None,
     seed: int = 0,
     device: str = "cpu",
+    snapshots: Sequence[int] = (),
     progress: bool = True,
 ) -> RunResult:
     """Train a recipe (its name, a Recipe, or a spec) on `data` into the RUN folder `out`, or finish such a run.
 
     `width` scales the hidden widths; `epochs` and `lr_halve_every` (the epochs after which the learning rate is
-    halved) replace the recipe's numbers, so that a shorter run can keep its schedule's shape. Metrics of the final
-    net, in evaluation mode: train_error and test_error (fractions; a tie for the highest score is an error) and
-    train_loss, test_loss (mean cross-entropy). The caller's random state is left as it was.
+    halved) replace the recipe's numbers, so that a shorter run can keep its schedule's shape. After each epoch that
+    `snapshots` names, the net stays in the folder as epoch-NNNN.safetensors. Metrics of the final net, in evaluation
+    mode: train_error and test_error (fractions; a tie for the highest score is an error) and train_loss, test_loss
+    (mean cross-entropy). The caller's random state is left as it was.
     """
     setting = settle(recipe, data, test, width, epochs, lr_halve_every, seed, device)
-    return train_into(Path(out), setting, progress=progress)
+    return train_into(Path(out), replace(setting, snapshots=_settle_snapshots(snapshots)), progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +85,13 @@ class Setting:
     width: float
     seed: int
     device: torch.device
+    snapshots: tuple[int, ...] = ()  # epochs after which the net stays
 
     @property
     def options(self) -> dict[str, Any]:
         """What the plan of a run says besides spec and data."""
-        return {"recipe": self.recipe, "width": self.width, "seed": self.seed, "device": str(self.device)}
+        plan = {"recipe": self.recipe, "width": self.width, "seed": self.seed, "device": str(self.device)}
+        return plan | ({"snapshots": list(self.snapshots)} if self.snapshots else {})
 
 
 def settle(
@@ -136,6 +140,7 @@ def train_into(folder: Path, setting: Setting, pruning: Pruning | None = None, *
             return _result(run, recipe, "already done", done)
         with _private_randomness(device):
             trainer = Trainer(recipe, setting.spec, setting.sample, setting.seed, device)
+            run.snapshots = setting.snapshots
             if pruning is not None:
                 run.keep = pruning.keep
                 if pruning.rewind is not None:
@@ -308,6 +313,12 @@ def _check_sets(recipe: Recipe, data: Dataset, test: Dataset | None) -> None:
         )
     if len(data) < 2:
         raise BadInput(f"{data.name} has a single example; training needs at least 2")
+
+
+def _settle_snapshots(epochs: Sequence[int]) -> tuple[int, ...]:
+    if any(epoch < 1 for epoch in epochs):
+        raise BadInput(f"--snapshots must name epochs, counted from 1, not {min(epochs)}")
+    return tuple(sorted(set(epochs)))
 
 
 def _device(name: str) -> torch.device:

@@ -46,7 +46,7 @@ ITEMS: dict[str, Item] = {
             quick="seconds",
             recorded="seconds",
             full="seconds",
-            maker="cushion.reproduction.occam_table:make",
+            maker="cushion.reproduction.own.occam_table:make",
         ),
         Item(
             id="guha2023-table1",
@@ -56,7 +56,7 @@ ITEMS: dict[str, Item] = {
             quick="3 minutes",
             recorded="1 hour",
             full="4 days",
-            maker="cushion.reproduction.guha_table:table_1",
+            maker="cushion.reproduction.guha.table:table_1",
         ),
         Item(
             id="guha2023-table2",
@@ -66,7 +66,7 @@ ITEMS: dict[str, Item] = {
             quick="3 minutes",
             recorded="15 minutes",
             full="16 hours",
-            maker="cushion.reproduction.guha_table:table_2",
+            maker="cushion.reproduction.guha.table:table_2",
         ),
         Item(
             id="guha2023-figure1a",
@@ -76,7 +76,7 @@ ITEMS: dict[str, Item] = {
             quick="2 minutes",
             recorded="5 minutes",
             full="4 hours",
-            maker="cushion.reproduction.guha_figures:figure_1a",
+            maker="cushion.reproduction.guha.figures:figure_1a",
         ),
         Item(
             id="guha2023-figure1b",
@@ -86,7 +86,7 @@ ITEMS: dict[str, Item] = {
             quick="3 minutes",
             recorded="15 minutes",
             full="16 hours",
-            maker="cushion.reproduction.guha_figures:figure_1b",
+            maker="cushion.reproduction.guha.figures:figure_1b",
         ),
         Item(
             id="guha2023-figure1c",
@@ -96,7 +96,7 @@ ITEMS: dict[str, Item] = {
             quick="3 minutes",
             recorded="1 hour",
             full="4 days",
-            maker="cushion.reproduction.guha_figures:figure_1c",
+            maker="cushion.reproduction.guha.figures:figure_1c",
         ),
         Item(
             id="guha2023-figure2",
@@ -106,7 +106,7 @@ ITEMS: dict[str, Item] = {
             quick="4 minutes",
             recorded="10 minutes",
             full="6 hours",
-            maker="cushion.reproduction.guha_figures:figure_2",
+            maker="cushion.reproduction.guha.figures:figure_2",
         ),
         Item(
             id="guha2023-sketch",
@@ -116,7 +116,7 @@ ITEMS: dict[str, Item] = {
             quick="1 minute",
             recorded="10 minutes",
             full="1 day",
-            maker="cushion.reproduction.guha_sketch:sketches",
+            maker="cushion.reproduction.guha.sketch:sketches",
         ),
         Item(
             id="guha2023-tickets",
@@ -126,7 +126,7 @@ ITEMS: dict[str, Item] = {
             quick="seconds",
             recorded="2 minutes",
             full="1 hour",
-            maker="cushion.reproduction.guha_tickets:tickets",
+            maker="cushion.reproduction.guha.tickets:tickets",
         ),
         Item(
             id="shin2021-figure1",
@@ -136,7 +136,7 @@ ITEMS: dict[str, Item] = {
             quick="seconds",
             recorded="seconds",
             full="seconds",
-            maker="cushion.reproduction.shin_figures:figure_1",
+            maker="cushion.reproduction.shin.figures:figure_1",
         ),
         Item(
             id="shin2021-figure2",
@@ -146,7 +146,7 @@ ITEMS: dict[str, Item] = {
             quick="seconds",
             recorded="seconds",
             full="1 minute",
-            maker="cushion.reproduction.shin_figures:figure_2",
+            maker="cushion.reproduction.shin.figures:figure_2",
         ),
         Item(
             id="shin2021-figure3",
@@ -156,7 +156,7 @@ ITEMS: dict[str, Item] = {
             quick="2 minutes",
             recorded="2 hours",
             full="2 weeks",
-            maker="cushion.reproduction.shin_stable_rank:figure_3",
+            maker="cushion.reproduction.shin.stable_rank:figure_3",
         ),
         Item(
             id="shin2021-table1",
@@ -166,7 +166,7 @@ ITEMS: dict[str, Item] = {
             quick="2 minutes",
             recorded="2 hours",
             full="2 weeks",
-            maker="cushion.reproduction.shin_table:table_1",
+            maker="cushion.reproduction.shin.table:table_1",
         ),
         Item(
             id="shin2021-propositions",
@@ -176,7 +176,7 @@ ITEMS: dict[str, Item] = {
             quick="seconds",
             recorded="1 minute",
             full="1 hour",
-            maker="cushion.reproduction.shin_propositions:propositions",
+            maker="cushion.reproduction.shin.propositions:propositions",
         ),
     )
 }

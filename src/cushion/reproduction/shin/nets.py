@@ -18,7 +18,7 @@ from cushion.measuring import traced
 from cushion.network import Network
 from cushion.operators import Diagonal
 from cushion.reproduction.runner import Workshop
-from cushion.reproduction.shin_fleet import FleetNet, train_net
+from cushion.reproduction.shin.fleet import FleetNet, train_net
 from cushion.training import RunResult
 from cushion.weights import load_net
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cushion.reproduction.guha_nets import NetPlan
-from cushion.reproduction.guha_paper import WIDTHS
+from cushion.reproduction.guha.nets import NetPlan
+from cushion.reproduction.guha.paper import WIDTHS
 from cushion.reproduction.pages import Size
 
 # γ is the margin that all but this fraction of the sample exceed. After a few epochs at the paper's learning rate the

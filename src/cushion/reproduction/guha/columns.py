@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from cushion.reproduction.guha_nets import NetFound, PrunedFound
-from cushion.reproduction.guha_paper import (
+from cushion.reproduction.guha.nets import NetFound, PrunedFound
+from cushion.reproduction.guha.paper import (
     BARTLETT_2017,
     METHODS,
     NEYSHABUR_2015,

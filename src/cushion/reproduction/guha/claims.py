@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from cushion.reproduction.guha_columns import BEFORE, Column
-from cushion.reproduction.guha_nets import NetFound
-from cushion.reproduction.guha_paper import BARTLETT_2017, METHODS, OURS, RIVALS, TABLE_1, TABLE_2, TRUE_ERROR, WIDTHS
+from cushion.reproduction.guha.columns import BEFORE, Column
+from cushion.reproduction.guha.nets import NetFound
+from cushion.reproduction.guha.paper import BARTLETT_2017, METHODS, OURS, RIVALS, TABLE_1, TABLE_2, TRUE_ERROR, WIDTHS
 from cushion.reproduction.pages import Claim
 
 PAPER_WIDTHS: tuple[Column, ...] = tuple({method: TABLE_1[method][width] for method in METHODS} for width in WIDTHS)

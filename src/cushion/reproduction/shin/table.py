@@ -26,10 +26,10 @@ from cushion.measuring import traced
 from cushion.network import Network, Node
 from cushion.reproduction.pages import Claim, Page, Size, Table, judge
 from cushion.reproduction.runner import Workshop
-from cushion.reproduction.shin_fleet import FLEET, train_net
-from cushion.reproduction.shin_nets import NetTails, find_tails
-from cushion.reproduction.shin_paper import TABLE_1
-from cushion.reproduction.shin_stable_rank import correlate
+from cushion.reproduction.shin.fleet import FLEET, train_net
+from cushion.reproduction.shin.nets import NetTails, find_tails
+from cushion.reproduction.shin.paper import TABLE_1
+from cushion.reproduction.shin.stable_rank import correlate
 from cushion.weights import load_net
 
 _BATCH = 128

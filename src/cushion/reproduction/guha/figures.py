@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cushion.reproduction import guha_plans
-from cushion.reproduction.guha_claims import (
+from cushion.reproduction.guha import plans as guha_plans
+from cushion.reproduction.guha.claims import (
     applies,
     below_bartlett,
     closest_is_bartlett,
@@ -13,7 +13,7 @@ from cushion.reproduction.guha_claims import (
     grows_slower,
     smaller_by,
 )
-from cushion.reproduction.guha_columns import (
+from cushion.reproduction.guha.columns import (
     CERTIFICATE,
     ROW_NOTES,
     Column,
@@ -24,9 +24,9 @@ from cushion.reproduction.guha_columns import (
     gentle,
     nets,
 )
-from cushion.reproduction.guha_nets import find_net
-from cushion.reproduction.guha_paper import BARTLETT_2017, METHODS, OURS, TABLE_2, TRUE_ERROR
-from cushion.reproduction.guha_table import CIFAR10_TITLES, learned, paper_column, refusals, settings_of
+from cushion.reproduction.guha.nets import find_net
+from cushion.reproduction.guha.paper import BARTLETT_2017, METHODS, OURS, TABLE_2, TRUE_ERROR
+from cushion.reproduction.guha.table import CIFAR10_TITLES, learned, paper_column, refusals, settings_of
 from cushion.reproduction.pages import Claim, Page, Picture, Series, judge
 from cushion.reproduction.runner import Workshop
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from cushion.reproduction import guha_plans
-from cushion.reproduction.guha_claims import (
+from cushion.reproduction.guha import plans as guha_plans
+from cushion.reproduction.guha.claims import (
     PAPER_WIDTHS,
     applies,
     closest_is_bartlett,
@@ -17,7 +17,7 @@ from cushion.reproduction.guha_claims import (
     reaches_error,
     smaller_by,
 )
-from cushion.reproduction.guha_columns import (
+from cushion.reproduction.guha.columns import (
     ROW_NOTES,
     Column,
     Titled,
@@ -29,8 +29,8 @@ from cushion.reproduction.guha_columns import (
     nets,
     other_forms,
 )
-from cushion.reproduction.guha_nets import DELTA, NetFound, NetPlan, find_net
-from cushion.reproduction.guha_paper import (
+from cushion.reproduction.guha.nets import DELTA, NetFound, NetPlan, find_net
+from cushion.reproduction.guha.paper import (
     CIFAR10_EXAMPLES,
     EXPLAINS,
     METHODS,

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cushion.reproduction import shin_simulations as drawn
 from cushion.reproduction.pages import Page, Size, Table, judge
 from cushion.reproduction.runner import Workshop
-from cushion.reproduction.shin_claims import (
+from cushion.reproduction.shin import simulations as drawn
+from cushion.reproduction.shin.claims import (
     Row,
     brackets_as_printed,
     energy_as_printed,
@@ -23,7 +23,7 @@ from cushion.reproduction.shin_claims import (
     more_as_alpha_shrinks,
     setting_is_enough,
 )
-from cushion.reproduction.shin_simulations import Law, Shape
+from cushion.reproduction.shin.simulations import Law, Shape
 from cushion.theorems.heavy_tails import FACTORS, failure, failure_printed, spread_allowed, spread_allowed_printed
 from cushion.theorems.resilience import bracket_probability
 from cushion.theorems.sparsity import energy, energy_printed, exceeds, exceeds_printed, log_chernoff, log_tail, sparsity

@@ -10,8 +10,8 @@ from scipy import stats
 from cushion.measures.regression_mixture import RegressionMixture, fit_mixture, one_line_p
 from cushion.reproduction.pages import Claim, Line, Page, Points, Scatter, Size, Table, judge
 from cushion.reproduction.runner import Workshop
-from cushion.reproduction.shin_fleet import FLEET
-from cushion.reproduction.shin_nets import ITERATIONS, NetTails, find_tails
+from cushion.reproduction.shin.fleet import FLEET
+from cushion.reproduction.shin.nets import ITERATIONS, NetTails, find_tails
 
 _LEVEL = 0.05  # of the tests of rank correlation
 _LINES = (1, 2, 3)  # components of the mixtures that are tried

@@ -1,0 +1,1 @@
+"""Neyshabur 2017: Figures 1 to 8."""

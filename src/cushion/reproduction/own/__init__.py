@@ -1,0 +1,1 @@
+"""Tables of our own: what bits buy, and published certificates against ours."""
