@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from cushion.figures import reproduction
-from cushion.reproduction.pages import Contour, Drawing, Line, Picture, Points, Scatter, Series
+from cushion.reproduction.drawings import Contour, Drawing, Line, Picture, Points, Scatter, Series
 
 CONTOUR = Contour("hill", "Hill", (0.0, 1.0, 2.0), (0.0, 5.0), "α", "i", ((0.0, 0.5, 1.0), (0.1, 0.2, 0.3)), "P")
 SCATTER = Scatter(

@@ -13,7 +13,8 @@ from tests.command_line import ask
 from cushion.errors import BadInput, Malformed
 from cushion.figures import canvas
 from cushion.reproduction import registry, runner
-from cushion.reproduction.pages import Claim, Page, Picture, Series, Table, judge
+from cushion.reproduction.drawings import Picture, Series
+from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
 
 PICTURE = Picture("squares", "Squares", (1, 2, 3), "n", "n²", (Series("square", (1.0, None, 9.0)),))

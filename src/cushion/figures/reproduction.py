@@ -1,46 +1,84 @@
-"""The pictures of `cushion reproduce`, from the numbers in an item's records; needs matplotlib."""
+"""The pictures of `cushion reproduce`, from the numbers in an item's records; needs matplotlib.
+
+Colours are apart in every common kind of colour blindness (Okabe and Ito), and no two lines differ in colour alone:
+markers and dashes differ too. Every kind of picture names its axes.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from cushion.figures.canvas import new_figure, save
 
-# Apart in every common kind of colour blindness (Okabe and Ito).
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKED = 50  # a line of more points is a curve, and markers would hide it
 _DASHES = ("-", "--", ":", "-.")
 _MARKERS = "os^vDPX*<>"  # as many as have no factor in common with the colours: no two lines alike
+_LEGEND_INSIDE = 6  # more lines than these are named beside the picture
 
 
 def draw_picture(picture: Mapping[str, Any], folder: Path) -> list[Path]:
-    """One picture as folder/name.png and .svg, from the JSON of a reproduction's Picture, Contour or Scatter.
+    """One picture as folder/name.png and .svg, from the JSON of a reproduction's drawing.
 
     A Picture has lines over numbers, groups of bars over names: name, title, x, x_label, y_label, x_log, y_log, and
     series, each with label, values (None where there is none) and from_paper: the paper's own numbers are dashed or
-    hatched. The other two name their `kind`.
+    hatched. The others name their `kind`.
     """
+    if picture.get("kind") == "panels":
+        return save(_panels(picture), folder, picture["name"])
     figure = new_figure(figsize=(8, 4.8))
     axes = figure.add_subplot()
-    axes.set_xlabel(picture["x_label"])
-    axes.set_ylabel(picture["y_label"])
-    axes.set_title(picture["title"], fontsize=11)
-    if picture.get("kind") == "contour":
+    _draw(figure, axes, picture, title_size=11)
+    if picture.get("kind") != "contour":
+        beside = len(axes.get_legend_handles_labels()[1]) > _LEGEND_INSIDE
+        axes.legend(fontsize=9, **({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if beside else {}))
+    return save(figure, folder, picture["name"])
+
+
+def _panels(picture: Mapping[str, Any]) -> Any:
+    """Rows of panels; a legend that all panels share stands once below them."""
+    parts, columns = picture["panels"], picture["columns"]
+    rows = -(-len(parts) // columns)
+    figure = new_figure(figsize=(3.4 * columns + 0.6, 2.9 * rows + 0.8))
+    for number, part in enumerate(parts, 1):
+        _draw(figure, figure.add_subplot(rows, columns, number), part, title_size=10)
+    figure.suptitle(picture["title"], fontsize=12)
+    legends = [axes.get_legend_handles_labels() for axes in figure.axes]
+    if len({tuple(labels) for _, labels in legends}) == 1:
+        handles, labels = legends[0]
+        if len(labels) > 1:
+            figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=9)
+    else:
+        for axes in figure.axes:
+            axes.legend(fontsize=8)
+    return figure
+
+
+def _draw(figure: Any, axes: Any, picture: Mapping[str, Any], title_size: int) -> None:
+    axes.set_xlabel(picture["x_label"], fontsize=title_size - 1)
+    axes.set_ylabel(picture.get("y_label", "density of examples"), fontsize=title_size - 1)
+    axes.set_title(picture["title"], fontsize=title_size)
+    kind = picture.get("kind")
+    if kind == "contour":
         figure.colorbar(_contour(axes, picture), ax=axes, label=picture["value_label"])
-        return save(figure, folder, picture["name"])
-    if picture.get("kind") == "scatter":
+    elif kind == "scatter":
         _scatter(axes, picture)
+    elif kind == "curves":
+        _curves(axes, picture)
+    elif kind == "histogram":
+        _histogram(axes, picture)
     elif all(isinstance(place, int | float) for place in picture["x"]):
         _lines(axes, picture)
     else:
         _bars(axes, picture)
     if picture.get("y_log"):
         axes.set_yscale("log")
-    axes.legend(fontsize=8)
-    return save(figure, folder, picture["name"])
+    if picture.get("x_log"):
+        axes.set_xscale("log")
 
 
 def _contour(axes: Any, picture: Mapping[str, Any]) -> Any:
@@ -67,6 +105,45 @@ def _scatter(axes: Any, picture: Mapping[str, Any]) -> None:
         axes.plot(ends, heights, color="#333333", linestyle=_DASHES[number % len(_DASHES)], label=line["label"])
 
 
+def _curves(axes: Any, picture: Mapping[str, Any]) -> None:
+    """Lines with places of their own; past as many lines as there are colours, dashes tell them apart."""
+    for number, curve in enumerate(picture["curves"]):
+        axes.errorbar(
+            curve["x"],
+            curve["y"],
+            yerr=curve["y_errors"] or None,
+            capsize=2,
+            markersize=4,
+            linewidth=1.3,
+            marker=_MARKERS[number % len(_MARKERS)] if len(curve["x"]) <= _MARKED else None,
+            linestyle=_DASHES[number // len(_COLOURS) % len(_DASHES)],
+            color=_COLOURS[number % len(_COLOURS)],
+            label=curve["label"],
+        )
+    if picture["x_limits"] is not None:
+        axes.set_xlim(*picture["x_limits"])
+    if picture["y_limits"] is not None:
+        axes.set_ylim(*picture["y_limits"])
+
+
+def _histogram(axes: Any, picture: Mapping[str, Any]) -> None:
+    """Filled steps, each group with its own colour and dashes; the defined extremum as a dashed line."""
+    for number, spread in enumerate(picture["spreads"]):
+        colour = _COLOURS[number % len(_COLOURS)]
+        total = sum(spread["counts"])
+        widths = [right - left for left, right in pairwise(spread["edges"])]
+        heights = [
+            count / total / width if total and width else 0.0
+            for count, width in zip(spread["counts"], widths, strict=True)
+        ]
+        axes.stairs(heights, spread["edges"], fill=True, alpha=0.3, color=colour)
+        style = _DASHES[number % len(_DASHES)]
+        axes.stairs(heights, spread["edges"], color=colour, linestyle=style, linewidth=1.3, label=spread["label"])
+        if spread["value"] is not None:
+            axes.axvline(spread["value"], color=colour, linestyle="--", linewidth=1)
+    axes.tick_params(labelsize=8)
+
+
 def _lines(axes: Any, picture: Mapping[str, Any]) -> None:
     """One colour a line; a line of the paper has that of the line whose label it ends with."""
     marked = len(picture["x"]) <= _MARKED
@@ -83,8 +160,6 @@ def _lines(axes: Any, picture: Mapping[str, Any]) -> None:
             color=_COLOURS[same % len(_COLOURS)],
             label=series["label"],
         )
-    if picture["x_log"]:
-        axes.set_xscale("log")
 
 
 def _bars(axes: Any, picture: Mapping[str, Any]) -> None:

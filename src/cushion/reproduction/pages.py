@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from cushion.records import Record
+from cushion.reproduction.drawings import Drawing
 
 Size: TypeAlias = Literal["quick", "recorded", "full"]
 Verdict: TypeAlias = Literal["reproduced", "not reproduced", "differs"]
@@ -21,80 +22,6 @@ class Table(Record):
     header: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     caption: str = ""
-
-
-@dataclass(frozen=True)
-class Series(Record):
-    """One line, or one group of bars, of a picture; a point without a value is None."""
-
-    label: str
-    values: tuple[float | None, ...]
-    from_paper: bool = False
-
-
-@dataclass(frozen=True)
-class Picture(Record):
-    """Numbers to draw over the places x: lines where the places are numbers, bars where they are names."""
-
-    name: str  # of the file
-    title: str
-    x: tuple[Any, ...]
-    x_label: str
-    y_label: str
-    series: tuple[Series, ...]
-    x_log: bool = False
-    y_log: bool = False
-
-
-@dataclass(frozen=True)
-class Contour(Record):
-    """A number over a plane: values[row][column] at (x[column], y[row]), from `low` to `high` for the colours."""
-
-    name: str  # of the file
-    title: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    x_label: str
-    y_label: str
-    values: tuple[tuple[float, ...], ...]
-    value_label: str
-    low: float = 0.0
-    high: float = 1.0
-    kind: Literal["contour"] = "contour"
-
-
-@dataclass(frozen=True)
-class Points(Record):
-    """One group of points (x, y) of a scatter; x_errors: the standard errors of their x, drawn as bars."""
-
-    label: str
-    places: tuple[tuple[float, float], ...]
-    x_errors: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Line(Record):
-    """The straight line y = slope·x + intercept."""
-
-    label: str
-    slope: float
-    intercept: float
-
-
-@dataclass(frozen=True)
-class Scatter(Record):
-    """Groups of points, and straight lines across the range of their x."""
-
-    name: str  # of the file
-    title: str
-    x_label: str
-    y_label: str
-    groups: tuple[Points, ...]
-    lines: tuple[Line, ...] = ()
-    kind: Literal["scatter"] = "scatter"
-
-
-Drawing: TypeAlias = Picture | Contour | Scatter
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Runs registered items so that killing at any point and running again continues.
 
-An item does its work in named steps. A step's result is JSON, kept under OUT/.steps by the hash of its name and
+An item does its work in named steps. A step's result is JSON, kept under OUT/records by the hash of its name and
 settings: run again, or asked for by another item, it is read back instead of made. Nets are trained into OUT/.runs,
-one RUN folder each. When all is made, the records, the tables, the pictures and the page are written, and last of all
-done.json, which marks the item as done.
+one RUN folder each. When all is made, the tables, the pictures and the page are written, and last of all done.json,
+which marks the item as done. A page is a function of its steps alone: `from_records` makes it from them and refuses to
+make a step, so that anyone can derive what a page prints again without training anything.
 """
 
 from __future__ import annotations
@@ -13,43 +14,60 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cushion.errors import BadInput, Malformed
 from cushion.figures.reproduction import draw_picture
 from cushion.files import write_whole
-from cushion.reproduction.pages import Page, Size, Table, render
-from cushion.reproduction.registry import ITEMS, Item, find
+from cushion.reproduction.item import Item
+from cushion.reproduction.pages import SIZES, Page, Size, Table, render
+from cushion.reproduction.registry import ITEMS, find
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """Where an item works: its size and device, and steps that are made once."""
+    """Where an item works: its size and device, and steps that are made once.
+
+    used: the files of the steps that were asked for, in order. from_records: whether a missing step is refused.
+    """
 
     out: Path
     size: Size
-    device: str
-    seed: int
+    device: str = "cpu"
+    seed: int = 0
+    from_records: bool = False
+    used: list[str] = field(default_factory=list)
 
     @property
     def runs(self) -> Path:
         """Where nets are trained: one RUN folder each, shared by all items and sizes."""
         return self.out / ".runs"
 
+    @property
+    def records(self) -> Path:
+        """Where the results of steps are kept, shared by all items and sizes."""
+        return self.out / "records"
+
     def step(self, name: str, settings: Mapping[str, Any], make: Callable[[], Any]) -> Any:
         """The JSON value of `make()`, made at most once for this name and these settings."""
         text = json.dumps([name, dict(settings)], sort_keys=True)
-        path = self.out / ".steps" / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+        path = self.records / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if not path.is_file():
+            if self.from_records:
+                raise BadInput(f"{path} is missing, and nothing is made with --from-records; leave that option out")
             value = make()
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(value, allow_nan=False))
+            record = {"step": name, "settings": dict(settings), "value": value}
+            write_whole(path, json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n")
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
+            found = json.loads(path.read_text(encoding="utf-8"))["value"]
+        except (ValueError, KeyError, TypeError):
             raise Malformed(f"{path} is damaged; delete it and run again") from None
+        if path.name not in self.used:
+            self.used.append(path.name)
+        return found
 
 
 def folder_of(item: Item, out: Path, size: Size) -> Path:
@@ -60,17 +78,33 @@ def is_done(item: Item, out: Path, size: Size) -> bool:
     return (folder_of(item, out, size) / "done.json").is_file()
 
 
-def reproduce(item_id: str, out: str | Path, *, size: Size = "quick", device: str = "cpu", seed: int = 0) -> Path:
+def done_sizes(item: Item, out: Path) -> list[Size]:
+    """The sizes at which the item is done, the smallest first."""
+    return [size for size in SIZES if is_done(item, out, size)]
+
+
+def reproduce(
+    item_id: str,
+    out: str | Path,
+    *,
+    size: Size = "quick",
+    device: str = "cpu",
+    seed: int = 0,
+    from_records: bool = False,
+) -> Path:
     """Make one item and return its folder: records.json, table*.csv, pictures, page.md, done.json."""
     item = find(item_id)
     root = Path(out)
     if root.exists() and not root.is_dir():
         raise BadInput(f"{root} is not a folder; choose another -o")
     folder = folder_of(item, root, size)
-    folder.mkdir(parents=True, exist_ok=True)
+    workshop = Workshop(root, size, device, seed, from_records)
     done = folder / "done.json"
-    done.unlink(missing_ok=True)  # until everything below is written again, it is not done
-    page = item.load()(Workshop(root, size, device, seed))
+    if not from_records:
+        done.unlink(missing_ok=True)  # until everything below is written again, it is not done
+    page = item.load()(workshop)
+    folder.mkdir(parents=True, exist_ok=True)
+    done.unlink(missing_ok=True)
     command = f"cushion reproduce {item.id} --{size} --seed {seed}"
     records: dict[str, Any] = {
         "id": item.id,
@@ -79,6 +113,7 @@ def reproduce(item_id: str, out: str | Path, *, size: Size = "quick", device: st
         **page.to_json(),
         "settings": {**page.settings, "size": size, "device": device, "seed": seed},
         "command": command,
+        "made_from": workshop.used,
         "not_drawn_because": _draw(page, folder),
     }
     write_whole(folder / "records.json", json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

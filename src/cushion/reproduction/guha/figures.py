@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cushion.reproduction.drawings import Picture, Series
 from cushion.reproduction.guha import plans as guha_plans
 from cushion.reproduction.guha.claims import (
     applies,
@@ -27,7 +28,7 @@ from cushion.reproduction.guha.columns import (
 from cushion.reproduction.guha.nets import find_net
 from cushion.reproduction.guha.paper import BARTLETT_2017, METHODS, OURS, TABLE_2, TRUE_ERROR
 from cushion.reproduction.guha.table import CIFAR10_TITLES, learned, paper_column, refusals, settings_of
-from cushion.reproduction.pages import Claim, Page, Picture, Series, judge
+from cushion.reproduction.pages import Claim, Page, judge
 from cushion.reproduction.runner import Workshop
 
 _LOG = "ln of the bound"

@@ -6,7 +6,7 @@ Training can be killed and resumes from its last epoch; each net's bounds and ea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cushion.compressors.guha.options import STRENGTHS, PruneOptions
@@ -16,13 +16,15 @@ from cushion.measuring import measure, traced
 from cushion.net_facts import gather, look_at
 from cushion.net_pruning import prune_net
 from cushion.network import Network
+from cushion.recipes import find_recipe
+from cushion.reproduction.nets import train_once
 from cushion.reproduction.runner import Workshop
 from cushion.theorems.capacities import figure_two, norm_capacities
 from cushion.theorems.covering import covered
 from cushion.theorems.rademacher import peeled
 from cushion.theorems.rows import LN10
 from cushion.theorems.spectral_pac_bayes import noise_tolerance
-from cushion.training import RunResult, train
+from cushion.training import RunResult
 from cushion.weights import load_net
 
 DELTA = "0.05"
@@ -189,17 +191,9 @@ def logs_of(rows: list[dict[str, Any]]) -> dict[tuple[str, str], float | None]:
 
 
 def _trained(workshop: Workshop, plan: NetPlan, data: Dataset, test: Dataset) -> RunResult:
-    return train(
-        plan.recipe,
-        data,
-        workshop.runs / plan.folder(workshop.seed, workshop.device),
-        test=test,
-        width=plan.scale,
-        epochs=plan.epochs,
-        lr_halve_every=plan.halve,
-        seed=workshop.seed,
-        device=workshop.device,
-    )
+    recipe = find_recipe(plan.recipe)
+    recipe = replace(recipe, epochs=plan.epochs, lr_halve_every=plan.halve or recipe.lr_halve_every)
+    return train_once(workshop, recipe, data, test, width=plan.scale, seed=workshop.seed)
 
 
 def _rivals(net: Network, data: Dataset, test: Dataset, level: float) -> dict[str, Any]:

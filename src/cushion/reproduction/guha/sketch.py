@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 from cushion.compressors.guha.sketch_sizes import default_ones, ones_within, paper_side, statistical_dimension
 from cushion.compressors.guha.sketch_study import counts, crossing, recovery_rate
-from cushion.reproduction.pages import Claim, Page, Picture, Series, Size, Table, judge
+from cushion.reproduction.drawings import Picture, Series
+from cushion.reproduction.pages import Claim, Page, Size, Table, judge
 from cushion.reproduction.runner import Workshop
 
 Case: TypeAlias = tuple[int, int]  # (p, j)

@@ -10,7 +10,8 @@ from statistics import linear_regression
 from typing import Any
 
 from cushion.lottery import ticket_error
-from cushion.reproduction.pages import Claim, Page, Picture, Series, Size, Table, judge
+from cushion.reproduction.drawings import Picture, Series
+from cushion.reproduction.pages import Claim, Page, Size, Table, judge
 from cushion.reproduction.runner import Workshop
 from cushion.theorems.lottery import TicketFacts, mask_bits, sufficient_width, theorem_6_2
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.integrate import trapezoid
 
 from cushion.measures.tails.stable_law import SMALLEST_ALPHA, density
-from cushion.reproduction.pages import Claim, Contour, Page, Picture, Series, Size, Table, judge
+from cushion.reproduction.drawings import Contour, Picture, Series
+from cushion.reproduction.pages import Claim, Page, Size, Table, judge
 from cushion.reproduction.runner import Workshop
 from cushion.theorems.resilience import PathProbability, asymptotic_density, path_probability, tail_constant
 from cushion.theorems.sparsity import log_tail

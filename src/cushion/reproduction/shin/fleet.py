@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from cushion.data import Dataset, load_pair
 from cushion.errors import BadInput
 from cushion.recipes import Recipe, find_recipe
+from cushion.reproduction.nets import train_once
 from cushion.reproduction.pages import Size
 from cushion.reproduction.runner import Workshop
-from cushion.training import RunResult, train
+from cushion.training import RunResult
 
 _IMAGE = {"digits": "1x8x8", "mnist": "1x28x28", "fashion-mnist": "1x28x28", "cifar10": "3x32x32"}
 
@@ -65,9 +66,7 @@ def train_net(workshop: Workshop, plan: FleetNet) -> tuple[RunResult, Dataset, D
     data, test = load_pair(plan.source)
     if test is None:
         raise BadInput(f"{plan.data} has no test set, and the accuracy is counted on one")
-    folder = workshop.runs / f"shin-{plan.name}-{plan.epochs}"
-    seed, device = plan.seed + workshop.seed, workshop.device
-    run = train(plan.recipe, data, folder, test=test, width=plan.scale, seed=seed, device=device)
+    run = train_once(workshop, plan.recipe, data, test, width=plan.scale, seed=plan.seed + workshop.seed)
     return run, data, test
 
 

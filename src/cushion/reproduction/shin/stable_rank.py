@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from scipy import stats
 
 from cushion.measures.regression_mixture import RegressionMixture, fit_mixture, one_line_p
-from cushion.reproduction.pages import Claim, Line, Page, Points, Scatter, Size, Table, judge
+from cushion.reproduction.drawings import Line, Points, Scatter
+from cushion.reproduction.pages import Claim, Page, Size, Table, judge
 from cushion.reproduction.runner import Workshop
 from cushion.reproduction.shin.fleet import FLEET
 from cushion.reproduction.shin.nets import ITERATIONS, NetTails, find_tails

@@ -1,0 +1,147 @@
+"""Pictures as data: numbers, labels and what kind of picture they make; `figures.reproduction` draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from cushion.records import Record
+
+
+@dataclass(frozen=True)
+class Series(Record):
+    """One line, or one group of bars, of a picture; a point without a value is None."""
+
+    label: str
+    values: tuple[float | None, ...]
+    from_paper: bool = False
+
+
+@dataclass(frozen=True)
+class Picture(Record):
+    """Numbers to draw over the places x: lines where the places are numbers, bars where they are names."""
+
+    name: str  # of the file
+    title: str
+    x: tuple[Any, ...]
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    x_log: bool = False
+    y_log: bool = False
+
+
+@dataclass(frozen=True)
+class Contour(Record):
+    """A number over a plane: values[row][column] at (x[column], y[row]), from `low` to `high` for the colours."""
+
+    name: str  # of the file
+    title: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    x_label: str
+    y_label: str
+    values: tuple[tuple[float, ...], ...]
+    value_label: str
+    low: float = 0.0
+    high: float = 1.0
+    kind: Literal["contour"] = "contour"
+
+
+@dataclass(frozen=True)
+class Points(Record):
+    """One group of points (x, y) of a scatter; x_errors: the standard errors of their x, drawn as bars."""
+
+    label: str
+    places: tuple[tuple[float, float], ...]
+    x_errors: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line(Record):
+    """The straight line y = slope·x + intercept."""
+
+    label: str
+    slope: float
+    intercept: float
+
+
+@dataclass(frozen=True)
+class Scatter(Record):
+    """Groups of points, and straight lines across the range of their x."""
+
+    name: str  # of the file
+    title: str
+    x_label: str
+    y_label: str
+    groups: tuple[Points, ...]
+    lines: tuple[Line, ...] = ()
+    kind: Literal["scatter"] = "scatter"
+
+
+@dataclass(frozen=True)
+class Curve(Record):
+    """One line through points of its own, in their order; y_errors: standard errors, drawn as bars."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    y_errors: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Curves(Record):
+    """Lines that do not share their places; `y_limits` cuts the picture out of a larger one."""
+
+    name: str  # of the file
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    x_log: bool = False
+    y_log: bool = False
+    x_limits: tuple[float, float] | None = None
+    y_limits: tuple[float, float] | None = None
+    kind: Literal["curves"] = "curves"
+
+
+@dataclass(frozen=True)
+class Spread(Record):
+    """The histogram of one group: len(edges) == len(counts) + 1; `value`, if any, is marked by a dashed line."""
+
+    label: str
+    edges: tuple[float, ...]
+    counts: tuple[float, ...]
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Histogram(Record):
+    """Densities of one or two groups over the same axis; a density integrates to 1."""
+
+    name: str  # of the file
+    title: str
+    x_label: str
+    spreads: tuple[Spread, ...]
+    kind: Literal["histogram"] = "histogram"
+
+
+@dataclass(frozen=True)
+class Panels(Record):
+    """Several pictures in one file, row by row; a panel's own name is not used. Equal legends are drawn once."""
+
+    name: str  # of the file
+    title: str
+    columns: int
+    panels: tuple[Picture | Curves | Histogram | Scatter, ...]
+    kind: Literal["panels"] = "panels"
+
+
+Drawing: TypeAlias = Picture | Contour | Scatter | Curves | Histogram | Panels
+
+
+def spread_of(label: str, found: Mapping[str, Any], *, marked: bool = False) -> Spread:
+    """A Distribution or Spectrum as JSON has it; `marked`: with the extremum that its definition asks for."""
+    value = found["value"] if marked else None
+    return Spread(label, tuple(found["edges"]), tuple(found["counts"]), value)
