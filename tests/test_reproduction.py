@@ -127,13 +127,15 @@ def test_the_command_line_has_three_sizes(tmp_path: Path, calls: list[int], caps
         items = {item["id"]: item for item in found["items"]}
         assert items["toy-table"]["done"] is done
         assert [items["toy-table"][one] for one in ("quick", "recorded", "full")] == ["seconds", "seconds", "days"]
-    assert "done (full)" in ask(capsys, "reproduce", "--list", "--full", "-o", out)[1]
+    assert "0 of" in ask(capsys, "reproduce", "--list", "--full", "-o", out)[1]
+    anywhere = json.loads(ask(capsys, "reproduce", "--list", "-o", out, "--json", "-")[1])["items"]
+    assert [(item["done"], item["done_at"]) for item in anywhere if item["id"] == "toy-table"] == [(True, ["recorded"])]
 
 
 def test_damaged_steps_are_named(tmp_path: Path, calls: list[int]) -> None:
     calls.extend([0, 0, 0])
     runner.reproduce("toy-table", tmp_path)
-    step = next((tmp_path / ".steps").iterdir())
+    step = next((tmp_path / "records").iterdir())
     step.write_text("{")
     with pytest.raises(Malformed, match=step.name):
         runner.reproduce("toy-table", tmp_path)

@@ -15,51 +15,73 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(
         verbs,
         "reproduce",
-        summary="make a registered table or figure again; run it again to continue",
-        example="cushion reproduce cushion-occam-table -o results/reproduce",
+        summary="make a paper's table or figure again, ours beside the paper's; run it again to continue",
+        example="cushion reproduce arora2018-table1 --quick -o pages",
     )
     parser.add_argument("id", metavar="ID", nargs="?", help="what to make; --list shows the ids")
     parser.add_argument("--all", action="store_true", help="make every item")
-    parser.add_argument("--list", action="store_true", help="show the items and whether they are done")
+    parser.add_argument("--list", action="store_true", help="show the items and at which sizes they are done")
+    parser.add_argument("--summary", action="store_true", help="every verdict and claim of what is done, in markdown")
     sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--quick", dest="size", action="store_const", const="quick", default="quick", help="the default")
+    sizes.add_argument("--quick", dest="size", action="store_const", const="quick", help="small, the default")
     sizes.add_argument(
         "--recorded", dest="size", action="store_const", const="recorded", help="what results/ holds: fewer epochs"
     )
     sizes.add_argument("--full", dest="size", action="store_const", const="full", help="the paper's own settings")
     parser.add_argument("-o", "--out", default="results/reproduce", metavar="DIR", help="default: results/reproduce")
+    parser.add_argument(
+        "--from-records", action="store_true", help="train and measure nothing: pages from OUT/records alone"
+    )
     parser.add_argument("--device", default="cpu", metavar="DEV", help="cpu (default) or cuda")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="default 0")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    from cushion.reproduction.registry import ITEMS
-    from cushion.reproduction.runner import is_done, reproduce, reproduce_all
+    from cushion.reproduction.runner import reproduce, reproduce_all
 
-    if (args.id is not None) + args.all + args.list != 1:
-        raise BadInput("say what to reproduce: one ID, or --all, or --list to see the ids")
+    if (args.id is not None) + args.all + args.list + args.summary != 1:
+        raise BadInput("say what to reproduce: one ID, or --all; --list shows the ids, --summary what was found")
     out = Path(args.out)
     if args.list:
-        items = [
-            {
-                "id": item.id,
-                "title": item.title,
-                "source": item.source,
-                "shows": item.shows,
-                "quick": item.quick,
-                "recorded": item.recorded,
-                "full": item.full,
-                "done": is_done(item, out, args.size),
-            }
-            for item in ITEMS.values()
-        ]
-        columns = ("id", "source", "title", "quick", "recorded", "full")
-        rows = [[*(i[column] for column in columns), "yes" if i["done"] else "no"] for i in items]
-        answer(args, {"items": items}, table([*columns, f"done ({args.size})"], rows))
-        return 0
-    options: dict[str, Any] = {"size": args.size, "device": args.device, "seed": args.seed}
+        return _list(args, out)
+    if args.summary:
+        return _summary(args, out)
+    options: dict[str, Any] = {
+        "size": args.size or "quick",
+        "device": args.device,
+        "seed": args.seed,
+        "from_records": args.from_records,
+    }
     folders = reproduce_all(out, **options) if args.all else [reproduce(args.id, out, **options)]
     pages = [(folder / "page.md").read_text(encoding="utf-8") for folder in folders]
     answer(args, {"folders": [str(folder) for folder in folders]}, "\n\n".join(pages).rstrip())
+    return 0
+
+
+def _list(args: argparse.Namespace, out: Path) -> int:
+    """Every item; done: at the size that was asked for, or at any where none was."""
+    from cushion.reproduction.registry import ITEMS
+    from cushion.reproduction.runner import done_sizes
+
+    items = []
+    for item in ITEMS.values():
+        sizes = done_sizes(item, out)
+        facts = {key: getattr(item, key) for key in ("id", "title", "source", "shows", "quick", "recorded", "full")}
+        items.append({**facts, "done": bool(sizes) if args.size is None else args.size in sizes, "done_at": sizes})
+    columns = ("id", "source", "shows", "quick", "recorded", "full")
+    rows = [[*(item[column] for column in columns), ", ".join(item["done_at"]) or "no"] for item in items]
+    text = table([*columns, "done"], rows)
+    count = sum(item["done"] for item in items)
+    asked = "" if args.size is None else f" at {args.size} size"
+    ends = f"{count} of {len(items)} items are done{asked} in {out}. Times are for two cores; (shared): trainings are."
+    answer(args, {"items": items}, f"{text}\n\n{ends}")
+    return 0
+
+
+def _summary(args: argparse.Namespace, out: Path) -> int:
+    from cushion.reproduction.summary import summarise
+
+    text = summarise(out)
+    answer(args, {"summary": text}, text.rstrip())
     return 0

@@ -85,10 +85,10 @@ def render(records: Mapping[str, Any]) -> str:
         "",
     ]
     if records["claims"]:
-        lines += _grid(("claim", "in the source's numbers", "in ours"), [_tried(claim) for claim in records["claims"]])
+        lines += grid(("claim", "in the source's numbers", "in ours"), [_tried(claim) for claim in records["claims"]])
     for table in records["tables"]:
         lines += [table["caption"], ""] if table["caption"] else []
-        lines += _grid(table["header"], table["rows"])
+        lines += grid(table["header"], table["rows"])
     if records["pictures"] and records["not_drawn_because"]:
         lines += [f"Pictures were not drawn: {records['not_drawn_because']}.", ""]
     elif records["pictures"]:
@@ -110,7 +110,8 @@ def _tried(claim: Mapping[str, Any]) -> tuple[str, str, str]:
     return claim["text"], paper, f"{words[claim['holds']]}: {claim['because']}"
 
 
-def _grid(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+def grid(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """The lines of a table in markdown, and an empty one."""
     return [
         "| " + " | ".join(map(_cell, header)) + " |",
         "|" + "---|" * len(header),

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from cushion.errors import BadInput, Malformed
 from cushion.figures.reproduction import draw_picture
 from cushion.files import write_whole
@@ -125,8 +127,13 @@ def reproduce(
 
 
 def reproduce_all(out: str | Path, **options: Any) -> list[Path]:
-    """Every registered item, in order."""
-    return [reproduce(item_id, out, **options) for item_id in ITEMS]
+    """Every registered item, in order; one that refuses (data that are not here, say) stops the rest."""
+    made = []
+    with tqdm(ITEMS, unit="item", disable=None) as bar:
+        for item_id in bar:
+            bar.set_description(item_id)
+            made.append(reproduce(item_id, out, **options))
+    return made
 
 
 def _draw(page: Page, folder: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import partial
 
 from cushion.certificates.occam import hoeffding_bound, occam_bound
 from cushion.numerics import decimal_up, kl_inverse, occam_log_delta
@@ -18,11 +17,9 @@ _ERRORS = ("0", "0.01", "0.02", "0.03", "0.05", "0.08")
 
 def make(workshop: Workshop) -> Page:
     """One row for each length and training error; all columns are rounded up."""
-    rows = []
-    for bits in _BITS:
-        for error in _ERRORS:
-            settings = {"m": _M, "delta": str(_DELTA), "bits": bits, "error": error}
-            rows.append(tuple(workshop.step("occam-bound", settings, partial(_row, bits, Decimal(error)))))
+    settings = {"m": _M, "delta": str(_DELTA), "bits": list(_BITS), "errors": list(_ERRORS)}
+    made = workshop.step("occam-table", settings, lambda: [_row(bits, Decimal(e)) for bits in _BITS for e in _ERRORS])
+    rows = [tuple(row) for row in made]
     ordered = all(float(exact) <= float(kl) <= float(hoeffding) for _, _, exact, kl, hoeffding in rows)
     return Page(
         claim="the exact binomial tail is never looser than the kl form, nor that than the Hoeffding form.",
