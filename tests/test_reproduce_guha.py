@@ -95,7 +95,8 @@ def test_our_rivals_are_those_of_bounds(tmp_path: Path, pruning: Pruning) -> Non
 
     found = records(runner.reproduce("guha2023-table1", tmp_path))
     data, test = load_pair("digits")
-    module = load_net(tmp_path / ".runs" / "tiny-8-1" / "net.safetensors").module
+    runs = [load_net(path) for path in (tmp_path / ".runs").glob("*/net.safetensors")]
+    (module,) = (run.module for run in runs if "fc8" in str(run.spec))
     options = BoundOptions(epsilon=0.95, noisy_draws=64, sharpness=SharpnessOptions(draws=0))
     table = bounds(module, data, holdout=test, options=options)
     for name in RIVALS:
@@ -247,7 +248,7 @@ def test_other_seeds_and_levels_are_other_steps(
     runner.reproduce("guha2023-figure1a", tmp_path)
     runner.reproduce("guha2023-figure1a", tmp_path, seed=1)
     assert pruning.calls == 4
-    assert {path.name for path in (tmp_path / ".runs").iterdir()} == {"tiny-12-1", "tiny-12-1-seed1"}
+    assert len(list((tmp_path / ".runs").iterdir())) == 2, "one RUN folder a seed"
     _, wide = guha_plans.TABLE_1["quick"]
     monkeypatch.setitem(guha_plans.TABLE_1, "quick", (replace(wide, level=0.9),))
     runner.reproduce("guha2023-figure1a", tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -160,14 +159,8 @@ def test_bounds_over_epochs() -> None:
 
 
 def test_plans_are_the_papers_nets() -> None:
-    """The names under which nets trained on the command line are found, and the paper's own settings at full size."""
-    names = [plan.folder(0, "cpu") for plan in guha_plans.TABLE_1["recorded"]]
-    assert names[:3] == ["guha-mlp-500-10-2", "guha-mlp-10-2", "guha-mlp-1000-10-2"]
-    names = [plan.folder(0, "cpu") for plan in guha_plans.TABLE_2["recorded"]]
-    assert names == ["guha-mlp-cifar10-2", "mlp-cifar10-10"]
+    """The paper's own settings at full size."""
     for plan in (*guha_plans.TABLE_1["full"], guha_plans.TABLE_2["full"][0]):
         assert (plan.epochs, plan.halve, plan.scale) == (300, None, 1.0)
     assert tuple(plan.width for plan in guha_plans.TABLE_1["full"]) == WIDTHS
     assert all(plan.halve is None for plan in guha_plans.FIGURE_2["recorded"])
-    one = guha_plans.TABLE_1["quick"][0]
-    assert replace(one, scale=0.25).folder(3, "cuda:0") == "guha-mlp-500-1-width0.25-seed3-cuda0"

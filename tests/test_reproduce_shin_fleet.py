@@ -24,7 +24,7 @@ from cushion.reproduction.shin import table as shin_table
 from cushion.reproduction.shin.fleet import FLEET, FleetNet
 from cushion.reproduction.shin.nets import NetTails
 from cushion.reproduction.shin.stable_rank import clusters, correlate, heavier_later, power_iteration_suffices
-from cushion.weights import load_net
+from cushion.weights import LoadedNet, load_net
 
 TINY = (
     FleetNet("digits-fc8", "digits", "1x8x8: flatten fc8 relu fc10", 1, "width"),
@@ -50,13 +50,19 @@ def made(folder: Path) -> dict[str, Any]:
     return found
 
 
+def trained(out: Path, name: str) -> LoadedNet:
+    """The net of the fleet with that name."""
+    (path,) = (out / ".runs").glob(f"{name}-[0-9a-f]*/net.safetensors")
+    return load_net(path)
+
+
 @pytest.mark.usefixtures("tiny")
 def test_rows_of_the_fleet_are_what_the_nets_are(out: Path) -> None:
     page = made(runner.reproduce("shin2021-figure3", out))
     header, rows = page["tables"][0]["header"], page["tables"][0]["rows"]
     assert [row[0] for row in rows] == [net.name for net in TINY]
     row = dict(zip(header, rows[1], strict=True))
-    weight = load_net(out / ".runs" / "shin-digits-fc16-2" / "net.safetensors").module.state_dict()
+    weight = trained(out, "digits-fc16").module.state_dict()
     matrix = next(value for name, value in reversed(weight.items()) if value.ndim == 2).double().numpy()
     assert matrix.shape == (10, 16)
     fit = fit_power_law(Magnitudes.of(matrix))
@@ -80,7 +86,7 @@ def test_accuracies_are_those_of_the_replaced_nets(out: Path) -> None:
     assert len(paper) == 12
     _, test = load_pair("digits")
     assert test is not None
-    net = load_net(out / ".runs" / "shin-digits-fc16-2" / "net.safetensors").module
+    net = trained(out, "digits-fc16").module
     x = as_floats(test.x)
 
     def accuracy() -> float:

@@ -17,6 +17,7 @@ from cushion import models
 from cushion.batches import as_floats, batch_bounds, crop_and_mirror, draw_views, mix_seed
 from cushion.data.corruption import randomize_labels, shuffle_labels
 from cushion.data.dataset import Dataset
+from cushion.errors import BadInput
 from cushion.recipes import RECIPES, Recipe
 from cushion.specs import parse
 from cushion.training import count_errors, evaluate, train
@@ -104,6 +105,26 @@ def test_a_shorter_run_can_halve_its_learning_rate_sooner(tmp_path: Path) -> Non
     history = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert [line["lr"] / RECIPE.lr for line in history] == [1, 1, 0.5, 0.5, 0.25]
     assert json.loads((tmp_path / "run.json").read_text())["recipe"]["lr_halve_every"] == 2
+
+
+def test_snapshots_are_the_nets_of_shorter_runs(tmp_path: Path) -> None:
+    data = make_data()
+    train(RECIPE, data, tmp_path / "long", snapshots=(3, 1, 3), progress=False)
+    assert sorted(path.name for path in (tmp_path / "long").glob("epoch-*")) == [
+        "epoch-0001.safetensors",
+        "epoch-0003.safetensors",
+    ]
+    train(RECIPE, data, tmp_path / "short", epochs=3, progress=False)
+    first, second = tensors_of(tmp_path / "long", "epoch-0003.safetensors"), tensors_of(tmp_path / "short")
+    assert all(torch.equal(tensor, second[key]) for key, tensor in first.items())
+    net = load_net(tmp_path / "long" / "epoch-0003.safetensors")
+    assert net.meta["metrics"] == {"epochs": 3}
+    assert net.init is not None, "distances from initialisation can be measured on a snapshot"
+    with pytest.raises(BadInput, match="snapshots"):
+        train(RECIPE, data, tmp_path / "long", progress=False)
+    with pytest.raises(BadInput, match="--snapshots must name epochs"):
+        train(RECIPE, data, tmp_path / "none", snapshots=(0,), progress=False)
+    assert not (tmp_path / "none").exists()
 
 
 def test_divergence_stops_with_a_sentence_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:

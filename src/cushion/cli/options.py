@@ -75,6 +75,14 @@ def whole(text: str) -> int:
     return value
 
 
+def wholes(text: str) -> tuple[int, ...]:
+    """Whole numbers of at least 1, separated by commas."""
+    try:
+        return tuple(whole(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be whole numbers with commas, such as 5,10, not '{text}'") from None
+
+
 def natural(text: str) -> int:
     """An option's whole number ≥ 0."""
     value = int(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from cushion.cli.options import add_data, add_verb, filled, natural, positive, seed, whole
+from cushion.cli.options import add_data, add_verb, filled, natural, positive, seed, whole, wholes
 from cushion.cli.output import answer, table
 from cushion.errors import BadInput
 
@@ -46,6 +46,9 @@ def add_parser(verbs: Any) -> None:
         type=whole,
         metavar="N",
         help="halve the learning rate every N epochs (a shorter run's schedule)",
+    )
+    parser.add_argument(
+        "--snapshots", type=wholes, default=(), metavar="N,N", help="keep the net after these epochs: RUN/epoch-NNNN"
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="initialisation, order, dropout (default 0)")
     parser.add_argument("--device", default="cpu", metavar="DEV", help="cpu (default) or cuda")
@@ -98,10 +101,12 @@ def run(args: argparse.Namespace) -> int:
         "device": args.device,
     }
     if args.prune is not None:
+        if args.snapshots:
+            raise BadInput("--snapshots does not go with --prune imp; leave one of them out")
         found = train_imp(args.recipe, data, args.out, **options, **pruning)
         answer(args, found.to_json(), describe_levels(found))
         return 0
-    result = train(args.recipe, data, args.out, **options)
+    result = train(args.recipe, data, args.out, snapshots=args.snapshots, **options)
     metrics = ", ".join(f"{key} {value:.4g}" for key, value in result.metrics.items() if isinstance(value, float))
     answer(args, result.to_json(), f"{result.status} after {result.epochs} epochs: {result.net}\n{metrics}")
     return 0

@@ -27,12 +27,14 @@ def new_figure(**options: Any) -> Any:
 
 def save(figure: Any, folder: Path, name: str) -> list[Path]:
     """Write the figure as folder/name.png and .svg."""
+    from matplotlib import rc_context
+
     paths = []
     folder.mkdir(parents=True, exist_ok=True)
     for kind in ("png", "svg"):
         buffer = io.BytesIO()
-        # A fixed date keeps equal figures equal files.
-        figure.savefig(buffer, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
+        with rc_context({"svg.hashsalt": name}):  # no date and no random ids: equal figures are equal files
+            figure.savefig(buffer, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
         write_whole(folder / f"{name}.{kind}", buffer.getvalue())
         paths.append(folder / f"{name}.{kind}")
     return paths

@@ -60,7 +60,7 @@ def _panels(picture: Mapping[str, Any]) -> Any:
 
 def _draw(figure: Any, axes: Any, picture: Mapping[str, Any], title_size: int) -> None:
     axes.set_xlabel(picture["x_label"], fontsize=title_size - 1)
-    axes.set_ylabel(picture.get("y_label", "density of examples"), fontsize=title_size - 1)
+    axes.set_ylabel(picture["y_label"], fontsize=title_size - 1)
     axes.set_title(picture["title"], fontsize=title_size)
     kind = picture.get("kind")
     if kind == "contour":

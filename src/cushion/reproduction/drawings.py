@@ -124,6 +124,7 @@ class Histogram(Record):
     title: str
     x_label: str
     spreads: tuple[Spread, ...]
+    y_label: str = "density"
     kind: Literal["histogram"] = "histogram"
 
 

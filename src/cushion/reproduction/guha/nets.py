@@ -6,7 +6,7 @@ Training can be killed and resumes from its last epoch; each net's bounds and ea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cushion.compressors.guha.options import STRENGTHS, PruneOptions
@@ -34,7 +34,7 @@ DELTA = "0.05"
 class NetPlan:
     """A net to train and to look at: γ is the margin that all but a fraction `level` of the sample exceed.
 
-    recipe: a name, or a spec with `stem` for its folder. scale: of the recipe's hidden widths. width: the hidden units
+    recipe: a name, or a spec that pages call `stem`. scale: of the recipe's hidden widths. width: the hidden units
     of a layer that result.
     """
 
@@ -46,15 +46,6 @@ class NetPlan:
     halve: int | None = None
     scale: float = 1.0
     stem: str = ""
-
-    def folder(self, seed: int, device: str) -> str:
-        """The name of its RUN folder: the recipe, its epochs, and what else differs from the default."""
-        parts = [self.stem or self.recipe, str(self.epochs)]
-        parts += [] if self.halve is None else [str(self.halve)]
-        parts += [] if self.scale == 1.0 else [f"width{self.scale:g}"]
-        parts += [] if seed == 0 else [f"seed{seed}"]
-        parts += [] if device == "cpu" else [device.replace(":", "")]
-        return "-".join(parts)
 
 
 @dataclass(frozen=True)
@@ -134,13 +125,14 @@ def find_net(workshop: Workshop, plan: NetPlan) -> NetFound:
         raise BadInput(f"{plan.data} has no test set, and the true error is counted on one")
     run = _trained(workshop, plan, data, test)
     settings = {
-        "run": plan.folder(workshop.seed, workshop.device),
+        "plan": asdict(plan),
         "spec": run.spec,
         "data": data.fingerprint,
         "test": test.fingerprint,
         "level": plan.level,
         "delta": DELTA,
         "seed": workshop.seed,
+        "device": workshop.device,
     }
     net = traced(load_net(run.net).module, data)
 

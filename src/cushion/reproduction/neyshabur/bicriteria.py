@@ -17,7 +17,7 @@ def kl_at(points: Sequence[Mapping[str, Any]], level: float, key: str) -> float 
 
     The smallest such KL, hence the largest noise that the net bears; as ExpectedSharpness.kl_at has it.
 
-    >>> kl_at([{"kl": 1.0, "sharpness": 0.2}, {"kl": 100.0, "sharpness": 0.0}], 0.1, "sharpness")
+    >>> round(kl_at([{"kl": 1.0, "sharpness": 0.2}, {"kl": 100.0, "sharpness": 0.0}], 0.1, "sharpness"), 9)
     10.0
     """
     ordered = sorted(points, key=lambda point: float(point["kl"]))

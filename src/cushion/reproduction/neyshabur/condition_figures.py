@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cushion.reproduction.drawings import Curve, Curves, Drawing, Histogram, Panels, spread_of
 from cushion.reproduction.neyshabur.condition_claims import alike, c2_at_most, c3_at_most, mu_at_least
-from cushion.reproduction.neyshabur.conditions import Conditions, Pair, find_conditions, unit_histogram
+from cushion.reproduction.neyshabur.conditions import DENSITY, Conditions, Pair, find_conditions, unit_histogram
 from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
 
@@ -103,7 +103,7 @@ def figure8(workshop: Workshop) -> Page:
     )
     nets = (pair.random, pair.learned)
     outputs = tuple(
-        Histogram("", f"outputs, {net.label}", "‖f(x)‖", (spread_of(net.label, net.record["outputs"]),)) for net in nets
+        Histogram("", f"outputs, {net.label}", "‖f(x)‖", (spread_of(DENSITY, net.record["outputs"]),)) for net in nets
     )
     return _page(
         pair,
@@ -133,7 +133,7 @@ def _page(
 
 def _inverse(net: Conditions, part: str, title: str) -> Histogram:
     found = net.interaction(part)["inverse"]
-    return Histogram("", title, "1/μ", () if found is None else (spread_of(net.label, found),))
+    return Histogram("", title, "1/μ", () if found is None else (spread_of(DENSITY, found),))
 
 
 def _flips(net: Conditions, title: str, zoom: float | None = None) -> Curves:

@@ -18,6 +18,7 @@ from cushion.reproduction.neyshabur.plans import DEEP, condition_options
 from cushion.reproduction.runner import Workshop
 from cushion.weights import load_net
 
+DENSITY = "density"  # the label of every histogram: its title names the net
 _BINS = 40  # of pooled histograms
 
 
@@ -159,7 +160,7 @@ def pooled(label: str, found: Sequence[dict[str, Any] | None]) -> Spread:
 def unit_histogram(net: Conditions) -> Histogram:
     """Incoming norm of every hidden unit over the mean of its layer's: Figures 5 and 8."""
     hidden = net.units[:-1] or net.units
-    spread = pooled(net.label, [layer["unit_ratio"] for layer in hidden])
+    spread = pooled(DENSITY, [layer["unit_ratio"] for layer in hidden])
     return Histogram("", f"C3, {net.label}", "incoming norm of a unit / mean of its layer", (spread,))
 
 

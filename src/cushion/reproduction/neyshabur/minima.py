@@ -9,7 +9,7 @@ from cushion.reproduction.drawings import Panels, Picture, Series
 from cushion.reproduction.neyshabur.bicriteria import curve, panel
 from cushion.reproduction.neyshabur.claims import all_zero, predicts
 from cushion.reproduction.neyshabur.nets import NORMS, NetFound, find_net
-from cushion.reproduction.neyshabur.plans import CONFUSED, EPSILON, LEVEL, VGG_ALPHAS, sharpness_options
+from cushion.reproduction.neyshabur.plans import CONFUSED, EPSILON, LEVEL, VGG_ALPHAS
 from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
 
@@ -27,7 +27,6 @@ def figure3(workshop: Workshop) -> Page:
     nets = [SizedNet(one.size, find_net(workshop, one.plan, VGG_ALPHAS)) for one in CONFUSED[workshop.size]]
     claims = minima_claims(nets)
     verdict, because = judge(claims)
-    options = sharpness_options(workshop.size, VGG_ALPHAS, workshop.seed)
     label = "random labels in the confusion set"
     return Page(
         claim="of nets that all fit the same training set, those trained with a larger confusion set generalise "
@@ -39,9 +38,7 @@ def figure3(workshop: Workshop) -> Page:
         settings={
             "true labels": nets[0].net.norms["m"],
             "margin level": EPSILON,
-            "alphas": list(options.alphas),
-            "draws": options.draws,
-            "ascent steps": options.ascent_steps,
+            **nets[0].net.measured,
         },
         claims=claims,
         notes=(
@@ -49,7 +46,7 @@ def figure3(workshop: Workshop) -> Page:
             "error, γ and sharpness are those on it. The second table has the margin over the union that the net was "
             "trained on.",
             f"Changed from the paper, with the largest confusion set: {nets[-1].net.plan.changes()}.",
-            "The paper prints no number of this figure.",
+            "The paper prints no number of this figure. Every point is one net, not an average over seeds.",
         ),
         pictures=(
             Panels(

@@ -77,6 +77,19 @@ class NetFound:
         return float(self.sharp["maximum"]["value"])
 
     @property
+    def measured(self) -> dict[str, Any]:
+        """How its sharpness was measured, for the settings of a page."""
+        maximum, expected = self.sharp["maximum"], self.sharp["expected"]
+        return {
+            "box": f"{maximum['alpha']:g}(|w| + 1)",
+            "ascent steps": maximum["steps"],
+            "noise": f"α({expected['scale']:g}|w| + {expected['offset']:g})",
+            "alphas": [point["alpha"] for point in self.points],
+            "draws": self.points[0]["draws"],
+            "batch": maximum["batch"],
+        }
+
+    @property
     def points(self) -> list[dict[str, Any]]:
         """Of the bi-criteria curve, by α."""
         found: list[dict[str, Any]] = self.sharp["expected"]["points"]

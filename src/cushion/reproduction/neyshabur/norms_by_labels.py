@@ -34,7 +34,7 @@ def figure1(workshop: Workshop) -> Page:
             f"Changed from the paper, at the largest size: {pairs[-1].true.plan.changes()}.",
             "Batch-norms are folded into the convolutions before norms are taken; norms are those of the true maps, "
             "not of reshaped kernels.",
-            "The paper prints no number of this figure.",
+            "The paper prints no number of this figure. Every point is one net, not an average over seeds.",
         ),
         pictures=(
             Panels(

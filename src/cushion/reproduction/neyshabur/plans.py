@@ -37,8 +37,8 @@ class Sized:
 def _vgg(size: Size, data: str) -> TrainingPlan:
     if size == "full":
         return TrainingPlan("neyshabur-vgg", data)
-    width, epochs = (0.0625, 60) if size == "quick" else (0.125, 100)
-    return TrainingPlan("neyshabur-vgg", data, width=width, epochs=epochs, stop_loss=1e-3, dropout=False)
+    epochs = 300 if size == "quick" else 100
+    return TrainingPlan("neyshabur-vgg", data, width=0.125, epochs=epochs, stop_loss=1e-3, dropout=False)
 
 
 def _pairs(size: Size, samples: tuple[int, ...]) -> tuple[LabelPair, ...]:
@@ -60,23 +60,23 @@ def _perceptrons(hidden: tuple[int, ...], data: str, epochs: int | None) -> tupl
 
 
 PAIRS: dict[Size, tuple[LabelPair, ...]] = {
-    "quick": _pairs("quick", (200, 400, 600)),
+    "quick": _pairs("quick", (100, 200, 400)),
     "recorded": _pairs("recorded", (1000, 2000, 3000, 4000, 5000)),
     "full": _pairs("full", (10000, 20000, 30000, 40000, 50000)),
 }
 CONFUSED: dict[Size, tuple[Sized, ...]] = {
-    "quick": _confused("quick", 200, (0, 50, 100)),
+    "quick": _confused("quick", 100, (0, 25, 50)),
     "recorded": _confused("recorded", 1000, (0, 100, 200, 300, 400, 500)),
     "full": _confused("full", 10000, (0, 1000, 2000, 3000, 4000, 5000)),
 }
 WIDTHS: dict[Size, tuple[Sized, ...]] = {
     "quick": _perceptrons((8, 32, 128, 512), "mnist,subset=2000", 20),
-    "recorded": _perceptrons(tuple(2**k for k in range(3, 12)), "mnist", 30),
+    "recorded": _perceptrons(tuple(2**k for k in range(3, 11)), "mnist", 20),
     "full": _perceptrons(tuple(2**k for k in range(3, 14)), "mnist", None),
 }
 DEEP: dict[Size, TrainingPlan] = {
     "quick": TrainingPlan("neyshabur-mlp10", "mnist,subset=2000", width=0.1, epochs=5),
-    "recorded": TrainingPlan("neyshabur-mlp10", "mnist", epochs=6),
+    "recorded": TrainingPlan("neyshabur-mlp10", "mnist", epochs=3),
     "full": TrainingPlan("neyshabur-mlp10", "mnist"),
 }
 VGG_ALPHAS = (5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 2e-2)

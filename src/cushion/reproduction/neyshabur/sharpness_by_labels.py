@@ -8,7 +8,7 @@ from cushion.reproduction.drawings import Panels
 from cushion.reproduction.neyshabur.bicriteria import curve, panel
 from cushion.reproduction.neyshabur.claims import above_everywhere
 from cushion.reproduction.neyshabur.label_pairs import PairFound, find_pairs, lines, nets_of
-from cushion.reproduction.neyshabur.plans import LEVEL, VGG_ALPHAS, sharpness_options
+from cushion.reproduction.neyshabur.plans import LEVEL, VGG_ALPHAS
 from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
 
@@ -18,7 +18,6 @@ def figure2(workshop: Workshop) -> Page:
     pairs = find_pairs(workshop, VGG_ALPHAS)
     claims = sharpness_claims(pairs)
     verdict, because = judge(claims)
-    options = sharpness_options(workshop.size, VGG_ALPHAS, workshop.seed)
     panels = (
         panel("true labels", [curve(str(pair.size), pair.true.points) for pair in pairs]),
         panel("random labels", [curve(str(pair.size), pair.random.points) for pair in pairs]),
@@ -29,14 +28,7 @@ def figure2(workshop: Workshop) -> Page:
         tables=(_sharpness_table(pairs),),
         verdict=verdict,
         because=because,
-        settings={
-            "box": f"{options.max_alpha:g}(|w| + 1)",
-            "ascent steps": options.ascent_steps,
-            "noise": f"α({options.scale:g}|w| + {options.offset:g})",
-            "alphas": list(options.alphas),
-            "draws": options.draws,
-            "batch": options.batch,
-        },
+        settings=pairs[0].true.measured,
         claims=claims,
         notes=(
             "Measures, not bounds: the noise, and with it the prior, depends on the weights. KL = ½ Σ w²/σ²; Appendix "
@@ -47,6 +39,7 @@ def figure2(workshop: Workshop) -> Page:
             f"The text compares KL at an expected sharpness of {LEVEL:g}, of the loss here; the rise of the error "
             "stands beside it. Both are interpolated in ln KL between the α that were tried, which the paper does "
             "not print.",
+            "The paper prints no number of this figure. Every point is one net, not an average over seeds.",
         ),
         pictures=(
             Panels(
