@@ -47,6 +47,7 @@ fuzz: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/mkdocs build --strict --quiet
+	mkdir -p site/results && cp -r results/reproduce site/results/
 	@echo "docs are in site/index.html"
 
 clean:

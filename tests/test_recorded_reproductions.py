@@ -1,4 +1,4 @@
-"""The recorded pages of Guha 2023: made from their records, and their verdicts follow from the claims."""
+"""The committed pages: every item is done, a page is what its records make, a verdict follows from its claims."""
 
 from __future__ import annotations
 
@@ -7,16 +7,32 @@ from pathlib import Path
 
 import pytest
 
-from cushion.reproduction.pages import render
+from cushion.reproduction.pages import judged, render
 from cushion.reproduction.registry import ITEMS
+from cushion.reproduction.runner import Workshop, done_sizes
 
 FOLDER = Path(__file__).parent.parent / "results" / "reproduce"
 PAGES = sorted(path.parent for path in FOLDER.glob("*/*/done.json"))
+# Recorded before the records of single steps were kept; their nets take hours.
+ONLY_TABLES = {
+    "guha2023-figure1a",
+    "guha2023-figure1b",
+    "guha2023-figure1c",
+    "guha2023-figure2",
+    "guha2023-sketch",
+    "guha2023-table1",
+    "guha2023-table2",
+    "guha2023-tickets",
+    "shin2021-figure1",
+    "shin2021-figure2",
+    "shin2021-figure3",
+    "shin2021-propositions",
+    "shin2021-table1",
+}
 
 
-def test_table_1_is_there_at_quick_and_recorded_size() -> None:
-    names = {f"{path.parent.name}/{path.name}" for path in PAGES}
-    assert {"guha2023-table1/quick", "guha2023-table1/recorded"} <= names
+def test_every_item_is_done_at_recorded_size() -> None:
+    assert {item_id for item_id, item in ITEMS.items() if "recorded" not in done_sizes(item, FOLDER)} == set()
     assert {path.parent.name for path in PAGES} <= set(ITEMS)
 
 
@@ -27,13 +43,38 @@ def test_the_page_is_what_the_records_make(path: Path) -> None:
     assert records["command"] == json.loads((path / "done.json").read_text(encoding="utf-8"))["command"]
     assert f"--{path.name}" in records["command"]
     held = [claim["holds"] for claim in records["claims"]]
-    assert held or not path.parent.name.startswith("guha2023")
-    assert not held or records["verdict"] == (
-        "reproduced" if all(held) else "differs" if any(held) else "not reproduced"
-    )
+    assert held or path.parent.name == "cushion-occam-table"
+    assert not held or records["verdict"] == judged(held)
     for picture in records["pictures"]:
         assert (path / f"{picture['name']}.png").exists()
         assert (path / f"{picture['name']}.svg").exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in PAGES if path.parent.name not in ONLY_TABLES],
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
+def test_every_number_on_a_page_follows_from_the_committed_steps(path: Path) -> None:
+    """Claims, verdict, tables, pictures and settings, derived again from results/reproduce/records alone."""
+    records = json.loads((path / "records.json").read_text(encoding="utf-8"))
+    size, seed = records["settings"]["size"], records["settings"]["seed"]
+    workshop = Workshop(FOLDER, size, seed=seed, from_records=True)
+    page = ITEMS[path.parent.name].load()(workshop)
+    again = json.loads(json.dumps(page.to_json()))
+    assert {key: records[key] for key in again} == again
+    assert workshop.used == records["made_from"]
+    assert json.loads(json.dumps(dict(page.settings))).items() <= records["settings"].items()
+
+
+def test_what_is_committed_is_what_pages_are_made_from() -> None:
+    """No record that no page reads, and no page that reads a record which is not there."""
+    read = {
+        name
+        for path in PAGES
+        for name in json.loads((path / "records.json").read_text(encoding="utf-8")).get("made_from", [])
+    }
+    assert {path.name for path in (FOLDER / "records").iterdir()} == read
 
 
 def test_our_table_1_has_the_paper_s_numbers_beside_it() -> None:

@@ -21,7 +21,13 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("id", metavar="ID", nargs="?", help="what to make; --list shows the ids")
     parser.add_argument("--all", action="store_true", help="make every item")
     parser.add_argument("--list", action="store_true", help="show the items and at which sizes they are done")
-    parser.add_argument("--summary", action="store_true", help="every verdict and claim of what is done, in markdown")
+    parser.add_argument(
+        "--summary",
+        nargs="?",
+        const="",
+        metavar="LINK",
+        help="every verdict and claim of what is done, in markdown; LINK: how the folder is reached from that text",
+    )
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", dest="size", action="store_const", const="quick", help="small, the default")
     sizes.add_argument(
@@ -40,12 +46,12 @@ def add_parser(verbs: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from cushion.reproduction.runner import reproduce, reproduce_all
 
-    if (args.id is not None) + args.all + args.list + args.summary != 1:
+    if (args.id is not None) + args.all + args.list + (args.summary is not None) != 1:
         raise BadInput("say what to reproduce: one ID, or --all; --list shows the ids, --summary what was found")
     out = Path(args.out)
     if args.list:
         return _list(args, out)
-    if args.summary:
+    if args.summary is not None:
         return _summary(args, out)
     options: dict[str, Any] = {
         "size": args.size or "quick",
@@ -82,6 +88,6 @@ def _list(args: argparse.Namespace, out: Path) -> int:
 def _summary(args: argparse.Namespace, out: Path) -> int:
     from cushion.reproduction.summary import summarise
 
-    text = summarise(out)
+    text = summarise(out, args.summary)
     answer(args, {"summary": text}, text.rstrip())
     return 0

@@ -66,12 +66,17 @@ class Page:
 
 
 def judge(claims: Sequence[Claim]) -> tuple[Verdict, str]:
-    """All claims hold: reproduced; none: not reproduced; else it differs. With the counts as a sentence."""
+    """The verdict, with the counts as a sentence."""
     held = sum(claim.holds is True for claim in claims)
     undecided = sum(claim.holds is None for claim in claims)
-    verdict: Verdict = "reproduced" if held == len(claims) else "not reproduced" if held == 0 else "differs"
     rest = f", {undecided} cannot be decided here" if undecided else ""
-    return verdict, f"{held} of {len(claims)} claims hold on our numbers{rest}."
+    return judged([claim.holds for claim in claims]), f"{held} of {len(claims)} claims hold on our numbers{rest}."
+
+
+def judged(holds: Sequence[bool | None]) -> Verdict:
+    """All claims hold: reproduced; none: not reproduced; else it differs. What cannot be decided does not hold."""
+    held = sum(one is True for one in holds)
+    return "reproduced" if held == len(holds) else "not reproduced" if held == 0 else "differs"
 
 
 def render(records: Mapping[str, Any]) -> str:

@@ -61,7 +61,7 @@ def figure_2_middle(workshop: Workshop) -> Page:
                 "figure-2-middle",
                 "Capacities of the trained VGG-19 (measures)",
                 names,
-                "",
+                "what is counted (γ: 5th-percentile margin)",
                 "log10 of the capacity",
                 (Series("as plotted", plotted), Series("corrected", corrected)),
             ),

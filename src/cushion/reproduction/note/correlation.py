@@ -50,7 +50,7 @@ def figure_5(workshop: Workshop) -> Page:
                 "figure-5",
                 "AlexNet: capacities by labels (measures)",
                 header[1:],
-                "",
+                "kind of capacity",
                 "capacity",
                 tuple(Series(name, tuple(net["net"][kind] for kind in kinds)) for name, net in nets.items()),
                 y_log=True,

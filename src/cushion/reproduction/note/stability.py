@@ -40,7 +40,7 @@ def figure_2(workshop: Workshop) -> Page:
                 "figure-2",
                 "Norm-based capacities and the number of parameters (measures)",
                 names,
-                "",
+                "what is counted (γ: 5th-percentile margin)",
                 "log10 of the capacity",
                 (Series("trained VGG-19", values),),
             ),
