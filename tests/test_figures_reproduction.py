@@ -1,4 +1,4 @@
-"""Contours and scatters of `cushion reproduce`: whole files from JSON alone, with the numbers in the right place."""
+"""The pictures of `cushion reproduce`: whole files from JSON alone, with the numbers in the right place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,21 @@ import pytest
 from matplotlib.figure import Figure
 
 from cushion.figures import reproduction
-from cushion.reproduction.drawings import Contour, Drawing, Line, Picture, Points, Scatter, Series
+from cushion.reproduction.drawings import (
+    Contour,
+    Curve,
+    Curves,
+    Drawing,
+    Histogram,
+    Line,
+    Panels,
+    Picture,
+    Points,
+    Scatter,
+    Series,
+    Spread,
+    spread_of,
+)
 
 CONTOUR = Contour("hill", "Hill", (0.0, 1.0, 2.0), (0.0, 5.0), "α", "i", ((0.0, 0.5, 1.0), (0.1, 0.2, 0.3)), "P")
 SCATTER = Scatter(
@@ -95,3 +109,46 @@ def test_a_line_of_the_paper_has_the_colour_of_its_own(tmp_path: Path, drawn: li
     assert own.get_color() == second.get_color()
     assert own.get_linestyle() == "--"
     assert len({line.get_color() for line in (first, second, alone)}) == 3
+
+
+def test_histograms_are_densities_with_the_extremum_marked(tmp_path: Path, drawn: list[Figure]) -> None:
+    """Unequal bins: count / total / width; the steps that are drawn have area 1."""
+    draw(Histogram("h", "H", "x", (Spread("a", (0.0, 1.0, 3.0), (2, 6), 0.5),)), tmp_path)
+    (axes,) = drawn[0].axes
+    outline = next(patch for patch in axes.patches if patch.get_label() == "a")
+    values, edges, _ = outline.get_data()
+    assert list(values) == [0.25, 0.375]
+    assert sum(height * (edges[at + 1] - edges[at]) for at, height in enumerate(values)) == pytest.approx(1.0)
+    assert [line.get_xdata()[0] for line in axes.lines] == [0.5]
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("x", "density", "H")
+
+
+def test_curves_keep_their_own_places_and_no_two_look_alike(tmp_path: Path, drawn: list[Figure]) -> None:
+    curves = tuple(Curve(str(n), (1.0, 2.0 + n), (0.1, 0.2), (0.01, 0.02)) for n in range(19))
+    draw(Curves("c", "C", "x", "y", curves, x_log=True, y_limits=(0.0, 1.0)), tmp_path)
+    (axes,) = drawn[0].axes
+    lines = [container.lines[0] for container in axes.containers]
+    assert [tuple(line.get_xdata()) for line in lines] == [curve.x for curve in curves]
+    assert len({(line.get_color(), line.get_marker(), line.get_linestyle()) for line in lines}) == 19
+    assert axes.get_xscale() == "log"
+    assert axes.get_ylim() == (0.0, 1.0)
+
+
+def test_panels_share_a_legend_only_where_it_is_the_same(tmp_path: Path, drawn: list[Figure]) -> None:
+    def histogram(*labels: str) -> Histogram:
+        return Histogram("", "t", "x", tuple(Spread(label, (0.0, 1.0), (1,)) for label in labels))
+
+    draw(Panels("p", "P", 2, (histogram("a", "b"),) * 3), tmp_path)
+    draw(Panels("p", "P", 2, (histogram("a", "b"), histogram("c"))), tmp_path)
+    same, different = drawn
+    assert len(same.axes) == 3
+    assert len(same.legends) == 1
+    assert all(axes.get_legend() is None for axes in same.axes)
+    assert not different.legends
+    assert all(axes.get_legend() is not None for axes in different.axes)
+
+
+def test_spreads_come_from_distributions() -> None:
+    found = {"edges": [0.0, 1.0], "counts": [3], "value": 0.5}
+    assert spread_of("a", found) == Spread("a", (0.0, 1.0), (3,))
+    assert spread_of("a", found, marked=True).value == 0.5
