@@ -60,16 +60,19 @@ def test_minima() -> None:
     good = sized(
         {
             k: a_net(test_errors=30 + k // 10, logs=5.0 + k / 100, sharpness=1.0 / (1 + k), kl=100.0 + k)
-            for k in (0, 50, 90)
+            for k in (0, 20, 50, 70, 90)
         }
     )
     assert held(minima_claims(good)) == [True] * 8
-    bad = sized({k: a_net(errors=k, test_errors=50 - k // 10, logs=5.0 + k / 100, kl=100.0 + k) for k in (0, 50, 90)})
+    bad = sized(
+        {k: a_net(errors=k, test_errors=50 - k // 10, logs=5.0 + k / 100, kl=100.0 + k) for k in (0, 20, 50, 70, 90)}
+    )
     assert held(minima_claims(bad)) == [False] * 6 + [None, False]
-    unknown = sized({k: without(a_net(test_errors=k, kl=None)) for k in (0, 50, 90)})
+    unknown = sized({k: without(a_net(test_errors=k, kl=None)) for k in (0, 20, 50, 70, 90)})
     assert held(minima_claims(unknown))[2:] == [None] * 6
-    sharp = sized({k: a_net(test_errors=k, sharpness=float(k)) for k in (0, 50, 90)})
+    sharp = sized({k: a_net(test_errors=k, sharpness=float(k)) for k in (0, 20, 50, 70, 90)})
     assert minima_claims(sharp)[6].holds is False, "sharpness predicts too"
+    assert held(minima_claims(good[:4]))[1:] == [None] * 7, "four nets are too few"
     assert shares([1.0, None, 2.0]) == (pytest.approx(0.1), None, 1.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 from cushion.errors import BadInput
@@ -23,12 +24,12 @@ def check_writable(path: str | Path) -> Path:
 
 
 def write_whole(path: str | Path, content: bytes | str) -> Path:
-    """Write to `.NAME.partial` in the same folder, then rename: a reader never sees half of the file.
+    """Write to a hidden `.partial` file in the same folder, then rename: a reader never sees half of the file.
 
-    The temporary name is fixed, so a killed writer leaves at most one such file, which the next one replaces.
+    Process and thread are part of the temporary name: two that write one file do not meet before the rename.
     """
     target = check_writable(path)
-    partial = target.with_name(f".{target.name}.partial")
+    partial = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.partial")
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
         if target.exists() and not target.is_file():  # a device or a pipe: renaming over it would destroy it

@@ -109,7 +109,7 @@ def settle(
         recipe = find_recipe(str(recipe))
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
     recipe = recipe if lr_halve_every is None else replace(recipe, lr_halve_every=lr_halve_every)
-    target = _device(device)
+    target = find_device(device)
     spec = scale_width(fit_recipe(recipe, data.shape, data.classes), width)
     _check_sets(recipe, data, test)
     return Setting(recipe, spec, label_sample(recipe, data, seed), test, float(width), seed, target)
@@ -321,7 +321,8 @@ def _settle_snapshots(epochs: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(set(epochs)))
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
+    """cpu, or a cuda device that is there; else a sentence."""
     try:
         device = torch.device(name)
     except RuntimeError:

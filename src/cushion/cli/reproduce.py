@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from cushion.cli.options import add_verb, seed
+from cushion.cli.options import add_verb, filled, seed
 from cushion.cli.output import answer, table
 from cushion.errors import BadInput
 
@@ -21,12 +21,9 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("id", metavar="ID", nargs="?", help="what to make; --list shows the ids")
     parser.add_argument("--all", action="store_true", help="make every item")
     parser.add_argument("--list", action="store_true", help="show the items and at which sizes they are done")
+    parser.add_argument("--summary", action="store_true", help="every verdict and claim of what is done, in markdown")
     parser.add_argument(
-        "--summary",
-        nargs="?",
-        const="",
-        metavar="LINK",
-        help="every verdict and claim of what is done, in markdown; LINK: how the folder is reached from that text",
+        "--link", metavar="LINK", help="with --summary: how the folder is reached from where its text will stand"
     )
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", dest="size", action="store_const", const="quick", help="small, the default")
@@ -34,7 +31,9 @@ def add_parser(verbs: Any) -> None:
         "--recorded", dest="size", action="store_const", const="recorded", help="what results/ holds: fewer epochs"
     )
     sizes.add_argument("--full", dest="size", action="store_const", const="full", help="the paper's own settings")
-    parser.add_argument("-o", "--out", default="results/reproduce", metavar="DIR", help="default: results/reproduce")
+    parser.add_argument(
+        "-o", "--out", type=filled, default="results/reproduce", metavar="DIR", help="default: results/reproduce"
+    )
     parser.add_argument(
         "--from-records", action="store_true", help="train and measure nothing: pages from OUT/records alone"
     )
@@ -46,22 +45,27 @@ def add_parser(verbs: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from cushion.reproduction.runner import reproduce, reproduce_all
 
-    if (args.id is not None) + args.all + args.list + (args.summary is not None) != 1:
+    if (args.id is not None) + args.all + args.list + args.summary != 1:
         raise BadInput("say what to reproduce: one ID, or --all; --list shows the ids, --summary what was found")
+    if args.link is not None and not args.summary:
+        raise BadInput("--link goes with --summary; add that, or leave it out")
+    if args.from_records and (args.list or args.summary):
+        raise BadInput("--from-records makes pages; leave it out with --list and --summary")
     out = Path(args.out)
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"{out} is not a folder; choose another -o")
     if args.list:
         return _list(args, out)
-    if args.summary is not None:
+    if args.summary:
         return _summary(args, out)
-    options: dict[str, Any] = {
-        "size": args.size or "quick",
-        "device": args.device,
-        "seed": args.seed,
-        "from_records": args.from_records,
-    }
-    folders = reproduce_all(out, **options) if args.all else [reproduce(args.id, out, **options)]
+    options: dict[str, Any] = {"size": args.size or "quick", "device": args.device, "seed": args.seed}
+    options["from_records"] = args.from_records
+    folders, without = reproduce_all(out, **options) if args.all else ([reproduce(args.id, out, **options)], [])
     pages = [(folder / "page.md").read_text(encoding="utf-8") for folder in folders]
-    answer(args, {"folders": [str(folder) for folder in folders]}, "\n\n".join(pages).rstrip())
+    if without:
+        pages.append(f"No records in {out / 'records'} for {', '.join(without)}: left as they are.")
+    found = {"folders": [str(folder) for folder in folders], "without_records": without}
+    answer(args, found, "\n\n".join(pages).rstrip())
     return 0
 
 
@@ -88,6 +92,6 @@ def _list(args: argparse.Namespace, out: Path) -> int:
 def _summary(args: argparse.Namespace, out: Path) -> int:
     from cushion.reproduction.summary import summarise
 
-    text = summarise(out, args.summary)
+    text = summarise(out, args.link or "")
     answer(args, {"summary": text}, text.rstrip())
     return 0

@@ -21,7 +21,7 @@ def new_figure(**options: Any) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise BadInput("--figures needs matplotlib; install it with: pip install 'cushion[figures]'") from None
+        raise BadInput("drawing needs matplotlib; install it with: pip install 'cushion[figures]'") from None
     return Figure(**options, layout="constrained")
 
 

@@ -54,7 +54,8 @@ def _panels(picture: Mapping[str, Any]) -> Any:
             figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=9)
     else:
         for axes in figure.axes:
-            axes.legend(fontsize=8)
+            if len(axes.get_legend_handles_labels()[1]) > 1:
+                axes.legend(fontsize=7)
     return figure
 
 
@@ -156,7 +157,7 @@ def _lines(axes: Any, picture: Mapping[str, Any]) -> None:
             picture["x"],
             _heights(series["values"]),
             marker=_MARKERS[number % len(_MARKERS)] if marked else None,
-            linestyle="--" if series["from_paper"] else "-",
+            linestyle="--" if series["from_paper"] else "-" if marked else _DASHES[number % len(_DASHES)],
             color=_COLOURS[same % len(_COLOURS)],
             label=series["label"],
         )

@@ -16,7 +16,7 @@ from cushion.data import Dataset, load_pair
 from cushion.errors import BadInput
 from cushion.recipes import Recipe, find_recipe
 from cushion.records import Record
-from cushion.reproduction.runner import Workshop
+from cushion.reproduction.runner import Unrecorded, Workshop
 from cushion.training import RunResult, Setting, label_sample, settle, train
 
 _WORDS = ("title", "source", "notes")  # of a recipe, that decide nothing
@@ -94,6 +94,8 @@ def train_once(
     snapshots: tuple[int, ...] = (),
 ) -> RunResult:
     """Train into OUT/.runs/NAME-FINGERPRINT; a finished run of that fingerprint is taken as it is."""
+    if workshop.from_records:
+        raise Unrecorded(f"{recipe.name} would have to be trained, and nothing is made with --from-records")
     setting = settle(recipe, data, test, width, None, None, seed, workshop.device)
     folder = workshop.runs / f"{recipe.name}-{run_fingerprint(setting, snapshots)}"
     options: dict[str, Any] = {"test": test, "width": width, "seed": seed, "device": workshop.device}

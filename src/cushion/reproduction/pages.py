@@ -74,9 +74,12 @@ def judge(claims: Sequence[Claim]) -> tuple[Verdict, str]:
 
 
 def judged(holds: Sequence[bool | None]) -> Verdict:
-    """All claims hold: reproduced; none: not reproduced; else it differs. What cannot be decided does not hold."""
+    """All claims hold: reproduced; none (or no claim at all): not reproduced; else it differs.
+
+    What cannot be decided does not hold.
+    """
     held = sum(one is True for one in holds)
-    return "reproduced" if held == len(holds) else "not reproduced" if held == 0 else "differs"
+    return "not reproduced" if held == 0 else "reproduced" if held == len(holds) else "differs"
 
 
 def render(records: Mapping[str, Any]) -> str:

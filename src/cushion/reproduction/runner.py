@@ -26,6 +26,11 @@ from cushion.files import write_whole
 from cushion.reproduction.item import Item
 from cushion.reproduction.pages import SIZES, Page, Size, Table, render
 from cushion.reproduction.registry import ITEMS, find
+from cushion.training import find_device
+
+
+class Unrecorded(BadInput):
+    """A step that would have to be made, where only records may be read."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +63,32 @@ class Workshop:
         path = self.records / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if not path.is_file():
             if self.from_records:
-                raise BadInput(f"{path} is missing, and nothing is made with --from-records; leave that option out")
+                raise Unrecorded(f"{path} is missing, and nothing is made with --from-records; leave that option out")
             value = make()
             path.parent.mkdir(parents=True, exist_ok=True)
             record = {"step": name, "settings": dict(settings), "value": value}
             write_whole(path, json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n")
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))["value"]
-        except (ValueError, KeyError, TypeError):
-            raise Malformed(f"{path} is damaged; delete it and run again") from None
+        found = _read(path, name, settings)
         if path.name not in self.used:
             self.used.append(path.name)
         return found
+
+
+def _read(path: Path, name: str, settings: Mapping[str, Any]) -> Any:
+    """The value of a step's file, which must be about that very step: its name alone is not believed."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+        value = record["value"]
+        same = (record["step"], record["settings"]) == (name, json.loads(json.dumps(dict(settings))))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Malformed(f"{path} is damaged; delete it and run again") from None
+    if not same:
+        raise Malformed(f"{path} is the record of another step; delete it and run again")
+    return value
 
 
 def folder_of(item: Item, out: Path, size: Size) -> Path:
@@ -96,18 +115,19 @@ def reproduce(
 ) -> Path:
     """Make one item and return its folder: records.json, table*.csv, pictures, page.md, done.json."""
     item = find(item_id)
+    find_device(device)
     root = Path(out)
-    if root.exists() and not root.is_dir():
-        raise BadInput(f"{root} is not a folder; choose another -o")
     folder = folder_of(item, root, size)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        raise BadInput(f"{folder} is not a folder and cannot become one; choose another -o than {root}") from None
     workshop = Workshop(root, size, device, seed, from_records)
+    page = _make(item, workshop)
     done = folder / "done.json"
-    if not from_records:
-        done.unlink(missing_ok=True)  # until everything below is written again, it is not done
-    page = item.load()(workshop)
-    folder.mkdir(parents=True, exist_ok=True)
-    done.unlink(missing_ok=True)
-    command = f"cushion reproduce {item.id} --{size} --seed {seed}"
+    done.unlink(missing_ok=True)  # until everything below is written again, it is not done
+    where = "" if device == "cpu" else f" --device {device}"
+    command = f"cushion reproduce {item.id} --{size} --seed {seed}{where}"
     records: dict[str, Any] = {
         "id": item.id,
         "title": item.title,
@@ -126,14 +146,33 @@ def reproduce(
     return folder
 
 
-def reproduce_all(out: str | Path, **options: Any) -> list[Path]:
-    """Every registered item, in order; one that refuses (data that are not here, say) stops the rest."""
-    made = []
+def reproduce_all(out: str | Path, *, from_records: bool = False, **options: Any) -> tuple[list[Path], list[str]]:
+    """Every registered item, in order: the folders, and with `from_records` the ids of those without records.
+
+    Otherwise an item that refuses (data that are not here, say) stops the rest.
+    """
+    made, without = [], []
     with tqdm(ITEMS, unit="item", disable=None) as bar:
         for item_id in bar:
             bar.set_description(item_id)
-            made.append(reproduce(item_id, out, **options))
-    return made
+            try:
+                made.append(reproduce(item_id, out, from_records=from_records, **options))
+            except Unrecorded:
+                without.append(item_id)
+    return made, without
+
+
+def _make(item: Item, workshop: Workshop) -> Page:
+    """The page; a record that was read and is not of the shape that the item expects is a sentence, not a bug."""
+    try:
+        return item.load()(workshop)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AssertionError, AttributeError, StopIteration):
+        if not workshop.from_records:
+            raise
+        used = ", ".join(workshop.used)
+        raise Malformed(
+            f"{item.id} cannot be made from {used} in {workshop.records}; delete them and run again"
+        ) from None
 
 
 def _draw(page: Page, folder: Path) -> str:

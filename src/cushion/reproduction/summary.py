@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from cushion.errors import BadInput, Malformed
-from cushion.reproduction.pages import Size, grid
+from cushion.reproduction.pages import Size, Verdict, grid
 from cushion.reproduction.registry import ITEMS
 from cushion.reproduction.runner import done_sizes, folder_of
 
@@ -57,8 +57,13 @@ def _largest(root: Path, item_id: str) -> tuple[Size, Mapping[str, Any]] | None:
         if size in sizes:
             path = folder_of(ITEMS[item_id], root, size) / "records.json"
             try:
-                return size, json.loads(path.read_text(encoding="utf-8"))
-            except (OSError, ValueError):
+                records = json.loads(path.read_text(encoding="utf-8"))
+                if records["verdict"] not in get_args(Verdict):
+                    raise ValueError(records["verdict"])
+                if any(claim["holds"] not in (True, False, None) for claim in records["claims"]):
+                    raise ValueError("holds")
+                return size, {key: records[key] for key in ("verdict", "claims")}
+            except (OSError, ValueError, LookupError, TypeError, RecursionError):
                 raise Malformed(f"{path} is damaged; make the item again") from None
     return None
 

@@ -1,18 +1,20 @@
 """Arora 2018, Figure 2 middle (bounds side by side) and right (the bound during training).
 
-All are capacities without constants, depth and logarithms, as the paper plots them, at γ = the 5th-percentile margin.
+All are capacities without constants, depth and logarithms, as the paper plots them. It does not say its γ; here it is
+the 5th-percentile margin.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scipy.stats import spearmanr
 
-from cushion.reproduction.arora.paper import CLOSEST_RIVAL_LOG10
+from cushion.reproduction.arora.paper import CLOSEST_RIVAL_LOG10, PARAMETERS
 from cushion.reproduction.arora.records import MARGIN_LEVEL, vgg19_epochs
-from cushion.reproduction.arora.settings import vgg19_settings
+from cushion.reproduction.arora.settings import net_name, vgg19_settings
 from cushion.reproduction.drawings import Curve, Curves, Panels, Picture, Series
 from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
@@ -24,7 +26,9 @@ _FITTED = 0.05  # training error that is "almost zero": γ is positive from ther
 _NOTES = (
     "Figure 2 drops constants, the depth and logarithms. Its ℓ_{1,∞} lacks the square, and its spec-ℓ_{1,2} is not the "
     "source's (Σ(·)^{2/3})³: the corrected forms stand beside them.",
-    "Norms are those of the true linear maps, convolutions with their padding.",
+    "Norms are those of the true linear maps, convolutions with their padding. The paper speaks of norms of weight "
+    "matrices or tensors; of a kernel, ‖·‖_F and ‖·‖_{1,2} are smaller by the number of places and ‖·‖_{1,∞} stays: "
+    "which rival is the closest depends on it.",
     "The paper's own row has no valid proof for convolutional nets (its Lemma 12 is false). It is a measure, like all.",
 )
 Epoch = Mapping[str, Any]
@@ -59,7 +63,7 @@ def figure_2_middle(workshop: Workshop) -> Page:
         pictures=(
             Picture(
                 "figure-2-middle",
-                "Capacities of the trained VGG-19 (measures)",
+                f"Capacities of {net_name(workshop)} (measures)",
                 names,
                 "what is counted (γ: 5th-percentile margin)",
                 "log10 of the capacity",
@@ -70,7 +74,7 @@ def figure_2_middle(workshop: Workshop) -> Page:
 
 
 def figure_2_right(workshop: Workshop) -> Page:
-    """The bound and the generalisation error after more and more epochs, the bound rescaled into the error's range."""
+    """The errors, their difference and the bound after more and more epochs."""
     found = vgg19_epochs(workshop)
     claims = training_claims(found)
     verdict, because = judge(claims)
@@ -82,11 +86,15 @@ def figure_2_right(workshop: Workshop) -> Page:
         because=because,
         settings={**vgg19_settings(workshop, sparse=True), "margin level": MARGIN_LEVEL},
         claims=claims,
-        notes=(*_NOTES, "Where γ ≤ 0 the bound has no value. The paper rescales its bound to the range of the error."),
+        notes=(
+            "Where γ ≤ 0 the bound has no value. The paper rescales its bound to the range of the error; here it has "
+            "its own axis. While the training error still falls a little, the gap may grow as the test error falls.",
+            _NOTES[-1],
+        ),
         pictures=(
             Panels(
                 "figure-2-right",
-                "VGG-19 during training",
+                f"{net_name(workshop)} during training",
                 2,
                 (
                     Picture(
@@ -111,19 +119,19 @@ def figure_2_right(workshop: Workshop) -> Page:
 def _bound_curves(found: Sequence[Epoch]) -> Curves:
     known = [(float(one["epoch"]), value) for one in found if (value := log10_of(one, OURS)) is not None]
     effective = [
-        (float(one["epoch"]), float(one["effective_parameters"]))
+        (float(one["epoch"]), math.log10(one["effective_parameters"]))
         for one in found
         if one["effective_parameters"] is not None
     ]
     curves = [
         Curve(label, tuple(x for x, _ in pairs), tuple(y for _, y in pairs))
         for label, pairs in (
-            ("the bound: Σ c²β²⌈κ/s⌉²/(μ²μ_→²)·max‖f‖²/γ²", [(x, 10**y) for x, y in known]),
+            ("the bound", known),
             ("without max‖f‖²/γ²", effective),
         )
         if pairs
     ]
-    return Curves("", "noise stability (measure)", "epoch", "capacity", tuple(curves), y_log=True)
+    return Curves("", "noise stability (measure)", "epoch", "log10 of the capacity", tuple(curves))
 
 
 def comparison_claims(last: Epoch) -> tuple[Claim, ...]:
@@ -138,7 +146,7 @@ def comparison_claims(last: Epoch) -> tuple[Claim, ...]:
         "noise stability gives less than the number of parameters",
     )
     if ours is None or count is None or len(known) < len(rivals):
-        why = f"γ = {last['margin']:.3g} is not positive, or noise stability is not known"
+        why = f"γ = {last['margin']:.3g} is not positive" if last["margin"] <= 0 else "a capacity is infinite"
         return tuple(Claim(text, None, why) for text in texts)
     closest = min(known, key=lambda name: known[name])
     shown = ", ".join(f"{name} {value:.1f}" for name, value in known.items())
@@ -147,11 +155,15 @@ def comparison_claims(last: Epoch) -> tuple[Claim, ...]:
             texts[0],
             known[closest] >= ours + _ORDERS,
             f"log10: {shown}; noise stability {ours:.1f} (a factor of ten asked)",
-            True,
-            f"the closest is about 10^{CLOSEST_RIVAL_LOG10:g}",
         ),
         Claim(texts[1], closest == "spec-l1,2", f"the closest is {closest}"),
-        Claim(texts[2], known[closest] >= count + _ORDERS, f"log10 {known[closest]:.1f}; parameters {count:.1f}"),
+        Claim(
+            texts[2],
+            known[closest] >= count + _ORDERS,
+            f"log10 {known[closest]:.1f}; parameters {count:.1f}",
+            math.log10(PARAMETERS) + _ORDERS <= CLOSEST_RIVAL_LOG10,
+            f"about 10^{CLOSEST_RIVAL_LOG10:g}; {PARAMETERS} parameters",
+        ),
         Claim(texts[3], ours < count, f"log10 {ours:.1f}; parameters {count:.1f}"),
     )
 
@@ -162,6 +174,7 @@ def training_claims(found: Sequence[Epoch]) -> tuple[Claim, ...]:
     texts = (
         "the test error goes on improving after the training error is almost zero",
         "the bound goes on improving there",
+        "so does the generalisation error, test minus training error",
         "the bound correlates with the test error during training",
     )
     if len(late) < 2:
@@ -177,13 +190,14 @@ def training_claims(found: Sequence[Epoch]) -> tuple[Claim, ...]:
     claims = [
         Claim(texts[0], tests[1] < tests[0], f"{span}: {tests[0]:.2%} to {tests[1]:.2%}"),
         Claim(texts[1], end < begin, f"{span}: log10 {begin:.2f} to {end:.2f}"),
+        Claim(texts[2], _gap(last) < _gap(first), f"{span}: {_gap(first):.2%} to {_gap(last):.2%}"),
     ]
     if len(late) < 4:
-        return (*claims, Claim(texts[2], None, f"{len(late)} epochs with a bound are too few for a correlation"))
+        return (*claims, Claim(texts[3], None, f"{len(late)} epochs with a bound are too few for a correlation"))
     found_rank = spearmanr([one["test_errors"] for one in late], bounds)
     rank, p = float(found_rank.statistic), float(found_rank.pvalue)
     because = f"rank correlation {rank:+.2f} over {len(late)} epochs (p = {p:.2g}; above 0.5 asked)"
-    return (*claims, Claim(texts[2], rank > 0.5, because))
+    return (*claims, Claim(texts[3], rank > 0.5, because))
 
 
 def _gap(one: Epoch) -> float:

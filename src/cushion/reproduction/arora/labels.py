@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cushion.reproduction.arora.paper import ALEXNET_TEST_ERROR, LAYER_OF_FIGURE_2, SHUFFLED_TEST_ERROR
+from cushion.reproduction.arora.paper import (
+    ALEXNET_TEST_ERROR,
+    LAYER_OF_FIGURE_2,
+    SHUFFLED_TEST_ERROR,
+    TRAINING_ERROR,
+)
 from cushion.reproduction.arora.records import alexnets
 from cushion.reproduction.arora.settings import LAYERS_NOTE, alexnet_settings, trained_table
 from cushion.reproduction.arora.spreads import CONTRACTION, CUSHION, Quantity
@@ -15,6 +20,7 @@ from cushion.reproduction.runner import Workshop
 
 NORMAL, SHUFFLED = "normal labels", "shuffled labels"
 _MOST = 0.8  # of the layers
+_CHANCE = 0.85  # a test error above it is no better than guessing among ten classes
 _FITTED = 0.05  # of the sample: a net that errs on more has not learned it
 Net = Mapping[str, Any]
 
@@ -57,7 +63,7 @@ def _all_layers(workshop: Workshop, quantity: Quantity, name: str) -> Page:
     panels = tuple(_histogram(quantity, true["layers"][at], shuffled["layers"][at], f"layer {at + 1}") for at in shown)
     return _page(
         workshop,
-        f"on normal labels the {quantity.name} is {quantity.better} than on shuffled ones, in every layer.",
+        f"on normal labels the {quantity.name} is {quantity.better} than on shuffled ones.",
         (_table((quantity,), true, shuffled, shown), errors_table(true, shuffled)),
         (layers_claim(quantity, true, shuffled, shown), *trained_claims(true, shuffled)),
         Panels(name, f"AlexNet: {quantity.name} over the training set", 3, panels),
@@ -86,9 +92,9 @@ def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[i
     good = [at + 1 for at in shown if _better(quantity, *(_median(quantity, net, at) for net in (true, shuffled)))]
     named = ", ".join(map(str, good)) or "none"
     return Claim(
-        f"the {quantity.name} is {quantity.better} on normal labels in every layer",
+        f"the {quantity.name} is {quantity.better} on normal labels in at least {_MOST:.0%} of the layers",
         len(good) >= _MOST * len(shown),
-        f"the median is in {len(good)} of {len(shown)} layers ({named}); {_MOST:.0%} asked",
+        f"the median is in {len(good)} of {len(shown)} layers ({named})",
     )
 
 
@@ -101,14 +107,14 @@ def trained_claims(true: Net, shuffled: Net) -> tuple[Claim, ...]:
             "both nets fit their training set",
             max(fits) <= _FITTED,
             f"training errors {fits[0]:.2%} and {fits[1]:.2%} (at most {_FITTED:.0%} asked)",
-            True,
-            "100 % training accuracy for both",
+            TRAINING_ERROR <= _FITTED,
+            f"training errors {TRAINING_ERROR:.0%}",
         ),
         Claim(
             "the net on normal labels generalises and the other one does not",
-            tests[0] < tests[1] and tests[1] >= 0.85,
+            tests[0] < tests[1] and tests[1] >= _CHANCE,
             f"test errors {tests[0]:.2%} and {tests[1]:.2%} (chance is 90 %)",
-            True,
+            ALEXNET_TEST_ERROR < SHUFFLED_TEST_ERROR and SHUFFLED_TEST_ERROR >= _CHANCE,
             f"{ALEXNET_TEST_ERROR:.2%} and {SHUFFLED_TEST_ERROR:.2%}",
         ),
     )

@@ -17,7 +17,8 @@ TABLE_1 = {
     18: (5052.15, 262144, 1.927),
 }
 CLOSEST_RIVAL_LOG10 = 15.0  # Section 6.3: the closest one "is still about 10^15"
-EPOCHS = 299
+PARAMETERS = 20_554_826  # of its VGG-19, as the recipe arora-vgg19 has it
+TRAINING_ERROR = 0.0  # of all three nets: "100 % training" accuracy
 VGG19_TEST_ERROR = 1 - 0.9245
 ALEXNET_TEST_ERROR = 1 - 0.7722
 SHUFFLED_TEST_ERROR = 1 - 0.0986

@@ -63,8 +63,8 @@ ALEXNETS: dict[Size, tuple[TrainingPlan, TrainingPlan]] = {
         _small("arora-alexnet-shuffled", 500, 0.125, 40, 10),
     ),
     "recorded": (
-        _small("arora-alexnet", 10000, 0.5, 60, 12),
-        _small("arora-alexnet-shuffled", 10000, 0.5, 60, 12),
+        _small("arora-alexnet", 2000, 0.5, 150, 50),
+        _small("arora-alexnet-shuffled", 2000, 0.5, 150, 50),
     ),
     "full": (TrainingPlan("arora-alexnet", "cifar10"), TrainingPlan("arora-alexnet-shuffled", "cifar10")),
 }

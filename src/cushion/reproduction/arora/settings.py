@@ -17,6 +17,12 @@ SCALED_NOTE = (
 )
 
 
+def net_name(workshop: Workshop) -> str:
+    """The VGG-19 of this size, for titles: a narrow net on some images is not the paper's."""
+    plan = VGG19[workshop.size]
+    return "VGG-19" if plan.width == 1 else f"VGG-19 at {plan.width:g} of its width, {plan.data}"
+
+
 def vgg19_settings(workshop: Workshop, *, sparse: bool = False) -> dict[str, Any]:
     """The VGG-19, and on how many examples its layers were seen."""
     look = LOOKS[workshop.size]

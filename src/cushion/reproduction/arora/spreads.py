@@ -12,7 +12,7 @@ from typing import Any
 
 from cushion.reproduction.arora.paper import LAYER_OF_FIGURE_1, SPREAD_RANDOM, SPREAD_TRAINED, VGG19_TEST_ERROR
 from cushion.reproduction.arora.records import vgg19
-from cushion.reproduction.arora.settings import LAYERS_NOTE, SCALED_NOTE, trained_table, vgg19_settings
+from cushion.reproduction.arora.settings import LAYERS_NOTE, SCALED_NOTE, net_name, trained_table, vgg19_settings
 from cushion.reproduction.drawings import Histogram, Panels, spread_of
 from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
@@ -63,7 +63,7 @@ CONTRACTION = Quantity(
     "activation contraction", "c_i", "smaller", lambda layer: layer["activation_contraction"], ("the activation",)
 )
 SMOOTHNESS = Quantity("interlayer smoothness", "1/ρ_i (smaller is smoother)", "smaller", _smoothness, ("1/ρ", "ρ ≥ 3d"))
-BETA = Quantity("well-distributed Jacobian", "β_i", "smaller", _beta, ("the Jacobian",))
+BETA = Quantity("well-distributed Jacobian", "β_i, largest over places", "smaller", _beta, ("the Jacobian",))
 
 
 def figure_1a(workshop: Workshop) -> Page:
@@ -128,7 +128,7 @@ def _one_layer(workshop: Workshop, quantity: Quantity, name: str) -> Page:
         settings=vgg19_settings(workshop),
         claims=claims,
         notes=(LAYERS_NOTE, SCALED_NOTE, *_NOTES.get(quantity.name, ())),
-        pictures=(_histogram(quantity, layer, twin, f"Layer {LAYER_OF_FIGURE_1} of VGG-19: {quantity.name}", name),),
+        pictures=(_histogram(quantity, layer, twin, f"Layer {LAYER_OF_FIGURE_1} of {net_name(workshop)}", name),),
     )
 
 
@@ -154,7 +154,7 @@ def _all_layers(workshop: Workshop, quantity: Quantity, name: str) -> Page:
         settings=vgg19_settings(workshop),
         claims=claims,
         notes=(LAYERS_NOTE, SCALED_NOTE, _EXTREMUM, *_NOTES.get(quantity.name, ())),
-        pictures=(Panels(name, f"VGG-19: {quantity.name} over the training set", 4, panels),),
+        pictures=(Panels(name, f"{net_name(workshop)}: {quantity.name} over the training set", 4, panels),),
     )
 
 
@@ -191,18 +191,19 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Cla
 
 def verified_claims(checked: Sequence[Mapping[str, Any]], quantity: Quantity) -> tuple[Claim, ...]:
     """The checks of `cushion measure --beside` that belong to a quantity, with the thresholds that they name."""
-    return tuple(
-        Claim(one["claim"], one["held"], f"{one['found']} (asked: {one['threshold']})")
-        for one in checked
-        if one["claim"].startswith(quantity.verified)
-    )
+    claims = []
+    for words in quantity.verified:
+        found = [one for one in checked if one["claim"].startswith(words)]
+        claims += [Claim(one["claim"], one["held"], f"{one['found']} (asked: {one['threshold']})") for one in found]
+        claims += [] if found else [Claim(f"{words} ...", None, "the net gives no numbers on it")]
+    return tuple(claims)
 
 
 def _histogram(quantity: Quantity, layer: Layer, twin: Layer, title: str, name: str) -> Histogram:
     mine, theirs = quantity.find(layer), quantity.find(twin)
     assert mine is not None
     assert theirs is not None
-    spreads = (spread_of(SPREAD_TRAINED, mine), spread_of(SPREAD_RANDOM, theirs))
+    spreads = (spread_of(SPREAD_RANDOM, theirs), spread_of(SPREAD_TRAINED, mine))  # blue, orange: as in the paper
     return Histogram(name, title, quantity.axis, spreads)
 
 
@@ -238,5 +239,8 @@ _NOTES = {
         "ρ is the largest number of which Definition 7 holds (the paper leaves that open); shown is each example's "
         "1/ρ under Algorithm 1's noise, scaled to a tenth of the signal; 0 where the noise left no linear piece.",
     ),
-    BETA.name: ("The paper samples places; here all places of the map to the last layer enter.",),
+    BETA.name: (
+        "The paper's histogram is over sampled places, and β is read off its upper tail; this one is over examples, "
+        "each with its largest value over all places of the maps that were measured.",
+    ),
 }

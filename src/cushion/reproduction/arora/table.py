@@ -7,7 +7,7 @@ from typing import Any
 
 from cushion.reproduction.arora.paper import TABLE_1, VGG19_TEST_ERROR
 from cushion.reproduction.arora.records import vgg19
-from cushion.reproduction.arora.settings import LAYERS_NOTE, trained_table, vgg19_settings
+from cushion.reproduction.arora.settings import LAYERS_NOTE, net_name, trained_table, vgg19_settings
 from cushion.reproduction.drawings import Picture, Series
 from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
@@ -31,7 +31,7 @@ def table_1(workshop: Workshop) -> Page:
             one["parameters"],
             one["percent"],
             one["zeta_value"],
-            100 * one["zeta_value"] / one["parameters"],
+            None if one["zeta_value"] is None else 100 * one["zeta_value"] / one["parameters"],
         )
         for number, one in ours.items()
     )
@@ -61,12 +61,15 @@ def table_1(workshop: Workshop) -> Page:
             LAYERS_NOTE,
             "Each quantity enters with its worst value over the examples, as the definitions ask; the paper does not "
             "say whether its table does. Without the worst 5 % of them is Corollary C.1's version, which pays ζ.",
+            "A narrower layer has fewer parameters by the square of the factor: percents of a narrow net are larger "
+            "for that reason alone.",
+            "A count that is infinite (an example with cushion 0) is shown as a dash, and has no bar.",
             "There is no valid theorem behind the convolutional case: the paper's Lemma 12 is false.",
         ),
         pictures=(
             Picture(
                 "table-1",
-                "Effective parameters in percent of the actual ones (measure)",
+                f"Effective parameters of {net_name(workshop)} (measure)",
                 layers,
                 "layer of VGG-19",
                 "percent of the layer's parameters",

@@ -40,6 +40,7 @@ def curve(label: str, points: Sequence[Mapping[str, Any]]) -> Curve:
     )
 
 
-def panel(title: str, curves: Sequence[Curve], *, name: str = "") -> Curves:
-    """Curves of several nets; the bars are standard errors."""
-    return Curves(name, title, "KL", "expected sharpness", tuple(curves), x_log=True, y_limits=(-0.02, _SHOWN))
+def panel(title: str, curves: Sequence[Curve], limits: tuple[float, float] | None = None) -> Curves:
+    """Curves of several nets, between two KL if `limits` are given; the bars are standard errors."""
+    heights = (-0.02, _SHOWN)
+    return Curves("", title, "KL (nats)", "expected sharpness", tuple(curves), True, x_limits=limits, y_limits=heights)

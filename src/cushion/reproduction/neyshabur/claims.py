@@ -13,6 +13,7 @@ from scipy import stats
 
 from cushion.reproduction.pages import Claim
 
+LEAST = 5  # nets of which a rank correlation says anything
 RANKED = 0.5  # a rank correlation above it makes a measure predictive
 Numbers = Sequence[float | None]
 
@@ -83,9 +84,11 @@ def predicts(text: str, measure: Numbers, errors: Sequence[float], *, wanted: bo
     pairs = [(value, error) for value, error in zip(measure, errors, strict=True) if value is not None]
     if len(pairs) < len(measure):
         return Claim(text, None, f"{len(measure) - len(pairs)} of {len(measure)} nets have no number")
+    if len(pairs) < LEAST:
+        return Claim(text, None, f"{len(pairs)} nets are too few for a rank correlation; {LEAST} asked")
     found = rank_correlation([value for value, _ in pairs], [error for _, error in pairs])
     if found is None:
-        return Claim(text, None, "fewer than three nets, or all alike")
+        return Claim(text, None, "all nets are alike")
     limit = f"above {RANKED}" if wanted else f"at most {RANKED}"
     return Claim(
         text,

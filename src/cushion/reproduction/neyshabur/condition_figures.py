@@ -11,6 +11,7 @@ from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
 
 PARTS = {"figure6": "a ≤ c ≤ b-1", "inner": "a < c < b-1", "outer": "c = a or c = b-1"}
+_LOW = 1e-3  # shares below it, and above 1 less it, are not shown: nothing happens there
 _ZOOM = 0.01  # δ up to which Figure 7's right panel shows
 _POOLED = "The histogram of units pools the hidden layers' histograms: each bin's count stands at its middle."
 
@@ -77,7 +78,11 @@ def figure7(workshop: Workshop) -> Page:
             pair.random.median_c2(),
         ),
     )
-    panels = (_flips(pair.random, "random"), _flips(pair.learned, "learned"), _flips(pair.learned, "zoomed in", _ZOOM))
+    panels = (
+        _flips(pair.random, "random"),
+        _flips(pair.learned, "learned"),
+        _flips(pair.learned, "learned, zoomed in", _ZOOM),
+    )
     return _page(
         pair,
         "in terms of C2 the learned net is very similar to its random initialisation, and C2 ≤ 5.",
@@ -140,7 +145,8 @@ def _flips(net: Conditions, title: str, zoom: float | None = None) -> Curves:
     """One line a layer; `zoom`: the δ up to which it is shown, on plain axes."""
     curves = []
     for layer in net.flips:
-        places = [(d, f) for d, f in zip(layer["deltas"], layer["mean_fraction"], strict=True) if not zoom or d <= zoom]
+        both = zip(layer["deltas"], layer["mean_fraction"], strict=True)
+        places = [(d, f) for d, f in both if (d <= zoom if zoom else _LOW <= f <= 1 - _LOW)]
         curves.append(Curve(str(layer["layer"]), tuple(d for d, _ in places), tuple(f for _, f in places)))
     return Curves("", title, "δ (inputs of length 1)", "share that can flip", tuple(curves), x_log=zoom is None)
 

@@ -56,7 +56,10 @@ def figure3(workshop: Workshop) -> Page:
                 (
                     errors_picture(nets, label),
                     measures_picture(nets, label),
-                    panel("expected sharpness and KL", [curve(str(one.size), one.net.points) for one in nets]),
+                    panel(
+                        "expected sharpness and KL",
+                        [curve(f"{one.size} random labels", one.net.points) for one in nets],
+                    ),
                 ),
             ),
         ),

@@ -34,6 +34,8 @@ def figure1(workshop: Workshop) -> Page:
             f"Changed from the paper, at the largest size: {pairs[-1].true.plan.changes()}.",
             "Batch-norms are folded into the convolutions before norms are taken; norms are those of the true maps, "
             "not of reshaped kernels.",
+            "The claim on the gap is about the difference of the norms themselves; table and picture show log10, in "
+            "which lines that run side by side have a growing difference.",
             "The paper prints no number of this figure. Every point is one net, not an average over seeds.",
         ),
         pictures=(

@@ -65,7 +65,7 @@ PAIRS: dict[Size, tuple[LabelPair, ...]] = {
     "full": _pairs("full", (10000, 20000, 30000, 40000, 50000)),
 }
 CONFUSED: dict[Size, tuple[Sized, ...]] = {
-    "quick": _confused("quick", 100, (0, 25, 50)),
+    "quick": _confused("quick", 100, (0, 12, 25, 37, 50)),
     "recorded": _confused("recorded", 1000, (0, 100, 200, 300, 400, 500)),
     "full": _confused("full", 10000, (0, 1000, 2000, 3000, 4000, 5000)),
 }

@@ -50,7 +50,7 @@ def figure4(workshop: Workshop) -> Page:
                 (
                     errors_picture(nets, "hidden units", x_log=True),
                     measures_picture(nets, "hidden units", logs=True),
-                    panel("expected sharpness and KL", [curve(str(one.size), one.net.points) for one in nets]),
+                    panel("expected sharpness and KL", [curve(f"{one.size} units", one.net.points) for one in nets]),
                 ),
             ),
         ),
@@ -105,7 +105,7 @@ def width_claims(nets: Sequence[SizedNet]) -> tuple[Claim, ...]:
             where=f"from {FITS} units to {TURNS}",
         ),
         moves(
-            f"beyond {TURNS} it does not decrease",
+            f"beyond {TURNS} it increases",
             {"ln KL": _between(nets, TURNS, math.inf, _log_kl)},
             up=True,
             where=f"from {TURNS} units to the widest net",

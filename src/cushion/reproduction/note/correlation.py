@@ -1,16 +1,17 @@
 """The note, Figures 5 and 6: the capacity of its eq. 2 and the bound, beside how well nets generalise.
 
-The note gives neither a caption of its own. It takes both pictures from Arora 2018, whose two on this matter are
-Figure 2 left (normal and shuffled labels) and right (during training).
+The note captions the first not at all and the second "Correlation with Generalization". It takes both from Arora 2018,
+whose two pictures on this matter are Figure 2 left (normal and shuffled labels) and right (during training).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from cushion.reproduction.arora.bounds import figure_2_right
-from cushion.reproduction.arora.labels import NORMAL, SHUFFLED, errors_table, layer_claim
+from cushion.reproduction.arora.labels import NORMAL, SHUFFLED, errors_table, layer_claim, trained_claims
 from cushion.reproduction.arora.paper import LAYER_OF_FIGURE_2
 from cushion.reproduction.arora.records import alexnets
 from cushion.reproduction.arora.settings import alexnet_settings
@@ -19,7 +20,7 @@ from cushion.reproduction.drawings import Picture, Series
 from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
 
-_NO_CAPTION = "The note does not caption this figure; it stands for the picture of Arora 2018 that it cites."
+_TAKEN = "The note does not say which nets it shows; this stands for the picture of Arora 2018 on the same matter."
 
 
 def figure_5(workshop: Workshop) -> Page:
@@ -32,6 +33,7 @@ def figure_5(workshop: Workshop) -> Page:
         capacity_claim("so is the sum of effective parameters", "effective_parameters", true, shuffled),
         capacity_claim("so is it without the worst 5 % of the examples", "effective_parameters_zeta", true, shuffled),
         *(layer_claim(quantity, true, shuffled, at) for quantity in (CUSHION, CONTRACTION)),
+        *trained_claims(true, shuffled),
     )
     verdict, because = judge(claims)
     kinds = ("capacity", "effective_parameters", "effective_parameters_zeta")
@@ -44,7 +46,7 @@ def figure_5(workshop: Workshop) -> Page:
         because=because,
         settings=alexnet_settings(workshop),
         claims=claims,
-        notes=(_NO_CAPTION, "Capacities are measures: relative, not bounds."),
+        notes=(_TAKEN, "Capacities are measures: relative, not bounds."),
         pictures=(
             Picture(
                 "figure-5",
@@ -69,8 +71,8 @@ def figure_6(workshop: Workshop) -> Page:
         because=page.because,
         settings=page.settings,
         claims=page.claims,
-        notes=(_NO_CAPTION, *page.notes),
-        pictures=page.pictures,
+        notes=(_TAKEN, *page.notes),
+        pictures=tuple(replace(picture, name="figure-6") for picture in page.pictures),
     )
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from cushion.certificates.occam import hoeffding_bound, occam_bound
 from cushion.numerics import decimal_up, kl_inverse, occam_log_delta
-from cushion.reproduction.pages import Page, Table
+from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
 
 _M = 60_000
@@ -20,12 +20,16 @@ def make(workshop: Workshop) -> Page:
     settings = {"m": _M, "delta": str(_DELTA), "bits": list(_BITS), "errors": list(_ERRORS)}
     made = workshop.step("occam-table", settings, lambda: [_row(bits, Decimal(e)) for bits in _BITS for e in _ERRORS])
     rows = [tuple(row) for row in made]
-    ordered = all(float(exact) <= float(kl) <= float(hoeffding) for _, _, exact, kl, hoeffding in rows)
+    ordered = sum(float(exact) <= float(kl) <= float(hoeffding) for _, _, exact, kl, hoeffding in rows)
+    cells = len(_BITS) * len(_ERRORS)
+    claim = Claim("exact ≤ kl ≤ Hoeffding in every cell", ordered == cells, f"in {ordered} of {cells}")
+    verdict, because = judge((claim,))
     return Page(
         claim="the exact binomial tail is never looser than the kl form, nor that than the Hoeffding form.",
         tables=(Table(("bits", "training error", "exact tail", "kl form", "Hoeffding form"), tuple(rows)),),
-        verdict="reproduced" if ordered else "not reproduced",
-        because=f"exact ≤ kl ≤ Hoeffding in {'all' if ordered else 'not all'} of the {len(rows)} cells.",
+        verdict=verdict,
+        because=because,
+        claims=(claim,),
         settings={"m": _M, "delta": str(_DELTA)},
     )
 

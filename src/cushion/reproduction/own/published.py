@@ -1,4 +1,4 @@
-"""Published certificates, as their papers print them: error bounds in percent at δ = 0.05."""
+"""Published certificates, as their papers print them: error bounds in percent."""
 
 from __future__ import annotations
 
