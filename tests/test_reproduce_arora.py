@@ -162,9 +162,11 @@ def test_claims_on_figure_2_can_hold_fail_and_stay_open() -> None:
     assert stability.above_count(epoch(9, 0, 30, 5.0)).holds is True
 
     falling = [epoch(n, 3 if n else 50, 40 - n, 9.0 - n) for n in range(5)]
-    assert [claim.holds for claim in bounds.training_claims(falling)] == [True, True, True]
+    assert [claim.holds for claim in bounds.training_claims(falling)] == [True, True, True, True]
     rising = [epoch(n, 3, 40 - n, 9.0 + n) for n in range(5)]
-    assert [claim.holds for claim in bounds.training_claims(rising)] == [True, False, False]
+    assert [claim.holds for claim in bounds.training_claims(rising)] == [True, False, True, False]
+    fitting = [epoch(n, 5 - n, 40 - n // 2, 9.0 - n) for n in range(5)]
+    assert [claim.holds for claim in bounds.training_claims(fitting)] == [True, True, False, True], "the gap grows"
     assert {claim.holds for claim in bounds.training_claims(falling[:2])} == {None}
 
 
@@ -184,8 +186,8 @@ def layer(cushion: float, contraction: float = 1.0, interlayer: float = 0.5) -> 
 
 
 def test_claims_on_spreads_can_hold_and_fail() -> None:
-    assert spreads.one_layer_claims(spreads.CUSHION, layer(0.4), layer(0.1))[0].holds is True
-    assert spreads.one_layer_claims(spreads.CUSHION, layer(0.15), layer(0.1))[0].holds is False
+    for cushion, expected in ((0.5, [True, True]), (0.3, [False, True]), (0.15, [False, False])):
+        assert [c.holds for c in spreads.one_layer_claims(spreads.CUSHION, layer(cushion), layer(0.1))] == expected
     assert spreads.one_layer_claims(spreads.CONTRACTION, layer(1, 1.9), layer(1, 1.0))[0].holds is True
     assert spreads.one_layer_claims(spreads.CONTRACTION, layer(1, 2.1), layer(1, 1.0))[0].holds is False
     behaves, clipped = spreads.one_layer_claims(spreads.INTERLAYER, layer(1, 1, 0.9), layer(1, 1, 1.0))
@@ -220,6 +222,8 @@ def test_claims_of_the_note_can_hold_fail_and_stay_open() -> None:
         return [{"noise_attenuation": [{"level": 0.1, "points": [{"mean": first}, {"mean": last}]}]}] * 3
 
     assert stability.attenuation_claims(curves(0.2, 0.1))[0].holds is True
+    assert stability.attenuation_claims(curves(0.2, 0.19))[0].holds is False, "a decrease, but no rapid one"
+    assert stability.attenuation_claims(curves(0.2, 0.0))[0].holds is True
     assert stability.attenuation_claims(curves(0.1, 0.2))[0].holds is False
     spectrum = {"quantiles": {"0.5": 0.05}, "spectral": 1.0, "stable_rank": 2.0, "count": 16}
     assert [c.holds for c in stability.singular_claims({"kernel_spectrum": spectrum})] == [True, True]

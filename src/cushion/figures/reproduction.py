@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from cushion.figures.canvas import new_figure, save
@@ -18,6 +19,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _MARKED = 50  # a line of more points is a curve, and markers would hide it
 _DASHES = ("-", "--", ":", "-.")
 _MARKERS = "os^vDPX*<>"  # as many as have no factor in common with the colours: no two lines alike
+_LETTERS = 9  # of a title, to an inch of the figure
 _LEGEND_INSIDE = 6  # more lines than these are named beside the picture
 
 
@@ -46,7 +48,7 @@ def _panels(picture: Mapping[str, Any]) -> Any:
     figure = new_figure(figsize=(3.4 * columns + 0.6, 2.9 * rows + 0.8))
     for number, part in enumerate(parts, 1):
         _draw(figure, figure.add_subplot(rows, columns, number), part, title_size=10)
-    figure.suptitle(picture["title"], fontsize=12)
+    figure.suptitle(fill(picture["title"], width=int(_LETTERS * figure.get_figwidth())), fontsize=12)
     legends = [axes.get_legend_handles_labels() for axes in figure.axes]
     if len({tuple(labels) for _, labels in legends}) == 1:
         handles, labels = legends[0]
@@ -62,7 +64,7 @@ def _panels(picture: Mapping[str, Any]) -> Any:
 def _draw(figure: Any, axes: Any, picture: Mapping[str, Any], title_size: int) -> None:
     axes.set_xlabel(picture["x_label"], fontsize=title_size - 1)
     axes.set_ylabel(picture["y_label"], fontsize=title_size - 1)
-    axes.set_title(picture["title"], fontsize=title_size)
+    axes.set_title(fill(picture["title"], width=int(_LETTERS * figure.get_figwidth())), fontsize=title_size)
     kind = picture.get("kind")
     if kind == "contour":
         figure.colorbar(_contour(axes, picture), ax=axes, label=picture["value_label"])

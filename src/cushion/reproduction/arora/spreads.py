@@ -175,7 +175,15 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Cla
         good, asked = factor >= 1 / _NICE, f"at least 1/{_NICE:g} asked"
     else:
         good, asked = factor <= _NICE, f"at most {_NICE:g} asked"
-    claims = [Claim(text, good, f"median {mine:.4g} trained, {theirs:.4g} random: factor {factor:.3g} ({asked})")]
+    claims = []
+    if quantity is CUSHION:
+        low, high = quantity.find(layer), quantity.find(twin)
+        assert low is not None
+        assert high is not None
+        ends = (low["quantiles"]["0.05"], high["quantiles"]["0.95"])
+        because = f"5 % of the trained net's are below {ends[0]:.4g}, 95 % of the random net's below {ends[1]:.4g}"
+        claims.append(Claim("the layer cushion is improved by training", ends[0] > ends[1], because))
+    claims += [Claim(text, good, f"median {mine:.4g} trained, {theirs:.4g} random: factor {factor:.3g} ({asked})")]
     if quantity is INTERLAYER:
         minimal = layer["minimal_interlayer_cushion"]
         least, clip = minimal["unclipped"]["value"], minimal["clip"]

@@ -35,9 +35,7 @@ def figure_2(workshop: Workshop) -> Page:
         because=because,
         settings=vgg19_settings(workshop, sparse=True),
         claims=claims,
-        notes=(
-            "As Figure 2 of Arora 2018 plots them, without constants; ours is the 5th-percentile γ.",
-        ),
+        notes=("As Figure 2 of Arora 2018 plots them, without constants; ours is the 5th-percentile γ.",),
         pictures=(
             Picture(
                 "figure-2",
