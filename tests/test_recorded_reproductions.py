@@ -23,10 +23,7 @@ ONLY_TABLES = {
     "guha2023-table1",
     "guha2023-table2",
     "guha2023-tickets",
-    "shin2021-figure1",
-    "shin2021-figure2",
     "shin2021-figure3",
-    "shin2021-propositions",
     "shin2021-table1",
 }
 

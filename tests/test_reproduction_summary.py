@@ -53,6 +53,6 @@ def test_nothing_done_and_damaged_records_are_sentences(tmp_path: Path, capsys: 
 def test_docs_show_what_the_committed_records_say() -> None:
     """Every item is done, linked and summed up; the text after the mark is what the code makes of the records."""
     text = (ROOT / "docs" / "reproductions.md").read_text(encoding="utf-8")
-    _, _, shown = text.partition("<!-- cushion reproduce --summary ../results/reproduce -->\n")
+    _, _, shown = text.partition("<!-- cushion reproduce --summary --link ../results/reproduce -->\n")
     assert shown.strip() == summarise(ROOT / "results" / "reproduce", "../results/reproduce").strip()
     assert f"{len(ITEMS)} of {len(ITEMS)} items are done." in shown

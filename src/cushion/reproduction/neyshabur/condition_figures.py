@@ -31,7 +31,7 @@ def figure5(workshop: Workshop) -> Page:
         (
             "C1's indices are those of its text, a < c < b; Figure 6 has its other sets.",
             "C2 is tried in its weaker reading, without the δ at which less than 1 % of a layer can flip: over all δ a "
-            "single pre-activation near 0 decides.",
+            "single pre-activation near 0 decides. In a layer of at most 100 units the two are one.",
             _POOLED,
         ),
     )

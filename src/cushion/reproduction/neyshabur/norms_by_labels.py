@@ -36,6 +36,8 @@ def figure1(workshop: Workshop) -> Page:
             "not of reshaped kernels.",
             "The claim on the gap is about the difference of the norms themselves; table and picture show log10, in "
             "which lines that run side by side have a growing difference.",
+            "A net that the limit of epochs stopped before it reached the loss has a smaller γ, and for that reason "
+            "larger norms over γ².",
             "The paper prints no number of this figure. Every point is one net, not an average over seeds.",
         ),
         pictures=(

@@ -151,15 +151,19 @@ def attenuation_claims(layers: Sequence[Layer]) -> tuple[Claim, ...]:
         if not ends:
             continue
         kept = median(last / first if first > 0 else 1.0 for first, last in ends)
-        claims.append(
+        claims += [
             Claim(
-                f"noise of {level:.0%} has a rapidly decreasing effect on its way up",
-                falls >= _MOST * len(ends) and kept <= _RAPID,
+                f"noise of {level:.0%} is attenuated on its way up",
+                falls >= _MOST * len(ends),
                 f"the output errs relatively less than the noisy layer for {falls} of {len(ends)} layers ({_MOST:.0%} "
-                f"asked), a median share of {kept:.3g} is left (at most {_RAPID:g} asked); less than the noise itself "
-                f"for {below}",
-            )
-        )
+                f"asked), and less than the noise itself for {below}",
+            ),
+            Claim(
+                f"and rapidly: at {level:.0%}, at most half of the relative error is left",
+                kept <= _RAPID,
+                f"the median share that is left at the output is {kept:.3g}",
+            ),
+        ]
     return tuple(claims)
 
 
