@@ -116,6 +116,7 @@ def _one_layer(workshop: Workshop, quantity: Quantity, name: str) -> Page:
     at = LAYER_OF_FIGURE_1 - 1
     layer, twin = found["layers"][at], found["beside"][at]
     claims = one_layer_claims(quantity, layer, twin)
+    title = f"{quantity.name.capitalize()}: layer {LAYER_OF_FIGURE_1} of {net_name(workshop)}"
     verdict, because = judge(claims)
     return Page(
         claim=_ONE_LAYER[quantity.name],
@@ -128,7 +129,7 @@ def _one_layer(workshop: Workshop, quantity: Quantity, name: str) -> Page:
         settings=vgg19_settings(workshop),
         claims=claims,
         notes=(LAYERS_NOTE, SCALED_NOTE, *_NOTES.get(quantity.name, ())),
-        pictures=(_histogram(quantity, layer, twin, f"Layer {LAYER_OF_FIGURE_1} of {net_name(workshop)}", name),),
+        pictures=(_histogram(quantity, layer, twin, title, name),),
     )
 
 

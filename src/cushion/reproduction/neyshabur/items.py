@@ -7,7 +7,7 @@ from cushion.reproduction.item import Item
 _HERE = "cushion.reproduction.neyshabur"
 _DEEP = (
     "seconds (figures 5 to 8 together)",
-    "15 minutes (figures 5 to 8 together)",
+    "8 minutes (figures 5 to 8 together)",
     "2 hours (figures 5 to 8 together)",
 )
 
@@ -43,7 +43,7 @@ ITEMS: tuple[Item, ...] = (
         4,
         "Two-layer perceptrons of growing width",
         "errors, norms, sharpness and KL on MNIST, by hidden units",
-        ("1 minute", "30 minutes", "1 day"),
+        ("1 minute (shared)", "8 minutes (shared)", "1 day (shared)"),
         "widths",
     ),
     _item(

@@ -96,7 +96,9 @@ def errors_picture(nets: Sequence[SizedNet], label: str, *, x_log: bool = False)
         Series("training", tuple(one.net.train_error for one in nets)),
         Series("test", tuple(one.net.test_error for one in nets)),
     )
-    return Picture("", "errors", tuple(one.size for one in nets), label, "error", series, x_log=x_log)
+    return Picture(
+        "", "errors", tuple(one.size for one in nets), label, "error (fraction of examples)", series, x_log=x_log
+    )
 
 
 def measures_picture(nets: Sequence[SizedNet], label: str, *, logs: bool = False) -> Picture:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cushion.reproduction.item import Item
 
-_VGG19 = ("2 minutes (shared)", "45 minutes (shared)", "3 weeks (shared)")
+_VGG19 = ("4 minutes (shared)", "50 minutes (shared)", "3 weeks (shared)")
 
 
 def _item(number: int, title: str, shows: str, times: tuple[str, str, str], maker: str) -> Item:
@@ -18,7 +18,7 @@ ITEMS = (
         1,
         "Error against network size",
         "training and test error of two-layer nets over their width",
-        ("1 minute (shared)", "15 minutes (shared)", "1 day (shared)"),
+        ("1 minute (shared)", "6 minutes (shared)", "1 day (shared)"),
         "sizes:figure_1",
     ),
     _item(2, "Norm-based bounds", "earlier bounds beside the number of parameters", _VGG19, "stability:figure_2"),
@@ -28,7 +28,7 @@ ITEMS = (
         5,
         "Correlation with generalisation: labels",
         "capacity, cushion and contraction on normal and shuffled labels",
-        ("1 minute (shared)", "25 minutes (shared)", "4 days (shared)"),
+        ("1 minute (shared)", "10 minutes (shared)", "4 days (shared)"),
         "correlation:figure_5",
     ),
     _item(
