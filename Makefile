@@ -47,7 +47,7 @@ fuzz: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/mkdocs build --strict --quiet
-	mkdir -p site/results && cp -r results/reproduce site/results/
+	mkdir -p site/results/reproduce && cp -r results/reproduce/[a-zR]* site/results/reproduce/
 	@echo "docs are in site/index.html"
 
 clean:

@@ -155,6 +155,7 @@ def epoch(number: int, errors: int, test_errors: int, ours: float | None, **othe
 def test_claims_on_figure_2_can_hold_fail_and_stay_open() -> None:
     assert [claim.holds for claim in bounds.comparison_claims(epoch(9, 0, 30, 5.0))] == [True, True, True, True]
     assert [claim.holds for claim in bounds.comparison_claims(epoch(9, 0, 30, 13.0))] == [False, True, True, False]
+    assert bounds.comparison_claims(epoch(9, 0, 30, 11.5))[0].holds is False, "worse, but not by an order of magnitude"
     other = epoch(9, 0, 30, 5.0, frobenius=6.5)
     assert [claim.holds for claim in bounds.comparison_claims(other)] == [True, False, False, True]
     assert {claim.holds for claim in bounds.comparison_claims(epoch(9, 0, 30, None))} == {None}
