@@ -6,13 +6,14 @@ import pytest
 from tests.neyshabur_cases import a_net, condition_record, pairs, sized, without
 
 from cushion.reproduction.neyshabur.bicriteria import kl_at
+from cushion.reproduction.neyshabur.claims import above_everywhere
 from cushion.reproduction.neyshabur.condition_claims import alike, c2_at_most, c3_at_most, mu_at_least
 from cushion.reproduction.neyshabur.conditions import Conditions, pooled
 from cushion.reproduction.neyshabur.label_pairs import PairFound
 from cushion.reproduction.neyshabur.minima import minima_claims, shares
 from cushion.reproduction.neyshabur.norms_by_labels import capacity_claims
 from cushion.reproduction.neyshabur.sharpness_by_labels import sharpness_claims
-from cushion.reproduction.neyshabur.widths import width_claims
+from cushion.reproduction.neyshabur.widths import wider_is_better, width_claims
 from cushion.reproduction.pages import Claim
 from cushion.sharpness_records import ExpectedSharpness, SharpnessPoint
 
@@ -150,3 +151,18 @@ def test_pooling_keeps_every_unit() -> None:
     assert sum(found.counts) == 12
     assert (found.edges[0], found.edges[-1]) == (0.75, 1.5)
     assert len(found.edges) == len(found.counts) + 1
+
+
+def test_above_means_above_at_every_place() -> None:
+    for lower, expected in (([0.9, 1.9], True), ([1.0, 1.9], False), ([0.9, 2.1], False), ([0.9, None], None)):
+        assert above_everywhere("x", [1, 2], [1.0, 2.0], lower, why="w").holds is expected
+    assert above_everywhere("x", [1, 2], [1.0, None], [1.5, 1.0], why="w").holds is False, "one place refutes it"
+
+
+def test_wider_is_better_asks_for_the_widest_net_too() -> None:
+    falling = {32: 50, 64: 40, 128: 30, 256: 20, 512: 10, 1024: 60}
+    nets = sized({h: a_net(test_errors=errors) for h, errors in falling.items()})
+    assert wider_is_better(nets).holds is False
+    assert wider_is_better(nets[:-1]).holds is True
+    many = {32 * k: 50 - k for k in range(1, 17)} | {32 * 17: 50}  # rank correlation -0.68, yet the widest errs most
+    assert wider_is_better(sized({h: a_net(test_errors=errors) for h, errors in many.items()})).holds is False
