@@ -26,7 +26,6 @@ from cushion.files import write_whole
 from cushion.reproduction.item import Item
 from cushion.reproduction.pages import SIZES, Page, Size, Table, render
 from cushion.reproduction.registry import ITEMS, find
-from cushion.training import find_device
 
 
 class Unrecorded(BadInput):
@@ -114,6 +113,8 @@ def reproduce(
     from_records: bool = False,
 ) -> Path:
     """Make one item and return its folder: records.json, table*.csv, pictures, page.md, done.json."""
+    from cushion.training import find_device  # torch: not for --list and --summary
+
     item = find(item_id)
     find_device(device)
     root = Path(out)

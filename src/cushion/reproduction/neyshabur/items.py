@@ -5,11 +5,7 @@ from __future__ import annotations
 from cushion.reproduction.item import Item
 
 _HERE = "cushion.reproduction.neyshabur"
-_DEEP = (
-    "seconds (figures 5 to 8 together)",
-    "8 minutes (figures 5 to 8 together)",
-    "2 hours (figures 5 to 8 together)",
-)
+_DEEP = ("1 minute (shared)", "8 minutes (shared)", "2 hours (shared)")
 
 
 def _item(number: int, title: str, shows: str, times: tuple[str, str, str], maker: str) -> Item:
@@ -22,21 +18,21 @@ ITEMS: tuple[Item, ...] = (
         1,
         "Norms with true and with random labels",
         "four norms over the margin of VGG nets on subsets of CIFAR-10, by size and labels",
-        ("2 minutes (with figure2)", "1 hour (with figure2)", "months (with figure2)"),
+        ("2 minutes (shared)", "1 hour (shared)", "months (shared)"),
         "norms_by_labels",
     ),
     _item(
         2,
         "Sharpness with true and with random labels",
         "largest sharpness of the nets of figure1, and expected sharpness over KL",
-        ("2 minutes (with figure1)", "70 minutes (with figure1)", "months (with figure1)"),
+        ("2 minutes (shared)", "70 minutes (shared)", "months (shared)"),
         "sharpness_by_labels",
     ),
     _item(
         3,
         "Global minima with poor generalisation",
         "errors, norms, sharpness and KL of VGG nets trained with confusion sets of random labels",
-        ("1 minute (after figure1)", "20 minutes (after figure1)", "weeks"),
+        ("1 minute (shared)", "20 minutes (shared)", "weeks (shared)"),
         "minima",
     ),
     _item(
