@@ -109,6 +109,7 @@ def test_bars_stand_where_places_are_names(tmp_path: Path) -> None:
         ((True, False), "differs", "1 of 2"),
         ((False, None), "not reproduced", "0 of 2 claims hold on our numbers, 1 cannot be decided here"),
         ((True, None), "differs", "1 of 2"),
+        ((None, None), "undecided", "0 of 2 claims hold on our numbers, 2 cannot be decided here"),
     ],
 )
 def test_the_verdict_is_counted(holds: tuple[bool | None, ...], verdict: str, words: str) -> None:

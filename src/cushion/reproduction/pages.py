@@ -10,7 +10,7 @@ from cushion.records import Record
 from cushion.reproduction.drawings import Drawing
 
 Size: TypeAlias = Literal["quick", "recorded", "full"]
-Verdict: TypeAlias = Literal["reproduced", "not reproduced", "differs"]
+Verdict: TypeAlias = Literal["reproduced", "not reproduced", "differs", "undecided"]
 SIZES: tuple[Size, ...] = ("quick", "recorded", "full")
 Cell: TypeAlias = str | int | float | None
 
@@ -74,11 +74,13 @@ def judge(claims: Sequence[Claim]) -> tuple[Verdict, str]:
 
 
 def judged(holds: Sequence[bool | None]) -> Verdict:
-    """All claims hold: reproduced; none (or no claim at all): not reproduced; else it differs.
+    """All claims hold: reproduced; none (or no claim at all): not reproduced; none is decided: undecided; else differs.
 
-    What cannot be decided does not hold.
+    Beside claims that are decided, one that is not counts as not holding.
     """
     held = sum(one is True for one in holds)
+    if holds and all(one is None for one in holds):
+        return "undecided"
     return "not reproduced" if held == 0 else "reproduced" if held == len(holds) else "differs"
 
 
