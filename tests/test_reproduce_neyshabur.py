@@ -108,7 +108,8 @@ def test_figure_2_draws_a_curve_for_each_size(out: Path) -> None:
     rows = rows_of(page)
     assert left["series"][1]["values"] == [row["largest sharpness"] for row in rows if row["labels"] == "random"]
     for curves, pick in ((middle, "true"), (right, "random")):
-        assert [one["label"] for one in curves["curves"]] == [str(pair.size) for pair in PAIRS]
+        assert [one["label"] for one in curves["curves"]] == [f"{pair.size} examples" for pair in PAIRS]
+        assert curves["x_limits"] == middle["x_limits"], "one axis for both, so that they can be compared"
         plan = getattr(PAIRS[0], pick)
         module = trained(plan, out)[1]
         w = np.concatenate([p.detach().double().numpy().ravel() for p in module.parameters()])
