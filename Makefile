@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
-# One thread a worker: two workers with two threads each wait for each other on two cores.
+# One thread a worker: two workers with two threads each wait for each other on two cores. A file's tests stay with
+# one worker, so that what they share is made once.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest -q
 FILES ?= 20000
 SEED ?= 0
@@ -34,7 +35,7 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(TESTS) -n $(WORKERS)
+	$(TESTS) -n $(WORKERS) --dist loadfile
 
 test-full: test
 	$(TESTS) -m full --timeout 3600
