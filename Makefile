@@ -4,8 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
-# One thread a worker: two workers with two threads each wait for each other on two cores. A file's tests stay with
-# one worker, so that what they share is made once.
+# One thread a worker: two workers with two threads each wait for each other on two cores.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest -q
 FILES ?= 20000
 SEED ?= 0
@@ -35,7 +34,7 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(TESTS) -n $(WORKERS) --dist loadfile
+	$(TESTS) -n $(WORKERS)
 
 test-full: test
 	$(TESTS) -m full --timeout 3600
