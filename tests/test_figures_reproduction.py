@@ -111,15 +111,14 @@ def test_a_line_of_the_paper_has_the_colour_of_its_own(tmp_path: Path, drawn: li
     assert len({line.get_color() for line in (first, second, alone)}) == 3
 
 
-def test_histograms_are_densities_with_the_extremum_marked(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_histograms_are_densities(tmp_path: Path, drawn: list[Figure]) -> None:
     """Unequal bins: count / total / width; the steps that are drawn have area 1."""
-    draw(Histogram("h", "H", "x", (Spread("a", (0.0, 1.0, 3.0), (2, 6), 0.5),)), tmp_path)
+    draw(Histogram("h", "H", "x", (Spread("a", (0.0, 1.0, 3.0), (2, 6)),)), tmp_path)
     (axes,) = drawn[0].axes
     outline = next(patch for patch in axes.patches if patch.get_label() == "a")
     values, edges, _ = outline.get_data()
     assert list(values) == [0.25, 0.375]
     assert sum(height * (edges[at + 1] - edges[at]) for at, height in enumerate(values)) == pytest.approx(1.0)
-    assert [line.get_xdata()[0] for line in axes.lines] == [0.5]
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("x", "density", "H")
 
 
@@ -151,4 +150,3 @@ def test_panels_share_a_legend_only_where_it_is_the_same(tmp_path: Path, drawn: 
 def test_spreads_come_from_distributions() -> None:
     found = {"edges": [0.0, 1.0], "counts": [3], "value": 0.5}
     assert spread_of("a", found) == Spread("a", (0.0, 1.0), (3,))
-    assert spread_of("a", found, marked=True).value == 0.5

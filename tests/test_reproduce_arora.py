@@ -12,11 +12,13 @@ import pytest
 import torch
 from tests.arora_cases import ALEXNETS, tiny_plans
 
+from cushion import models
 from cushion.batches import as_floats
 from cushion.data import load_pair
 from cushion.errors import BadInput
+from cushion.recipes import find_recipe, fit_recipe
 from cushion.reproduction import registry, runner
-from cushion.reproduction.arora import bounds, labels, spreads, table
+from cushion.reproduction.arora import bounds, labels, paper, spreads, table
 from cushion.reproduction.note import correlation, stability
 from cushion.weights import load_net
 
@@ -205,6 +207,12 @@ def test_claims_on_spreads_can_hold_and_fail() -> None:
     for errors, test_errors, expected in ((1, 60, [True, False]), (9, 90, [False, True]), (1, 90, [True, True])):
         other = {**nets[1], "errors": errors, "test_errors": test_errors}
         assert [claim.holds for claim in labels.trained_claims(nets[0], other)] == expected, "60 % is not chance"
+
+
+def test_the_papers_net_has_as_many_parameters_as_is_said() -> None:
+    recipe = find_recipe("arora-vgg19")
+    module = models.build(fit_recipe(recipe, (3, 32, 32), 10), 0, init=recipe.init)
+    assert sum(part.numel() for part in module.parameters()) == paper.PARAMETERS
 
 
 def test_claims_on_table_1_can_hold_and_fail() -> None:

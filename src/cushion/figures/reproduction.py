@@ -130,7 +130,7 @@ def _curves(axes: Any, picture: Mapping[str, Any]) -> None:
 
 
 def _histogram(axes: Any, picture: Mapping[str, Any]) -> None:
-    """Filled steps, each group with its own colour and dashes; the defined extremum as a dashed line."""
+    """Filled steps, each group with its own colour and dashes."""
     for number, spread in enumerate(picture["spreads"]):
         colour = _COLOURS[number % len(_COLOURS)]
         total = sum(spread["counts"])
@@ -142,8 +142,6 @@ def _histogram(axes: Any, picture: Mapping[str, Any]) -> None:
         axes.stairs(heights, spread["edges"], fill=True, alpha=0.3, color=colour)
         style = _DASHES[number % len(_DASHES)]
         axes.stairs(heights, spread["edges"], color=colour, linestyle=style, linewidth=1.3, label=spread["label"])
-        if spread["value"] is not None:
-            axes.axvline(spread["value"], color=colour, linestyle="--", linewidth=1)
     axes.tick_params(labelsize=8)
 
 

@@ -100,7 +100,6 @@ class Curves(Record):
     y_label: str
     curves: tuple[Curve, ...]
     x_log: bool = False
-    y_log: bool = False
     x_limits: tuple[float, float] | None = None
     y_limits: tuple[float, float] | None = None
     kind: Literal["curves"] = "curves"
@@ -108,12 +107,11 @@ class Curves(Record):
 
 @dataclass(frozen=True)
 class Spread(Record):
-    """The histogram of one group: len(edges) == len(counts) + 1; `value`, if any, is marked by a dashed line."""
+    """The histogram of one group: len(edges) == len(counts) + 1."""
 
     label: str
     edges: tuple[float, ...]
     counts: tuple[float, ...]
-    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,6 @@ class Panels(Record):
 Drawing: TypeAlias = Picture | Contour | Scatter | Curves | Histogram | Panels
 
 
-def spread_of(label: str, found: Mapping[str, Any], *, marked: bool = False) -> Spread:
-    """A Distribution or Spectrum as JSON has it; `marked`: with the extremum that its definition asks for."""
-    value = found["value"] if marked else None
-    return Spread(label, tuple(found["edges"]), tuple(found["counts"]), value)
+def spread_of(label: str, found: Mapping[str, Any]) -> Spread:
+    """A Distribution or Spectrum as JSON has it."""
+    return Spread(label, tuple(found["edges"]), tuple(found["counts"]))
