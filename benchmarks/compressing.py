@@ -1,7 +1,8 @@
-"""Matrix-Project of a whole VGG-like net at 5 % of its parameters (goal: under 10 minutes on two cores), and rivals.
+"""Matrix-Project of a whole VGG-like net at 5 % of its parameters (goal: under 10 minutes on two
+cores), and rivals.
 
-Wall clock with as many threads as there are cores: storing the numbers, coding them, and the net rebuilt from them.
-Ratios against a forward pass of 256 images in the same run.
+Wall clock with as many threads as there are cores: storing the numbers, coding them, and the net
+rebuilt from them. Ratios against a forward pass of 256 images in the same run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Expected sharpness on W1: drawn pre-activations against a forward pass and against the loop that drew weights.
+"""Expected sharpness on W1: drawn pre-activations against a forward pass and against the loop that
+drew weights.
 
-The unit is a forward pass of one mini-batch of 64 examples. One thread, process CPU time, medians, interleaved. The
-noise has standard deviation α(10|w| + 1), and α (isotropic) beside it, where no second matrix product is needed.
+The unit is a forward pass of one mini-batch of 64 examples. One thread, process CPU time, medians,
+interleaved. The noise has standard deviation α(10|w| + 1), and α (isotropic) beside it, where no
+second matrix product is needed.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _PAPER, _ISOTROPIC = NoiseRule(10.0, 1.0), NoiseRule(0.0, 1.0)
 
 
 def run() -> dict[str, object]:
-    """Times per perturbation of a mini-batch, in forward passes of it; and what a given standard error costs."""
+    """Times per perturbation of a mini-batch, in forward passes of it; and what a given standard
+    error costs.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -47,7 +51,10 @@ def _compare() -> dict[str, object]:
         "loop": (lambda: [_in_place(module, some, 0.01, generator) for _ in range(2)], 2),
         "alone": (lambda: NoisyPass(paper, x, _STACK, generator).scores(0.01), _STACK),
         "curve": (lambda: _curve(paper, x, generator), curve),
-        "isotropic_alone": (lambda: NoisyPass(isotropic, x, _STACK, generator).scores(0.01), _STACK),
+        "isotropic_alone": (
+            lambda: NoisyPass(isotropic, x, _STACK, generator).scores(0.01),
+            _STACK,
+        ),
         "isotropic_curve": (lambda: _curve(isotropic, x, generator), curve),
         "stacked_forward": (lambda: net.forward(x), _STACK),
     }
@@ -57,8 +64,12 @@ def _compare() -> dict[str, object]:
             begin = time.process_time()
             job()
             taken[name].append((time.process_time() - begin) / count)
-    middle = {name: statistics.median(times[1:]) for name, times in taken.items()}  # the first warms up
-    found: dict[str, object] = {f"{name}_over_forward": middle[name] / middle["forward"] for name in jobs}
+    middle = {
+        name: statistics.median(times[1:]) for name, times in taken.items()
+    }  # the first warms up
+    found: dict[str, object] = {
+        f"{name}_over_forward": middle[name] / middle["forward"] for name in jobs
+    }
     del found["forward_over_forward"]
     for name in ("alone", "curve", "isotropic_alone", "isotropic_curve"):
         found[f"{name}_faster_than_loop"] = middle["loop"] / middle[name]
@@ -76,7 +87,9 @@ def _curve(noisy: NoisyNet, x: Tensor, generator: torch.Generator) -> list[Tenso
 
 
 @torch.no_grad()
-def _in_place(module: torch.nn.Module, x: Tensor, alpha: float, generator: torch.Generator) -> Tensor:
+def _in_place(
+    module: torch.nn.Module, x: Tensor, alpha: float, generator: torch.Generator
+) -> Tensor:
     """The usual loop: fresh noise into every parameter, forward, and back to a copy kept aside."""
     kept = [parameter.clone() for parameter in module.parameters()]
     for parameter in module.parameters():
@@ -89,9 +102,11 @@ def _in_place(module: torch.nn.Module, x: Tensor, alpha: float, generator: torch
 
 
 def _variances(net: Network, x: Tensor, draws: int = 96, alpha: float = 1e-2) -> float:
-    """The variance of the loop's sharpness of a mini-batch over that of ours, for one perturbation each.
+    """The variance of the loop's sharpness of a mini-batch over that of ours, for one perturbation
+    each.
 
-    Both take the change of the loss on the same rows; ours averages ν and -ν, which counts as two perturbations.
+    Both take the change of the loss on the same rows; ours averages ν and -ν, which counts as two
+    perturbations.
     """
     module, generator = build(W1, seed=0), torch.Generator().manual_seed(3)
     labels, noisy = net.forward(x).argmax(1), NoisyNet(net, _PAPER)
@@ -99,9 +114,14 @@ def _variances(net: Network, x: Tensor, draws: int = 96, alpha: float = 1e-2) ->
     for _ in range(draws):
         rows = torch.randperm(len(x), generator=generator)[:_BATCH]
         before = float(F.cross_entropy(net.forward(x[rows]), labels[rows]))
-        loop.append(float(F.cross_entropy(_in_place(module, x[rows], alpha, generator), labels[rows])) - before)
+        loop.append(
+            float(F.cross_entropy(_in_place(module, x[rows], alpha, generator), labels[rows]))
+            - before
+        )
         noise = NoisyPass(noisy, x[rows], 1, generator)
-        both = [float(F.cross_entropy(noise.scores(sign * alpha), labels[rows])) for sign in (1, -1)]
+        both = [
+            float(F.cross_entropy(noise.scores(sign * alpha), labels[rows])) for sign in (1, -1)
+        ]
         ours.append(sum(both) / 2 - before)
     return statistics.variance(loop) / (2 * statistics.variance(ours))
 

@@ -1,7 +1,8 @@
-"""Jacobian norms between all pairs of layers: against vmap(jacrev) on a dense net, against forward passes on both.
+"""Jacobian norms between all pairs of layers: against vmap(jacrev) on a dense net, against forward
+passes on both.
 
-W1 is the 784-wide five-layer MLP, W2 a VGG-like net on 32x32 images. One thread, process CPU time, medians; a forward
-pass of 256 examples, warm and scaled to the batch, is the unit.
+W1 is the 784-wide five-layer MLP, W2 a VGG-like net on 32x32 images. One thread, process CPU time,
+medians; a forward pass of 256 examples, warm and scaled to the batch, is the unit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from torch.func import jacrev, vmap
 
 from benchmarks.workloads import W1, W2
 from cushion.linearisation import Linearisation
-from cushion.measures.stability.jacobians import JacobianPlan, PairSquares, pair_squares, plan_jacobians
+from cushion.measures.stability.jacobians import (
+    JacobianPlan,
+    PairSquares,
+    pair_squares,
+    plan_jacobians,
+)
 from cushion.models import build
 from cushion.network import Network
 from cushion.tracing import trace
@@ -26,7 +32,9 @@ _ROUNDS = 5
 
 
 def run() -> dict[str, object]:
-    """Ratios of CPU time; the errors are relative, of ‖J‖_F, over examples and all pairs (exact ones included)."""
+    """Ratios of CPU time; the errors are relative, of ‖J‖_F, over examples and all pairs (exact
+    ones included).
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -56,7 +64,9 @@ def _dense() -> dict[str, object]:
         "exact_worst_difference_from_vmap_jacrev": max(
             float((truth[pair].squared[:few] / peer[pair] - 1).abs().max()) for pair in peer
         ),
-        "goal": "faster than vmap(jacrev): exact >= 15, hybrid_64 >= 25, hybrid_16 >= 70; mean error <= 0.005",
+        "goal": "faster than vmap(jacrev): exact >= 15, hybrid_64 >= 25, hybrid_16 >= 70; mean "
+        "error "
+        "<= 0.005",
     }
     for name in plans:
         found[f"{name}_over_forward"] = times[name]
@@ -101,8 +111,12 @@ def _net(spec: str) -> Network:
     return net
 
 
-def _times(net: Network, batch: int, work: dict[str, Callable[[], object]], rounds: int = _ROUNDS) -> dict[str, float]:
-    """CPU time of each, in forward passes of `batch` examples; interleaved with the forward pass."""
+def _times(
+    net: Network, batch: int, work: dict[str, Callable[[], object]], rounds: int = _ROUNDS
+) -> dict[str, float]:
+    """CPU time of each, in forward passes of `batch` examples; interleaved with the forward
+    pass.
+    """
     x = torch.rand(256, *net.input_shape)
     jobs: dict[str, Callable[[], object]] = {"forward": lambda: net.forward(x), **work}
     taken: dict[str, list[float]] = {name: [] for name in jobs}
@@ -113,7 +127,9 @@ def _times(net: Network, batch: int, work: dict[str, Callable[[], object]], roun
             begin = time.process_time()
             job()
             taken[name].append(time.process_time() - begin)
-    middle = {name: statistics.median(times[1:]) for name, times in taken.items()}  # the first warms up
+    middle = {
+        name: statistics.median(times[1:]) for name, times in taken.items()
+    }  # the first warms up
     return {name: middle[name] / middle["forward"] * 256 / batch for name in work}
 
 
@@ -133,14 +149,20 @@ def _vmap_jacrev(net: Network, x: Tensor) -> dict[tuple[int, int], Tensor]:
                     outputs.append(value[0])
             return tuple(outputs)
 
-        for target, jacobian in zip(layers[at + 1 :], vmap(jacrev(onwards))(line.outputs[source.index]), strict=True):
+        for target, jacobian in zip(
+            layers[at + 1 :], vmap(jacrev(onwards))(line.outputs[source.index]), strict=True
+        ):
             found[source.index, target.index] = jacobian.flatten(1).square().sum(1).double()
     return found
 
 
-def _errors(answer: dict[tuple[int, int], PairSquares], truth: dict[tuple[int, int], PairSquares]) -> Tensor:
+def _errors(
+    answer: dict[tuple[int, int], PairSquares], truth: dict[tuple[int, int], PairSquares]
+) -> Tensor:
     """[pairs, B] relative errors of the norms."""
-    return torch.stack([((answer[pair].squared / truth[pair].squared).sqrt() - 1).abs() for pair in truth])
+    return torch.stack(
+        [((answer[pair].squared / truth[pair].squared).sqrt() - 1).abs() for pair in truth]
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Start-up and loading: an interpreter that imports cushion, and one that loads CIFAR-10 with its fingerprints."""
+"""Start-up and loading: an interpreter that imports cushion, and one that loads CIFAR-10 with its
+fingerprints.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def run() -> dict[str, object]:
         "goal": "import < 0.3 s, help < 0.5 s, CIFAR-10 < 3 s and < 400 MB",
     }
     if any(s.name == "cifar10" and s.present for s in list_sets()):
-        shown = subprocess.run([sys.executable, "-c", _LOAD], capture_output=True, text=True, check=True)
+        shown = subprocess.run(
+            [sys.executable, "-c", _LOAD], capture_output=True, text=True, check=True
+        )
         seconds, megabytes = map(float, shown.stdout.split())
         found |= {"cifar10_seconds": seconds, "cifar10_peak_megabytes": megabytes}
     else:

@@ -1,13 +1,15 @@
-"""The measures that cushion shares with a peer, on W1: the peer's plain recipe against cushion's own functions.
+"""The measures that cushion shares with a peer, on W1: the peer's plain recipe against cushion's
+own functions.
 
-The peer (nitarshan/robust-generalization-measures, after Jiang et al. 2020) reports 34 numbers. What they need from
-the net is done again here in the plainest way and with its counts: Frobenius and spectral norms of every weight and of
-its distance from the initialisation, the spectral ones by full SVD; the path norm by a forward pass on squared weights;
-the 10th percentile of the margins; and the size of noise that costs a tenth of the accuracy, isotropic and in
-proportion to the weights, each by a bisection of at most 15 steps with 10 draws of the weights, on all images in
-batches of 5000. Its spectral norms by FFT are for convolutions only and are left out. Cushion answers the last item by
-a curve of expected errors over five sizes of the noise, not by a bisection; the ascent, which the peer lacks, is left
-out.
+The peer (nitarshan/robust-generalization-measures, after Jiang et al. 2020) reports 34 numbers.
+What they need from the net is done again here in the plainest way and with its counts: Frobenius
+and spectral norms of every weight and of its distance from the initialisation, the spectral ones by
+full SVD; the path norm by a forward pass on squared weights; the 10th percentile of the margins;
+and the size of noise that costs a tenth of the accuracy, isotropic and in proportion to the
+weights, each by a bisection of at most 15 steps with 10 draws of the weights, on all images in
+batches of 5000. Its spectral norms by FFT are for convolutions only and are left out. Cushion
+answers the last item by a curve of expected errors over five sizes of the noise, not by a
+bisection; the ascent, which the peer lacks, is left out.
 
 One thread, process CPU time; the unit is a forward pass of all images.
 """
@@ -36,7 +38,9 @@ from cushion.tracing import trace
 
 _IMAGES, _BATCH = 2048, 5000
 _DEPTH, _DRAWS, _DROP, _TOLERANCE = 15, 10, 0.1, 0.01  # of the peer's search
-_ENOUGH = 32  # mini-batches of 64, each example with noise of its own: an error of 0.1 to 0.007, within the tolerance
+# mini-batches of 64, each example with noise of its own: an error of 0.1 to 0.007, within the
+# tolerance
+_ENOUGH = 32
 _FLOOR = 1e-3  # of noise in proportion to the weights
 
 
@@ -71,7 +75,9 @@ def _workload() -> Workload:
         pixels = torch.randint(0, 256, (_IMAGES, 1, 28, 28), generator=generator, dtype=torch.uint8)
         x = pixels.float() / 255
         y = net(x).argmax(1)
-    return Workload(net, start, x, y, Dataset("random images", pixels.numpy(), y.numpy().astype(np.int64), 10))
+    return Workload(
+        net, start, x, y, Dataset("random images", pixels.numpy(), y.numpy().astype(np.int64), 10)
+    )
 
 
 def _compare(work: Workload) -> dict[str, object]:
@@ -82,7 +88,9 @@ def _compare(work: Workload) -> dict[str, object]:
         "path_norm": _seconds(lambda: _path_norm(work.net)),
         "margin": _seconds(lambda: _margin(work)),
         "noise": _seconds(lambda: searches.append(_search(work, in_proportion=False)[1])),
-        "noise_in_proportion": _seconds(lambda: searches.append(_search(work, in_proportion=True)[1])),
+        "noise_in_proportion": _seconds(
+            lambda: searches.append(_search(work, in_proportion=True)[1])
+        ),
     }
     total = sum(peer.values())
     ours = {
@@ -114,12 +122,17 @@ def _seconds(job: Callable[[], object]) -> float:
 
 
 def _cushion_norms(work: Workload) -> list[float]:
-    """What the peer computes, and no more: `measure` adds upper bounds, trace and group norms and distributions."""
+    """What the peer computes, and no more: `measure` adds upper bounds, trace and group norms and
+    distributions.
+    """
     net, start = (trace(each, (1, 28, 28)) for each in (work.net, work.start))
     found = [path_norm(net, 2.0).value, epsilon_margin(cushion.margins(net, work.data), 0.1)]
     for node, before in zip(net.affine_layers, start.affine_layers, strict=True):
         operator = node.affine.operator
-        for one in (operator, operator.with_weight(operator.weight - before.affine.operator.weight)):
+        for one in (
+            operator,
+            operator.with_weight(operator.weight - before.affine.operator.weight),
+        ):
             found += [one.frobenius() ** 2, one.spectral() ** 2]
     return found
 
@@ -133,13 +146,19 @@ def _cushion_noise(work: Workload, draws: int) -> None:
 
 @torch.no_grad()
 def _norms(work: Workload) -> list[float]:
-    """Squared Frobenius norm and largest squared singular value of W and of W - W₀, layer by layer."""
+    """Squared Frobenius norm and largest squared singular value of W and of W - W₀, layer by
+    layer.
+    """
     found = []
-    for (name, weight), start in zip(work.net.named_parameters(), work.start.parameters(), strict=True):
+    for (name, weight), start in zip(
+        work.net.named_parameters(), work.start.parameters(), strict=True
+    ):
         if "bias" in name:
             continue
         for matrix in (weight, weight - start):
-            values = torch.linalg.svd(matrix, full_matrices=False).S  # singular vectors come along, as at the peer's
+            values = torch.linalg.svd(
+                matrix, full_matrices=False
+            ).S  # singular vectors come along, as at the peer's
             found += [float(matrix.square().sum()), float(values[0]) ** 2]
     return found
 
@@ -158,7 +177,10 @@ def _margin(work: Workload) -> float:
     """The 10th percentile of the margins over all images."""
     margins = []
     for start in range(0, _IMAGES, _BATCH):
-        scores, labels = work.net(work.x[start : start + _BATCH]), work.y[start : start + _BATCH, None]
+        scores, labels = (
+            work.net(work.x[start : start + _BATCH]),
+            work.y[start : start + _BATCH, None],
+        )
         own = scores.gather(1, labels).squeeze(1)
         margins.append(own - scores.scatter(1, labels, -math.inf).amax(1))
     return float(torch.cat(margins).kthvalue(_IMAGES // 10).values)
@@ -177,8 +199,8 @@ def _accuracy(net: nn.Module, work: Workload) -> float:
 def _search(work: Workload, *, in_proportion: bool) -> tuple[float, int]:
     """The size σ of noise that costs a tenth of the accuracy, and how many nets were drawn for it.
 
-    Standard deviation σ in every parameter, or √(σ²w² + floor²) `in_proportion` (the peer passes the squares of both to
-    a function that expects standard deviations, which takes as long).
+    Standard deviation σ in every parameter, or √(σ²w² + floor²) `in_proportion` (the peer passes
+    the squares of both to a function that expects standard deviations, which takes as long).
     """
     generator, before = torch.Generator().manual_seed(1), _accuracy(work.net, work)
     low, high, size, drawn = 0.0, 2.0, 1.0, 0

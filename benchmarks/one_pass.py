@@ -1,4 +1,6 @@
-"""Margins and the norms that cushions and contractions need: one pass against a forward pass (reach: ≤ 1.10)."""
+"""Margins and the norms that cushions and contractions need: one pass against a forward pass
+(reach: ≤ 1.10).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def run() -> dict[str, float]:
 def _compare() -> dict[str, float]:
     rng = np.random.default_rng(0)
     data = Dataset(
-        "noise", rng.integers(0, 256, (_EXAMPLES, 1, 28, 28), dtype=np.uint8), rng.integers(0, 10, _EXAMPLES), 10
+        "noise",
+        rng.integers(0, 256, (_EXAMPLES, 1, 28, 28), dtype=np.uint8),
+        rng.integers(0, 10, _EXAMPLES),
+        10,
     )
     net = trace(build(parse(W1), seed=0), data.shape)
 
@@ -45,14 +50,17 @@ def _compare() -> dict[str, float]:
         passed = one_pass(net, data, _BATCH, norms=True, margins=True)
         assert len(passed) == 1 + 3 * len(net.affine_layers)
 
-    data.fingerprint  # noqa: B018 - hashed once, not part of the pass
+    data.fingerprint  # noqa: B018
     times: dict[Callable[[], None], list[float]] = {forward: [], observed: []}
     for _ in range(_ROUNDS):
         for work, taken in times.items():
             begin = time.process_time()
             work()
             taken.append(time.process_time() - begin)
-    return {"one_pass_over_forward": statistics.median(times[observed]) / statistics.median(times[forward])}
+    return {
+        "one_pass_over_forward": statistics.median(times[observed])
+        / statistics.median(times[forward])
+    }
 
 
 if __name__ == "__main__":

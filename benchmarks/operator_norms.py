@@ -1,8 +1,10 @@
-"""Norms of a VGG-like net's convolutions, against a forward pass of 256 images and against FFT + SVD.
+"""Norms of a VGG-like net's convolutions, against a forward pass of 256 images and against FFT +
+SVD.
 
-Reach: at most 2 forward passes and a relative error of at most 1e-6. The peer method takes the largest singular
-value among the Fourier blocks of a circular convolution (Sedghi et al. 2019): quick on one thread, slower by a
-factor on two that compete, and in either case the norm of another map than the layer's.
+Reach: at most 2 forward passes and a relative error of at most 1e-6. The peer method takes the
+largest singular value among the Fourier blocks of a circular convolution (Sedghi et al. 2019):
+quick on one thread, slower by a factor on two that compete, and in either case the norm of another
+map than the layer's.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _IMAGES, _ROUNDS = 256, 5
 
 
 def run() -> dict[str, float]:
-    """Process CPU time on one thread, norms and forward passes interleaved; the ratio of their medians."""
+    """Process CPU time on one thread, norms and forward passes interleaved; the ratio of their
+    medians.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -68,7 +72,9 @@ def _worst_error(found: list[float], exact: list[float]) -> float:
 
 
 def _converged_norm(layer: Conv2d) -> float:
-    """‖A‖₂ by Lanczos in float64 to a residual of 1e-11, with two vectors sought so that neither can hide."""
+    """‖A‖₂ by Lanczos in float64 to a residual of 1e-11, with two vectors sought so that neither
+    can hide.
+    """
     gram = Gram(layer, torch.float64)
     linear = LinearOperator((gram.size, gram.size), matvec=gram, dtype=np.float64)
     start = np.random.default_rng(12345).standard_normal(gram.size)

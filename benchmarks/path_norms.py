@@ -1,9 +1,10 @@
-"""Path norms of two nets against a forward pass of one example, and against the same sums written down naively.
+"""Path norms of two nets against a forward pass of one example, and against the same sums written
+down naively.
 
-Goal: at most 2 forward passes a norm. The floor reads float32 weights once; a path norm has to raise each to its power
-in float64, and gives the sums with and without biases. p = 1 and p = 2 in one pass share the conversion. The naive
-version is the textbook's: copy the net with |w|^p in float64 for weights, send ones through it, once without and once
-with biases.
+Goal: at most 2 forward passes a norm. The floor reads float32 weights once; a path norm has to
+raise each to its power in float64, and gives the sums with and without biases. p = 1 and p = 2 in
+one pass share the conversion. The naive version is the textbook's: copy the net with |w|^p in
+float64 for weights, send ones through it, once without and once with biases.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _GOAL = "each_of_both_over_forward at most 2: `measure` computes both norms in o
 
 
 def run() -> dict[str, object]:
-    """Process CPU time on one thread, path norms and forward passes interleaved; ratios of their medians."""
+    """Process CPU time on one thread, path norms and forward passes interleaved; ratios of their
+    medians.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -79,12 +82,18 @@ def _medians(work: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 @torch.no_grad()
 def _naive(net: Network, p: float) -> tuple[float, float]:
-    """The path norm of a chain without and with biases: ones through a copy of the net with |w|^p for weights."""
+    """The path norm of a chain without and with biases: ones through a copy of the net with |w|^p
+    for weights.
+    """
     sums = []
     for biases in (False, True):
         x = torch.ones(1, *net.input_shape, dtype=torch.float64)
         for node in net.nodes[1:]:
-            x = _powered(node.op, p, biases)(x) if isinstance(node.op, Affine) else _pooled(node.op, x)
+            x = (
+                _powered(node.op, p, biases)(x)
+                if isinstance(node.op, Affine)
+                else _pooled(node.op, x)
+            )
         sums.append(float(x.sum()) ** (1 / p))
     return sums[0], sums[1]
 

@@ -1,9 +1,11 @@
-"""Pruning, ‖Δ‖₂ and sketch recovery (Guha 2023) at the sizes that must be reached, and against other ways.
+"""Pruning, ‖Δ‖₂ and sketch recovery (Guha 2023) at the sizes that must be reached, and against
+other ways.
 
-Goals: the 784-2500-2500-2500-2500-10 net pruned and put on a grid in under 5 s; ‖Δ‖₂ of all its layers to a relative
-1e-6 in under 10 s; a 200 x 200 matrix with 5 non-zeros a row back from its sketch in under 30 s, 784 x 784 attempted;
-all within 4 GiB. Wall clock with as many threads as there are cores, each part in a process of its own for its peak.
-Rivals in the same run: a full SVD for the norms, HiGHS for recovery at a size that it solves in some twenty seconds.
+Goals: the 784-2500-2500-2500-2500-10 net pruned and put on a grid in under 5 s; ‖Δ‖₂ of all its
+layers to a relative 1e-6 in under 10 s; a 200 x 200 matrix with 5 non-zeros a row back from its
+sketch in under 30 s, 784 x 784 attempted; all within 4 GiB. Wall clock with as many threads as
+there are cores, each part in a process of its own for its peak. Rivals in the same run: a full SVD
+for the norms, HiGHS for recovery at a size that it solves in some twenty seconds.
 """
 
 from __future__ import annotations
@@ -47,10 +49,18 @@ def prune() -> dict[str, float]:
     forward = time.perf_counter() - begin
     begin = time.perf_counter()
     masks = masks_for(net, "bernoulli", d=1.0, sparsity=None, seed=0)
-    layers = [fitted(node.affine.operator.weight, mask, 8) for node, mask in zip(net.affine_layers, masks, strict=True)]
+    layers = [
+        fitted(node.affine.operator.weight, mask, 8)
+        for node, mask in zip(net.affine_layers, masks, strict=True)
+    ]
     seconds = time.perf_counter() - begin
     kept = sum(int(np.count_nonzero(layer.integers)) for layer in layers)
-    return {"seconds": seconds, "goal_seconds": 5, "forwards": seconds / forward, "kept": kept / net.parameters}
+    return {
+        "seconds": seconds,
+        "goal_seconds": 5,
+        "forwards": seconds / forward,
+        "kept": kept / net.parameters,
+    }
 
 
 def norms() -> dict[str, float]:
@@ -68,7 +78,12 @@ def norms() -> dict[str, float]:
     exact = [float(torch.linalg.matrix_norm(shift.weight, 2)) for shift in shifts]
     rival = time.perf_counter() - begin
     worst = max(abs(a - b) / b for a, b in zip(ours, exact, strict=True))
-    return {"seconds": seconds, "goal_seconds": 10, "worst_relative_error": worst, "svd_over_ours": rival / seconds}
+    return {
+        "seconds": seconds,
+        "goal_seconds": 10,
+        "worst_relative_error": worst,
+        "svd_over_ours": rival / seconds,
+    }
 
 
 def recover_200() -> dict[str, float]:
@@ -90,7 +105,9 @@ def rival() -> dict[str, float]:
     Y = A @ X @ B.T
     begin = time.perf_counter()
     M = sparse.kron(sparse.csr_array(A), sparse.csr_array(B))
-    answer = linprog(np.ones(2 * X.size), A_eq=sparse.hstack([M, -M]), b_eq=Y.reshape(-1), method="highs")
+    answer = linprog(
+        np.ones(2 * X.size), A_eq=sparse.hstack([M, -M]), b_eq=Y.reshape(-1), method="highs"
+    )
     highs = time.perf_counter() - begin
     begin = time.perf_counter()
     ours = recover(Y, A, B)

@@ -1,4 +1,6 @@
-"""Exact integer evaluation of MNIST-sized data, against one float32 torch forward pass of the same net."""
+"""Exact integer evaluation of MNIST-sized data, against one float32 torch forward pass of the same
+net.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _EXAMPLES, _ROUNDS = 10_000, 3
 
 
 def certified_net() -> IntegerNet:
-    """A net of the size that MNIST's certificates have: 25 752 weights, 2.7 million products an example."""
+    """A net of the size that MNIST's certificates have: 25 752 weights, 2.7 million products an
+    example.
+    """
     rng = np.random.default_rng(0)
 
     def grid(*shape: int) -> Grid:
@@ -43,7 +47,9 @@ def run() -> dict[str, float]:
     y = rng.integers(0, 10, _EXAMPLES)
     net = certified_net()
     first, second, third, last = (
-        torch.from_numpy(layer.weight).float() for layer in net.layers if not isinstance(layer, Pool)
+        torch.from_numpy(layer.weight).float()
+        for layer in net.layers
+        if not isinstance(layer, Pool)
     )
 
     def exact() -> None:
@@ -70,7 +76,8 @@ def run() -> dict[str, float]:
     message = encode(net)
     read(message.data, message.bits)
     return {
-        "exact_over_float_forward": statistics.median(times[exact]) / statistics.median(times[floats]),
+        "exact_over_float_forward": statistics.median(times[exact])
+        / statistics.median(times[floats]),
         "seconds_for_60000_images": min(wall) * 60_000 / _EXAMPLES,
         "seconds_to_encode_and_read_the_message": time.process_time() - begin,
     }

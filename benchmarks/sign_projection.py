@@ -1,8 +1,9 @@
 """Seeded projections of a 784x784 weight.
 
-Signs: signs a core-second (reach: ≥ 0.9e9) against signs drawn by torch, two threads against one (reach: ≥ 1.7 where
-both cores are idle), and peak memory at k = 10³ and 10⁵ (reach: equal but for the k numbers themselves). Structured
-(SRHT): seconds of projection and reconstruction on one core at the least, a middle and the largest k (reach: ≤ 0.1).
+Signs: signs a core-second (reach: ≥ 0.9e9) against signs drawn by torch, two threads against one
+(reach: ≥ 1.7 where both cores are idle), and peak memory at k = 10³ and 10⁵ (reach: equal but for
+the k numbers themselves). Structured (SRHT): seconds of projection and reconstruction on one core
+at the least, a middle and the largest k (reach: ≤ 0.1).
 """
 
 from __future__ import annotations
@@ -53,21 +54,28 @@ def _signs(weight: torch.Tensor) -> dict[str, float]:
         for _ in range(_ROUNDS):
             for name, (work, _) in works.items():
                 seconds[name].append(_timed(work, time.process_time))
-    rates = {name: weight.numel() * k / statistics.median(seconds[name]) / 1e9 for name, (_, k) in works.items()}
+    rates = {
+        name: weight.numel() * k / statistics.median(seconds[name]) / 1e9
+        for name, (_, k) in works.items()
+    }
     return {f"{name}_gigasigns_per_core_second": rate for name, rate in rates.items()} | {
         "project_over_drawn_by_torch": rates["project"] / rates["drawn_by_torch"]
     }
 
 
 def _two_threads(weight: torch.Tensor) -> dict[str, float]:
-    """Wall clock: how many times as fast two threads are, and how much CPU time they take for it."""
+    """Wall clock: how many times as fast two threads are, and how much CPU time they take for
+    it.
+    """
     wall: dict[int, list[float]] = {1: [], 2: []}
     cpu: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(_ROUNDS):
         for count in wall:
             with _threads(count):
                 begin = time.process_time()
-                wall[count].append(_timed(lambda: sign_project(weight, _K, seed=0), time.perf_counter))
+                wall[count].append(
+                    _timed(lambda: sign_project(weight, _K, seed=0), time.perf_counter)
+                )
                 cpu[count].append(time.process_time() - begin)
     return {
         "two_threads_speedup": statistics.median(wall[1]) / statistics.median(wall[2]),
@@ -76,7 +84,9 @@ def _two_threads(weight: torch.Tensor) -> dict[str, float]:
 
 
 def _structured(weight: torch.Tensor) -> dict[str, float]:
-    """Process CPU time on one thread, projection and reconstruction together; every round has a seed of its own."""
+    """Process CPU time on one thread, projection and reconstruction together; every round has a
+    seed of its own.
+    """
 
     def both(k: int, seed: int) -> None:
         srht_reconstruction(srht_coefficients(weight, k, seed), _SHAPE, seed)
@@ -84,17 +94,24 @@ def _structured(weight: torch.Tensor) -> dict[str, float]:
     found = {}
     with _threads(1):
         for k in (1, 10_000, padded_size(weight.numel())):
-            seconds = [_timed(partial(both, k, seed), time.process_time) for seed in range(_STRUCTURED_ROUNDS)]
+            seconds = [
+                _timed(partial(both, k, seed), time.process_time)
+                for seed in range(_STRUCTURED_ROUNDS)
+            ]
             found[f"srht_seconds_at_{k}"] = statistics.median(seconds)
     return found
 
 
 def _memory() -> dict[str, float]:
-    """In processes of their own: the peak is that of one projection (PyTorch's own memory included)."""
+    """In processes of their own: the peak is that of one projection (PyTorch's own memory
+    included).
+    """
     peaks = []
     for k in _MEMORY_KS:
         command = [sys.executable, "-c", _PEAK, *map(str, (*_MEMORY_SHAPE, k))]
-        peaks.append(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+        peaks.append(
+            float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        )
     return {
         **{f"peak_mebibytes_at_{k}": peak for k, peak in zip(_MEMORY_KS, peaks, strict=True)},
         "mebibytes_of_the_signs": _MEMORY_SHAPE[0] * _MEMORY_SHAPE[1] * _MEMORY_KS[1] / 8 / 1024**2,

@@ -1,4 +1,6 @@
-"""Peak memory of measuring noise stability on 60 000 images, on a dense net and on VGG-19 x 0.25 (reach: < 2 GiB)."""
+"""Peak memory of measuring noise stability on 60 000 images, on a dense net and on VGG-19 x 0.25
+(reach: < 2 GiB).
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,11 @@ from cushion.models import build
 
 rng = np.random.default_rng(0)
 shape, spec, rows = eval(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-data = Dataset("noise", rng.integers(0, 256, (60_000, *shape), dtype=np.uint8), rng.integers(0, 10, 60_000), 10)
-options = StabilityOptions(examples=rows, probes=16, draws=2, k=100, attenuation_draws=1, levels=(0.1,))
+pixels = rng.integers(0, 256, (60_000, *shape), dtype=np.uint8)
+data = Dataset("noise", pixels, rng.integers(0, 10, 60_000), 10)
+options = StabilityOptions(
+    examples=rows, probes=16, draws=2, k=100, attenuation_draws=1, levels=(0.1,)
+)
 found = measure(build(spec, seed=0), data, only="stability", stability=options)
 assert found.net.stability.examples == rows
 print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024**2)
@@ -28,7 +33,9 @@ print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) /
 
 
 def run() -> dict[str, object]:
-    """In a process of its own, so that the peak is that of measuring alone (PyTorch's own memory included)."""
+    """In a process of its own, so that the peak is that of measuring alone (PyTorch's own memory
+    included).
+    """
     vgg = scale_width(parse(RECIPES["arora-vgg19"].spec), 0.25)
     return {
         "dense_peak_gibibytes": _peak((1, 28, 28), W1, 60_000),

@@ -1,8 +1,10 @@
-"""Fits of tails (Shin 2021) at the sizes that must be reached, and the power law against the package `powerlaw`.
+"""Fits of tails (Shin 2021) at the sizes that must be reached, and the power law against the
+package `powerlaw`.
 
-Goals: the power law with its search for xmin at least 1000 times faster than the package at 10^4 weights, with the same
-xmin, alpha and KS distance; 2.3 million weights in 3 s, within ten times their own memory (as float32); a stable law of
-a million weights in 30 s. One thread, the best of several runs; each size in a process of its own for its peak.
+Goals: the power law with its search for xmin at least 1000 times faster than the package at 10^4
+weights, with the same xmin, alpha and KS distance; 2.3 million weights in 3 s, within ten times
+their own memory (as float32); a stable law of a million weights in 30 s. One thread, the best of
+several runs; each size in a process of its own for its peak.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def run() -> dict[str, object]:
 
 
 def rival() -> dict[str, object]:
-    """10^4 weights of every law by the package and by ours: how much faster, and how far apart the answers are."""
+    """10^4 weights of every law by the package and by ours: how much faster, and how far apart the
+    answers are.
+    """
     import powerlaw
 
     found: dict[str, object] = {"weights": _RIVAL, "goal_ratio": 1000}
@@ -87,11 +91,17 @@ def memory() -> dict[str, float]:
     _fit(weights[:1000])
     before = _peak()
     _fit(weights)
-    return {"weights": _LARGE, "goal_ratio": 10, "memory_over_weights": (_peak() - before) * 1024 / (_FLOAT32 * _LARGE)}
+    return {
+        "weights": _LARGE,
+        "goal_ratio": 10,
+        "memory_over_weights": (_peak() - before) * 1024 / (_FLOAT32 * _LARGE),
+    }
 
 
 def stable() -> dict[str, object]:
-    """A million numbers of stable laws, symmetric and skewed fits: seconds, and the error of alpha over its own."""
+    """A million numbers of stable laws, symmetric and skewed fits: seconds, and the error of alpha
+    over its own.
+    """
     found: dict[str, object] = {"weights": _STABLE, "goal_seconds": 30}
     for alpha, beta in ((1.2, 0.0), (1.8, 0.3), (2.0, 0.0)):
         values = sample_stable(_STABLE, alpha, beta, np.random.default_rng(0))
@@ -100,7 +110,11 @@ def stable() -> dict[str, object]:
             fit = fit_stable(values, symmetric=symmetric)
             seconds = time.perf_counter() - begin
             name = f"alpha {alpha:g}, beta {beta:g}, {'symmetric' if symmetric else 'skewed'} fit"
-            found[name] = {"seconds": seconds, "alpha": fit.alpha, "alpha_error": fit.errors["alpha"]}
+            found[name] = {
+                "seconds": seconds,
+                "alpha": fit.alpha,
+                "alpha_error": fit.errors["alpha"],
+            }
     return found
 
 

@@ -1,9 +1,11 @@
-"""cushion's training against a bare hand-written loop: the 784-wide 5-layer MLP, batch 256, Adam, MNIST's shape.
+"""cushion's training against a bare hand-written loop: the 784-wide 5-layer MLP, batch 256, Adam,
+MNIST's shape.
 
-Both train the same net on the same 60 000 random uint8 images, in turns within one process, one epoch a turn.
-cushion's turn is all it does for an epoch: seeded order, conversion from uint8, running loss and error, divergence
-checks and the checkpoint on disk. The bare loop holds its data as floats already and records nothing. The ratio is
-bare time / cushion time (1 = the same speed, above 1 = cushion is faster), medians over the turns; the goal is 0.8.
+Both train the same net on the same 60 000 random uint8 images, in turns within one process, one
+epoch a turn. cushion's turn is all it does for an epoch: seeded order, conversion from uint8,
+running loss and error, divergence checks and the checkpoint on disk. The bare loop holds its data
+as floats already and records nothing. The ratio is bare time / cushion time (1 = the same speed,
+above 1 = cushion is faster), medians over the turns; the goal is 0.8.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from cushion.training import Trainer
 GOAL = 0.8
 
 
-def _bare_epoch(net: torch.nn.Module, optimiser: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor) -> None:
+def _bare_epoch(
+    net: torch.nn.Module, optimiser: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor
+) -> None:
     net.train()
     order = torch.randperm(len(x))
     for start in range(0, len(x), 256):
@@ -47,7 +51,9 @@ def _timed(work: Callable[[], None]) -> tuple[float, float]:
 
 
 def run(examples: int = 60_000, turns: int = 5) -> dict[str, Any]:
-    """Measure both in turns; `ratio` is of CPU time (steady on a shared machine), `wall_ratio` of elapsed time."""
+    """Measure both in turns; `ratio` is of CPU time (steady on a shared machine), `wall_ratio` of
+    elapsed time.
+    """
     random = np.random.default_rng(0)
     data = Dataset(
         "random images",
@@ -65,7 +71,13 @@ def run(examples: int = 60_000, turns: int = 5) -> dict[str, Any]:
     theirs: list[tuple[float, float]] = []
     with (
         tempfile.TemporaryDirectory() as folder,
-        Run.open(Path(folder), spec, data, None, {"recipe": recipe, "width": 1.0, "seed": 0, "device": "cpu"}) as saved,
+        Run.open(
+            Path(folder),
+            spec,
+            data,
+            None,
+            {"recipe": recipe, "width": 1.0, "seed": 0, "device": "cpu"},
+        ) as saved,
         tqdm(disable=True) as bar,
     ):
 
@@ -79,7 +91,9 @@ def run(examples: int = 60_000, turns: int = 5) -> dict[str, Any]:
                 theirs.append(pair[0])
                 ours.append(pair[1])
     wall, cpu = (
-        statistics.median(bare_time[at] / our_time[at] for bare_time, our_time in zip(theirs, ours, strict=True))
+        statistics.median(
+            bare_time[at] / our_time[at] for bare_time, our_time in zip(theirs, ours, strict=True)
+        )
         for at in (0, 1)
     )
     return {
@@ -95,6 +109,7 @@ def run(examples: int = 60_000, turns: int = 5) -> dict[str, Any]:
 if __name__ == "__main__":
     result = run()
     print(
-        f"training speed, cushion / bare loop: {result['ratio']:.2f} in CPU time, {result['wall_ratio']:.2f} elapsed "
+        f"training speed, cushion / bare loop: {result['ratio']:.2f} in CPU time, "
+        f"{result['wall_ratio']:.2f} elapsed "
         f"(goal {GOAL}; median of {result['turns']} turns)"
     )

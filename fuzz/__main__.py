@@ -15,7 +15,12 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=20_000, help="how many mutants")
     parser.add_argument("--seed", type=int, default=0, help="names the sequence of mutants")
     parser.add_argument("--first", type=int, default=0, help="resume the sequence at this mutant")
-    parser.add_argument("--keep", type=Path, default=Path("fuzz-faults"), help="where mutants that break a promise go")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=Path("fuzz-faults"),
+        help="where mutants that break a promise go",
+    )
     args = parser.parse_args()
 
     def say(line: str) -> None:

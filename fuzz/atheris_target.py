@@ -1,7 +1,9 @@
-"""The verifier under atheris: python -m fuzz.atheris_target [libFuzzer options]. Needs `pip install cushion[fuzz]`.
+"""The verifier under atheris: python -m fuzz.atheris_target [libFuzzer options]. Needs `pip install
+cushion[fuzz]`.
 
-libFuzzer's bytes choose an original, and replace its claim, its message or both; lengths and digest are made to fit, so
-that coverage leads into the decoder instead of the digest. It begins with the originals' own claims and messages.
+libFuzzer's bytes choose an original, and replace its claim, its message or both; lengths and digest
+are made to fit, so that coverage leads into the decoder instead of the digest. It begins with the
+originals' own claims and messages.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ def _check(originals: list[Original], path: Path, data: bytes) -> None:
     original = originals[data[0] % len(originals)]
     parts = Parts.of(original.content)
     half = len(data) // 2
-    claim, message = [(parts.claim, data[2:]), (data[2:], parts.message), (data[2:half], data[half:])][data[1] % 3]
+    claim, message = [
+        (parts.claim, data[2:]),
+        (data[2:], parts.message),
+        (data[2:half], data[half:]),
+    ][data[1] % 3]
     content = Parts(claim, message).seal()
     path.write_bytes(content)
     try:
@@ -50,7 +56,12 @@ def _check(originals: list[Original], path: Path, data: bytes) -> None:
         return
     if verdict.ok:
         held = original.holdout
-        fault = falsehood(content, original.sample.x, original.sample.y, None if held is None else (held.x, held.y))
+        fault = falsehood(
+            content,
+            original.sample.x,
+            original.sample.y,
+            None if held is None else (held.x, held.y),
+        )
         assert not fault, fault
 
 

@@ -1,4 +1,6 @@
-"""A run of the fuzzer: mutants of the corpus, each verified in this process under limits of time and memory."""
+"""A run of the fuzzer: mutants of the corpus, each verified in this process under limits of time
+and memory.
+"""
 
 from __future__ import annotations
 
@@ -69,18 +71,28 @@ class TooSlow(Exception):
 
 
 def run(
-    originals: list[Original], files: int, seed: int, first: int, keep: Path, say: Callable[[str], None]
+    originals: list[Original],
+    files: int,
+    seed: int,
+    first: int,
+    keep: Path,
+    say: Callable[[str], None],
 ) -> Summary:
-    """Verify mutants first..first+files-1 of a seed; each depends on (seed, its number) alone, so runs can be resumed.
+    """Verify mutants first..first+files-1 of a seed; each depends on (seed, its number) alone, so
+    runs can be resumed.
 
     A mutant that breaks a promise is written to `keep`.
     """
     summary = Summary(seed)
     messages: set[tuple[int, bytes]] = set()
     contents = [original.content for original in originals]
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(
+        dir="/dev/shm" if Path("/dev/shm").is_dir() else None
+    ) as folder:
         path = Path(folder) / "mutant.cushion"
-        for original in originals:  # also loads what is loaded on first use, before memory is limited
+        for (
+            original
+        ) in originals:  # also loads what is loaded on first use, before memory is limited
             path.write_bytes(original.content)
             assert _verified(original, path).ok, original.name
             if fault := _false(original, original.content):
@@ -90,12 +102,17 @@ def run(
         for number in range(first, first + files):
             rng = random.Random(f"{seed} {number}")
             original = rng.choice(originals)
-            content = recertified(original.content, original.sample, rng) if rng.random() < 0.1 else None
+            content = (
+                recertified(original.content, original.sample, rng) if rng.random() < 0.1 else None
+            )
             content = mutate(original.content, contents, rng) if content is None else content
             path.write_bytes(content)
             fault, spent = _judge(original, path, content, summary, messages)
             if spent > summary.slowest_seconds:
-                summary.slowest_seconds, summary.slowest_file = round(spent, 3), f"{original.name} {seed} {number}"
+                summary.slowest_seconds, summary.slowest_file = (
+                    round(spent, 3),
+                    f"{original.name} {seed} {number}",
+                )
             if fault:
                 summary.faults.append(f"{original.name} {seed} {number}: {fault}")
                 keep.mkdir(parents=True, exist_ok=True)
@@ -103,7 +120,9 @@ def run(
             summary.files += 1
             if summary.files % _LOG_EVERY == 0 or summary.files == files:
                 summary.files_per_second = round(summary.files / (time.monotonic() - begin), 1)
-                summary.files_per_processor_second = round(summary.files / (time.process_time() - busy), 1)
+                summary.files_per_processor_second = round(
+                    summary.files / (time.process_time() - busy), 1
+                )
                 summary.peak_megabytes = round((_peak() - before) / 2**20, 1)
                 say(f"fuzz: {summary.to_json()}")
     if fault := prefix_fault(messages):
@@ -112,9 +131,15 @@ def run(
 
 
 def _judge(
-    original: Original, path: Path, content: bytes, summary: Summary, messages: set[tuple[int, bytes]]
+    original: Original,
+    path: Path,
+    content: bytes,
+    summary: Summary,
+    messages: set[tuple[int, bytes]],
 ) -> tuple[str, float]:
-    """Verify one mutant and count its fate: what is wrong with the verifier, or nothing, and its seconds."""
+    """Verify one mutant and count its fate: what is wrong with the verifier, or nothing, and its
+    seconds.
+    """
     verdict, fault = None, ""
     started = time.process_time()
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
@@ -135,10 +160,18 @@ def _judge(
         _limit(None)
         signal.setitimer(signal.ITIMER_PROF, 0)
     spent = time.process_time() - started
-    return fault if verdict is None else _count(verdict, original, content, summary, messages), spent
+    return fault if verdict is None else _count(
+        verdict, original, content, summary, messages
+    ), spent
 
 
-def _count(verdict: Any, original: Original, content: bytes, summary: Summary, messages: set[tuple[int, bytes]]) -> str:
+def _count(
+    verdict: Any,
+    original: Original,
+    content: bytes,
+    summary: Summary,
+    messages: set[tuple[int, bytes]],
+) -> str:
     """Count what the verifier said; why it is wrong, if it is."""
     summary.levels[verdict.level] += 1
     if verdict.level in ("message", "replay") and verdict.claim.kind == "occam":
@@ -165,7 +198,9 @@ def _verified(original: Original, path: Path) -> Any:
 
 def _false(original: Original, content: bytes) -> str:
     held = original.holdout
-    return falsehood(content, original.sample.x, original.sample.y, None if held is None else (held.x, held.y))
+    return falsehood(
+        content, original.sample.x, original.sample.y, None if held is None else (held.x, held.y)
+    )
 
 
 def _peak() -> int:
@@ -177,7 +212,9 @@ def _stop(_: int, __: FrameType | None) -> None:
 
 
 def _limit(more: int | None) -> None:
-    """From here on the address space may grow by so much, or without limit: for the recheck nothing is promised."""
+    """From here on the address space may grow by so much, or without limit: for the recheck nothing
+    is promised.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = hard
     if more is not None:

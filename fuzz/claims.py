@@ -1,4 +1,6 @@
-"""Mutants that are as true as they can be made, and the same with one small lie: the verifier must tell them apart."""
+"""Mutants that are as true as they can be made, and the same with one small lie: the verifier must
+tell them apart.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ _MOST_WORK = 5000  # numbers of a net that is recertified: the recheck of an acc
 def recertified(content: bytes, data: Dataset, rng: random.Random) -> bytes | None:
     """A spoilt message that still decodes, with the claim that is true of it, or nearly.
 
-    Half of them are true; the others state one error less, one bit less, a bound one step too small, or a ledger with
-    one bit moved. None where the spoilt message does not decode.
+    Half of them are true; the others state one error less, one bit less, a bound one step too
+    small, or a ledger with one bit moved. None where the spoilt message does not decode.
     """
     parts = Parts.of(content)
     obj: dict[str, Any] = json.loads(parts.claim)

@@ -116,12 +116,21 @@ def _places(obj: Any) -> list[tuple[Any, Any]]:
 def _value(old: Any, other: Any, rng: random.Random) -> Any:
     kind = rng.randrange(6)
     if type(old) is int and kind < 4:
-        return old + rng.choice((-100, -10, -2, -1, 1, 2, 10, 100)) if kind < 3 else rng.choice(_NUMBERS)
+        return (
+            old + rng.choice((-100, -10, -2, -1, 1, 2, 10, 100))
+            if kind < 3
+            else rng.choice(_NUMBERS)
+        )
     if isinstance(old, str) and kind < 4 and _DECIMAL.fullmatch(old):
-        return f"{max(0, round(float(old) * 10**6) + rng.choice((-1000, -2, -1, 1, 2, 1000))) / 10**6:.6f}"
+        millionths = round(float(old) * 10**6) + rng.choice((-1000, -2, -1, 1, 2, 1000))
+        return f"{max(0, millionths) / 10**6:.6f}"
     if isinstance(old, str) and kind < 5 and old:
         at = rng.randrange(len(old))
-        return old[:at] + chr(rng.choice((48, 49, 97, 0x20AC, 0x1F600, 0xD800, 27))) + old[at + rng.randrange(2) :]
+        return (
+            old[:at]
+            + chr(rng.choice((48, 49, 97, 0x20AC, 0x1F600, 0xD800, 27)))
+            + old[at + rng.randrange(2) :]
+        )
     return rng.choice((other, rng.choice(_NUMBERS), rng.choice(_WORDS), [], {}, [old], {"a": old}))
 
 
@@ -152,7 +161,10 @@ def bits_of(message: bytes, bits: int) -> list[int]:
 
 def bytes_of(bits: list[int]) -> bytes:
     padded = bits + [0] * (-len(bits) % 8)
-    return bytes(sum(bit << (7 - i) for i, bit in enumerate(padded[at : at + 8])) for at in range(0, len(padded), 8))
+    return bytes(
+        sum(bit << (7 - i) for i, bit in enumerate(padded[at : at + 8]))
+        for at in range(0, len(padded), 8)
+    )
 
 
 def spoil_bits(bits: list[int], rng: random.Random, *, header: bool) -> list[int]:
@@ -171,7 +183,9 @@ def spoil_bits(bits: list[int], rng: random.Random, *, header: bool) -> list[int
 
 
 def _message_bits(content: bytes, _: list[bytes], rng: random.Random) -> bytes:
-    """Another message with its own length stated; the posterior's numbers behind its header stay."""
+    """Another message with its own length stated; the posterior's numbers behind its header
+    stay.
+    """
     parts = Parts.of(content)
     obj = json.loads(parts.claim)
     key = "bits" if obj["kind"] == "occam" else "header_bits"
@@ -189,5 +203,13 @@ def _swapped(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
 
 
 Mutation = Callable[[bytes, list[bytes], random.Random], bytes]
-_KINDS: tuple[Mutation, ...] = (_raw, _raw_sealed, _lengths, _claim_text, _claim_values, _message_bits, _swapped)
+_KINDS: tuple[Mutation, ...] = (
+    _raw,
+    _raw_sealed,
+    _lengths,
+    _claim_text,
+    _claim_values,
+    _message_bits,
+    _swapped,
+)
 _WEIGHTS = (2, 2, 1, 2, 8, 8, 1)

@@ -1,4 +1,6 @@
-"""The files that are mutated: all valid ones of tests/certificates, with the data that confirm them."""
+"""The files that are mutated: all valid ones of tests/certificates, with the data that confirm
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,13 @@ def load_originals() -> list[Original]:
         inputs = answering = None
         if written["net"]:
             inputs = Inputs("unlabelled", sample(written["unlabelled"]).x)
-            answering = partial(_given, float_nets.answer(getattr(user_net, written["net"])(), inputs.x))
+            answering = partial(
+                _given, float_nets.answer(getattr(user_net, written["net"])(), inputs.x)
+            )
         held = sample(written["holdout"]) if written["holdout"] else None
-        found.append(Original(path.stem, path.read_bytes(), sample(written["data"]), held, inputs, answering))
+        found.append(
+            Original(path.stem, path.read_bytes(), sample(written["data"]), held, inputs, answering)
+        )
     assert found, "there are no valid certificate files to mutate"
     return found
 

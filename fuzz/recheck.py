@@ -1,4 +1,5 @@
-"""Rechecks an accepted file by brute force: FORMAT.md's second reader, exact fractions, none of the package's code.
+"""Rechecks an accepted file by brute force: FORMAT.md's second reader, exact fractions, none of the
+package's code.
 
 It answers one question: is what the file claims true of the data? Slow and plain on purpose.
 """
@@ -24,7 +25,9 @@ _MOST_EXACT = 5000  # examples
 
 
 def falsehood(content: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) -> str:
-    """Why the claim of an accepted file is false; empty if it is true (of g or Q: f is not looked at)."""
+    """Why the claim of an accepted file is false; empty if it is true (of g or Q: f is not looked
+    at).
+    """
     parts = Parts.of(content)
     claim = json.loads(parts.claim)
     if claim["data_fingerprint"] != fingerprint(x, y) or claim["m"] != len(x):
@@ -44,13 +47,19 @@ def falsehood(content: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) 
     for line, bits, rows, labels in lines:
         if len(rows) and errors_of(net, rows, labels) != line["errors"]:
             return f"not {line['errors']} errors"
-        if not implies(line["errors"], line["m"], Fraction(Decimal(line["delta"])) / 2**bits, line["bound"]):
+        if not implies(
+            line["errors"], line["m"], Fraction(Decimal(line["delta"])) / 2**bits, line["bound"]
+        ):
             return f"{line['errors']} errors do not imply {line['bound']}"
     moved = claim["transfer"]
     if moved is not None:
-        if not implies(moved["disagreements"], moved["m"], Fraction(Decimal(moved["delta"])), moved["bound"]):
+        if not implies(
+            moved["disagreements"], moved["m"], Fraction(Decimal(moved["delta"])), moved["bound"]
+        ):
             return "the disagreements do not imply their bound"
-        if Decimal(moved["bound_f"]) != min(Decimal(1), Decimal(claim["bound"]) + Decimal(moved["bound"])):
+        if Decimal(moved["bound_f"]) != min(
+            Decimal(1), Decimal(claim["bound"]) + Decimal(moved["bound"])
+        ):
             return "the bound on f is not the sum"
     return ""
 
@@ -64,12 +73,17 @@ def errors_of(net: dict[str, Any], x: Rows, y: Rows) -> int:
 
 
 def implies(errors: int, m: int, delta: Fraction, bound: str) -> bool:
-    """P[Bin(m, bound) ≤ errors] ≤ δ: in whole numbers, which for many examples get too long, then in 60 digits."""
+    """P[Bin(m, bound) ≤ errors] ≤ δ: in whole numbers, which for many examples get too long, then
+    in 60 digits.
+    """
     p = Fraction(Decimal(bound))
     if p >= 1:
         return p == 1
     if m > _MOST_EXACT:
-        return errors < m * p and _long_tail(errors, m, p) <= mpmath.mpf(delta.numerator) / delta.denominator
+        return (
+            errors < m * p
+            and _long_tail(errors, m, p) <= mpmath.mpf(delta.numerator) / delta.denominator
+        )
     a, b, d = p.numerator, p.denominator - p.numerator, p.denominator
     total = term = b**m  # times d^-m: C(m, i) a^i b^(m-i)
     for i in range(errors):
@@ -81,17 +95,23 @@ def implies(errors: int, m: int, delta: Fraction, bound: str) -> bool:
 
 
 def _long_tail(k: int, m: int, p: Fraction) -> Any:
-    """P[Bin(m, p) ≤ k] for k < mp (beyond, it is above 1/2): term k, and each before it a smaller part of the next."""
+    """P[Bin(m, p) ≤ k] for k < mp (beyond, it is above 1/2): term k, and each before it a smaller
+    part of the next.
+    """
     with mpmath.workdps(60):
         a, b = mpmath.mpf(p.numerator), mpmath.mpf(p.denominator - p.numerator)
         choose = mpmath.loggamma(m + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(m - k + 1)
-        term = total = mpmath.exp(choose + k * mpmath.log(a) + (m - k) * mpmath.log(b) - m * mpmath.log(a + b))
+        term = total = mpmath.exp(
+            choose + k * mpmath.log(a) + (m - k) * mpmath.log(b) - m * mpmath.log(a + b)
+        )
         for i in range(k, 0, -1):
             term *= i * b / ((m - i + 1) * a)
             total += term
             if term < total * mpmath.mpf(10) ** -45:
                 break
-        return total * (1 - mpmath.mpf(10) ** -40)  # what is left out, and rounding, is no falsehood
+        return total * (
+            1 - mpmath.mpf(10) ** -40
+        )  # what is left out, and rounding, is no falsehood
 
 
 def fingerprint(x: Rows, y: Rows) -> str:
@@ -105,7 +125,9 @@ def fingerprint(x: Rows, y: Rows) -> str:
 
 
 def prefix_fault(messages: set[tuple[int, bytes]]) -> str:
-    """Messages that were accepted must form a prefix code: none begins another, and Kraft's sum is at most 1."""
+    """Messages that were accepted must form a prefix code: none begins another, and Kraft's sum is
+    at most 1.
+    """
     texts = sorted("".join(f"{byte:08b}" for byte in data)[:bits] for bits, data in messages)
     for first, second in itertools.pairwise(texts):  # a prefix sorts directly before what it begins
         if second.startswith(first):

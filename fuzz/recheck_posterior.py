@@ -1,4 +1,6 @@
-"""The brute-force recheck of an accepted PAC-Bayes file: docs/pac-bayes.md in words of many digits."""
+"""The brute-force recheck of an accepted PAC-Bayes file: docs/pac-bayes.md in words of many
+digits.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,17 @@ _MASK = 2**64 - 1
 _SLACK = mpmath.mpf(10) ** -30  # far below a millionth, far above the rounding of 50 digits
 
 
-def posterior_falsehood(claim: dict[str, Any], message: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) -> str:
+def posterior_falsehood(
+    claim: dict[str, Any], message: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None
+) -> str:
     """Why the claim is false; empty if it is true."""
     with mpmath.workdps(50):
         return _falsehood(claim, message, x, y, held)
 
 
-def _falsehood(claim: dict[str, Any], message: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) -> str:
+def _falsehood(
+    claim: dict[str, Any], message: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None
+) -> str:
     bits, front = claim["header_bits"], (claim["header_bits"] + 7) // 8
     length = sum(paid["bits"] for paid in claim["ledger"] if "prior of its" in paid["item"])
     skeleton, priors = _header(message[:front], bits, length)
@@ -49,13 +55,18 @@ def _falsehood(claim: dict[str, Any], message: bytes, x: Rows, y: Rows, held: tu
     lines = [(claim, claim["draws"], rows, x, y, share, "sample_bound", m)]
     if claim["holdout"] is not None and held is not None:
         line = claim["holdout"]
-        lines.append((line, line["m"], list(range(line["m"])), *held, mpmath.mpf(line["delta"]), "bound", 0))
+        lines.append(
+            (line, line["m"], list(range(line["m"])), *held, mpmath.mpf(line["delta"]), "bound", 0)
+        )
     for line, draws, places, inputs, labels, failure, stated, among in lines:
         if _errors(skeleton, laws, key, places, inputs, labels) != line["errors"]:
             return f"not {line['errors']} errors in {draws} draws"
         left = failure - mpmath.mpf(draws) * (mpmath.mpf(size) / 2**54 + mpmath.mpf(among) / 2**64)
         p = mpmath.mpf(line[stated])
-        tail = sum(mpmath.binomial(draws, i) * p**i * (1 - p) ** (draws - i) for i in range(line["errors"] + 1))
+        tail = sum(
+            mpmath.binomial(draws, i) * p**i * (1 - p) ** (draws - i)
+            for i in range(line["errors"] + 1)
+        )
         if p < 1 and tail > left + _SLACK:
             return f"{line['errors']} errors in {draws} draws do not imply {line[stated]}"
     q, p = mpmath.mpf(claim["sample_bound"]), mpmath.mpf(claim["bound"])
@@ -72,7 +83,8 @@ def _term(q: Any, p: Any) -> Any:
 def _header(front: bytes, bits: int, length: int) -> tuple[dict[str, Any], list[tuple[int, int]]]:
     """The net without its numbers, and (how many numbers, the prior's exponent) of each factor.
 
-    The priors are the header's last `length` bits. What the reader takes for coded numbers is nonsense and is replaced.
+    The priors are the header's last `length` bits. What the reader takes for coded numbers is
+    nonsense and is replaced.
     """
     made = format_reader.read(front, bits)
     sizes = []
@@ -87,11 +99,17 @@ def _header(front: bytes, bits: int, length: int) -> tuple[dict[str, Any], list[
     return made, priors if reader.place == bits else []
 
 
-def _errors(net: dict[str, Any], laws: list[tuple[int, int]], key: str, places: list[int], x: Rows, y: Rows) -> int:
-    """Net j, drawn from its words, on row places[j]; laws: (mean in quarters, exponent of the variance)."""
+def _errors(
+    net: dict[str, Any], laws: list[tuple[int, int]], key: str, places: list[int], x: Rows, y: Rows
+) -> int:
+    """Net j, drawn from its words, on row places[j]; laws: (mean in quarters, exponent of the
+    variance).
+    """
     wrong = 0
     for j, place in enumerate(places):
-        drawn = [_number(_word(f"net {key}", j * len(laws) + i), *law) for i, law in enumerate(laws)]
+        drawn = [
+            _number(_word(f"net {key}", j * len(laws) + i), *law) for i, law in enumerate(laws)
+        ]
         at = 0
         for layer in net["layers"]:
             if "source" not in layer:
@@ -119,12 +137,18 @@ def _number(word: int, mean: int, exponent: int) -> int:
 
 @cache
 def _edge(quarters: int, exponent: int) -> int:
-    """T for k + 1/2 - μ in quarters: ⌊2^64 Φ(x)⌋ up to the mean, 2^64 less its mirror image beyond."""
+    """T for k + 1/2 - μ in quarters: ⌊2^64 Φ(x)⌋ up to the mean, 2^64 less its mirror image
+    beyond.
+    """
     if quarters > 0:
         return 2**64 - _edge(-quarters, exponent)
     with mpmath.workdps(50):
         far = -mpmath.mpf(quarters) / 4 / mpmath.sqrt(mpmath.mpf(2) ** exponent)
-        return 0 if far > mpmath.mpf("9.2") else int(mpmath.floor(2**64 * mpmath.erfc(far / mpmath.sqrt(2)) / 2))
+        return (
+            0
+            if far > mpmath.mpf("9.2")
+            else int(mpmath.floor(2**64 * mpmath.erfc(far / mpmath.sqrt(2)) / 2))
+        )
 
 
 def _word(purpose: str, i: int) -> int:

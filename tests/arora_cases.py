@@ -1,4 +1,6 @@
-"""Tiny stand-ins for the nets of Arora 2018: as many layers as its tables name, on digits, trained for two epochs."""
+"""Tiny stand-ins for the nets of Arora 2018: as many layers as its tables name, on digits, trained
+for two epochs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ ALEXNETS = (
     TrainingPlan(SHALLOW, "digits,subset=150", epochs=2),
     TrainingPlan(SHALLOW, "digits,subset=150,shuffle-labels", epochs=2),
 )
-LOOK = plans.Look(examples=10, probes=2, draws=4, attenuation_draws=2, sparse_examples=10, sparse_probes=2)
+LOOK = plans.Look(
+    examples=10, probes=2, draws=4, attenuation_draws=2, sparse_examples=10, sparse_probes=2
+)
 
 
 def tiny_plans(monkeypatch: pytest.MonkeyPatch) -> None:

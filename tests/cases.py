@@ -1,4 +1,6 @@
-"""Tiny nets as data: the one table that feeds every suite. A case is a seeded module, its input shape and facts."""
+"""Tiny nets as data: the one table that feeds every suite. A case is a seeded module, its input
+shape and facts.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,17 @@ class Case:
     chain: bool = True
 
     def module(self) -> nn.Module:
-        """The seeded net in eval mode, with batch-norms that look trained; the global random state is untouched."""
+        """The seeded net in eval mode, with batch-norms that look trained; the global random state
+        is untouched.
+        """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(zlib.crc32(self.name.encode()))
             model = self.factory()
             for module in model.modules():
-                if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)) and module.running_mean is not None:
+                if (
+                    isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d))
+                    and module.running_mean is not None
+                ):
                     module.running_mean.normal_()
                     module.running_var.uniform_(0.01, 2.0)
                     if module.weight is not None:
@@ -43,7 +50,9 @@ class Case:
 
 
 class Residual(nn.Module):
-    """conv - bn - relu - conv - bn, plus a shortcut, then relu: `out += x` and in-place ReLUs as usually written."""
+    """conv - bn - relu - conv - bn, plus a shortcut, then relu: `out += x` and in-place ReLUs as
+    usually written.
+    """
 
     def __init__(self, width: int, out: int, stride: int = 1) -> None:
         super().__init__()
@@ -53,7 +62,11 @@ class Residual(nn.Module):
         self.bn2 = nn.BatchNorm2d(out)
         self.relu = nn.ReLU(inplace=True)
         project = stride != 1 or width != out
-        self.down = nn.Sequential(nn.Conv2d(width, out, 1, stride), nn.BatchNorm2d(out)) if project else None
+        self.down = (
+            nn.Sequential(nn.Conv2d(width, out, 1, stride), nn.BatchNorm2d(out))
+            if project
+            else None
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
@@ -62,7 +75,9 @@ class Residual(nn.Module):
 
 
 class Dense(nn.Module):
-    """bn - relu - conv, joined to its input: a batch-norm that cannot be folded, since its input is used twice."""
+    """bn - relu - conv, joined to its input: a batch-norm that cannot be folded, since its input is
+    used twice.
+    """
 
     def __init__(self, width: int, growth: int) -> None:
         super().__init__()
@@ -136,7 +151,9 @@ def _conv_net(**options: object) -> Callable[[], nn.Module]:
 
 
 def _pool_net(pool: nn.Module) -> Callable[[], nn.Module]:
-    """A convolution, ReLU, the pooling, and a linear layer that fits what is left of a (1, 8, 9) image."""
+    """A convolution, ReLU, the pooling, and a linear layer that fits what is left of a (1, 8, 9)
+    image.
+    """
     left = pool(torch.zeros(1, 3, 6, 7)).numel()
     return _sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), pool, nn.Flatten(), nn.Linear(left, 3))
 
@@ -145,7 +162,9 @@ CASES: tuple[Case, ...] = (
     Case("mlp", _sequential(nn.Linear(7, 9), nn.ReLU(), nn.Linear(9, 4)), (7,), "ll"),
     Case(
         "mlp-no-bias",
-        _sequential(nn.Flatten(), nn.Linear(12, 9, bias=False), nn.ReLU(), nn.Linear(9, 4, bias=False)),
+        _sequential(
+            nn.Flatten(), nn.Linear(12, 9, bias=False), nn.ReLU(), nn.Linear(9, 4, bias=False)
+        ),
         (3, 2, 2),
         "ll",
     ),
@@ -169,48 +188,88 @@ CASES: tuple[Case, ...] = (
     Case("linear-only", _sequential(nn.Linear(5, 3)), (5,), "l"),
     Case(
         "mlp-batchnorm",
-        _sequential(nn.Linear(6, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(True), nn.Dropout(), nn.Linear(8, 3)),
+        _sequential(
+            nn.Linear(6, 8, bias=False),
+            nn.BatchNorm1d(8),
+            nn.ReLU(True),
+            nn.Dropout(),
+            nn.Linear(8, 3),
+        ),
         (6,),
         "ll",
     ),
     Case(
         "batchnorm-first",
-        _sequential(nn.BatchNorm1d(6), nn.Linear(6, 8), nn.ReLU(), nn.BatchNorm1d(8), nn.Linear(8, 3)),
+        _sequential(
+            nn.BatchNorm1d(6), nn.Linear(6, 8), nn.ReLU(), nn.BatchNorm1d(8), nn.Linear(8, 3)
+        ),
         (6,),
         "blbl",
     ),
-    Case("batchnorm-last", _sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.BatchNorm1d(4)), (6,), "l"),
+    Case(
+        "batchnorm-last",
+        _sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.BatchNorm1d(4)),
+        (6,),
+        "l",
+    ),
     Case("conv", _conv_net(kernel_size=3), (4, 6, 7), "cl"),
     Case("conv-padding", _conv_net(kernel_size=3, padding=1), (4, 6, 7), "cl"),
     Case("conv-padding-pair", _conv_net(kernel_size=(3, 5), padding=(0, 2)), (4, 6, 7), "cl"),
     Case("conv-padding-wide", _conv_net(kernel_size=2, padding=2), (4, 6, 7), "cl"),
     Case("conv-same", _conv_net(kernel_size=3, padding="same"), (4, 6, 7), "cl"),
-    Case("conv-same-even", _conv_net(kernel_size=(4, 2), padding="same", dilation=(1, 3)), (4, 6, 7), "cl"),
+    Case(
+        "conv-same-even",
+        _conv_net(kernel_size=(4, 2), padding="same", dilation=(1, 3)),
+        (4, 6, 7),
+        "cl",
+    ),
     Case("conv-valid", _conv_net(kernel_size=2, padding="valid"), (4, 6, 7), "cl"),
     Case("conv-stride", _conv_net(kernel_size=3, stride=2, padding=1), (4, 6, 7), "cl"),
     Case("conv-stride-pair", _conv_net(kernel_size=2, stride=(3, 2)), (4, 6, 7), "cl"),
     Case("conv-stride-gaps", _conv_net(kernel_size=1, stride=3), (4, 6, 7), "cl"),
     Case("conv-dilation", _conv_net(kernel_size=3, dilation=2, padding=2), (4, 6, 7), "cl"),
-    Case("conv-dilation-stride", _conv_net(kernel_size=(2, 3), dilation=(3, 2), stride=(2, 1)), (4, 6, 7), "cl"),
+    Case(
+        "conv-dilation-stride",
+        _conv_net(kernel_size=(2, 3), dilation=(3, 2), stride=(2, 1)),
+        (4, 6, 7),
+        "cl",
+    ),
     Case("conv-groups", _conv_net(kernel_size=3, groups=2, padding=1), (4, 6, 7), "cl"),
     Case(
         "conv-everything",
-        _conv_net(kernel_size=(2, 3), groups=2, stride=(1, 2), padding=(1, 2), dilation=(2, 1), bias=False),
+        _conv_net(
+            kernel_size=(2, 3), groups=2, stride=(1, 2), padding=(1, 2), dilation=(2, 1), bias=False
+        ),
         (4, 6, 7),
         "cl",
     ),
     Case(
         "depthwise",
-        _sequential(nn.Conv2d(4, 8, 3, groups=4), nn.ReLU(), nn.Conv2d(8, 2, 1), nn.Flatten(), nn.Linear(24, 3)),
+        _sequential(
+            nn.Conv2d(4, 8, 3, groups=4),
+            nn.ReLU(),
+            nn.Conv2d(8, 2, 1),
+            nn.Flatten(),
+            nn.Linear(24, 3),
+        ),
         (4, 5, 6),
         "ccl",
     ),
     Case("max-pool", _pool_net(nn.MaxPool2d(2)), (1, 8, 9), "cl"),
-    Case("max-pool-ceil", _pool_net(nn.MaxPool2d(3, 2, padding=1, ceil_mode=True)), (1, 8, 9), "cl"),
+    Case(
+        "max-pool-ceil", _pool_net(nn.MaxPool2d(3, 2, padding=1, ceil_mode=True)), (1, 8, 9), "cl"
+    ),
     Case("max-pool-dilated", _pool_net(nn.MaxPool2d(2, 1, dilation=2)), (1, 8, 9), "cl"),
     Case("avg-pool", _pool_net(nn.AvgPool2d(2)), (1, 8, 9), "cl"),
-    Case("avg-pool-ceil", _pool_net(nn.AvgPool2d((3, 2), (2, 3), 1, ceil_mode=True)), (1, 8, 9), "cl"),
-    Case("avg-pool-no-pad", _pool_net(nn.AvgPool2d(3, 2, 1, count_include_pad=False)), (1, 8, 9), "cl"),
+    Case(
+        "avg-pool-ceil", _pool_net(nn.AvgPool2d((3, 2), (2, 3), 1, ceil_mode=True)), (1, 8, 9), "cl"
+    ),
+    Case(
+        "avg-pool-no-pad",
+        _pool_net(nn.AvgPool2d(3, 2, 1, count_include_pad=False)),
+        (1, 8, 9),
+        "cl",
+    ),
     Case("avg-pool-divisor", _pool_net(nn.AvgPool2d(2, divisor_override=3)), (1, 8, 9), "cl"),
     Case("adaptive-avg", _pool_net(nn.AdaptiveAvgPool2d((4, None))), (1, 8, 9), "cl"),
     Case("adaptive-max", _pool_net(nn.AdaptiveMaxPool2d(3)), (1, 8, 9), "cl"),
@@ -266,20 +325,37 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "pre-activation",
-        _sequential(nn.BatchNorm2d(2), nn.ReLU(), nn.Conv2d(2, 3, 3), nn.MaxPool2d(2), nn.BatchNorm2d(3), nn.Flatten()),
+        _sequential(
+            nn.BatchNorm2d(2),
+            nn.ReLU(),
+            nn.Conv2d(2, 3, 3),
+            nn.MaxPool2d(2),
+            nn.BatchNorm2d(3),
+            nn.Flatten(),
+        ),
         (2, 6, 6),
         "bcb",
     ),
     Case(
         "unflatten",
-        _sequential(nn.Unflatten(1, (1, 4, 4)), nn.Conv2d(1, 2, 3), nn.Identity(), nn.Flatten(), nn.Linear(8, 2)),
+        _sequential(
+            nn.Unflatten(1, (1, 4, 4)),
+            nn.Conv2d(1, 2, 3),
+            nn.Identity(),
+            nn.Flatten(),
+            nn.Linear(8, 2),
+        ),
         (16,),
         "cl",
     ),
     Case(
         "residual",
         lambda: nn.Sequential(
-            Residual(2, 2), Residual(2, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 4)
+            Residual(2, 2),
+            Residual(2, 3, 2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(3, 4),
         ),
         (2, 6, 6),
         "cccccl",
@@ -287,7 +363,9 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "dense",
-        lambda: nn.Sequential(nn.Conv2d(1, 3, 3), Dense(3, 2), Dense(5, 2), nn.AvgPool2d(4), nn.Flatten()),
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 3, 3), Dense(3, 2), Dense(5, 2), nn.AvgPool2d(4), nn.Flatten()
+        ),
         (1, 6, 6),
         "cbcbc",
         chain=False,

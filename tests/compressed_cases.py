@@ -36,12 +36,16 @@ def moved(net: Network, by: float = 0.1) -> Network:
         weight, bias = node.affine.operator.weight, node.affine.bias
         weight = weight + by * torch.randn(weight.shape, generator=draw, dtype=weight.dtype)
         changes[node.index] = replace(
-            node.affine, operator=node.affine.operator.with_weight(weight), bias=None if bias is None else bias + by
+            node.affine,
+            operator=node.affine.operator.with_weight(weight),
+            bias=None if bias is None else bias + by,
         )
     return net.with_affine(changes)
 
 
-def compressed(net: Network, way: str, start: Network | None = None, seed: int = 7) -> CompressedNet:
+def compressed(
+    net: Network, way: str, start: Network | None = None, seed: int = 7
+) -> CompressedNet:
     method, options, plan = WAYS[way]
     stored = store_net(net, start, method, [plan] * len(net.affine_layers), options, seed)
     return CompressedNet(stored, net, {"method": method, "k": 2}, start)

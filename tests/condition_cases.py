@@ -1,4 +1,6 @@
-"""Brute force for the conditions of Neyshabur 2017: explicit matrices, and noise in tiny bias-free nets."""
+"""Brute force for the conditions of Neyshabur 2017: explicit matrices, and noise in tiny bias-free
+nets.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from cushion.tracing import trace
 Array: TypeAlias = NDArray[np.float64]
 CHAINS = [case for case in CASES if case.chain]
 # Units and seed of random nets on inputs of length 1, for the simulations.
-SPHERES = [((5, 8, 6, 3), seed) for seed in range(4)] + [((10, 20, 20, 4), seed) for seed in range(3)]
+SPHERES = [((5, 8, 6, 3), seed) for seed in range(4)] + [
+    ((10, 20, 20, 4), seed) for seed in range(3)
+]
 
 
 def named(name: str) -> Case:
@@ -36,7 +40,9 @@ def sample(x: Any) -> Dataset:
 
 
 def layer_matrices(net: Network, x: Tensor) -> tuple[Array, list[Array]]:
-    """Layer 1's input and D_1 W_1, ..., D_d W_d at one example x [1, ...], each a Jacobian of a piece of the net."""
+    """Layer 1's input and D_1 W_1, ..., D_d W_d at one example x [1, ...], each a Jacobian of a
+    piece of the net.
+    """
     starts = [node.index for node in net.nodes if isinstance(node.op, Affine)]
     pieces = [net.nodes[a:b] for a, b in zip([1, *starts], [*starts, len(net.nodes)], strict=True)]
 
@@ -85,7 +91,9 @@ def conditions_of(weights: Sequence[Array], x: Array, **options: Any) -> NetCond
 
 def random_weights(units: Sequence[int], rng: np.random.Generator) -> list[Array]:
     """Gaussian weights, each layer scaled so that activations keep their size."""
-    return [rng.normal(size=(after, before)) * np.sqrt(2 / before) for before, after in pairwise(units)]
+    return [
+        rng.normal(size=(after, before)) * np.sqrt(2 / before) for before, after in pairwise(units)
+    ]
 
 
 def masks_of(weights: Sequence[Array], x: Array) -> tuple[list[Array], list[Array]]:
@@ -101,7 +109,9 @@ def masks_of(weights: Sequence[Array], x: Array) -> tuple[list[Array], list[Arra
 def noisy_levels(
     weights: Sequence[Array], noise: Sequence[Array], x: Array, masks: Sequence[Array] | None
 ) -> tuple[list[Array], list[Array]]:
-    """f^i of the net with weights W + ν for every draw, [draws, h_i], i = 1..d, and its masks (or the given ones)."""
+    """f^i of the net with weights W + ν for every draw, [draws, h_i], i = 1..d, and its masks (or
+    the given ones).
+    """
     z, levels, used = np.broadcast_to(x, (len(noise[0]), len(x))), [], []
     for at, (weight, nu) in enumerate(zip(weights, noise, strict=True), 1):
         z = np.einsum("nij,nj->ni", weight + nu, z)
@@ -112,9 +122,13 @@ def noisy_levels(
     return levels, used
 
 
-def draw_noise(weights: Sequence[Array], sigmas: Sequence[float], draws: int, rng: np.random.Generator) -> list[Array]:
+def draw_noise(
+    weights: Sequence[Array], sigmas: Sequence[float], draws: int, rng: np.random.Generator
+) -> list[Array]:
     """ν_i with entries N(0, σ_i²): [draws, h_i, h_{i-1}] for each layer."""
-    return [sigma * rng.normal(size=(draws, *w.shape)) for w, sigma in zip(weights, sigmas, strict=True)]
+    return [
+        sigma * rng.normal(size=(draws, *w.shape)) for w, sigma in zip(weights, sigmas, strict=True)
+    ]
 
 
 def mean_and_error(values: Array) -> tuple[float, float]:
@@ -129,8 +143,12 @@ def cross_entropy(scores: Array, label: int) -> Array:
     return loss
 
 
-def net_on_the_sphere(units: tuple[int, ...], seed: int, m: int) -> tuple[list[Array], Array, NetConditions]:
-    """Random weights, m rows with ‖x‖ = 1, and their conditions; seeds are searched for nets without dead layers."""
+def net_on_the_sphere(
+    units: tuple[int, ...], seed: int, m: int
+) -> tuple[list[Array], Array, NetConditions]:
+    """Random weights, m rows with ‖x‖ = 1, and their conditions; seeds are searched for nets
+    without dead layers.
+    """
     rng = np.random.default_rng(seed)
     while True:
         weights, x = random_weights(units, rng), rng.normal(size=(m, units[0]))
@@ -143,4 +161,6 @@ def net_on_the_sphere(units: tuple[int, ...], seed: int, m: int) -> tuple[list[A
 def as_premises(record: TheoremOne, weights: list[Array]) -> Premises:
     units = (weights[0].shape[1], *(len(w) for w in weights))
     norms = tuple(float(np.linalg.norm(w)) for w in weights)
-    return Premises(units, norms, record.mu, record.c2, record.c3, record.mean_output, record.m, record.delta)
+    return Premises(
+        units, norms, record.mu, record.c2, record.c3, record.mean_output, record.m, record.delta
+    )

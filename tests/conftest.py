@@ -8,5 +8,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch  # after the line above, which torch reads when it is loaded
 
-# Several test processes share the cores: more threads each would only make them wait for one another.
+# Several test processes share the cores: more threads each would only make them wait for one
+# another.
 torch.set_num_threads(1)

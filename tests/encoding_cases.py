@@ -1,4 +1,6 @@
-"""Integer nets as data: a strategy that draws every part of the grammar, and a few small ones that tests share."""
+"""Integer nets as data: a strategy that draws every part of the grammar, and a few small ones that
+tests share.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cushion.encoding.inputs import Bytes, Floats, Input
-from cushion.encoding.integer_net import Conv, Dense, Feature, IntegerNet, Layer, Pool, feature_after, stored_shape
+from cushion.encoding.integer_net import (
+    Conv,
+    Dense,
+    Feature,
+    IntegerNet,
+    Layer,
+    Pool,
+    feature_after,
+    stored_shape,
+)
 from cushion.encoding.sources import (
     Grid,
     Product,
@@ -44,13 +55,19 @@ def head(inputs: int, outputs: int = 2) -> Dense:
 
 def product(rng: Rng, shape: tuple[int, ...], rank: int, shift: int) -> Product:
     """Factors of small numbers."""
-    return Product(rng.integers(-9, 10, rank * (shape[0] + math.prod(shape[1:]))), shape, rank, shift)
+    return Product(
+        rng.integers(-9, 10, rank * (shape[0] + math.prod(shape[1:]))), shape, rank, shift
+    )
 
 
 @st.composite
 def sources(draw: st.DrawFn, rng: Rng, shape: tuple[int, ...], place: int) -> Source:
     seed = draw(st.sampled_from([0, 1, 77, 2**32 - 1]))
-    kind = draw(st.sampled_from([Grid, Values, SeededMask, SeededProjection, SeededNoise, SignProjection, Product]))
+    kind = draw(
+        st.sampled_from(
+            [Grid, Values, SeededMask, SeededProjection, SeededNoise, SignProjection, Product]
+        )
+    )
     if kind is Grid:
         levels = draw(st.integers(1, 5))
         return Grid(rng.integers(-levels, levels + 1, shape), levels)
@@ -58,14 +75,20 @@ def sources(draw: st.DrawFn, rng: Rng, shape: tuple[int, ...], place: int) -> So
         return SeededMask(rng.integers(0, 2, shape), seed, place)
     if kind is SeededProjection:
         coefficients = rng.integers(-50, 51, draw(st.integers(1, 4)))
-        return SeededProjection(coefficients, shape, seed, place, draw(st.integers(0, 6)), draw(st.integers(0, 3)))
+        return SeededProjection(
+            coefficients, shape, seed, place, draw(st.integers(0, 6)), draw(st.integers(0, 3))
+        )
     if kind is SignProjection:
         coefficients = rng.integers(-20, 21, draw(st.sampled_from([1, 5, 8, 64, 70])))
         return SignProjection(coefficients, shape, seed, place, draw(st.integers(0, 6)))
     if kind is Product:
         return product(rng, shape, draw(st.integers(1, 3)), draw(st.integers(0, 4)))
     sparse = rng.integers(-40, 41, shape) * (rng.random(shape) < 0.3)
-    return Values(sparse) if kind is Values else SeededNoise(sparse, seed, place, draw(st.integers(1, 3)))
+    return (
+        Values(sparse)
+        if kind is Values
+        else SeededNoise(sparse, seed, place, draw(st.integers(1, 3)))
+    )
 
 
 @st.composite
@@ -89,7 +112,9 @@ def convolutions(draw: st.DrawFn, rng: Rng, before: Feature, place: int) -> Conv
     bias, bias_shift = draw(biases(rng, outputs))
     source = draw(sources(rng, shape, place))
     stride, padding = draw(st.integers(1, 2)), draw(st.integers(0, k - 1))
-    return Conv(source, bias, bias_shift, draw(st.integers(0, 6)), stride, padding, groups, symmetry)
+    return Conv(
+        source, bias, bias_shift, draw(st.integers(0, 6)), stride, padding, groups, symmetry
+    )
 
 
 @st.composite
@@ -106,7 +131,11 @@ def nets(draw: st.DrawFn) -> IntegerNet:
     """Small nets in which every layer, source, symmetry and input of the grammar occurs."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     square = draw(st.integers(3, 7))
-    sides = (square, square) if draw(st.integers(0, 3)) else (draw(st.integers(1, 7)), draw(st.integers(1, 7)))
+    sides = (
+        (square, square)
+        if draw(st.integers(0, 3))
+        else (draw(st.integers(1, 7)), draw(st.integers(1, 7)))
+    )
     start = (draw(st.integers(1, 3)), *sides)
     feature, layers = Feature(start), []
 
@@ -117,12 +146,19 @@ def nets(draw: st.DrawFn) -> IntegerNet:
 
     for _ in range(draw(st.sampled_from([1, 2, 3, 0]))):
         if min(feature.shape[1:]) >= 2 and draw(st.integers(0, 3)) == 0:
-            add(Pool(draw(st.sampled_from(["max", "sum"])), draw(st.integers(2, min(3, *feature.shape[1:])))))
+            add(
+                Pool(
+                    draw(st.sampled_from(["max", "sum"])),
+                    draw(st.integers(2, min(3, *feature.shape[1:]))),
+                )
+            )
         elif feature.shape[0] <= 16:
             add(draw(convolutions(rng, feature, len(layers) + 1)))
     for outputs in [5] * draw(st.integers(0, 1)) + [3]:
         last = outputs == 3
-        invariant = feature.symmetry == 2 or (feature.symmetry > 2 and feature.shape[1] == feature.shape[2])
+        invariant = feature.symmetry == 2 or (
+            feature.symmetry > 2 and feature.shape[1] == feature.shape[2]
+        )
         symmetry = feature.symmetry if invariant and draw(st.integers(0, 3)) else 1
         shape: tuple[int, ...] = (outputs, math.prod(feature.shape))
         if symmetry > 1:
@@ -138,7 +174,9 @@ def examples(net: IntegerNet, n: int, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     if isinstance(net.input, Bytes):
         return rng.integers(0, 256, (n, *net.input_shape), dtype=np.uint8)
-    x = (rng.standard_normal((n, *net.input_shape)) * 2.0 ** rng.integers(-6, 12)).astype(np.float32)
+    x = (rng.standard_normal((n, *net.input_shape)) * 2.0 ** rng.integers(-6, 12)).astype(
+        np.float32
+    )
     odd = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -3e38, 1e-45], dtype=np.float32)
     return np.where(rng.random(x.shape) < 0.2, rng.choice(odd, x.shape), x)
 
@@ -156,8 +194,12 @@ def _parts(net: IntegerNet) -> list[object]:
         pieces.pop("weight", None)  # a cached value, not a part
         if source is not None:
             # names of their own: a layer and its source may both have a shift
-            inner = {f"source {name}": value for name, value in vars(source).items() if name != "numbers"}
+            inner = {
+                f"source {name}": value for name, value in vars(source).items() if name != "numbers"
+            }
             pieces |= {"source": type(source).__name__, **inner, "source shape": source.shape}
         found.append(type(layer).__name__)
-        found.append({name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in pieces.items()})
+        found.append(
+            {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in pieces.items()}
+        )
     return found

@@ -1,4 +1,6 @@
-"""Compressed nets as data: stored layers of three kinds, tiny nets that fit the format of certificates, and scores."""
+"""Compressed nets as data: stored layers of three kinds, tiny nets that fit the format of
+certificates, and scores.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,15 @@ def low_rank(operator: Operator, place: int) -> StoredLayer:
     u, s, v = torch.linalg.svd(operator.weight.double().flatten(1), full_matrices=False)
     r = max(1, len(s) - 1)
     left, right = (u * s.sqrt())[:, :r].numpy(), (s.sqrt()[:, None] * v)[:r].numpy()
-    return LowRank(Numbers.fitted(left, 12), Numbers.fitted(right, 11), tuple(operator.weight.shape))
+    return LowRank(
+        Numbers.fitted(left, 12), Numbers.fitted(right, 11), tuple(operator.weight.shape)
+    )
 
 
 def signs(operator: Operator, place: int) -> StoredLayer:
-    """So few coefficients that the weight is mostly noise: it is the compressed net that an integer net follows."""
+    """So few coefficients that the weight is mostly noise: it is the compressed net that an integer
+    net follows.
+    """
     return projected(operator, place, 70)
 
 
@@ -51,10 +57,16 @@ def projected(operator: Operator, place: int, k: int) -> Projected:
     return Projected(Numbers.fitted(c.numpy(), 12), tuple(operator.weight.shape), "signs", place)
 
 
-WAYS: dict[str, Callable[[Operator, int], StoredLayer]] = {"kept": kept, "low-rank": low_rank, "signs": signs}
+WAYS: dict[str, Callable[[Operator, int], StoredLayer]] = {
+    "kept": kept,
+    "low-rank": low_rank,
+    "signs": signs,
+}
 
 
-def compressed(model: nn.Module, shape: tuple[int, ...], way: Callable[[Operator, int], StoredLayer]) -> Stored:
+def compressed(
+    model: nn.Module, shape: tuple[int, ...], way: Callable[[Operator, int], StoredLayer]
+) -> Stored:
     """A net that has been compressed, with what is stored of it."""
     net = cushion.trace(model.eval(), shape)
     layers, biases, changes, place = [], [], {}, 0
@@ -62,7 +74,11 @@ def compressed(model: nn.Module, shape: tuple[int, ...], way: Callable[[Operator
         place += "Pool" in type(node.op).__name__ or node in net.affine_layers
         if node in net.affine_layers:
             layer = way(node.affine.operator, place)
-            bias = None if node.affine.bias is None else Numbers.fitted(node.affine.bias.double().numpy(), 14)
+            bias = (
+                None
+                if node.affine.bias is None
+                else Numbers.fitted(node.affine.bias.double().numpy(), 14)
+            )
             rounded = None if bias is None else torch.from_numpy(bias.values).to(net.dtype)
             operator = layer.operator(node.affine.operator, SEED)
             changes[node.index] = replace(node.affine, operator=operator, bias=rounded)
@@ -93,7 +109,15 @@ def sources_of(net: IntegerNet) -> list[Source]:
 
 
 CASE = {case.name: case for case in CASES}
-FITTING = ["mlp", "mlp-no-bias", "linear-only", "mlp-batchnorm", "batchnorm-last", "max-pool", "avg-pool"]
+FITTING = [
+    "mlp",
+    "mlp-no-bias",
+    "linear-only",
+    "mlp-batchnorm",
+    "batchnorm-last",
+    "max-pool",
+    "avg-pool",
+]
 FITTING += ["avg-pool-divisor", "conv-batchnorm", "vgg-tiny"]
 MORE = {
     "grouped and strided": lambda: nn.Sequential(
@@ -117,7 +141,9 @@ MORE = {
     "a batch-norm comes first": lambda: nn.Sequential(
         nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 6, 2), nn.ReLU(), nn.Flatten(), nn.Linear(96, 5)
     ),
-    "a convolution with one place": lambda: nn.Sequential(nn.Conv2d(4, 6, 5), nn.ReLU(), nn.Flatten(), nn.Linear(6, 5)),
+    "a convolution with one place": lambda: nn.Sequential(
+        nn.Conv2d(4, 6, 5), nn.ReLU(), nn.Flatten(), nn.Linear(6, 5)
+    ),
 }
 
 

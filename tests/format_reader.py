@@ -1,7 +1,8 @@
-"""A second decoder and evaluator, written from the words of FORMAT.md alone: Python's integers, lists and loops.
+"""A second decoder and evaluator, written from the words of FORMAT.md alone: Python's integers,
+lists and loops.
 
-Nothing of the package is imported, so that a sentence of FORMAT.md that is wrong or missing shows as a failing test.
-It trusts its message to be well-formed.
+Nothing of the package is imported, so that a sentence of FORMAT.md that is wrong or missing shows
+as a failing test. It trusts its message to be well-formed.
 """
 
 from __future__ import annotations
@@ -121,7 +122,11 @@ def read(data: bytes, length: int) -> dict[str, Any]:
     carried = 1
     depth = bits.gamma()
     for place in range(1, depth + 1):
-        layer: Layer = {"kind": ["dense", "conv", "max", "sum"][bits.fixed(2)], "place": place, "order": 1}
+        layer: Layer = {
+            "kind": ["dense", "conv", "max", "sum"][bits.fixed(2)],
+            "place": place,
+            "order": 1,
+        }
         net["layers"].append(layer)
         if layer["kind"] in ("max", "sum"):
             layer["size"] = bits.gamma() + 1
@@ -144,7 +149,11 @@ def read(data: bytes, length: int) -> dict[str, Any]:
             s = layer["order"] = [1, 2, 4, 8][bits.fixed(2)]
             regular = s == carried > 1
             c = shape[0] // s if regular else shape[0]
-            stored = [out, 1, k, k] if groups == 0 else [out, c // groups, *([s] if regular else []), k, k]
+            stored = (
+                [out, 1, k, k]
+                if groups == 0
+                else [out, c // groups, *([s] if regular else []), k, k]
+            )
             layer["k"], layer["groups"] = k, groups or shape[0]
             sides = [(side + 2 * layer["padding"] - k) // layer["stride"] + 1 for side in shape[1:]]
             shape, carried = (s * out, *sides), s
@@ -160,7 +169,11 @@ def read(data: bytes, length: int) -> dict[str, Any]:
         if layer["source"] == "sign projection":
             layer["coefficients"], layer["down"] = bits.gamma(), bits.gamma() - 1
         if layer["source"] == "projection":
-            layer["coefficients"], layer["down"], layer["amplitude"] = bits.gamma(), bits.gamma() - 1, bits.gamma() - 1
+            layer["coefficients"], layer["down"], layer["amplitude"] = (
+                bits.gamma(),
+                bits.gamma() - 1,
+                bits.gamma() - 1,
+            )
         if layer["source"] == "noise":
             layer["amplitude"] = bits.gamma()
         layer["biased"] = bits.fixed(1)
@@ -186,7 +199,9 @@ def read(data: bytes, length: int) -> dict[str, Any]:
 
 
 def word(layer: int, seed: int, i: int) -> int:
-    state = int.from_bytes(hashlib.sha256(f"weights {layer} {seed}".encode("ascii")).digest()[:8], "little")
+    state = int.from_bytes(
+        hashlib.sha256(f"weights {layer} {seed}".encode("ascii")).digest()[:8], "little"
+    )
     z = (state + (i + 1) * 0x9E3779B97F4A7C15) & MASK
     z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & MASK
     z = ((z ^ z >> 27) * 0x94D049BB133111EB) & MASK
@@ -205,7 +220,10 @@ def stored_numbers(layer: Layer) -> list[int]:
     if layer["source"] == "mask":
         return [kept * sign(j, 0) for j, kept in enumerate(coded)]
     if layer["source"] == "noise":
-        return [value if value != 0 else layer["amplitude"] * noise(j, 0) for j, value in enumerate(coded)]
+        return [
+            value if value != 0 else layer["amplitude"] * noise(j, 0)
+            for j, value in enumerate(coded)
+        ]
     if layer["source"] == "projection":
         u = -(-n // 64)
         return [
@@ -214,9 +232,13 @@ def stored_numbers(layer: Layer) -> list[int]:
             for j in range(n)
         ]
     if layer["source"] == "sign projection":
-        words = [[word(place, layer["seed"], c * n + j) for j in range(n)] for c in range(-(-len(coded) // 64))]
+        words = [
+            [word(place, layer["seed"], c * n + j) for j in range(n)]
+            for c in range(-(-len(coded) // 64))
+        ]
         return [
-            sum(q if words[t // 64][j] >> t % 64 & 1 else -q for t, q in enumerate(coded)) >> layer["down"]
+            sum(q if words[t // 64][j] >> t % 64 & 1 else -q for t, q in enumerate(coded))
+            >> layer["down"]
             for j in range(n)
         ]
     if layer["source"] == "product":
@@ -249,7 +271,9 @@ def inverse_times(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 
 
 def weights(layer: Layer) -> dict[tuple[int, int], list[list[int]]]:
-    """(output channel, input channel of its group) -> rows of a filter; for a plain dense layer, one row as input 0."""
+    """(output channel, input channel of its group) -> rows of a filter; for a plain dense layer,
+    one row as input 0.
+    """
     numbers, stored, elements = stored_numbers(layer), layer["stored"], ELEMENTS[layer["order"]]
     if len(stored) == 2:
         return {(o, 0): [numbers[o * stored[1] : (o + 1) * stored[1]]] for o in range(stored[0])}
@@ -294,14 +318,19 @@ def scores(net: dict[str, Any], x: list[Any]) -> list[int]:
     """Section 4.4: x holds the values of one example in C order."""
     flat = quantised(net, x)
     c, h, w = net["shape"]
-    values = {(a, i, j): flat[(a * h + i) * w + j] for a, i, j in product(range(c), range(h), range(w))}
+    values = {
+        (a, i, j): flat[(a * h + i) * w + j] for a, i, j in product(range(c), range(h), range(w))
+    }
     for layer in net["layers"]:
         if layer["kind"] in ("max", "sum"):
             size = layer["size"]
             h, w = h // size, w // size
             combine = max if layer["kind"] == "max" else sum
             values = {
-                (a, i, j): combine(values[a, i * size + y, j * size + z] for y, z in product(range(size), range(size)))
+                (a, i, j): combine(
+                    values[a, i * size + y, j * size + z]
+                    for y, z in product(range(size), range(size))
+                )
                 for a, i, j in product(range(c), range(h), range(w))
             }
             continue
@@ -311,7 +340,12 @@ def scores(net: dict[str, Any], x: list[Any]) -> list[int]:
             row = [values[place] for place in product(range(c), range(h), range(w))]
             out = {}
             for o in range(layer["outputs"]):
-                used = [v for i in sorted(i for q, i in filters if q == o) for line in filters[o, i] for v in line]
+                used = [
+                    v
+                    for i in sorted(i for q, i in filters if q == o)
+                    for line in filters[o, i]
+                    for v in line
+                ]
                 out[o, 0, 0] = biases[o] + sum(a * b for a, b in zip(used, row, strict=True))
             c, h, w = layer["outputs"], 1, 1
         else:

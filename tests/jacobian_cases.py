@@ -1,4 +1,6 @@
-"""Brute-force Jacobians of sub-networks: the oracle of everything that is said about noise stability."""
+"""Brute-force Jacobians of sub-networks: the oracle of everything that is said about noise
+stability.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def activations(net: Network, x: Tensor) -> dict[int, Tensor]:
 
 
 def subnet(net: Network, x: Tensor, source: Node, target: Node, at: Tensor) -> Tensor:
-    """M^{i,j}(at) for one example x [1, ...]: the source's output replaced, everything else recomputed from it."""
+    """M^{i,j}(at) for one example x [1, ...]: the source's output replaced, everything else
+    recomputed from it.
+    """
     values = activations(net, x)
     values[source.index] = at
     for node in net.nodes[source.index + 1 : target.index + 1]:
@@ -33,7 +37,9 @@ def subnet(net: Network, x: Tensor, source: Node, target: Node, at: Tensor) -> T
 
 
 def brute_jacobian(net: Network, x: Tensor, source: Node, target: Node) -> Tensor:
-    """J^{i,j} at one example x [1, ...]: [size_j, size_i], by automatic differentiation of the sub-network."""
+    """J^{i,j} at one example x [1, ...]: [size_j, size_i], by automatic differentiation of the
+    sub-network.
+    """
     at = activations(net, x)[source.index]
     jacobian = torch.autograd.functional.jacobian(lambda z: subnet(net, x, source, target, z), at)
     assert isinstance(jacobian, Tensor)

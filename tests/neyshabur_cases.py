@@ -1,4 +1,6 @@
-"""Tiny stand-ins for the nets of Neyshabur 2017: perceptrons on digits, and nets whose numbers are made up."""
+"""Tiny stand-ins for the nets of Neyshabur 2017: perceptrons on digits, and nets whose numbers are
+made up.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,13 @@ def plan(data: str, hidden: int = 128) -> TrainingPlan:
 
 
 PAIRS = tuple(
-    LabelPair(n, plan(f"digits,subset={n}"), plan(f"digits,subset={n},random-labels=1")) for n in (TRUE_ROWS, 600, 800)
+    LabelPair(n, plan(f"digits,subset={n}"), plan(f"digits,subset={n},random-labels=1"))
+    for n in (TRUE_ROWS, 600, 800)
 )
-CONFUSED = (Sized(0, PAIRS[0].true), *(Sized(k, plan(f"digits,confusion={TRUE_ROWS}+{k}")) for k in (40, 80)))
+CONFUSED = (
+    Sized(0, PAIRS[0].true),
+    *(Sized(k, plan(f"digits,confusion={TRUE_ROWS}+{k}")) for k in (40, 80)),
+)
 WIDTHS = tuple(Sized(h, plan("digits,subset=400", h)) for h in (32, 128, 256))
 DEEP = TrainingPlan("neyshabur-mlp10", "digits,subset=200", width=0.012, epochs=5)
 
@@ -58,20 +64,35 @@ def a_net(
     sharpness: float = 1.0,
     kl: float | None = 100.0,
 ) -> NetFound:
-    """Made up: 1000 training and 100 test examples. logs: of all norms, or by norm; kl: at sharpness 0.05."""
+    """Made up: 1000 training and 100 test examples. logs: of all norms, or by norm; kl: at
+    sharpness 0.05.
+    """
     log10: dict[str, float | None] = {}
     for name in NORMS:
         log10[f"{name}, as plotted"] = logs[name] if isinstance(logs, dict) else logs
         log10[f"{name}, as printed"] = printed
-    norms: dict[str, Any] = {"m": 1000, "errors": errors, "test_m": 100, "test_errors": test_errors, "log10": log10}
+    norms: dict[str, Any] = {
+        "m": 1000,
+        "errors": errors,
+        "test_m": 100,
+        "test_errors": test_errors,
+        "log10": log10,
+    }
     rises = (0.1, 0.0) if kl is not None else (0.01, 0.0)  # of half way in ln KL, or never reached
     ends = (1.0, 1.0) if kl is None else (kl / math.e, kl * math.e)
-    points = [{"kl": at, "sharpness": rise, "error_sharpness": rise} for at, rise in zip(ends, rises, strict=True)]
-    return NetFound(PAIRS[0].true, norms, {"maximum": {"value": sharpness}, "expected": {"points": points}})
+    points = [
+        {"kl": at, "sharpness": rise, "error_sharpness": rise}
+        for at, rise in zip(ends, rises, strict=True)
+    ]
+    return NetFound(
+        PAIRS[0].true, norms, {"maximum": {"value": sharpness}, "expected": {"points": points}}
+    )
 
 
 def pairs(true: list[NetFound], random: list[NetFound]) -> list[PairFound]:
-    return [PairFound(1000 * (at + 1), *both) for at, both in enumerate(zip(true, random, strict=True))]
+    return [
+        PairFound(1000 * (at + 1), *both) for at, both in enumerate(zip(true, random, strict=True))
+    ]
 
 
 def sized(found: dict[int, NetFound]) -> list[SizedNet]:
@@ -83,8 +104,12 @@ def without(net: NetFound) -> NetFound:
     return replace(net, norms={**net.norms, "log10": dict.fromkeys(net.norms["log10"])})
 
 
-def condition_record(inverse: float | None, c2: float | None, c3: float | None, *, infinite: bool = False) -> Any:
-    """NetConditions as JSON with one layer, all numbers of a kind alike; None: nothing to constrain, or infinite."""
+def condition_record(
+    inverse: float | None, c2: float | None, c3: float | None, *, infinite: bool = False
+) -> Any:
+    """NetConditions as JSON with one layer, all numbers of a kind alike; None: nothing to
+    constrain, or infinite.
+    """
 
     def spread(value: float | None) -> dict[str, Any] | None:
         if value is None and not infinite:
@@ -92,7 +117,9 @@ def condition_record(inverse: float | None, c2: float | None, c3: float | None, 
         return {"value": value, "quantiles": {"0.05": value, "0.5": value, "0.95": value}}
 
     part = {"triples": 1, "mu": None, "inverse": spread(inverse), "because": "why not"}
-    flips = [{"layer": "fc1", "units": 9, "value": c2, "restricted": c2, "restricted_spread": spread(c2)}]
+    flips = [
+        {"layer": "fc1", "units": 9, "value": c2, "restricted": c2, "restricted_spread": spread(c2)}
+    ]
     return {
         "layers": ["fc1"],
         "interaction": dict.fromkeys(("text", "figure6", "inner", "outer"), part),

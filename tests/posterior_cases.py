@@ -1,4 +1,6 @@
-"""Tiny posteriors and samples whose errors are known in closed form; the PAC-Bayes tests share them."""
+"""Tiny posteriors and samples whose errors are known in closed form; the PAC-Bayes tests share
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,21 @@ def whole(values: object) -> NDArray[np.int64]:
 
 
 def linear(means: NDArray[np.int64], variances: NDArray[np.int64], prior: int = 8) -> Posterior:
-    """One dense layer without biases on bytes: means (quarters) and variances (exponents) are [classes, features]."""
+    """One dense layer without biases on bytes: means (quarters) and variances (exponents) are
+    [classes, features].
+    """
     classes, features = means.shape
-    net = IntegerNet((1, 1, features), Bytes(0), (Dense(Values(whole(np.zeros((classes, features)))), None, 0, 0),))
+    net = IntegerNet(
+        (1, 1, features),
+        Bytes(0),
+        (Dense(Values(whole(np.zeros((classes, features)))), None, 0, 0),),
+    )
     return Posterior(net, (Factor(1, "weights", prior, means, variances),))
 
 
 def coin(seed: int = 0) -> Posterior:
-    """Right on x = (1, 0) with label 1 when ⌊w + 1/2⌋ ≥ 1 for w ~ N(1, 1/4): wrong with probability Φ(-1).
+    """Right on x = (1, 0) with label 1 when ⌊w + 1/2⌋ ≥ 1 for w ~ N(1, 1/4): wrong with probability
+    Φ(-1).
 
     The last mean meets a zero input: it changes the message, hence the draws, and nothing else.
     """
@@ -36,7 +45,12 @@ def coin(seed: int = 0) -> Posterior:
 
 def ones(m: int) -> Dataset:
     """m times x = (1, 0) with label 1."""
-    return Dataset("ones", np.tile(np.array([[[[1, 0]]]], dtype=np.uint8), (m, 1, 1, 1)), np.ones(m, dtype=np.int64), 2)
+    return Dataset(
+        "ones",
+        np.tile(np.array([[[[1, 0]]]], dtype=np.uint8), (m, 1, 1, 1)),
+        np.ones(m, dtype=np.int64),
+        2,
+    )
 
 
 def stripes(m: int = 300, seed: int = 0) -> Dataset:
@@ -52,7 +66,12 @@ def stripes(m: int = 300, seed: int = 0) -> Dataset:
 def convolutional(seed: int = 0) -> Posterior:
     """A small posterior with every kind of factor: convolution, pooling, dense, biases."""
     rng = np.random.default_rng(seed)
-    shapes = {(1, "weights"): (2, 1, 3, 3), (1, "biases"): (2,), (3, "weights"): (3, 18), (3, "biases"): (3,)}
+    shapes = {
+        (1, "weights"): (2, 1, 3, 3),
+        (1, "biases"): (2,),
+        (3, "weights"): (3, 18),
+        (3, "biases"): (3,),
+    }
     zeros = {key: whole(np.zeros(shape)) for key, shape in shapes.items()}
     layers = (
         Conv(Values(zeros[1, "weights"]), zeros[1, "biases"], 2, 4, 1, 1, 1, 1),

@@ -1,4 +1,6 @@
-"""Samples that tails are fitted to, and the textbook's power-law fit: every candidate on every point."""
+"""Samples that tails are fitted to, and the textbook's power-law fit: every candidate on every
+point.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def magnitudes(values: Iterable[float]) -> Magnitudes:
 
 
 def textbook_distances(values: Iterable[float]) -> dict[float, tuple[float, float]]:
-    """{xmin: (alpha, distance)}, the two largest distinct values left out; of two distinct values, the larger."""
+    """{xmin: (alpha, distance)}, the two largest distinct values left out; of two distinct values,
+    the larger.
+    """
     x = sorted(abs(float(value)) for value in values if value != 0)
     distinct = sorted(set(x))
     found = {}

@@ -1,4 +1,6 @@
-"""The house rules as a test: who may import whom, what stays free of torch, how large a file may grow."""
+"""The house rules as a test: who may import whom, what stays free of torch, how large a file may
+grow.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,13 @@ NETS = DATA | {
     "batches",
     "runs",
 }
-FAMILY_RECORDS = {"stability_records", "capacity_records", "sharpness_records", "condition_records", "tail_records"}
+FAMILY_RECORDS = {
+    "stability_records",
+    "capacity_records",
+    "sharpness_records",
+    "condition_records",
+    "tail_records",
+}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "records": {"errors"},
@@ -74,24 +82,79 @@ ALLOWED: dict[str, set[str]] = {
     | FAMILY_RECORDS,
     "theorems": {"numerics", "bound_records"},
     "compressors": BASE
-    | {"pruning_records", "counter", "operators", "network", "tracing", "engine", "data", "encoding"},
+    | {
+        "pruning_records",
+        "counter",
+        "operators",
+        "network",
+        "tracing",
+        "engine",
+        "data",
+        "encoding",
+    },
     "promises": NETS
-    | {"compressors", "compression_records", "linearisation", "perturbation", "measures", "measuring", "net_facts"}
+    | {
+        "compressors",
+        "compression_records",
+        "linearisation",
+        "perturbation",
+        "measures",
+        "measuring",
+        "net_facts",
+    }
     | {"pruning_records", "heavy_tail_records", "tail_records", "theorems", "bound_records"},
     "compressed_nets": BASE | {"compressors", "network", "weights"},
     "certificates": DATA | {"encoding", "answers", "gaussian_claims"},
     "verifier": {"errors", "records", "claims", "gaussian_claims", "answers", "encoding", "data"},
     "compression": BASE | {"encoding", "certificates", "compression_records"},
     "net_compressing": NETS
-    | {"compressors", "compressed_nets", "certified_nets", "compression_records", "promises", "certificates"}
+    | {
+        "compressors",
+        "compressed_nets",
+        "certified_nets",
+        "compression_records",
+        "promises",
+        "certificates",
+    }
     | {"measures", "measuring"}
     | {"net_facts", "theorems", "encoding"},
     "net_pruning": NETS
-    | {"compressors", "compressed_nets", "certified_nets", "compression_records", "pruning_records", "promises"}
-    | {"certificates", "measures", "measuring", "net_facts", "theorems", "encoding", "training", "masked_training"},
+    | {
+        "compressors",
+        "compressed_nets",
+        "certified_nets",
+        "compression_records",
+        "pruning_records",
+        "promises",
+    }
+    | {
+        "certificates",
+        "measures",
+        "measuring",
+        "net_facts",
+        "theorems",
+        "encoding",
+        "training",
+        "masked_training",
+    },
     "net_replacing": NETS
-    | {"compressors", "compressed_nets", "certified_nets", "compression_records", "heavy_tail_records", "promises"}
-    | {"certificates", "measures", "measuring", "net_facts", "theorems", "encoding", "tail_records"},
+    | {
+        "compressors",
+        "compressed_nets",
+        "certified_nets",
+        "compression_records",
+        "heavy_tail_records",
+        "promises",
+    }
+    | {
+        "certificates",
+        "measures",
+        "measuring",
+        "net_facts",
+        "theorems",
+        "encoding",
+        "tail_records",
+    },
     "certified_nets": DATA
     | {"compressors", "compressed_nets", "compression_records", "certificates", "net_facts"}
     | {"pruning_records", "heavy_tail_records"},
@@ -102,13 +165,28 @@ ALLOWED: dict[str, set[str]] = {
     "reproduction": {"*"},
     "pac_bayes": DATA | {"compressors", "certificates"},
     "api": NETS | {"answers", "float_nets", "compressors", "encoding", "certificates"},
-    "figures": {"errors", "files", "records", "measure_records", "compression_records", "pruning_records"}
+    "figures": {
+        "errors",
+        "files",
+        "records",
+        "measure_records",
+        "compression_records",
+        "pruning_records",
+    }
     | {"heavy_tail_records"}
     | FAMILY_RECORDS,
     "measuring": NETS | {"network_module", "measures", "measure_records"} | FAMILY_RECORDS,
     "net_facts": NETS | {"measures", "measure_records", "theorems"},
     "bounding": NETS
-    | {"measuring", "measures", "net_facts", "theorems", "bound_records", "measure_records", "certificates"}
+    | {
+        "measuring",
+        "measures",
+        "net_facts",
+        "theorems",
+        "bound_records",
+        "measure_records",
+        "certificates",
+    }
     | FAMILY_RECORDS,
     "demo": {"*"},
     "cli": {"*"},
@@ -170,7 +248,9 @@ def imported(tree: ast.AST) -> set[tuple[str, bool]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             name = node.module or ""
-            names = [f"{name}.{alias.name}" for alias in node.names] if name == "cushion" else [name]
+            names = (
+                [f"{name}.{alias.name}" for alias in node.names] if name == "cushion" else [name]
+            )
             found |= {(n, id(node) in quiet) for n in names}
     return found
 
@@ -195,7 +275,9 @@ def violations(root: Path) -> list[str]:
             if target != part and "*" not in allowed and target not in allowed:
                 problems.append(f"{path.relative_to(root)} imports cushion.{target}")
             if target in COMPOSERS and part not in COMPOSERS[target]:
-                problems.append(f"{path.relative_to(root)} imports cushion.{target}, which only composes")
+                problems.append(
+                    f"{path.relative_to(root)} imports cushion.{target}, which only composes"
+                )
             if (
                 part in ("measures", "compressors")
                 and target == part
@@ -203,8 +285,17 @@ def violations(root: Path) -> list[str]:
                 and path.parent.name != "storage"
             ):
                 sibling = rest.split(".")[1] if "." in rest else ""
-                own = path.relative_to(root).parts[1]  # a family in a folder of its own is one sibling
-                if sibling not in ("", own, "distribution", "integer", "seeded_search", "storage"):  # what all build on
+                own = path.relative_to(root).parts[
+                    1
+                ]  # a family in a folder of its own is one sibling
+                if sibling not in (
+                    "",
+                    own,
+                    "distribution",
+                    "integer",
+                    "seeded_search",
+                    "storage",
+                ):  # what all build on
                     problems.append(f"{path.relative_to(root)} imports its sibling {sibling}")
     return problems
 
@@ -218,7 +309,11 @@ def test_the_import_table_holds() -> None:
     [
         ("encoding/bits.py", "import torch", "imports torch"),
         ("encoding/bits.py", "def f():\n    from torch import nn", "imports torch"),
-        ("verifier/check.py", "from cushion.certificates import occam", "imports cushion.certificates"),
+        (
+            "verifier/check.py",
+            "from cushion.certificates import occam",
+            "imports cushion.certificates",
+        ),
         ("verifier/check.py", "from cushion import numerics", "imports cushion.numerics"),
         ("measures/norms.py", "import cushion.measures.margins", "sibling"),
         ("measures/norms.py", "from cushion.measures.stability.noise import Noise", "sibling"),
@@ -234,7 +329,9 @@ def test_the_import_test_can_fail(tmp_path: Path, file: str, line: str, complain
 
 
 def run(code: str) -> str:
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     return result.stdout.strip()
 
 
@@ -265,7 +362,8 @@ from cushion.encoding.layers import Dense
 from cushion.encoding.sources import Grid
 from cushion.verifier import verify
 data, test = load_pair("digits")
-net = IntegerNet(data.shape, Bytes(4), (Dense(Grid(np.eye(10, 64, dtype=np.int64), 1), None, 0, 0),))
+eye = Grid(np.eye(10, 64, dtype=np.int64), 1)
+net = IntegerNet(data.shape, Bytes(4), (Dense(eye, None, 0, 0),))
 path = certify_net(net, data, Decimal("0.05"), holdout=test).save({str(tmp_path / "c.cushion")!r})
 print(verify(path, data, test).ok, "torch" in sys.modules)
 """
@@ -273,7 +371,11 @@ print(verify(path, data, test).ok, "torch" in sys.modules)
 
 
 def test_no_file_outgrows_one_concept() -> None:
-    long = {str(p.relative_to(SRC)): n for p in SRC.rglob("*.py") if (n := len(p.read_text().splitlines())) > 400}
+    long = {
+        str(p.relative_to(SRC)): n
+        for p in SRC.rglob("*.py")
+        if (n := len(p.read_text().splitlines())) > 400
+    }
     assert long == {}
     assert not [p for p in SRC.rglob("*.py") if p.stem in {"utils", "helpers", "misc", "common"}]
 

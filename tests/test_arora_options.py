@@ -1,4 +1,6 @@
-"""Every option of the compressors of Arora 2018: what is taken, and one sentence that names it for what is not."""
+"""Every option of the compressors of Arora 2018: what is taken, and one sentence that names it for
+what is not.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,23 @@ from cushion.errors import BadInput
 
 NUMBERS_ABOVE_0 = [0, 0.0, -1, -0.5, math.nan, math.inf, -math.inf, "1", None, [1], True, 1j]
 BAD: dict[str, list[Any]] = {
-    "k": [0, -1, 1.5, "0", "-3", "", "x", "5 5", "²", "1e3", 10**13, "9" * 5000, True, [5], math.nan],
+    "k": [
+        0,
+        -1,
+        1.5,
+        "0",
+        "-3",
+        "",
+        "x",
+        "5 5",
+        "²",
+        "1e3",
+        10**13,
+        "9" * 5000,
+        True,
+        [5],
+        math.nan,
+    ],
     "epsilon": [*NUMBERS_ABOVE_0, 1.0001, 2],
     "gamma": NUMBERS_ABOVE_0,
     "constant": NUMBERS_ABOVE_0,
@@ -31,18 +49,35 @@ BAD: dict[str, list[Any]] = {
     "number_bits": [0, 1, 33, 64, 8.0, "8", True, None],
     "helper": ["", "normal", "Signs", 3, ["signs"]],
     "from_initialisation": [1, 0, "yes", None],
-    "sweep": ["5%", ("5%", 3), (None,), 5, None, {"5%"}, ("",), (" ",), ("x",), ("k=5",), ("0",), ("5%", "-1%")],
+    "sweep": [
+        "5%",
+        ("5%", 3),
+        (None,),
+        5,
+        None,
+        {"5%"},
+        ("",),
+        (" ",),
+        ("x",),
+        ("k=5",),
+        ("0",),
+        ("5%", "-1%"),
+    ],
 }
 FITTING = {"eta": "vector-project", "p": "conv-project", "constant": "conv-project"}
 
 
 def test_there_is_a_row_for_every_option() -> None:
     assert {field.name for field in fields(NetOptions)} == set(BAD)
-    of_nets = {name for name, method in METHODS.items() if method.of_a_net} - set(PRUNING) - set(TAILS)
+    of_nets = (
+        {name for name, method in METHODS.items() if method.of_a_net} - set(PRUNING) - set(TAILS)
+    )
     assert of_nets == set(NAMES)
     pruning = {option.replace("-", "_") for name in PRUNING for option in METHODS[name].options}
     assert pruning == {field.name for field in fields(PruneOptions)}
-    assert {name.replace("-", "_") for name in of_nets for name in METHODS[name].options} == set(BAD)
+    assert {name.replace("-", "_") for name in of_nets for name in METHODS[name].options} == set(
+        BAD
+    )
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -65,14 +100,26 @@ def test_a_bad_value_gets_one_sentence_that_names_its_option(name: str) -> None:
 def test_defaults_and_good_values_pass(method: str) -> None:
     NetOptions().check(method)
     good = {
-        "k": 5, "epsilon": 0.5, "gamma": 2, "level": 0, "eta": 1, "p": 3, "constant": 600, "from_initialisation": True,
-        "zeta": 0.999, "number_bits": 32, "examples": 1, "sweep": ("gamma=2",),
-    }  # fmt: skip
+        "k": 5,
+        "epsilon": 0.5,
+        "gamma": 2,
+        "level": 0,
+        "eta": 1,
+        "p": 3,
+        "constant": 600,
+        "from_initialisation": True,
+        "zeta": 0.999,
+        "number_bits": 32,
+        "examples": 1,
+        "sweep": ("gamma=2",),
+    }
     for name, value in good.items():
         if name.replace("_", "-") in METHODS[method].options:
             assert choose(method, {name: value}) is METHODS[method]
         else:
-            with pytest.raises(BadInput, match=f"does not take --{name.replace('_', '-')}; its options are --"):
+            with pytest.raises(
+                BadInput, match=f"does not take --{name.replace('_', '-')}; its options are --"
+            ):
                 choose(method, {name: value})
     for bits in (2, 8):
         NetOptions(number_bits=bits, sweep=["gamma=1"]).check(method)  # type: ignore[arg-type]
@@ -81,7 +128,9 @@ def test_defaults_and_good_values_pass(method: str) -> None:
 @pytest.mark.parametrize("name", ["minutes", "width", "steps", "colour", "K", "self", "seed"])
 def test_unknown_options_are_refused_by_name(name: str) -> None:
     for method in NAMES:
-        with pytest.raises(BadInput, match=f"--method {method} does not take --{name}; its options are --"):
+        with pytest.raises(
+            BadInput, match=f"--method {method} does not take --{name}; its options are --"
+        ):
             choose(method, {name: 1})
 
 
@@ -109,10 +158,19 @@ def test_searches_take_a_whole_k_only() -> None:
 
 
 SIZES: dict[Any, int | Fraction] = {
-    1: 1, "1": 1, "007": 7, 10**12: 10**12, "5%": Fraction(1, 20), "0.5%": Fraction(1, 200), "5 %": Fraction(1, 20),
-    "100%": Fraction(1), "250%": Fraction(5, 2), "100000%": Fraction(1000), ".5%": Fraction(1, 200),
+    1: 1,
+    "1": 1,
+    "007": 7,
+    10**12: 10**12,
+    "5%": Fraction(1, 20),
+    "0.5%": Fraction(1, 200),
+    "5 %": Fraction(1, 20),
+    "100%": Fraction(1),
+    "250%": Fraction(5, 2),
+    "100000%": Fraction(1000),
+    ".5%": Fraction(1, 200),
     "0.000001%": Fraction(1, 10**8),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -165,7 +223,9 @@ def test_a_sweep_sets_what_it_names_and_takes_back_what_contradicts_it(method: s
     point = options.at(method, "gamma=2")
     assert (point.k, point.gamma, point.sweep, point.number_bits) == (None, 2.0, (), 5)
     given = NetOptions(epsilon=0.1)
-    assert given.at(method, "gamma=2").epsilon is None  # else the accuracy that is given would hide the margin
+    assert (
+        given.at(method, "gamma=2").epsilon is None
+    )  # else the accuracy that is given would hide the margin
     if method == "vector-compress":
         for size in ("5", "5%"):
             with pytest.raises(BadInput, match=r"--sweep 5.* no k"):
@@ -179,7 +239,9 @@ def test_a_sweep_sets_what_it_names_and_takes_back_what_contradicts_it(method: s
             assert getattr(options.at(method, f"{name}=0.25"), name) == 0.25
             assert options.at(method, f"{name}=1").k is None
         else:  # the method has no such option: every point of the curve would be the same
-            with pytest.raises(BadInput, match=f"--sweep {name}=0.25: for {method} only {names[0]}= or {names[1]}="):
+            with pytest.raises(
+                BadInput, match=f"--sweep {name}=0.25: for {method} only {names[0]}= or {names[1]}="
+            ):
                 options.at(method, f"{name}=0.25")
 
 
@@ -197,7 +259,19 @@ def test_a_sweep_sets_what_it_names_and_takes_back_what_contradicts_it(method: s
             "epsilon=x",
             "gamma=0",
         ),
-        *("gamma=-1", "gamma=inf", "gamma=nan", "gamma=", "=5", "=", "", "0", "0%", "-1%", "1e999999999%"),
+        *(
+            "gamma=-1",
+            "gamma=inf",
+            "gamma=nan",
+            "gamma=",
+            "=5",
+            "=",
+            "",
+            "0",
+            "0%",
+            "-1%",
+            "1e999999999%",
+        ),
         "epsilon=0.1=2",
     ],
 )
@@ -231,7 +305,9 @@ def test_helpers_go_with_their_methods(method: str) -> None:
             options.check(method)
             assert options.helper_of(method) == helper
         else:
-            with pytest.raises(BadInput, match=f"--helper {helper} does not go with --method {method}"):
+            with pytest.raises(
+                BadInput, match=f"--helper {helper} does not go with --method {method}"
+            ):
                 options.check(method)
     own = {"matrix-project": "signs", "vector-project": "gaussian", "conv-project": "gaussian"}
     assert NetOptions().helper_of(method) == own.get(method, "")  # the paper's own

@@ -1,4 +1,6 @@
-"""Attacks of the certificate that are not a single file: float non-determinism, seeds, lies spread over many files."""
+"""Attacks of the certificate that are not a single file: float non-determinism, seeds, lies spread
+over many files.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def test_counts_and_scores_do_not_depend_on_threads_batches_or_precision(name: s
 
 
 def test_a_net_beyond_single_precision_is_counted_in_double() -> None:
-    """2^24 + 1 is where float32 would begin to round: the two classes then tie, and every count changes."""
+    """2^24 + 1 is where float32 would begin to round: the two classes then tie, and every count
+    changes.
+    """
     weight = nets.Values(nets.whole([[2**24, 1, 0, 0], [2**24, 0, 0, 0]]))
     net = nets.on_halves(nets.Dense(weight, None, 0, 0), shift=7)
     x = np.array([[1, 1, 0, 0]], dtype=np.uint8).reshape(1, 1, 2, 2) * 128
@@ -65,7 +69,9 @@ def test_a_net_beyond_single_precision_is_counted_in_double() -> None:
     assert net.answers(x).tolist() == [0]
     rounded = nets.on_halves(nets.Dense(weight, None, 0, 0), shift=7)
     vars(rounded)["_floats"] = np.float32
-    assert rounded.answers(x).tolist() == [-1], "single precision must differ here, or this test proves nothing"
+    assert rounded.answers(x).tolist() == [-1], (
+        "single precision must differ here, or this test proves nothing"
+    )
 
 
 # ---- seeds
@@ -79,7 +85,9 @@ def test_a_seed_costs_its_word() -> None:
 
 
 def test_the_best_of_many_seeds_is_no_bargain() -> None:
-    """Over all seeds the weights 2^-bits sum to less than that of the seedless part: Kraft pays for the search."""
+    """Over all seeds the weights 2^-bits sum to less than that of the seedless part: Kraft pays for
+    the search.
+    """
     fixed = encode(nets.masked(0)).bits - 1  # the word of seed 0 is one bit
     total = sum(
         Fraction(2 ** (width - 1), 2 ** (fixed + 2 * width - 1)) for width in range(1, 33)
@@ -101,7 +109,9 @@ def test_nothing_outside_the_message_changes_the_net(tmp_path: Path) -> None:
         verdict = verifier.verify(path, sample("halves"))
         assert verdict.ok
         assert verdict.claim.bound == plain.claim.bound
-        assert np.array_equal(decode(plain.message, plain.claim.bits).scores(sample("halves").x), scores)
+        assert np.array_equal(
+            decode(plain.message, plain.claim.bits).scores(sample("halves").x), scores
+        )
 
 
 def test_integers_that_python_refuses_to_read_are_malformed(tmp_path: Path) -> None:
@@ -112,7 +122,9 @@ def test_integers_that_python_refuses_to_read_are_malformed(tmp_path: Path) -> N
 
 
 def test_the_memory_of_a_count_does_not_grow_with_its_draws() -> None:
-    """A file may ask for 10^7 draws: neither their rows, nor their errors, nor the batches in line are held at once."""
+    """A file may ask for 10^7 draws: neither their rows, nor their errors, nor the batches in line
+    are held at once.
+    """
     posterior, data = coin(), ones(1000)
     key = key_of(encode_posterior(posterior).data, 1)
     peaks = []
@@ -141,7 +153,9 @@ class ManyThreads:
 
 
 @pytest.mark.parametrize(("values", "threads"), [(1, 64), (2**20, 8), (2**22, 2), (2**24, 1)])
-def test_many_cores_do_not_multiply_the_memory(monkeypatch: pytest.MonkeyPatch, values: int, threads: int) -> None:
+def test_many_cores_do_not_multiply_the_memory(
+    monkeypatch: pytest.MonkeyPatch, values: int, threads: int
+) -> None:
     asked: list[int] = []
 
     def pool(count: int) -> ThreadPoolExecutor:
@@ -160,14 +174,18 @@ def test_many_cores_do_not_multiply_the_memory(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_two_messages_about_one_sample_share_one_delta() -> None:
-    """The theorem holds for all messages at once, so the smaller of two may be quoted: their shares fit into one δ."""
+    """The theorem holds for all messages at once, so the smaller of two may be quoted: their shares
+    fit into one δ.
+    """
     first, second = encode(nets.difference()), encode(nets.masked(3))
     assert first.data != second.data
     assert Fraction(1, 2**first.bits) + Fraction(1, 2**second.bits) < 1
 
 
 def test_two_samples_quoted_as_a_minimum_fail_more_often_than_one() -> None:
-    """Nothing in a file can show this: the smaller of two hold-out bounds fails nearly twice as often as δ allows."""
+    """Nothing in a file can show this: the smaller of two hold-out bounds fails nearly twice as
+    often as δ allows.
+    """
     rng = np.random.default_rng(0)
     m, truth, delta = 200, 0.3, Decimal("0.2")
     table = np.array([float(occam_bound(k, m, 0, delta)) for k in range(m + 1)])
@@ -178,14 +196,20 @@ def test_two_samples_quoted_as_a_minimum_fail_more_often_than_one() -> None:
 
 
 def test_a_sorted_split_is_refused_only_where_the_data_are_known(tmp_path: Path) -> None:
-    """Certified on its first class alone a net looks perfect; the verifier sees it only through the fingerprint."""
+    """Certified on its first class alone a net looks perfect; the verifier sees it only through the
+    fingerprint.
+    """
     whole = sample("halves sorted by label")
     zeros = int((whole.y == 0).sum())
     part = whole.select(np.arange(zeros), "first class only")
-    constant = nets.on_halves(nets.Dense(nets.Grid(nets.whole([[0] * 4, [0] * 4]), 1), nets.whole([1, 0]), 0, 0))
+    constant = nets.on_halves(
+        nets.Dense(nets.Grid(nets.whole([[0] * 4, [0] * 4]), 1), nets.whole([1, 0]), 0, 0)
+    )
     made = certify_net(constant, part, DELTA)
     assert made.claim.errors == 0
     path = made.save(tmp_path / "sorted.cushion")
-    assert verifier.verify(path, part).ok, "as itself it verifies: independent draws are an assumption"
+    assert verifier.verify(path, part).ok, (
+        "as itself it verifies: independent draws are an assumption"
+    )
     verdict = verifier.verify(path, sample("halves"))
     assert (verdict.ok, verdict.level) == (False, "message")

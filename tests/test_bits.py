@@ -1,4 +1,6 @@
-"""Bit strings and the arithmetic coder: golden words, exact lengths, round trips, prefix-freeness."""
+"""Bit strings and the arithmetic coder: golden words, exact lengths, round trips,
+prefix-freeness.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def bits_of(writer: BitWriter) -> str:
 # ---- bits
 
 
-@pytest.mark.parametrize(("value", "word"), [(1, "1"), (2, "010"), (3, "011"), (4, "00100"), (10, "0001010")])
+@pytest.mark.parametrize(
+    ("value", "word"), [(1, "1"), (2, "010"), (3, "011"), (4, "00100"), (10, "0001010")]
+)
 def test_gamma_golden_words(value: int, word: str) -> None:
     writer = BitWriter()
     writer.gamma(value)
@@ -48,7 +52,9 @@ def test_reader_is_strict() -> None:
         BitReader(bytes(20), 160).gamma()
 
 
-@pytest.mark.parametrize(("value", "word"), [(0, "1"), (1, "010"), (-1, "011"), (2, "00100"), (-2, "00101")])
+@pytest.mark.parametrize(
+    ("value", "word"), [(0, "1"), (1, "010"), (-1, "011"), (2, "00100"), (-2, "00101")]
+)
 def test_signed_golden_words(value: int, word: str) -> None:
     writer = BitWriter()
     writer.signed(value, 2)
@@ -114,7 +120,9 @@ def code(symbols: list[int], kinds: list[int]) -> tuple[BitWriter, list[int]]:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), max_size=400))
 def test_arithmetic_round_trip_and_length(pairs: list[tuple[int, int]]) -> None:
-    """The stream is at most two bits (and a sliver of rounding) longer than -log2 of the KT probability."""
+    """The stream is at most two bits (and a sliver of rounding) longer than -log2 of the KT
+    probability.
+    """
     symbols, kinds = [p[0] for p in pairs], [p[1] for p in pairs]
     writer, back = code(symbols, kinds)
     assert back == symbols

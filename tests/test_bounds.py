@@ -1,4 +1,6 @@
-"""`cushion bounds` from end to end: the rows, their labels, two nets beside each other, and input that is bad."""
+"""`cushion bounds` from end to end: the rows, their labels, two nets beside each other, and input
+that is bad.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,16 @@ QUICK = BoundOptions(
     conditions=cushion.ConditionOptions(examples=5),
     stability=cushion.StabilityOptions(examples=5, draws=0, attenuation_draws=0),
 )
-NEED_MARGIN = {"l1-inf", "frobenius", "spec-l2,1", "spec-fro", "lipschitz-2", "l2-norm", "l1-path", "noise stability"}
+NEED_MARGIN = {
+    "l1-inf",
+    "frobenius",
+    "spec-l2,1",
+    "spec-fro",
+    "lipschitz-2",
+    "l2-norm",
+    "l1-path",
+    "noise stability",
+}
 
 
 def blobs(m: int = 60, seed: int = 0, name: str = "blobs") -> Dataset:
@@ -70,7 +81,9 @@ def test_the_table_has_every_row_once_with_its_label() -> None:
             assert row.form != "as printed"
     assert any("before the data" in one for one in table.assumptions)
     assert any("held-out" in one for one in table.assumptions)
-    assert not any("held-out" in one for one in bounds(separating(), blobs(), options=QUICK).assumptions)
+    assert not any(
+        "held-out" in one for one in bounds(separating(), blobs(), options=QUICK).assumptions
+    )
     held = table.row("held-out examples")
     assert held.value is not None
     assert 0 <= held.value - binomial_inverse(0, 40, math.log(0.05)) <= 1e-6
@@ -104,11 +117,14 @@ def test_as_plotted_rows_are_the_papers_formulas() -> None:
         ("l1-inf", "as plotted"): np.abs(a).sum(1).max() * np.abs(b).sum(1).max(),
         ("l1-inf", "corrected"): (np.abs(a).sum(1).max() * np.abs(b).sum(1).max()) ** 2,
         ("frobenius", "as plotted"): fro**2,
-        ("spec-l1,2", "as plotted"): (two[0] * two[1]) ** 2 * sum((r / s) ** 2 for r, s in zip(rows, two, strict=True)),
+        ("spec-l1,2", "as plotted"): (two[0] * two[1]) ** 2
+        * sum((r / s) ** 2 for r, s in zip(rows, two, strict=True)),
         ("spec-l1,2", "corrected"): (two[0] * two[1]) ** 2
         * sum((r / s) ** (2 / 3) for r, s in zip(rows, two, strict=True)) ** 3,
         ("spec-fro", "as plotted"): (two[0] * two[1]) ** 2
-        * sum(h * (np.linalg.norm(w) / s) ** 2 for h, w, s in zip((3, 2), (a, b), two, strict=True)),
+        * sum(
+            h * (np.linalg.norm(w) / s) ** 2 for h, w, s in zip((3, 2), (a, b), two, strict=True)
+        ),
     }
     for key, capacity in expected.items():
         row = table.row(*key)  # type: ignore[arg-type]
@@ -124,7 +140,12 @@ def test_as_plotted_rows_are_the_papers_formulas() -> None:
 def test_every_tiny_net_has_a_table_and_is_left_alone(case) -> None:
     rng = np.random.default_rng(0)
     classes = max(2, trace(case.module(), case.input_shape).classes)
-    data = Dataset("noise", rng.random((7, *case.input_shape), dtype=np.float32), rng.integers(0, classes, 7), classes)
+    data = Dataset(
+        "noise",
+        rng.random((7, *case.input_shape), dtype=np.float32),
+        rng.integers(0, classes, 7),
+        classes,
+    )
     module = case.module().train()
     before = {key: value.clone() for key, value in module.state_dict().items()}
     state = torch.random.get_rng_state()
@@ -148,7 +169,13 @@ def test_two_nets_beside_each_other() -> None:
     noise = Dataset("noise", data.x, rng.integers(0, 2, 60), 2)
     found = beside(
         bounds(separating(), data, holdout=held, options=QUICK, name="good"),
-        bounds(separating(), noise, holdout=Dataset("n", held.x, rng.integers(0, 2, 40), 2), options=QUICK, name="bad"),
+        bounds(
+            separating(),
+            noise,
+            holdout=Dataset("n", held.x, rng.integers(0, 2, 40), 2),
+            options=QUICK,
+            name="bad",
+        ),
     )
     verdicts = {(v.name, v.form): v for v in found.verdicts}
     assert ("held-out examples", "counted") not in verdicts
@@ -156,7 +183,9 @@ def test_two_nets_beside_each_other() -> None:
     assert not verdicts["parameters", "as plotted"].right
     assert verdicts["noise like the weights", "corrected"].prefers == "first"
     assert verdicts["noise like the weights", "corrected"].right
-    assert verdicts["l2-norm", "as plotted"].prefers == "neither"  # the second net has no positive margin
+    assert (
+        verdicts["l2-norm", "as plotted"].prefers == "neither"
+    )  # the second net has no positive margin
 
 
 def test_margins_that_are_all_negative_make_rows_abstain_with_the_reason() -> None:
@@ -204,9 +233,30 @@ def make():
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (0, 1):
         (tmp_path / f"n{seed}.py").write_text(FACTORY.format(seed=seed))
-    command = ["bounds", f"{tmp_path / 'n0.py'}:make", "--data", "digits,subset=100,seed=0", "--epsilon", "0.99"]
-    command += ["--noisy-draws", "1024", "--examples", "5", "--sharpness-draws", "2", "--ascent-steps", "1"]
-    assert main([*command, "--beside", f"{tmp_path / 'n1.py'}:make", "--json", str(tmp_path / "b.json")]) == 0
+    command = [
+        "bounds",
+        f"{tmp_path / 'n0.py'}:make",
+        "--data",
+        "digits,subset=100,seed=0",
+        "--epsilon",
+        "0.99",
+    ]
+    command += [
+        "--noisy-draws",
+        "1024",
+        "--examples",
+        "5",
+        "--sharpness-draws",
+        "2",
+        "--ascent-steps",
+        "1",
+    ]
+    assert (
+        main(
+            [*command, "--beside", f"{tmp_path / 'n1.py'}:make", "--json", str(tmp_path / "b.json")]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     for words in (
         "Certificates:",
@@ -241,7 +291,14 @@ def test_bad_options_get_one_sentence(
     options: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "net.py").write_text(FACTORY.format(seed=0))
-    command = ["bounds", f"{tmp_path / 'net.py'}:make", "--data", "digits,subset=20,seed=0", "--examples", "2"]
+    command = [
+        "bounds",
+        f"{tmp_path / 'net.py'}:make",
+        "--data",
+        "digits,subset=20,seed=0",
+        "--examples",
+        "2",
+    ]
     command += ["--sharpness-draws", "1", "--ascent-steps", "1", "--noisy-draws", "64"]
     try:
         code = main([*command, *options])
@@ -254,7 +311,9 @@ def test_bad_options_get_one_sentence(
 
 
 def test_noise_does_not_vanish_where_squares_of_inputs_do() -> None:
-    """Inputs of 1e-24: their squares are zero in float32, and a net without noise would get a false certificate."""
+    """Inputs of 1e-24: their squares are zero in float32, and a net without noise would get a false
+    certificate.
+    """
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 2000)
     x = rng.normal(size=(2000, 4)) + np.where(y, 2.5, -2.5)[:, None] * np.eye(4)[0]
@@ -272,7 +331,9 @@ def test_noise_does_not_vanish_where_squares_of_inputs_do() -> None:
 
 
 def test_pooling_before_the_first_layer_counts() -> None:
-    """The sum of sixteen pixels as a pool or as weights: the same function, so nearly the same bounds."""
+    """The sum of sixteen pixels as a pool or as weights: the same function, so nearly the same
+    bounds.
+    """
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (50, 1, 4, 4), dtype=np.uint8)
     y = (x.reshape(50, -1).sum(1) > 16 * 128).astype(np.int64)
@@ -286,9 +347,14 @@ def test_pooling_before_the_first_layer_counts() -> None:
     one, two = (bounds(net, data, options=QUICK) for net in (pooled, dense))
     assert one.margin == pytest.approx(two.margin, rel=1e-3)
     for name in ("lipschitz-inf", "lipschitz-2"):
-        assert one.row(name, "as plotted").log10 == pytest.approx(two.row(name, "as plotted").log10, abs=1e-3)
-        assert one.row(name, "stated").log10 == pytest.approx(two.row(name, "stated").log10, abs=0.1)
-    # Noise in one weight instead of sixteen makes up for part of the factor; without the pool it would be far smaller.
+        assert one.row(name, "as plotted").log10 == pytest.approx(
+            two.row(name, "as plotted").log10, abs=1e-3
+        )
+        assert one.row(name, "stated").log10 == pytest.approx(
+            two.row(name, "stated").log10, abs=0.1
+        )
+    # Noise in one weight instead of sixteen makes up for part of the factor; without the pool it
+    # would be far smaller.
     assert one.row("spec-fro", "stated").log10 > two.row("spec-fro", "stated").log10 - 0.7  # type: ignore[operator]
 
 
@@ -313,7 +379,9 @@ def test_noise_that_overflows_leaves_the_other_rows() -> None:
     assert not table.row("spectral").abstains
 
 
-def test_held_out_rows_of_other_data_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_held_out_rows_of_other_data_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = str(tmp_path / "run")
     assert (
         main(
@@ -330,7 +398,18 @@ def test_held_out_rows_of_other_data_are_left_out(tmp_path: Path, capsys: pytest
         )
         == 0
     )
-    quick = ["--examples", "2", "--sharpness-draws", "2", "--ascent-steps", "1", "--noisy-draws", "64", "--json", "-"]
+    quick = [
+        "--examples",
+        "2",
+        "--sharpness-draws",
+        "2",
+        "--ascent-steps",
+        "1",
+        "--noisy-draws",
+        "64",
+        "--json",
+        "-",
+    ]
     capsys.readouterr()
     assert main(["bounds", run, "--data", "digits", *quick]) == 0
     own = json.loads(capsys.readouterr().out)

@@ -1,4 +1,6 @@
-"""Every file of tests/certificates gets its written verdict, through the Python API and the command line."""
+"""Every file of tests/certificates gets its written verdict, through the Python API and the command
+line.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,14 @@ def cases() -> dict[str, Case]:
 
 
 def test_building_again_gives_the_same_files(cases: dict[str, Case]) -> None:
-    assert sorted(cases) == sorted(NAMES), "run `python -m tests.certificates.build` and remove what is no longer made"
+    assert sorted(cases) == sorted(NAMES), (
+        "run `python -m tests.certificates.build` and remove what is no longer made"
+    )
     for path, name in zip(FILES, NAMES, strict=True):
         assert path.read_bytes() == cases[name].content, name
-        assert path.with_suffix(".json").read_text(encoding="utf-8") == cases[name].description, name
+        assert path.with_suffix(".json").read_text(encoding="utf-8") == cases[name].description, (
+            name
+        )
 
 
 def test_files_are_small_and_no_two_are_the_same_question() -> None:
@@ -68,7 +74,9 @@ def _question(written: dict[str, Any]) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_the_written_verdict_is_given(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_written_verdict_is_given(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     written = _written(path)
     assert _by_api(path, written) == (written["verdict"], written["level"])
     code, found = _by_command(path, written, tmp_path, capsys)
@@ -101,7 +109,11 @@ def _by_api(path: Path, written: dict[str, Any]) -> tuple[str, str | None]:
 def _by_command(
     path: Path, written: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, dict[str, Any]]:
-    data = _saved(folder / "data.npz", sample(written["data"]), written["holdout"] and sample(written["holdout"]))
+    data = _saved(
+        folder / "data.npz",
+        sample(written["data"]),
+        written["holdout"] and sample(written["holdout"]),
+    )
     argv = ["verify", str(path), "--data", data, "--json", "-"]
     if written["net"]:
         inputs = _saved(folder / "inputs.npz", sample(written["unlabelled"]), None)

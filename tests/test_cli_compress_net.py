@@ -1,4 +1,6 @@
-"""`cushion compress` with a trained net: answers, JSON, files; for the rest one sentence and nothing left behind."""
+"""`cushion compress` with a trained net: answers, JSON, files; for the rest one sentence and
+nothing left behind.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,27 @@ from cushion.compressors.registry import METHODS, OPTIONS
 from cushion.net_compressing import compress_net
 
 KEYS = {
-    "file", "certificate", "figures", "method", "helper", "seed", "gamma", "epsilon", "zeta", "m", "parameters",
-    "parameters_before", "bits", "layers", "induction", "promises", "promise", "occam", "paper_bounds", "curve",
-}  # fmt: skip
+    "file",
+    "certificate",
+    "figures",
+    "method",
+    "helper",
+    "seed",
+    "gamma",
+    "epsilon",
+    "zeta",
+    "m",
+    "parameters",
+    "parameters_before",
+    "bits",
+    "layers",
+    "induction",
+    "promises",
+    "promise",
+    "occam",
+    "paper_bounds",
+    "curve",
+}
 LAYER = {
     "name",
     "kind",
@@ -57,16 +77,34 @@ RUNS = [
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     for name, spec in SPECS.items():
-        assert main(["train", spec, "--data", "digits", "--epochs", "40", "-o", str(folder / name)]) == 0
+        assert (
+            main(["train", spec, "--data", "digits", "--epochs", "40", "-o", str(folder / name)])
+            == 0
+        )
     return {name: folder / name for name in SPECS}
 
 
 @pytest.mark.parametrize(("method", "net", "words"), RUNS)
 def test_text_and_json(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, runs: dict[str, Path], method: str, net: str, words: str
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    runs: dict[str, Path],
+    method: str,
+    net: str,
+    words: str,
 ) -> None:
     out = tmp_path / "n.net"
-    command = ["compress", str(runs[net]), "--data", "digits", "--method", method, "-o", str(out), *words.split()]
+    command = [
+        "compress",
+        str(runs[net]),
+        "--data",
+        "digits",
+        "--method",
+        method,
+        "-o",
+        str(out),
+        *words.split(),
+    ]
     code, text, err = ask(capsys, *command)
     assert code == 0, err
     lines = text.splitlines()
@@ -91,9 +129,13 @@ def test_text_and_json(
     loaded = cushion.load_compressed(out)
     assert (loaded.stored.bits, loaded.stored.parameters) == (found["bits"], found["parameters"])
     assert {row["kind"] for row in found["occam"]} == {"certificate", "this machine"}
-    assert found["parameters_before"] == sum(layer["parameters_before"] for layer in found["layers"])
+    assert found["parameters_before"] == sum(
+        layer["parameters_before"] for layer in found["layers"]
+    )
     total = next(line for line in lines if line.startswith("total "))
-    assert total.split()[1:] == [str(found[key]) for key in ("parameters_before", "parameters", "bits")]
+    assert total.split()[1:] == [
+        str(found[key]) for key in ("parameters_before", "parameters", "bits")
+    ]
     assert ask(capsys, *command, "--seed", "1")[0] == 0
     if method not in ("low-rank",):  # which has no helper string, but its seed is in the file too
         assert out.read_bytes() != first
@@ -103,7 +145,16 @@ def test_certificate_json_file_and_figures(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, runs: dict[str, Path]
 ) -> None:
     files = [str(tmp_path / name) for name in ("n.net", "n.cushion", "n.json", "pictures")]
-    command = ["compress", str(runs["mlp"]), "--data", "digits", "--method", "low-rank", "--k", "50%"]
+    command = [
+        "compress",
+        str(runs["mlp"]),
+        "--data",
+        "digits",
+        "--method",
+        "low-rank",
+        "--k",
+        "50%",
+    ]
     command += ["--sweep", "30%,20%", "-o", files[0], "--certificate", files[1], "--json", files[2]]
     code, text, err = ask(capsys, *command, "--figures", files[3])
     assert code == 0, err
@@ -111,10 +162,17 @@ def test_certificate_json_file_and_figures(
     found = json.loads(Path(files[2]).read_text())
     assert (found["file"], found["certificate"]) == (files[0], files[1])
     names = {"low-rank-size.png", "low-rank-size.svg", "low-rank-layers.png", "low-rank-layers.svg"}
-    assert {Path(path).name for path in found["figures"]} == names == {p.name for p in Path(files[3]).iterdir()}
+    assert (
+        {Path(path).name for path in found["figures"]}
+        == names
+        == {p.name for p in Path(files[3]).iterdir()}
+    )
     code, text, err = ask(capsys, "verify", files[1], "--data", "digits", "--json", "-")
     assert code == 0, err
-    seen, row = json.loads(text), next(row for row in found["occam"] if row["kind"] == "certificate")
+    seen, row = (
+        json.loads(text),
+        next(row for row in found["occam"] if row["kind"] == "certificate"),
+    )
     assert (seen["bits"], float(seen["bound"])) == (row["bits"], row["bound"])
 
 
@@ -126,7 +184,9 @@ def test_every_outcome_of_a_promise_has_its_word() -> None:
     ]
     (model, _), (data, _) = trained("mlp"), digits()
     summary = compress_net(model, data, method="low-rank", options=NetOptions(k=2)).summary
-    text = describe(replace(summary, promises=tuple(checks), promise=None), "n.net", "n.cushion", "digits")
+    text = describe(
+        replace(summary, promises=tuple(checks), promise=None), "n.net", "n.cushion", "digits"
+    )
     lines = [line.split() for line in text.splitlines() if "[a source]" in line]
     words = [line[2:-3] for line in lines]
     assert words == [["held", "0.5", "3"], ["BROKEN", "3.25", "4"], ["not", "promised", "-", "0"]]
@@ -143,7 +203,9 @@ def test_help_runs_and_shows_percentages(capsys: pytest.CaptureFixture[str]) -> 
     assert "%%" not in text
     assert "--k 20%" in " ".join(text.split())
     for name in (*METHODS, *(f"--{option}" for option in OPTIONS), "--certificate", "--figures"):
-        assert name in text.replace("\n", " ").replace("-  ", "-") or name in re.sub(r"-\s+", "-", text)
+        assert name in text.replace("\n", " ").replace("-  ", "-") or name in re.sub(
+            r"-\s+", "-", text
+        )
 
 
 BAD = [
@@ -167,13 +229,24 @@ BAD = [
     ("{mlp} --data digits --method low-rank --k 3 --delta 0", "--delta"),
     ("{mlp} --data digits --method low-rank --k 3 --minutes 1", "does not take --minutes"),
     ("{mlp} --data digits --method low-rank --k 3 --certificate {out}", "one file"),
-    ("{mlp} --data digits --method low-rank --k 3 --certificate {tmp}/no/c.cushion", "not a folder"),
     (
-        "{mlp} --data digits --method low-rank --k 3 --from-initialisation --certificate {tmp}/c.cushion",
+        "{mlp} --data digits --method low-rank --k 3 --certificate {tmp}/no/c.cushion",
+        "not a folder",
+    ),
+    (
+        "{mlp} --data digits --method low-rank --k 3 --from-initialisation --certificate "
+        "{tmp}/c.cushion",
         "initialisation",
     ),
-    ("{mlp} --data digits --method matrix-project --k 9 --helper srht --certificate {tmp}/c.cushion", "--certificate"),
-    ("{conv} --data digits --method conv-project --k 1 --p 1 --certificate {tmp}/c.cushion", "--certificate"),
+    (
+        "{mlp} --data digits --method matrix-project --k 9 --helper srht --certificate "
+        "{tmp}/c.cushion",
+        "--certificate",
+    ),
+    (
+        "{conv} --data digits --method conv-project --k 1 --p 1 --certificate {tmp}/c.cushion",
+        "--certificate",
+    ),
     ("{mlp} --data {other} --method low-rank --k 3", "."),
     ("{mlp} --data {empty} --method low-rank --k 3", "."),
     ("{nan} --data digits --method low-rank --k 3", "NaN"),
@@ -188,12 +261,16 @@ BAD = [
 @pytest.fixture
 def places(tmp_path: Path, runs: dict[str, Path]) -> dict[str, str]:
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "other.npz", x=rng.integers(0, 255, (9, 1, 5, 5), dtype=np.uint8), y=np.arange(9))
+    np.savez(
+        tmp_path / "other.npz", x=rng.integers(0, 255, (9, 1, 5, 5), dtype=np.uint8), y=np.arange(9)
+    )
     np.savez(tmp_path / "empty.npz", x=np.zeros((0, 1, 8, 8), np.uint8), y=np.zeros(0, np.int64))
     head = "import torch\nfrom torch import nn\ndef make():\n    torch.manual_seed(0)\n"
     body = "    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
     (tmp_path / "fresh.py").write_text(head + body + "    return net\n")
-    (tmp_path / "nan.py").write_text(head + body + "    net[1].weight.data[0, 0] = float('nan')\n    return net\n")
+    (tmp_path / "nan.py").write_text(
+        head + body + "    net[1].weight.data[0, 0] = float('nan')\n    return net\n"
+    )
     return {
         **{name: str(path) for name, path in runs.items()},
         "tmp": str(tmp_path),
@@ -207,13 +284,19 @@ def places(tmp_path: Path, runs: dict[str, Path]) -> dict[str, str]:
 
 @pytest.mark.parametrize(("words", "complaint"), BAD)
 def test_bad_input_gets_one_sentence_and_leaves_nothing(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, places: dict[str, str], words: str, complaint: str
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    places: dict[str, str],
+    words: str,
+    complaint: str,
 ) -> None:
     def listed() -> list[Path]:
         return sorted(path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts)
 
     before = listed()
-    code, out, err = ask(capsys, "compress", "-o", places["out"], *(word.format(**places) for word in words.split()))
+    code, out, err = ask(
+        capsys, "compress", "-o", places["out"], *(word.format(**places) for word in words.split())
+    )
     assert (code, out) == (2, ""), err
     sentences = [line for line in err.strip().splitlines() if "note:" not in line]
     assert len(sentences) == 1, err
@@ -225,7 +308,9 @@ def test_bad_input_gets_one_sentence_and_leaves_nothing(
 def test_json_stays_json_where_numbers_are_infinite(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, places: dict[str, str]
 ) -> None:
-    """An input of 0 and nets that guess: whatever is infinite or unknown, JSON has only null for it."""
+    """An input of 0 and nets that guess: whatever is infinite or unknown, JSON has only null for
+    it.
+    """
     (tmp_path / "zero.py").write_text(
         "import torch\nfrom torch import nn\ndef make():\n    torch.manual_seed(0)\n"
         "    return nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.ReLU(), nn.Linear(6, 2))\n"
@@ -235,8 +320,17 @@ def test_json_stays_json_where_numbers_are_infinite(
     x[1:] = np.random.default_rng(0).integers(0, 255, (5, 1, 4, 4))
     np.savez(tmp_path / "toy.npz", x=x, y=np.array([0, 1, 0, 1, 0, 1]))
     for method in ("low-rank", "matrix-project", "conv-project"):
-        command = ["compress", f"{tmp_path / 'zero.py'}:make", "--data", str(tmp_path / "toy.npz"), "--method", method]
+        command = [
+            "compress",
+            f"{tmp_path / 'zero.py'}:make",
+            "--data",
+            str(tmp_path / "toy.npz"),
+            "--method",
+            method,
+        ]
         code, text, err = ask(capsys, *command, "--k", "2", "-o", places["out"], "--json", "-")
         assert code == 0, err
-        found: Any = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+        found: Any = json.loads(
+            text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON")
+        )
         assert found["m"] == 6

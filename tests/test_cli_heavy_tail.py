@@ -1,4 +1,6 @@
-"""`cushion compress --method heavy-tail`: text that a person can read, JSON, certificate, refusals."""
+"""`cushion compress --method heavy-tail`: text that a person can read, JSON, certificate,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,39 @@ import cushion
 from cushion.cli import main
 
 KEYS = {
-    "file", "certificate", "figures", "method", "form", "seed", "settings", "gamma", "m", "delta", "parameters_before",
-    "parameters", "bits", "layers", "eta", "epsilon", "smoothness", "induction", "promises", "promise", "tried",
-    "price", "errors_before", "errors", "trials", "accuracy", "holdout_accuracy", "output_error", "occam",
-    "paper_bounds", "assumptions", "notes",
-}  # fmt: skip
+    "file",
+    "certificate",
+    "figures",
+    "method",
+    "form",
+    "seed",
+    "settings",
+    "gamma",
+    "m",
+    "delta",
+    "parameters_before",
+    "parameters",
+    "bits",
+    "layers",
+    "eta",
+    "epsilon",
+    "smoothness",
+    "induction",
+    "promises",
+    "promise",
+    "tried",
+    "price",
+    "errors_before",
+    "errors",
+    "trials",
+    "accuracy",
+    "holdout_accuracy",
+    "output_error",
+    "occam",
+    "paper_bounds",
+    "assumptions",
+    "notes",
+}
 RUNS = [
     "--level 0.3",
     "--tau 1 --t 1 --trials 3 --level 0.3",
@@ -31,7 +61,15 @@ RUNS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tails") / "mlp"
-    words = ["1x8x8: flatten fc12 relu fc10", "--data", "digits", "--epochs", "12", "-o", str(folder)]
+    words = [
+        "1x8x8: flatten fc12 relu fc10",
+        "--data",
+        "digits",
+        "--epochs",
+        "12",
+        "-o",
+        str(folder),
+    ]
     assert main(["train", *words]) == 0
     return folder
 
@@ -42,15 +80,20 @@ def command(folder: Path, out: Path, words: str) -> list[str]:
 
 
 @pytest.mark.parametrize("words", RUNS)
-def test_text_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path, words: str) -> None:
+def test_text_and_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path, words: str
+) -> None:
     out = tmp_path / "n.net"
     code, text, err = ask(capsys, *command(folder, out, words), "--json", str(tmp_path / "n.json"))
     assert (code, err) == (0, "")
     found = json.loads((tmp_path / "n.json").read_text())
     assert set(found) == KEYS
     assert (found["method"], found["file"], found["certificate"], found["figures"]) == (
-        "heavy-tail", str(out), None, [],
-    )  # fmt: skip
+        "heavy-tail",
+        str(out),
+        None,
+        [],
+    )
     assert set(found["promise"]) == {"held", "worst_ratio"}
     loaded = cushion.load_compressed(out)
     assert (loaded.stored.bits, loaded.stored.parameters) == (found["bits"], found["parameters"])
@@ -62,7 +105,12 @@ def test_text_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path, folde
     total = next(line for line in lines if line.startswith("total "))
     sums = [sum(layer[name] for layer in found["layers"]) for name in ("kept", "nonzeros")]
     assert total.split()[2:] == [*map(str, sums), str(found["bits"])]
-    for heading in ("Accuracy before and after", "What was tried", "What the lemmas promise", "The paper's bounds"):
+    for heading in (
+        "Accuracy before and after",
+        "What was tried",
+        "What the lemmas promise",
+        "The paper's bounds",
+    ):
         assert heading in text
     assert text.count("<- taken") == 1
     # Accuracy, mean and standard deviation over the trials, in percent.
@@ -95,13 +143,19 @@ def test_the_same_command_gives_the_same_files(
     assert (again, out.read_bytes()) == (written, first)
 
 
-def test_the_slips_of_the_paper_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path) -> None:
+def test_the_slips_of_the_paper_are_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path
+) -> None:
     code, text, _ = ask(capsys, *command(folder, tmp_path / "n", "--form appendix --trials 2"))
     assert code == 0
     told = " ".join(text.split())
-    assert "every large negative weight was replaced, as Appendix E prints it: in fc2 one of -" in told
+    assert (
+        "every large negative weight was replaced, as Appendix E prints it: in fc2 one of -" in told
+    )
     assert "the mean survives: what goes from fc2 has the mean" in told
-    code, text, _ = ask(capsys, *command(folder, tmp_path / "n", "--form algorithm --tau 1 --trials 2"))
+    code, text, _ = ask(
+        capsys, *command(folder, tmp_path / "n", "--form algorithm --tau 1 --trials 2")
+    )
     assert code == 0
     assert "as Algorithm 1 prints it" in " ".join(text.split())
     code, text, _ = ask(capsys, *command(folder, tmp_path / "n", "--tau 1 --t 0"))
@@ -110,8 +164,12 @@ def test_the_slips_of_the_paper_are_told(capsys: pytest.CaptureFixture[str], tmp
     assert "(one net)" in text
 
 
-@pytest.mark.parametrize("words", ["--tau 1 --t 0", "--tau 1 --t 1 --trials 1", "--form appendix --trials 1 --grid 8"])
-def test_certificates_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path, words: str) -> None:
+@pytest.mark.parametrize(
+    "words", ["--tau 1 --t 0", "--tau 1 --t 1 --trials 1", "--form appendix --trials 1 --grid 8"]
+)
+def test_certificates_verify(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path, words: str
+) -> None:
     files = [str(tmp_path / name) for name in ("n.net", "n.cushion", "n.json")]
     more = ["--certificate", files[1], "--json", files[2]]
     code, text, err = ask(capsys, *command(folder, Path(files[0]), words), *more)
@@ -120,16 +178,24 @@ def test_certificates_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path,
     found = json.loads(Path(files[2]).read_text())
     code, text, err = ask(capsys, "verify", files[1], "--data", "digits", "--json", "-")
     assert code == 0, err
-    seen, row = json.loads(text), next(row for row in found["occam"] if row["kind"] == "certificate")
+    seen, row = (
+        json.loads(text),
+        next(row for row in found["occam"] if row["kind"] == "certificate"),
+    )
     assert (seen["ok"], seen["bits"], float(seen["bound"])) == (True, row["bits"], row["bound"])
-    code, text, err = ask(capsys, "measure", files[0], "--data", "digits", "--only", "norms")  # OUT is a NET
+    code, text, err = ask(
+        capsys, "measure", files[0], "--data", "digits", "--only", "norms"
+    )  # OUT is a NET
     assert code == 0, err
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("--tau 0", "--tau is a threshold in standard deviations, above 0 and at most 1e6, not 0.0"),
+        (
+            "--tau 0",
+            "--tau is a threshold in standard deviations, above 0 and at most 1e6, not 0.0",
+        ),
         ("--tau=-1", "--tau is a threshold"),
         ("--tau nan", "--tau is a threshold"),
         ("--tau x", "must be numbers separated by commas"),
@@ -146,7 +212,10 @@ def test_certificates_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path,
         ("--sparsity 0.5", "--method heavy-tail does not take --sparsity"),
         ("--k 5", "--method heavy-tail does not take --k"),
         ("--figures pictures", "it has no pictures"),
-        ("--form appendix --layers all --trials 1 --certificate c.cushion", "its draws have a mean"),
+        (
+            "--form appendix --layers all --trials 1 --certificate c.cushion",
+            "its draws have a mean",
+        ),
     ],
 )
 def test_bad_input_ends_with_one_sentence(
@@ -191,16 +260,31 @@ def no_dense():
 @pytest.mark.parametrize(
     ("factory", "words", "sentence"),
     [
-        ("constant", "", "1: all its 640 weights are equal, so that no threshold parts them; leave it out with"),
+        (
+            "constant",
+            "",
+            "1: all its 640 weights are equal, so that no threshold parts them; leave it out with",
+        ),
         ("nan", "", "1.weight holds NaN"),
-        ("no_dense", "--layers last", "--layers last is the final dense layer, and the net has none"),
+        (
+            "no_dense",
+            "--layers last",
+            "--layers last is the final dense layer, and the net has none",
+        ),
     ],
 )
 def test_nets_that_cannot_be_replaced(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, factory: str, words: str, sentence: str
 ) -> None:
     (tmp_path / "nets.py").write_text(NETS)
-    start = ["compress", f"{tmp_path / 'nets.py'}:{factory}", "--data", "digits", "--method", "heavy-tail"]
+    start = [
+        "compress",
+        f"{tmp_path / 'nets.py'}:{factory}",
+        "--data",
+        "digits",
+        "--method",
+        "heavy-tail",
+    ]
     code, out, err = ask(capsys, *start, "-o", str(tmp_path / "n.net"), *words.split())
     assert (code, out) == (2, "")
     assert sentence in err
@@ -208,17 +292,28 @@ def test_nets_that_cannot_be_replaced(
     assert not (tmp_path / "n.net").exists()
 
 
-def test_nothing_stays_is_an_answer(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path) -> None:
+def test_nothing_stays_is_an_answer(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path
+) -> None:
     code, text, err = ask(capsys, *command(folder, tmp_path / "n.net", "--tau 100 --t 0"))
     assert code == 0, err
-    assert "nothing stays in fc1, fc2 (B = 0): a weight of zeros stands for it" in " ".join(text.split())
+    assert "nothing stays in fc1, fc2 (B = 0): a weight of zeros stands for it" in " ".join(
+        text.split()
+    )
 
 
 def test_the_same_in_python(folder: Path) -> None:
     data, holdout = cushion.load_pair("digits")
     model = cushion.load_net(str(folder)).module
     found = cushion.compress(
-        data, method="heavy-tail", model=model, tau=1, t=[0, 1], layers="fc1,fc2", trials=2, holdout=holdout
+        data,
+        method="heavy-tail",
+        model=model,
+        tau=1,
+        t=[0, 1],
+        layers="fc1,fc2",
+        trials=2,
+        holdout=holdout,
     )
     assert found.summary.method == "heavy-tail"
     assert [one.asked for one in found.summary.tried] == ["tau=1, t=0", "tau=1, t=1"]
@@ -230,6 +325,12 @@ def test_help_names_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = ask(capsys, "compress", "--help")
     assert code == 0
     told = " ".join(out.split())
-    for part in ("heavy-tail: NET with its small weights replaced", "--form", "--tau", "--trials", "(heavy-tail)"):
+    for part in (
+        "heavy-tail: NET with its small weights replaced",
+        "--form",
+        "--tau",
+        "--trials",
+        "(heavy-tail)",
+    ):
         assert part in told
     assert "--method heavy-tail --tau 1,2 --t 0,1" in told

@@ -1,4 +1,6 @@
-"""`cushion compress --method magnitude`: text that a person can read, JSON, certificate, pictures."""
+"""`cushion compress --method magnitude`: text that a person can read, JSON, certificate,
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,37 @@ from cushion.net_pruning import prune_net
 from cushion.pruning_records import LayerSketch, NetPruning
 
 KEYS = {
-    "file", "certificate", "figures", "method", "rule", "d", "sparsity", "seed", "settings", "gamma", "m", "delta",
-    "parameters_before", "parameters", "bits", "layers", "failure", "promises", "promise", "subgaussian", "tried",
-    "price", "errors_before", "errors_after_pruning", "errors", "occam", "paper_bounds", "curve", "assumptions",
+    "file",
+    "certificate",
+    "figures",
+    "method",
+    "rule",
+    "d",
+    "sparsity",
+    "seed",
+    "settings",
+    "gamma",
+    "m",
+    "delta",
+    "parameters_before",
+    "parameters",
+    "bits",
+    "layers",
+    "failure",
+    "promises",
+    "promise",
+    "subgaussian",
+    "tried",
+    "price",
+    "errors_before",
+    "errors_after_pruning",
+    "errors",
+    "occam",
+    "paper_bounds",
+    "curve",
+    "assumptions",
     "notes",
-}  # fmt: skip
+}
 RUNS = [
     "--d 1 --level 0.3",
     "--level 0.3",
@@ -36,7 +64,15 @@ RUNS = [
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prune") / "mlp"
-    words = ["1x8x8: flatten fc12 relu fc10", "--data", "digits", "--epochs", "40", "-o", str(folder)]
+    words = [
+        "1x8x8: flatten fc12 relu fc10",
+        "--data",
+        "digits",
+        "--epochs",
+        "40",
+        "-o",
+        str(folder),
+    ]
     assert main(["train", *words]) == 0
     return folder
 
@@ -45,13 +81,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def summary() -> NetPruning:
     from tests.trained_cases import digits, trained
 
-    return prune_net(trained("mlp")[0], digits()[0], method="magnitude", options=PruneOptions(d=(0.5, 1.0))).summary
+    return prune_net(
+        trained("mlp")[0], digits()[0], method="magnitude", options=PruneOptions(d=(0.5, 1.0))
+    ).summary
 
 
 @pytest.mark.parametrize("words", RUNS)
-def test_text_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path, words: str) -> None:
+def test_text_and_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path, words: str
+) -> None:
     out = tmp_path / "n.net"
-    command = ["compress", str(folder), "--data", "digits", "--method", "magnitude", "-o", str(out), *words.split()]
+    command = [
+        "compress",
+        str(folder),
+        "--data",
+        "digits",
+        "--method",
+        "magnitude",
+        "-o",
+        str(out),
+        *words.split(),
+    ]
     code, text, err = ask(capsys, *command)
     assert code == 0, err
     first = out.read_bytes()
@@ -72,12 +122,20 @@ def test_text_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path, folde
     total = next(line for line in lines if line.startswith("total "))
     nonzeros = sum(layer["nonzeros"] for layer in found["layers"])
     assert total.split()[1:] == [str(found["parameters_before"]), str(nonzeros), str(found["bits"])]
-    for heading in ("What was tried", "Assumption 3.1", "What the lemmas promise", "The paper's bounds"):
+    for heading in (
+        "What was tried",
+        "Assumption 3.1",
+        "What the lemmas promise",
+        "The paper's bounds",
+    ):
         assert heading in text
     assert text.count("<- taken") == 1
     assert ("Moments of Δ" in text) == (found["rule"] == "bernoulli")
     assert ("ε_l = " in text) == (found["rule"] == "bernoulli")
-    choice = f"The best of {len(found['tried'])} settings was taken. That is free here: the code covers every message"
+    choice = (
+        f"The best of {len(found['tried'])} settings was taken. That is free here: the code "
+        "covers every message"
+    )
     assert (choice in text) == (len(found["tried"]) > 1)
     # A certificate and a measure never mix: every bound says which it is.
     rows = [line for line in lines if re.match(r"(sketch count|naive count|mask and values)", line)]
@@ -88,20 +146,49 @@ def test_text_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path, folde
     assert "add --certificate" in text
 
 
-def test_certificate_json_file_and_figures(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path) -> None:
+def test_certificate_json_file_and_figures(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path
+) -> None:
     files = [str(tmp_path / name) for name in ("n.net", "n.cushion", "n.json", "pictures")]
-    command = ["compress", str(folder), "--data", "digits", "--method", "magnitude", "--sparsity", "0.5,0.7", "--grid"]
-    command += ["best", "-o", files[0], "--certificate", files[1], "--json", files[2], "--figures", files[3]]
+    command = [
+        "compress",
+        str(folder),
+        "--data",
+        "digits",
+        "--method",
+        "magnitude",
+        "--sparsity",
+        "0.5,0.7",
+        "--grid",
+    ]
+    command += [
+        "best",
+        "-o",
+        files[0],
+        "--certificate",
+        files[1],
+        "--json",
+        files[2],
+        "--figures",
+        files[3],
+    ]
     code, text, err = ask(capsys, *command)
     assert code == 0, err
     assert f"Check the certificate with: cushion verify {files[1]} --data digits" in text
     found = json.loads(Path(files[2]).read_text())
     assert (found["file"], found["certificate"]) == (files[0], files[1])
     names = {f"magnitude-{part}.{kind}" for part in ("tried", "layers") for kind in ("png", "svg")}
-    assert {Path(path).name for path in found["figures"]} == names == {p.name for p in Path(files[3]).iterdir()}
+    assert (
+        {Path(path).name for path in found["figures"]}
+        == names
+        == {p.name for p in Path(files[3]).iterdir()}
+    )
     code, text, err = ask(capsys, "verify", files[1], "--data", "digits", "--json", "-")
     assert code == 0, err
-    seen, row = json.loads(text), next(row for row in found["occam"] if row["kind"] == "certificate")
+    seen, row = (
+        json.loads(text),
+        next(row for row in found["occam"] if row["kind"] == "certificate"),
+    )
     assert (seen["ok"], seen["bits"], float(seen["bound"])) == (True, row["bits"], row["bound"])
 
 
@@ -129,9 +216,14 @@ def test_words_for_sketches_broken_promises_and_missing_certificates(summary: Ne
     broken = replace(summary.promises[0], held=False, worst_ratio=3.25, meaning="lost")
     machine, file = summary.occam
     told = replace(
-        summary, method="sketch", layers=layers, promises=(broken,), occam=(machine, replace(file, because="of this")),
-        notes=("a note",), subgaussian=None,
-    )  # fmt: skip
+        summary,
+        method="sketch",
+        layers=layers,
+        promises=(broken,),
+        occam=(machine, replace(file, because="of this")),
+        notes=("a note",),
+        subgaussian=None,
+    )
     text = describe(told, "n.net", None, "digits")
     assert "20x21" in text
     assert "every number" in text
@@ -141,9 +233,17 @@ def test_words_for_sketches_broken_promises_and_missing_certificates(summary: Ne
     assert "add --certificate" not in text
     assert "note: a note" in text
     assert "Condition C.1" not in text
-    assert "cushion verify c.cushion --data digits" in describe(summary, "n.net", "c.cushion", "digits")
-    silent = replace(summary, gamma=None, paper_bounds=tuple(replace(row, value=None, log10=None, capacity_log10=None,
-                     meaning="abstains: why") for row in summary.paper_bounds))  # fmt: skip
+    assert "cushion verify c.cushion --data digits" in describe(
+        summary, "n.net", "c.cushion", "digits"
+    )
+    silent = replace(
+        summary,
+        gamma=None,
+        paper_bounds=tuple(
+            replace(row, value=None, log10=None, capacity_log10=None, meaning="abstains: why")
+            for row in summary.paper_bounds
+        ),
+    )
     text = describe(silent, "n.net", None, "digits")
     assert "no positive margin" in text
     assert "No value for sketch count" in text

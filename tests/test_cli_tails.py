@@ -18,7 +18,8 @@ from torch import nn
 
 def make():
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 60), nn.ReLU(), nn.Linear(60, 60), nn.ReLU(), nn.Linear(60, 10))
+    layers = [nn.Linear(64, 60), nn.ReLU(), nn.Linear(60, 60), nn.ReLU(), nn.Linear(60, 10)]
+    net = nn.Sequential(nn.Flatten(), *layers)
     with torch.no_grad():
         net[3].weight.fill_(0.25)
         net[5].weight.copy_(torch.distributions.StudentT(2.0).sample((10, 60)))
@@ -33,7 +34,9 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{path}:make"
 
 
-def test_the_answer_has_tables_doubts_and_meanings(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_answer_has_tables_doubts_and_meanings(
+    net: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, _ = ask(capsys, "measure", net, "--data", "digits", "--only", "tails")
     assert code == 0
     lines = out.splitlines()
@@ -46,9 +49,15 @@ def test_the_answer_has_tables_doubts_and_meanings(net: str, capsys: pytest.Capt
     ]
     places = [lines.index(heading) for heading in headings]
     assert places == sorted(places)
-    assert "3: no fit: all 3600 non-zero weights have the magnitude 0.25: a constant has no tail" in lines
+    assert (
+        "3: no fit: all 3600 non-zero weights have the magnitude 0.25: a constant has no tail"
+        in lines
+    )
     assert "3: no fit: all 3600 weights are 0.25: a constant has no law" in lines
-    assert "3: no fit: only 1 non-zero eigenvalues beside 59 that are zero up to rounding, and 50 are needed" in lines
+    assert (
+        "3: no fit: only 1 non-zero eigenvalues beside 59 that are zero up to rounding, and 50 "
+        "are needed" in lines
+    )
     assert "5: no fit: only 10 non-zero eigenvalues, and 50 are needed" in lines
     assert "1, weights:" in lines
     assert any("alpha - 1: P(X > x) falls as x^-index" in line for line in lines)
@@ -69,20 +78,60 @@ def test_the_answer_has_tables_doubts_and_meanings(net: str, capsys: pytest.Capt
     assert "bootstrap" not in out
 
 
-def test_the_numbers_of_the_table_are_those_of_the_record(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_numbers_of_the_table_are_those_of_the_record(
+    net: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, out, _ = ask(capsys, "measure", net, "--data", "digits", "--only", "tails")
-    code, text, _ = ask(capsys, "measure", net, "--data", "digits", "--only", "tails", "--json", "-")
+    code, text, _ = ask(
+        capsys, "measure", net, "--data", "digits", "--only", "tails", "--json", "-"
+    )
     assert code == 0
     layer = json.loads(text)["layers"][2]
-    law, stable, skewed = (layer["tails"]["weights"][key] for key in ("power_law", "stable", "stable_skewed"))
+    law, stable, skewed = (
+        layer["tails"]["weights"][key] for key in ("power_law", "stable", "stable_skewed")
+    )
     rows = [line.split() for line in out.splitlines() if line.startswith("5 ")]
     assert layer["tail_alpha"] == law["alpha"]
-    expected = ["5", "10x60", "600", law["alpha"], "±", law["alpha_error"], law["alpha"] - 1, law["xmin"]]
+    expected = [
+        "5",
+        "10x60",
+        "600",
+        law["alpha"],
+        "±",
+        law["alpha_error"],
+        law["alpha"] - 1,
+        law["xmin"],
+    ]
     check(rows[0], [*expected, law["ks_distance"], law["tail"]])
     assert rows[0][10:12] == [f"{law['tail'] / 600:.2%}", f"{law['largest'] / law['xmin']:.3g}"]
-    plain = ["5", "600", stable["alpha"], "±", stable["errors"]["alpha"], stable["scale"], stable["location"]]
-    turned = [skewed["alpha"], "±", skewed["errors"]["alpha"], skewed["beta"], "±", skewed["errors"]["beta"]]
-    check(rows[1], [*plain, stable["ks_distance"], *turned, skewed["scale"], skewed["location"], skewed["ks_distance"]])
+    plain = [
+        "5",
+        "600",
+        stable["alpha"],
+        "±",
+        stable["errors"]["alpha"],
+        stable["scale"],
+        stable["location"],
+    ]
+    turned = [
+        skewed["alpha"],
+        "±",
+        skewed["errors"]["alpha"],
+        skewed["beta"],
+        "±",
+        skewed["errors"]["beta"],
+    ]
+    check(
+        rows[1],
+        [
+            *plain,
+            stable["ks_distance"],
+            *turned,
+            skewed["scale"],
+            skewed["location"],
+            skewed["ks_distance"],
+        ],
+    )
 
 
 def check(cells: list[str], expected: list[str | float]) -> None:
@@ -94,8 +143,21 @@ def check(cells: list[str], expected: list[str | float]) -> None:
             assert float(cell) == pytest.approx(value, rel=0.05, abs=6e-3)
 
 
-def test_the_bootstrap_has_a_column_and_a_meaning(net: str, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["measure", net, "--data", "digits", "--only", "tails", "--bootstrap", "20", "--seed", "3"]
+def test_the_bootstrap_has_a_column_and_a_meaning(
+    net: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [
+        "measure",
+        net,
+        "--data",
+        "digits",
+        "--only",
+        "tails",
+        "--bootstrap",
+        "20",
+        "--seed",
+        "3",
+    ]
     code, out, _ = ask(capsys, *asked)
     assert code == 0
     assert "reach  p" in out
@@ -104,7 +166,9 @@ def test_the_bootstrap_has_a_column_and_a_meaning(net: str, capsys: pytest.Captu
 
 
 def test_beside_shows_both_exponents(net: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ask(capsys, "measure", net, "--data", "digits", "--only", "tails", "--beside", "random")
+    code, out, _ = ask(
+        capsys, "measure", net, "--data", "digits", "--only", "tails", "--beside", "random"
+    )
     assert code == 0
     lines = out.splitlines()
     at = lines.index("The exponents, and those of the net beside it")
@@ -114,9 +178,13 @@ def test_beside_shows_both_exponents(net: str, capsys: pytest.CaptureFixture[str
     assert max(map(len, lines)) <= 120
 
 
-def test_pictures_are_drawn_on_demand(net: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pictures_are_drawn_on_demand(
+    net: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "figures"
-    code, _, err = ask(capsys, "measure", net, "--data", "digits", "--only", "tails", "--figures", str(folder))
+    code, _, err = ask(
+        capsys, "measure", net, "--data", "digits", "--only", "tails", "--figures", str(folder)
+    )
     assert code == 0
     assert "drew hill-eigenvalues, hill-weights, tails-eigenvalues, tails-weights" in err
 
@@ -124,7 +192,10 @@ def test_pictures_are_drawn_on_demand(net: str, tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--bootstrap", "-1"], "argument --bootstrap: must be a whole number of at least 0, not -1"),
+        (
+            ["--bootstrap", "-1"],
+            "argument --bootstrap: must be a whole number of at least 0, not -1",
+        ),
         (["--bootstrap", "x"], "argument --bootstrap: invalid natural value: 'x'"),
         (["--bootstrap", "1.5"], "argument --bootstrap: invalid natural value: '1.5'"),
         (["--only", "tails,foo"], "there is no family of measures called 'foo'; choose from"),
@@ -146,11 +217,27 @@ def ratio(rival: Rival, value: float, p: float) -> LikelihoodRatio:
 
 def test_the_law_that_is_named_is_the_likeliest_of_those_that_win_or_all_that_are_left() -> None:
     fits = TailFits("weights", 100)
-    better = (ratio("log-normal", -5.0, 0.01), ratio("exponential", 2.0, 0.5), ratio("gaussian", -7.0, 0.05))
+    better = (
+        ratio("log-normal", -5.0, 0.01),
+        ratio("exponential", 2.0, 0.5),
+        ratio("gaussian", -7.0, 0.05),
+    )
     assert likeliest_law(replace(fits, comparisons=better)) == "gaussian"
-    left = (ratio("log-normal", -0.1, 0.8), ratio("exponential", 2.0, 0.5), ratio("gaussian", 7.0, 0.05))
+    left = (
+        ratio("log-normal", -0.1, 0.8),
+        ratio("exponential", 2.0, 0.5),
+        ratio("gaussian", 7.0, 0.05),
+    )
     assert likeliest_law(replace(fits, comparisons=left)) == "power law or exponential"
-    unknown = (ratio("log-normal", -0.1, 0.8), ratio("exponential", 2.0, 0.5), ratio("gaussian", -7.0, 0.2))
+    unknown = (
+        ratio("log-normal", -0.1, 0.8),
+        ratio("exponential", 2.0, 0.5),
+        ratio("gaussian", -7.0, 0.2),
+    )
     assert likeliest_law(replace(fits, comparisons=unknown)) == "undecided"
-    alone = (ratio("log-normal", 0.0, 1.0), ratio("exponential", 9.0, 0.001), ratio("gaussian", 9.0, 0.001))
+    alone = (
+        ratio("log-normal", 0.0, 1.0),
+        ratio("exponential", 9.0, 0.001),
+        ratio("gaussian", 9.0, 0.001),
+    )
     assert likeliest_law(replace(fits, comparisons=alone)) == "power law"

@@ -12,14 +12,19 @@ SPEC = "1x8x8: flatten fc8 relu fc10"
 IMP = ("train", SPEC, "--data", "digits,subset=200", "--epochs", "2", "--prune", "imp")
 
 
-def test_a_run_prints_its_levels_and_every_level_is_a_net(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_prints_its_levels_and_every_level_is_a_net(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run"
-    code, out, err = ask(capsys, *IMP, "--prune-rounds", "2", "-o", str(run), "--json", str(tmp_path / "imp.json"))
+    code, out, err = ask(
+        capsys, *IMP, "--prune-rounds", "2", "-o", str(run), "--json", str(tmp_path / "imp.json")
+    )
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "trained: spec, 3 levels, 391 of 592 weights left"
     assert lines[1].split("  ")[0] == "level"
-    # First layer 512 -> 409 -> 327 (103 and 82 go), last layer 80 -> 72 -> 64 (8 and 7.2, rounded up, go).
+    # First layer 512 -> 409 -> 327 (103 and 82 go), last layer 80 -> 72 -> 64 (8 and 7.2, rounded
+    # up, go).
     assert [line.split()[:3] for line in lines[2:5]] == [
         ["0", "0.00%", "592"],
         ["1", "18.75%", "481"],
@@ -30,7 +35,9 @@ def test_a_run_prints_its_levels_and_every_level_is_a_net(tmp_path: Path, capsys
     assert [level["level"] for level in record["levels"]] == [0, 1, 2]
     code, out, _ = ask(capsys, *IMP, "--prune-rounds", "2", "-o", str(run))
     assert (code, out.splitlines()[0][:13]) == (0, "already done:")
-    code, out, err = ask(capsys, "measure", str(run / "level-02"), "--data", "digits,subset=200", "--json", "-")
+    code, out, err = ask(
+        capsys, "measure", str(run / "level-02"), "--data", "digits,subset=200", "--json", "-"
+    )
     assert (code, err) == (0, "")
     code, _, err = ask(capsys, "measure", str(run), "--data", "digits,subset=200")
     assert code == 2
@@ -40,10 +47,16 @@ def test_a_run_prints_its_levels_and_every_level_is_a_net(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--prune-fraction", "1.5"), "--prune-fraction must lie strictly between 0 and 1, not 1.5"),
+        (
+            ("--prune-fraction", "1.5"),
+            "--prune-fraction must lie strictly between 0 and 1, not 1.5",
+        ),
         (("--prune-to", "0"), "--prune-to must lie strictly between 0 and 1"),
         (("--prune-to", "0.9999"), "--prune-to 0.9999 cannot be reached"),
-        (("--rewind-epoch", "2"), "--rewind-epoch must be at least 0 and below the 2 epochs of a level"),
+        (
+            ("--rewind-epoch", "2"),
+            "--rewind-epoch must be at least 0 and below the 2 epochs of a level",
+        ),
         (("--rewind-epoch", "-1"), "must be a whole number of at least 0"),
         (("--prune-rounds", "0"), "must be a whole number of at least 1"),
         (("--prune-rounds", "1", "--prune-to", "0.5"), "give one of them"),

@@ -16,7 +16,9 @@ from cushion.certificates.occam import holdout_bound
 from cushion.cli import main
 from cushion.data import load_pair
 
-FACTORY = "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+FACTORY = (
+    "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+)
 
 
 def ask(capsys: pytest.CaptureFixture[str], argv: Sequence[str]) -> tuple[int, str, str]:
@@ -36,7 +38,9 @@ def answer(capsys: pytest.CaptureFixture[str], argv: Sequence[str], code: int = 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A net of the user's own (mine.py and its weights), other weights, and a certificate that bounds the net."""
+    """A net of the user's own (mine.py and its weights), other weights, and a certificate that
+    bounds the net.
+    """
     folder = tmp_path_factory.mktemp("own")
     (folder / "mine.py").write_text(FACTORY)
     data, _ = load_pair("digits")
@@ -50,7 +54,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         nn.functional.cross_entropy(net(x), y).backward()
         optimiser.step()
     torch.save(net.state_dict(), folder / "mine.pt")
-    assert main([*certify(folder), "-o", str(folder / "f.cushion"), "--json", str(folder / "certify.json")]) == 0
+    assert (
+        main(
+            [
+                *certify(folder),
+                "-o",
+                str(folder / "f.cushion"),
+                "--json",
+                str(folder / "certify.json"),
+            ]
+        )
+        == 0
+    )
     return folder
 
 
@@ -71,15 +86,21 @@ def test_certify_says_which_net_each_number_is_about(place: Path) -> None:
     found = json.loads((place / "certify.json").read_text())
     assert (found["ok"], found["about"], found["m"]) == (True, "f", 1500)
     assert found["bound"] == found["bound_f"] == found["transfer"]["bound_f"]
-    assert found["bound_f"] == pytest.approx(min(1, found["bound_g"] + found["transfer"]["bound"]), abs=1e-12)
+    assert found["bound_f"] == pytest.approx(
+        min(1, found["bound_g"] + found["transfer"]["bound"]), abs=1e-12
+    )
     assert (found["delta"], found["delta_g"], found["transfer"]["delta"]) == (0.05, 0.04, 0.01)
     assert [share["delta"] for share in found["deltas"]] == [0.04, 0.01]
-    assert found["errors"] / found["m"] < found["bound_g"] < 1  # how small it is depends on the machine's speed
+    assert (
+        found["errors"] / found["m"] < found["bound_g"] < 1
+    )  # how small it is depends on the machine's speed
     assert found["transfer"]["m"] == found["holdout"]["m"] == found["net"]["holdout"]["m"] == 297
     net = found["net"]
     assert 0 < net["errors"] < 150
     line = net["holdout"]
-    assert line["bound"] == pytest.approx(float(holdout_bound(line["errors"], 297, line["delta"])), abs=1e-9)
+    assert line["bound"] == pytest.approx(
+        float(holdout_bound(line["errors"], 297, line["delta"])), abs=1e-9
+    )
 
 
 def test_the_count_of_disagreements_is_that_of_a_loop(place: Path) -> None:
@@ -111,23 +132,34 @@ def test_verify_with_and_without_the_net(capsys: pytest.CaptureFixture[str], pla
     assert "its disagreements with g were replayed" in text
     found = answer(capsys, verify(place))
     assert (found["ok"], found["about"], found["transfer_replayed"]) == (True, "g", False)
-    assert (found["bound"], found["delta"], found["bound_f"]) == (stated["bound_g"], 0.04, stated["bound_f"])
+    assert (found["bound"], found["delta"], found["bound_f"]) == (
+        stated["bound_g"],
+        0.04,
+        stated["bound_f"],
+    )
     text = ask(capsys, verify(place))[1]
     assert "f's disagreements with g were NOT replayed" in text
     assert text.index("about g") < text.index("your net f")
 
 
-def test_another_net_or_other_inputs_are_not_ok(capsys: pytest.CaptureFixture[str], place: Path) -> None:
+def test_another_net_or_other_inputs_are_not_ok(
+    capsys: pytest.CaptureFixture[str], place: Path
+) -> None:
     found = answer(capsys, [*verify(place), *own(place, weights="other.pt")], code=1)
     assert "not the net f" in found["reason"]
     assert (found["ok"], found["about"], found["transfer_replayed"]) == (False, "g", False)
     assert (found["level"], found["sample_replayed"]) == ("message", True)
     words = ask(capsys, [*verify(place), *own(place, weights="other.pt")])[1]
     assert "The errors of g on the sample were replayed and are as stated." in words
-    assert "297" in answer(capsys, [*verify(place), *own(place, unlabelled="digits")], code=1)["reason"]
+    assert (
+        "297"
+        in answer(capsys, [*verify(place), *own(place, unlabelled="digits")], code=1)["reason"]
+    )
 
 
-def test_inspect_shows_bits_positions_and_delta(capsys: pytest.CaptureFixture[str], place: Path) -> None:
+def test_inspect_shows_bits_positions_and_delta(
+    capsys: pytest.CaptureFixture[str], place: Path
+) -> None:
     seen = answer(capsys, ["inspect", str(place / "f.cushion")])
     start = 0
     for item in seen["ledger"]:
@@ -136,7 +168,10 @@ def test_inspect_shows_bits_positions_and_delta(capsys: pytest.CaptureFixture[st
     assert start == seen["bits"]
     text = ask(capsys, ["inspect", str(place / "f.cushion")])[1]
     rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
-    assert rows["format version"][2:4] == [str(seen["ledger"][0]["bits"]), f"0-{seen['ledger'][0]['bits'] - 1}"]
+    assert rows["format version"][2:4] == [
+        str(seen["ledger"][0]["bits"]),
+        f"0-{seen['ledger'][0]['bits'] - 1}",
+    ]
     assert rows["bound on g, the net in the file"][8] == "0.04"
     assert rows["f and g disagree"][4] == "0.01"
     assert "0.05  that the statement about your net f is false" in text
@@ -144,8 +179,12 @@ def test_inspect_shows_bits_positions_and_delta(capsys: pytest.CaptureFixture[st
     assert len(seen["assumptions"]) == 8
 
 
-def test_certify_prints_the_whole(capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path) -> None:
-    """Statement, training errors of both nets, hold-out of both, ledger, assumptions, and how to check all of it."""
+def test_certify_prints_the_whole(
+    capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path
+) -> None:
+    """Statement, training errors of both nets, hold-out of both, ledger, assumptions, and how to
+    check all of it.
+    """
     rows = load_pair("digits")[1]
     assert rows is not None
     np.savez(tmp_path / "bare.npz", x=rows.x[:200])  # inputs without labels
@@ -179,7 +218,12 @@ def test_without_unlabelled_inputs_the_bound_is_about_g(
     assert code == 0
     assert "not about f" in text
     found = answer(capsys, ["verify", out, "--data", "digits"])
-    assert (found["about"], found["delta"], found["bound_f"], found["transfer"]) == ("g", 0.05, None, None)
+    assert (found["about"], found["delta"], found["bound_f"], found["transfer"]) == (
+        "g",
+        0.05,
+        None,
+        None,
+    )
     code, _, err = ask(capsys, ["verify", out, "--data", "digits", *own(place)])
     assert code == 2
     assert "nothing about a net f" in err
@@ -198,10 +242,14 @@ def test_the_same_in_python(place: Path, tmp_path: Path) -> None:
     assert model.training
     assert (certificate.about, certificate.claim.delta) == ("f", "0.08")
     path = certificate.save(tmp_path / "f.cushion")
-    verdict = cushion.verify(path, data, unlabelled=fresh, answering=lambda inputs: answers_on(model, inputs.x))
+    verdict = cushion.verify(
+        path, data, unlabelled=fresh, answering=lambda inputs: answers_on(model, inputs.x)
+    )
     assert (verdict.ok, verdict.transfer_replayed) == (True, True)
     with pytest.raises(cushion.BadInput, match="--net"):
-        cushion.certify(data, model=cushion.trace(model, data.shape), unlabelled=fresh, minutes=0.02)
+        cushion.certify(
+            data, model=cushion.trace(model, data.shape), unlabelled=fresh, minutes=0.02
+        )
     with pytest.raises(cushion.BadInput, match="rows of the sample"):
         cushion.certify(data, model=model, unlabelled=data, minutes=0.02)
 
@@ -210,12 +258,27 @@ def test_the_same_in_python(place: Path, tmp_path: Path) -> None:
     ("argv", "words"),
     [
         ("certify --data digits --unlabelled digits,split=test -o {tmp}/x.cushion", "--net"),
-        ("certify --data digits --net {net} --unlabelled digits -o {tmp}/x.cushion", "1500 of the 1500.*split=test"),
-        ("certify --data digits --net {net} --unlabelled {tmp}/one.npz -o {tmp}/x.cushion", "1 of the 3 are rows"),
-        ("certify --data digits --net {net} --unlabelled {tmp}/wide.npz -o {tmp}/x.cushion", "must be alike"),
+        (
+            "certify --data digits --net {net} --unlabelled digits -o {tmp}/x.cushion",
+            "1500 of the 1500.*split=test",
+        ),
+        (
+            "certify --data digits --net {net} --unlabelled {tmp}/one.npz -o {tmp}/x.cushion",
+            "1 of the 3 are rows",
+        ),
+        (
+            "certify --data digits --net {net} --unlabelled {tmp}/wide.npz -o {tmp}/x.cushion",
+            "must be alike",
+        ),
         ("certify --data digits --net {net} --unlabelled nowhere -o {tmp}/x.cushion", "nowhere"),
-        ("certify --data digits --net {net} --unlabelled digits,split=x -o {tmp}/x.cushion", "train or test"),
-        ("certify --data digits --net {net} --unlabelled {tmp}/y.npz -o {tmp}/x.cushion", "array x"),
+        (
+            "certify --data digits --net {net} --unlabelled digits,split=x -o {tmp}/x.cushion",
+            "train or test",
+        ),
+        (
+            "certify --data digits --net {net} --unlabelled {tmp}/y.npz -o {tmp}/x.cushion",
+            "array x",
+        ),
         ("verify {file} --data digits --net {net}", "--unlabelled"),
         ("verify {file} --data digits --unlabelled digits,split=test", "--net"),
         ("verify {file} --data digits --weights w.pt", "--net"),
@@ -231,7 +294,11 @@ def test_bad_input_gets_one_sentence(
     np.savez(tmp_path / "one.npz", x=np.concatenate([held_out.x[:2], data.x[:1]]))
     np.savez(tmp_path / "wide.npz", x=np.zeros((3, 1, 9, 9), np.uint8))
     np.savez(tmp_path / "y.npz", y=np.zeros(3, np.int64))
-    names = {"tmp": str(tmp_path), "net": f"{place / 'mine.py'}:net", "file": str(place / "f.cushion")}
+    names = {
+        "tmp": str(tmp_path),
+        "net": f"{place / 'mine.py'}:net",
+        "file": str(place / "f.cushion"),
+    }
     code, out, err = ask(capsys, argv.format(**names).split())
     assert (code, out) == (2, ""), err
     assert re.search(words, err), err

@@ -1,4 +1,6 @@
-"""The verb compress: its record, certificates that verify, options refused by name, nothing half-written."""
+"""The verb compress: its record, certificates that verify, options refused by name, nothing
+half-written.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.layers import Conv, Dense, Pool
 from cushion.encoding.sources import Grid, SeededProjection, coded_numbers
 
-SEARCHES = [method.name for method in METHODS.values() if not method.of_a_net]  # the others: test_net_compressing
+SEARCHES = [
+    method.name for method in METHODS.values() if not method.of_a_net
+]  # the others: test_net_compressing
 SEEDED = ["subspace", "supermask"]
 QUICK = {"integer": {"minutes": 0.02}, "subspace": {"steps": 60}, "supermask": {"steps": 60}}
 
@@ -82,14 +86,20 @@ def test_training_beats_the_most_frequent_class(method: str) -> None:
     assert found.summary.errors < 0.2 * 600
     assert found.bound < 0.6
     stored = [layer.source for layer in found.summary.layers]
-    assert set(stored) == {{"subspace": "projection of seeded signs", "supermask": "mask of seeded signs"}[method]}
+    assert set(stored) == {
+        {"subspace": "projection of seeded signs", "supermask": "mask of seeded signs"}[method]
+    }
 
 
 @pytest.mark.parametrize("method", SEEDED)
 def test_what_was_asked_for_is_written_even_where_guessing_is_better(method: str) -> None:
-    """Three steps learn nothing on noise; the file still holds a net of the method, not the constant one."""
+    """Three steps learn nothing on noise; the file still holds a net of the method, not the
+    constant one.
+    """
     rng = np.random.default_rng(0)
-    noise = Dataset("noise", rng.integers(0, 256, (60, 1, 6, 6), dtype=np.uint8), np.repeat([0, 0, 0, 1], 15), 2)
+    noise = Dataset(
+        "noise", rng.integers(0, 256, (60, 1, 6, 6), dtype=np.uint8), np.repeat([0, 0, 0, 1], 15), 2
+    )
     found = cushion.compress(noise, method=method, steps=3)
     assert {layer.source for layer in found.summary.layers if layer.stored} != {"grid"}
 
@@ -123,7 +133,10 @@ def test_imitation_changes_what_is_learned() -> None:
 
     wrong = Teacher()(torch.from_numpy(data.x).float() / 255).argmax(1).numpy() != data.y
     assert wrong.mean() > 0.99
-    alone, taught = (cushion.compress(data, method="supermask", steps=300, model=m).summary for m in (None, Teacher()))
+    alone, taught = (
+        cushion.compress(data, method="supermask", steps=300, model=m).summary
+        for m in (None, Teacher())
+    )
     assert taught.errors > alone.errors + 60
 
 
@@ -140,17 +153,40 @@ def test_vectors_and_floats_are_read() -> None:
 
 
 @pytest.mark.parametrize("method", SEARCHES)
-def test_answer_and_file(capsys: pytest.CaptureFixture[str], tmp_path: Path, stripes: Path, method: str) -> None:
+def test_answer_and_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, stripes: Path, method: str
+) -> None:
     out = str(tmp_path / "n.cushion")
     length = ["--minutes", "0.02"] if method == "integer" else ["--steps", "40"]
-    command = ["compress", "--data", str(stripes), "--method", method, "-o", out, "--seed", "2", *length]
+    command = [
+        "compress",
+        "--data",
+        str(stripes),
+        "--method",
+        method,
+        "-o",
+        out,
+        "--seed",
+        "2",
+        *length,
+    ]
     code, text, err = ask(capsys, *command)
     assert code == 0, err
     assert f"cushion verify {out} --data {stripes}" in text
     assert "With probability 95 %" in text or "Vacuous" in text
     code, text, err = ask(capsys, *command, "--json", "-")
     found = json.loads(text)
-    for key in ("method", "parameters", "bits", "seed", "layers", "promise", "errors", "m", "bound"):
+    for key in (
+        "method",
+        "parameters",
+        "bits",
+        "seed",
+        "layers",
+        "promise",
+        "errors",
+        "m",
+        "bound",
+    ):
         assert key in found
     assert (found["method"], found["seed"], found["promise"]) == (method, 2, None)
     assert {"name", "kind", "shape", "stored", "bits"} <= set(found["layers"][0])
@@ -159,9 +195,12 @@ def test_answer_and_file(capsys: pytest.CaptureFixture[str], tmp_path: Path, str
     assert (code, seen["bits"], seen["bound"]) == (0, found["bits"], found["bound"])
 
 
-def test_a_net_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path, stripes: Path) -> None:
+def test_a_net_on_the_command_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, stripes: Path
+) -> None:
     (tmp_path / "mine.py").write_text(
-        "from torch import nn\ndef make():\n    return nn.Sequential(nn.Flatten(), nn.Linear(36, 3))\n"
+        "from torch import nn\ndef make():\n    return nn.Sequential(nn.Flatten(), nn.Linear(36, "
+        "3))\n"
     )
     out = tmp_path / "n.cushion"
     command = ["--data", str(stripes), "--method", "supermask", "--steps", "20", "-o", str(out)]
@@ -173,7 +212,10 @@ def test_a_net_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path:
 
 
 def test_ctrl_c_writes_the_best_so_far(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, stripes: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    stripes: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import cushion.compressors.seeded_search as module
 
@@ -189,7 +231,16 @@ def test_ctrl_c_writes_the_best_so_far(
     monkeypatch.setattr(module, "_passed", interrupt)
     out = tmp_path / "n.cushion"
     code, text, _ = ask(
-        capsys, "compress", "--data", str(stripes), "--method", "supermask", "--steps", "100", "-o", str(out)
+        capsys,
+        "compress",
+        "--data",
+        str(stripes),
+        "--method",
+        "supermask",
+        "--steps",
+        "100",
+        "-o",
+        str(out),
     )
     assert code == 0
     assert max(calls) < 0.75

@@ -1,4 +1,6 @@
-"""Compressed nets as files from anywhere: one sentence for every damage; no code is run, no memory or time wasted."""
+"""Compressed nets as files from anywhere: one sentence for every damage; no code is run, no memory
+or time wasted.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,16 @@ from cushion.weights import read_tensors
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     net = network("conv")
-    return compressed(net, "signs", moved(net)).save(tmp_path_factory.mktemp("saved") / "net").read_bytes()
+    return (
+        compressed(net, "signs", moved(net))
+        .save(tmp_path_factory.mktemp("saved") / "net")
+        .read_bytes()
+    )
 
 
-def rewritten(content: bytes, path: Path, edit: Callable[[dict[str, torch.Tensor], dict[str, str]], Any]) -> Path:
+def rewritten(
+    content: bytes, path: Path, edit: Callable[[dict[str, torch.Tensor], dict[str, str]], Any]
+) -> Path:
     path.write_bytes(content)
     tensors, metadata = load(content), dict(read_tensors(path)[1])
     known = metadata["sha256"]
@@ -71,7 +79,10 @@ def deep(depth: int) -> str:
 
 
 EDITS: dict[str, tuple[Callable[[dict[str, torch.Tensor], dict[str, str]], Any], str]] = {
-    "another format": (lambda t, m: m.update(format="cushion-compressed-2"), "not a compressed net"),
+    "another format": (
+        lambda t, m: m.update(format="cushion-compressed-2"),
+        "not a compressed net",
+    ),
     "no format": (lambda t, m: m.pop("format"), "not a compressed net"),
     "no message": (lambda t, m: t.pop("message"), "lacks"),
     "no bits": (lambda t, m: m.pop("bits"), "lacks"),
@@ -91,19 +102,43 @@ EDITS: dict[str, tuple[Callable[[dict[str, torch.Tensor], dict[str, str]], Any],
     "fewer bits": (lambda t, m: m.update(bits="1"), "bits fills"),
     "an empty message": (message(b"", 0), "too early"),
     "a message of floats": (lambda t, m: t.update(message=t["message"].float()), "lacks"),
-    "a message in two rows": (lambda t, m: t.update(message=torch.zeros(2, 4, dtype=torch.uint8)), "lacks"),
-    "a message of signed bytes": (lambda t, m: t.update(message=t["message"].to(torch.int8)), "lacks"),
+    "a message in two rows": (
+        lambda t, m: t.update(message=torch.zeros(2, 4, dtype=torch.uint8)),
+        "lacks",
+    ),
+    "a message of signed bytes": (
+        lambda t, m: t.update(message=t["message"].to(torch.int8)),
+        "lacks",
+    ),
     "zeros": (message(bytes(100), 800), "absurdly long"),
     "ones": (message(b"\xff" * 100, 800), "damaged"),
     "a start without a weight": (lambda t, m: t.pop("start.2.weight"), "initialisation"),
     "a start without a bias": (lambda t, m: t.pop("start.1.bias"), "initialisation"),
-    "a start of another shape": (lambda t, m: t.update({"start.1.weight": torch.zeros(6, 4, 3, 4)}), "initialisation"),
-    "a bias of another shape": (lambda t, m: t.update({"start.1.bias": torch.zeros(1)}), "initialisation"),
-    "a start of integers": (lambda t, m: t.update({"start.2.bias": torch.zeros(3, dtype=torch.int64)}), "dtype"),
-    "a start of doubles": (lambda t, m: t.update({"start.2.bias": torch.zeros(3, dtype=torch.float64)}), "dtype"),
-    "a start with NaN": (lambda t, m: t["start.1.weight"].view(-1).__setitem__(3, math.nan), "not a number"),
+    "a start of another shape": (
+        lambda t, m: t.update({"start.1.weight": torch.zeros(6, 4, 3, 4)}),
+        "initialisation",
+    ),
+    "a bias of another shape": (
+        lambda t, m: t.update({"start.1.bias": torch.zeros(1)}),
+        "initialisation",
+    ),
+    "a start of integers": (
+        lambda t, m: t.update({"start.2.bias": torch.zeros(3, dtype=torch.int64)}),
+        "dtype",
+    ),
+    "a start of doubles": (
+        lambda t, m: t.update({"start.2.bias": torch.zeros(3, dtype=torch.float64)}),
+        "dtype",
+    ),
+    "a start with NaN": (
+        lambda t, m: t["start.1.weight"].view(-1).__setitem__(3, math.nan),
+        "not a number",
+    ),
     "an infinite start": (lambda t, m: t["start.2.bias"].__setitem__(0, math.inf), "infinite"),
-    "a start of a third layer": (lambda t, m: t.update({"start.3.weight": torch.zeros(2)}), "start.3.weight"),
+    "a start of a third layer": (
+        lambda t, m: t.update({"start.3.weight": torch.zeros(2)}),
+        "start.3.weight",
+    ),
     "another tensor": (lambda t, m: t.update(extra=torch.zeros(2)), "extra"),
 }
 
@@ -149,7 +184,9 @@ def test_other_files_are_refused_and_never_run(tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_is_refused_or_another_net(tmp_path: Path) -> None:
-    """Signs, bits below the leading ones, seeds and grids may change to others; then the message is another one."""
+    """Signs, bits below the leading ones, seeds and grids may change to others; then the message is
+    another one.
+    """
     case = Case("linear", lambda: torch.nn.Linear(4, 3), (4,), "l")
     net = cushion.trace(case.module(), (4,))
     original = compressed(net, "signs")
@@ -170,7 +207,9 @@ def test_a_flipped_bit_is_refused_or_another_net(tmp_path: Path) -> None:
     assert 10 < read < coded.bits
 
 
-def test_a_flipped_bit_that_nobody_summed_up_again_is_always_refused(saved: bytes, tmp_path: Path) -> None:
+def test_a_flipped_bit_that_nobody_summed_up_again_is_always_refused(
+    saved: bytes, tmp_path: Path
+) -> None:
     for name in ("message", "start.1.weight"):
         tensors = load(saved)
         raw = tensors[name].reshape(-1).view(torch.uint8)
@@ -182,7 +221,9 @@ def test_a_flipped_bit_that_nobody_summed_up_again_is_always_refused(saved: byte
         refused(path, "not those that were written")
 
 
-def test_a_changed_graph_or_note_that_nobody_summed_up_again_is_refused(saved: bytes, tmp_path: Path) -> None:
+def test_a_changed_graph_or_note_that_nobody_summed_up_again_is_refused(
+    saved: bytes, tmp_path: Path
+) -> None:
     path = tmp_path / "changed"
     path.write_bytes(saved)
     metadata = read_tensors(path)[1]
@@ -224,10 +265,19 @@ KEPT, LOW_RANK, LOW_RANK_MAP, PROJECTED, LOCATED, SPARSE, ROWS = range(7)
         ([len(KINDS)], [], "limit"),
     ],
 )
-def test_sizes_that_are_not_the_architectures_are_refused(head: list[int], sizes: list[Any], words: str) -> None:
-    """conv: a kernel [6, 4, 3, 3] on (4, 6, 7), 4 x 5 places, then a dense layer [3, 24]; both with a bias. But for the
-    sizes the message is as it should be, so that only a check of the sizes can refuse it."""
-    assert [KINDS[at] for at in (KEPT, LOW_RANK, LOW_RANK_MAP, PROJECTED)] == [Kept, LowRank, LowRankMap, Projected]
+def test_sizes_that_are_not_the_architectures_are_refused(
+    head: list[int], sizes: list[Any], words: str
+) -> None:
+    """conv: a kernel [6, 4, 3, 3] on (4, 6, 7), 4 x 5 places, then a dense layer [3, 24]; both with
+    a bias. But for the sizes the message is as it should be, so that only a check of the sizes can
+    refuse it.
+    """
+    assert [KINDS[at] for at in (KEPT, LOW_RANK, LOW_RANK_MAP, PROJECTED)] == [
+        Kept,
+        LowRank,
+        LowRankMap,
+        Projected,
+    ]
     shapes = [*sizes, (6,), (3, 24), (3,)]
     grids = [1100] * len(sizes)
     arrays = [np.zeros(shape, dtype=np.int64) for shape in shapes]
@@ -240,7 +290,10 @@ def test_a_crafted_message_of_the_right_sizes_is_read() -> None:
     found = crafted([7, LOW_RANK_MAP, 1, 120, 168, 1100, 1100, 1101, KEPT, 1100, 1099], arrays)
     assert found.seed == 7
     assert found.layers[0].weight(0).sum() == 120 * 168
-    assert [bias.values.tolist() for bias in found.biases if bias is not None] == [[2.0] * 6, [0.5] * 3]
+    assert [bias.values.tolist() for bias in found.biases if bias is not None] == [
+        [2.0] * 6,
+        [0.5] * 3,
+    ]
 
 
 @pytest.mark.parametrize(("kind", "flag"), [(5, [0]), (5, [2]), (6, [0, 3, 0])])
@@ -249,7 +302,9 @@ def test_vectors_of_a_classifier_with_a_bias_have_one(kind: int, flag: list[int]
         crafted([7, kind, *flag, 1100], [np.zeros((3, 5), dtype=np.int64)], "linear-only")
 
 
-@pytest.mark.parametrize(("exponent", "words"), [(2201, "limit"), (2200, "infinite"), (1100 + 127, "infinite")])
+@pytest.mark.parametrize(
+    ("exponent", "words"), [(2201, "limit"), (2200, "infinite"), (1100 + 127, "infinite")]
+)
 def test_grids_out_of_range_are_refused(exponent: int, words: str, tmp_path: Path) -> None:
     net = network("linear-only")  # float32: 2 · 2^127 is infinite in it
     fields, arrays = [7, 0, exponent, 1100], [np.full((3, 5), 2), np.zeros(3, dtype=np.int64)]
@@ -264,26 +319,39 @@ def test_grids_out_of_range_are_refused(exponent: int, words: str, tmp_path: Pat
 def test_a_product_that_overflows_is_refused(tmp_path: Path) -> None:
     net = network("linear-only").double()
     stored = StoredNet(
-        0, (LowRank(Numbers(np.full((3, 1), 9), 1000), Numbers(np.full((1, 5), 9), 1000), (3, 5)),), (None,)
+        0,
+        (LowRank(Numbers(np.full((3, 1), 9), 1000), Numbers(np.full((1, 5), 9), 1000), (3, 5)),),
+        (None,),
     )
     with np.errstate(over="ignore"):
-        path = CompressedNet(StoredNet(0, stored.layers, (Numbers(np.zeros(3, dtype=np.int64), 0),)), net, {}).save(
-            tmp_path / "net"
-        )
+        path = CompressedNet(
+            StoredNet(0, stored.layers, (Numbers(np.zeros(3, dtype=np.int64), 0),)), net, {}
+        ).save(tmp_path / "net")
     refused(path, "infinite")
 
 
 def test_the_graph_in_the_file_is_checked(saved: bytes, tmp_path: Path) -> None:
     graph = json.loads(json.dumps(describe_graph(network("conv"))))
-    for edit in ({"stride": [0, 1]}, {"weight": [2**20, 4, 2**20, 3]}, {"op": "eval"}, {"inputs": [4]}):
+    for edit in (
+        {"stride": [0, 1]},
+        {"weight": [2**20, 4, 2**20, 3]},
+        {"op": "eval"},
+        {"inputs": [4]},
+    ):
         other = json.loads(json.dumps(graph))
         other["nodes"][1] |= edit
         refused(
-            rewritten(saved, tmp_path / "net", lambda t, m, other=other: m.update(graph=json.dumps(other))),
+            rewritten(
+                saved, tmp_path / "net", lambda t, m, other=other: m.update(graph=json.dumps(other))
+            ),
             "describes no net",
         )
     refused(
-        rewritten(saved, tmp_path / "net", lambda t, m: m.update(graph=json.dumps(describe_graph(network("mlp"))))),
+        rewritten(
+            saved,
+            tmp_path / "net",
+            lambda t, m: m.update(graph=json.dumps(describe_graph(network("mlp")))),
+        ),
         "damaged",
     )
     assert FORMAT == "cushion-compressed-1"

@@ -1,4 +1,6 @@
-"""Measures of compressed nets, whose maps may be no convolutions any more: they must agree with the plain net's."""
+"""Measures of compressed nets, whose maps may be no convolutions any more: they must agree with the
+plain net's.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,14 @@ from cushion.operators import Conv2d, FlatMap, LocalConv2d
 def conv_net() -> Network:
     torch.manual_seed(0)
     module = nn.Sequential(
-        nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 4, 2), nn.ReLU(), nn.Flatten(),
+        nn.Conv2d(2, 3, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(3, 4, 2),
+        nn.ReLU(),
+        nn.Flatten(),
         nn.Linear(16, 3),
-    )  # fmt: skip
+    )
     return cushion.trace(module.eval(), (2, 6, 6))
 
 
@@ -39,14 +46,18 @@ def in_disguise(net: Network, kind: type) -> Network:
 
 def sample() -> Dataset:
     rng = np.random.default_rng(0)
-    return Dataset("noise", rng.normal(size=(12, 2, 6, 6)).astype(np.float32), rng.integers(0, 3, 12), 3)
+    return Dataset(
+        "noise", rng.normal(size=(12, 2, 6, 6)).astype(np.float32), rng.integers(0, 3, 12), 3
+    )
 
 
 @pytest.mark.parametrize("kind", [LocalConv2d, FlatMap])
 def test_a_map_in_another_form_has_the_same_norms_paths_and_margins(kind: type) -> None:
     net = conv_net()
     plain = cushion.measure(net, sample(), only=["norms", "paths", "margins"], spectra=False)
-    other = cushion.measure(in_disguise(net, kind), sample(), only=["norms", "paths", "margins"], spectra=False)
+    other = cushion.measure(
+        in_disguise(net, kind), sample(), only=["norms", "paths", "margins"], spectra=False
+    )
     for mine, theirs in zip(plain.layers, other.layers, strict=True):
         assert theirs.operator_frobenius == pytest.approx(mine.operator_frobenius, rel=1e-6)
         assert theirs.spectral == pytest.approx(mine.spectral, rel=1e-5)
@@ -70,5 +81,7 @@ def test_a_network_as_a_module_is_measured_as_itself() -> None:
 
 def test_a_net_of_another_input_shape_is_refused_in_one_sentence() -> None:
     wrong = Dataset("small", np.zeros((3, 2, 5, 5), dtype=np.float32), np.array([0, 1, 2]), 3)
-    with pytest.raises(cushion.BadInput, match=r"reads examples of shape \(2, 6, 6\), but small has \(2, 5, 5\)"):
+    with pytest.raises(
+        cushion.BadInput, match=r"reads examples of shape \(2, 6, 6\), but small has \(2, 5, 5\)"
+    ):
         cushion.measure(conv_net(), wrong, only="margins")

@@ -1,4 +1,6 @@
-"""Compressed nets as files: the same outputs from numbers and seed alone, and one sentence for every damaged file."""
+"""Compressed nets as files: the same outputs from numbers and seed alone, and one sentence for
+every damaged file.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from tests.compressed_cases import NAMED, WAYS, compressed, moved, network
 import cushion
 from cushion.compressed_nets import CompressedNet, is_compressed, load_compressed
 from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.arora.storing import LayerPlan, low_rank_sizes, size_of, store_linear, store_net
+from cushion.compressors.arora.storing import (
+    LayerPlan,
+    low_rank_sizes,
+    size_of,
+    store_linear,
+    store_net,
+)
 from cushion.compressors.storage.stored import Kept, Projected
 from cushion.compressors.storage.stored_net import StoredNet, places
 from cushion.errors import BadInput, Unsupported
@@ -39,8 +47,12 @@ def poisoned(net: Network) -> Network:
         {
             node.index: replace(
                 node.affine,
-                operator=node.affine.operator.with_weight(torch.full_like(node.affine.operator.weight, math.nan)),
-                bias=None if node.affine.bias is None else torch.full_like(node.affine.bias, math.nan),
+                operator=node.affine.operator.with_weight(
+                    torch.full_like(node.affine.operator.weight, math.nan)
+                ),
+                bias=None
+                if node.affine.bias is None
+                else torch.full_like(node.affine.bias, math.nan),
             )
             for node in net.affine_layers
         }
@@ -66,15 +78,26 @@ def check_round_trip(net: CompressedNet, case: Case, path: Path) -> None:
     assert path.read_bytes() == first
 
 
-TURNS = [(name, way) for name in NAMED for way in WAYS if way != "accuracy" or name in ("mlp", "conv-groups", "dense")]
+TURNS = [
+    (name, way)
+    for name in NAMED
+    for way in WAYS
+    if way != "accuracy" or name in ("mlp", "conv-groups", "dense")
+]
 
 
 @pytest.mark.parametrize(("name", "way"), TURNS)
-def test_every_net_comes_back_from_its_numbers_and_seed(name: str, way: str, tmp_path: Path) -> None:
+def test_every_net_comes_back_from_its_numbers_and_seed(
+    name: str, way: str, tmp_path: Path
+) -> None:
     case, net = NAMED[name], network(name)
     operators = [node.affine.operator for node in net.affine_layers]
-    if WAYS[way][0] == "conv-project" and any(isinstance(one, Conv2d) and one.groups > 1 for one in operators):
-        with pytest.raises(BadInput, match=rf"^{net.affine_layers[0].name}: conv-project .* one group"):
+    if WAYS[way][0] == "conv-project" and any(
+        isinstance(one, Conv2d) and one.groups > 1 for one in operators
+    ):
+        with pytest.raises(
+            BadInput, match=rf"^{net.affine_layers[0].name}: conv-project .* one group"
+        ):
             compressed(net, way)
         return
     for start in (None, moved(net)):
@@ -84,8 +107,12 @@ def test_every_net_comes_back_from_its_numbers_and_seed(name: str, way: str, tmp
 @pytest.mark.parametrize(("method", "helper"), LINEAR)
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("bias", [True, False])
-def test_linear_classifiers_come_back(method: str, helper: str, classes: int, bias: bool, tmp_path: Path) -> None:
-    case = Case(f"linear {classes} {bias}", lambda: torch.nn.Linear(5, classes, bias=bias), (5,), "l")
+def test_linear_classifiers_come_back(
+    method: str, helper: str, classes: int, bias: bool, tmp_path: Path
+) -> None:
+    case = Case(
+        f"linear {classes} {bias}", lambda: torch.nn.Linear(5, classes, bias=bias), (5,), "l"
+    )
     net = cushion.trace(case.module(), (5,))
     options = NetOptions(helper=helper, k=6 if helper else None)
     for start in (None, moved(net, 0.01)):
@@ -136,10 +163,15 @@ def test_parameters_and_kinds_are_what_was_planned() -> None:
     stored = compressed(net, "signs").stored
     assert stored.parameters == 5 * 9 + 3 + 4 + 3 + 5 + 3
     assert {type(layer) for layer in stored.layers} == {Projected}
-    mixed = compressed(network("dense"), "rank").stored  # batch-norms that cannot be folded are kept
-    assert [type(layer) for layer, kind in zip(mixed.layers, "cbcbc", strict=True) if kind == "b"] == [Kept, Kept]
+    mixed = compressed(
+        network("dense"), "rank"
+    ).stored  # batch-norms that cannot be folded are kept
+    assert [
+        type(layer) for layer, kind in zip(mixed.layers, "cbcbc", strict=True) if kind == "b"
+    ] == [Kept, Kept]
     assert all(
-        np.abs(layer.weight(0) - node.affine.operator.weight.double().numpy()).max() <= layer.values.step / 2
+        np.abs(layer.weight(0) - node.affine.operator.weight.double().numpy()).max()
+        <= layer.values.step / 2
         for layer, node in zip(mixed.layers, network("dense").affine_layers, strict=True)
         if isinstance(layer, Kept)
     )
@@ -151,7 +183,9 @@ def test_sizes_and_percentages() -> None:
     assert size_of("5%", dense, "matrix-project") == 15
     assert size_of("0.1%", dense, "matrix-project") == 1  # 0.3, and at least 1
     assert size_of("5.1%", dense, "matrix-project") == 16  # 15.3: at least the fraction asked for
-    assert size_of(3, conv, "conv-project", 4) == 3  # k·p = 12 numbers, and as many in a dense layer
+    assert (
+        size_of(3, conv, "conv-project", 4) == 3
+    )  # k·p = 12 numbers, and as many in a dense layer
     assert size_of(3, dense, "conv-project", 4) == 12
     assert size_of("10%", conv, "conv-project", 5) == 7  # ⌊36/5⌋: k·p never exceeds the kernel
     assert size_of("100%", conv, "conv-project", 7) * 7 <= 360
@@ -161,14 +195,19 @@ def test_sizes_and_percentages() -> None:
     for percent in ("60%", "80%"):
         plans = [LayerPlan(size=rank) for rank in low_rank_sizes(percent, net, None)]
         stored = store_net(net, None, "low-rank", plans, NetOptions(), 0)
-        assert sum(layer.parameters for layer in stored.layers) <= Fraction(percent[:-1]) / 100 * weights
+        assert (
+            sum(layer.parameters for layer in stored.layers)
+            <= Fraction(percent[:-1]) / 100 * weights
+        )
     assert len(low_rank_sizes("60%", net, moved(net))) == 6
 
 
 @pytest.mark.parametrize("name", ["mlp", "conv"])
 def test_vector_methods_are_for_linear_nets(name: str) -> None:
     with pytest.raises(Unsupported, match="linear classifiers"):
-        store_linear(network(name), None, "vector-project", NetOptions(), 0, gamma=1.0, eta=0.1, radius=1.0)
+        store_linear(
+            network(name), None, "vector-project", NetOptions(), 0, gamma=1.0, eta=0.1, radius=1.0
+        )
 
 
 def test_a_refusal_names_the_layer() -> None:
@@ -181,7 +220,9 @@ def test_a_refusal_names_the_layer() -> None:
         compressed(huge, "accuracy")
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     net, path = compressed(network("mlp"), "rank"), tmp_path / "net"
     net.save(path)
     before = path.read_bytes()

@@ -1,4 +1,6 @@
-"""Subspaces and supermasks: what is trained is what is frozen, what is charged is what the code writes."""
+"""Subspaces and supermasks: what is trained is what is frozen, what is charged is what the code
+writes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from torch import nn
 
 from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock
 from cushion.compressors.integer.trainable import TrainableIntegerNet
-from cushion.compressors.seeded_search import Budget, SeededPlan, search_seeded, settle, sizes_of, wide_blueprint
+from cushion.compressors.seeded_search import (
+    Budget,
+    SeededPlan,
+    search_seeded,
+    settle,
+    sizes_of,
+    wide_blueprint,
+)
 from cushion.compressors.subspace import SubspaceWeights, compress_to_subspace, share_out
 from cushion.compressors.supermask import MaskedWeights, compress_to_supermask
 from cushion.data.dataset import Dataset
@@ -24,7 +33,12 @@ from cushion.encoding.message import decode, encode
 from cushion.encoding.sources import SeededMask, SeededProjection
 from cushion.errors import BadInput
 
-CONV: Blueprint = (ConvBlock(4, 3, padding=1, symmetry=2), PoolBlock("max", 2), ConvBlock(5, 3), DenseBlock())
+CONV: Blueprint = (
+    ConvBlock(4, 3, padding=1, symmetry=2),
+    PoolBlock("max", 2),
+    ConvBlock(5, 3),
+    DenseBlock(),
+)
 MLP: Blueprint = (DenseBlock(7), DenseBlock())
 
 
@@ -71,7 +85,9 @@ def test_the_frozen_net_computes_what_the_trained_one_did(
 
 
 def test_subspace_integers_are_the_formula_summed_naively() -> None:
-    weights = SubspaceWeights((3, 5), 600, 2, 4)  # more than one stretch of sign matrices, and a shift
+    weights = SubspaceWeights(
+        (3, 5), 600, 2, 4
+    )  # more than one stretch of sign matrices, and a shift
     with torch.no_grad():
         weights.shadow.normal_(0, 9, generator=torch.Generator().manual_seed(1))
     source = weights.source(4)
@@ -90,12 +106,16 @@ def test_with_as_many_coefficients_as_weights_the_subspace_is_everything() -> No
     weights = SubspaceWeights((4, 6), 24, 1, 1)
     assert np.linalg.matrix_rank(weights.signs.numpy()) == 24
     target = torch.linspace(-30, 30, 24).reshape(4, 6)
-    wanted = torch.linalg.solve(weights.signs.T.double(), (target.reshape(-1) - weights.start).double())
+    wanted = torch.linalg.solve(
+        weights.signs.T.double(), (target.reshape(-1) - weights.start).double()
+    )
     with torch.no_grad():
         weights.shadow.copy_(wanted * 2.0**weights.shift)
     assert float(wanted.abs().max()) * 2.0**weights.shift < weights.largest
     # each coefficient is rounded by at most a half, each sum of 24 then floored
-    assert float((weights.integers().detach() - target).abs().max()) <= 24 * 0.5 / 2**weights.shift + 1
+    assert (
+        float((weights.integers().detach() - target).abs().max()) <= 24 * 0.5 / 2**weights.shift + 1
+    )
 
 
 def test_gradients_reach_the_coefficients_and_the_mask() -> None:
@@ -112,7 +132,9 @@ def test_gradients_reach_the_coefficients_and_the_mask() -> None:
 
 @pytest.mark.parametrize("kept", [0, 3, 200, 500])
 def test_a_mask_costs_its_adaptive_code_length(kept: int) -> None:
-    """The ledger's bits are the Krichevsky-Trofimov length -log2 B(k+½, n-k+½)/π; the rate is close to it."""
+    """The ledger's bits are the Krichevsky-Trofimov length -log2 B(k+½, n-k+½)/π; the rate is close
+    to it.
+    """
     mask = MaskedWeights((10, 100), 0, 1, torch.Generator().manual_seed(0))
     n = 1000
     order = torch.randperm(n, generator=torch.Generator().manual_seed(3))
@@ -134,7 +156,9 @@ def test_a_mask_costs_its_adaptive_code_length(kept: int) -> None:
 def test_the_rate_of_coefficients_follows_the_code() -> None:
     weights = SubspaceWeights((20, 100), 400, 0, 1)
     with torch.no_grad():
-        weights.shadow.copy_(torch.randn(400, generator=torch.Generator().manual_seed(0)) * 2).round_()
+        weights.shadow.copy_(
+            torch.randn(400, generator=torch.Generator().manual_seed(0)) * 2
+        ).round_()
     weights.refresh()
     net = IntegerNet((1, 10, 10), Bytes(4), (Dense(weights.source(1), None, 0, 0),))
     (paid,) = (item.bits for item in encode(net).ledger if item.item == "layer 1: weights")
@@ -150,17 +174,25 @@ def test_keeping_a_sign_never_costs_less_than_dropping_it() -> None:
 
 
 @pytest.mark.parametrize("weights", [subspace, masked])
-def test_settling_moves_shadows_from_their_thresholds_and_changes_no_integer(weights: Callable[..., nn.Module]) -> None:
+def test_settling_moves_shadows_from_their_thresholds_and_changes_no_integer(
+    weights: Callable[..., nn.Module],
+) -> None:
     generator = torch.Generator().manual_seed(1)
-    model = TrainableIntegerNet(MLP, (1, 8, 8), 3, Bytes(4), lambda stored, place: weights(stored, place, generator))
+    model = TrainableIntegerNet(
+        MLP, (1, 8, 8), 3, Bytes(4), lambda stored, place: weights(stored, place, generator)
+    )
     integers = [model.weight(key).detach() for key in model.weights]
     before = [shadow.detach().clone() for shadow in model.weights.parameters()]
     settle(model, 0.1)
-    for old, new in zip(integers, (model.weight(key).detach() for key in model.weights), strict=True):
+    for old, new in zip(
+        integers, (model.weight(key).detach() for key in model.weights), strict=True
+    ):
         assert torch.equal(old, new)
     for old, shadow in zip(before, model.weights.parameters(), strict=True):
         gap = (old - old.round()).abs()
-        assert torch.allclose((shadow.detach() - old.round()).abs(), (gap - 0.1).clamp(min=0), atol=1e-5)
+        assert torch.allclose(
+            (shadow.detach() - old.round()).abs(), (gap - 0.1).clamp(min=0), atol=1e-5
+        )
 
 
 def test_coefficients_are_shared_out_by_size() -> None:
@@ -177,7 +209,10 @@ def test_coefficients_are_shared_out_by_size() -> None:
 
 def test_width_makes_nets_wider() -> None:
     for shape in ((1, 8, 8), (1, 28, 28), (3, 32, 32), (1, 1, 13)):
-        one, two = (sum(sizes_of(wide_blueprint(shape, 10, width, 16), shape, 10).values()) for width in (1.0, 2.0))
+        one, two = (
+            sum(sizes_of(wide_blueprint(shape, 10, width, 16), shape, 10).values())
+            for width in (1.0, 2.0)
+        )
         assert one < two
 
 
@@ -235,7 +270,9 @@ def test_slow_judging_is_done_less_often_and_the_time_is_kept() -> None:
     judged: list[float] = []
 
     def judge(net: IntegerNet) -> Decimal:
-        if len(judged):  # the first net is small and quick to judge, so its cost says nothing of the others
+        if len(
+            judged
+        ):  # the first net is small and quick to judge, so its cost says nothing of the others
             time.sleep(0.4)
         judged.append(time.monotonic())
         return Decimal(encode(net).bits)

@@ -1,4 +1,6 @@
-"""Condition C1 against products of explicit matrices; probes against exact norms; what is refused or counted."""
+"""Condition C1 against products of explicit matrices; probes against exact norms; what is refused
+or counted.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ from cushion.measures.distribution import describe
 from cushion.tracing import trace
 
 each_chain = pytest.mark.parametrize("case", CHAINS, ids=lambda case: case.name)
-DEEP = [named(name) for name in ("mlp-deep", "vgg-tiny", "conv-overlapping", "pre-activation", "conv-batchnorm")]
+DEEP = [
+    named(name)
+    for name in ("mlp-deep", "vgg-tiny", "conv-overlapping", "pre-activation", "conv-batchnorm")
+]
 each_deep = pytest.mark.parametrize("case", DEEP, ids=lambda case: case.name)
 
 
@@ -57,7 +62,9 @@ def test_exact_norms_are_those_of_the_products(case: Case) -> None:
     for row, expected in enumerate(brute(case, case.inputs(3, torch.float64))):
         assert found.squares.keys() == expected.keys()
         for pair, norm in expected.items():
-            assert found.squares[pair][row].item() == pytest.approx(norm**2, rel=1e-9, abs=1e-20), pair
+            assert found.squares[pair][row].item() == pytest.approx(norm**2, rel=1e-9, abs=1e-20), (
+                pair
+            )
 
 
 @each_deep
@@ -67,7 +74,10 @@ def test_vectors_in_pieces_give_the_same(case: Case, monkeypatch: pytest.MonkeyP
         with monkeypatch.context() as patch:
             patch.setattr(interaction, "_CHUNK", 1)
             pieces = norms_of(case, 3, method)
-        assert all(torch.allclose(whole.squares[pair], pieces.squares[pair], rtol=1e-12) for pair in whole.squares)
+        assert all(
+            torch.allclose(whole.squares[pair], pieces.squares[pair], rtol=1e-12)
+            for pair in whole.squares
+        )
 
 
 @each_deep
@@ -80,7 +90,9 @@ def test_probes_are_unbiased_and_their_errors_honest(case: Case) -> None:
     for pair in many[0].samples:
         means = torch.stack([found.squares[pair] for found in many])
         error = means.std(0) / math.sqrt(len(many))
-        assert ((means.mean(0) - exact[pair]).abs() <= 4.5 * error + 1e-12 * exact[pair]).all(), pair
+        assert ((means.mean(0) - exact[pair]).abs() <= 4.5 * error + 1e-12 * exact[pair]).all(), (
+            pair
+        )
     h = units(net)
     for a, c, b in triples(len(case.layers)):
         if many[0].standard_error(a, c, b) is None:
@@ -89,20 +101,34 @@ def test_probes_are_unbiased_and_their_errors_honest(case: Case) -> None:
         stated = np.median([np.nanmean(found.standard_error(a, c, b)) for found in many])  # type: ignore[arg-type]
         values = np.log([found.inverse_mu(a, c, b, h[c]) for found in many])
         seen = np.nanmean(values.std(0))
-        assert 0.5 < stated / seen < 1.7 or max(stated, seen) < 1e-12, (a, c, b)  # shared probes may cancel exactly
+        assert 0.5 < stated / seen < 1.7 or max(stated, seen) < 1e-12, (
+            a,
+            c,
+            b,
+        )  # shared probes may cancel exactly
 
 
 def test_pushing_to_the_next_layer_is_for_chains_and_shares_what_it_can() -> None:
     plain, branching = named("mlp-deep"), named("residual")
     net, x = traced(plain), plain.inputs(4, torch.float64)
     line = Linearisation(net, x)
-    rectified, linear = net.affine_layers[0], net.affine_layers[2]  # layer 3 feeds layer 4 without a ReLU
+    rectified, linear = (
+        net.affine_layers[0],
+        net.affine_layers[2],
+    )  # layer 3 feeds layer 4 without a ReLU
     t = torch.ones(2, 1, *rectified.shape, dtype=torch.float64)
-    assert torch.equal(line.push_to_next(rectified, t)[1], (line.outputs[rectified.index] > 0).double())
-    assert line.push_to_next(linear, torch.ones(2, 1, *linear.shape, dtype=torch.float64)).shape[1] == 1
+    assert torch.equal(
+        line.push_to_next(rectified, t)[1], (line.outputs[rectified.index] > 0).double()
+    )
+    assert (
+        line.push_to_next(linear, torch.ones(2, 1, *linear.shape, dtype=torch.float64)).shape[1]
+        == 1
+    )
     other = traced(branching)
     with pytest.raises(Unsupported, match="not a chain"):
-        Linearisation(other, branching.inputs(2, torch.float64)).push_to_next(other.affine_layers[0], t)
+        Linearisation(other, branching.inputs(2, torch.float64)).push_to_next(
+            other.affine_layers[0], t
+        )
 
 
 def test_closed_forms_never_need_probes() -> None:
@@ -114,7 +140,9 @@ def test_closed_forms_never_need_probes() -> None:
 
 @each_deep
 def test_records_hold_the_definition(case: Case) -> None:
-    """1/μ of every triple by the formula itself, and its minima and counts over every set of indices."""
+    """1/μ of every triple by the formula itself, and its minima and counts over every set of
+    indices.
+    """
     m, x = 6, case.inputs(6).double()
     h, d, norms = units(traced(case)), len(case.layers), brute(case, x)
     inverse = {
@@ -128,7 +156,9 @@ def test_records_hold_the_definition(case: Case) -> None:
     assert found.exact
     assert found.standard_error is None
     for record in found.triples:
-        assert record.inverse_mu == pytest.approx(inverse[record.a, record.c, record.b].max(), rel=1e-5)
+        assert record.inverse_mu == pytest.approx(
+            inverse[record.a, record.c, record.b].max(), rel=1e-5
+        )
         assert (record.undefined, record.standard_error) == (0, None)
     assert len(found.triples) == len(inverse)
 
@@ -157,7 +187,10 @@ def test_units_count_what_is_left_after_pooling() -> None:
 
 
 def test_a_bias_free_net_has_no_gap_and_biases_show() -> None:
-    bare, biased = measured(named("conv-overlapping")).interaction, measured(named("mlp-deep")).interaction
+    bare, biased = (
+        measured(named("conv-overlapping")).interaction,
+        measured(named("mlp-deep")).interaction,
+    )
     assert bare is not None
     assert biased is not None
     assert bare.bias_gap == pytest.approx(0, abs=1e-6)
@@ -176,13 +209,17 @@ def test_one_layer_has_no_triple_of_the_text() -> None:
 
 
 def test_a_dead_layer_allows_every_mu_and_a_vanishing_product_none() -> None:
-    """Row 0 switches layer 1 off: 0 >= 0. Row 1 is seen by units that the last layer does not read: 1/μ = ∞."""
+    """Row 0 switches layer 1 off: 0 >= 0. Row 1 is seen by units that the last layer does not read:
+    1/μ = ∞.
+    """
     first = np.array([[1.0, 0.0], [0.0, 1.0]])
     last = np.array([[1.0, 0.0], [2.0, 0.0]])
     x = np.array([[-1.0, -1.0], [0.0, 1.0], [1.0, 1.0]])
     found = conditions_of([first, last], x)
     assert found.interaction is not None
-    record = next(part for part in found.interaction.triples if (part.a, part.c, part.b) == (0, 1, 2))
+    record = next(
+        part for part in found.interaction.triples if (part.a, part.c, part.b) == (0, 1, 2)
+    )
     assert (record.inverse_mu, record.undefined) == (math.inf, 1)
     assert found.interaction.text.mu == 0
     spread = found.interaction.text.inverse
@@ -197,11 +234,15 @@ def test_layers_of_zeros_constrain_nothing() -> None:
     assert found.interaction is not None
     assert found.interaction.figure6.mu is None
     assert "every μ will do" in found.interaction.figure6.because
-    assert all(part.inverse_mu is None and part.undefined == 2 for part in found.interaction.triples)
+    assert all(
+        part.inverse_mu is None and part.undefined == 2 for part in found.interaction.triples
+    )
     assert found.interaction.bias_gap is None
     mixed = conditions_of([np.ones((3, 4)), np.zeros((3, 3)), np.ones((2, 3))], np.ones((1, 4)))
     assert mixed.interaction is not None
-    assert mixed.interaction.figure6.mu == pytest.approx(2.0)  # (0, 0, 1): 1/μ = ‖W‖‖x‖/(√4 ‖Wx‖) = 1/2
+    assert mixed.interaction.figure6.mu == pytest.approx(
+        2.0
+    )  # (0, 0, 1): 1/μ = ‖W‖‖x‖/(√4 ‖Wx‖) = 1/2
 
 
 def test_one_example_and_equal_values_have_a_distribution() -> None:
@@ -214,7 +255,9 @@ def test_one_example_and_equal_values_have_a_distribution() -> None:
     assert (nearly.count, nearly.infinite) == (2, 1)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.chain], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if not case.chain], ids=lambda case: case.name
+)
 def test_branches_are_refused_with_their_reason(case: Case) -> None:
     found = measured(case)
     assert traced(case).not_a_chain_because in found.not_measured_because
@@ -222,7 +265,9 @@ def test_branches_are_refused_with_their_reason(case: Case) -> None:
 
 
 def test_shards_and_seeds() -> None:
-    """Exact answers do not depend on the shards; probes depend on the seed; rows on the seed and their number."""
+    """Exact answers do not depend on the shards; probes depend on the seed; rows on the seed and
+    their number.
+    """
     case = named("vgg-tiny")
     net, data = trace(case.module(), case.input_shape), sample(case.inputs(30))
     whole = measure_conditions(net, data, ConditionOptions(method="exact"))
@@ -233,7 +278,10 @@ def test_shards_and_seeds() -> None:
     assert pieces.interaction is not None
     for one, other in zip(whole.interaction.triples, pieces.interaction.triples, strict=True):
         assert one.inverse_mu == pytest.approx(other.inverse_mu, rel=1e-5)
-    probed = [measure_conditions(net, data, ConditionOptions(method="probes", seed=seed)) for seed in (1, 1, 2)]
+    probed = [
+        measure_conditions(net, data, ConditionOptions(method="probes", seed=seed))
+        for seed in (1, 1, 2)
+    ]
     assert probed[0] == probed[1]
     assert probed[0].interaction != probed[2].interaction
     assert probed[0].interaction is not None
@@ -257,12 +305,18 @@ def test_the_model_the_mode_and_the_random_state_stay() -> None:
     assert (np.random.get_state()[1] == legacy).all()  # type: ignore[index]
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert all(torch.equal(n.affine.operator.weight, w) for n, w in zip(net.affine_layers, weights, strict=True))
+    assert all(
+        torch.equal(n.affine.operator.weight, w)
+        for n, w in zip(net.affine_layers, weights, strict=True)
+    )
 
 
 def test_the_plan_is_exact_where_that_is_cheap() -> None:
     wide = trace(nn.Sequential(nn.Linear(2000, 3000), nn.ReLU(), nn.Linear(3000, 5)), (2000,))
-    assert plan_pushes(wide, 16, "auto").exact == (False, True)  # 2000·6.015e6 > 1e8, 3000·15000 < 1e8
+    assert plan_pushes(wide, 16, "auto").exact == (
+        False,
+        True,
+    )  # 2000·6.015e6 > 1e8, 3000·15000 < 1e8
     assert plan_pushes(wide, 1000, "auto").exact == (True, True)  # 2000 <= 2·1000
     assert plan_pushes(wide, 16, "exact").exact == (True, True)
     plan = plan_pushes(wide, 16, "probes")
@@ -271,7 +325,8 @@ def test_the_plan_is_exact_where_that_is_cheap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("examples", 0), ("probes", 0), ("seed", -1), ("delta", 0.0), ("delta", 1.0), ("method", "x")]
+    ("field", "value"),
+    [("examples", 0), ("probes", 0), ("seed", -1), ("delta", 0.0), ("delta", 1.0), ("method", "x")],
 )
 def test_bad_options_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(BadInput, match=f"--{field}"):
@@ -283,7 +338,9 @@ def test_scores_that_are_not_finite_are_refused() -> None:
         conditions_of([np.full((2, 2), 1e150)] * 2, np.full((1, 2), 1e38))
 
 
-def test_the_default_number_of_rows_is_what_the_budget_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_number_of_rows_is_what_the_budget_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     case = named("vgg-tiny")
     net, data = traced(case), sample(case.inputs(30))
     each = plan_pushes(net, 16, "auto").multiplications
@@ -297,7 +354,9 @@ def test_the_default_number_of_rows_is_what_the_budget_allows(monkeypatch: pytes
 
 
 def test_each_layer_has_probes_of_its_own() -> None:
-    """The stated errors add those of layers a and c + 1 as independent; equal probes would not be."""
+    """The stated errors add those of layers a and c + 1 as independent; equal probes would not
+    be.
+    """
     net = trace(nn.Sequential(*(nn.Linear(4, 4, bias=False) for _ in range(3))), (4,))
     for node in net.affine_layers:
         node.affine.operator.weight.copy_(torch.eye(4))

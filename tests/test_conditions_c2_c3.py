@@ -1,4 +1,6 @@
-"""Conditions C2 and C3 against their definitions counted out in numpy; the curve of Figure 7; outputs; corner cases."""
+"""Conditions C2 and C3 against their definitions counted out in numpy; the curve of Figure 7;
+outputs; corner cases.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ import numpy as np
 import pytest
 import torch
 from tests.cases import Case
-from tests.condition_cases import CHAINS, conditions_of, layer_matrices, masks_of, named, random_weights, sample
+from tests.condition_cases import (
+    CHAINS,
+    conditions_of,
+    layer_matrices,
+    masks_of,
+    named,
+    random_weights,
+    sample,
+)
 from tests.jacobian_cases import activations, traced
 from torch import Tensor, nn
 
@@ -45,7 +55,9 @@ def constant(values: np.ndarray, at_least: float = 0.0) -> float:
 
 @each_chain
 def test_c2_is_the_definition(case: Case) -> None:
-    """Every ReLU that directly follows a layer (or its pooling), pre-activations with bias, divided by ‖x‖."""
+    """Every ReLU that directly follows a layer (or its pooling), pre-activations with bias, divided
+    by ‖x‖.
+    """
     net, x = traced(case), case.inputs(6).double()
     sizes, values = first_norms(case, x), activations(net, x)
     expected = {}
@@ -55,7 +67,9 @@ def test_c2_is_the_definition(case: Case) -> None:
             while not isinstance(layer.op, Affine):
                 layer = net.nodes[layer.inputs[0]]
             if layer.name not in expected:  # the first ReLU after the layer
-                expected[layer.name] = values[node.inputs[0]].flatten(1).numpy() / np.array(sizes)[:, None]
+                expected[layer.name] = (
+                    values[node.inputs[0]].flatten(1).numpy() / np.array(sizes)[:, None]
+                )
     found = measured(case)
     assert [part.layer for part in found.activation_flips] == list(expected)
     for part in found.activation_flips:
@@ -85,7 +99,9 @@ def test_the_restricted_constant_starts_at_one_percent() -> None:
 def test_one_percent_itself_counts(count: int) -> None:
     u = 10.0 ** np.arange(-count, 0) if count < 300 else 10.0 ** (np.arange(-count, 0) / 4)
     start = -(-count // 100)  # the fewest units that are a hundredth of them
-    assert flip_constants(torch.tensor(u)[None], torch.ones(1))[0, 1] == pytest.approx(start / count / u[start - 1])
+    assert flip_constants(torch.tensor(u)[None], torch.ones(1))[0, 1] == pytest.approx(
+        start / count / u[start - 1]
+    )
 
 
 def test_a_unit_exactly_at_delta_can_flip() -> None:
@@ -93,7 +109,9 @@ def test_a_unit_exactly_at_delta_can_flip() -> None:
 
 
 def test_the_fraction_never_exceeds_its_line() -> None:
-    """fraction(δ) <= C2·δ for every δ, and not for a smaller constant: the condition itself, on any δ."""
+    """fraction(δ) <= C2·δ for every δ, and not for a smaller constant: the condition itself, on any
+    δ.
+    """
     rng = np.random.default_rng(0)
     values = rng.normal(size=40)
     c2 = float(flip_constants(torch.from_numpy(values)[None], torch.ones(1))[0, 0])
@@ -104,10 +122,14 @@ def test_the_fraction_never_exceeds_its_line() -> None:
 
 
 def test_both_signs_can_flip() -> None:
-    """The text's inequality without the absolute value would count every inactive unit, at any δ."""
+    """The text's inequality without the absolute value would count every inactive unit, at any
+    δ.
+    """
     values = torch.tensor([[-5.0, -1.0, 2.0, 4.0]])
     assert flip_constants(values, torch.ones(1))[0, 0] == pytest.approx(0.5 / 2)
-    assert flip_constants(values, torch.full((1,), 2.0))[0, 0] == pytest.approx(0.5)  # ‖x‖ = 2 halves the values
+    assert flip_constants(values, torch.full((1,), 2.0))[0, 0] == pytest.approx(
+        0.5
+    )  # ‖x‖ = 2 halves the values
 
 
 def test_a_zero_pre_activation_and_a_zero_input() -> None:
@@ -128,7 +150,9 @@ def test_a_zero_pre_activation_and_a_zero_input() -> None:
 
 
 def test_pooling_before_the_relu_counts_pooled_units() -> None:
-    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)
+    )
     net, x = trace(model, (1, 6, 6)), np.random.default_rng(0).normal(size=(3, 1, 6, 6))
     found = measure_conditions(net, sample(x), ConditionOptions())
     assert [part.units for part in found.activation_flips] == [8]
@@ -172,7 +196,9 @@ def test_c3_by_probes_says_so_only_where_it_averages() -> None:
 
 
 def test_dead_and_zero_layers() -> None:
-    """A layer that is off on one example has no C3; a layer of zeros satisfies C3 with every constant."""
+    """A layer that is off on one example has no C3; a layer of zeros satisfies C3 with every
+    constant.
+    """
     dead = conditions_of([-np.eye(2), np.ones((2, 2))], np.array([[1.0, 1.0], [-1.0, -2.0]]))
     first = dead.unit_norms[0]
     assert first.value == math.inf

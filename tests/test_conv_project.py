@@ -1,4 +1,6 @@
-"""Algorithm 4 in coordinates of the subspace against Algorithm 4 as printed, its moments, and what is stored."""
+"""Algorithm 4 in coordinates of the subspace against Algorithm 4 as printed, its moments, and what
+is stored.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,14 @@ BITS = 39  # so many that rounding is out of sight
 
 
 def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64
+    )
 
 
-CONVOLUTION = Conv2d(_normal(3, 2, 3, 2), (2, 5, 4), (2, 1), (1, 1, 0, 1))  # n = 36 numbers, 3 x 4 places
+CONVOLUTION = Conv2d(
+    _normal(3, 2, 3, 2), (2, 5, 4), (2, 1), (1, 1, 0, 1)
+)  # n = 36 numbers, 3 x 4 places
 SMALL = Conv2d(_normal(2, 2, 1, 3), (2, 1, 6))  # n = 12, 4 places
 
 
@@ -43,8 +49,12 @@ def _orthonormal(gamma: np.ndarray) -> np.ndarray:
     return basis * np.sign(np.diag(triangle))
 
 
-def printed_algorithm(kernel: np.ndarray, basis: np.ndarray, k: int, inside: list[np.ndarray]) -> np.ndarray:
-    """Algorithm 4 line by line with M in R^n, whose part inside S is given (`inside`) and the rest arbitrary."""
+def printed_algorithm(
+    kernel: np.ndarray, basis: np.ndarray, k: int, inside: list[np.ndarray]
+) -> np.ndarray:
+    """Algorithm 4 line by line with M in R^n, whose part inside S is given (`inside`) and the rest
+    arbitrary.
+    """
     n, q = basis.shape
     project = basis @ basis.T
     rest = np.random.default_rng(0)
@@ -72,7 +82,9 @@ def test_the_coordinates_give_the_printed_filters(k: int, p: int) -> None:
 
 
 def test_the_basis_is_orthonormal_even_where_the_normals_are_nearly_dependent() -> None:
-    """A square Γ of condition 7e3: one Cholesky factor would leave an error of 8e-10, its condition squared."""
+    """A square Γ of condition 7e3: one Cholesky factor would leave an error of 8e-10, its condition
+    squared.
+    """
     triangle = module._triangle(200, 200, 3, "weights 1")
     basis = gaussian_rows(200, 0, 200, 3, "weights 1 subspace") @ triangle.numpy()
     assert np.abs(basis.T @ basis - np.eye(200)).max() < 1e-11
@@ -81,15 +93,21 @@ def test_the_basis_is_orthonormal_even_where_the_normals_are_nearly_dependent() 
 def test_the_variant_uses_orthonormal_hadamard_rows_of_the_padded_kernel() -> None:
     k, p, q, padded = 4, 3, 12, 64
     layer = project_filters(CONVOLUTION, k, p, BITS, seed=4, place=3, helper="srht")
-    # q/√N times the decoder's answer to a unit vector is a column of B, cut to the n = 36 numbers that are not padding
-    columns = [srht_reconstruction(row, (36,), 4, "weights 3").numpy() for row in torch.eye(q, dtype=torch.float64)]
+    # q/√N times the decoder's answer to a unit vector is a column of B, cut to the n = 36 numbers
+    # that are not padding
+    columns = [
+        srht_reconstruction(row, (36,), 4, "weights 3").numpy()
+        for row in torch.eye(q, dtype=torch.float64)
+    ]
     basis = np.stack(columns, axis=1) * q / math.sqrt(padded)
     np.testing.assert_allclose(np.square(basis).sum(0), 36 / 64)  # entries ±1/√N
     a = basis.T @ CONVOLUTION.weight.reshape(-1).numpy()
     np.testing.assert_allclose(layer.coordinates.values, a, atol=1e-9)
     for place, found in enumerate(layer.weight(4)):
         G = gaussian_rows(q, 0, k, 4, f"weights 3 filters {place}")
-        np.testing.assert_allclose(found.reshape(-1), padded / (q * k) * basis @ (G.T @ (G @ a)), atol=1e-9)
+        np.testing.assert_allclose(
+            found.reshape(-1), padded / (q * k) * basis @ (G.T @ (G @ a)), atol=1e-9
+        )
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +118,18 @@ def draws() -> np.ndarray:
 
 
 def test_mean_variance_and_covariance_over_seeds(draws: np.ndarray) -> None:
-    """E Â = A; the variance in a direction, and the covariance of two places, are the closed forms."""
+    """E Â = A; the variance in a direction, and the covariance of two places, are the closed
+    forms.
+    """
     kernel = SMALL.weight.reshape(-1).numpy()
     error = draws.mean(1).std(0) / math.sqrt(len(draws))
     assert (np.abs(draws.mean((0, 1)) - kernel) <= 4.5 * error).all()  # 12 entries
     for direction in (kernel, np.roll(kernel, 5), np.eye(12)[2]):
         values = draws @ direction - kernel @ direction
-        squares, inner = float(direction @ direction * (kernel @ kernel)), float(kernel @ direction) ** 2
+        squares, inner = (
+            float(direction @ direction * (kernel @ kernel)),
+            float(kernel @ direction) ** 2,
+        )
         variance, covariance = place_variance(12, 2, 3, squares, inner)
         own = np.square(values).mean(1)
         pairs = (np.square(values.sum(1)) - np.square(values).sum(1)) / 12  # 4·3 ordered pairs
@@ -116,7 +139,9 @@ def test_mean_variance_and_covariance_over_seeds(draws: np.ndarray) -> None:
 
 
 def test_the_variant_has_no_bias() -> None:
-    values = np.stack([project_filters(SMALL, 2, 3, BITS, s, 1, "srht").weight(s).mean(0) for s in range(800)])
+    values = np.stack(
+        [project_filters(SMALL, 2, 3, BITS, s, 1, "srht").weight(s).mean(0) for s in range(800)]
+    )
     error = values.std(0) / math.sqrt(len(values))
     assert (np.abs(values.mean(0) - SMALL.weight.numpy()) <= 4.5 * error).all()
 
@@ -163,7 +188,9 @@ def test_numbers_fields_and_seed_are_all_that_a_decoder_needs(helper: str) -> No
 
 @pytest.mark.parametrize("helper", ["gaussian", "srht"])
 def test_threads_change_no_bit(helper: str) -> None:
-    """With 500 columns the library's own Cholesky and triangular solves differ between one and two threads."""
+    """With 500 columns the library's own Cholesky and triangular solves differ between one and two
+    threads.
+    """
     convolution = Conv2d(_normal(12, 8, 3, 3), (8, 3, 4))  # n = 864, 2 places
     found = []
     for threads in (1, 2):
@@ -181,7 +208,9 @@ def test_blocks_change_rounding_only(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = project_filters(CONVOLUTION, 5, 7, 20, 4, 3).weight(4)
     monkeypatch.setattr(module, "_BLOCK", 80)  # two rows at a time
     module._triangle.cache_clear()
-    np.testing.assert_allclose(project_filters(CONVOLUTION, 5, 7, 20, 4, 3).weight(4), whole, atol=1e-12)
+    np.testing.assert_allclose(
+        project_filters(CONVOLUTION, 5, 7, 20, 4, 3).weight(4), whole, atol=1e-12
+    )
     module._triangle.cache_clear()
 
 
@@ -200,8 +229,12 @@ def test_what_cannot_be_compressed_is_refused() -> None:
         project_filters(Linear(_normal(3, 4)), 1, 1, 8, 0, 1)
     with pytest.raises(BadInput, match="2 groups"):
         project_filters(Conv2d(_normal(4, 1, 3, 3), (2, 6, 6), groups=2), 1, 1, 8, 0, 1)
-    with pytest.raises(BadInput, match="as many filters"):  # another map than the one that was compressed
-        project_filters(CONVOLUTION, 3, 4, 8, 0, 1).operator(Conv2d(CONVOLUTION.weight, (2, 9, 9)), 0)
+    with pytest.raises(
+        BadInput, match="as many filters"
+    ):  # another map than the one that was compressed
+        project_filters(CONVOLUTION, 3, 4, 8, 0, 1).operator(
+            Conv2d(CONVOLUTION.weight, (2, 9, 9)), 0
+        )
 
 
 def test_the_papers_k_and_p() -> None:
@@ -210,7 +243,11 @@ def test_the_papers_k_and_p() -> None:
     assert paper_k(0.3, math.exp(-3), (5, 3), (2, 1), 2.0) == math.ceil(2 * 81 / 0.09)
     for eta, constant in ((0.1, 1.0), (1e-4, 600.0)):
         k = paper_k(0.2, eta, (3, 3), (2, 2), constant)
-        assert epsilon_of(k, eta, (3, 3), (2, 2), constant) <= 0.2 < epsilon_of(k - 1, eta, (3, 3), (2, 2), constant)
+        assert (
+            epsilon_of(k, eta, (3, 3), (2, 2), constant)
+            <= 0.2
+            < epsilon_of(k - 1, eta, (3, 3), (2, 2), constant)
+        )
     for bad in (
         lambda: paper_p(1.0),
         lambda: paper_k(0.0, 0.1, (3, 3), (1, 1)),
@@ -221,15 +258,24 @@ def test_the_papers_k_and_p() -> None:
 
 
 def test_the_proofs_constant() -> None:
-    """Q makes k reach 144 Q'²⌈κ/s⌉²p²/ε² with Q' = √2 and an even p; at η = 2^-p, p even, it is 288/ln²2."""
+    """Q makes k reach 144 Q'²⌈κ/s⌉²p²/ε² with Q' = √2 and an even p; at η = 2^-p, p even, it is
+    288/ln²2.
+    """
     assert proof_constant(2.0**-8) == pytest.approx(288 / math.log(2) ** 2)
     for eta in (0.3, 0.01, 1e-6):
         p = 2 * math.ceil(-math.log2(eta) / 2)
         assert proof_constant(eta) >= 599.4
-        assert paper_k(0.1, eta, (3, 3), (1, 1), proof_constant(eta)) >= 144 * 2 * 9 * p**2 / 0.01 * (1 - 1e-12)
-    # Q' = √2 in the direction that is worst, U = A: X - 1 = χ²_k/k - 1, whose even moments are known
+        assert paper_k(
+            0.1, eta, (3, 3), (1, 1), proof_constant(eta)
+        ) >= 144 * 2 * 9 * p**2 / 0.01 * (1 - 1e-12)
+    # Q' = √2 in the direction that is worst, U = A: X - 1 = χ²_k/k - 1, whose even moments are
+    # known
     for k in (1, 3, 10):
         raw = [math.prod(k + 2 * b for b in range(a)) / k**a for a in range(9)]  # E(χ²_k/k)^a
         for a in (2, 4, 6, 8):
             central = sum(math.comb(a, b) * (-1.0) ** (a - b) * raw[b] for b in range(a + 1))
-            assert central ** (1 / a) <= (a - 1) * math.sqrt(2 / k) * (1 + 1e-9) <= math.sqrt(2 / k) * a
+            assert (
+                central ** (1 / a)
+                <= (a - 1) * math.sqrt(2 / k) * (1 + 1e-9)
+                <= math.sqrt(2 / k) * a
+            )

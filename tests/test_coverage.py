@@ -1,8 +1,9 @@
-"""How often the bound fails, against adversarial learners on known finite distributions; broken bounds must be caught.
+"""How often the bound fails, against adversarial learners on known finite distributions; broken
+bounds must be caught.
 
-A learner sees S ~ D^m and picks any message it likes; the bound of what it picked may be below the true error with
-probability at most δ. Each case counts those failures over many samples, and a binomial tail decides: a valid bound
-must pass it, and each deliberately broken one must not.
+A learner sees S ~ D^m and picks any message it likes; the bound of what it picked may be below the
+true error with probability at most δ. Each case counts those failures over many samples, and a
+binomial tail decides: a valid bound must pass it, and each deliberately broken one must not.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def training_error(errors: int, m: int, bits: int) -> float:
 
 
 def underflowing(errors: int, m: int, bits: int) -> float:
-    """δ·2^-bits and the tail in floats: beyond about 1074 bits both are 0 and the comparison means nothing."""
+    """δ·2^-bits and the tail in floats: beyond about 1074 bits both are 0 and the comparison means
+    nothing.
+    """
     small = float(DELTA) * 2.0**-bits
     low, high = 0.0, 1.0
     for _ in range(60):
@@ -56,12 +59,16 @@ def underflowing(errors: int, m: int, bits: int) -> float:
 
 
 def caught(failures: int, samples: int) -> bool:
-    """Whether so many failures would be a one in a million accident for a bound that holds with probability 1 - δ."""
+    """Whether so many failures would be a one in a million accident for a bound that holds with
+    probability 1 - δ.
+    """
     return bool(stats.binom.sf(failures - 1, samples, float(DELTA)) < 1e-6)
 
 
 def test_the_verdict_has_power() -> None:
-    """400 samples tell a failure rate of δ from one of δ + 0.15, and never mistake the former for the latter."""
+    """400 samples tell a failure rate of δ from one of δ + 0.15, and never mistake the former for
+    the latter.
+    """
     limit = next(failures for failures in range(401) if caught(failures, 400))
     assert stats.binom.sf(limit - 1, 400, float(DELTA)) < 1e-6
     assert stats.binom.sf(limit - 1, 400, float(DELTA) + 0.15) > 0.85
@@ -73,11 +80,17 @@ def test_the_verdict_has_power() -> None:
 
 @cache
 def family() -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """All 81 nets with weights in {-1, 0, 1} on two values in 0..3: (wrong on each of 32 cells (x, y)), (bits)."""
-    points = np.array(list(itertools.product(range(4), repeat=2)), dtype=np.uint8).reshape(-1, 1, 1, 2)
+    """All 81 nets with weights in {-1, 0, 1} on two values in 0..3: (wrong on each of 32 cells (x,
+    y)), (bits).
+    """
+    points = np.array(list(itertools.product(range(4), repeat=2)), dtype=np.uint8).reshape(
+        -1, 1, 1, 2
+    )
     wrong, bits = [], []
     for weights in itertools.product((-1, 0, 1), repeat=4):
-        net = IntegerNet((1, 1, 2), Bytes(0), (Dense(Grid(np.array(weights).reshape(2, 2), 1), None, 0, 0),))
+        net = IntegerNet(
+            (1, 1, 2), Bytes(0), (Dense(Grid(np.array(weights).reshape(2, 2), 1), None, 0, 0),)
+        )
         answers = net.answers(points)
         wrong.append(np.concatenate([answers != 0, answers != 1]))
         bits.append(encode(net).bits)
@@ -85,14 +98,18 @@ def family() -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
 
 
 def distribution(clean: float) -> NDArray[np.float64]:
-    """Over 32 cells: x uniform on 16 points, y = [x0 < x1] with probability clean, else a fair coin."""
+    """Over 32 cells: x uniform on 16 points, y = [x0 < x1] with probability clean, else a fair
+    coin.
+    """
     first, second = np.divmod(np.arange(16), 4)
     ones = clean * (first < second) + (1 - clean) / 2
     return np.concatenate([1 - ones, ones]) / 16
 
 
 def failures_of_the_family(bound: Bound, clean: float, m: int = 40, samples: int = 1000) -> int:
-    """On how many samples the net with the smallest bound has a larger true error (exact) than that bound."""
+    """On how many samples the net with the smallest bound has a larger true error (exact) than that
+    bound.
+    """
     wrong, bits = family()
     cells = distribution(clean)
     truth = wrong @ cells
@@ -115,7 +132,9 @@ def test_a_broken_bound_does_not_cover_the_best_of_a_family(broken: Bound) -> No
 
 
 def test_one_net_fixed_beforehand_needs_no_bits_and_fails_nearly_as_often_as_allowed() -> None:
-    """The hold-out bound is sharp: this is what keeps the cases above from passing by mere looseness."""
+    """The hold-out bound is sharp: this is what keeps the cases above from passing by mere
+    looseness.
+    """
     wrong, _ = family()
     cells = distribution(0.3)
     counts = np.random.default_rng(1).multinomial(40, cells, 4000)
@@ -128,7 +147,9 @@ def test_one_net_fixed_beforehand_needs_no_bits_and_fails_nearly_as_often_as_all
 
 
 def memoriser(seen: NDArray[np.bool_]) -> IntegerNet:
-    """Answers 0 on the points that were seen and ties (an error) on all others; points are one-hot rows."""
+    """Answers 0 on the points that were seen and ties (an error) on all others; points are one-hot
+    rows.
+    """
     layers = (
         Dense(Grid(seen.astype(np.int64)[None], 1), None, 0, 0),
         Dense(Grid(np.array([[1], [0]]), 1), None, 0, 0),
@@ -137,7 +158,9 @@ def memoriser(seen: NDArray[np.bool_]) -> IntegerNet:
 
 
 def failures_of_the_memoriser(bounds: list[Bound], points: int, samples: int = 400) -> list[int]:
-    """All points are equally likely, all labels are 0, m = points: no errors on S, and L is the share never seen."""
+    """All points are equally likely, all labels are 0, m = points: no errors on S, and L is the
+    share never seen.
+    """
     rng = np.random.default_rng(2)
     failures = [0] * len(bounds)
     known: dict[tuple[int, int], float] = {}
@@ -162,7 +185,9 @@ def test_the_memoriser_is_what_it_is_said_to_be() -> None:
 
 
 def test_the_bound_covers_a_memoriser_and_broken_ones_do_not() -> None:
-    held, *broken = failures_of_the_memoriser([paid, no_bits, half_the_bits, training_error], points=250)
+    held, *broken = failures_of_the_memoriser(
+        [paid, no_bits, half_the_bits, training_error], points=250
+    )
     assert not caught(held, 400)
     assert all(caught(failures, 400) for failures in broken), broken
 

@@ -10,7 +10,12 @@ import torch
 from torch import nn
 
 import cushion
-from cushion.compressors.storage.dead_units import Floats, Weighted, linked_layers, without_dead_units
+from cushion.compressors.storage.dead_units import (
+    Floats,
+    Weighted,
+    linked_layers,
+    without_dead_units,
+)
 
 
 def run(layers: tuple[Weighted, ...] | list[Weighted], x: Floats) -> Floats:
@@ -39,7 +44,9 @@ def test_the_function_stays_and_no_dead_unit_is_left(seed: int, biases: bool) ->
     found = without_dead_units(layers, [True, True, True, False])
     x = np.random.default_rng(seed).normal(size=(50, 7))
     np.testing.assert_allclose(run(found, x), run(layers, x), atol=1e-12)
-    assert sum(np.count_nonzero(layer.weight) for layer in layers) == before  # the given ones are not touched
+    assert (
+        sum(np.count_nonzero(layer.weight) for layer in layers) == before
+    )  # the given ones are not touched
     for here, after in itertools.pairwise(found):
         empty, unread = ~here.weight.any(axis=1), ~after.weight.any(axis=0)
         assert not after.weight[:, empty].any()  # a constant is in the bias, not read
@@ -51,8 +58,11 @@ def test_the_function_stays_and_no_dead_unit_is_left(seed: int, biases: bool) ->
 
 
 def test_by_hand() -> None:
-    # Unit 0 has no inputs and gives ReLU(2) = 2; unit 1 is read by nobody; unit 2 lives; unit 3 gives ReLU(-5) = 0.
-    first = Weighted(np.array([[0.0, 0.0], [1.0, 2.0], [3.0, 0.0], [0.0, 0.0]]), np.array([2.0, 7.0, 1.0, -5.0]))
+    # Unit 0 has no inputs and gives ReLU(2) = 2; unit 1 is read by nobody; unit 2 lives; unit 3
+    # gives ReLU(-5) = 0.
+    first = Weighted(
+        np.array([[0.0, 0.0], [1.0, 2.0], [3.0, 0.0], [0.0, 0.0]]), np.array([2.0, 7.0, 1.0, -5.0])
+    )
     second = Weighted(np.array([[10.0, 0.0, 1.0, 4.0]]), np.array([0.5]))
     a, b = without_dead_units([first, second], [True, False])
     assert a.weight.tolist() == [[0.0, 0.0], [0.0, 0.0], [3.0, 0.0], [0.0, 0.0]]
@@ -91,10 +101,16 @@ class Fork(nn.Module):
 
 
 def test_only_dense_layers_with_a_relu_between_are_linked() -> None:
-    dense = nn.Sequential(nn.Flatten(), nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 2))
+    dense = nn.Sequential(
+        nn.Flatten(), nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 2)
+    )
     assert linked_layers(cushion.trace(dense.eval(), (1, 2, 2))) == (True, True, False)
-    linear = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2))  # without ReLU an empty row gives b, not ReLU(b)
+    linear = nn.Sequential(
+        nn.Linear(4, 5), nn.Linear(5, 2)
+    )  # without ReLU an empty row gives b, not ReLU(b)
     assert linked_layers(cushion.trace(linear.eval(), (4,))) == (False, False)
-    conv = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3), nn.ReLU(), nn.Linear(3, 2))
+    conv = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3), nn.ReLU(), nn.Linear(3, 2)
+    )
     assert linked_layers(cushion.trace(conv.eval(), (1, 4, 4))) == (False, True, False)
     assert linked_layers(cushion.trace(Fork().eval(), (4,))) == (False, False, False)

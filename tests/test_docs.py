@@ -20,14 +20,20 @@ def test_the_python_of_getting_started_runs(tmp_path: Path) -> None:
     (block,) = python_blocks("docs/getting-started.md")
     quick = block.replace("minutes=0.5", "minutes=0.05")
     assert quick != block
-    shown = subprocess.run([sys.executable, "-c", quick], cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", quick], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert shown.stdout.rstrip().endswith("True")
     assert "layer_cushion" in shown.stdout
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md")))])
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md")))]
+)
 def test_links_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text(encoding="utf-8")):
+    for target in re.findall(
+        r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text(encoding="utf-8")
+    ):
         assert (ROOT / page).parent.joinpath(target).exists(), f"{page} links to {target}"
 
 
@@ -39,6 +45,17 @@ def test_the_readme_names_its_two_commands_and_ci_runs_the_second() -> None:
 
 
 def test_every_verb_is_documented() -> None:
-    pages = "".join(p.read_text(encoding="utf-8") for p in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-    for verb in ("data list", "data get", "train", "measure", "certify", "verify", "inspect", "reproduce"):
+    pages = "".join(
+        p.read_text(encoding="utf-8") for p in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    )
+    for verb in (
+        "data list",
+        "data get",
+        "train",
+        "measure",
+        "certify",
+        "verify",
+        "inspect",
+        "reproduce",
+    ):
         assert f"cushion {verb}" in pages

@@ -1,4 +1,6 @@
-"""Integer nets and their messages: round trips, exact evaluation, flipped bits, and what a batch may not change."""
+"""Integer nets and their messages: round trips, exact evaluation, flipped bits, and what a batch
+may not change.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def flipped(data: bytes, position: int) -> bytes:
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(nets())
 def test_round_trip_ledger_and_exact_scores(net: IntegerNet) -> None:
-    """What is decoded is what was encoded, and a reader made from FORMAT.md alone finds the same scores."""
+    """What is decoded is what was encoded, and a reader made from FORMAT.md alone finds the same
+    scores.
+    """
     message = encode(net)
     assert sum(item.bits for item in message.ledger) == message.bits
     assert all(item.bits >= 0 for item in message.ledger)
@@ -65,10 +69,18 @@ def test_no_message_begins_another_of_its_kind(net: IntegerNet, more: int) -> No
 
 
 def test_the_grammar_is_drawn_in_full() -> None:
-    """The strategy above reaches every source, order, kind of tying, grouping, pooling and input."""
+    """The strategy above reaches every source, order, kind of tying, grouping, pooling and
+    input.
+    """
     seen: set[object] = set()
 
-    @settings(max_examples=200, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=200,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(nets())
     def look(net: IntegerNet) -> None:
         seen.add(type(net.input).__name__)
@@ -80,12 +92,22 @@ def test_the_grammar_is_drawn_in_full() -> None:
             seen.add((type(layer).__name__, layer.symmetry))
             seen.add(("biases", layer.bias is None))
             if isinstance(layer, Conv):
-                grouping = "depthwise" if layer.groups == 0 else "groups" if layer.groups > 1 else "one"
+                grouping = (
+                    "depthwise" if layer.groups == 0 else "groups" if layer.groups > 1 else "one"
+                )
                 seen.add(("tied", layer.symmetry > 1, len(layer.source.shape), grouping))
 
     look()
     wanted: set[object] = {"Bytes", "Floats", "max", "sum"}
-    wanted |= {"Grid", "Values", "SeededMask", "SeededProjection", "SeededNoise", "SignProjection", "Product"}
+    wanted |= {
+        "Grid",
+        "Values",
+        "SeededMask",
+        "SeededProjection",
+        "SeededNoise",
+        "SignProjection",
+        "Product",
+    }
     wanted |= {(kind, order) for kind in ("Conv", "Dense") for order in (1, 2, 4, 8)}
     wanted |= {("biases", True), ("biases", False)}
     wanted |= {("tied", False, 4, grouping) for grouping in ("one", "groups", "depthwise")}
@@ -99,7 +121,11 @@ def test_the_batch_and_the_threads_do_not_change_the_count() -> None:
 
     rng = np.random.default_rng(0)
     convolution = Conv(Grid(rng.integers(-2, 3, (4, 1, 3, 3)), 2), None, 0, 2, 1, 1)
-    net = IntegerNet((1, 8, 8), Bytes(3), (convolution, Dense(Grid(rng.integers(-2, 3, (3, 256)), 2), None, 0, 0)))
+    net = IntegerNet(
+        (1, 8, 8),
+        Bytes(3),
+        (convolution, Dense(Grid(rng.integers(-2, 3, (3, 256)), 2), None, 0, 0)),
+    )
     x, y = rng.integers(0, 256, (50, 1, 8, 8), dtype=np.uint8), rng.integers(0, 3, 50)
     counts = {net.errors(x, y, batch) for batch in (None, 1, 7, 50, 512)}
     for threads in (1, 3):
@@ -123,7 +149,9 @@ def test_ties_are_errors_and_inputs_are_checked() -> None:
 
 def test_the_input_is_left_as_it_was() -> None:
     """Layers work in place on their own sums, never on what they were given."""
-    net = IntegerNet((1, 2, 2), Bytes(0), (Pool("max", 2), Dense(grid([[1], [-1]]), np.array([7, 7]), 0, 0)))
+    net = IntegerNet(
+        (1, 2, 2), Bytes(0), (Pool("max", 2), Dense(grid([[1], [-1]]), np.array([7, 7]), 0, 0))
+    )
     x = np.arange(8, dtype=np.uint8).reshape(2, 1, 2, 2)
     kept = x.copy()
     assert net.scores(x).tolist() == net.scores(x).tolist() == [[10, 4], [14, 0]]

@@ -1,4 +1,6 @@
-"""The sketching matrices: ones in every column, drawn uniformly without replacement, and always the same."""
+"""The sketching matrices: ones in every column, drawn uniformly without replacement, and always the
+same.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from cushion.counter import stream
 from cushion.errors import BadInput
 
 
-@pytest.mark.parametrize(("rows", "columns", "ones"), [(5, 9, 2), (9, 5, 9), (1, 4, 1), (40, 200, 6), (3, 0, 1)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "ones"), [(5, 9, 2), (9, 5, 9), (1, 4, 1), (40, 200, 6), (3, 0, 1)]
+)
 def test_every_column_has_so_many_ones(rows: int, columns: int, ones: int) -> None:
     A = bipartite(rows, columns, ones, 0, "left")
     assert A.shape == (rows, columns)
@@ -24,7 +28,9 @@ def test_every_column_has_so_many_ones(rows: int, columns: int, ones: int) -> No
 
 
 def test_the_ones_stand_where_the_smallest_hashes_do() -> None:
-    """The textbook version: sort each column's hashes; what is documented may be rebuilt elsewhere from it."""
+    """The textbook version: sort each column's hashes; what is documented may be rebuilt elsewhere
+    from it.
+    """
     rows, columns, ones = 7, 11, 3
     expected = np.zeros((rows, columns), dtype=np.int64)
     for j in range(columns):
@@ -51,7 +57,9 @@ def test_every_set_of_rows_is_equally_likely() -> None:
 
 
 def test_columns_are_unrelated() -> None:
-    """One one of five rows: neighbours agree with probability 1/5, seen with a standard error of 0.0028."""
+    """One one of five rows: neighbours agree with probability 1/5, seen with a standard error of
+    0.0028.
+    """
     A = bipartite(5, 20000, 1, 4, "left")
     assert abs((A[:, 1:] * A[:, :-1]).sum() / 19999 - 0.2) < 5 * 0.0029
 

@@ -22,7 +22,9 @@ OPTIONS = cushion.StabilityOptions(draws=2, k=50, attenuation_draws=1, levels=(0
 def measured(only: str, beside: Any = None) -> Any:
     case = next(case for case in CASES if case.name == "vgg-tiny")
     rng = np.random.default_rng(0)
-    data = Dataset("noise", rng.random((9, *case.input_shape), dtype=np.float32), rng.integers(0, 3, 9), 3)
+    data = Dataset(
+        "noise", rng.random((9, *case.input_shape), dtype=np.float32), rng.integers(0, 3, 9), 3
+    )
     return cushion.measure(case.module(), data, only=only, stability=OPTIONS, beside=beside)
 
 
@@ -30,10 +32,18 @@ def test_every_picture_is_drawn_as_png_and_svg(tmp_path: Path) -> None:
     prepare(str(tmp_path / "new" / "folder"))
     paths = draw(measured("stability", "random"), str(tmp_path / "new" / "folder"))
     names = {
-        "layer-cushion", "activation-contraction", "interlayer-cushion", "interlayer-smoothness", "jacobian-beta",
-        "singular-values", "noise-attenuation-0.1", "noise-attenuation-0.5",
-    }  # fmt: skip
-    assert {path.name for path in paths} == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
+        "layer-cushion",
+        "activation-contraction",
+        "interlayer-cushion",
+        "interlayer-smoothness",
+        "jacobian-beta",
+        "singular-values",
+        "noise-attenuation-0.1",
+        "noise-attenuation-0.5",
+    }
+    assert {path.name for path in paths} == {
+        f"{name}.{kind}" for name in names for kind in ("png", "svg")
+    }
     for path in paths:
         if path.suffix == ".png":
             with Image.open(path) as picture:
@@ -49,10 +59,14 @@ def test_every_picture_is_drawn_as_png_and_svg(tmp_path: Path) -> None:
 def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
     assert {path.stem for path in draw(measured("spectra"), str(tmp_path))} == {"singular-values"}
     assert {path.stem for path in draw(measured("margins"), str(tmp_path))} == {"margins"}
-    assert {path.stem for path in draw(measured("sharpness"), str(tmp_path))} == {"expected-sharpness"}
+    assert {path.stem for path in draw(measured("sharpness"), str(tmp_path))} == {
+        "expected-sharpness"
+    }
     names = {"condition-c1", "condition-c2", "condition-c3"}
     assert {path.stem for path in draw(measured("conditions"), str(tmp_path))} == names
-    assert {path.stem for path in draw(measured("conditions", beside="random"), str(tmp_path))} == names
+    assert {
+        path.stem for path in draw(measured("conditions", beside="random"), str(tmp_path))
+    } == names
     assert draw(measured("norms"), str(tmp_path)) == []
 
 
@@ -65,7 +79,9 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()  # nothing is left behind by a run that fails later
 
 
-def test_without_matplotlib_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_matplotlib_there_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **named: Any) -> Any:

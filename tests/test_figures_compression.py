@@ -1,4 +1,6 @@
-"""Pictures of a compression: each that the record has numbers for, whole files, with the numbers in the right place."""
+"""Pictures of a compression: each that the record has numbers for, whole files, with the numbers in
+the right place.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ from cushion.net_compressing import compress_net
 def found(method: str, net: str, **options: Any) -> NetCompression:
     data, holdout = digits()
     return compress_net(
-        trained(net)[0], data, method=method, options=NetOptions(examples=10, **options), holdout=holdout
+        trained(net)[0],
+        data,
+        method=method,
+        options=NetOptions(examples=10, **options),
+        holdout=holdout,
     ).summary
 
 
@@ -34,7 +40,9 @@ def swept() -> NetCompression:
 def test_every_picture_is_drawn_as_png_and_svg(tmp_path: Path, swept: NetCompression) -> None:
     paths = draw_compression(swept, str(tmp_path / "new"))
     names = {"matrix-project-size", "matrix-project-layers"}
-    assert {path.name for path in paths} == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
+    assert {path.name for path in paths} == {
+        f"{name}.{kind}" for name in names for kind in ("png", "svg")
+    }
     for path in paths:
         if path.suffix == ".png":
             with Image.open(path) as picture:
@@ -42,22 +50,31 @@ def test_every_picture_is_drawn_as_png_and_svg(tmp_path: Path, swept: NetCompres
             assert len(colours) > 10, path
         else:
             assert path.read_text().rstrip().endswith("</svg>")
-    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == sorted(path.name for path in paths)
+    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == sorted(
+        path.name for path in paths
+    )
     again = draw_compression(swept, str(tmp_path / "again"))
     texts = [p.read_text() for p in paths if p.suffix == ".svg"]
-    assert [len(p.read_text()) for p in again if p.suffix == ".svg"] == [len(text) for text in texts]
+    assert [len(p.read_text()) for p in again if p.suffix == ".svg"] == [
+        len(text) for text in texts
+    ]
 
 
 def test_only_what_is_known_is_drawn(tmp_path: Path) -> None:
     vector = found("vector-compress", "linear", sweep=("eta=0.5",))
     names = {path.stem for path in draw_compression(vector, str(tmp_path))}
     assert names == {"vector-compress-size", "vector-rates"}
-    assert {path.stem for path in draw_compression(replace(vector, curve=()), str(tmp_path))} == {"vector-rates"}
+    assert {path.stem for path in draw_compression(replace(vector, curve=()), str(tmp_path))} == {
+        "vector-rates"
+    }
     assert draw_compression(replace(vector, curve=(), rates=()), str(tmp_path)) == []
 
 
 def lines(axes: Any) -> dict[str, tuple[list[float], list[float]]]:
-    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.get_lines()}
+    return {
+        line.get_label(): (list(line.get_xdata()), list(line.get_ydata()))
+        for line in axes.get_lines()
+    }
 
 
 def test_the_curve_shows_the_points_in_order_of_size(swept: NetCompression) -> None:
@@ -69,9 +86,14 @@ def test_the_curve_shows_the_points_in_order_of_size(swept: NetCompression) -> N
     assert lines(left)["mean"] == (sizes, [point.mean_relative_error for point in points])
     assert lines(right)["error, training set"] == (sizes, [point.error for point in points])
     assert lines(right)["error, held-out set"] == (sizes, [point.test_error for point in points])
-    assert lines(right)["margin loss, training set"] == (sizes, [point.margin_loss for point in points])
+    assert lines(right)["margin loss, training set"] == (
+        sizes,
+        [point.margin_loss for point in points],
+    )
     assert list(above.get_xticks()) == sizes
-    assert [label.get_text() for label in above.get_xticklabels()] == [f"{point.bits:.2g}" for point in points]
+    assert [label.get_text() for label in above.get_xticklabels()] == [
+        f"{point.bits:.2g}" for point in points
+    ]
     assert lines(left)["the net as it was"][0] == [swept.parameters_before] * 2
     blind = replace(swept, curve=tuple(replace(point, test_error=None) for point in swept.curve))
     assert "error, held-out set" not in lines(compression._curve(blind).axes[1])
@@ -84,7 +106,10 @@ def test_layers_show_what_was_seen_and_what_was_promised(swept: NetCompression) 
     assert lines(axes)["first 1 of 2 compressed"] == ([0, 1], [seen[1, first], seen[1, last]])
     assert lines(axes)["first 2 of 2 compressed"] == ([1], [seen[2, last]])
     assert swept.epsilon is not None
-    assert lines(axes)["(i/d)·ε: Lemma 3, where it applies"] == ([0, 1], [swept.epsilon / 2, swept.epsilon])
+    assert lines(axes)["(i/d)·ε: Lemma 3, where it applies"] == (
+        [0, 1],
+        [swept.epsilon / 2, swept.epsilon],
+    )
     silent = replace(swept, epsilon=None)
     assert not any("Lemma 3" in label for label in lines(compression._layers(silent).axes[0]))
 

@@ -1,4 +1,6 @@
-"""Pictures of tails: from records alone, only where a law was fitted, each line where the record has it."""
+"""Pictures of tails: from records alone, only where a law was fitted, each line where the record
+has it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def found() -> MeasureTable:
 def figures(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The figures that are saved from now on, by name."""
     kept: dict[str, Any] = {}
-    monkeypatch.setattr(tails, "save", lambda figure, folder, name: kept.update({name: figure}) or [])
+    monkeypatch.setattr(
+        tails, "save", lambda figure, folder, name: kept.update({name: figure}) or []
+    )
     return kept
 
 
@@ -46,14 +50,18 @@ def lines_of(axes: Any, colour: str) -> list[Any]:
 
 def test_whole_files_are_drawn(found: MeasureTable, tmp_path: Path) -> None:
     paths = draw(found, str(tmp_path))
-    assert {path.name for path in paths} == {f"{name}.{kind}" for name in NAMES for kind in ("png", "svg")}
+    assert {path.name for path in paths} == {
+        f"{name}.{kind}" for name in NAMES for kind in ("png", "svg")
+    }
     for path in paths:
         if path.suffix == ".png":
             with Image.open(path) as picture:
                 assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 10
 
 
-def test_axes_are_labelled_and_colours_are_apart(found: MeasureTable, figures: dict[str, Any]) -> None:
+def test_axes_are_labelled_and_colours_are_apart(
+    found: MeasureTable, figures: dict[str, Any]
+) -> None:
     tails.draw_tails(found, "")
     assert set(figures) == NAMES
     for name, figure in figures.items():
@@ -84,7 +92,9 @@ def test_the_line_is_the_fitted_law(found: MeasureTable, figures: dict[str, Any]
     assert tuple(dots.get_ydata()) == points.share
     assert list(line.get_xdata()) == [law.xmin, law.largest]
     share = law.tail / law.values
-    assert line.get_ydata() == pytest.approx([share, share * (law.largest / law.xmin) ** (1 - law.alpha)])
+    assert line.get_ydata() == pytest.approx(
+        [share, share * (law.largest / law.xmin) ** (1 - law.alpha)]
+    )
     assert list(start.get_xdata()) == [law.xmin, law.xmin]
     axes = figures["hill-weights"].axes[0]
     (curve,), (index, size) = lines_of(axes, MINE), lines_of(axes, "#000000")
@@ -94,27 +104,40 @@ def test_the_line_is_the_fitted_law(found: MeasureTable, figures: dict[str, Any]
     assert list(size.get_xdata()) == [law.tail] * 2
     assert axes.get_ylim()[1] > law.alpha - 1
     band = axes.collections[0].get_paths()[0].vertices
-    assert band[:, 1].max() == pytest.approx(max(i + 2 * e for i, e in zip(hill.tail_index, hill.errors, strict=True)))
+    assert band[:, 1].max() == pytest.approx(
+        max(i + 2 * e for i, e in zip(hill.tail_index, hill.errors, strict=True))
+    )
 
 
 def test_layers_without_a_fit_are_left_out(found: MeasureTable, figures: dict[str, Any]) -> None:
-    assert tails.draw_tails(replace(found, layers=tuple(replace(row, tails=None) for row in found.layers)), "") == []
+    assert (
+        tails.draw_tails(
+            replace(found, layers=tuple(replace(row, tails=None) for row in found.layers)), ""
+        )
+        == []
+    )
     last = replace(found, layers=found.layers[1:])
     tails.draw_tails(last, "")
     assert set(figures) == {"tails-weights", "hill-weights"}
     assert len(figures["tails-weights"].axes) == 1
 
 
-def test_a_hill_plot_without_points_is_an_empty_panel(found: MeasureTable, figures: dict[str, Any]) -> None:
+def test_a_hill_plot_without_points_is_an_empty_panel(
+    found: MeasureTable, figures: dict[str, Any]
+) -> None:
     layer = found.layers[0].tails
     assert layer is not None
     bare = replace(layer, weights=replace(layer.weights, hill=HillPlot((), (), ())))
-    tails.draw_tails(replace(found, layers=(replace(found.layers[0], tails=bare),), beside=None), "")
+    tails.draw_tails(
+        replace(found, layers=(replace(found.layers[0], tails=bare),), beside=None), ""
+    )
     assert figures["hill-weights"].axes[0].get_lines() == []
     assert figures["tails-weights"].axes[0].get_lines() != []
 
 
-def test_deep_nets_show_some_layers_and_say_so(found: MeasureTable, figures: dict[str, Any]) -> None:
+def test_deep_nets_show_some_layers_and_say_so(
+    found: MeasureTable, figures: dict[str, Any]
+) -> None:
     deep = tuple(replace(found.layers[0], name=f"layer{at}") for at in range(60))
     tails.draw_tails(replace(found, layers=deep, beside=None), "")
     shown = [axes.get_title() for axes in figures["tails-weights"].axes]

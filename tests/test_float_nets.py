@@ -1,4 +1,6 @@
-"""The user's own net as a certificate sees it: the identity of its numbers, its scores, its answers."""
+"""The user's own net as a certificate sees it: the identity of its numbers, its scores, its
+answers.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ from cushion.float_nets import answer, answers_of, fingerprint_net, score
 
 def small() -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Dropout(0.5), nn.Linear(3, 2))
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(4, 3),
+        nn.BatchNorm1d(3),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(3, 2),
+    )
 
 
 X = np.random.default_rng(0).integers(0, 256, (600, 1, 2, 2), dtype=np.uint8)
@@ -27,9 +36,13 @@ X = np.random.default_rng(0).integers(0, 256, (600, 1, 2, 2), dtype=np.uint8)
 def test_the_fingerprint_is_what_the_format_says() -> None:
     net = small()
     digest = hashlib.sha256(b"cushion-net-1\n")
-    for name, tensor in sorted(net.state_dict().items()):  # here: exactly its parameters and buffers
+    for name, tensor in sorted(
+        net.state_dict().items()
+    ):  # here: exactly its parameters and buffers
         kind = {torch.float32: "float32", torch.int64: "int64"}[tensor.dtype]
-        digest.update(json.dumps([name, kind, list(tensor.shape)], separators=(",", ":")).encode() + b"\n")
+        digest.update(
+            json.dumps([name, kind, list(tensor.shape)], separators=(",", ":")).encode() + b"\n"
+        )
         digest.update(tensor.numpy().astype("<f4" if kind == "float32" else "<i8").tobytes())
     assert fingerprint_net(net) == digest.hexdigest()
 
@@ -45,7 +58,9 @@ def test_every_number_name_and_type_is_in_the_fingerprint() -> None:
     found.add(fingerprint_net(copy.deepcopy(net).double()))
     found.add(fingerprint_net(nn.Sequential(nn.Identity(), *net)))
     hidden = copy.deepcopy(net)
-    hidden.register_buffer("scale", torch.tensor(2.0), persistent=False)  # in no state dict, yet the net reads it
+    hidden.register_buffer(
+        "scale", torch.tensor(2.0), persistent=False
+    )  # in no state dict, yet the net reads it
     found.add(fingerprint_net(hidden))
     assert len(found) == 1 + len(net.state_dict()) + 3
     assert fingerprint_net(copy.deepcopy(net)) in found
@@ -65,7 +80,9 @@ def test_answers_are_those_of_the_module_in_eval_mode_which_stays_as_it_is() -> 
 
 
 def test_gaps_are_between_the_two_largest() -> None:
-    found = answers_of(torch.tensor([[1.0, 5.0, 3.5], [2.0, 2.0, 0.0], [-7.0, -9.0, -8.0]]), "f" * 64)
+    found = answers_of(
+        torch.tensor([[1.0, 5.0, 3.5], [2.0, 2.0, 0.0], [-7.0, -9.0, -8.0]]), "f" * 64
+    )
     assert found.gaps.tolist() == [1.5, 0.0, 1.0]
     assert (found.classes[0], found.classes[2]) == (1, 0)
     assert found.outside(0).tolist() == [1, -1, 0]  # type: ignore[arg-type]
@@ -78,7 +95,9 @@ class Noisy(nn.Module):
 
 
 def batch_dependent() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 2))
+    return nn.Sequential(
+        nn.Flatten(), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 2)
+    )
 
 
 class Alone(nn.Module):

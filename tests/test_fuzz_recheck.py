@@ -1,4 +1,6 @@
-"""The fuzzer's own arithmetic: two ways to the same tail, and a short run in which nothing is amiss."""
+"""The fuzzer's own arithmetic: two ways to the same tail, and a short run in which nothing is
+amiss.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def test_the_long_tail_is_the_exact_one() -> None:
 
 def test_long_and_short_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(1)
-    cases = [(rng.randint(0, 60), rng.randint(100, 400), f"0.{rng.randint(1, 999999):06d}") for _ in range(200)]
+    cases = [
+        (rng.randint(0, 60), rng.randint(100, 400), f"0.{rng.randint(1, 999999):06d}")
+        for _ in range(200)
+    ]
     delta = Fraction(1, 20)
     short = [recheck.implies(k, m, delta, bound) for k, m, bound in cases]
     monkeypatch.setattr(recheck, "_MOST_EXACT", 0)
@@ -52,7 +57,10 @@ def test_a_short_run_finds_no_fault(tmp_path: Path) -> None:
 
 def test_the_recorded_runs_add_up_to_what_is_told() -> None:
     folder = Path(__file__).parent.parent / "results" / "fuzz"
-    rows = [json.loads(line) for line in (folder / "runs.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (folder / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     page = (folder / "README.md").read_text(encoding="utf-8")
     for key in ("files", "malformed", "not_ok", "accepted_and_true"):
         assert spaced(sum(row[key] for row in rows)) in page

@@ -1,4 +1,6 @@
-"""The Gaussian projection against its textbook form, the law of its seeded normals, and its moments."""
+"""The Gaussian projection against its textbook form, the law of its seeded normals, and its
+moments.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,17 @@ DTYPES = [torch.float32, torch.float64]
 
 
 def _normal(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=dtype)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=dtype
+    )
 
 
 def textbook_row(t: int, n: int, seed: int, purpose: str = PURPOSE) -> list[float]:
     """v_t by Box and Muller, one word at a time."""
     pairs = (n + 1) // 2
-    uniform = [((int(w) >> 11) + 1) / 2**53 for w in stream(purpose, seed, 2 * pairs, 2 * pairs * t)]
+    uniform = [
+        ((int(w) >> 11) + 1) / 2**53 for w in stream(purpose, seed, 2 * pairs, 2 * pairs * t)
+    ]
     radii = [math.sqrt(-2.0 * math.log(a)) for a in uniform[:pairs]]
     turns = [2.0 * math.pi * b for b in uniform[pairs:]]
     entries = [r * math.cos(a) for r, a in zip(radii, turns, strict=True)]
@@ -46,7 +52,11 @@ def test_the_rows_are_those_of_the_layout(n: int) -> None:
     assert found.dtype == np.float64
     textbook = [textbook_row(t, n, 11, "layer 2") for t in range(3, 8)]
     np.testing.assert_allclose(found, textbook, rtol=0, atol=1e-14)
-    for first, count in ((3, 1), (4, 2), (0, 9)):  # not even the last bit depends on what else is generated
+    for first, count in (
+        (3, 1),
+        (4, 2),
+        (0, 9),
+    ):  # not even the last bit depends on what else is generated
         part = gaussian_rows(n, first, count, 11, "layer 2")
         assert np.array_equal(part[max(0, 3 - first)], found[max(first, 3) - 3])
     assert not np.array_equal(gaussian_rows(n, 3, 5, 12, "layer 2"), found)
@@ -83,7 +93,9 @@ def test_agrees_with_the_textbook(shape: tuple[int, ...], k: int, dtype: torch.d
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_blocks_and_threads_change_nothing(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_and_threads_change_nothing(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not even the last bit, though numpy's functions work on several numbers at once."""
     weight, k = _normal(23, 29, dtype=dtype), 41
     expected = gaussian_coefficients(weight, k, 1)
@@ -101,7 +113,9 @@ def test_blocks_and_threads_change_nothing(dtype: torch.dtype, monkeypatch: pyte
 
 
 def test_the_entries_are_independent_standard_normals() -> None:
-    """Kolmogorov-Smirnov at 0.001; correlations below 5 standard errors, and squares of what independence gives."""
+    """Kolmogorov-Smirnov at 0.001; correlations below 5 standard errors, and squares of what
+    independence gives.
+    """
     rows = gaussian_rows(500, 0, 200, 0)
     assert stats.kstest(rows.reshape(-1), "norm").pvalue > 1e-3
     for half in (rows[:, :250], rows[:, 250:]):  # cosines and sines
@@ -118,12 +132,20 @@ def test_the_entries_are_independent_standard_normals() -> None:
 
 
 def test_the_extreme_words_give_finite_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The uniform number is never 0: ln 0 would be infinite. It is 2⁻⁵³ for the least word and 1 for the greatest."""
-    monkeypatch.setattr(module, "stream", lambda purpose, seed, n, first: np.zeros(n, dtype=np.uint64))
+    """The uniform number is never 0: ln 0 would be infinite. It is 2⁻⁵³ for the least word and 1
+    for the greatest.
+    """
+    monkeypatch.setattr(
+        module, "stream", lambda purpose, seed, n, first: np.zeros(n, dtype=np.uint64)
+    )
     least = gaussian_rows(4, 0, 1, 0)
-    assert np.hypot(least[0, 0], least[0, 2]) == pytest.approx(math.sqrt(106 * math.log(2)), rel=1e-12)
+    assert np.hypot(least[0, 0], least[0, 2]) == pytest.approx(
+        math.sqrt(106 * math.log(2)), rel=1e-12
+    )
     assert math.sqrt(106 * math.log(2)) * (1 + 1e-12) < LARGEST
-    monkeypatch.setattr(module, "stream", lambda purpose, seed, n, first: np.full(n, 2**64 - 1, dtype=np.uint64))
+    monkeypatch.setattr(
+        module, "stream", lambda purpose, seed, n, first: np.full(n, 2**64 - 1, dtype=np.uint64)
+    )
     assert not gaussian_rows(4, 0, 1, 0).any()
 
 
@@ -133,9 +155,14 @@ def variance(c: np.ndarray, u: np.ndarray, k: int) -> float:
 
 
 def test_unbiased_with_the_stated_variance() -> None:
-    """3000 seeds: every z-score (mean over its estimated standard error) is below 4; fixed seeds, so no chance."""
+    """3000 seeds: every z-score (mean over its estimated standard error) is below 4; fixed seeds,
+    so no chance.
+    """
     c, k, draws = _normal(5), 5, 3000
-    found = [gaussian_reconstruction(gaussian_coefficients(c, k, seed), (5,), seed) - c for seed in range(draws)]
+    found = [
+        gaussian_reconstruction(gaussian_coefficients(c, k, seed), (5,), seed) - c
+        for seed in range(draws)
+    ]
     errors = torch.stack(found).numpy()
 
     def z(samples: np.ndarray, expected: float) -> float:
@@ -171,8 +198,12 @@ def test_memory_does_not_grow_with_k() -> None:
 def test_extreme_weights() -> None:
     assert not gaussian_coefficients(torch.zeros(3, 3), 7, 0).any()
     large = torch.full((4,), 1e34)
-    assert torch.isfinite(gaussian_reconstruction(gaussian_coefficients(large, 9, 0), (4,), 0)).all()
-    with pytest.raises(BadInput, match="too large"):  # entries beyond 1 could carry the result over the edge
+    assert torch.isfinite(
+        gaussian_reconstruction(gaussian_coefficients(large, 9, 0), (4,), 0)
+    ).all()
+    with pytest.raises(
+        BadInput, match="too large"
+    ):  # entries beyond 1 could carry the result over the edge
         gaussian_coefficients(torch.full((4,), 1e37), 3, 0)
     with pytest.raises(BadInput, match="too large"):
         gaussian_reconstruction(torch.full((4,), 1e38), (4,), 0)
@@ -204,6 +235,8 @@ def test_bad_weights(weight: torch.Tensor, k: int, seed: int, words: str) -> Non
         (torch.ones(3, dtype=torch.int32), (2, 2), 0, "float32 or float64"),
     ],
 )
-def test_bad_coefficients(coefficients: torch.Tensor, shape: tuple[int, ...], seed: int, words: str) -> None:
+def test_bad_coefficients(
+    coefficients: torch.Tensor, shape: tuple[int, ...], seed: int, words: str
+) -> None:
     with pytest.raises(BadInput, match=words):
         gaussian_reconstruction(coefficients, shape, seed)

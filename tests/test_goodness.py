@@ -1,4 +1,6 @@
-"""The bootstrap of a power-law fit: its draws, its count, and what p is on power laws and on other laws."""
+"""The bootstrap of a power-law fit: its draws, its count, and what p is on power laws and on other
+laws.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def test_the_seed_decides() -> None:
 
 
 def test_draws_have_the_data_below_xmin_and_the_law_above() -> None:
-    """Body: values of the data, all of them somewhere, evenly. Tail: binomially many, Pareto by a KS test."""
+    """Body: values of the data, all of them somewhere, evenly. Tail: binomially many, Pareto by a
+    KS test.
+    """
     sample = Magnitudes.of(drawn("body and tail", 400, 2))
     fit = fit_power_law(sample)
     samples = samples_drawn(sample, fit, 200)
@@ -81,7 +85,9 @@ def test_draws_have_the_data_below_xmin_and_the_law_above() -> None:
 
 
 def test_without_a_body_all_is_drawn_from_the_law() -> None:
-    values = 2.0 * np.exp((np.arange(100) + 0.5) / 100)  # evenly on the logarithm: the whole sample fits best
+    values = 2.0 * np.exp(
+        (np.arange(100) + 0.5) / 100
+    )  # evenly on the logarithm: the whole sample fits best
     sample = Magnitudes.of(values)
     fit = fit_power_law(sample)
     assert fit.tail == fit.values
@@ -90,7 +96,9 @@ def test_without_a_body_all_is_drawn_from_the_law() -> None:
 
 
 def test_draws_that_cannot_be_fitted_are_drawn_again() -> None:
-    """A body of one value and a tail of three: a draw with fewer than three of the tail has too few magnitudes."""
+    """A body of one value and a tail of three: a draw with fewer than three of the tail has too few
+    magnitudes.
+    """
     sample = Magnitudes.of([1.0] * 57 + [2.0, 3.0, 4.0])
     fit = replace(fit_power_law(sample), xmin=2.0, tail=3)
     samples = samples_drawn(sample, fit, 100)
@@ -115,7 +123,9 @@ def test_no_draws_are_refused(draws: int) -> None:
 
 @pytest.mark.parametrize("name", ["pareto 2.5", "body and tail"])
 def test_p_is_spread_evenly_on_power_laws(name: str) -> None:
-    """150 samples: the mean of even p is 0.5 ± 0.024; ours leans to larger p, 0.57, the safe side."""
+    """150 samples: the mean of even p is 0.5 ± 0.024; ours leans to larger p, 0.57, the safe
+    side.
+    """
     found = np.array([p_of(drawn(name, 100, seed), seed) for seed in range(150)])
     assert 0.45 <= found.mean() <= 0.68
     for level in (0.05, 0.1, 0.25, 0.5):
@@ -136,13 +146,19 @@ def test_p_is_spread_evenly_on_power_laws(name: str) -> None:
 def test_p_is_small_on_many_samples_of_other_laws(
     law: Callable[[np.random.Generator], np.ndarray], rejected: float
 ) -> None:
-    """60 samples of 1000 numbers: p below 0.1 in the share that the docstring states, far above a power law's."""
+    """60 samples of 1000 numbers: p below 0.1 in the share that the docstring states, far above a
+    power law's.
+    """
     found = np.array([p_of(law(np.random.default_rng(seed)), seed) for seed in range(60)])
     assert abs(np.mean(found < 0.1) - rejected) <= 0.2
     assert found.mean() <= 0.4
 
 
 def test_a_grid_alone_is_seldom_rejected() -> None:
-    """Power laws rounded to halves: xmin moves up to where the steps are small, as the docstring says."""
-    found = np.array([p_of(np.round(2 * drawn("pareto 2.5", 2000, seed)) / 2, 0) for seed in range(8)])
+    """Power laws rounded to halves: xmin moves up to where the steps are small, as the docstring
+    says.
+    """
+    found = np.array(
+        [p_of(np.round(2 * drawn("pareto 2.5", 2000, seed)) / 2, 0) for seed in range(8)]
+    )
     assert np.mean(found > 0.1) >= 0.5

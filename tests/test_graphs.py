@@ -37,7 +37,11 @@ def test_a_graph_comes_back_as_it_was(case: Case) -> None:
     assert [node.name for node in again.nodes] == [node.name for node in net.nodes]
     assert [node.shape for node in again.nodes] == [node.shape for node in net.nodes]
     assert [node.inputs for node in again.nodes] == [node.inputs for node in net.nodes]
-    assert (again.input_shape, again.classes, again.dtype) == (net.input_shape, net.classes, net.dtype)
+    assert (again.input_shape, again.classes, again.dtype) == (
+        net.input_shape,
+        net.classes,
+        net.dtype,
+    )
     assert [node.affine.kind[0] for node in again.affine_layers] == list(case.layers)
     assert text_of(again) == text_of(net)
     for node in again.affine_layers:
@@ -69,12 +73,16 @@ def test_the_zeros_take_no_memory() -> None:
     wide["nodes"][3]["weight"] = [4, 20_000_000]
     net = rebuild_graph(wide, "it")
     assert net.parameters == 11 * 20_000_000 + 20_000_004
-    assert all(node.affine.operator.weight.untyped_storage().nbytes() <= 8 for node in net.affine_layers)
+    assert all(
+        node.affine.operator.weight.untyped_storage().nbytes() <= 8 for node in net.affine_layers
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_windows_are_counted_as_torch_counts_them(seed: int) -> None:
-    """Every pooling of a range of settings: accepted with the shape that torch computes, or refused by both."""
+    """Every pooling of a range of settings: accepted with the shape that torch computes, or refused
+    by both.
+    """
     base = json.loads(text_of(network("max-pool" if seed % 2 else "avg-pool")))
     at = next(i for i, node in enumerate(base["nodes"]) if node["op"] in ("MaxPool", "AvgPool"))
     draw = torch.Generator().manual_seed(seed)
@@ -85,7 +93,12 @@ def test_windows_are_counted_as_torch_counts_them(seed: int) -> None:
     accepted = refused = 0
     for _ in range(150):
         entry = base["nodes"][at]
-        entry |= {"kernel": pick(1, 5), "stride": pick(1, 5), "padding": pick(0, 3), "ceil_mode": pick(0, 2)[0] == 1}
+        entry |= {
+            "kernel": pick(1, 5),
+            "stride": pick(1, 5),
+            "padding": pick(0, 3),
+            "ceil_mode": pick(0, 2)[0] == 1,
+        }
         if entry["op"] == "MaxPool":
             entry["dilation"] = pick(1, 4)
             extra = {"dilation": entry["dilation"]}
@@ -94,7 +107,11 @@ def test_windows_are_counted_as_torch_counts_them(seed: int) -> None:
         pool = F.max_pool2d if entry["op"] == "MaxPool" else F.avg_pool2d
         window = [entry["kernel"], entry["stride"], entry["padding"]]
         try:
-            shape = list(pool(torch.zeros(1, 3, 6, 7), *window, ceil_mode=entry["ceil_mode"], **extra).shape[1:])
+            shape = list(
+                pool(torch.zeros(1, 3, 6, 7), *window, ceil_mode=entry["ceil_mode"], **extra).shape[
+                    1:
+                ]
+            )
         except RuntimeError:
             shape = None
         entry["shape"] = shape or [3, 1, 1]
@@ -132,7 +149,8 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-# vgg-tiny: 0 Input, 1 conv, 2 ReLU, 3 conv, 4 ReLU, 5 MaxPool, 6 conv, 7 ReLU, 8 AvgPool, 9 Flatten, 10 linear, ...
+# vgg-tiny: 0 Input, 1 conv, 2 ReLU, 3 conv, 4 ReLU, 5 MaxPool, 6 conv, 7 ReLU, 8 AvgPool, 9
+# Flatten, 10 linear, ...
 HUGE = 2**40
 EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "no nodes": lambda graph: graph.update(nodes=[]),
@@ -141,7 +159,9 @@ EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "nodes a number": lambda graph: graph.update(nodes=3),
     "too many nodes": lambda graph: graph.update(nodes=graph["nodes"][:1] * 10_001),
     "only an input": lambda graph: graph.update(nodes=graph["nodes"][:1]),
-    "no affine layer": lambda graph: graph.update(nodes=[graph["nodes"][0], {**graph["nodes"][2], "inputs": [0]}]),
+    "no affine layer": lambda graph: graph.update(
+        nodes=[graph["nodes"][0], {**graph["nodes"][2], "inputs": [0]}]
+    ),
     "dtype": lambda graph: graph.update(dtype="int8"),
     "dtype a list": lambda graph: graph.update(dtype=["float32"]),
     "no dtype": lambda graph: graph.pop("dtype"),
@@ -211,7 +231,13 @@ EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
 def _pile(graph: dict[str, Any]) -> None:
     """Forty layers of 2^26 weights: each is allowed, all together are not."""
     nodes = [{**graph["nodes"][0], "shape": [2**13]}]
-    layer = {"op": "Affine", "kind": "linear", "operator": "Linear", "weight": [2**13, 2**13], "bias": False}
+    layer = {
+        "op": "Affine",
+        "kind": "linear",
+        "operator": "Linear",
+        "weight": [2**13, 2**13],
+        "bias": False,
+    }
     nodes += [{"name": str(i), "inputs": [i], "shape": [2**13], **layer} for i in range(40)]
     graph["nodes"] = nodes
 
@@ -225,7 +251,9 @@ def test_what_is_no_graph_gets_one_sentence_and_no_memory(name: str) -> None:
     EDITS[name](graph)
     tracemalloc.start()
     try:
-        with pytest.raises(Malformed, match=r"^some file describes no net that can be run; .*$") as caught:
+        with pytest.raises(
+            Malformed, match=r"^some file describes no net that can be run; .*$"
+        ) as caught:
             rebuild_graph(graph, "some file")
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
@@ -233,7 +261,9 @@ def test_what_is_no_graph_gets_one_sentence_and_no_memory(name: str) -> None:
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("graph", [None, 3, "text", [], [1], {}, nested(300), {"dtype": "float32", "nodes": None}])
+@pytest.mark.parametrize(
+    "graph", [None, 3, "text", [], [1], {}, nested(300), {"dtype": "float32", "nodes": None}]
+)
 def test_other_json_is_no_graph(graph: Any) -> None:
     with pytest.raises(Malformed, match="describes no net"):
         rebuild_graph(graph, "it")
@@ -252,7 +282,12 @@ def test_other_json_is_no_graph(graph: Any) -> None:
     ],
 )
 def test_other_operations_are_checked_too(name: str, path: str, value: Any) -> None:
-    ops = {"residual": "Add", "dense": "Cat", "adaptive-avg": "AdaptiveAvgPool", "adaptive-max": "AdaptiveMaxPool"}
+    ops = {
+        "residual": "Add",
+        "dense": "Cat",
+        "adaptive-avg": "AdaptiveAvgPool",
+        "adaptive-max": "AdaptiveMaxPool",
+    }
     op = ops.get(name, "Unflatten" if name == "unflatten" else "Affine")
     graph = json.loads(text_of(network(name)))
     node = next(node for node in graph["nodes"] if node["op"] == op)
@@ -265,7 +300,10 @@ def test_maps_that_cannot_be_joined_are_refused() -> None:
     for name, op in (("residual", "Add"), ("dense", "Cat")):
         graph = json.loads(text_of(network(name)))
         node = next(node for node in graph["nodes"] if node["op"] == op)
-        node["inputs"] = [0, *node["inputs"][1:]]  # the input has other channels, and in `dense` another size
+        node["inputs"] = [
+            0,
+            *node["inputs"][1:],
+        ]  # the input has other channels, and in `dense` another size
         node["shape"] = [2, 6, 6] if op == "Add" else [3, 6, 6]
         if name == "dense":
             with pytest.raises(Malformed, match="describes no net"):
@@ -276,7 +314,9 @@ def test_maps_that_cannot_be_joined_are_refused() -> None:
 
 
 def test_groups_divide_the_channels() -> None:
-    graph = json.loads(text_of(network("conv-groups")))  # 6 channels in 2 groups; now 7, and all that follows fits
+    graph = json.loads(
+        text_of(network("conv-groups"))
+    )  # 6 channels in 2 groups; now 7, and all that follows fits
     conv, relu, pool, flat, dense = graph["nodes"][1:]
     for node in (conv, relu, pool):
         node["shape"][0] = 7

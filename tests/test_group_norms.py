@@ -1,4 +1,6 @@
-"""Group norms, trace norms and distances from the initialisation against numpy on dense matrices."""
+"""Group norms, trace norms and distances from the initialisation against numpy on dense
+matrices.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 OPERATORS: list[Operator] = [
-    *(node.affine.operator for case in CASES for node in trace(case.module(), case.input_shape).affine_layers),
+    *(
+        node.affine.operator
+        for case in CASES
+        for node in trace(case.module(), case.input_shape).affine_layers
+    ),
     Conv2d(_normal(4, 3, 1, 1), (3, 5, 4), stride=(2, 3), padding=(1, 0, 2, 0)),
     Conv2d(_normal(2, 3, 1, 1), (3, 2, 2), padding=(2, 2, 2, 2)),
     Conv2d(_normal(6, 1, 3, 2), (3, 5, 4), groups=3, padding=(1, 0, 2, 1), dilation=(2, 1)),
@@ -87,7 +93,9 @@ def test_closed_forms() -> None:
     found = group_norms(Linear(torch.tensor([[3.0, -4.0], [0.0, 0.0], [0.0, 1.0]])))
     assert (found.l1_inf, found.l2_inf, found.l1_1, found.l2_1) == (7.0, 5.0, 8.0, 6.0)
     assert found.l1_2 == pytest.approx(math.sqrt(50), rel=1e-15)
-    box = group_norms(Conv2d(torch.ones(1, 2, 3, 3), (2, 4, 4), padding=(1,) * 4))  # corners read 4 of 9 taps
+    box = group_norms(
+        Conv2d(torch.ones(1, 2, 3, 3), (2, 4, 4), padding=(1,) * 4)
+    )  # corners read 4 of 9 taps
     assert (box.l1_inf, box.l1_1) == (18.0, 2 * (4 * 4 + 8 * 6 + 4 * 9))
     assert box.kernel is not None
     assert (box.kernel.l1_inf, box.kernel.l1_1) == (18.0, 18.0)
@@ -101,7 +109,8 @@ def test_closed_forms() -> None:
 def test_extreme_weights_do_not_overflow_on_the_way(scale: float) -> None:
     weight = _normal(4, 3, 3, 3).double()
     plain, scaled = (
-        group_norms(Conv2d(w, (3, 5, 5), padding=(1,) * 4), trace_norms=False) for w in (weight, weight * scale)
+        group_norms(Conv2d(w, (3, 5, 5), padding=(1,) * 4), trace_norms=False)
+        for w in (weight, weight * scale)
     )
     for name in ("l1_inf", "l2_inf", "l1_1", "l1_2", "l2_1", "l2_2", "l3_15"):
         assert getattr(scaled, name) == pytest.approx(scale * getattr(plain, name), rel=1e-12), name
@@ -109,9 +118,19 @@ def test_extreme_weights_do_not_overflow_on_the_way(scale: float) -> None:
 
 def test_zeros_and_what_was_not_asked_for() -> None:
     zero = group_norms(Conv2d(torch.zeros(2, 3, 3, 3), (3, 5, 5)))
-    assert (zero.l1_inf, zero.l2_1, zero.l3_15, zero.trace_norm, zero.trace_norm_exact) == (0.0, 0.0, 0.0, 0.0, True)
+    assert (zero.l1_inf, zero.l2_1, zero.l3_15, zero.trace_norm, zero.trace_norm_exact) == (
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        True,
+    )
     quick = group_norms(Linear(_normal(3, 4)), trace_norms=False)
-    assert (quick.trace_norm, quick.trace_norm_exact, quick.trace_norm_standard_error) == (None, None, None)
+    assert (quick.trace_norm, quick.trace_norm_exact, quick.trace_norm_standard_error) == (
+        None,
+        None,
+        None,
+    )
     assert quick.l2_2 > 0
 
 
@@ -124,7 +143,9 @@ def test_zeros_and_what_was_not_asked_for() -> None:
     ],
     ids=["random", "strided", "low rank"],
 )
-def test_estimated_trace_norms_are_within_their_errors(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimated_trace_norms_are_within_their_errors(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     exact = group_norms(operator).trace_norm
     assert exact is not None
     monkeypatch.setattr(spectrum_module, "EXACT_SIDE", 100)
@@ -149,7 +170,10 @@ def _layer(operator: Operator, bias: torch.Tensor | None) -> Affine:
 @pytest.mark.parametrize("operator", OPERATORS, ids=_IDS)
 def test_distance_from_initialisation(operator: Operator) -> None:
     step = _normal(*operator.weight.shape, seed=5) * 0.1
-    bias, start_bias = _normal(operator.output_shape[0], seed=1), _normal(operator.output_shape[0], seed=2)
+    bias, start_bias = (
+        _normal(operator.output_shape[0], seed=1),
+        _normal(operator.output_shape[0], seed=2),
+    )
     initial = operator.with_weight(operator.weight - step)
     found = distance_from_initialisation(_layer(operator, bias), _layer(initial, start_bias))
     change = operator.to(torch.float64).dense().numpy() - initial.to(torch.float64).dense().numpy()
@@ -159,7 +183,9 @@ def test_distance_from_initialisation(operator: Operator) -> None:
     assert found.spectral == pytest.approx(np.linalg.norm(change, 2), rel=2e-6)
     assert found.l2_1 == pytest.approx(np.linalg.norm(change, axis=1).sum(), rel=1e-12)
     assert found.l1_inf == pytest.approx(np.abs(change).sum(1).max(), rel=1e-12)
-    assert found.bias == pytest.approx(np.linalg.norm(bias.double().numpy() - start_bias.double().numpy()), rel=1e-12)
+    assert found.bias == pytest.approx(
+        np.linalg.norm(bias.double().numpy() - start_bias.double().numpy()), rel=1e-12
+    )
 
 
 def test_a_layer_that_did_not_move_and_missing_biases() -> None:
@@ -191,7 +217,9 @@ def test_nothing_is_changed() -> None:
     before = operator.weight.clone()
     torch_state, numpy_state = torch.random.get_rng_state(), np.random.get_state()[1].copy()
     group_norms(operator)
-    distance_from_initialisation(_layer(operator, None), _layer(operator.with_weight(before * 0.5), None))
+    distance_from_initialisation(
+        _layer(operator, None), _layer(operator.with_weight(before * 0.5), None)
+    )
     assert torch.equal(before, operator.weight)
     assert torch.equal(torch_state, torch.random.get_rng_state())
     assert np.array_equal(numpy_state, np.random.get_state()[1])

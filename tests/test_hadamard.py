@@ -1,4 +1,6 @@
-"""The structured projection against its textbook form, its moments, its permutation, and its seeded rows and signs."""
+"""The structured projection against its textbook form, its moments, its permutation, and its seeded
+rows and signs.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,21 @@ import torch
 from cushion.counter import stream
 from cushion.errors import BadInput
 from cushion.operators import hadamard as module
-from cushion.operators.hadamard import PURPOSE, padded_size, srht_coefficients, srht_reconstruction, walsh_hadamard
+from cushion.operators.hadamard import (
+    PURPOSE,
+    padded_size,
+    srht_coefficients,
+    srht_reconstruction,
+    walsh_hadamard,
+)
 
 DTYPES = [torch.float32, torch.float64]
 
 
 def _normal(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=dtype)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=dtype
+    )
 
 
 def textbook_matrices(k: int, n: int, seed: int, purpose: str = PURPOSE) -> list[list[int]]:
@@ -38,7 +48,9 @@ def textbook_matrices(k: int, n: int, seed: int, purpose: str = PURPOSE) -> list
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("shape", "k"), [((1,), 1), ((3,), 4), ((3, 5), 7), ((5, 3, 3, 3), 100), ((8, 16), 128)])
+@pytest.mark.parametrize(
+    ("shape", "k"), [((1,), 1), ((3,), 4), ((3, 5), 7), ((5, 3, 3, 3), 100), ((8, 16), 128)]
+)
 def test_agrees_with_the_textbook(shape: tuple[int, ...], k: int, dtype: torch.dtype) -> None:
     weight = _normal(*shape, dtype=dtype)
     flat = weight.double().reshape(-1).tolist()
@@ -50,7 +62,9 @@ def test_agrees_with_the_textbook(shape: tuple[int, ...], k: int, dtype: torch.d
     assert estimate.shape == weight.shape
     unit = 2.0**-24 if dtype == torch.float32 else 0.0
     exact_sum, depth = math.fsum(map(abs, flat)), math.log2(padded_size(len(flat)))
-    for found, exact in zip(coefficients.tolist(), c, strict=True):  # the rounding that the module states
+    for found, exact in zip(
+        coefficients.tolist(), c, strict=True
+    ):  # the rounding that the module states
         assert abs(found - exact) <= (depth + 1) * 2.0**-53 * exact_sum + unit * abs(exact)
     stored = coefficients.double().tolist()
     for s, found in enumerate(estimate.double().reshape(-1).tolist()):
@@ -95,14 +109,22 @@ def test_the_rows_depend_on_the_padded_size_alone() -> None:
     weight = _normal(6, 5, 3)
     most = srht_coefficients(weight, 128, 9, "layer 2")
     for k in (1, 2, 63, 127):
-        assert torch.equal(srht_coefficients(weight, k, 9, "layer 2"), most[:k])  # k only adds numbers
+        assert torch.equal(
+            srht_coefficients(weight, k, 9, "layer 2"), most[:k]
+        )  # k only adds numbers
     padded = torch.cat((weight.reshape(-1), torch.zeros(20, dtype=torch.float64)))
     assert torch.equal(srht_coefficients(padded, 128, 9, "layer 2"), most)
     for seed, purpose in ((8, "layer 2"), (9, "layer 3")):
-        assert not torch.equal(srht_coefficients(weight, 128, seed, purpose).sort()[0], most.sort()[0])  # other signs
-        assert not np.array_equal(module._rows(128, 128, seed, purpose), module._rows(128, 128, 9, "layer 2"))
+        assert not torch.equal(
+            srht_coefficients(weight, 128, seed, purpose).sort()[0], most.sort()[0]
+        )  # other signs
+        assert not np.array_equal(
+            module._rows(128, 128, seed, purpose), module._rows(128, 128, 9, "layer 2")
+        )
     assert sorted(module._rows(128, 128, 9, "layer 2")) == list(range(128))  # without replacement
-    transposed = weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)  # strides do not matter, order of entries does
+    transposed = (
+        weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    )  # strides do not matter, order of entries does
     assert torch.equal(srht_coefficients(transposed.requires_grad_(), 128, 9, "layer 2"), most)
 
 
@@ -146,9 +168,14 @@ def test_the_variance_formula_by_enumeration(n: int) -> None:
 
 
 def test_unbiased_with_the_stated_variance() -> None:
-    """3000 seeds: every z-score (mean over its estimated standard error) is below 4; fixed seeds, so no chance."""
+    """3000 seeds: every z-score (mean over its estimated standard error) is below 4; fixed seeds,
+    so no chance.
+    """
     A, k, size, draws = _normal(3, 4), 6, 16, 3000
-    found = [srht_reconstruction(srht_coefficients(A, k, seed), (3, 4), seed) - A for seed in range(draws)]
+    found = [
+        srht_reconstruction(srht_coefficients(A, k, seed), (3, 4), seed) - A
+        for seed in range(draws)
+    ]
     errors = torch.stack(found).numpy()
 
     def z(samples: np.ndarray, expected: float) -> float:
@@ -161,15 +188,23 @@ def test_unbiased_with_the_stated_variance() -> None:
         squares = (errors * U).sum((1, 2)) ** 2
         expected = variance(A.numpy(), U, k, size)
         assert z(squares, expected) < 4
-        assert z(squares, expected * (size - 1) / (size - k)) > 4  # rows drawn with replacement: told apart
+        assert (
+            z(squares, expected * (size - 1) / (size - k)) > 4
+        )  # rows drawn with replacement: told apart
 
 
 def test_the_permutation_is_uniform() -> None:
-    """4800 seeds, 24 orders of 4 rows: χ² with 23 degrees of freedom is below 49.7 but for a probability of 0.001."""
-    orders = Counter(tuple(int(row) for row in module._rows(4, 4, seed, "orders")) for seed in range(4800))
+    """4800 seeds, 24 orders of 4 rows: χ² with 23 degrees of freedom is below 49.7 but for a
+    probability of 0.001.
+    """
+    orders = Counter(
+        tuple(int(row) for row in module._rows(4, 4, seed, "orders")) for seed in range(4800)
+    )
     assert len(orders) == 24
     assert sum((count - 200) ** 2 / 200 for count in orders.values()) < 49.7
-    prefixes = Counter(tuple(int(row) for row in module._rows(4, 2, seed, "orders")) for seed in range(4800))
+    prefixes = Counter(
+        tuple(int(row) for row in module._rows(4, 2, seed, "orders")) for seed in range(4800)
+    )
     assert prefixes == Counter(order[:2] for order in orders.elements())
 
 
@@ -210,6 +245,8 @@ def test_bad_weights(weight: torch.Tensor, k: int, seed: int, words: str) -> Non
         (torch.ones(3, dtype=torch.int32), (2, 2), 0, "float32 or float64"),
     ],
 )
-def test_bad_coefficients(coefficients: torch.Tensor, shape: tuple[int, ...], seed: int, words: str) -> None:
+def test_bad_coefficients(
+    coefficients: torch.Tensor, shape: tuple[int, ...], seed: int, words: str
+) -> None:
     with pytest.raises(BadInput, match=words):
         srht_reconstruction(coefficients, shape, seed)

@@ -73,7 +73,9 @@ def test_the_seed_starts_the_power_iteration() -> None:
     for seed in (0, 1):
         vector = np.random.default_rng(seed).standard_normal(9)
         vector /= np.linalg.norm(vector)
-        assert power_iteration_norm(matrix, 0, seed) == pytest.approx(np.linalg.norm(matrix @ vector))
+        assert power_iteration_norm(matrix, 0, seed) == pytest.approx(
+            np.linalg.norm(matrix @ vector)
+        )
 
 
 def test_theorem_2_as_printed_counts_margins_up_to_gamma() -> None:
@@ -90,7 +92,9 @@ def test_theorem_2_as_printed_counts_margins_up_to_gamma() -> None:
         unsure_or_failed=310,
         bits=400,
     )
-    facts = HeavyTailFacts(given, (HeavyTailLayerFacts(200, 25, 15),), epsilon=0.01, largest_score=10.0)
+    facts = HeavyTailFacts(
+        given, (HeavyTailLayerFacts(200, 25, 15),), epsilon=0.01, largest_score=10.0
+    )
     rows = {(row.name, row.form): row for row in heavy_tail_rows(facts)}
     assert rows[COUNT, "as printed"].value == pytest.approx(0.02 + math.sqrt(25 / 10_000))
 
@@ -110,8 +114,13 @@ def test_an_epsilon_that_is_just_what_gamma_needs_holds() -> None:
         bits=40,
     )
     needed = epsilon_from_margin(0.5, 10.0)
-    facts = HeavyTailFacts(given, (HeavyTailLayerFacts(20, 2, 3),), epsilon=needed, largest_score=10.0)
-    for epsilon, words in ((needed, "its condition holds"), (math.nextafter(needed, 1.0), "its condition fails here")):
+    facts = HeavyTailFacts(
+        given, (HeavyTailLayerFacts(20, 2, 3),), epsilon=needed, largest_score=10.0
+    )
+    for epsilon, words in (
+        (needed, "its condition holds"),
+        (math.nextafter(needed, 1.0), "its condition fails here"),
+    ):
         assert any(words in row.meaning for row in heavy_tail_rows(replace(facts, epsilon=epsilon)))
 
 
@@ -140,7 +149,10 @@ def test_both_sides_of_a_jump_are_looked_at(sign: float) -> None:
     x = sign * sample_stable(60, 1.5, 0.0, np.random.default_rng(1))
     found = fit_stable(x, symmetric=True)
     law = StableLaw(found.alpha).cdf((x - found.location) / found.scale)
-    gaps = [(np.mean(x <= value) - under, under - np.mean(x < value)) for value, under in zip(x, law, strict=True)]
+    gaps = [
+        (np.mean(x <= value) - under, under - np.mean(x < value))
+        for value, under in zip(x, law, strict=True)
+    ]
     assert found.ks_distance == pytest.approx(max(map(max, gaps)), abs=1e-12)
 
 
@@ -175,7 +187,9 @@ def test_the_hill_plot_is_its_definition(n: int) -> None:
 
 def test_eigenvalues_below_the_rounding_of_a_large_matrix_are_zeros() -> None:
     """√(60 eps) is 1.2e-7, and √eps alone 1.5e-8."""
-    factors = torch.cat([torch.linspace(1, 2, 55, dtype=torch.float64), torch.full((5,), 1e-7, dtype=torch.float64)])
+    factors = torch.cat(
+        [torch.linspace(1, 2, 55, dtype=torch.float64), torch.full((5,), 1e-7, dtype=torch.float64)]
+    )
     law = measurement.layer_tails(factors, TailOptions(bootstrap=0)).eigenvalues.power_law
     assert law is not None
     assert (law.values, law.zeros) == (55, 5)
@@ -192,7 +206,10 @@ def test_a_third_of_equal_numbers_is_still_tried() -> None:
 
 
 def test_lemma_2_1_holds_at_its_bound() -> None:
-    assert lemma_2_1(PairRatios({(0, 0): np.array([1.0, 0.2])}, frozenset()), 0.1, printed=False).held is True
+    assert (
+        lemma_2_1(PairRatios({(0, 0): np.array([1.0, 0.2])}, frozenset()), 0.1, printed=False).held
+        is True
+    )
 
 
 def test_rounding_by_just_epsilon_is_no_note() -> None:
@@ -210,7 +227,9 @@ def test_the_mean_that_survives_is_measured_from_that_of_the_draws() -> None:
         name="fc2", tau=1.0, replaced_largest=0.9, replaced_mean=-0.1, noise_mean=0.1, deviation=1.0
     )
     (note,) = heavy_tail_notes._signs(found, [same, apart])
-    assert "from fc2 has the mean -0.1 and what replaces it 0.1, 0.2 standard deviations apart" in note
+    assert (
+        "from fc2 has the mean -0.1 and what replaces it 0.1, 0.2 standard deviations apart" in note
+    )
 
 
 def test_a_bound_that_is_just_that_of_guessing_is_worthless() -> None:

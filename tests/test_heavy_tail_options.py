@@ -1,4 +1,6 @@
-"""Every option of `--method heavy-tail`: what is taken, and one sentence that names it for what is not."""
+"""Every option of `--method heavy-tail`: what is taken, and one sentence that names it for what is
+not.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,11 @@ def test_defaults_follow_the_form() -> None:
     assert (corrected.taus, corrected.ts) == (TAUS, (0.0, 1.0))
     assert (algorithm.taus, algorithm.ts) == (TAUS, (1.0,))
     assert (appendix.taus, appendix.ts) == ((1.0,), (1.0,))
-    assert [one.chosen_layers for one in (corrected, algorithm, appendix)] == [("all",), ("all",), ("last",)]
+    assert [one.chosen_layers for one in (corrected, algorithm, appendix)] == [
+        ("all",),
+        ("all",),
+        ("last",),
+    ]
     assert [one.grids for one in (corrected, algorithm, appendix)] == [(8,), (8,), (16,)]
     assert HeavyTailOptions(grid="best").grids == BEST_GRIDS
     assert HeavyTailOptions(tau=(2.0, 1.0, 2.0), t=(1.0, 1.0)).taus == (2.0, 1.0)
@@ -87,12 +93,17 @@ def test_defaults_follow_the_form() -> None:
     by_error = HeavyTailOptions(epsilon=0.1, eta=0.01)
     assert (by_error.taus, by_error.ts) == ((), (0.0,))
     assert HeavyTailOptions(epsilon=0.1, eta=0.01, t=(0.5,)).ts == (0.5,)
-    assert HeavyTailOptions(form="algorithm", epsilon=0.1, eta=0.01).ts == (1.0,)  # the algorithm always adds noise
+    assert HeavyTailOptions(form="algorithm", epsilon=0.1, eta=0.01).ts == (
+        1.0,
+    )  # the algorithm always adds noise
     assert HeavyTailOptions(form="appendix", tau=(1.0,)).taus == (1.0,)
     for options in (corrected, algorithm, appendix, by_error):
         options.check(METHOD)
         settings = options.settings()
-        assert (settings["layers"], settings["grid"]) == (",".join(options.chosen_layers), options.chosen_grid)
+        assert (settings["layers"], settings["grid"]) == (
+            ",".join(options.chosen_layers),
+            options.chosen_grid,
+        )
     assert corrected.settings()["t"] == "0,1"
     assert corrected.settings()["tau"] == "0.5,1,1.5,2,2.5,3"
 
@@ -100,7 +111,9 @@ def test_defaults_follow_the_form() -> None:
 def test_options_as_python_gives_them() -> None:
     plain = HeavyTailOptions(tau=(1.0,), t=(0.0,), grid="4", layers=("fc1", "fc2"))
     assert HeavyTailOptions.given(tau=1, t=0.0, grid=4, layers="fc1, fc2") == plain
-    assert HeavyTailOptions.given(tau=[1], t=np.array([0.0]), grid="4", layers=["fc1", "fc2"]) == plain
+    assert (
+        HeavyTailOptions.given(tau=[1], t=np.array([0.0]), grid="4", layers=["fc1", "fc2"]) == plain
+    )
     assert HeavyTailOptions.given(layers=("fc1", "fc2"), tau=(1.0,), t=(0.0,), grid=4) == plain
     for wrong in ([1, "a"], True, ["1"], {"tau": 1}):
         with pytest.raises(BadInput, match="--tau must be a number or several"):
@@ -111,7 +124,9 @@ def test_options_as_python_gives_them() -> None:
 
 @pytest.mark.parametrize("name", ["rule", "sparsity", "k", "zeta", "sweep", "d", "seed"])
 def test_options_of_other_methods_are_refused_by_name(name: str) -> None:
-    with pytest.raises(BadInput, match=f"--method heavy-tail does not take --{name}; its options are --form, --tau"):
+    with pytest.raises(
+        BadInput, match=f"--method heavy-tail does not take --{name}; its options are --form, --tau"
+    ):
         choose(METHOD, {name: 1})
     with pytest.raises(BadInput, match="does not take --tau"):
         choose("magnitude", {"tau": (1.0,)})

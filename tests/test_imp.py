@@ -1,4 +1,6 @@
-"""Iterative magnitude pruning: equal to a naive loop, exact counts, masks that hold, folders that every verb takes."""
+"""Iterative magnitude pruning: equal to a naive loop, exact counts, masks that hold, folders that
+every verb takes.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,12 @@ PRUNED = ("conv1.weight", "fc1.weight", "fc2.weight")
 SIZES = {"conv1.weight": 36, "fc1.weight": 144 * 12, "fc2.weight": 36}
 
 
-def naive(recipe: Recipe, data: Dataset, rounds: int, rewind: int, scope: str, seed: int) -> list[dict[str, Any]]:
-    """Every level's final state, from loops that a textbook would write: multiply by the mask after every step."""
+def naive(
+    recipe: Recipe, data: Dataset, rounds: int, rewind: int, scope: str, seed: int
+) -> list[dict[str, Any]]:
+    """Every level's final state, from loops that a textbook would write: multiply by the mask after
+    every step.
+    """
     levels: list[dict[str, Any]] = []
     masks = {name: torch.ones_like(models.build(RICH).get_parameter(name)) for name in PRUNED}
     kept_state: Any = None
@@ -66,8 +72,12 @@ def naive(recipe: Recipe, data: Dataset, rounds: int, rewind: int, scope: str, s
             if level == 0 and epoch + 1 == rewind:
                 copies = {name: tensor.clone() for name, tensor in net.state_dict().items()}
                 kept_state = copies, copied(optimiser.state_dict())
-        levels.append({"state": {k: v.clone() for k, v in net.state_dict().items()}, "masks": dict(masks)})
-        masks = naive_prune({name: net.get_parameter(name).detach() for name in PRUNED}, masks, scope)
+        levels.append(
+            {"state": {k: v.clone() for k, v in net.state_dict().items()}, "masks": dict(masks)}
+        )
+        masks = naive_prune(
+            {name: net.get_parameter(name).detach() for name in PRUNED}, masks, scope
+        )
     return levels
 
 
@@ -79,8 +89,12 @@ def copied(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "state": memory}
 
 
-def naive_prune(weights: dict[str, Any], masks: dict[str, Any], scope: str, fraction: float = 0.2) -> dict[str, Any]:
-    """One weight at a time: the smallest that is left, as often as the share of what was left says."""
+def naive_prune(
+    weights: dict[str, Any], masks: dict[str, Any], scope: str, fraction: float = 0.2
+) -> dict[str, Any]:
+    """One weight at a time: the smallest that is left, as often as the share of what was left
+    says.
+    """
     new = {name: mask.clone() for name, mask in masks.items()}
     groups = [list(PRUNED)] if scope == "global" else [[name] for name in PRUNED]
     for group in groups:
@@ -88,7 +102,9 @@ def naive_prune(weights: dict[str, Any], masks: dict[str, Any], scope: str, frac
         entries = [
             (float(abs(w)), name, at)
             for name in group
-            for at, (w, m) in enumerate(zip(weights[name].flatten(), masks[name].flatten(), strict=True))
+            for at, (w, m) in enumerate(
+                zip(weights[name].flatten(), masks[name].flatten(), strict=True)
+            )
             if m
         ]
         less = -(-len(entries) * round(share * 100) // 100)  # rounded up
@@ -98,12 +114,25 @@ def naive_prune(weights: dict[str, Any], masks: dict[str, Any], scope: str, frac
 
 
 @pytest.mark.parametrize(
-    ("recipe", "rewind", "scope"), [(ADAM, 0, "layer"), (ADAM, 2, "global"), (SGD, 1, "layer"), (SGD, 0, "global")]
+    ("recipe", "rewind", "scope"),
+    [(ADAM, 0, "layer"), (ADAM, 2, "global"), (SGD, 1, "layer"), (SGD, 0, "global")],
 )
-def test_levels_equal_the_naive_loop(tmp_path: Path, recipe: Recipe, rewind: int, scope: Any) -> None:
+def test_levels_equal_the_naive_loop(
+    tmp_path: Path, recipe: Recipe, rewind: int, scope: Any
+) -> None:
     data = make_data(50)
     state = torch.random.get_rng_state()
-    found = train_imp(recipe, data, tmp_path, rounds=3, rewind=rewind, scope=scope, epochs=3, seed=2, progress=False)
+    found = train_imp(
+        recipe,
+        data,
+        tmp_path,
+        rounds=3,
+        rewind=rewind,
+        scope=scope,
+        epochs=3,
+        seed=2,
+        progress=False,
+    )
     assert torch.equal(state, torch.random.get_rng_state())
     expected = naive(replace(recipe, epochs=3), data, 3, rewind, scope, 2)
     torch.random.set_rng_state(state)
@@ -138,13 +167,19 @@ def test_the_start_is_the_state_at_the_end_of_the_epoch(tmp_path: Path) -> None:
     train(ADAM, data, tmp_path / "dense", epochs=3, progress=False)
     one = tensors_of(tmp_path / "one")
     dense = tensors_of(tmp_path / "dense")
-    assert all(torch.equal(tensor, dense[name]) for name, tensor in tensors_of(tmp_path / "imp/level-00").items())
+    assert all(
+        torch.equal(tensor, dense[name])
+        for name, tensor in tensors_of(tmp_path / "imp/level-00").items()
+    )
     for level in ("level-01", "level-02"):
         folder = tmp_path / "imp" / level
         masks = tensors_of(folder, "mask.safetensors")
         for name, tensor in tensors_of(folder, "init.safetensors").items():
             assert torch.equal(tensor, one[name] * masks[name] if name in masks else one[name])
-        history = [json.loads(line)["epoch"] for line in (folder / "history.jsonl").read_text().splitlines()]
+        history = [
+            json.loads(line)["epoch"]
+            for line in (folder / "history.jsonl").read_text().splitlines()
+        ]
         assert history == [1, 2, 3]  # the first is level 0's own
         assert load_net(folder).init is not None
     fresh = train_imp(ADAM, data, tmp_path / "zero", rounds=1, epochs=2, progress=False)
@@ -169,7 +204,8 @@ def test_metrics_are_those_of_the_levels_nets(tmp_path: Path) -> None:
 
 
 def test_counts_are_exact() -> None:
-    # 36 -> 36 - ceil(7.2) = 28 -> 28 - ceil(5.6) = 22; the last layer at a tenth: 36 - 4 = 32 -> 32 - 4 = 28.
+    # 36 -> 36 - ceil(7.2) = 28 -> 28 - ceil(5.6) = 22; the last layer at a tenth: 36 - 4 = 32 -> 32
+    # - 4 = 28.
     groups = grouped(list(SIZES), "layer", 0.2)
     assert [share for _, share in groups] == [0.2, 0.2, 0.1]
     weights = {name: torch.arange(count).float() for name, count in SIZES.items()}
@@ -183,13 +219,20 @@ def test_counts_are_exact() -> None:
     assert twice["conv1.weight"].tolist() == [False] * 14 + [True] * 22
     everywhere = prune(weights, masks, grouped(list(SIZES), "global", 0.5))
     assert sum(int(mask.sum()) for mask in everywhere.values()) == 900
-    # A weight that is zero by chance is not a pruned one: it counts as left, and goes as the smallest.
+    # A weight that is zero by chance is not a pruned one: it counts as left, and goes as the
+    # smallest.
     some = prune(
-        {"a": torch.tensor([0.0, 5.0, -1.0, 3.0])}, {"a": torch.tensor([True, True, True, False])}, [(("a",), 0.3)]
+        {"a": torch.tensor([0.0, 5.0, -1.0, 3.0])},
+        {"a": torch.tensor([True, True, True, False])},
+        [(("a",), 0.3)],
     )
     assert some["a"].tolist() == [False, True, True, False]
     # Equal magnitudes: the first goes, whatever the sign.
-    tie = prune({"a": torch.tensor([2.0, -1.0, 1.0])}, {"a": torch.ones(3, dtype=torch.bool)}, [(("a",), 0.3)])
+    tie = prune(
+        {"a": torch.tensor([2.0, -1.0, 1.0])},
+        {"a": torch.ones(3, dtype=torch.bool)},
+        [(("a",), 0.3)],
+    )
     assert tie["a"].tolist() == [True, False, True]
 
 
@@ -214,7 +257,10 @@ def test_bad_options_are_one_sentence_and_leave_nothing(tmp_path: Path) -> None:
         ({"rounds": 0}, "--prune-rounds must be at least 1"),
         ({"rounds": 2, "to": 0.5}, "give one of them"),
         ({"fraction": 1e-7}, "takes more than 99 rounds"),
-        ({"rewind": 4}, "--rewind-epoch must be at least 0 and below the 4 epochs of a level, not 4"),
+        (
+            {"rewind": 4},
+            "--rewind-epoch must be at least 0 and below the 4 epochs of a level, not 4",
+        ),
         ({"rewind": -1}, "--rewind-epoch must be at least 0"),
         ({"scope": "net"}, "--prune-scope must be layer or global, not 'net'"),
         ({"recipe": "nonsense"}, "recipe 'nonsense' is not known"),
@@ -229,6 +275,8 @@ def test_bad_options_are_one_sentence_and_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_a_recipe_that_stops_before_the_rewind_epoch_says_so(tmp_path: Path) -> None:
-    recipe = replace(RECIPE, spec="1x6x6: flatten fc3", stop_loss=100.0, augment=False)  # reached at once
+    recipe = replace(
+        RECIPE, spec="1x6x6: flatten fc3", stop_loss=100.0, augment=False
+    )  # reached at once
     with pytest.raises(BadInput, match=r"level-00 reached the recipe's loss after 1 epochs"):
         train_imp(recipe, make_data(20), tmp_path, rounds=1, rewind=2, epochs=3, progress=False)

@@ -1,4 +1,6 @@
-"""A pruning run that was killed goes on to the same bits; a folder of another run is refused by what differs."""
+"""A pruning run that was killed goes on to the same bits; a folder of another run is refused by
+what differs.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def test_kill_9_in_the_middle_of_a_level(tmp_path: Path) -> None:
     assert_same_runs(tmp_path / "whole", tmp_path / "killed")
 
 
-def test_a_kill_at_any_write_resumes_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_at_any_write_resumes_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert imp(tmp_path / "whole") == "trained"
     real = os.replace
     fatal, done = 0, False
@@ -102,15 +106,24 @@ def test_a_kill_at_any_write_resumes_to_the_same_bits(tmp_path: Path, monkeypatc
             assert imp(out) == ("resumed" if fatal else "trained")
             assert_same_runs(tmp_path / "whole", out)
         fatal += 1
-    # imp.json; run.json, init, two epochs (the first with its rewind file), net, mask; twice the same with one epoch.
+    # imp.json; run.json, init, two epochs (the first with its rewind file), net, mask; twice the
+    # same with one epoch.
     assert fatal - 1 == 1 + (2 + 2 * 2 + 1 + 2) + 2 * (2 + 2 + 2)
 
 
 def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
     imp(tmp_path)
-    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()}
+    before = {
+        path: (path.stat().st_mtime_ns, path.read_bytes())
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+    }
     assert imp(tmp_path) == "already done"
-    after = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()}
+    after = {
+        path: (path.stat().st_mtime_ns, path.read_bytes())
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+    }
     assert before == after
 
 
@@ -156,9 +169,13 @@ def test_a_finished_run_goes_deeper_and_no_level_is_made_again(tmp_path: Path) -
     first = {path.name: path.read_bytes() for path in (tmp_path / "a" / "level-01").iterdir()}
     deeper = train_imp(RECIPE, make_data(), tmp_path / "a", rounds=2, **options)
     assert (deeper.status, len(deeper.levels)) == ("resumed", 3)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "a" / "level-01").iterdir()} == first
+    assert {
+        path.name: path.read_bytes() for path in (tmp_path / "a" / "level-01").iterdir()
+    } == first
     at_once = train_imp(RECIPE, make_data(), tmp_path / "b", rounds=2, **options)
-    assert [level.train_error for level in at_once.levels] == [level.train_error for level in deeper.levels]
+    assert [level.train_error for level in at_once.levels] == [
+        level.train_error for level in deeper.levels
+    ]
     last = [(tmp_path / one / "level-02" / "net.safetensors").read_bytes() for one in "ab"]
     assert last[0] == last[1]
     # Asked for fewer, it answers with those that were asked for.

@@ -1,4 +1,6 @@
-"""Inputs: byte shifts and float quantisers against exact fractions, odd floats, limits, and the fitted quantiser."""
+"""Inputs: byte shifts and float quantisers against exact fractions, odd floats, limits, and the
+fitted quantiser.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,20 @@ FLOATS = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.lists(FLOATS, min_size=1, max_size=4), st.integers(-128, 128), st.integers(-(2**24), 2**24), st.integers(1, 12)
+    st.lists(FLOATS, min_size=1, max_size=4),
+    st.integers(-128, 128),
+    st.integers(-(2**24), 2**24),
+    st.integers(1, 12),
 )
-def test_quantised_floats_equal_exact_fractions(x: list[float], exponent: int, offset: int, width: int) -> None:
+def test_quantised_floats_equal_exact_fractions(
+    x: list[float], exponent: int, offset: int, width: int
+) -> None:
     quantiser = Floats(width, (exponent,), (offset,))
     quantiser.check(len(x))
     row = np.array([x], dtype=np.float32)
-    expected = format_reader.quantised({"width": width, "pairs": [(exponent, offset)] * len(x)}, row[0].tolist())
+    expected = format_reader.quantised(
+        {"width": width, "pairs": [(exponent, offset)] * len(x)}, row[0].tolist()
+    )
     with np.errstate(all="raise"):
         assert quantiser.read(row, np.float64).tolist() == [expected]
         assert quantiser.read(row, np.float32).tolist() == [expected]
@@ -45,7 +54,9 @@ def test_odd_floats_have_their_places() -> None:
 @pytest.mark.parametrize("shift", range(8))
 def test_bytes_are_shifted(shift: int) -> None:
     x = np.arange(256, dtype=np.uint8)[None]
-    assert Bytes(shift).read(x, np.float32).tolist() == [[value // 2**shift for value in range(256)]]
+    assert Bytes(shift).read(x, np.float32).tolist() == [
+        [value // 2**shift for value in range(256)]
+    ]
     assert Bytes(shift).largest == 255 // 2**shift
 
 
@@ -77,7 +88,9 @@ def test_wrong_types_are_named() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.lists(FLOATS, min_size=2, max_size=2), min_size=1, max_size=30), st.integers(1, 12))
+@given(
+    st.lists(st.lists(FLOATS, min_size=2, max_size=2), min_size=1, max_size=30), st.integers(1, 12)
+)
 def test_a_fitted_quantiser_is_always_in_the_format(rows: list[list[float]], width: int) -> None:
     quantiser = fit_floats(np.array(rows, dtype=np.float32), width)
     quantiser.check(2)
@@ -96,9 +109,13 @@ def test_a_fitted_quantiser_uses_at_least_half_of_its_window() -> None:
 
 
 def test_features_of_one_scale_share_a_quantiser() -> None:
-    """Standardised columns share one window; a column that would get less than an eighth of it keeps all apart."""
+    """Standardised columns share one window; a column that would get less than an eighth of it
+    keeps all apart.
+    """
     rng = np.random.default_rng(1)
-    x = (rng.standard_normal((4000, 8)) * np.linspace(0.5, 1.5, 8) + np.linspace(-1, 1, 8)).astype(np.float32)
+    x = (rng.standard_normal((4000, 8)) * np.linspace(0.5, 1.5, 8) + np.linspace(-1, 1, 8)).astype(
+        np.float32
+    )
     quantiser = fit_floats(x)
     assert len(quantiser.exponents) == len(quantiser.offsets) == 1
     for column in quantiser.read(x, np.float32).T:

@@ -1,4 +1,6 @@
-"""Grid steps balanced between layers and channels: the same net, and no better exchange of bits for loss."""
+"""Grid steps balanced between layers and channels: the same net, and no better exchange of bits for
+loss.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,17 @@ def case(seed: int) -> tuple[list[Slot], list[torch.Tensor], list[torch.Tensor]]
     slots = lay_out(blueprint, (2, 8, 8), 5)
     generator = torch.Generator().manual_seed(seed)
     shapes = [slot.stored for slot in slots if slot.stored]
-    weights = [torch.randn(s, generator=generator) * (torch.rand(s, generator=generator) < 0.6) for s in shapes]
+    weights = [
+        torch.randn(s, generator=generator) * (torch.rand(s, generator=generator) < 0.6)
+        for s in shapes
+    ]
     needs = [torch.exp(2.0 * torch.randn(s, generator=generator)) for s in shapes]
     return slots, weights, needs
 
 
-def exchange(weights: list[torch.Tensor], needs: list[torch.Tensor], stretches: list[torch.Tensor]) -> float:
+def exchange(
+    weights: list[torch.Tensor], needs: list[torch.Tensor], stretches: list[torch.Tensor]
+) -> float:
     """Naive: mean rounding loss over the squared geometric mean of the stretches."""
     loss, log, count = 0.0, 0.0, 0
     for weight, need, stretch in zip(weights, needs, stretches, strict=True):

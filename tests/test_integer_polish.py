@@ -1,4 +1,6 @@
-"""The last layer changed on the bound itself: counts and lengths agree with recounting, nothing ever gets worse."""
+"""The last layer changed on the bound itself: counts and lengths agree with recounting, nothing
+ever gets worse.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def case(name: str, seed: int = 0, m: int = 300) -> tuple[IntegerNet, np.ndarray
         x[row, 0, 2 * label : 2 * label + 3] += 60
     generator = torch.Generator().manual_seed(seed)
     model = TrainableIntegerNet(
-        BLUEPRINTS[name], (1, 8, 8), 3, Bytes(0), lambda shape, _: GridWeights(shape, 3, generator, 1.0)
+        BLUEPRINTS[name],
+        (1, 8, 8),
+        3,
+        Bytes(0),
+        lambda shape, _: GridWeights(shape, 3, generator, 1.0),
     )
     model.calibrate(torch.from_numpy(x).float())
     with torch.no_grad():
@@ -71,7 +77,9 @@ def test_the_code_length_is_that_of_the_message(levels: int) -> None:
     for density in (0.05, 0.5, 1.0):
         weight = rng.integers(-levels, levels + 1, (10, 60)) * (rng.random((10, 60)) < density)
         weight[0, 0] = levels
-        message = encode(IntegerNet((1, 1, 60), Bytes(0), (Dense(Grid(weight, levels), None, 0, 0),)))
+        message = encode(
+            IntegerNet((1, 1, 60), Bytes(0), (Dense(Grid(weight, levels), None, 0, 0),))
+        )
         paid = next(item.bits for item in message.ledger if "weights" in item.item)
         assert grid_length(weight, levels) == pytest.approx(paid, abs=2.5)
 
@@ -101,7 +109,9 @@ def test_errors_after_a_bias_are_those_of_recounting(name: str) -> None:
         for change, errors in zip(changes, more, strict=True):
             offsets = layer.numbers.offsets.copy()
             offsets[label] += change
-            moved = replace(net, layers=(*net.layers[:-1], replace(last, bias=offsets, bias_shift=0)))
+            moved = replace(
+                net, layers=(*net.layers[:-1], replace(last, bias=offsets, bias_shift=0))
+            )
             assert int(errors) == moved.errors(x, y) - layer.errors
 
 
@@ -119,7 +129,9 @@ def test_another_bias_step_is_taken_where_it_pays() -> None:
 
 
 def test_ties_are_parted_by_doubling_all_weights() -> None:
-    """Sums of two bytes against 30: with weights of 1 no whole bias lies between 30 and 31, and ties are errors."""
+    """Sums of two bytes against 30: with weights of 1 no whole bias lies between 30 and 31, and
+    ties are errors.
+    """
     rng = np.random.default_rng(0)
     x = rng.integers(0, 31, (3000, 1, 1, 4), dtype=np.uint8)
     y = (x[:, 0, 0, 0].astype(int) + x[:, 0, 0, 1] > 30).astype(np.int64)
@@ -161,7 +173,9 @@ def test_polishing_lowers_the_bound_and_tells_the_truth(name: str) -> None:
     assert states[-1].last
     for state in states:
         assert state.net is not None
-        assert state.promise == pytest.approx(bound_of(state.net, x, y), abs=0.02)  # but for the ends of the code
+        assert state.promise == pytest.approx(
+            bound_of(state.net, x, y), abs=0.02
+        )  # but for the ends of the code
         assert state.promise <= lowest + 1e-9
         lowest = state.promise
     assert lowest < bound_of(net, x, y) - 0.02
@@ -171,7 +185,9 @@ def test_polishing_keeps_its_time() -> None:
     """Two hundred classes: trying all bias steps would take minutes."""
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 256, (4000, 1, 1, 8), dtype=np.uint8), rng.integers(0, 200, 4000)
-    net = IntegerNet((1, 1, 8), Bytes(0), (Dense(Grid(rng.integers(-3, 4, (200, 8)), 3), None, 0, 0),))
+    net = IntegerNet(
+        (1, 1, 8), Bytes(0), (Dense(Grid(rng.integers(-3, 4, (200, 8)), 3), None, 0, 0),)
+    )
     begin = time.monotonic()
     *_, final = polish(net, x, y, 0.5, seed=0)
     assert time.monotonic() - begin < 5

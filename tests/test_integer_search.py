@@ -1,4 +1,6 @@
-"""The search for integer nets: it keeps the best within its time, whatever interrupts it, for bytes and for floats."""
+"""The search for integer nets: it keeps the best within its time, whatever interrupts it, for bytes
+and for floats.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_search_returns_the_best_it_judged_in_time() -> None:
 def test_certify_beats_chance_and_verifies(tmp_path) -> None:
     data, held_out = blobs(300), blobs(100, seed=1)
     told: list[tuple[float, Decimal | None]] = []
-    certificate = cushion.certify(data, holdout=held_out, minutes=0.06, report=lambda *news: told.append(news))
+    certificate = cushion.certify(
+        data, holdout=held_out, minutes=0.06, report=lambda *news: told.append(news)
+    )
     assert certificate.bound < 0.6
     assert str(told[-1][1]) == certificate.claim.bound
     assert all(before[0] <= after[0] for before, after in itertools.pairwise(told))
@@ -67,7 +71,11 @@ def test_a_teacher_is_imitated() -> None:
     assert certificate.claim.made_with["imitates_a_model"] is True
     assert certificate.claim.about == "g"
     with pytest.raises(BadInput, match="2 scores"):
-        cushion.certify(data, model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)), minutes=0.01)
+        cushion.certify(
+            data,
+            model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)),
+            minutes=0.01,
+        )
 
 
 def test_ctrl_c_keeps_the_best_so_far() -> None:
@@ -118,7 +126,9 @@ def test_float_features_are_certified_through_a_paid_quantiser(tmp_path) -> None
     data = Dataset("table", x, y, 2)
     certificate = cushion.certify(data, minutes=0.1)
     assert certificate.bound < 0.25
-    assert "floats" in next(item.meaning for item in certificate.claim.ledger if item.item == "input")
+    assert "floats" in next(
+        item.meaning for item in certificate.claim.ledger if item.item == "input"
+    )
     path = certificate.save(tmp_path / "t.cushion")
     assert cushion.verify(path, data).ok
     moved = Dataset("table", x + np.float32(1), y, 2)
@@ -135,7 +145,9 @@ def test_a_table_that_no_line_parts_gets_hidden_units() -> None:
     data, shape = xor(), (1, 1, 8)
     plan = next(plan for plan in plans(shape) if len(plan.blueprint) > 1)
     quantiser = quantiser_for(data, plan.input_shift)
-    values = torch.from_numpy(quantiser.read(data.x, np.float32).astype(np.int16)).reshape(-1, *shape)
+    values = torch.from_numpy(quantiser.read(data.x, np.float32).astype(np.int16)).reshape(
+        -1, *shape
+    )
     sample = Sample(values, torch.from_numpy(data.y), None, torch.Generator().manual_seed(0))
     *_, final = attempt(plan, sample, data, shape, quantiser, 60, 0)
     assert final.net is not None
@@ -159,7 +171,10 @@ def test_each_time_round_the_plans_take_longer(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_was_not_trained_is_said_to_be_constant() -> None:
     found = cushion.certify(blobs(), minutes=1e-6)
-    assert (found.claim.made_with["trained"], found.claim.made_with["interrupted"]) == (False, False)
+    assert (found.claim.made_with["trained"], found.claim.made_with["interrupted"]) == (
+        False,
+        False,
+    )
     assert cushion.certify(blobs(), minutes=0.03).claim.made_with["trained"]
 
 

@@ -1,4 +1,6 @@
-"""Integer nets in training: what is trained is frozen, pruning and folding do what they say, bits are priced."""
+"""Integer nets in training: what is trained is frozen, pruning and folding do what they say, bits
+are priced.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,23 @@ import pytest
 import torch
 from torch import nn
 
-from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, lay_out
+from cushion.compressors.integer.blueprints import (
+    Blueprint,
+    ConvBlock,
+    DenseBlock,
+    PoolBlock,
+    lay_out,
+)
 from cushion.compressors.integer.plans import Plan, plans
 from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerNet, straight
-from cushion.compressors.integer.training import Sample, hold, price_of_a_bit, relaxed_bound, schedule, train
+from cushion.compressors.integer.training import (
+    Sample,
+    hold,
+    price_of_a_bit,
+    relaxed_bound,
+    schedule,
+    train,
+)
 from cushion.compressors.integer.warm_start import FloatTwin
 from cushion.encoding.inputs import Bytes
 from cushion.encoding.integer_net import Dense, IntegerNet
@@ -48,7 +63,11 @@ def pixels(n: int = 40, seed: int = 0) -> np.ndarray:
 def model_of(name: str, levels: int = 5, spread: float = 1.0, seed: int = 1) -> TrainableIntegerNet:
     generator = torch.Generator().manual_seed(seed)
     model = TrainableIntegerNet(
-        BLUEPRINTS[name], (1, 8, 8), 3, Bytes(0), lambda shape, _: GridWeights(shape, levels, generator, spread)
+        BLUEPRINTS[name],
+        (1, 8, 8),
+        3,
+        Bytes(0),
+        lambda shape, _: GridWeights(shape, levels, generator, spread),
     )
     model.calibrate(torch.from_numpy(pixels()).float())
     return model
@@ -86,13 +105,17 @@ def test_rounding_goes_forward_and_the_gradient_straight_back() -> None:
 
 
 def test_the_rate_follows_the_real_length() -> None:
-    """At whole numbers the rate is the empirical entropy plus signs: the message's weights cost about that."""
+    """At whole numbers the rate is the empirical entropy plus signs: the message's weights cost
+    about that.
+    """
     generator = torch.Generator().manual_seed(0)
     for density in (0.05, 0.3, 0.9):
         weights = GridWeights((10, 200), 7, generator)
         with torch.no_grad():
             kept = torch.rand(weights.real.shape, generator=generator) < density
-            weights.real.copy_(torch.where(kept, torch.randn(kept.shape, generator=generator) * 2, 0.0).round())
+            weights.real.copy_(
+                torch.where(kept, torch.randn(kept.shape, generator=generator) * 2, 0.0).round()
+            )
         weights.refresh()
         values = weights.rounded().numpy().astype(np.int64)
         message = encode(IntegerNet((1, 1, 200), Bytes(0), (Dense(Grid(values, 7), None, 0, 0),)))
@@ -138,7 +161,9 @@ def test_what_the_loss_minds_most_is_held_first() -> None:
     for holder in model.held():
         holder.real.grad = torch.randn(holder.real.shape, generator=generator)
     optimiser.step()
-    squares = torch.cat([optimiser.state[holder.real]["exp_avg_sq"].reshape(-1) for holder in model.held()])
+    squares = torch.cat(
+        [optimiser.state[holder.real]["exp_avg_sq"].reshape(-1) for holder in model.held()]
+    )
     away = torch.cat([holder.distances().reshape(-1) for holder in model.held()])
     hold(model, optimiser, 0.1)
     held = torch.cat([holder.held.reshape(-1) for holder in model.held()])
@@ -169,7 +194,10 @@ def test_folding_changes_nothing_but_what_is_rounded(name: str) -> None:
         wanted = twin(x)
     generator = torch.Generator().manual_seed(4)
     minds = {
-        key: [torch.rand(w.shape, generator=generator), torch.rand(len(w), generator=generator) + 0.1]
+        key: [
+            torch.rand(w.shape, generator=generator),
+            torch.rand(len(w), generator=generator) + 0.1,
+        ]
         for key, w in twin.weights.items()
     }
     twin.fold(x, 2.0, minds)
@@ -195,30 +223,43 @@ def test_pruning_keeps_what_is_worth_most() -> None:
         assert torch.equal(mask, (worth[key] >= ranked[kept - 1]).float())
     before = {key: mask.clone() for key, mask in twin.masks.items()}
     twin.prune({key: torch.rand(s.shape) for key, s in squares.items()}, 0.1)
-    assert all(bool((mask <= before[key]).all()) for key, mask in twin.masks.items())  # nothing comes back
+    assert all(
+        bool((mask <= before[key]).all()) for key, mask in twin.masks.items()
+    )  # nothing comes back
     assert sum(int(mask.sum()) for mask in twin.masks.values()) == round(0.1 * len(ranked))
 
 
 def test_a_weight_in_a_sparse_layer_must_be_worth_its_place() -> None:
-    """Of equal weights, those go whose position costs more: naming one of few kept among many takes more bits."""
+    """Of equal weights, those go whose position costs more: naming one of few kept among many takes
+    more bits.
+    """
     twin = FloatTwin(model_of("hidden"), torch.Generator().manual_seed(0))
     with torch.no_grad():
         for weight in twin.weights.values():
             weight.fill_(1.0)
     first, second = twin.masks
-    twin.masks[first] = (torch.arange(twin.masks[first].numel()) < 40).float().reshape(twin.masks[first].shape)
+    twin.masks[first] = (
+        (torch.arange(twin.masks[first].numel()) < 40).float().reshape(twin.masks[first].shape)
+    )
     sizes = {key: weight.numel() for key, weight in twin.weights.items()}
-    squares = {first: torch.full(twin.masks[first].shape, 1.5), second: torch.ones(twin.masks[second].shape)}
+    squares = {
+        first: torch.full(twin.masks[first].shape, 1.5),
+        second: torch.ones(twin.masks[second].shape),
+    }
     twin.prune(squares, sizes[second] / sum(sizes.values()))
     assert int(twin.masks[second].sum()) == sizes[second]
     assert int(twin.masks[first].sum()) == 0
     squares[first] *= 2.0  # now worth it
-    twin.masks[first] = (torch.arange(twin.masks[first].numel()) < 40).float().reshape(twin.masks[first].shape)
+    twin.masks[first] = (
+        (torch.arange(twin.masks[first].numel()) < 40).float().reshape(twin.masks[first].shape)
+    )
     twin.prune(squares, 40 / sum(sizes.values()))
     assert int(twin.masks[first].sum()) == 40
 
 
-@pytest.mark.parametrize(("error", "bits", "m"), [(0.02, 2000, 60000), (0.4, 4000, 50000), (0.06, 500, 1500)])
+@pytest.mark.parametrize(
+    ("error", "bits", "m"), [(0.02, 2000, 60000), (0.4, 4000, 50000), (0.06, 500, 1500)]
+)
 def test_the_price_of_a_bit_keeps_the_bound(error: float, bits: float, m: int) -> None:
     """One bit more and the error it is worth less: the bound stays where it was."""
     price = price_of_a_bit(error, bits, m)
@@ -251,9 +292,13 @@ def test_a_try_with_a_warm_start_prunes_and_repeats_under_its_seed() -> None:
     errors, message = last()
     assert errors < 30
     assert last() == (errors, message)
-    stored = sum(np.prod(slot.stored) for slot in lay_out(plan.blueprint, (1, 8, 8), 3) if slot.stored)
+    stored = sum(
+        np.prod(slot.stored) for slot in lay_out(plan.blueprint, (1, 8, 8), 3) if slot.stored
+    )
     net = decode(message, encode_bits(message))
-    used = sum(int((layer.source.numbers != 0).sum()) for layer in net.layers if hasattr(layer, "source"))
+    used = sum(
+        int((layer.source.numbers != 0).sum()) for layer in net.layers if hasattr(layer, "source")
+    )
     assert used <= round(0.4 * stored)
 
 
@@ -268,7 +313,9 @@ def encode_bits(message: bytes) -> int:
     raise AssertionError("no length decodes")
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 8, 8), (1, 1, 30), (1, 16, 20), (3, 64, 64)])
+@pytest.mark.parametrize(
+    "shape", [(1, 28, 28), (3, 32, 32), (1, 8, 8), (1, 1, 30), (1, 16, 20), (3, 64, 64)]
+)
 def test_every_plan_fits_its_shape(shape: tuple[int, int, int]) -> None:
     for plan in plans(shape):
         slots = lay_out(plan.blueprint, shape, 7)

@@ -1,4 +1,6 @@
-"""Jacobian norms, images and β of all pairs against brute-force Jacobians; probes against their stated error."""
+"""Jacobian norms, images and β of all pairs against brute-force Jacobians; probes against their
+stated error.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,12 @@ def check_exact(net: Network, x: torch.Tensor, found: dict[tuple[int, int], Pair
         assert answer.spread is not None
         for b, jacobian in enumerate(jacobians):
             own = line.outputs[i.index][b].flatten()
-            assert float(answer.squared[b]) == pytest.approx(float(jacobian.square().sum()), rel=1e-9)
-            assert float(answer.image[b]) == pytest.approx(float((jacobian @ own).square().sum()), rel=1e-9, abs=1e-20)
+            assert float(answer.squared[b]) == pytest.approx(
+                float(jacobian.square().sum()), rel=1e-9
+            )
+            assert float(answer.image[b]) == pytest.approx(
+                float((jacobian @ own).square().sum()), rel=1e-9, abs=1e-20
+            )
             if len(i.shape) == 3 and jacobian.any():
                 places = jacobian.square().sum(0).reshape(i.shape).sum(0)
                 largest = float(places.max() / places.mean())
@@ -69,7 +75,9 @@ def test_grams_and_rows_agree_on_a_dense_chain() -> None:
         if (i.index, j.index) in squares:
             for b in range(6):
                 expected = float(brute_jacobian(net, x[b : b + 1], i, j).square().sum())
-                assert float(squares[i.index, j.index][b]) == pytest.approx(expected, rel=1e-9, abs=1e-20)
+                assert float(squares[i.index, j.index][b]) == pytest.approx(
+                    expected, rel=1e-9, abs=1e-20
+                )
 
 
 @pytest.mark.parametrize("name", ["vgg-tiny", "mlp", "residual", "unflatten", "mlp-batchnorm"])
@@ -80,7 +88,9 @@ def test_grams_refuse_other_nets(name: str) -> None:
 def test_the_plan_takes_what_is_cheaper() -> None:
     net = traced(DEEP)
     layers = [node.index for node in net.affine_layers]
-    assert plan_jacobians(net, 0).rows == {layers[-1]}  # logits one by one, nothing else without probes
+    assert plan_jacobians(net, 0).rows == {
+        layers[-1]
+    }  # logits one by one, nothing else without probes
     assert plan_jacobians(net, 0).probed == frozenset()
     few = plan_jacobians(net, 1, "probes")
     assert few.probed == set(layers[2:-1])
@@ -124,11 +134,15 @@ def test_probes_are_unbiased_with_the_stated_error(case: Case) -> None:
         draws = torch.stack([run[pair].squared for run in runs])
         stated = torch.stack([run[pair].error for run in runs]).square().mean(0).sqrt()  # type: ignore[arg-type]
         spread = draws.std(0)
-        z = (draws.mean(0) - exact[pair].squared) / (spread / math.sqrt(len(runs))).clamp_min(1e-300)
+        z = (draws.mean(0) - exact[pair].squared) / (spread / math.sqrt(len(runs))).clamp_min(
+            1e-300
+        )
         assert float(z.abs().max()) < 4.5, pair
         alive = exact[pair].squared > 0
         assert torch.allclose(
-            stated[alive] / spread[alive], torch.ones(int(alive.sum()), dtype=torch.float64), rtol=0.35
+            stated[alive] / spread[alive],
+            torch.ones(int(alive.sum()), dtype=torch.float64),
+            rtol=0.35,
         )
         assert torch.allclose(answer.image, exact[pair].image)  # type: ignore[arg-type]
         assert answer.spread is None

@@ -19,7 +19,12 @@ from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.sharpness_records import ExpectedSharpness, SharpnessPoint
 from cushion.tracing import trace
 
-NUMBERS = [(0.7, 0.3), (-2.0, 1.5), (0.0, 0.2), (0.05, 1.0)]  # mean and standard deviation of the posterior
+NUMBERS = [
+    (0.7, 0.3),
+    (-2.0, 1.5),
+    (0.0, 0.2),
+    (0.05, 1.0),
+]  # mean and standard deviation of the posterior
 
 
 def by_quadrature(mean: float, std: float, prior_mean: float, prior_std: float) -> float:
@@ -51,9 +56,14 @@ def test_many_parameters_are_a_sum() -> None:
     start = [torch.randn(part.shape, generator=generator, dtype=torch.float64) for part in w]
 
     def total(priors: list[Normal], stds: list[torch.Tensor]) -> float:
-        return sum(float(kl_divergence(Normal(a, b), prior).sum()) for a, b, prior in zip(w, stds, priors, strict=True))
+        return sum(
+            float(kl_divergence(Normal(a, b), prior).sum())
+            for a, b, prior in zip(w, stds, priors, strict=True)
+        )
 
-    assert kl_from_centred(w, s) == pytest.approx(total([Normal(torch.zeros_like(b), b) for b in s], s))
+    assert kl_from_centred(w, s) == pytest.approx(
+        total([Normal(torch.zeros_like(b), b) for b in s], s)
+    )
     fixed = [torch.full_like(part, 0.3) for part in w]
     unit = [Normal(torch.zeros_like(part), torch.ones_like(part)) for part in w]
     assert kl_from_unit_gaussian(w, 0.3) == pytest.approx(total(unit, fixed))
@@ -64,7 +74,9 @@ def test_many_parameters_are_a_sum() -> None:
 
 
 def test_the_published_shortcut_needs_the_prior_of_the_same_variance() -> None:
-    """Eq. 6 has ‖w‖²/(2σ²) with a unit-variance prior: it is the divergence from N(0, σ²I) instead."""
+    """Eq. 6 has ‖w‖²/(2σ²) with a unit-variance prior: it is the divergence from N(0, σ²I)
+    instead.
+    """
     w, std = [torch.tensor([0.5, -1.0], dtype=torch.float64)], 0.1
     same = [torch.full((2,), std, dtype=torch.float64)]
     assert kl_from_centred(w, same) == pytest.approx(1.25 / (2 * std**2))
@@ -105,10 +117,15 @@ def test_the_curve_has_the_divergence_of_every_parameter() -> None:
 
 
 def test_the_kl_at_a_given_rise_of_the_error() -> None:
-    """Between two points of the curve by straight lines in ln KL; none where the curve does not cross the height."""
+    """Between two points of the curve by straight lines in ln KL; none where the curve does not
+    cross the height.
+    """
 
     def curve(*points: tuple[float, float]) -> ExpectedSharpness:
-        made = tuple(SharpnessPoint(1.0, kl, 2 * kl, 0.0, rise, 0.0, None, rise, None, 1, 1) for kl, rise in points)
+        made = tuple(
+            SharpnessPoint(1.0, kl, 2 * kl, 0.0, rise, 0.0, None, rise, None, 1, 1)
+            for kl, rise in points
+        )
         return ExpectedSharpness(10.0, 1.0, 0.0, 0.0, False, made)
 
     falling = curve((1e6, 0.0), (1e4, 0.02), (1e2, 0.1))

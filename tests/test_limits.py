@@ -1,4 +1,6 @@
-"""What one net may cost: every limit with a net just within it, and one just beyond it that is refused at no cost."""
+"""What one net may cost: every limit with a net just within it, and one just beyond it that is
+refused at no cost.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ def net(shape: tuple[int, int, int], *layers: Layer) -> IntegerNet:
     return IntegerNet(shape, Bytes(0), layers)
 
 
-WIDE = (1, 95, 95)  # a 64x64 convolution has 32x32 positions on it and reads 2^12 · 2^10 = 2^22 values
+WIDE = (
+    1,
+    95,
+    95,
+)  # a 64x64 convolution has 32x32 positions on it and reads 2^12 · 2^10 = 2^22 values
 WITHIN_AND_BEYOND: dict[str, tuple[str, Callable[[], IntegerNet], Callable[[], IntegerNet]]] = {
     "weights and coefficients": (
         "1000001 numbers",
@@ -70,8 +76,16 @@ WITHIN_AND_BEYOND: dict[str, tuple[str, Callable[[], IntegerNet], Callable[[], I
     ),
     "tied weights count as often as they are used": (
         "1000001 numbers",
-        lambda: net((1, 1, 1), Conv(projection(16, (41_666, 1, 1, 1)), None, 0, 9, symmetry=8), head(8 * 41_666)),
-        lambda: net((1, 1, 1), Conv(projection(17, (41_666, 1, 1, 1)), None, 0, 9, symmetry=8), head(8 * 41_666)),
+        lambda: net(
+            (1, 1, 1),
+            Conv(projection(16, (41_666, 1, 1, 1)), None, 0, 9, symmetry=8),
+            head(8 * 41_666),
+        ),
+        lambda: net(
+            (1, 1, 1),
+            Conv(projection(17, (41_666, 1, 1, 1)), None, 0, 9, symmetry=8),
+            head(8 * 41_666),
+        ),
     ),
     "signs of projections": (
         "signs",
@@ -115,13 +129,27 @@ WITHIN_AND_BEYOND: dict[str, tuple[str, Callable[[], IntegerNet], Callable[[], I
     ),
     "groups read as much": (
         "reads more values",
-        lambda: net((2, 95, 95), Conv(zeros(2, 1, 64, 64), None, 0, 0, 2, groups=2), Pool("max", 16), head(2)),
-        lambda: net((2, 95, 95), Conv(zeros(2, 1, 64, 64), None, 0, 0, groups=2), Pool("max", 32), head(2)),
+        lambda: net(
+            (2, 95, 95),
+            Conv(zeros(2, 1, 64, 64), None, 0, 0, 2, groups=2),
+            Pool("max", 16),
+            head(2),
+        ),
+        lambda: net(
+            (2, 95, 95), Conv(zeros(2, 1, 64, 64), None, 0, 0, groups=2), Pool("max", 32), head(2)
+        ),
     ),
     "depthwise reads as much": (
         "reads more values",
-        lambda: net((2, 95, 95), Conv(zeros(2, 1, 64, 64), None, 0, 0, 2, groups=0), Pool("max", 16), head(2)),
-        lambda: net((2, 95, 95), Conv(zeros(2, 1, 64, 64), None, 0, 0, groups=0), Pool("max", 32), head(2)),
+        lambda: net(
+            (2, 95, 95),
+            Conv(zeros(2, 1, 64, 64), None, 0, 0, 2, groups=0),
+            Pool("max", 16),
+            head(2),
+        ),
+        lambda: net(
+            (2, 95, 95), Conv(zeros(2, 1, 64, 64), None, 0, 0, groups=0), Pool("max", 32), head(2)
+        ),
     ),
     "multiplications": (
         "multiplications",
@@ -140,8 +168,13 @@ def test_limits_are_where_they_are_said_to_be(name: str) -> None:
 
 
 def test_the_signs_of_sign_projections_share_a_limit_of_their_own() -> None:
-    """2^14 numbers and 2^19 coefficients are 2^33 signs; four more are too many. No sign is drawn to find out."""
-    wide, small = Dense(tabled(2**19, (2, 2**13)), None, 0, 0), Dense(tabled(1, (2, 2), 2), None, 0, 0)
+    """2^14 numbers and 2^19 coefficients are 2^33 signs; four more are too many. No sign is drawn
+    to find out.
+    """
+    wide, small = (
+        Dense(tabled(2**19, (2, 2**13)), None, 0, 0),
+        Dense(tabled(1, (2, 2), 2), None, 0, 0),
+    )
     begin = time.process_time()
     check_sizes((1, 1, 2**13), Bytes(0), (wide, Dense(zeros(2, 2), None, 0, 0)))
     with pytest.raises(Malformed, match=f"sign projections of {2**33 + 4} signs"):
@@ -153,16 +186,23 @@ def test_the_signs_of_sign_projections_share_a_limit_of_their_own() -> None:
 
 
 def test_the_most_work_that_a_product_can_ask_for_is_below_its_bound() -> None:
-    """o = r = w makes the factors' o·r·w largest for the numbers that are counted, o·r + r·w + o·w."""
+    """o = r = w makes the factors' o·r·w largest for the numbers that are counted, o·r + r·w +
+    o·w.
+    """
     side = 577
     assert 3 * side**2 <= 10**6 < 3 * (side + 1) ** 2
     assert side**3 <= (10**6 / 3) ** 1.5 < 2**28
     begin = time.process_time()
-    assert net((1, 1, side), Dense(low_rank(side, side, side), None, 0, 0)).layers[0].weight[0, 0] == side
+    assert (
+        net((1, 1, side), Dense(low_rank(side, side, side), None, 0, 0)).layers[0].weight[0, 0]
+        == side
+    )
     assert time.process_time() - begin < 2.0
 
 
-@pytest.mark.parametrize("name", ["weights and coefficients", "biases count", "layers share the limit", "input"])
+@pytest.mark.parametrize(
+    "name", ["weights and coefficients", "biases count", "layers share the limit", "input"]
+)
 def test_what_is_within_a_limit_can_be_written_and_read(name: str) -> None:
     made = WITHIN_AND_BEYOND[name][1]()
     message = encode(made)
@@ -178,7 +218,10 @@ def test_fields_beyond_the_format_are_refused_when_written() -> None:
         (lambda: net((1, 1, 1), Dense(Grid(ones(2, 1), 128), None, 0, 0)), "128"),
         (lambda: net((1, 1, 1), Dense(one, None, 0, 3)), "not shifted"),
         (lambda: net((1, 1, 1), Dense(one, None, 3, 0)), "no bias shift"),
-        (lambda: net((1, 1, 1), Dense(grid([[1]]), None, 0, 53), Dense(one, None, 0, 0)), "shift of 53"),
+        (
+            lambda: net((1, 1, 1), Dense(grid([[1]]), None, 0, 53), Dense(one, None, 0, 0)),
+            "shift of 53",
+        ),
         (lambda: net((1, 1, 1), Dense(one, ones(2), 41, 0)), "shift of"),
         (lambda: net((1, 1, 1), Dense(one, np.array([0, 2**40]), 0, 0)), "larger"),
         (lambda: net((1, 1030, 1030), Pool("max", 1030), head(1)), "feature map"),
@@ -235,21 +278,29 @@ def written(shape: tuple[int, int, int], *fields: str | int, depth: int = 1) -> 
 HOSTILE = {
     "9·10^11 weights": written((1, 1000, 1000), "00", 900_000, 1, 1, "0"),
     "more outputs than weights": written((1, 1, 1), "00", 10**6 + 1, 1, 1, "0"),
-    "layers that share the limit": written((1, 1, 1000), *["00", 900, 1, 1, "0", 1] * 3, "00", 2, 1, 1, "0", depth=4),
+    "layers that share the limit": written(
+        (1, 1, 1000), *["00", 900, 1, 1, "0", 1] * 3, "00", 2, 1, 1, "0", depth=4
+    ),
     "biases that share the limit": written(
         (1, 1, 1), *["00", 300_000, 1, 1, "1", 1, 1, "00", 1, 1, 1, "0", 1] * 2, depth=5
     ),
     "a long projection": written((1, 1, 2**18), "00", 2, 4, 1, 257, 1, 1, "0"),
-    "many projections": written((1, 1, 300), *["00", 300, 4, 1, 500, 1, 1, "0", 1] * 10, "00", 2, 1, 1, "0", depth=11),
+    "many projections": written(
+        (1, 1, 300), *["00", 300, 4, 1, 500, 1, 1, "0", 1] * 10, "00", 2, 1, 1, "0", depth=11
+    ),
     "a long sign projection": written((1, 1, 2**14), "00", 2, 6, 1, 2**19, 1, "0"),
     "many sign projections": written(
         (1, 1, 500), *["00", 500, 6, 1, 15_000, 1, "0", 1] * 3, "00", 2, 6, 1, 1, 1, "0", depth=4
     ),
     "a product of many ranks": written((1, 1, 2), "00", 2, 7, 10**6, 1, "0"),
     "a product beyond all weights": written((1, 1, 10**5), "00", 3, 7, 7, 1, "0"),
-    "products that share the limit": written((1, 1, 300), *["00", 300, 7, 600, 1, "0", 1] * 3, depth=4),
+    "products that share the limit": written(
+        (1, 1, 300), *["00", 300, 7, 600, 1, "0", 1] * 3, depth=4
+    ),
     "coefficients beyond all weights": written((1, 1, 2), "00", 2, 4, 1, 10**6, 1, 1, "0"),
-    "a kernel of 2^20 weights": written((1, 8, 8), "01", 1, 1024, 1, 1024, 2, "00", 1, 1, "0", 1, depth=2),
+    "a kernel of 2^20 weights": written(
+        (1, 8, 8), "01", 1, 1024, 1, 1024, 2, "00", 1, 1, "0", 1, depth=2
+    ),
     "a symmetry of a large kernel": written(
         (1, 400, 400), "01", 1, 400, 400, 1, 2, "11", 1, 1, "0", 1, "00", 2, "0", 1, 1, "0", depth=2
     ),
@@ -257,9 +308,15 @@ HOSTILE = {
     "an input beyond 2^20": written((2**20 + 1, 1, 1), "00", 2, 1, 1, "0"),
     "a hundred layers": written((1, 1, 1), "00", 2, 1, 1, "0", depth=100),
     "a stride of 2^30": written((1, 8, 8), "01", 1, 1, 2**30, 1, 2, "00", 1, 1, "0", 1, depth=2),
-    "groups that do not divide": written((3, 8, 8), "01", 3, 1, 1, 1, 3, "00", 1, 1, "0", 1, depth=2),
-    "depthwise with a new symmetry": written((3, 8, 8), "01", 3, 1, 1, 1, 1, "10", 1, 1, "0", 1, depth=2),
-    "a convolution of a row": written((1, 2, 2), "00", 2, 1, 1, "0", 1, "01", 2, 1, 1, 1, 2, "00", 1, 1, "0", depth=2),
+    "groups that do not divide": written(
+        (3, 8, 8), "01", 3, 1, 1, 1, 3, "00", 1, 1, "0", 1, depth=2
+    ),
+    "depthwise with a new symmetry": written(
+        (3, 8, 8), "01", 3, 1, 1, 1, 1, "10", 1, 1, "0", 1, depth=2
+    ),
+    "a convolution of a row": written(
+        (1, 2, 2), "00", 2, 1, 1, "0", 1, "01", 2, 1, 1, 1, 2, "00", 1, 1, "0", depth=2
+    ),
     "quarter turns of an oblong": written(
         (1, 2, 3), "01", 1, 1, 1, 1, 2, "10", 1, 1, "0", 1, "00", 2, "1", 1, 1, "0", depth=2
     ),
@@ -283,7 +340,9 @@ def test_hostile_messages_are_refused_before_they_cost_anything(name: str) -> No
 
 
 def test_a_short_message_for_many_numbers_stays_within_its_memory() -> None:
-    """Sixty bits can ask for 20 000 weights, all zero: about a hundred bytes of memory each, and some time."""
+    """Sixty bits can ask for 20 000 weights, all zero: about a hundred bytes of memory each, and
+    some time.
+    """
     data, bits = written((1, 1, 10_000), "00", 2, 1, 1, "0", "0" * 20)
     tracemalloc.start()
     try:
@@ -307,12 +366,16 @@ def test_a_large_sign_projection_stays_within_its_memory() -> None:
     tracemalloc.start()
     try:
         assert tabled(150, (2, 440_000)).numbers.shape == (2, 440_000)
-        assert tracemalloc.get_traced_memory()[1] < 3 * 10**7  # the numbers themselves, twice, and a block
+        assert (
+            tracemalloc.get_traced_memory()[1] < 3 * 10**7
+        )  # the numbers themselves, twice, and a block
     finally:
         tracemalloc.stop()
 
 
-def test_decisions_are_counted_when_writing_and_when_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_are_counted_when_writing_and_when_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = tiny()
     message = encode(made)
     asked = 0
@@ -334,7 +397,9 @@ def test_decisions_are_counted_when_writing_and_when_reading(monkeypatch: pytest
         decode(message.data, message.bits)
 
 
-def test_long_messages_are_refused_when_written_and_when_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_messages_are_refused_when_written_and_when_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     message = encode(tiny())
     monkeypatch.setattr(messages, "MOST_BITS", message.bits)
     assert same(decode(message.data, message.bits), tiny())

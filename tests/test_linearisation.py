@@ -17,14 +17,19 @@ each_net = pytest.mark.parametrize("case", NETS, ids=lambda case: case.name)
 
 
 def _random(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
+    return torch.randn(
+        *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape))
+    )
 
 
 @each_case
 def test_recording_computes_what_the_net_computes(case: Case) -> None:
     net, x = traced(case), case.inputs(4, torch.float64)
     seen: dict[int, Tensor] = {}
-    logits = net.run(x, lambda node, stage, t: seen.update({node.index: t.clone()}) if stage == "output" else None)
+    logits = net.run(
+        x,
+        lambda node, stage, t: seen.update({node.index: t.clone()}) if stage == "output" else None,
+    )
     line = Linearisation(net, x)
     assert torch.allclose(line.scores, logits)
     assert line.outputs.keys() == seen.keys()
@@ -44,7 +49,11 @@ def test_push_is_the_jacobian(case: Case) -> None:
             for b in range(3):
                 brute = brute_jacobian(net, x[b : b + 1], i, j)
                 expected = t[:, b].flatten(1) @ brute.T
-                got = found[j.index][:, b].flatten(1) if j.index in found else torch.zeros_like(expected)
+                got = (
+                    found[j.index][:, b].flatten(1)
+                    if j.index in found
+                    else torch.zeros_like(expected)
+                )
                 assert torch.allclose(got, expected), (i.name, j.name)
 
 
@@ -62,7 +71,11 @@ def test_pull_is_its_transpose(case: Case, shared: bool) -> None:
             for b in range(3):
                 brute = brute_jacobian(net, x[b : b + 1], i, j)
                 expected = t.expand(2, 3, *j.shape)[:, b].flatten(1) @ brute
-                got = found[i.index][:, b].flatten(1) if i.index in found else torch.zeros_like(expected)
+                got = (
+                    found[i.index][:, b].flatten(1)
+                    if i.index in found
+                    else torch.zeros_like(expected)
+                )
                 assert torch.allclose(got, expected), (i.name, j.name)
 
 
@@ -80,8 +93,12 @@ def test_energies_of_adjacent_layers_in_closed_form(case: Case) -> None:
         for b in range(3):
             brute = brute_jacobian(net, x[b : b + 1], i, j).square().sum(0)
             assert torch.allclose(energy[b].flatten(), brute), (i.name, j.name)
-    if case.chain and not any(word in case.name for word in ("dilated", "ceil", "no-pad", "adaptive", "conv")):
-        assert closed == len(case.layers) - 1  # where windows are disjoint the closed form is really taken
+    if case.chain and not any(
+        word in case.name for word in ("dilated", "ceil", "no-pad", "adaptive", "conv")
+    ):
+        assert (
+            closed == len(case.layers) - 1
+        )  # where windows are disjoint the closed form is really taken
 
 
 def test_push_stops_where_it_is_told() -> None:
@@ -89,8 +106,12 @@ def test_push_stops_where_it_is_told() -> None:
     line = Linearisation(net, torch.ones(1, 4, 5, 6, dtype=torch.float64))
     first, second, _ = net.affine_layers
     seen: list[str] = []
-    line.push(first, torch.ones(1, 1, *first.shape, dtype=torch.float64), lambda node, _: seen.append(node.name),
-              last=second.index)  # fmt: skip
+    line.push(
+        first,
+        torch.ones(1, 1, *first.shape, dtype=torch.float64),
+        lambda node, _: seen.append(node.name),
+        last=second.index,
+    )
     assert seen == [second.name]
 
 
@@ -98,7 +119,11 @@ def test_a_relu_at_zero_is_inactive() -> None:
     net = traced(next(case for case in CASES if case.name == "mlp-no-bias"))
     line = Linearisation(net, torch.zeros(1, 3, 2, 2, dtype=torch.float64))
     shown: list[tuple[Node, Tensor]] = []
-    line.push(net.affine_layers[0], torch.ones(1, 1, 9, dtype=torch.float64), lambda *seen: shown.append(seen))
+    line.push(
+        net.affine_layers[0],
+        torch.ones(1, 1, 9, dtype=torch.float64),
+        lambda *seen: shown.append(seen),
+    )
     assert all(float(t.abs().max()) == 0.0 for _, t in shown)
     assert shown
 
@@ -116,6 +141,8 @@ def test_a_relu_at_zero_is_inactive() -> None:
         (AdaptiveAvgPool((2, 3)), (3, 6, 6), (3, 2)),
         (AdaptiveAvgPool((4, 3)), (3, 6, 6), None),
     ],
-)  # fmt: skip
-def test_which_windows_are_disjoint(op: MaxPool, shape: tuple[int, ...], window: tuple[int, int] | None) -> None:
+)
+def test_which_windows_are_disjoint(
+    op: MaxPool, shape: tuple[int, ...], window: tuple[int, int] | None
+) -> None:
     assert disjoint_window(op, shape) == window

@@ -1,4 +1,6 @@
-"""LocalConv2d against its definition (a loop over places), against Conv2d with equal filters, and inside a net."""
+"""LocalConv2d against its definition (a loop over places), against Conv2d with equal filters, and
+inside a net.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ torch.set_num_threads(1)
 
 
 def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64
+    )
 
 
 def _random(convolution: Conv2d, seed: int) -> LocalConv2d:
@@ -45,7 +49,9 @@ LOCAL = [_random(convolution, number) for number, convolution in enumerate(CONVO
 
 
 def naive_matrix(operator: LocalConv2d) -> np.ndarray:
-    """One product of one weight and one input at a time; the filter is that of the output's own place."""
+    """One product of one weight and one input at a time; the filter is that of the output's own
+    place.
+    """
     weight = operator.weight.double().numpy()
     channels, height, width = operator.input_shape
     above, _, left, _ = operator.padding
@@ -65,8 +71,12 @@ def test_every_geometry_follows_the_definition(start: int) -> None:
         matrix = naive_matrix(operator)
         np.testing.assert_array_equal(operator.dense().numpy(), matrix)
         x, y = _normal(3, *operator.input_shape), _normal(3, *operator.output_shape, seed=1)
-        np.testing.assert_allclose(operator.apply(x).flatten(1).numpy(), x.flatten(1).numpy() @ matrix.T, atol=1e-12)
-        np.testing.assert_allclose(operator.adjoint(y).flatten(1).numpy(), y.flatten(1).numpy() @ matrix, atol=1e-12)
+        np.testing.assert_allclose(
+            operator.apply(x).flatten(1).numpy(), x.flatten(1).numpy() @ matrix.T, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            operator.adjoint(y).flatten(1).numpy(), y.flatten(1).numpy() @ matrix, atol=1e-12
+        )
         assert operator.adjoint(y).shape == x.shape
         energies = np.square(matrix).sum(0).reshape(operator.input_shape)
         np.testing.assert_allclose(operator.column_energies().numpy(), energies, rtol=1e-12)
@@ -75,7 +85,9 @@ def test_every_geometry_follows_the_definition(start: int) -> None:
         assert operator.spectral() == pytest.approx(largest, rel=1e-6)
         assert largest <= operator.spectral_upper() <= 1.001 * largest
         # a number is read once for every nonzero in its column of one output channel
-        reads = np.count_nonzero(matrix.reshape(operator.output_shape[0], -1, operator.input_size), axis=1)
+        reads = np.count_nonzero(
+            matrix.reshape(operator.output_shape[0], -1, operator.input_size), axis=1
+        )
         assert operator.overlap == reads.max()
 
 
@@ -91,21 +103,33 @@ def test_equal_filters_are_a_convolution() -> None:
         torch.testing.assert_close(local.scaled(scale).apply(x), convolution.scaled(scale).apply(x))
         torch.testing.assert_close(local.adjoint(y), convolution.adjoint(y))
         torch.testing.assert_close(local.column_energies(), convolution.column_energies())
-        assert local.operator_frobenius() == pytest.approx(convolution.operator_frobenius(), rel=1e-12)
-        assert local.frobenius() == pytest.approx(convolution.frobenius(), rel=1e-12)  # a typical filter's norm
+        assert local.operator_frobenius() == pytest.approx(
+            convolution.operator_frobenius(), rel=1e-12
+        )
+        assert local.frobenius() == pytest.approx(
+            convolution.frobenius(), rel=1e-12
+        )  # a typical filter's norm
 
 
-def test_the_bound_of_large_maps_is_above_the_norm_and_sharp_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_of_large_maps_is_above_the_norm_and_sharp_where_it_can_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "EXPLICIT", 0)
     monkeypatch.setattr(module, "_CHUNK", 40)  # several chunks of filters
     for operator in LOCAL:
         largest = float(torch.linalg.svdvals(operator.dense()).max())
         assert largest <= operator.spectral_upper() <= math.sqrt(operator.overlap) * 3 * largest
-    # patches that do not overlap: the norm is that of the worst filter (gram_upper adds up to 0.2 % without a guess)
+    # patches that do not overlap: the norm is that of the worst filter (gram_upper adds up to 0.2 %
+    # without a guess)
     apart = _random(Conv2d(_normal(3, 2, 2, 2), (2, 6, 4), (2, 2)), 5)
-    assert apart.spectral_upper() == pytest.approx(float(torch.linalg.svdvals(apart.dense()).max()), rel=5e-3)
-    # a kernel of ones on a large map: every number is read 9 times and √9·‖1‖ = 9 is nearly attained by a constant
-    ones = LocalConv2d.of(Conv2d(torch.ones(1, 1, 3, 3, dtype=torch.float64), (1, 40, 40), padding=(1, 1, 1, 1)))
+    assert apart.spectral_upper() == pytest.approx(
+        float(torch.linalg.svdvals(apart.dense()).max()), rel=5e-3
+    )
+    # a kernel of ones on a large map: every number is read 9 times and √9·‖1‖ = 9 is nearly
+    # attained by a constant
+    ones = LocalConv2d.of(
+        Conv2d(torch.ones(1, 1, 3, 3, dtype=torch.float64), (1, 40, 40), padding=(1, 1, 1, 1))
+    )
     assert ones.spectral() <= ones.spectral_upper() <= 1.02 * ones.spectral()
 
 
@@ -113,7 +137,9 @@ def test_the_batch_in_parts_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     operator = LOCAL[8]
     x, y = _normal(7, *operator.input_shape), _normal(7, *operator.output_shape)
     whole = operator.apply(x), operator.adjoint(y)
-    monkeypatch.setattr(module, "_CHUNK", 2 * len(operator.weight) * operator.weight[0, 0].numel())  # two examples
+    monkeypatch.setattr(
+        module, "_CHUNK", 2 * len(operator.weight) * operator.weight[0, 0].numel()
+    )  # two examples
     assert [len(part) for part in operator._chunks(x)] == [2, 2, 2, 1]
     torch.testing.assert_close(operator.apply(x), whole[0])
     torch.testing.assert_close(operator.adjoint(y), whole[1])
@@ -131,7 +157,9 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(BadInput, match="does not fit"):
         LocalConv2d(_normal(1, 3, 2, 3, 3), (2, 2, 2))
     difference = _random(convolution, 3).minus(LocalConv2d.of(convolution))
-    torch.testing.assert_close(difference.weight, _random(convolution, 3).weight - convolution.weight)
+    torch.testing.assert_close(
+        difference.weight, _random(convolution, 3).weight - convolution.weight
+    )
 
 
 def _localised(net: Network) -> Network:
@@ -140,12 +168,16 @@ def _localised(net: Network) -> Network:
     for node in net.affine_layers:
         operator = node.affine.operator
         if isinstance(operator, Conv2d) and operator.groups == 1:
-            changes[node.index] = Affine(LocalConv2d.of(operator), node.affine.bias, node.affine.kind)
+            changes[node.index] = Affine(
+                LocalConv2d.of(operator), node.affine.bias, node.affine.kind
+            )
     return net.with_affine(changes)
 
 
 def test_a_net_of_local_convolutions_linearises_like_the_net_itself() -> None:
-    """Pushes, pulls and energies through recorded masks: all that Linearisation does with a layer."""
+    """Pushes, pulls and energies through recorded masks: all that Linearisation does with a
+    layer.
+    """
     compared = 0
     for case in CASES:
         net = trace(case.module(), case.input_shape).double()

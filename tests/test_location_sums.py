@@ -1,4 +1,6 @@
-"""The dependence between Algorithm 4's filters, in closed form and simulated, and sums over places against Lemma 15."""
+"""The dependence between Algorithm 4's filters, in closed form and simulated, and sums over places
+against Lemma 15.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ torch.set_num_threads(1)
 def printed_filters(
     kernel: np.ndarray, k: int, p: int, places: int, shared: bool, random: np.random.Generator
 ) -> np.ndarray:
-    """[places, n]: Algorithm 4 as printed, M in R^n projected on one S; or with spherical normals at every place."""
+    """[places, n]: Algorithm 4 as printed, M in R^n projected on one S; or with spherical normals
+    at every place.
+    """
     n, q = len(kernel), k * p
     project = np.eye(n)
     if shared:
@@ -63,20 +67,34 @@ def test_closed_forms_agree_with_the_printed_algorithm(n: int, k: int, p: int) -
     variance, covariance = place_variance(n, k, p)
     assert place_correlation(n, k, p) == pytest.approx(covariance / variance)
     # whole filters: Σ over directions of the above
-    own, pairs = np.square(draws).sum(2).mean(1), (np.square(draws.sum(1)) - np.square(draws).sum(1)).sum(1) / 6
+    own, pairs = (
+        np.square(draws).sum(2).mean(1),
+        (np.square(draws.sum(1)) - np.square(draws).sum(1)).sum(1) / 6,
+    )
     assert _close(pairs - filter_correlation(n, k, p) * own, 0.0)
     assert _close(pairs, (n / (k * p) - 1) * float(kernel @ kernel))
 
 
-def test_the_correlation_is_about_one_over_p_plus_one_and_vanishes_when_nothing_is_compressed() -> None:
+def test_the_correlation_is_about_one_over_p_plus_one_and_vanishes_when_nothing_is_compressed() -> (
+    None
+):
     for p in (2, 5, 10):
         assert place_correlation(10**7, 50, p) == pytest.approx(1 / (p + 1 + 1 / 50), rel=1e-3)
         assert filter_correlation(10**7, 50, p) == pytest.approx(1 / (p + 1 + 1 / 50), rel=1e-3)
-    for n, k, p in ((12, 2, 3), (2, 1, 1), (40, 1, 1)):  # U = A: only E P_11² = q(q+2)/(n(n+2)) enters
+    for n, k, p in (
+        (12, 2, 3),
+        (2, 1, 1),
+        (40, 1, 1),
+    ):  # U = A: only E P_11² = q(q+2)/(n(n+2)) enters
         q = k * p
         square = (n / q) ** 2 * q * (q + 2) / (n * (n + 2))
-        assert place_variance(n, k, p, 1.0, 1.0) == pytest.approx((square * (1 + 2 / k) - 1, square - 1))
-    for k, p in ((12, 1), (3, 4)):  # q = n = 12: S is the whole space and the filters are independent
+        assert place_variance(n, k, p, 1.0, 1.0) == pytest.approx(
+            (square * (1 + 2 / k) - 1, square - 1)
+        )
+    for k, p in (
+        (12, 1),
+        (3, 4),
+    ):  # q = n = 12: S is the whole space and the filters are independent
         variance, covariance = place_variance(12, k, p, 5.0, 2.0)
         assert covariance == pytest.approx(0.0, abs=1e-12)
         assert variance == pytest.approx(7.0 / k)
@@ -87,11 +105,15 @@ def test_the_correlation_is_about_one_over_p_plus_one_and_vanishes_when_nothing_
 
 
 def test_a_sum_over_64_places_has_a_variance_of_97_and_not_of_6_4() -> None:
-    """k = 10, p = 4, a kernel of 360 numbers, one direction across A: 64/k if Lemma 12 were true."""
+    """k = 10, p = 4, a kernel of 360 numbers, one direction across A: 64/k if Lemma 12 were
+    true.
+    """
     variance, covariance = place_variance(360, 10, 4)
     assert 64 * variance + 64 * 63 * covariance == pytest.approx(97.3, abs=0.05)
     # the terms themselves vary more than Lemma 12 says; the rest is correlation
-    assert 64 * variance * variance_factor(64, place_correlation(360, 10, 4)) == pytest.approx(97.3, abs=0.05)
+    assert 64 * variance * variance_factor(64, place_correlation(360, 10, 4)) == pytest.approx(
+        97.3, abs=0.05
+    )
     kernel, across = np.eye(360)[0], np.broadcast_to(np.eye(360)[1], (64, 1, 360))
     shared = location_sums(kernel, across, 10, 4, "algorithm 4", 600, 1)
     assert shared.independent_variance == pytest.approx(6.4)
@@ -100,7 +122,9 @@ def test_a_sum_over_64_places_has_a_variance_of_97_and_not_of_6_4() -> None:
 
 
 def test_measured_dependence_of_real_filters() -> None:
-    weight = torch.randn(4, 3, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weight = torch.randn(
+        4, 3, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     convolution = Conv2d(weight, (3, 8, 8))  # n = 108, 36 places
     kernel = weight.numpy()
     filters = [project_filters(convolution, 6, 3, 30, seed, 1).weight(seed) for seed in range(20)]
@@ -110,7 +134,9 @@ def test_measured_dependence_of_real_filters() -> None:
     # the definition: a mean over all pairs
     delta = (filters[0] - kernel).reshape(36, -1)
     gram = delta @ delta.T
-    assert found[0] == pytest.approx((gram.sum() - np.trace(gram)) / (36 * 35) / (np.trace(gram) / 36))
+    assert found[0] == pytest.approx(
+        (gram.sum() - np.trace(gram)) / (36 * 35) / (np.trace(gram) / 36)
+    )
     random = np.random.default_rng(0)
     free = printed_filters(kernel.reshape(-1), 6, 3, 36, False, random).reshape(36, *kernel.shape)
     assert abs(measured_dependence(free, kernel)) < 0.02
@@ -134,29 +160,46 @@ def test_the_simulation_draws_what_the_printed_algorithm_gives(filters: str, m: 
     kernel, directions = _directions(places, m, n)
     found = location_sums(kernel, directions, k, p, filters, 4000, 0)  # type: ignore[arg-type]
     random = np.random.default_rng(1)
-    drawn = np.stack([printed_filters(kernel, k, p, places, filters != "independent", random) for _ in range(4000)])
-    lengths = np.linalg.norm(np.einsum("lmn,tln->tm", directions, drawn - kernel), axis=1) / found.sigma
+    drawn = np.stack(
+        [
+            printed_filters(kernel, k, p, places, filters != "independent", random)
+            for _ in range(4000)
+        ]
+    )
+    lengths = (
+        np.linalg.norm(np.einsum("lmn,tln->tm", directions, drawn - kernel), axis=1) / found.sigma
+    )
     error = (lengths**2).std() / math.sqrt(4000)
-    assert abs(found.variance_ratio - (lengths**2).mean()) <= 4.5 * math.hypot(error, found.variance_error)
+    assert abs(found.variance_ratio - (lengths**2).mean()) <= 4.5 * math.hypot(
+        error, found.variance_error
+    )
     # fourth moments have heavy tails: their own standard errors, for both
     assert found.exponent == 4
-    assert abs(found.moment - (lengths**4).mean()) <= 4.5 * math.sqrt(2) * (lengths**4).std() / math.sqrt(4000)
+    assert abs(found.moment - (lengths**4).mean()) <= 4.5 * math.sqrt(2) * (
+        lengths**4
+    ).std() / math.sqrt(4000)
     if m == 1:  # the exact variance of the sum, from bilinear versions of the closed form
         own = [
             place_variance(n, k, p, float(u @ u * (kernel @ kernel)), float(u @ kernel) ** 2)[0]
             for u in directions[:, 0]
         ]
         if filters == "independent":
-            own = [float(u @ u * (kernel @ kernel) + (u @ kernel) ** 2) / k for u in directions[:, 0]]
+            own = [
+                float(u @ u * (kernel @ kernel) + (u @ kernel) ** 2) / k for u in directions[:, 0]
+            ]
             assert found.sigma**2 == pytest.approx(sum(own))
         else:
             total = directions[:, 0].sum(0)
-            whole = place_variance(n, k, p, float(total @ total * (kernel @ kernel)), float(total @ kernel) ** 2)[1]
+            whole = place_variance(
+                n, k, p, float(total @ total * (kernel @ kernel)), float(total @ kernel) ** 2
+            )[1]
             each = [
                 place_variance(n, k, p, float(u @ u * (kernel @ kernel)), float(u @ kernel) ** 2)[1]
                 for u in directions[:, 0]
             ]
-            own = [a - b for a, b in zip(own, each, strict=True)] + [whole]  # covariance is bilinear: one for all pairs
+            own = [a - b for a, b in zip(own, each, strict=True)] + [
+                whole
+            ]  # covariance is bilinear: one for all pairs
         assert abs(found.variance - sum(own)) <= 4.5 * found.variance_error * found.sigma**2
 
 
@@ -179,7 +222,9 @@ def test_only_independent_filters_pass_the_tests_of_independence() -> None:
 
 
 def test_with_many_places_the_tail_that_lemma_13_uses_is_really_broken() -> None:
-    """64 x 64 places, p = 2: P[|X - E X| ≥ 12σp] ≤ 2^-p holds with independent filters and fails with Algorithm 4's."""
+    """64 x 64 places, p = 2: P[|X - E X| ≥ 12σp] ≤ 2^-p holds with independent filters and fails
+    with Algorithm 4's.
+    """
     kernel, across = np.eye(50)[0], np.broadcast_to(np.eye(50)[1], (4096, 1, 50))
     free = location_sums(kernel, across, 1, 2, "independent", 200, 0)
     shared = location_sums(kernel, across, 1, 2, "algorithm 4", 200, 0)
@@ -191,7 +236,9 @@ def test_with_many_places_the_tail_that_lemma_13_uses_is_really_broken() -> None
     assert free.moment_ratio < 0.02
 
 
-def test_records_are_plain_and_do_not_depend_on_how_the_work_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_plain_and_do_not_depend_on_how_the_work_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kernel, directions = _directions(4, 2, 9)
     found = location_sums(kernel, directions, 2, 3, "algorithm 4", 50, 5)
     assert found.exponent == 2  # the even number below p = 3

@@ -1,4 +1,6 @@
-"""Theorem 6.1 tried: the ticket is a pruned net and nothing else, its error is bracketed, and falls like 1/width."""
+"""Theorem 6.1 tried: the ticket is a pruned net and nothing else, its error is bracketed, and falls
+like 1/width.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,16 @@ def test_the_ticket_is_the_random_net_with_some_weights_removed(dims: tuple[int,
     shapes = [weight.shape for weight in target]
     ticket = find_ticket(target, width, seed)
     net, masks = random_net(shapes, width, seed), ticket.masks()
-    assert [weight.shape for weight in net] == [mask.shape for mask in masks] == net_shapes(shapes, width)
+    assert (
+        [weight.shape for weight in net]
+        == [mask.shape for mask in masks]
+        == net_shapes(shapes, width)
+    )
     assert len(net) == 2 * len(target)
     pruned = [weight * mask for weight, mask in zip(net, masks, strict=True)]
     x = inputs(dims)
-    # The whole random net with the mask computes what the ticket says, although that never built the net.
+    # The whole random net with the mask computes what the ticket says, although that never built
+    # the net.
     assert np.allclose(run(pruned, x), ticket.forward(torch.from_numpy(x)).numpy(), atol=1e-12)
     record = ticket_error(target, width, seed)
     assert record.active == sum(int(mask.sum()) for mask in masks)
@@ -61,7 +68,10 @@ def test_the_ticket_is_the_random_net_with_some_weights_removed(dims: tuple[int,
 
 
 def test_random_weights_are_uniform_and_seeded() -> None:
-    first, second = (np.concatenate([w.ravel() for w in random_net([(3, 4), (2, 3)], 150, seed)]) for seed in (0, 1))
+    first, second = (
+        np.concatenate([w.ravel() for w in random_net([(3, 4), (2, 3)], 150, seed)])
+        for seed in (0, 1)
+    )
     assert not np.array_equal(first, second)
     for numbers in (first, second):
         assert -1 <= numbers.min() < -0.999
@@ -71,7 +81,9 @@ def test_random_weights_are_uniform_and_seeded() -> None:
         assert abs((numbers**2).mean() - 1 / 3) < 5 * math.sqrt(4 / 45 / numbers.size)
     layers = random_net([(3, 4), (2, 3)], 150, 0)
     pairs = itertools.combinations([layer.ravel()[:300] for layer in layers], 2)
-    assert all(abs(np.corrcoef(a, b)[0, 1]) < 0.3 for a, b in pairs)  # each layer has a stream of its own
+    assert all(
+        abs(np.corrcoef(a, b)[0, 1]) < 0.3 for a, b in pairs
+    )  # each layer has a stream of its own
 
 
 def test_the_nearest_product_is_chosen() -> None:
@@ -94,10 +106,15 @@ def test_the_nearest_product_is_chosen() -> None:
 
 
 def test_the_error_per_weight_falls_like_one_over_the_block() -> None:
-    """Nearest of b products with u > 0: about 1/(b ln(1/|w|)) off on average, from the density ½ ln(1/|w|)."""
+    """Nearest of b products with u > 0: about 1/(b ln(1/|w|)) off on average, from the density ½
+    ln(1/|w|).
+    """
     weight = np.full((400, 1), 0.3)
     for width in (200, 800):
-        off = [np.abs(find_ticket([weight / 20], width, seed).layers[0].off).mean() for seed in range(10)]
+        off = [
+            np.abs(find_ticket([weight / 20], width, seed).layers[0].off).mean()
+            for seed in range(10)
+        ]
         # w = 0.015: the density is smooth at the scale of 1/width; half of the block has each sign.
         expected = 1 / (width / 2 * math.log(1 / 0.015))
         assert np.mean(off) == pytest.approx(expected, rel=0.15)
@@ -109,22 +126,30 @@ def test_the_error_is_bracketed(dims: tuple[int, ...]) -> None:
     ticket = find_ticket(target, 300, 4)
     found, at_most = largest_error(ticket), error_at_most(ticket)
     x = inputs(dims, 20_000)
-    seen = np.linalg.norm(ticket.forward(torch.from_numpy(x)).numpy() - run(list(target), x), axis=1).max()
+    seen = np.linalg.norm(
+        ticket.forward(torch.from_numpy(x)).numpy() - run(list(target), x), axis=1
+    ).max()
     assert 0 < seen <= found * (1 + 1e-9)  # climbing finds more than many random points
     assert found <= at_most
     if len(dims) == 2:
-        # One linear layer on (relu(x), relu(-x)): the bound is a norm that an input of its signs would attain.
+        # One linear layer on (relu(x), relu(-x)): the bound is a norm that an input of its signs
+        # would attain.
         signed = itertools.product((0, 1), repeat=dims[0])
         layer = ticket.layers[0]
         exact = max(
-            np.linalg.norm(np.where(np.array(s), layer.realised[0] - target[0], layer.realised[1] - target[0]), 2)
+            np.linalg.norm(
+                np.where(np.array(s), layer.realised[0] - target[0], layer.realised[1] - target[0]),
+                2,
+            )
             for s in signed
         )
         assert found <= exact * (1 + 1e-9) <= at_most * (1 + 1e-9)
 
 
 def test_the_search_finds_the_largest_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the plane against all directions, a step of 3e-5 apart; with more inputs climbing must beat its start."""
+    """In the plane against all directions, a step of 3e-5 apart; with more inputs climbing must
+    beat its start.
+    """
     target = target_net((2, 5, 1), 0)
     ticket = find_ticket(target, 200, 0)
     angles = np.linspace(0, 2 * np.pi, 200_000)
@@ -141,7 +166,9 @@ def test_the_bound_follows_the_recursion_by_hand() -> None:
     target = target_net((2, 3, 1), 0)
     ticket = find_ticket(target, 100, 0)
     first, second = ticket.layers
-    e1 = np.linalg.norm(np.hstack([first.realised[0] - target[0], target[0] - first.realised[1]]), 2)
+    e1 = np.linalg.norm(
+        np.hstack([first.realised[0] - target[0], target[0] - first.realised[1]]), 2
+    )
     e2 = np.linalg.norm(second.realised[0] - target[1], 2)
     a1, a2 = (np.linalg.norm(weight, 2) for weight in target)
     assert error_at_most(ticket) == pytest.approx(a2 * e1 + e2 * (a1 + e1), rel=1e-6)
@@ -159,18 +186,23 @@ def test_errors_fall_like_one_over_the_width() -> None:
 
 
 def test_erratum_h_the_count_printed_is_that_of_the_whole_net() -> None:
-    """Theorem 6.1 prints O(d D_G + D_G^2 L) active weights; a ticket has a few for each weight of the target."""
+    """Theorem 6.1 prints O(d D_G + D_G^2 L) active weights; a ticket has a few for each weight of
+    the target.
+    """
     for width in (500, 2000, 8000):
         one = ticket_error((8, 8, 8, 2), width)
         assert 0.5 * one.printed < one.all_weights < 2 * one.printed
-        # Two branches in the first layer, one behind it; each branch has a weight into its neuron and one out of it.
+        # Two branches in the first layer, one behind it; each branch has a weight into its neuron
+        # and one out of it.
         assert one.active <= 2 * (2 * 64 + 64 + 16) == 2 * (one.target_weights + 64)
         assert one.active > one.target_weights
     assert one.printed > 100_000 * one.active
 
 
 def test_erratum_h_pruning_by_magnitude_does_not_find_the_ticket() -> None:
-    """The same net, as many weights left in every layer, but the largest ones: nothing of the target appears."""
+    """The same net, as many weights left in every layer, but the largest ones: nothing of the
+    target appears.
+    """
     target = target_net((6, 6, 2), 0)
     width = 900
     ticket = find_ticket(target, width, 0)
@@ -183,7 +215,9 @@ def test_erratum_h_pruning_by_magnitude_does_not_find_the_ticket() -> None:
     wanted = run(list(target), x)
     by_size = np.linalg.norm(run(largest, x) - wanted, axis=1).max()
     assert largest_error(ticket) < 0.2 * np.linalg.norm(wanted, axis=1).max() < by_size
-    shared = sum(int((mask & (weight != 0)).sum()) for mask, weight in zip(masks, largest, strict=True))
+    shared = sum(
+        int((mask & (weight != 0)).sum()) for mask, weight in zip(masks, largest, strict=True)
+    )
     assert shared < 0.1 * sum(int(mask.sum()) for mask in masks)
 
 

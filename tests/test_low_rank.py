@@ -1,4 +1,6 @@
-"""Lemma 1 of Arora 2018 on dense layers and on the true maps of convolutions, against plain truncated SVDs."""
+"""Lemma 1 of Arora 2018 on dense layers and on the true maps of convolutions, against plain
+truncated SVDs.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ DELTAS = (0.02, 0.1, 0.3, 0.7, 1.0)
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(dtype)
 
 
 def decaying(rows: int, columns: int, ratio: float, seed: int = 0) -> torch.Tensor:
@@ -38,9 +42,15 @@ CONVOLUTIONS = {
     "groups": Conv2d(normal(6, 2, 3, 3, seed=4), (4, 5, 5), padding=(1, 1, 1, 1), groups=2),
     "dilation": Conv2d(normal(4, 3, 2, 2, seed=5), (3, 6, 6), dilation=(2, 1)),
     "one place": Conv2d(normal(8, 2, 4, 4, seed=6), (2, 4, 4)),
-    "smooth": Conv2d(decaying(12, 36, 0.5, seed=7).reshape(12, 4, 3, 3).float(), (4, 6, 6), padding=(1, 1, 1, 1)),
+    "smooth": Conv2d(
+        decaying(12, 36, 0.5, seed=7).reshape(12, 4, 3, 3).float(), (4, 6, 6), padding=(1, 1, 1, 1)
+    ),
     # two pixels: the true map [24, 20] is smaller than the kernel's matrix [12, 90]
-    "map": Conv2d(decaying(12, 90, 0.6, seed=8).reshape(12, 10, 3, 3).float(), (10, 1, 2), padding=(1, 1, 1, 1)),
+    "map": Conv2d(
+        decaying(12, 90, 0.6, seed=8).reshape(12, 10, 3, 3).float(),
+        (10, 1, 2),
+        padding=(1, 1, 1, 1),
+    ),
     "double": Conv2d(normal(5, 3, 3, 3, seed=9, dtype=torch.float64), (3, 5, 6)),
 }
 DENSE = {
@@ -55,7 +65,9 @@ DENSE = {
 
 def true_matrix(operator: Operator) -> np.ndarray:
     """Column by column: what the map does to the unit inputs (no `dense`)."""
-    unit = torch.eye(operator.input_size, dtype=operator.weight.dtype).reshape(-1, *operator.input_shape)
+    unit = torch.eye(operator.input_size, dtype=operator.weight.dtype).reshape(
+        -1, *operator.input_shape
+    )
     return operator.apply(unit).flatten(1).T.to(torch.float64).numpy()
 
 
@@ -67,7 +79,9 @@ def shift(layer: StoredLayer, operator: Operator, start: Operator | None = None)
 
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("name", DENSE)
-def test_a_dense_layer_keeps_its_accuracy_with_no_more_rank_than_the_lemma_says(name: str, delta: float) -> None:
+def test_a_dense_layer_keeps_its_accuracy_with_no_more_rank_than_the_lemma_says(
+    name: str, delta: float
+) -> None:
     operator = DENSE[name]
     layer = to_accuracy(operator, delta)
     assert shift(layer, operator) <= delta
@@ -76,7 +90,8 @@ def test_a_dense_layer_keeps_its_accuracy_with_no_more_rank_than_the_lemma_says(
     if isinstance(layer, LowRank):
         assert layer.parameters == layer.rank * (rows + columns)
         values = np.linalg.svd(operator.weight.double().numpy(), compute_uv=False)
-        # truncation gets 7/8·0.999 of δ‖A‖₂: the rank counts the singular values above that, and Lemma 1 bounds it
+        # truncation gets 7/8·0.999 of δ‖A‖₂: the rank counts the singular values above that, and
+        # Lemma 1 bounds it
         part = 0.875 * 0.999 * delta
         assert layer.rank == max(1, int((values > part * values[0]).sum()))
         assert layer.rank <= (np.square(values).sum() / values[0] ** 2) / part**2
@@ -93,7 +108,9 @@ def test_a_convolution_keeps_the_accuracy_of_its_true_map(name: str, delta: floa
     assert layer.parameters <= operator.parameters
 
 
-@pytest.mark.parametrize("name", ["conv-stride", "conv-groups", "conv-everything", "depthwise", "mlp"])
+@pytest.mark.parametrize(
+    "name", ["conv-stride", "conv-groups", "conv-everything", "depthwise", "mlp"]
+)
 def test_traced_layers_keep_it_too(name: str) -> None:
     case = next(case for case in CASES if case.name == name)
     for node in cushion.trace(case.module(), case.input_shape).affine_layers:
@@ -103,7 +120,9 @@ def test_traced_layers_keep_it_too(name: str) -> None:
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-7, 6e-8, 1.5e-8])
 def test_accuracies_near_the_rounding_of_the_dtype_hold_too(delta: float) -> None:
-    """In float32 a product of factors is off by some 3e-8 whatever the grid: what is measured must include that."""
+    """In float32 a product of factors is off by some 3e-8 whatever the grid: what is measured must
+    include that.
+    """
     for seed in (31, 35, 39):  # where a grid chosen in float64 breaks the promise at 6e-8
         weight = decaying(40, 30, 0.3, seed=seed).float()
         assert shift(to_accuracy(Linear(weight), delta), Linear(weight)) <= delta
@@ -114,30 +133,48 @@ def test_accuracies_near_the_rounding_of_the_dtype_hold_too(delta: float) -> Non
 
 @pytest.mark.parametrize("name", ["generic", "decaying"])
 def test_half_of_the_grid_is_not_needed(name: str) -> None:
-    """The grid is the coarsest: with twice the step the promise would break (or all 24 doublings were used)."""
+    """The grid is the coarsest: with twice the step the promise would break (or all 24 doublings
+    were used).
+    """
     operator = DENSE[name]
     for delta in (0.1, 0.3):
         layer = to_accuracy(operator, delta)
-        coarser = [np.rint(part.values / (2 * part.step)) * (2 * part.step) for part in layer.numbers]
+        coarser = [
+            np.rint(part.values / (2 * part.step)) * (2 * part.step) for part in layer.numbers
+        ]
         weight = coarser[0] if isinstance(layer, Kept) else coarser[0] @ coarser[1]
-        error = np.linalg.norm(weight.reshape(operator.weight.shape) - operator.weight.double().numpy(), 2)
+        error = np.linalg.norm(
+            weight.reshape(operator.weight.shape) - operator.weight.double().numpy(), 2
+        )
         assert error * 1.0001 > 0.999 * delta * operator.spectral()
 
 
 def test_the_smallest_of_kernel_map_and_weight_is_chosen() -> None:
     kinds = set()
-    for name, delta in itertools.product(("padding", "groups", "one place", "smooth", "map"), (0.02, 0.1, 0.3, 0.5)):
+    for name, delta in itertools.product(
+        ("padding", "groups", "one place", "smooth", "map"), (0.02, 0.1, 0.3, 0.5)
+    ):
         operator = CONVOLUTIONS[name]
         out, rest = len(operator.weight), operator.weight[0].numel()
         allowed = 0.875 * 0.999 * delta * np.linalg.norm(true_matrix(operator), 2)
-        u, values, vt = np.linalg.svd(operator.weight.double().reshape(out, -1).numpy(), full_matrices=False)
+        u, values, vt = np.linalg.svd(
+            operator.weight.double().reshape(out, -1).numpy(), full_matrices=False
+        )
         double = operator.to(torch.float64)
-        for rank in range(1, len(values) + 1):  # the first truncated kernel whose true map is close enough
-            cut = torch.from_numpy((u[:, rank:] * values[rank:]) @ vt[rank:]).reshape(operator.weight.shape)
+        for rank in range(
+            1, len(values) + 1
+        ):  # the first truncated kernel whose true map is close enough
+            cut = torch.from_numpy((u[:, rank:] * values[rank:]) @ vt[rank:]).reshape(
+                operator.weight.shape
+            )
             if np.linalg.norm(true_matrix(double.with_weight(cut)), 2) <= allowed:
                 break
         ranks = max(1, int((np.linalg.svd(true_matrix(double), compute_uv=False) > allowed).sum()))
-        counts = (rank * (out + rest), ranks * (operator.input_size + operator.output_size), operator.parameters)
+        counts = (
+            rank * (out + rest),
+            ranks * (operator.input_size + operator.output_size),
+            operator.parameters,
+        )
         layer = to_accuracy(operator, delta)
         assert layer.parameters == min(counts)
         kinds.add(type(layer))
@@ -155,7 +192,9 @@ def test_the_truncated_map_is_the_true_maps_svd() -> None:
     assert np.linalg.norm(layer.weight(0) - matrix, 2) <= 0.3 * values[0]
     assert np.linalg.norm(layer.weight(0) - best, 2) <= 0.3 * values[0]
     assert layer.fields == (layer.rank, operator.output_size, operator.input_size)
-    assert LowRankMap.sizes(layer.shape, layer.fields) == tuple(part.integers.shape for part in layer.numbers)
+    assert LowRankMap.sizes(layer.shape, layer.fields) == tuple(
+        part.integers.shape for part in layer.numbers
+    )
 
 
 @pytest.mark.parametrize("name", ["decaying", "double"])
@@ -185,14 +224,21 @@ def test_a_rank_that_saves_nothing_keeps_the_weight() -> None:
     kept = to_rank(operator, 6, 8)
     assert isinstance(kept, Kept)
     assert np.abs(kept.weight(0) - operator.weight.double().numpy()).max() <= kept.values.step / 2
-    assert isinstance(to_rank(Linear(normal(4, 4)), 2, 8), Kept)  # as many numbers: the weight, without their error
+    assert isinstance(
+        to_rank(Linear(normal(4, 4)), 2, 8), Kept
+    )  # as many numbers: the weight, without their error
     assert to_rank(operator, 0, 8).numbers[0].integers.shape == (9, 1)  # a rank is at least 1
 
 
 @pytest.mark.parametrize("name", ["plain", "stride", "groups"])
 def test_from_a_start_only_the_change_is_stored(name: str) -> None:
     operator = CONVOLUTIONS[name]
-    nudge = torch.outer(normal(len(operator.weight), seed=1), normal(operator.weight[0].numel(), seed=2)) * 0.1
+    nudge = (
+        torch.outer(
+            normal(len(operator.weight), seed=1), normal(operator.weight[0].numel(), seed=2)
+        )
+        * 0.1
+    )
     start = operator.with_weight(operator.weight - nudge.reshape(operator.weight.shape))
     for delta in (0.003, 0.1):
         layer = to_accuracy(operator, delta, start)
@@ -211,7 +257,9 @@ def test_from_a_start_only_the_change_is_stored(name: str) -> None:
 
 def test_a_start_is_added_to_a_truncated_map() -> None:
     operator = CONVOLUTIONS["map"]
-    start = operator.with_weight(operator.weight - decaying(12, 90, 0.1, seed=3).reshape(12, 10, 3, 3).float())
+    start = operator.with_weight(
+        operator.weight - decaying(12, 90, 0.1, seed=3).reshape(12, 10, 3, 3).float()
+    )
     layer = to_accuracy(operator, 0.3, start)
     assert isinstance(layer, LowRankMap)
     assert shift(layer, operator, start) <= 0.3 < shift(layer, operator)
@@ -247,12 +295,16 @@ def stored_at(ranks: list[int], layers: list[Operator]) -> int:
 
 
 def test_ranks_are_those_of_the_least_common_threshold_within_the_budget() -> None:
-    """Brute force: at threshold t a layer keeps the singular values with σ/‖A‖_F ≥ t; of all thresholds the lowest one
-    that fits the budget. (No two ratios of these layers are equal, so one value is added at a time.)"""
+    """Brute force: at threshold t a layer keeps the singular values with σ/‖A‖_F ≥ t; of all
+    thresholds the lowest one that fits the budget. (No two ratios of these layers are equal, so one
+    value is added at a time.)
+    """
     none = [None] * len(LAYERS)
     ratios = []
     for operator in LAYERS:
-        values = np.linalg.svd(operator.weight.reshape(len(operator.weight), -1).numpy(), compute_uv=False)
+        values = np.linalg.svd(
+            operator.weight.reshape(len(operator.weight), -1).numpy(), compute_uv=False
+        )
         ratios.append(values / np.linalg.norm(values))
     thresholds = sorted({float(ratio) for own in ratios for ratio in own})
     least = stored_at([1, 1, 1], LAYERS)
@@ -278,7 +330,8 @@ def test_ranks_of_a_change_look_at_the_change() -> None:
     first = Linear(normal(6, 6, seed=1))
     nudged = Linear(first.weight + torch.outer(normal(6, seed=2), normal(6, seed=3)))
     other = Linear(normal(6, 6, seed=4))
-    # 12 numbers a rank, and 36 from rank 3 on: the other layer takes all it can before the second value of the change
+    # 12 numbers a rank, and 36 from rank 3 on: the other layer takes all it can before the second
+    # value of the change
     assert ranks_for([nudged, other], [first, None], 48) == [1, 6]
     assert ranks_for([nudged, other], [None, None], 48) != [1, 6]
     assert ranks_for([nudged, other], [None, None], 10**6) == [6, 6]
@@ -291,7 +344,10 @@ def test_threads_change_no_integer() -> None:
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            fresh = [Linear(operator.weight.clone()), kernel.with_weight(kernel.weight.clone())]  # nothing cached
+            fresh = [
+                Linear(operator.weight.clone()),
+                kernel.with_weight(kernel.weight.clone()),
+            ]  # nothing cached
             layers = [to_rank(fresh[0], 20, 8), to_rank(fresh[1], 9, 8), to_accuracy(fresh[0], 0.4)]
             found.append([part for layer in layers for part in layer.numbers])
             assert torch.get_num_threads() == count
@@ -309,7 +365,9 @@ def test_a_rank_that_fits_no_matrix_is_refused(fields: tuple[int, ...]) -> None:
     assert LowRank.sizes((5, 2, 3), (4,)) == ((5, 4), (4, 6))
 
 
-@pytest.mark.parametrize("fields", [(0, 4, 4), (5, 4, 9), (1, 2**39, 2**39), (1, 0, 5), (1, 2**12, 2**11)])
+@pytest.mark.parametrize(
+    "fields", [(0, 4, 4), (5, 4, 9), (1, 2**39, 2**39), (1, 0, 5), (1, 2**12, 2**11)]
+)
 def test_a_map_that_fits_no_layer_is_refused(fields: tuple[int, ...]) -> None:
     with pytest.raises(BadInput, match="rank"):
         LowRankMap.sizes((1, 1, 1, 1), fields)

@@ -24,7 +24,9 @@ def test_every_type_and_layout_gives_the_same(dtype: type) -> None:
     values = np.arange(-60, 60).reshape(10, 12).astype(dtype)
     for given in (values, np.asfortranarray(values), values[::-1, ::2].copy(), values.T):
         sample = Magnitudes.of(given)
-        assert sample.ordered.tolist() == sorted(v for v in np.abs(given.astype(float)).reshape(-1).tolist() if v)
+        assert sample.ordered.tolist() == sorted(
+            v for v in np.abs(given.astype(float)).reshape(-1).tolist() if v
+        )
     assert Magnitudes.of(values).ordered.tolist() == sorted([*range(1, 61), *range(1, 60)])
 
 
@@ -42,12 +44,24 @@ def test_the_given_numbers_are_left_alone() -> None:
         (np.zeros(80), "all 80 numbers are zero"),
         (np.arange(1.0, FEWEST), f"only {FEWEST - 1} non-zero numbers, and {FEWEST} are needed"),
         ([*range(1, 10), 0, 0], f"only 9 non-zero numbers beside 2 zeros, and {FEWEST} are needed"),
-        (np.full(60, -0.25), "all 60 non-zero numbers have the magnitude 0.25: a constant has no tail"),
-        ([0.0, 1.5, -1.5] * 30, "all 60 non-zero numbers have the magnitude 1.5: a constant has no tail"),
+        (
+            np.full(60, -0.25),
+            "all 60 non-zero numbers have the magnitude 0.25: a constant has no tail",
+        ),
+        (
+            [0.0, 1.5, -1.5] * 30,
+            "all 60 non-zero numbers have the magnitude 1.5: a constant has no tail",
+        ),
         ([1.0, -1.0, 2.0] * 30, "only 2 different magnitudes among 90 numbers, and 4 are needed"),
-        ([0.0, 1.0, -3.0, 2.0] * 30, "only 3 different magnitudes among 90 numbers, and 4 are needed"),
+        (
+            [0.0, 1.0, -3.0, 2.0] * 30,
+            "only 3 different magnitudes among 90 numbers, and 4 are needed",
+        ),
         ([np.inf, *range(80)], "1 of 81 numbers are infinite or not a number; check the training"),
-        ([np.nan, -np.inf, np.nan, *range(80)], "3 of 83 numbers are infinite or not a number; check the training"),
+        (
+            [np.nan, -np.inf, np.nan, *range(80)],
+            "3 of 83 numbers are infinite or not a number; check the training",
+        ),
     ],
 )
 def test_what_cannot_be_fitted_says_why(values: list[float], sentence: str) -> None:

@@ -1,4 +1,6 @@
-"""Fine-tuning with a mask: equal to a naive loop over the module itself; pruned weights are zero to the bit."""
+"""Fine-tuning with a mask: equal to a naive loop over the module itself; pruned weights are zero to
+the bit.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def sample(case: Case, m: int = 49) -> Dataset:
     random = np.random.default_rng(7)
     classes = case.module()(case.inputs(2)).shape[1]
     return Dataset(
-        "noise", random.normal(size=(m, *case.input_shape)).astype(np.float32), random.integers(0, classes, m), classes
+        "noise",
+        random.normal(size=(m, *case.input_shape)).astype(np.float32),
+        random.integers(0, classes, m),
+        classes,
     )
 
 
@@ -37,8 +42,12 @@ def masks_of(net: Network, share: float = 0.4) -> tuple[Tensor, ...]:
 
 
 def naive(module: nn.Module, masks: tuple[Tensor, ...], data: Dataset) -> nn.Module:
-    """The textbook: multiply by the mask before and after every step, Adam written out by its formulas."""
-    module = copy.deepcopy(module).eval()  # eval: no batch-norm statistics move, there are none in these nets
+    """The textbook: multiply by the mask before and after every step, Adam written out by its
+    formulas.
+    """
+    module = copy.deepcopy(
+        module
+    ).eval()  # eval: no batch-norm statistics move, there are none in these nets
     layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     factors = {id(layer.weight): mask.float() for layer, mask in zip(layers, masks, strict=True)}
     parameters = list(module.parameters())
@@ -47,10 +56,14 @@ def naive(module: nn.Module, masks: tuple[Tensor, ...], data: Dataset) -> nn.Mod
         p.data *= factors.get(id(p), 1.0)
     step = 0
     for epoch in range(EPOCHS):
-        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(mix_seed(SEED, epoch, "order")))
+        order = torch.randperm(
+            len(data), generator=torch.Generator().manual_seed(mix_seed(SEED, epoch, "order"))
+        )
         for start, stop in batch_bounds(len(data), BATCH):
             rows = order[start:stop].numpy()
-            loss = F.cross_entropy(module(torch.from_numpy(data.x[rows])), torch.from_numpy(data.y[rows]))
+            loss = F.cross_entropy(
+                module(torch.from_numpy(data.x[rows])), torch.from_numpy(data.y[rows])
+            )
             gradients = torch.autograd.grad(loss, parameters)
             step += 1
             for p, gradient, m, v in zip(parameters, gradients, first, second, strict=True):
@@ -76,7 +89,9 @@ def test_steps_equal_those_of_the_naive_loop(name: str) -> None:
         # Adam's division amplifies the rounding of small gradients; the steps are 0.02 each.
         assert torch.allclose(weight, theirs.affine.operator.weight, atol=2e-4)
         assert bool((weight[~mask] == 0).all())
-        assert float((weight - before.affine.operator.weight)[mask].abs().max()) > LR  # it did learn
+        assert (
+            float((weight - before.affine.operator.weight)[mask].abs().max()) > LR
+        )  # it did learn
         assert not weight.requires_grad
         if mine.affine.bias is not None:
             assert theirs.affine.bias is not None
@@ -92,12 +107,15 @@ def test_branches_and_free_batch_norms(name: str) -> None:
     before = float(F.cross_entropy(net.forward(torch.from_numpy(data.x)), torch.from_numpy(data.y)))
     start = net.with_affine({})
     tuned = fine_tune(net, masks, data, epochs=15, seed=SEED, lr=LR, batch=BATCH)
-    after = float(F.cross_entropy(tuned.forward(torch.from_numpy(data.x)), torch.from_numpy(data.y)))
+    after = float(
+        F.cross_entropy(tuned.forward(torch.from_numpy(data.x)), torch.from_numpy(data.y))
+    )
     assert after < before
     for node, old, mask in zip(tuned.affine_layers, start.affine_layers, masks, strict=True):
         weight, was = node.affine.operator.weight, old.affine.operator.weight
         if node.affine.kind == "batchnorm":
-            # Its mask is ignored, and its factors learn (except behind a ReLU that is off everywhere).
+            # Its mask is ignored, and its factors learn (except behind a ReLU that is off
+            # everywhere).
             assert bool((weight != 0).all())
             assert float((weight != was).float().mean()) >= 0.5
         else:
@@ -107,7 +125,9 @@ def test_branches_and_free_batch_norms(name: str) -> None:
 def test_nothing_of_the_caller_changes_and_the_seed_decides() -> None:
     case = BY_NAME["vgg-tiny"]
     data, net = sample(case), trace(case.module(), case.input_shape)
-    weights = [(node.affine.operator.weight.clone(), node.affine.bias) for node in net.affine_layers]
+    weights = [
+        (node.affine.operator.weight.clone(), node.affine.bias) for node in net.affine_layers
+    ]
     masks = masks_of(net)
     kept = [mask.clone() for mask in masks]
     state = torch.random.get_rng_state()
@@ -148,7 +168,9 @@ def test_bytes_are_read_as_training_reads_them_and_float64_works() -> None:
         fine_tune(one, masks, data, epochs=2, batch=8)
         for one, data in ((net, bytes_), (net, floats), (net.double(), floats))
     )
-    for first, second, third in zip(a.affine_layers, b.affine_layers, double.affine_layers, strict=True):
+    for first, second, third in zip(
+        a.affine_layers, b.affine_layers, double.affine_layers, strict=True
+    ):
         weight = first.affine.operator.weight
         assert torch.allclose(weight, second.affine.operator.weight, atol=1e-5)
         assert third.affine.operator.weight.dtype == torch.float64

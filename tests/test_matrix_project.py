@@ -1,4 +1,6 @@
-"""Stored numbers on a grid, and Matrix-Project (Arora 2018, Algorithm 1) by explicit sign matrices and plain loops."""
+"""Stored numbers on a grid, and Matrix-Project (Arora 2018, Algorithm 1) by explicit sign matrices
+and plain loops.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def assert_finest(values: np.ndarray, found: Numbers, bits: int) -> None:
     assert found.step == step
     assert found.integers.dtype == np.int64
     assert found.integers.shape == values.shape
-    assert np.abs(found.integers).max(initial=0) <= 2 ** (bits - 1) - 1  # bits - 1 of magnitude and one of sign
+    assert (
+        np.abs(found.integers).max(initial=0) <= 2 ** (bits - 1) - 1
+    )  # bits - 1 of magnitude and one of sign
     assert np.array_equal(found.values, np.ldexp(found.integers.astype(float), found.exponent))
     assert (np.abs(found.values - values) <= step / 2).all()
     if found.exponent > -1074:
@@ -46,9 +50,17 @@ def test_fitted_numbers_use_the_finest_grid(bits: int) -> None:
 
 @pytest.mark.parametrize("bits", [2, 8, 32])
 def test_the_borders_of_a_grid(bits: int) -> None:
-    """The largest number that still rounds to 2^(bits-1) - 1 lies just below 2^(bits-1) - ½: there the tie goes up."""
+    """The largest number that still rounds to 2^(bits-1) - 1 lies just below 2^(bits-1) - ½: there
+    the tie goes up.
+    """
     border = 2.0 ** (bits - 1) - 0.5
-    for largest in (border, np.nextafter(border, 0), np.nextafter(border, 1e9), border - 0.5, border + 0.5):
+    for largest in (
+        border,
+        np.nextafter(border, 0),
+        np.nextafter(border, 1e9),
+        border - 0.5,
+        border + 0.5,
+    ):
         for exponent in (-1040, -20, 0, 900):
             values = np.array([math.ldexp(largest, exponent), 0.0])
             assert_finest(values, Numbers.fitted(values, bits), bits)
@@ -76,7 +88,8 @@ def test_rounding_is_to_the_nearest_and_ties_go_to_even() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "exponent"), [([2.0**39], 0), ([-(2.0**39)], 0), ([1.0], -39), ([1e308], -1074), ([2.0**39 - 0.5], 0)]
+    ("values", "exponent"),
+    [([2.0**39], 0), ([-(2.0**39)], 0), ([1.0], -39), ([1e308], -1074), ([2.0**39 - 0.5], 0)],
 )
 def test_a_grid_that_is_too_fine_is_refused(values: list[float], exponent: int) -> None:
     with pytest.raises(BadInput, match=r"too fine .* --number-bits"):
@@ -97,7 +110,9 @@ def test_a_kept_weight_is_its_numbers() -> None:
 
 
 def sign_matrices(k: int, n: int, seed: int, purpose: str) -> np.ndarray:
-    """M_1, ..., M_k, one sign at a time: bit t mod 64 of the word of entry s in stretch ⌊t/64⌋; 1 is +1: [k, n]."""
+    """M_1, ..., M_k, one sign at a time: bit t mod 64 of the word of entry s in stretch ⌊t/64⌋; 1
+    is +1: [k, n].
+    """
     matrices = np.empty((k, n))
     for t in range(k):
         for s in range(n):
@@ -106,7 +121,9 @@ def sign_matrices(k: int, n: int, seed: int, purpose: str) -> np.ndarray:
     return matrices
 
 
-def naive_project(weight: np.ndarray, matrices: np.ndarray, bits: int) -> tuple[list[int], int, np.ndarray]:
+def naive_project(
+    weight: np.ndarray, matrices: np.ndarray, bits: int
+) -> tuple[list[int], int, np.ndarray]:
     """Algorithm 1 with a grid: c_t = ⟨A, M_t⟩ rounded, Â = (1/k) Σ c_t M_t."""
     k = len(matrices)
     exact = [sum(a * m for a, m in zip(weight.reshape(-1), row, strict=True)) for row in matrices]
@@ -122,7 +139,9 @@ def naive_project(weight: np.ndarray, matrices: np.ndarray, bits: int) -> tuple[
 
 @pytest.mark.parametrize(("k", "bits"), [(1, 8), (7, 4), (64, 8), (70, 12)])
 @pytest.mark.parametrize("shape", [(3, 5), (2, 2, 2, 1)])
-def test_sign_coefficients_and_the_weight_by_plain_loops(k: int, bits: int, shape: tuple[int, ...]) -> None:
+def test_sign_coefficients_and_the_weight_by_plain_loops(
+    k: int, bits: int, shape: tuple[int, ...]
+) -> None:
     weight = normal(*shape, seed=k)
     operator = Linear(weight) if len(shape) == 2 else Conv2d(weight, (2, 3, 3))
     layer = project(operator, k, bits, 11, 3)
@@ -131,7 +150,9 @@ def test_sign_coefficients_and_the_weight_by_plain_loops(k: int, bits: int, shap
     assert layer.coefficients.integers.tolist() == integers
     assert layer.coefficients.exponent == exponent
     np.testing.assert_allclose(layer.weight(11), estimate, rtol=0, atol=1e-13)
-    assert not np.allclose(layer.weight(12), estimate, atol=0.01)  # another seed is another helper string
+    assert not np.allclose(
+        layer.weight(12), estimate, atol=0.01
+    )  # another seed is another helper string
     assert layer.fields == (HELPERS.index("signs"), k)
     assert Projected.sizes(shape, layer.fields) == ((k,),)
     again = Projected.restore(shape, 3, layer.fields, layer.numbers)
@@ -146,7 +167,10 @@ def test_hadamard_coefficients_are_rounded_inner_products_with_the_reconstructed
     matrices = np.stack([Projected(one, (3, 4), "srht", 2).weight(4).reshape(-1) for one in unit])
     assert set(np.abs(matrices).reshape(-1).tolist()) == {1.0}
     integers, exponent, estimate = naive_project(weight.numpy(), matrices, 10)
-    assert (layer.coefficients.integers.tolist(), layer.coefficients.exponent) == (integers, exponent)
+    assert (layer.coefficients.integers.tolist(), layer.coefficients.exponent) == (
+        integers,
+        exponent,
+    )
     np.testing.assert_allclose(layer.weight(4), estimate, rtol=0, atol=1e-13)
     all_rows = project(Linear(weight), 16, 30, 4, 2, "srht")  # k = N: nothing is lost but rounding
     assert np.abs(all_rows.weight(4) - weight.numpy()).max() <= all_rows.coefficients.step
@@ -185,9 +209,10 @@ def test_fields_of_no_projection_are_refused(fields: tuple[int, ...]) -> None:
 
 
 def test_rounding_moves_inner_products_by_no_more_than_its_share() -> None:
-    """Whenever the signs keep ‖a ± b‖² to a relative ε (the event of Lemma 2's proof), rounding moves ⟨Â, b⟩ by at most
-    share·‖A‖_F. Draws outside the event are left out; both must occur. The worst rounding of all uses a good part of
-    the bound, and the true one is no worse."""
+    """Whenever the signs keep ‖a ± b‖² to a relative ε (the event of Lemma 2's proof), rounding
+    moves ⟨Â, b⟩ by at most share·‖A‖_F. Draws outside the event are left out; both must occur. The
+    worst rounding of all uses a good part of the bound, and the true one is no worse.
+    """
     epsilon, k, n = 0.5, 24, 6
     inside, worst = 0, 0.0
     for seed in range(150):
@@ -197,7 +222,8 @@ def test_rounding_moves_inner_products_by_no_more_than_its_share() -> None:
         layer = project(Linear(weight), k, 3, seed, 1)
         signs = layer_signs(k, n, seed)
         kept = [
-            np.square(signs @ pair.reshape(-1).numpy()).mean() / float(pair.square().sum()) for pair in (a + b, a - b)
+            np.square(signs @ pair.reshape(-1).numpy()).mean() / float(pair.square().sum())
+            for pair in (a + b, a - b)
         ]
         if not all(abs(ratio - 1) <= epsilon for ratio in kept):
             continue
@@ -206,7 +232,9 @@ def test_rounding_moves_inner_products_by_no_more_than_its_share() -> None:
         moved = abs(float((layer.weight(seed).reshape(-1) - exact) @ b.reshape(-1).numpy()))
         allowed = rounding_share(layer, epsilon, float(weight.norm())) * float(weight.norm())
         assert allowed == pytest.approx(layer.coefficients.step / 2 * math.sqrt(3.0), rel=1e-9)
-        hostile = layer.coefficients.step / 2 * float(np.abs(signs @ b.reshape(-1).numpy()).mean())  # r_t towards b
+        hostile = (
+            layer.coefficients.step / 2 * float(np.abs(signs @ b.reshape(-1).numpy()).mean())
+        )  # r_t towards b
         worst = max(worst, hostile / allowed)
         assert moved <= hostile <= allowed
     assert 60 < inside < 150
@@ -214,11 +242,14 @@ def test_rounding_moves_inner_products_by_no_more_than_its_share() -> None:
 
 
 def test_the_share_is_reached_but_for_little_by_the_worst_rounding() -> None:
-    """r_t = (s/2)·sign⟨b, M_t⟩ moves ⟨Â, b⟩ by (s/2k)·Σ|⟨b, M_t⟩|: with b along one entry that is s/2 exactly, and the
-    bound is √(2(1+ε)) times that; no tighter constant could drop below 1."""
+    """r_t = (s/2)·sign⟨b, M_t⟩ moves ⟨Â, b⟩ by (s/2k)·Σ|⟨b, M_t⟩|: with b along one entry that is
+    s/2 exactly, and the bound is √(2(1+ε)) times that; no tighter constant could drop below 1.
+    """
     layer = Projected(Numbers(np.zeros(16, dtype=np.int64), -2), (1, 4), "signs", 1)
     share = rounding_share(layer, 0.1, 2.0)
-    moved = Numbers((layer_signs(16, 4, 0)[:, 0]).astype(np.int64), -3)  # r_t: half a step towards M_t's first entry
+    moved = Numbers(
+        (layer_signs(16, 4, 0)[:, 0]).astype(np.int64), -3
+    )  # r_t: half a step towards M_t's first entry
     change = Projected(moved, (1, 4), "signs", 1).weight(0)[0, 0]
     assert change == pytest.approx(2.0**-3)
     assert share * 2.0 == pytest.approx(change * math.sqrt(2.2), rel=1e-9)
@@ -226,4 +257,6 @@ def test_the_share_is_reached_but_for_little_by_the_worst_rounding() -> None:
 
 def layer_signs(k: int, n: int, seed: int) -> np.ndarray:
     words = stream("weights 1", seed, -(-k // 64) * n).reshape(-1, n)
-    return np.array([[1.0 if int(word) >> (t % 64) & 1 else -1.0 for word in words[t // 64]] for t in range(k)])
+    return np.array(
+        [[1.0 if int(word) >> (t % 64) & 1 else -1.0 for word in words[t // 64]] for t in range(k)]
+    )

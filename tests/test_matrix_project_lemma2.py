@@ -1,7 +1,9 @@
-"""Arora 2018, Algorithm 1 and Lemma 2: the promise P[|uᵀ(Â - A)v| > ε‖A‖_F‖u‖‖v‖] ≤ η, at two counts k.
+"""Arora 2018, Algorithm 1 and Lemma 2: the promise P[|uᵀ(Â - A)v| > ε‖A‖_F‖u‖‖v‖] ≤ η, at two
+counts k.
 
-With k = ln(4/η)/(ε²/4 - ε³/6), as here, it holds; with the paper's k = ln(1/η)/ε² it does not. These tests are the
-evidence for that erratum: exact binomial tails for the simplest weight, simulation for others.
+With k = ln(4/η)/(ε²/4 - ε³/6), as here, it holds; with the paper's k = ln(1/η)/ε² it does not.
+These tests are the evidence for that erratum: exact binomial tails for the simplest weight,
+simulation for others.
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ def _normal(*shape: int, seed: int) -> torch.Tensor:
 
 
 def _cases() -> dict[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """(A, u, v). For unit a = A, b = uvᵀ the error has variance (1 + ⟨a, b⟩² - 2 Σ a²b²)/k: almost 2/k where a = b is
-    spread out, about 1/k where A has nothing to do with u and v, and 1/k where a = b has two equal entries."""
+    """(A, u, v). For unit a = A, b = uvᵀ the error has variance (1 + ⟨a, b⟩² - 2 Σ a²b²)/k: almost
+    2/k where a = b is spread out, about 1/k where A has nothing to do with u and v, and 1/k where a
+    = b has two equal entries.
+    """
     u, v = _normal(4, seed=1), _normal(4, seed=2)
     ones = torch.ones(4, dtype=torch.float64)
     pair = torch.zeros(2, 2, dtype=torch.float64)
@@ -54,7 +58,8 @@ def sign_matrix(k: int, n: int, seed: int, purpose: str) -> np.ndarray:
 
 
 def errors(A: torch.Tensor, U: torch.Tensor, k: int, trials: int, purpose: str) -> np.ndarray:
-    """⟨U, Â - A⟩ of `trials` independent runs: one helper string, cut into stretches of k matrices: [trials].
+    """⟨U, Â - A⟩ of `trials` independent runs: one helper string, cut into stretches of k matrices:
+    [trials].
 
     ⟨U, Â⟩ = (1/k) Σ_t ⟨A, M_t⟩⟨U, M_t⟩, so two rows of inner products are all that is needed.
     """
@@ -66,7 +71,9 @@ def errors(A: torch.Tensor, U: torch.Tensor, k: int, trials: int, purpose: str) 
 def failures(case: str, k: int, trials: int) -> int:
     A, u, v = CASES[case]
     allowed = EPSILON * float(A.norm() * u.norm() * v.norm())
-    return int((np.abs(errors(A, torch.outer(u, v), k, trials, case)) > allowed * (1 + 1e-12)).sum())
+    return int(
+        (np.abs(errors(A, torch.outer(u, v), k, trials, case)) > allowed * (1 + 1e-12)).sum()
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -104,7 +111,8 @@ def test_the_same_with_a_seed_for_every_run() -> None:
     found = [float(u @ (sign_project(A, k, seed, "seeds")[1] - A) @ v) for seed in range(seeds)]
     failed = int((np.abs(found) > EPSILON * float(A.norm() * u.norm() * v.norm())).sum())
     assert stats.binomtest(failed, seeds, ETA, alternative="greater").pvalue < SURE
-    # two ways to draw independent runs: the rates agree within five standard errors of their difference
+    # two ways to draw independent runs: the rates agree within five standard errors of their
+    # difference
     rate, other = failed / seeds, failures("rank one", k, 4000) / 4000
     assert abs(rate - other) < 5 * math.sqrt(other * (1 - other) * (1 / seeds + 1 / 4000))
 
@@ -112,11 +120,15 @@ def test_the_same_with_a_seed_for_every_run() -> None:
 @pytest.mark.parametrize("eta", [0.1, 0.05, 0.01, 1e-3, 1e-6])
 @pytest.mark.parametrize("epsilon", [0.3, 0.2, 0.1, 0.03])
 def test_the_exact_failure_probability_of_two_entries(epsilon: float, eta: float) -> None:
-    """A = e₁(1, 1), u = e₁, v = (1, 1): ⟨a, M⟩² is 2 or 0 with probability ½ each, so that the relative error is the
-    mean of k fair signs, and the failure probability is a binomial tail: no simulation."""
+    """A = e₁(1, 1), u = e₁, v = (1, 1): ⟨a, M⟩² is 2 or 0 with probability ½ each, so that the
+    relative error is the mean of k fair signs, and the failure probability is a binomial tail: no
+    simulation.
+    """
 
     def failure(k: int) -> float:
-        least = math.floor(k * (1.0 + epsilon) / 2.0 + 1e-9) + 1  # heads at which the mean 2·heads/k - 1 exceeds ε
+        least = (
+            math.floor(k * (1.0 + epsilon) / 2.0 + 1e-9) + 1
+        )  # heads at which the mean 2·heads/k - 1 exceeds ε
         return 2.0 * float(stats.binom.sf(least - 1, k, 0.5))
 
     assert failure(papers_k(epsilon, eta)) > eta
@@ -124,14 +136,21 @@ def test_the_exact_failure_probability_of_two_entries(epsilon: float, eta: float
 
 
 def test_the_exact_probability_is_that_of_the_simulation() -> None:
-    k, trials = papers_k(EPSILON, ETA), 4000  # 19 signs: a mean beyond ½ needs 15 heads or more, or 4 or fewer
+    k, trials = (
+        papers_k(EPSILON, ETA),
+        4000,
+    )  # 19 signs: a mean beyond ½ needs 15 heads or more, or 4 or fewer
     exact = 2.0 * float(stats.binom.sf(14, 19, 0.5))
     assert k == 19
-    assert abs(failures("two entries", k, trials) / trials - exact) < 4 * math.sqrt(exact * (1 - exact) / trials)
+    assert abs(failures("two entries", k, trials) / trials - exact) < 4 * math.sqrt(
+        exact * (1 - exact) / trials
+    )
 
 
 def test_lemma_2_for_a_set_of_pairs() -> None:
-    """‖U(Â - A)x‖ ≤ ε‖A‖_F‖U‖_F‖x‖ for m pairs (U, x) with n rows at once, but for δ, with η = δ/(mn)."""
+    """‖U(Â - A)x‖ ≤ ε‖A‖_F‖U‖_F‖x‖ for m pairs (U, x) with n rows at once, but for δ, with η =
+    δ/(mn).
+    """
     delta, pairs, rows, trials = 0.05, 2, 2, 500
     A = _normal(3, 3, seed=4)
     k = sign_projection_k(EPSILON, delta / (pairs * rows))
@@ -147,4 +166,6 @@ def test_lemma_2_for_a_set_of_pairs() -> None:
 
     failed = broken(k)
     assert stats.beta.ppf(1 - 1e-3, failed + 1, trials - failed) <= delta
-    assert stats.binomtest(broken(k // 30), trials, delta, alternative="greater").pvalue < SURE  # so this can fail
+    assert (
+        stats.binomtest(broken(k // 30), trials, delta, alternative="greater").pvalue < SURE
+    )  # so this can fail

@@ -1,4 +1,6 @@
-"""Noise stability end to end: cushion.measure and `cushion measure`, the JSON's keys, seeds, refusals."""
+"""Noise stability end to end: cushion.measure and `cushion measure`, the JSON's keys, seeds,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,30 @@ from cushion.measures.stability.options import StabilityOptions
 
 QUICK = StabilityOptions(draws=3, attenuation_draws=2, k=20, probes=4)
 LAYER_KEYS = {
-    "layer_cushion", "activation_contraction", "noise_sensitivity", "interlayer_cushion", "minimal_interlayer_cushion",
-    "jacobian_beta", "interlayer_smoothness", "noise_attenuation", "effective_parameters", "from_initialisation",
-}  # fmt: skip
+    "layer_cushion",
+    "activation_contraction",
+    "noise_sensitivity",
+    "interlayer_cushion",
+    "minimal_interlayer_cushion",
+    "jacobian_beta",
+    "interlayer_smoothness",
+    "noise_attenuation",
+    "effective_parameters",
+    "from_initialisation",
+}
 NET_KEYS = {
-    "examples", "probes", "zeta", "seed", "activation_contraction", "interlayer_smoothness", "capacity",
-    "effective_parameters", "effective_parameters_zeta", "effective_parameters_from_initialisation", "bias_gap",
-}  # fmt: skip
+    "examples",
+    "probes",
+    "zeta",
+    "seed",
+    "activation_contraction",
+    "interlayer_smoothness",
+    "capacity",
+    "effective_parameters",
+    "effective_parameters_zeta",
+    "effective_parameters_from_initialisation",
+    "bias_gap",
+}
 FAST = ("--only", "stability", "--draws", "3", "--attenuation-draws", "2", "--k", "20")
 
 
@@ -44,8 +63,12 @@ def named(name: str) -> Case:
     return next(case for case in CASES if case.name == name)
 
 
-def measured(case: Case, options: StabilityOptions = QUICK, m: int = 12, **more: Any) -> MeasureTable:
-    return cushion.measure(case.module(), sample(case, m), only="stability", stability=options, **more)
+def measured(
+    case: Case, options: StabilityOptions = QUICK, m: int = 12, **more: Any
+) -> MeasureTable:
+    return cushion.measure(
+        case.module(), sample(case, m), only="stability", stability=options, **more
+    )
 
 
 def answer(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:
@@ -64,13 +87,41 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x[y == 1, 0, :3] += 100
     np.savez(where / "toy.npz", x=x, y=y)
     text = "1x6x6: flatten fc8 relu fc7 relu fc6 relu fc2"
-    assert main(["train", text, "--data", str(where / "toy.npz"), "--epochs", "2", "-o", str(where / "run")]) == 0
+    assert (
+        main(
+            [
+                "train",
+                text,
+                "--data",
+                str(where / "toy.npz"),
+                "--epochs",
+                "2",
+                "-o",
+                str(where / "run"),
+            ]
+        )
+        == 0
+    )
     for copy in ("nan", "nan-init", "other-init"):
         shutil.copytree(where / "run", where / copy)
     _spoil(where / "nan" / "net.safetensors")
     _spoil(where / "nan-init" / "init.safetensors")
     other = "1x6x6: flatten fc5 relu fc2"
-    assert main(["train", other, "--data", str(where / "toy.npz"), "--epochs", "1", "-o", str(where / "short")]) == 0
+    assert (
+        main(
+            [
+                "train",
+                other,
+                "--data",
+                str(where / "toy.npz"),
+                "--epochs",
+                "1",
+                "-o",
+                str(where / "short"),
+            ]
+        )
+        == 0
+    )
     shutil.copy(where / "short" / "init.safetensors", where / "other-init" / "init.safetensors")
     (where / "alone").mkdir()
     shutil.copy(where / "run" / "net.safetensors", where / "alone" / "net.safetensors")
@@ -126,11 +177,17 @@ def test_keys_of_the_contract(capsys: pytest.CaptureFixture[str], folder: Path) 
             assert minimal["value"] == min(minimal["clip"], minimal["unclipped"]["value"])
             assert layer["activation_contraction"]["value"] >= 1
             laws = layer["interlayer_smoothness"]
-            assert [law["kind"] for law in laws] == ["sign-projection", "sign-projection", "gaussian"]
+            assert [law["kind"] for law in laws] == [
+                "sign-projection",
+                "sign-projection",
+                "gaussian",
+            ]
             assert [law["level"] for law in laws] == [None, 0.1, 0.1]
             for law in laws:
                 assert law["inverse"] == pytest.approx(1 / law["value"] if law["value"] else 0.0)
-                assert law["level"] is None or law["relative_norm"] == pytest.approx(law["level"], rel=1e-4)
+                assert law["level"] is None or law["relative_norm"] == pytest.approx(
+                    law["level"], rel=1e-4
+                )
         assert layer["jacobian_beta"]["value"] == 1.0
         assert [curve["level"] for curve in layer["noise_attenuation"]] == [0.1, 1.0]
         assert [point["to"] for point in layer["noise_attenuation"][0]["points"]] == names[at:]
@@ -143,14 +200,23 @@ def test_keys_of_the_contract(capsys: pytest.CaptureFixture[str], folder: Path) 
     for at, law in enumerate(whole["interlayer_smoothness"]):
         if law["kind"] != "from-initialisation" and law["value"] is not None:
             own = [layer["interlayer_smoothness"] for layer in found["layers"][:-1]]
-            same = [laws[i]["value"] for laws in own for i in range(len(laws)) if laws[i]["noise"] == law["noise"]]
-            assert law["value"] <= min(value for value in same if value is not None) * (1 + 1e-6), at
+            same = [
+                laws[i]["value"]
+                for laws in own
+                for i in range(len(laws))
+                if laws[i]["noise"] == law["noise"]
+            ]
+            assert law["value"] <= min(value for value in same if value is not None) * (1 + 1e-6), (
+                at
+            )
     text = ask(capsys, "measure", str(folder / "run"), "--data", str(folder / "toy.npz"), *FAST)[1]
     assert "not a bound" in text
     assert "Table 1" in text
 
 
-def test_values_quantiles_and_histograms_agree(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_values_quantiles_and_histograms_agree(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
     found = answer(capsys, str(folder / "run"), "--data", str(folder / "toy.npz"), *FAST)
     seen = 0
     for spread in distributions(found):
@@ -164,7 +230,11 @@ def test_values_quantiles_and_histograms_agree(capsys: pytest.CaptureFixture[str
         if spread["value"] != quantiles[0]:  # all equal: numpy widens the histogram
             assert low <= quantiles[0] <= quantiles[-1] <= high
         extreme = quantiles[0] if spread["extremum"] == "min" else quantiles[-1]
-        better = spread["value"] <= extreme if spread["extremum"] == "min" else spread["value"] >= extreme
+        better = (
+            spread["value"] <= extreme
+            if spread["extremum"] == "min"
+            else spread["value"] >= extreme
+        )
         assert better
         assert spread["std"] >= 0
     assert seen > 30
@@ -172,7 +242,9 @@ def test_values_quantiles_and_histograms_agree(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_tiny_net_is_measured(case: Case) -> None:
-    table = measured(case, StabilityOptions(draws=1, attenuation_draws=1, k=10, method="exact"), m=4)
+    table = measured(
+        case, StabilityOptions(draws=1, attenuation_draws=1, k=10, method="exact"), m=4
+    )
     assert json.loads(table.dumps())["net"]["stability"]["examples"] == 4
     assert len(table.layers) == len(case.layers)
     for row in table.layers:
@@ -205,7 +277,9 @@ def test_a_single_layer_net() -> None:
 def test_exact_leaves_no_probes_and_agrees_with_many() -> None:
     case = named("residual")
     exact = measured(case, StabilityOptions(method="exact", draws=0, attenuation_draws=0))
-    probed = measured(case, StabilityOptions(method="probes", probes=8, draws=0, attenuation_draws=0))
+    probed = measured(
+        case, StabilityOptions(method="probes", probes=8, draws=0, attenuation_draws=0)
+    )
     estimated = 0
     for a, b in zip(exact.layers, probed.layers, strict=True):
         assert a.interlayer_smoothness == () == a.noise_attenuation
@@ -264,14 +338,20 @@ def test_the_seed_fixes_everything(name: str) -> None:
     case = named(name)
     a, b = measured(case).dumps(), measured(case).dumps()
     assert a == b
-    other = json.loads(measured(case, StabilityOptions(draws=3, attenuation_draws=2, k=20, probes=4, seed=1)).dumps())
+    other = json.loads(
+        measured(
+            case, StabilityOptions(draws=3, attenuation_draws=2, k=20, probes=4, seed=1)
+        ).dumps()
+    )
     mine = json.loads(a)
     assert other["layers"][0]["interlayer_smoothness"] != mine["layers"][0]["interlayer_smoothness"]
     assert other["layers"][0]["noise_attenuation"] != mine["layers"][0]["noise_attenuation"]
     assert other["layers"][0]["layer_cushion"] == mine["layers"][0]["layer_cushion"]
 
 
-def test_the_same_command_gives_the_same_json(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_the_same_command_gives_the_same_json(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
     argv = (str(folder / "run"), "--data", str(folder / "toy.npz"), *FAST, "--examples", "7")
     first = answer(capsys, *argv)
     assert answer(capsys, *argv) == first
@@ -279,15 +359,31 @@ def test_the_same_command_gives_the_same_json(capsys: pytest.CaptureFixture[str]
     assert first["net"]["stability"]["examples"] == 7
     assert answer(capsys, *argv[:-1], "all")["net"]["stability"]["examples"] == 40
     exact = answer(capsys, *argv, "--exact")
-    assert all(pair["exact"] for layer in exact["layers"][:-1] for pair in layer["interlayer_cushion"]["pairs"])
+    assert all(
+        pair["exact"]
+        for layer in exact["layers"][:-1]
+        for pair in layer["interlayer_cushion"]["pairs"]
+    )
 
 
 @pytest.mark.parametrize("beside", ["init", "random"])
 def test_beside(capsys: pytest.CaptureFixture[str], folder: Path, beside: str) -> None:
-    argv = (str(folder / "run"), "--data", str(folder / "toy.npz"), "--draws", "2", "--k", "20", "--seed", "2")
+    argv = (
+        str(folder / "run"),
+        "--data",
+        str(folder / "toy.npz"),
+        "--draws",
+        "2",
+        "--k",
+        "20",
+        "--seed",
+        "2",
+    )
     found = answer(capsys, *argv, "--beside", beside, "--only", "stability,norms")
     other = found["beside"]
-    assert [layer["name"] for layer in other["layers"]] == [layer["name"] for layer in found["layers"]]
+    assert [layer["name"] for layer in other["layers"]] == [
+        layer["name"] for layer in found["layers"]
+    ]
     for mine, theirs in zip(found["layers"], other["layers"], strict=True):
         assert theirs["frobenius"] == pytest.approx(mine["frobenius"], rel=1e-4)
         assert theirs["layer_cushion"]["value"] != mine["layer_cushion"]["value"]
@@ -309,12 +405,18 @@ def test_the_table_beside_says_whose_weights_it_is_about(beside: Any, weights: s
 
 
 def test_an_example_that_a_relu_switches_off_has_no_finite_contraction() -> None:
-    """‖φ(x)‖ = 0 < ‖x‖/c for every finite c: Definition 6 has no finite c, and c is null in the JSON."""
-    module = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.ReLU(), torch.nn.Linear(2, 2))
+    """‖φ(x)‖ = 0 < ‖x‖/c for every finite c: Definition 6 has no finite c, and c is null in the
+    JSON.
+    """
+    module = torch.nn.Sequential(
+        torch.nn.Linear(2, 2, bias=False), torch.nn.ReLU(), torch.nn.Linear(2, 2)
+    )
     with torch.no_grad():
         module[0].weight.copy_(torch.eye(2))
     x = np.array([[1.0, 2.0], [2.0, 1.0], [-1.0, -1.0]], dtype=np.float32)
-    table = cushion.measure(module, Dataset("d", x, np.array([0, 1, 0]), 2), only="stability", stability=QUICK)
+    table = cushion.measure(
+        module, Dataset("d", x, np.array([0, 1, 0]), 2), only="stability", stability=QUICK
+    )
     assert table.net.stability is not None
     assert table.net.stability.activation_contraction in (None, math.inf)
     assert table.net.stability.capacity in (None, math.inf)
@@ -356,10 +458,17 @@ BAD = [
 def test_bad_input_gets_one_sentence(
     capsys: pytest.CaptureFixture[str], folder: Path, command: str, words: str
 ) -> None:
-    names = {name: str(folder / name) for name in ("run", "alone", "other-init", "nan", "nan-init", "file")}
-    argv = [re.sub(r"\{([a-z-]+)\}", lambda found: names[found[1]], word) for word in command.split()]
+    names = {
+        name: str(folder / name)
+        for name in ("run", "alone", "other-init", "nan", "nan-init", "file")
+    }
+    argv = [
+        re.sub(r"\{([a-z-]+)\}", lambda found: names[found[1]], word) for word in command.split()
+    ]
     before = sorted(folder.rglob("*"))
-    code, out, err = ask(capsys, "measure", *argv, "--data", str(folder / "toy.npz"), "--only", "stability")
+    code, out, err = ask(
+        capsys, "measure", *argv, "--data", str(folder / "toy.npz"), "--only", "stability"
+    )
     assert code == 2, (out, err)
     assert out == ""
     assert re.search(words, err), err
@@ -371,19 +480,36 @@ def test_bad_input_gets_one_sentence(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"probes": -1}, "--probes"), ({"levels": ()}, "--levels"), ({"levels": (0.1, math.nan)}, "--levels"),
-        ({"levels": (0.0,)}, "--levels"), ({"zeta": 1.0}, "--zeta"), ({"delta": -0.1}, "--delta"),
-        ({"delta": math.nan}, "--delta"), ({"examples": 0}, "--examples"), ({"k": 0}, "--k"), ({"seed": -1}, "--seed"),
+        ({"probes": -1}, "--probes"),
+        ({"levels": ()}, "--levels"),
+        ({"levels": (0.1, math.nan)}, "--levels"),
+        ({"levels": (0.0,)}, "--levels"),
+        ({"zeta": 1.0}, "--zeta"),
+        ({"delta": -0.1}, "--delta"),
+        ({"delta": math.nan}, "--delta"),
+        ({"examples": 0}, "--examples"),
+        ({"k": 0}, "--k"),
+        ({"seed": -1}, "--seed"),
     ],
-)  # fmt: skip
+)
 def test_options_are_checked_in_python_too(options: dict[str, Any], words: str) -> None:
     with pytest.raises(cushion.CushionError, match=words):
         StabilityOptions(**options)
 
 
-def test_figures_are_drawn_into_a_new_folder(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
+def test_figures_are_drawn_into_a_new_folder(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
-    argv = (str(folder / "short"), "--data", str(folder / "toy.npz"), "--only", "stability", "--draws", "0")
+    argv = (
+        str(folder / "short"),
+        "--data",
+        str(folder / "toy.npz"),
+        "--only",
+        "stability",
+        "--draws",
+        "0",
+    )
     argv += ("--attenuation-draws", "0", "--figures", str(tmp_path / "new"))
     assert ask(capsys, "measure", *argv)[0] == 0
     assert {path.suffix for path in (tmp_path / "new").iterdir()} == {".png", ".svg"}

@@ -1,4 +1,6 @@
-"""What people read: estimates and gaps are marked, absent families stay absent, refusals are sentences."""
+"""What people read: estimates and gaps are marked, absent families stay absent, refusals are
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,18 @@ from cushion.cli.output import number
 from cushion.data.dataset import Dataset
 
 
-def measured(name: str = "vgg-tiny", only: str = "stability", beside: Any = None, **options: Any) -> Any:
+def measured(
+    name: str = "vgg-tiny", only: str = "stability", beside: Any = None, **options: Any
+) -> Any:
     case = next(case for case in CASES if case.name == name)
     rng = np.random.default_rng(0)
-    data = Dataset("noise", rng.random((12, *case.input_shape), dtype=np.float32), rng.integers(0, 3, 12), 3)
+    data = Dataset(
+        "noise", rng.random((12, *case.input_shape), dtype=np.float32), rng.integers(0, 3, 12), 3
+    )
     chosen = cushion.StabilityOptions(**{"draws": 2, "k": 50, "attenuation_draws": 1, **options})
-    return cushion.measure(case.module(), data, only=only, stability=chosen, beside=beside, spectra=False)
+    return cushion.measure(
+        case.module(), data, only=only, stability=chosen, beside=beside, spectra=False
+    )
 
 
 def row_of(text: str, name: str) -> list[str]:
@@ -84,7 +92,12 @@ def test_claims_about_stability_need_stability() -> None:
 
 
 def test_numbers_without_a_value_are_dashes() -> None:
-    assert [number(value) for value in (None, float("nan"), float("inf"), 0.123456)] == ["-", "-", "inf", "0.1235"]
+    assert [number(value) for value in (None, float("nan"), float("inf"), 0.123456)] == [
+        "-",
+        "-",
+        "inf",
+        "0.1235",
+    ]
 
 
 def test_to_frame_has_rho_and_medians() -> None:
@@ -93,7 +106,10 @@ def test_to_frame_has_rho_and_medians() -> None:
     law = next(law for law in found.layers[0].interlayer_smoothness if law.is_standard)
     assert frame.loc["0", "interlayer_smoothness"] == law.value
     assert frame.loc["0", "layer_cushion_median"] == found.layers[0].layer_cushion.quantiles["0.5"]
-    assert frame.loc["0", "minimal_interlayer_cushion"] == found.layers[0].minimal_interlayer_cushion.value
+    assert (
+        frame.loc["0", "minimal_interlayer_cushion"]
+        == found.layers[0].minimal_interlayer_cushion.value
+    )
     assert "noise_attenuation" not in frame
 
 
@@ -119,9 +135,12 @@ def test_refusals_name_the_option(
     options: list[str], sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "net.py").write_text(
-        "from torch import nn\ndef make():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+        "from torch import nn\ndef make():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, "
+        "10))\n"
     )
-    with pytest.raises(SystemExit) as refused:  # argparse leaves this way, and so does the command itself
+    with pytest.raises(
+        SystemExit
+    ) as refused:  # argparse leaves this way, and so does the command itself
         sys.exit(main(["measure", f"{tmp_path / 'net.py'}:make", "--data", "digits", *options]))
     captured = capsys.readouterr()
     assert refused.value.code == 2

@@ -16,7 +16,12 @@ from cushion.measures.margins import sample_margins
 
 def sample(shape: tuple[int, ...], m: int = 30, classes: int = 3, seed: int = 0) -> Dataset:
     rng = np.random.default_rng(seed)
-    return Dataset("noise", rng.integers(0, 256, (m, *shape), dtype=np.uint8), rng.integers(0, classes, m), classes)
+    return Dataset(
+        "noise",
+        rng.integers(0, 256, (m, *shape), dtype=np.uint8),
+        rng.integers(0, classes, m),
+        classes,
+    )
 
 
 def mlp(bias: bool = True) -> nn.Sequential:
@@ -66,9 +71,12 @@ def test_layer_cushion_is_definition_4_without_the_bias(bias: bool) -> None:
         assert row.layer_cushion is not None
         assert row.layer_cushion.value == pytest.approx(min(ratios), rel=1e-5)
         assert row.layer_cushion.mean == pytest.approx(np.mean(ratios), rel=1e-5)
-        # what the definition promises: the inequality holds on all of S, and with equality somewhere
+        # what the definition promises: the inequality holds on all of S, and with equality
+        # somewhere
         mu = row.layer_cushion.value * (1 - 1e-6)
-        assert all(mu * np.linalg.norm(a) * np.linalg.norm(v) <= np.linalg.norm(a @ v) for v in before)
+        assert all(
+            mu * np.linalg.norm(a) * np.linalg.norm(v) <= np.linalg.norm(a @ v) for v in before
+        )
 
 
 def test_layer_cushion_does_not_change_when_a_layer_is_rescaled() -> None:
@@ -94,7 +102,11 @@ def test_norms_are_those_of_the_true_map() -> None:
     scale = (net[1].weight / torch.sqrt(net[1].running_var + net[1].eps)).detach()
     with torch.no_grad():
         dense = (
-            (nn.functional.conv2d(columns, net[0].weight * scale[:, None, None, None], stride=2, padding=1))
+            (
+                nn.functional.conv2d(
+                    columns, net[0].weight * scale[:, None, None, None], stride=2, padding=1
+                )
+            )
             .flatten(1)
             .T
         )
@@ -130,7 +142,9 @@ def test_measuring_changes_nothing() -> None:
 
 
 def test_a_dead_input_constrains_nothing() -> None:
-    """‖φ(x)‖ = 0 makes the inequality 0 ≤ 0: such examples are left out, not counted as a cushion of zero."""
+    """‖φ(x)‖ = 0 makes the inequality 0 ≤ 0: such examples are left out, not counted as a cushion
+    of zero.
+    """
     net, data = mlp(bias=False), sample((1, 3, 4))
     x = data.x.copy()
     x[0] = 0
@@ -180,17 +194,31 @@ def test_quantiles_are_order_statistics_and_the_histogram_counts_everything() ->
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only=["typo"]), "no family of measures called 'typo'"),
+        (
+            lambda: cushion.measure(mlp(), sample((1, 3, 4)), only=["typo"]),
+            "no family of measures called 'typo'",
+        ),
         (lambda: cushion.measure(mlp(), sample((1, 3, 4), classes=5)), "5 classes"),
         (lambda: cushion.measure(mlp(), sample((1, 3, 5))), r"shape|fit|12"),
-        (lambda: cushion.measure(mlp(), sample((1, 3, 4)), beside="initial"), "--beside must be init or random"),
+        (
+            lambda: cushion.measure(mlp(), sample((1, 3, 4)), beside="initial"),
+            "--beside must be init or random",
+        ),
         (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only=[]), "nothing is left to measure"),
-        (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="spectra", spectra=False), "nothing is left"),
+        (
+            lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="spectra", spectra=False),
+            "nothing is left",
+        ),
         (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="norms", epsilon=5.0), "--epsilon"),
-        (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="norms", batch=0), "a batch must have"),
+        (
+            lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="norms", batch=0),
+            "a batch must have",
+        ),
         (lambda: cushion.StabilityOptions(method="exactly"), "--method must be"),
         (
-            lambda: cushion.bounds(mlp(), sample((1, 3, 4)), options=cushion.BoundOptions(noisy_draws=-5)),
+            lambda: cushion.bounds(
+                mlp(), sample((1, 3, 4)), options=cushion.BoundOptions(noisy_draws=-5)
+            ),
             "--noisy-draws",
         ),
     ],
@@ -217,6 +245,8 @@ def test_nets_in_double_precision_are_measured_and_charged_as_such() -> None:
     for one, other in zip(wide.layers, narrow.layers, strict=True):
         assert one.layer_cushion.value == pytest.approx(other.layer_cushion.value, rel=1e-5)  # type: ignore[union-attr]
     assert wide.net.margin.value == pytest.approx(narrow.net.margin.value, rel=1e-4)  # type: ignore[union-attr]
-    bits = [cushion.bounds(net, data).row("stored weights").factors["bits"] for net in (double, single)]  # type: ignore[index]
+    bits = [
+        cushion.bounds(net, data).row("stored weights").factors["bits"] for net in (double, single)
+    ]  # type: ignore[index]
     assert bits[0] == 2 * bits[1] == 64 * 115
     assert cushion.noise_sensitivity(double, data, "1", "3", draws=2).value > 0

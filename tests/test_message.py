@@ -1,4 +1,6 @@
-"""The message as bits: golden words that fix the format, and strictness about ends, lengths and versions."""
+"""The message as bits: golden words that fix the format, and strictness about ends, lengths and
+versions.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,12 @@ GOLDEN = {
             Bytes(0),
             (
                 Dense(SignProjection(numbers(5, 9, 67), (3, 4), 2**32 - 1, 1, 2), None, 0, 6),
-                Dense(SignProjection(np.array([1 - 2**40, 0, 3]), (2, 3), 0, 2, 31), np.array([1, -1]), 2, 0),
+                Dense(
+                    SignProjection(np.array([1 - 2**40, 0, 3]), (2, 3), 0, 2, 31),
+                    np.array([1, -1]),
+                    2,
+                    0,
+                ),
             ),
         ),
         "567:59143300000000400000000086c711ac105f8462b8cd035e58da428832dca397ece4cdf17487e60cd97ed033be265c25"
@@ -100,18 +107,27 @@ GOLDEN = {
             Bytes(0),
             (
                 Conv(Product(numbers(5, 9, 2 * (3 + 8)), (3, 2, 2, 2), 2, 1), None, 0, 7),
-                Dense(Product(np.array([1, -2, 3, *[2**39, 0, -1] * 4]), (3, 12), 1, 40), np.array([1, -1, 0]), 2, 0),
+                Dense(
+                    Product(np.array([1, -2, 3, *[2**39, 0, -1] * 4]), (3, 12), 1, 40),
+                    np.array([1, -1, 0]),
+                    2,
+                    0,
+                ),
             ),
         ),
         "479:49b52d683a41033c14df8462b8cd035e58da428832dca397b19fa1173fd7fd5df106e000374cc422b7a2a00029404993"
         "3d38400d08edd2e24e00245a",
     ),
     "floats": (
-        IntegerNet((1, 1, 2), Floats(5, (3, -2), (-40, 7)), (Dense(grid([[1, 0], [-1, 1]]), None, 0, 0),)),
+        IntegerNet(
+            (1, 1, 2), Floats(5, (3, -2), (-40, 7)), (Dense(grid([[1, 0], [-1, 1]]), None, 0, 0),)
+        ),
         "64:5a96602894745a3c",
     ),
     "one quantiser": (
-        IntegerNet((2, 1, 1), Floats(12, (-128,), (2**24,)), (Dense(grid([[1, 0], [-1, 1]]), None, 0, 0),)),
+        IntegerNet(
+            (2, 1, 1), Floats(12, (-128,), (2**24,)), (Dense(grid([[1, 0], [-1, 1]]), None, 0, 0),)
+        ),
         "104:4b8c0040400000100000045a3c",
     ),
 }
@@ -119,31 +135,44 @@ GOLDEN = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_messages(name: str) -> None:
-    """Length in bits, the bits, and the scores of four fixed examples: what a released format never changes."""
+    """Length in bits, the bits, and the scores of four fixed examples: what a released format never
+    changes.
+    """
     net, golden = GOLDEN[name]
     message = encode(net)
     assert f"{message.bits}:{message.data.hex()}" == golden
     assert same(decode(message.data, message.bits), net)
     second = format_reader.read(message.data, message.bits)
     x = examples(net, 4)
-    assert net.scores(x).tolist() == [format_reader.scores(second, row.reshape(-1).tolist()) for row in x]
+    assert net.scores(x).tolist() == [
+        format_reader.scores(second, row.reshape(-1).tolist()) for row in x
+    ]
 
 
 def test_golden_scores() -> None:
-    """The two evaluators could be wrong together about a generator or a motion, so a few scores are fixed as well."""
+    """The two evaluators could be wrong together about a generator or a motion, so a few scores are
+    fixed as well.
+    """
     x = np.arange(25, dtype=np.uint8)[None] ** 2
     assert GOLDEN["symmetry"][0].scores(x).tolist() == [[301, -69]]
-    assert GOLDEN["seeds"][0].scores(np.array([[1, 20, 3, 255]], dtype=np.uint8)).tolist() == [[-675, -1963]]
-    assert GOLDEN["sign projections"][0].scores(np.array([[9, 200, 3, 4]], dtype=np.uint8)).tolist() == [
-        [-20476, 20446]
+    assert GOLDEN["seeds"][0].scores(np.array([[1, 20, 3, 255]], dtype=np.uint8)).tolist() == [
+        [-675, -1963]
     ]
-    assert GOLDEN["products"][0].scores(np.arange(18, dtype=np.uint8)[None] ** 2).tolist() == [[-10, -49, 31]]
-    assert GOLDEN["floats"][0].scores(np.array([[0.5, 99.0]], dtype=np.float32)).tolist() == [[31, -14]]
+    assert GOLDEN["sign projections"][0].scores(
+        np.array([[9, 200, 3, 4]], dtype=np.uint8)
+    ).tolist() == [[-20476, 20446]]
+    assert GOLDEN["products"][0].scores(np.arange(18, dtype=np.uint8)[None] ** 2).tolist() == [
+        [-10, -49, 31]
+    ]
+    assert GOLDEN["floats"][0].scores(np.array([[0.5, 99.0]], dtype=np.float32)).tolist() == [
+        [31, -14]
+    ]
 
 
 def test_the_header_word_by_word() -> None:
     text = "".join(f"{byte:08b}" for byte in encode(tiny()).data)
-    # version 2, shape 1 2 2, bytes, shift 3+1, depth 1, dense, 2 outputs, grid, 2 levels, biases in steps of 1
+    # version 2, shape 1 2 2, bytes, shift 3+1, depth 1, dense, 2 outputs, grid, 2 levels, biases in
+    # steps of 1
     start = ["010", "1", "010", "010", "0", "00100", "1", "00", "010", "1", "010", "1", "1"]
     assert text.startswith("".join(start))
 
@@ -167,11 +196,17 @@ def test_the_ledger_names_what_was_paid() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "weights"),
     [
-        ("sign projections", "Matrix-Project with 67 sign matrices of seed 4294967295", "67 coefficients"),
+        (
+            "sign projections",
+            "Matrix-Project with 67 sign matrices of seed 4294967295",
+            "67 coefficients",
+        ),
         ("products", "a product of rank 2, shifted by 1", "22 numbers of two factors"),
     ],
 )
-def test_the_ledger_describes_what_the_compressors_of_arora_2018_store(name: str, kind: str, weights: str) -> None:
+def test_the_ledger_describes_what_the_compressors_of_arora_2018_store(
+    name: str, kind: str, weights: str
+) -> None:
     meanings = {item.item: item.meaning for item in encode(GOLDEN[name][0]).ledger}
     assert kind in meanings["layer 1: kind"]
     assert meanings["layer 1: weights"] == f"{weights}, adaptively coded"
@@ -224,18 +259,25 @@ def test_other_versions_are_refused() -> None:
 
 
 def test_another_end_of_the_stream_is_refused() -> None:
-    """Other last bits can name another interval inside the final one: the same net, but not its message."""
+    """Other last bits can name another interval inside the final one: the same net, but not its
+    message.
+    """
     rng = np.random.default_rng(0)
     refused = 0
     for _ in range(40):
-        net = IntegerNet((1, 2, 2), Bytes(0), (Dense(Grid(rng.integers(-2, 3, (3, 4)), 2), None, 0, 0),))
+        net = IntegerNet(
+            (1, 2, 2), Bytes(0), (Dense(Grid(rng.integers(-2, 3, (3, 4)), 2), None, 0, 0),)
+        )
         message = encode(net)
         text = "".join(f"{byte:08b}" for byte in message.data)[: message.bits]
         for end in ("00", "01", "10", "11"):
             if text.endswith(end):
                 continue
             data, bits = packed(text[:-2] + end)
-            alike = format_reader.read(data, bits)["layers"][0]["coded"] == net.layers[0].weight.reshape(-1).tolist()
+            alike = (
+                format_reader.read(data, bits)["layers"][0]["coded"]
+                == net.layers[0].weight.reshape(-1).tolist()
+            )
             try:
                 assert not same(decode(data, bits), net)
             except Malformed:
@@ -244,9 +286,13 @@ def test_another_end_of_the_stream_is_refused() -> None:
 
 
 def test_a_stream_that_ends_early_is_refused_where_it_ends() -> None:
-    """A decoder runs 30 bits ahead of a whole stream and never further, so a cut one is noticed while it is read."""
+    """A decoder runs 30 bits ahead of a whole stream and never further, so a cut one is noticed
+    while it is read.
+    """
     rng = np.random.default_rng(0)
-    net = IntegerNet((1, 1, 400), Bytes(0), (Dense(Grid(rng.integers(-3, 4, (5, 400)), 3), None, 0, 0),))
+    net = IntegerNet(
+        (1, 1, 400), Bytes(0), (Dense(Grid(rng.integers(-3, 4, (5, 400)), 3), None, 0, 0),)
+    )
     message = encode(net)
     text = "".join(f"{byte:08b}" for byte in message.data)[: message.bits]
     for kept in (message.bits - 40, message.bits - 400, 40):

@@ -31,7 +31,9 @@ def step(net, node, x):
 
 @pytest.mark.parametrize("case", CHAINS, ids=lambda case: case.name)
 def test_steps_between_layers_are_as_lipschitz_as_said(case) -> None:
-    """Pairs of inputs near and far, and one-hot differences, which are the worst for overlapping windows."""
+    """Pairs of inputs near and far, and one-hot differences, which are the worst for overlapping
+    windows.
+    """
     net = trace(case.module(), case.input_shape).double()
     generator = torch.Generator().manual_seed(0)
     for node in net.affine_layers:
@@ -39,7 +41,12 @@ def test_steps_between_layers_are_as_lipschitz_as_said(case) -> None:
         shape = (40, *node.shape)
         x = torch.randn(shape, generator=generator, dtype=torch.float64) + 1.0
         sparse = (torch.rand(shape, generator=generator) < 0.1).double() * 5.0
-        for change in (torch.randn(shape, generator=generator, dtype=torch.float64), sparse, -sparse, sparse.abs() + 1):
+        for change in (
+            torch.randn(shape, generator=generator, dtype=torch.float64),
+            sparse,
+            -sparse,
+            sparse.abs() + 1,
+        ):
             moved = (step(net, node, x + change) - step(net, node, x)).flatten(1)
             change = change.flatten(1)
             assert bool((moved.norm(dim=1) <= two * change.norm(dim=1) * (1 + 1e-9)).all())
@@ -61,7 +68,12 @@ def test_disjoint_pools_are_not_overestimated() -> None:
 def test_the_facts_of_a_small_net() -> None:
     case = next(case for case in CASES if case.name == "vgg-tiny")
     rng = np.random.default_rng(0)
-    data = Dataset("bytes", rng.integers(0, 256, (20, *case.input_shape), dtype=np.uint8), rng.integers(0, 3, 20), 3)
+    data = Dataset(
+        "bytes",
+        rng.integers(0, 256, (20, *case.input_shape), dtype=np.uint8),
+        rng.integers(0, 3, 20),
+        3,
+    )
     net = trace(case.module(), case.input_shape)
     other = torch.Generator().manual_seed(1)
     start = net.double().to(torch.float32)
@@ -83,7 +95,9 @@ def test_the_facts_of_a_small_net() -> None:
     margins = np.sort(seen.margins)
     assert found.margin == pytest.approx(margins[5])  # ⌈0.3·20⌉ = 6
     assert found.margin_loss == pytest.approx(6 / 20)
-    for layer, node, before in zip(found.layers, net.affine_layers, start.affine_layers, strict=True):
+    for layer, node, before in zip(
+        found.layers, net.affine_layers, start.affine_layers, strict=True
+    ):
         dense = node.affine.operator.dense().double().numpy()
         moved = dense - before.affine.operator.dense().double().numpy()
         places = math.prod(node.shape[1:])
@@ -104,7 +118,9 @@ def test_what_stands_before_the_first_layer_stretches_the_inputs() -> None:
     """A pool that sums four pixels has constant 2 in ℓ2 and 4 in ℓ∞."""
     pooled = nn.Sequential(nn.AvgPool2d(2, divisor_override=1), nn.Flatten(), nn.Linear(4, 2))
     rng = np.random.default_rng(0)
-    data = Dataset("bytes", rng.integers(0, 256, (9, 1, 4, 4), dtype=np.uint8), rng.integers(0, 2, 9), 2)
+    data = Dataset(
+        "bytes", rng.integers(0, 256, (9, 1, 4, 4), dtype=np.uint8), rng.integers(0, 2, 9), 2
+    )
     net = trace(pooled, (1, 4, 4))
     seen, table = look_at(net, data), cushion.measure(net, data, only="norms,paths")
     found = gather(net, data, seen, table, None, delta=0.05, epsilon=0.0)
@@ -117,10 +133,18 @@ def test_margins_at_any_level() -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(size=1000)
     ordered = np.sort(values)
-    for epsilon, rank in ((0.0, 1), (0.0005, 1), (0.001, 1), (0.05, 50), (0.0501, 51), (0.9999, 1000)):
+    for epsilon, rank in (
+        (0.0, 1),
+        (0.0005, 1),
+        (0.001, 1),
+        (0.05, 50),
+        (0.0501, 51),
+        (0.9999, 1000),
+    ):
         gamma = epsilon_margin(values, epsilon)
         assert gamma == ordered[rank - 1]
-        # What the definition says: at most ⌈εm⌉ examples are below any larger number, and γ is the smallest such.
+        # What the definition says: at most ⌈εm⌉ examples are below any larger number, and γ is the
+        # smallest such.
         assert (values < gamma).sum() < rank
         assert margin_loss(values, gamma) == rank / 1000
     assert margin_loss(np.array([-1.0, 0.0, 2.0]), 0.0) == pytest.approx(2 / 3)

@@ -1,4 +1,6 @@
-"""prune_net from end to end: every number of its record derived again, the best of what was tried, certificates."""
+"""prune_net from end to end: every number of its record derived again, the best of what was tried,
+certificates.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,12 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
 def run(net: str, **options: Any) -> NetCompressed[NetPruning]:
     data, holdout = digits()
     return prune_net(
-        trained(net)[0], data, method="magnitude", options=PruneOptions(**options), holdout=holdout, seed=3
+        trained(net)[0],
+        data,
+        method="magnitude",
+        options=PruneOptions(**options),
+        holdout=holdout,
+        seed=3,
     )
 
 
@@ -67,7 +74,9 @@ def errors(logits: torch.Tensor, data: Dataset) -> int:
 
 
 @pytest.mark.parametrize(("net", "options"), RUNS)
-def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_every_number_of_the_record_is_derived_again(
+    net: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     found = run(net, **options)
     summary, stored, (data, holdout) = found.summary, found.net.stored, digits()
     model = trained(net)[0]
@@ -78,9 +87,13 @@ def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str
     nonzeros = [int(np.count_nonzero(layer.weight(0))) for layer in stored.layers]
     assert [layer.nonzeros for layer in summary.layers] == nonzeros
     assert summary.parameters == stored.parameters == sum(nonzeros) + biases
-    assert summary.sparsity == pytest.approx(1 - sum(nonzeros) / sum(layer.weights for layer in summary.layers))
+    assert summary.sparsity == pytest.approx(
+        1 - sum(nonzeros) / sum(layer.weights for layer in summary.layers)
+    )
     assert summary.bits == stored.coded.bits
-    assert 0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400  # seed, kinds, sizes, grids
+    assert (
+        0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400
+    )  # seed, kinds, sizes, grids
 
     # The net is what its file says, bit by bit, and the errors are its own.
     loaded = cushion.load_compressed(found.save(tmp_path / "n.net"))
@@ -90,16 +103,27 @@ def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str
     assert (summary.errors_before, summary.errors) == (errors(before, data), errors(after, data))
     machine, file = summary.occam
     assert (machine.errors, machine.bits) == (summary.errors, summary.bits)
-    assert machine.bound == float_up(occam_bound(machine.errors, ROWS, summary.bits, Decimal("0.05")))
-    assert (machine.holdout_errors, machine.holdout_m) == (errors(scores(loaded.network, holdout), holdout), HELD_OUT)
-    assert summary.output_error == pytest.approx(float(torch.linalg.vector_norm(after - before, dim=1).max()), rel=1e-4)
+    assert machine.bound == float_up(
+        occam_bound(machine.errors, ROWS, summary.bits, Decimal("0.05"))
+    )
+    assert (machine.holdout_errors, machine.holdout_m) == (
+        errors(scores(loaded.network, holdout), holdout),
+        HELD_OUT,
+    )
+    assert summary.output_error == pytest.approx(
+        float(torch.linalg.vector_norm(after - before, dim=1).max()), rel=1e-4
+    )
 
     # The certificate holds the same weights, and verifies.
     assert found.certificate is not None
     assert cushion.verify(found.certificate.save(tmp_path / "n.cushion"), data, holdout).ok
-    assert (file.errors, file.bits) == (found.certificate.claim.errors, found.certificate.claim.bits)
+    assert (file.errors, file.bits) == (
+        found.certificate.claim.errors,
+        found.certificate.claim.bits,
+    )
 
-    # Theorem D.1 by hand, from the integers that are stored: masks, and 2·max|q| values for each non-zero.
+    # Theorem D.1 by hand, from the integers that are stored: masks, and 2·max|q| values for each
+    # non-zero.
     integers = [layer.integers for layer in stored.layers]
     nats = 0.0
     for matrix, count in zip(integers, nonzeros, strict=True):
@@ -107,7 +131,9 @@ def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str
     margins = sample_margins(before, torch.from_numpy(data.y)).numpy()
     union = next(row for row in summary.paper_bounds if row.source == "Guha 2023, Thm D.1")
     loss = float((margins <= summary.gamma).mean())
-    assert union.value == pytest.approx(loss + math.sqrt((nats + math.log(20)) / (2 * ROWS)), rel=1e-6)
+    assert union.value == pytest.approx(
+        loss + math.sqrt((nats + math.log(20)) / (2 * ROWS)), rel=1e-6
+    )
 
     # The margin, what was tried, and what that costs.
     assert summary.gamma == pytest.approx(epsilon_margin(margins, 0.05), rel=1e-5)
@@ -128,7 +154,11 @@ def test_the_mask_is_the_rule_s_and_nothing_else_moves_but_by_rounding() -> None
         found = run(net, **options)
         model = traced(trained(net)[0], digits()[0])
         masks = masks_for(
-            model, found.summary.rule, d=found.summary.d, sparsity=options.get("sparsity", (None,))[0], seed=3
+            model,
+            found.summary.rule,
+            d=found.summary.d,
+            sparsity=options.get("sparsity", (None,))[0],
+            seed=3,
         )
         pruned = 0
         for node, mask, layer, row in zip(
@@ -142,13 +172,16 @@ def test_the_mask_is_the_rule_s_and_nothing_else_moves_but_by_rounding() -> None
             if weight.ndim == 2:
                 shift = np.linalg.norm(np.where(kept, 0.0, weight), 2)
                 assert row.shift == pytest.approx(shift, rel=2e-6)
-                assert row.rounding == pytest.approx(np.linalg.norm(np.where(kept, rounded - weight, 0.0), 2), rel=2e-6)
+                assert row.rounding == pytest.approx(
+                    np.linalg.norm(np.where(kept, rounded - weight, 0.0), 2), rel=2e-6
+                )
             pruned += int((~kept).sum())
         assert pruned > 0
         wrong = model.with_affine(
             {
                 node.index: replace(
-                    node.affine, operator=node.affine.operator.with_weight(node.affine.operator.weight * mask)
+                    node.affine,
+                    operator=node.affine.operator.with_weight(node.affine.operator.weight * mask),
                 )
                 for node, mask in zip(model.affine_layers, masks, strict=True)
             }
@@ -166,14 +199,22 @@ def test_every_combination_is_tried_and_the_smallest_bound_is_taken() -> None:
         share, bits = float(one.asked.partition("=")[2]), one.grid.split()[0]
         alone = run("mlp", sparsity=(share,), grid=bits).summary
         assert (one.bits, one.bound) == (alone.bits, alone.occam[0].bound)
-        assert (one.errors, one.nonzeros) == (alone.errors, alone.layers[0].nonzeros + alone.layers[1].nonzeros)
-        assert (found.curve[at].error, found.curve[at].asked) == (one.errors / ROWS, f"{one.asked}, {one.grid}")
+        assert (one.errors, one.nonzeros) == (
+            alone.errors,
+            alone.layers[0].nonzeros + alone.layers[1].nonzeros,
+        )
+        assert (found.curve[at].error, found.curve[at].asked) == (
+            one.errors / ROWS,
+            f"{one.asked}, {one.grid}",
+        )
         assert alone.occam[0].bound >= found.occam[0].bound
         if at == taken:
             assert alone.bits == found.bits
             assert found.curve[at].test_error == found.occam[0].holdout_errors / HELD_OUT
         else:
-            assert found.curve[at].test_error is None  # held-out examples are only looked at once it is chosen
+            assert (
+                found.curve[at].test_error is None
+            )  # held-out examples are only looked at once it is chosen
 
 
 def test_the_smallest_bound_is_taken_where_bounds_say_something() -> None:
@@ -237,25 +278,40 @@ def test_the_seed_decides_the_threads_do_not_and_the_model_stays() -> None:
         torch.set_num_threads(threads)
     assert first.net.stored.coded.data == again.net.stored.coded.data
     data, _ = digits()
-    other = prune_net(model, data, method="magnitude", options=PruneOptions(d=(1.0,), grid="8"), seed=4)
+    other = prune_net(
+        model, data, method="magnitude", options=PruneOptions(d=(1.0,), grid="8"), seed=4
+    )
     assert other.net.stored.coded.data != first.net.stored.coded.data
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 def test_fine_tuning_keeps_the_zeros_and_helps() -> None:
-    plain, tuned = run("mlp", sparsity=(0.8,), grid="8"), run("mlp", sparsity=(0.8,), grid="8", fine_tune=20)
-    for one, other, row in zip(plain.net.stored.layers, tuned.net.stored.layers, tuned.summary.layers, strict=True):
-        assert not (other.weight(0)[one.weight(0) == 0] != 0).any() or row.kept > np.count_nonzero(one.weight(0))
+    plain, tuned = (
+        run("mlp", sparsity=(0.8,), grid="8"),
+        run("mlp", sparsity=(0.8,), grid="8", fine_tune=20),
+    )
+    for one, other, row in zip(
+        plain.net.stored.layers, tuned.net.stored.layers, tuned.summary.layers, strict=True
+    ):
+        assert not (other.weight(0)[one.weight(0) == 0] != 0).any() or row.kept > np.count_nonzero(
+            one.weight(0)
+        )
         assert np.count_nonzero(other.weight(0)) <= row.kept
     assert tuned.summary.errors < plain.summary.errors
     assert tuned.summary.errors_after_pruning == plain.summary.errors_after_pruning
     assert tuned.summary.fine_tuned == 20
-    for row in tuned.summary.layers:  # rounding is of the weights that were trained on, not of the pruned ones
+    for row in (
+        tuned.summary.layers
+    ):  # rounding is of the weights that were trained on, not of the pruned ones
         assert 0 < row.rounding <= row.rounding_limit
-    assert [layer.shift for layer in tuned.summary.layers] == [layer.shift for layer in plain.summary.layers]
+    assert [layer.shift for layer in tuned.summary.layers] == [
+        layer.shift for layer in plain.summary.layers
+    ]
 
 
-@pytest.mark.parametrize("name", ["pre-activation", "residual", "vgg-tiny", "dense", "conv-everything"])
+@pytest.mark.parametrize(
+    "name", ["pre-activation", "residual", "vgg-tiny", "dense", "conv-everything"]
+)
 def test_every_kind_of_net(name: str) -> None:
     case = NAMED[name]
     model = case.module()
@@ -263,7 +319,9 @@ def test_every_kind_of_net(name: str) -> None:
     with torch.no_grad():
         y = model(torch.from_numpy(x)).argmax(1).numpy()
     data = Dataset("noise", x, y, max(2, int(y.max()) + 1))
-    found = prune_net(model, data, method="magnitude", options=PruneOptions(d=(0.05,), grid="lemma"), seed=1)
+    found = prune_net(
+        model, data, method="magnitude", options=PruneOptions(d=(0.05,), grid="lemma"), seed=1
+    )
     summary = found.summary
     net = traced(model, data)
     for layer, stored in zip(summary.layers, found.net.stored.layers, strict=True):
@@ -286,16 +344,29 @@ def test_notes_on_what_is_left() -> None:
     assert nothing.notes == ("nothing was pruned: every weight stays, on its grid",)
     assert all(layer.shift == 0 and layer.kept == layer.weights for layer in nothing.layers)
     empty = run("mlp", sparsity=(0.999,), grid="8").summary
-    assert any("no weight left: the net gives every example the same scores" in note for note in empty.notes)
+    assert any(
+        "no weight left: the net gives every example the same scores" in note
+        for note in empty.notes
+    )
     data = digits()[0]
-    assert len(torch.unique(scores(run("mlp", sparsity=(0.999,), grid="8").net.network, data), dim=0)) == 1
+    assert (
+        len(torch.unique(scores(run("mlp", sparsity=(0.999,), grid="8").net.network, data), dim=0))
+        == 1
+    )
 
 
-def test_where_all_bounds_are_vacuous_the_choice_still_prefers_the_better(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(net_pruning, "occam_bound", lambda *_: "1.000000")  # as on many more bits than examples
+def test_where_all_bounds_are_vacuous_the_choice_still_prefers_the_better(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        net_pruning, "occam_bound", lambda *_: "1.000000"
+    )  # as on many more bits than examples
     found = run("mlp", sparsity=(0.5, 0.99), grid="8").summary
     taken = next(one for one in found.tried if one.chosen)
-    value = {one.asked: one.errors / ROWS + math.sqrt(one.bits * math.log(2) / (2 * ROWS)) for one in found.tried}
+    value = {
+        one.asked: one.errors / ROWS + math.sqrt(one.bits * math.log(2) / (2 * ROWS))
+        for one in found.tried
+    }
     assert taken.asked == min(value, key=lambda asked: value[asked])
 
 
@@ -316,7 +387,8 @@ def test_algorithm_1_leaves_biases_as_they_are_to_sixteen_bits() -> None:
         assert bias is not None
         assert stored is not None
         own = bias.double().numpy()
-        # The largest takes 16 bits with its sign: a step is at most 2^-14 of it, and rounding half a step.
+        # The largest takes 16 bits with its sign: a step is at most 2^-14 of it, and rounding half
+        # a step.
         assert np.abs(stored.values - own).max() <= 2.0**-15 * np.abs(own).max()
 
 

@@ -1,4 +1,6 @@
-"""prune_net with --method sketch: the same weights as magnitude, stored as what they are recovered from, or plainly."""
+"""prune_net with --method sketch: the same weights as magnitude, stored as what they are recovered
+from, or plainly.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def test_a_sketched_net_is_the_pruned_net(tmp_path: Path) -> None:
     summary = found.summary
     sketched = [layer for layer in summary.layers if layer.stored_as.startswith("sketch")]
     assert sketched  # at least one comes back
-    for layer, stored, other in zip(summary.layers, found.net.stored.layers, plain.net.stored.layers, strict=True):
+    for layer, stored, other in zip(
+        summary.layers, found.net.stored.layers, plain.net.stored.layers, strict=True
+    ):
         assert layer.sketch is not None
         assert layer.sketch.recovered == (stored.kind == "sketched")
         assert np.array_equal(stored.weight(3), other.weight(3))
@@ -44,7 +48,8 @@ def test_a_sketched_net_is_the_pruned_net(tmp_path: Path) -> None:
             assert layer.stored_as == f"sketch {layer.sketch.rows}x{layer.sketch.columns}"
             assert stored.parameters == layer.sketch.rows * layer.sketch.columns
     assert summary.errors == plain.summary.errors
-    # What was tried is compared as mask and values, and what is proved is about the bits that are written.
+    # What was tried is compared as mask and values, and what is proved is about the bits that are
+    # written.
     assert [one.bits for one in summary.tried] == [plain.summary.bits]
     assert summary.bits == found.net.stored.bits == summary.occam[0].bits
     assert summary.curve[0].bits == summary.bits
@@ -58,7 +63,9 @@ def test_a_sketched_net_is_the_pruned_net(tmp_path: Path) -> None:
 def test_a_sketch_that_is_too_small_says_so_and_the_weights_are_still_there() -> None:
     plain, found = run("magnitude"), run("sketch", m=3)
     summary = found.summary
-    assert [layer.stored_as for layer in summary.layers] == ["mask and values (no sketch came back)"] * 2
+    assert [layer.stored_as for layer in summary.layers] == [
+        "mask and values (no sketch came back)"
+    ] * 2
     assert any("came back exactly" in note for note in summary.notes)
     assert found.net.stored.coded.data == plain.net.stored.coded.data
     assert all(layer.sketch is not None and layer.sketch.wrong > 0 for layer in summary.layers)
@@ -75,15 +82,33 @@ def test_convolutions_are_sketched_as_matrices() -> None:
 @pytest.mark.parametrize("words", ["", "--m 2"])
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, words: str) -> None:
     folder = tmp_path / "run"
-    assert main(["train", "1x8x8: flatten fc10", "--data", "digits", "--epochs", "3", "-o", str(folder)]) == 0
+    assert (
+        main(
+            ["train", "1x8x8: flatten fc10", "--data", "digits", "--epochs", "3", "-o", str(folder)]
+        )
+        == 0
+    )
     capsys.readouterr()
-    command = ["compress", str(folder), "--data", "digits", "--method", "sketch", "--sparsity", "0.95", "--grid", "4"]
+    command = [
+        "compress",
+        str(folder),
+        "--data",
+        "digits",
+        "--method",
+        "sketch",
+        "--sparsity",
+        "0.95",
+        "--grid",
+        "4",
+    ]
     code, text, err = ask(capsys, *command, "-o", str(tmp_path / "s.net"), *words.split())
     assert code == 0, err
     assert "Sketches A X Bᵀ" in text
     assert ("numbers wrong" in text) == bool(words)
     assert "√(jp) ln p" in text
-    assert cushion.load_compressed(tmp_path / "s.net").stored.layers[0].kind == ("pruned" if words else "sketched")
+    assert cushion.load_compressed(tmp_path / "s.net").stored.layers[0].kind == (
+        "pruned" if words else "sketched"
+    )
 
 
 def test_rows_named_mask_and_values_count_these_and_not_the_sketch() -> None:

@@ -1,4 +1,6 @@
-"""replace_tails from end to end: every number of its record derived again, the best of what was tried, certificates."""
+"""replace_tails from end to end: every number of its record derived again, the best of what was
+tried, certificates.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def run(net: str, **options: Any) -> NetCompressed[NetHeavyTail]:
 
 
 @pytest.mark.parametrize(("net", "options"), RUNS)
-def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_every_number_of_the_record_is_derived_again(
+    net: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     found = run(net, **options)
     summary, stored, (data, holdout) = found.summary, found.net.stored, digits()
     model = trained(net)[0]
@@ -66,7 +70,9 @@ def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str
     assert summary.form == options.get("form", "corrected")
     assert summary.parameters_before == sum(part.numel() for part in model.parameters())
     assert (summary.parameters, summary.bits) == (stored.parameters, stored.coded.bits)
-    assert 0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400  # seed, kinds, sizes, grids
+    assert (
+        0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400
+    )  # seed, kinds, sizes, grids
 
     # The net is what its file says, bit by bit, and the errors are its own.
     loaded = cushion.load_compressed(found.save(tmp_path / "n.net"))
@@ -75,8 +81,12 @@ def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str
     assert (summary.errors_before, summary.errors) == (errors(before, data), errors(after, data))
     machine, file = summary.occam
     assert (machine.errors, machine.bits) == (summary.errors, summary.bits)
-    assert machine.bound == float_up(occam_bound(machine.errors, ROWS, summary.bits, Decimal("0.05")))
-    assert summary.output_error == pytest.approx(float(torch.linalg.vector_norm(after - before, dim=1).max()), rel=1e-4)
+    assert machine.bound == float_up(
+        occam_bound(machine.errors, ROWS, summary.bits, Decimal("0.05"))
+    )
+    assert summary.output_error == pytest.approx(
+        float(torch.linalg.vector_norm(after - before, dim=1).max()), rel=1e-4
+    )
 
     # Trials: the same thresholds, other seeds.
     noisy = any(isinstance(layer, Spiked) for layer in stored.layers)
@@ -106,16 +116,25 @@ def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str
     # The certificate holds the same weights, and verifies.
     assert found.certificate is not None, file.because
     assert cushion.verify(found.certificate.save(tmp_path / "n.cushion"), data, holdout).ok
-    assert (file.errors, file.bits) == (found.certificate.claim.errors, found.certificate.claim.bits)
+    assert (file.errors, file.bits) == (
+        found.certificate.claim.errors,
+        found.certificate.claim.bits,
+    )
     assert abs(file.errors - machine.errors) <= 8  # activations are rounded
 
     # Layers, and what Theorem 2 counts: positions and values of what is stored.
     nats, chosen = 0.0, 0.0
     biases = [bias for bias in stored.biases if bias is not None]
     values_of_a_bias = max((2 * int(np.abs(bias.integers).max()) + 1 for bias in biases), default=1)
-    rest = sum(bias.integers.size for bias in biases) * math.log(values_of_a_bias) + price(values_of_a_bias)
-    rest += price(3) + sum(price(bias.exponent) for bias in biases) + math.log(len(summary.tried))  # 3: the seed
-    for layer, row, node in zip(stored.layers, summary.layers, found.net.frame.affine_layers, strict=True):
+    rest = sum(bias.integers.size for bias in biases) * math.log(values_of_a_bias) + price(
+        values_of_a_bias
+    )
+    rest += (
+        price(3) + sum(price(bias.exponent) for bias in biases) + math.log(len(summary.tried))
+    )  # 3: the seed
+    for layer, row, node in zip(
+        stored.layers, summary.layers, found.net.frame.affine_layers, strict=True
+    ):
         kept = layer.kept if isinstance(layer, Spiked) else layer
         values = kept.integers[kept.integers != 0]
         assert (row.nonzeros, row.name, row.shape) == (values.size, node.name, kept.shape)
@@ -136,16 +155,32 @@ def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str
             assert row.replaced_largest == pytest.approx(float(weight[~stays].abs().max()))
             assert row.deviation == pytest.approx(float(weight.std(unbiased=False)))
         else:
-            assert (row.replaced, row.epsilon, row.worst_ratio, row.stored_as) == (0, None, None, "all weights")
-    corrected = next(row for row in summary.paper_bounds if row.name == "heavy-tail count" and row.form == "corrected")
+            assert (row.replaced, row.epsilon, row.worst_ratio, row.stored_as) == (
+                0,
+                None,
+                None,
+                "all weights",
+            )
+    corrected = next(
+        row
+        for row in summary.paper_bounds
+        if row.name == "heavy-tail count" and row.form == "corrected"
+    )
     assert corrected.factors is not None
-    assert corrected.factors["positions"] + corrected.factors["values"] == pytest.approx(nats, rel=1e-9)
+    assert corrected.factors["positions"] + corrected.factors["values"] == pytest.approx(
+        nats, rel=1e-9
+    )
     assert corrected.factors["chosen"] == pytest.approx(chosen, rel=1e-9)
     assert corrected.factors["others"] == pytest.approx(rest, rel=1e-9)
 
     # What was tried, and what that costs.
     (taken,) = [one for one in summary.tried if one.chosen]
-    assert (taken.bits, taken.errors, taken.bound, taken.written) == (summary.bits, summary.errors, machine.bound, True)
+    assert (taken.bits, taken.errors, taken.bound, taken.written) == (
+        summary.bits,
+        summary.errors,
+        machine.bound,
+        True,
+    )
     assert taken.kept == sum(row.kept for row in summary.layers if row.is_replaced)
     assert summary.price == pytest.approx(math.log(len(summary.tried)))
     assert found.net.notes["chosen"] == taken.asked
@@ -155,10 +190,15 @@ def test_every_number_of_the_record_is_derived_again(net: str, options: dict[str
 def test_every_combination_is_tried_and_the_smallest_bound_is_taken() -> None:
     found = run("mlp", tau=(1.0, 2.0, 1.0), t=(0.0, 1.0), grid="best", trials=1).summary
     assert [(one.asked, one.grid) for one in found.tried] == [
-        (f"tau={tau:g}, t={t:g}", f"{bits} bits") for tau in (1, 2) for t in (0, 1) for bits in BEST_GRIDS
+        (f"tau={tau:g}, t={t:g}", f"{bits} bits")
+        for tau in (1, 2)
+        for t in (0, 1)
+        for bits in BEST_GRIDS
     ]
     taken = next(one for one in found.tried if one.chosen)
-    value = [one.errors / ROWS + math.sqrt(one.bits * math.log(2) / (2 * ROWS)) for one in found.tried]
+    value = [
+        one.errors / ROWS + math.sqrt(one.bits * math.log(2) / (2 * ROWS)) for one in found.tried
+    ]
     key = [(one.bound, rest) for one, rest in zip(found.tried, value, strict=True)]
     assert key[found.tried.index(taken)] == min(key)
     for one in (found.tried[3], found.tried[8]):
@@ -169,7 +209,9 @@ def test_every_combination_is_tried_and_the_smallest_bound_is_taken() -> None:
 
 def test_without_a_setting_the_defaults_are_tried() -> None:
     found = run("mlp", trials=1).summary
-    assert [one.asked for one in found.tried] == [f"tau={tau:g}, t={t:g}" for tau in TAUS for t in (0, 1)]
+    assert [one.asked for one in found.tried] == [
+        f"tau={tau:g}, t={t:g}" for tau in TAUS for t in (0, 1)
+    ]
     kept = [one.kept for one in found.tried]
     assert kept == sorted(kept, reverse=True)
 
@@ -185,11 +227,15 @@ def test_noise_only_adds_error() -> None:
 
 
 def test_t_0_is_pruning_by_magnitude() -> None:
-    """Of a linear classifier: as many weights by the rule "layer" of Guha 2023 give the same message."""
+    """Of a linear classifier: as many weights by the rule "layer" of Guha 2023 give the same
+    message.
+    """
     found = run("linear", tau=(1.0,), t=(0.0,), grid="6")
     (row,) = found.summary.layers
     options = PruneOptions(rule="layer", sparsity=(row.replaced / row.weights,), grid="6")
-    pruned = prune_net(trained("linear")[0], digits()[0], method="magnitude", options=options, seed=3)
+    pruned = prune_net(
+        trained("linear")[0], digits()[0], method="magnitude", options=options, seed=3
+    )
     assert pruned.net.stored.coded.data == found.net.stored.coded.data
     assert {layer.kind for layer in found.net.stored.layers} == {"pruned"}
     assert any("every trial is the same net" in note for note in found.summary.notes)
@@ -207,7 +253,9 @@ def test_epsilon_chooses_the_threshold() -> None:
     run_printed = run("mlp", form="algorithm", epsilon=0.2, eta=0.01, t=(0.5,), grid="12", trials=1)
     layers = run_printed.net.frame.affine_layers
     for row in run_printed.summary.layers:
-        budget = (0.2 * row.frobenius) ** 2 / math.log(3 / 0.01)  # as printed: nearly twice the corrected one
+        budget = (0.2 * row.frobenius) ** 2 / math.log(
+            3 / 0.01
+        )  # as printed: nearly twice the corrected one
         weight = next(one for one in layers if one.name == row.name).affine.operator.weight
         assert row.tau == threshold_within(weight, "algorithm", budget, 0.5)
     nothing = run("mlp", epsilon=1e-4, eta=0.01).summary
@@ -215,11 +263,15 @@ def test_epsilon_chooses_the_threshold() -> None:
 
 
 def test_a_grid_that_rounds_by_more_than_epsilon_is_not_tried() -> None:
-    """Of the grids that `best` tries only those within ε, and the finest, which a note may then complain of."""
+    """Of the grids that `best` tries only those within ε, and the finest, which a note may then
+    complain of.
+    """
     found = run("mlp", epsilon=0.02, eta=0.01, grid="best").summary
     assert 1 <= len(found.tried) < 6
     assert found.tried[-1].grid == "8 bits"
-    assert all(row.rounding <= 0.02 for row in found.layers) or "rounding alone" in " ".join(found.notes)
+    assert all(row.rounding <= 0.02 for row in found.layers) or "rounding alone" in " ".join(
+        found.notes
+    )
     every = run("mlp", epsilon=0.9, eta=0.01, grid="best").summary
     assert len(every.tried) == 6
 
@@ -243,7 +295,8 @@ def test_held_out_examples_choose_nothing() -> None:
     other = replace(holdout, y=(holdout.y + 1) % 10)
     options = HeavyTailOptions(tau=(1.0, 2.0), trials=2)
     found = [
-        replace_tails(trained("mlp")[0], data, options=options, holdout=one, seed=3) for one in (holdout, other, None)
+        replace_tails(trained("mlp")[0], data, options=options, holdout=one, seed=3)
+        for one in (holdout, other, None)
     ]
     assert len({one.net.stored.coded.data for one in found}) == 1
     assert found[0].summary.occam[0].holdout_errors != found[1].summary.occam[0].holdout_errors
@@ -275,7 +328,9 @@ def test_the_seed_decides_the_threads_do_not_and_the_model_stays() -> None:
 
 def test_long_messages_are_compared_by_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     options = HeavyTailOptions(tau=(0.3, 0.5), t=(1.0,), trials=1)
-    written = run("mlp", **{name: getattr(options, name) for name in ("tau", "t", "trials")}).summary
+    written = run(
+        "mlp", **{name: getattr(options, name) for name in ("tau", "t", "trials")}
+    ).summary
     monkeypatch.setattr(net_replacing, "_WRITTEN", 0)
     estimated = replace_tails(trained("mlp")[0], digits()[0], options=options, seed=3).summary
     for one, other in zip(estimated.tried, written.tried, strict=True):
@@ -283,7 +338,9 @@ def test_long_messages_are_compared_by_an_estimate(monkeypatch: pytest.MonkeyPat
         assert (one.bits == other.bits) == one.chosen == one.written
 
 
-@pytest.mark.parametrize("name", ["residual", "vgg-tiny", "batchnorm-first", "conv-everything", "linear-only"])
+@pytest.mark.parametrize(
+    "name", ["residual", "vgg-tiny", "batchnorm-first", "conv-everything", "linear-only"]
+)
 def test_every_kind_of_net(name: str) -> None:
     case = NAMED[name]
     model = case.module()
@@ -294,7 +351,9 @@ def test_every_kind_of_net(name: str) -> None:
     options = HeavyTailOptions(tau=(0.5,), t=(1.0,), trials=2)
     found = replace_tails(model, data, options=options, seed=1).summary
     net = traced(model, data)
-    assert [layer.kind for layer in found.layers] == [node.affine.kind for node in net.affine_layers]
+    assert [layer.kind for layer in found.layers] == [
+        node.affine.kind for node in net.affine_layers
+    ]
     assert all(layer.is_replaced == (layer.kind != "batchnorm") for layer in found.layers)
     lemma = next(one for one in found.promises if one.name == "Lemma 2.2")
     if not net.is_chain or any(layer.kind != "linear" for layer in found.layers):
@@ -333,7 +392,11 @@ def no_dense() -> nn.Module:
         (no_dense, {"form": "appendix"}, "final dense layer, and the net has none"),
         (lambda: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64)).eval(), {}, "nothing to replace"),
         (lambda: trained("mlp")[0], {"layers": ("nope",)}, "--layers nope: .*; it has 1, 3$"),
-        (lambda: trained("mlp")[0], {"form": "typo"}, "--form typo must be one of corrected, algorithm, appendix"),
+        (
+            lambda: trained("mlp")[0],
+            {"form": "typo"},
+            "--form typo must be one of corrected, algorithm, appendix",
+        ),
         (lambda: trained("mlp")[0], {"tau": (0.0,)}, "--tau"),
         (lambda: trained("mlp")[0], {"trials": 0}, "--trials"),
     ],
@@ -348,7 +411,9 @@ def test_one_sentence(model: Any, options: dict[str, Any], words: str) -> None:
 
 
 def test_a_constant_layer_that_is_left_out_is_no_problem() -> None:
-    found = replace_tails(constant(), digits()[0], options=HeavyTailOptions(tau=(1.0,), layers=("1",), trials=1))
+    found = replace_tails(
+        constant(), digits()[0], options=HeavyTailOptions(tau=(1.0,), layers=("1",), trials=1)
+    )
     assert [row.is_replaced for row in found.summary.layers] == [True, False]
 
 
@@ -365,7 +430,9 @@ def test_arguments_of_the_function() -> None:
 
 def test_nothing_stays_and_everything_stays() -> None:
     empty = run("mlp", tau=(50.0,), t=(1.0,), trials=2).summary
-    assert any("nothing stays in 1, 3 (B = 0): noise alone stands for it" in note for note in empty.notes)
+    assert any(
+        "nothing stays in 1, 3 (B = 0): noise alone stands for it" in note for note in empty.notes
+    )
     assert [row.nonzeros for row in empty.layers] == [0, 0]
     bare = run("mlp", tau=(50.0,), t=(0.0,)).summary
     assert any("a weight of zeros stands for it" in note for note in bare.notes)

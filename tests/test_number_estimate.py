@@ -15,7 +15,9 @@ RANDOM = np.random.default_rng(3)
     [
         [np.zeros(5000, dtype=np.int64)],
         [RANDOM.geometric(0.05, size=4000).astype(np.int64), RANDOM.integers(-7, 8, size=4000)],
-        [np.rint(RANDOM.normal(size=30_000) * 0.3).astype(np.int64)],  # halved counts: far more decisions than 2^12
+        [
+            np.rint(RANDOM.normal(size=30_000) * 0.3).astype(np.int64)
+        ],  # halved counts: far more decisions than 2^12
         [RANDOM.integers(-(2**38), 2**38, size=300)],
     ],
 )
@@ -23,7 +25,9 @@ def test_the_estimate_is_close_to_what_the_coder_writes(arrays: list[Integers]) 
     written = encode_numbers([3, 0, 2**20], arrays).bits
     # Halving at 2^12 makes a context that is nearly certain cost up to 2^-12 bits a decision more.
     decisions = sum(array.size for array in arrays)
-    assert estimate_bits([3, 0, 2**20], arrays) == pytest.approx(written, rel=0.003, abs=8 + decisions * 2.0**-11)
+    assert estimate_bits([3, 0, 2**20], arrays) == pytest.approx(
+        written, rel=0.003, abs=8 + decisions * 2.0**-11
+    )
 
 
 def test_short_arrays_are_counted_exactly_but_for_the_end() -> None:

@@ -1,4 +1,6 @@
-"""The message of stored numbers: a second reader written from its description alone, Kraft's sum, and hostile bits."""
+"""The message of stored numbers: a second reader written from its description alone, Kraft's sum,
+and hostile bits.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cushion.encoding.number_stream import MOST_NUMBERS, NumberReader, check_canonical, encode_numbers
+from cushion.encoding.number_stream import (
+    MOST_NUMBERS,
+    NumberReader,
+    check_canonical,
+    encode_numbers,
+)
 from cushion.errors import Malformed
 
 LARGEST = 2**40 - 1
@@ -21,9 +28,11 @@ def bits_of(data: bytes, length: int) -> list[int]:
 
 
 class SecondReader:
-    """Exact interval arithmetic on the bits after the fields: the stream is a number v in [0, 1) with the binary digits
-    of the message, the current interval is [low, low + width) in fractions of the 32-bit register, rescaled as Witten,
-    Neal and Cleary describe. Whatever follows the stream (raw bits) only refines v."""
+    """Exact interval arithmetic on the bits after the fields: the stream is a number v in [0, 1)
+    with the binary digits of the message, the current interval is [low, low + width) in fractions
+    of the 32-bit register, rescaled as Witten, Neal and Cleary describe. Whatever follows the
+    stream (raw bits) only refines v.
+    """
 
     def __init__(self, bits: list[int]) -> None:
         self.bits, self.at = bits, 0
@@ -55,7 +64,9 @@ class SecondReader:
                 length = 0
                 while length < 40:
                     odds = contexts[length]
-                    split = low + (high - low + 1) * odds[0] // sum(odds)  # the first value that means "more"
+                    split = low + (high - low + 1) * odds[0] // sum(
+                        odds
+                    )  # the first value that means "more"
                     more = code >= split
                     low, high = (split, high) if more else (low, split - 1)
                     odds[more] += 2
@@ -94,7 +105,9 @@ class SecondReader:
         return found
 
 
-def read_again(data: bytes, length: int, fields: int, counts: list[int]) -> tuple[list[int], list[list[int]], int]:
+def read_again(
+    data: bytes, length: int, fields: int, counts: list[int]
+) -> tuple[list[int], list[list[int]], int]:
     reader = SecondReader(bits_of(data, length))
     found = [reader.gamma() - 1 for _ in range(fields)]
     arrays = [reader.numbers(lengths) for lengths in reader.stream(counts)]
@@ -108,7 +121,9 @@ def generic(seed: int) -> tuple[list[int], list[np.ndarray]]:
     for _ in range(source.randrange(4)):
         shape = source.choice([(0,), (1,), (7,), (3, 4), (2, 0), (1, 2, 5), ()])
         widest = source.choice([0, 1, 3, 8, 30, 40])
-        draws = [source.randint(-(2**widest) + 1, 2**widest - 1) for _ in range(int(np.prod(shape)))]
+        draws = [
+            source.randint(-(2**widest) + 1, 2**widest - 1) for _ in range(int(np.prod(shape)))
+        ]
         arrays.append(np.array(draws, dtype=np.int64).reshape(shape))
     return fields, arrays
 
@@ -135,7 +150,9 @@ def test_numbers_come_back_and_a_second_reader_agrees_to_the_last_bit(name: str)
     assert all(np.array_equal(a, b) for a, b in zip(found, arrays, strict=True))
     check_canonical(coded.data, coded.bits, encode_numbers(fields, found))
     assert len(coded.data) == -(-coded.bits // 8)
-    again, numbers, used = read_again(coded.data, coded.bits, len(fields), [array.size for array in arrays])
+    again, numbers, used = read_again(
+        coded.data, coded.bits, len(fields), [array.size for array in arrays]
+    )
     assert again == fields
     assert numbers == [array.reshape(-1).tolist() for array in arrays]
     assert used == coded.bits
@@ -155,12 +172,17 @@ def test_long_skewed_arrays_pass_the_halving_of_counts() -> None:
     assert used == coded.bits
     reader = NumberReader(coded.data, coded.bits)
     reader.field()
-    assert all(np.array_equal(a, b) for a, b in zip(reader.arrays([(6000,), (5000,)]), (rare, many), strict=True))
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(reader.arrays([(6000,), (5000,)]), (rare, many), strict=True)
+    )
 
 
 def test_zeros_cost_at_least_what_the_reader_takes_for_granted() -> None:
-    """A message of n numbers has n/2^12 bits or more: the reader's limit never refuses what was written. Without
-    the halving of counts these zeros would take ½·log2(πn), 9 bits, in place of some 50."""
+    """A message of n numbers has n/2^12 bits or more: the reader's limit never refuses what was
+    written. Without the halving of counts these zeros would take ½·log2(πn), 9 bits, in place of
+    some 50.
+    """
     zeros = np.zeros(100_000, dtype=np.int64)
     coded = encode_numbers([], [zeros])
     assert 4096 * coded.bits >= 100_000
@@ -169,7 +191,9 @@ def test_zeros_cost_at_least_what_the_reader_takes_for_granted() -> None:
 
 
 def test_no_message_begins_another_so_the_sum_over_all_is_at_most_one() -> None:
-    """Kraft: Σ 2^-length over every pair in -3..3 with two fields in 0..2, exactly; and no message is a prefix."""
+    """Kraft: Σ 2^-length over every pair in -3..3 with two fields in 0..2, exactly; and no message
+    is a prefix.
+    """
     total, words = Fraction(0), []
     for fields in itertools.product(range(3), repeat=2):
         for pair in itertools.product(range(-3, 4), repeat=2):
@@ -182,7 +206,9 @@ def test_no_message_begins_another_so_the_sum_over_all_is_at_most_one() -> None:
     assert not any(after.startswith(before) for before, after in itertools.pairwise(words))
 
 
-def decode(data: bytes, length: int, fields: int, shapes: list[tuple[int, ...]]) -> tuple[list[int], list[np.ndarray]]:
+def decode(
+    data: bytes, length: int, fields: int, shapes: list[tuple[int, ...]]
+) -> tuple[list[int], list[np.ndarray]]:
     """As a strict reader does: what is read must encode to the message itself."""
     reader = NumberReader(data, length)
     found = [reader.field() for _ in range(fields)]
@@ -207,7 +233,12 @@ def test_every_shorter_or_longer_message_is_refused(seed: int) -> None:
         with pytest.raises(Malformed):
             decode(packed(bits + tail), len(bits) + len(tail), 3, [(9,)])
     with pytest.raises(Malformed):  # padding is zero
-        decode(coded.data[:-1] + bytes([coded.data[-1] | 1]), coded.bits - (coded.bits % 8 == 0), 3, [(9,)])
+        decode(
+            coded.data[:-1] + bytes([coded.data[-1] | 1]),
+            coded.bits - (coded.bits % 8 == 0),
+            3,
+            [(9,)],
+        )
     with pytest.raises(Malformed):
         decode(coded.data + b"\0", coded.bits, 3, [(9,)])
 
@@ -263,7 +294,9 @@ def test_a_field_above_what_its_reader_allows_is_refused() -> None:
 
 
 @pytest.mark.parametrize("shape", [(2**30,), (2**20, 2**20), (10**6,), (2**62, 2**62)])
-def test_sizes_that_no_such_message_holds_are_refused_before_anything_is_allocated(shape: tuple[int, ...]) -> None:
+def test_sizes_that_no_such_message_holds_are_refused_before_anything_is_allocated(
+    shape: tuple[int, ...],
+) -> None:
     coded = encode_numbers([], [np.arange(20)])
     tracemalloc.start()
     try:

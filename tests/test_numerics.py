@@ -1,4 +1,6 @@
-"""The tail inversions against an independent high-precision computation, closed forms and simulation."""
+"""The tail inversions against an independent high-precision computation, closed forms and
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,24 @@ def oracle_inverse(k: int, m: int, delta: Decimal, bits: int) -> mpmath.mpf:
 
 
 CASES = [
-    (0, 1, "0.05", 0), (0, 1, "0.05", 3), (1, 2, "0.5", 0), (3, 10, "0.05", 12), (9, 10, "0.05", 100),
-    (0, 1500, "0.05", 400), (75, 1500, "0.05", 400), (1499, 1500, "0.05", 4000),
-    (0, 60000, "0.05", 1000), (1200, 60000, "0.05", 3000), (1, 60000, "0.01", 1), (30000, 60000, "0.05", 20000),
-    (59999, 60000, "0.05", 10**7), (0, 60000, "0.05", 10**7), (600, 60000, "0.05", 10**7),
-    (20000, 50000, "0.05", 0), (500, 10000, "0.999", 0),
-]  # fmt: skip
+    (0, 1, "0.05", 0),
+    (0, 1, "0.05", 3),
+    (1, 2, "0.5", 0),
+    (3, 10, "0.05", 12),
+    (9, 10, "0.05", 100),
+    (0, 1500, "0.05", 400),
+    (75, 1500, "0.05", 400),
+    (1499, 1500, "0.05", 4000),
+    (0, 60000, "0.05", 1000),
+    (1200, 60000, "0.05", 3000),
+    (1, 60000, "0.01", 1),
+    (30000, 60000, "0.05", 20000),
+    (59999, 60000, "0.05", 10**7),
+    (0, 60000, "0.05", 10**7),
+    (600, 60000, "0.05", 10**7),
+    (20000, 50000, "0.05", 0),
+    (500, 10000, "0.999", 0),
+]
 
 
 @pytest.mark.parametrize(("k", "m", "delta", "bits"), CASES)
@@ -62,7 +76,12 @@ def test_binomial_inverse_is_the_oracle_rounded_up(k: int, m: int, delta: str, b
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 4000), st.floats(0, 1), st.integers(0, 5000), st.sampled_from(["0.05", "0.3", "1e-6"]))
+@given(
+    st.integers(1, 4000),
+    st.floats(0, 1),
+    st.integers(0, 5000),
+    st.sampled_from(["0.05", "0.3", "1e-6"]),
+)
 def test_binomial_inverse_property(m: int, share: float, bits: int, delta: str) -> None:
     k = int(share * m)
     ours = numerics.binomial_inverse(k, m, numerics.occam_log_delta(Decimal(delta), bits))
@@ -79,7 +98,9 @@ def test_zero_and_all_errors_have_closed_forms() -> None:
 
 
 def test_the_naive_scipy_route_is_wrong_at_3000_bits() -> None:
-    """A real trap: scipy's logcdf sticks where the tail underflows, and a bound built on it is far too small."""
+    """A real trap: scipy's logcdf sticks where the tail underflows, and a bound built on it is far
+    too small.
+    """
     from scipy.stats import binom
 
     m, k, bits = 60000, 1200, 3000
@@ -96,8 +117,16 @@ def test_the_naive_scipy_route_is_wrong_at_3000_bits() -> None:
 
 
 def test_the_table_of_bounds_at_60000_examples() -> None:
-    """The kl form in percent, as tabulated: 2 % training error at 1000, 2000, 4000 bits, and others."""
-    cells = ((500, 0.0, 0.58), (1000, 0.02, 4.91), (2000, 0.02, 6.59), (4000, 0.05, 14.4), (8000, 0.08, 24.5))
+    """The kl form in percent, as tabulated: 2 % training error at 1000, 2000, 4000 bits, and
+    others.
+    """
+    cells = (
+        (500, 0.0, 0.58),
+        (1000, 0.02, 4.91),
+        (2000, 0.02, 6.59),
+        (4000, 0.05, 14.4),
+        (8000, 0.08, 24.5),
+    )
     for bits, error, percent in cells:
         budget = (bits * math.log(2) + math.log(1 / 0.05)) / 60000
         assert 100 * numerics.kl_inverse(error, budget) == pytest.approx(percent, abs=0.051)
@@ -125,15 +154,22 @@ def test_kl_inverse_is_above_the_binomial_inverse() -> None:
     """Chernoff: the kl form relaxes the exact tail, so it is never the smaller one."""
     for k, m, bits in ((0, 1000, 50), (30, 1500, 300), (900, 60000, 2500)):
         log_delta = numerics.occam_log_delta(Decimal("0.05"), bits)
-        assert numerics.binomial_inverse(k, m, log_delta) <= numerics.kl_inverse(k / m, -log_delta / m) + 1e-12
+        assert (
+            numerics.binomial_inverse(k, m, log_delta)
+            <= numerics.kl_inverse(k / m, -log_delta / m) + 1e-12
+        )
 
 
 def test_coverage_and_that_a_broken_bound_is_caught() -> None:
-    """P[p > BinInv(k; m, δ)] ≤ δ for k ~ Bin(m, p); the plain k/m + a half of the correction fails the same check."""
+    """P[p > BinInv(k; m, δ)] ≤ δ for k ~ Bin(m, p); the plain k/m + a half of the correction fails
+    the same check.
+    """
     rng = np.random.default_rng(7)
     m, p, delta, draws = 200, 0.07, 0.1, 20000
     counts = np.bincount(rng.binomial(m, p, size=draws), minlength=m + 1)
-    bounds = {k: numerics.binomial_inverse(k, m, math.log(delta)) for k in range(m + 1) if counts[k]}
+    bounds = {
+        k: numerics.binomial_inverse(k, m, math.log(delta)) for k in range(m + 1) if counts[k]
+    }
 
     def failure_rate(shrink: float) -> float:
         return sum(counts[k] for k, b in bounds.items() if p > k / m + shrink * (b - k / m)) / draws

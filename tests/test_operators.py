@@ -1,4 +1,6 @@
-"""Operators against their explicit matrices, which are built tap by tap here and not by torch's convolution."""
+"""Operators against their explicit matrices, which are built tap by tap here and not by torch's
+convolution.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ PADDINGS = [(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 3, 2)]
 DILATIONS = [(1, 1), (2, 1), (2, 3)]
 
 CONVOLUTIONS = [
-    Conv2d(_normal(4, 4 // groups, *kernel, seed=number), (4, 6, 7), stride, padding, dilation, groups)
+    Conv2d(
+        _normal(4, 4 // groups, *kernel, seed=number), (4, 6, 7), stride, padding, dilation, groups
+    )
     for number, (kernel, stride, padding, dilation, groups) in enumerate(
         itertools.product(KERNELS, STRIDES, PADDINGS, DILATIONS, (1, 2, 4))
     )
@@ -43,13 +47,21 @@ SMALL = [
     Linear(torch.zeros(3, 4)),
     Diagonal(_normal(5), (5,)),
     Diagonal(_normal(3), (3, 2, 4)),
-    *(node.affine.operator for case in CASES for node in trace(case.module(), case.input_shape).affine_layers),
+    *(
+        node.affine.operator
+        for case in CASES
+        for node in trace(case.module(), case.input_shape).affine_layers
+    ),
 ]
-EVERY = pytest.mark.parametrize("operator", SMALL, ids=lambda op: f"{type(op).__name__}-{tuple(op.weight.shape)}")
+EVERY = pytest.mark.parametrize(
+    "operator", SMALL, ids=lambda op: f"{type(op).__name__}-{tuple(op.weight.shape)}"
+)
 
 
 def naive_matrix(operator: Operator) -> np.ndarray:
-    """The matrix of the map from its definition, one product of one weight and one input at a time."""
+    """The matrix of the map from its definition, one product of one weight and one input at a
+    time.
+    """
     weight = operator.weight.double().numpy()
     if isinstance(operator, Linear):
         return weight
@@ -71,7 +83,9 @@ def naive_matrix(operator: Operator) -> np.ndarray:
 
 
 def _largest(matrix: np.ndarray) -> float:
-    return float(torch.linalg.svdvals(torch.from_numpy(matrix)).max())  # torch keeps to one thread here
+    return float(
+        torch.linalg.svdvals(torch.from_numpy(matrix)).max()
+    )  # torch keeps to one thread here
 
 
 @EVERY
@@ -79,13 +93,17 @@ def test_matrix_adjoint_and_norms_match_the_definition(operator: Operator) -> No
     matrix = naive_matrix(operator)
     np.testing.assert_array_equal(operator.dense().double().numpy(), matrix)
     basis = torch.eye(operator.input_size).reshape(-1, *operator.input_shape)
-    np.testing.assert_allclose(operator.apply(basis).reshape(operator.input_size, -1).T.numpy(), matrix, atol=1e-6)
+    np.testing.assert_allclose(
+        operator.apply(basis).reshape(operator.input_size, -1).T.numpy(), matrix, atol=1e-6
+    )
     assert matrix.shape == (operator.output_size, operator.input_size)
 
     double = operator.to(torch.float64)
     x, y = _normal(3, *operator.input_shape).double(), _normal(3, *operator.output_shape).double()
     torch.testing.assert_close((double.apply(x) * y).sum(), (x * double.adjoint(y)).sum())
-    np.testing.assert_allclose(double.adjoint(y).reshape(3, -1).numpy(), y.reshape(3, -1).numpy() @ matrix, atol=1e-10)
+    np.testing.assert_allclose(
+        double.adjoint(y).reshape(3, -1).numpy(), y.reshape(3, -1).numpy() @ matrix, atol=1e-10
+    )
 
     largest = _largest(matrix)
     assert operator.spectral() == pytest.approx(largest, rel=1e-6)
@@ -100,12 +118,16 @@ def test_matrix_adjoint_and_norms_match_the_definition(operator: Operator) -> No
 def test_a_wide_map_needs_no_matrix_of_its_input_size() -> None:
     operator = Linear(_normal(10, 200_000))  # a square matrix of its input size would need 320 GB
     gram = operator.weight.double() @ operator.weight.double().T
-    assert operator.spectral() ** 2 == pytest.approx(float(torch.linalg.eigvalsh(gram).max()), rel=1e-6)
+    assert operator.spectral() ** 2 == pytest.approx(
+        float(torch.linalg.eigvalsh(gram).max()), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("start", range(3))
 def test_every_combination_of_options(start: int) -> None:
-    """All 243 paddings, strides, dilations and groups: the matrix, the closed-form norm, the circulant bound."""
+    """All 243 paddings, strides, dilations and groups: the matrix, the closed-form norm, the
+    circulant bound.
+    """
     for operator in CONVOLUTIONS[start::3]:
         matrix = naive_matrix(operator)
         np.testing.assert_array_equal(operator.dense().double().numpy(), matrix)
@@ -118,7 +140,9 @@ def test_every_combination_of_options(start: int) -> None:
         )
         assert operator.operator_frobenius() == pytest.approx(np.linalg.norm(matrix), rel=1e-12)
         largest = _largest(matrix)
-        assert largest <= operator._circulant_upper() <= 2 * largest  # loose only because the maps are tiny
+        assert (
+            largest <= operator._circulant_upper() <= 2 * largest
+        )  # loose only because the maps are tiny
 
 
 @EVERY
@@ -140,7 +164,9 @@ def test_scaled_multiplies_output_channels(operator: Operator) -> None:
 def test_same_padding_is_torchs() -> None:
     for kernel, dilation in itertools.product([(3, 3), (2, 4), (1, 5)], [(1, 1), (3, 2)]):
         weight, x = _normal(2, 3, *kernel), _normal(2, 3, 8, 9)
-        operator = Conv2d(weight, (3, 8, 9), padding=same_padding(kernel, dilation), dilation=dilation)
+        operator = Conv2d(
+            weight, (3, 8, 9), padding=same_padding(kernel, dilation), dilation=dilation
+        )
         expected = torch.nn.functional.conv2d(x, weight, padding="same", dilation=dilation)
         torch.testing.assert_close(operator.apply(x), expected)
 
@@ -159,15 +185,21 @@ def test_same_padding_is_torchs() -> None:
 def test_lanczos_and_upper_bound_on_larger_maps(operator: Operator) -> None:
     largest = float(torch.linalg.matrix_norm(operator.to(torch.float64).dense(), 2))
     assert operator.spectral() == pytest.approx(largest, rel=1e-6)
-    assert operator.spectral() == operator.to(operator.weight.dtype).spectral()  # the start vector is fixed
+    assert (
+        operator.spectral() == operator.to(operator.weight.dtype).spectral()
+    )  # the start vector is fixed
     assert largest <= operator.spectral_upper() <= 1.05 * largest
 
 
 def test_norms_of_a_map_too_large_to_write_out() -> None:
-    """Both are computed without the matrix here, and compared with it in parts: ‖A‖ of a depthwise convolution."""
+    """Both are computed without the matrix here, and compared with it in parts: ‖A‖ of a depthwise
+    convolution.
+    """
     operator = Conv2d(_normal(16, 1, 3, 3), (16, 16, 16), padding=(1, 1, 1, 1), groups=16)
     assert operator.input_size * operator.output_size > EXPLICIT
-    channels = [Conv2d(operator.weight[c : c + 1], (1, 16, 16), padding=(1, 1, 1, 1)) for c in range(16)]
+    channels = [
+        Conv2d(operator.weight[c : c + 1], (1, 16, 16), padding=(1, 1, 1, 1)) for c in range(16)
+    ]
     largest = max(_largest(naive_matrix(channel)) for channel in channels)
     assert operator.spectral() == pytest.approx(largest, rel=1e-6)
     assert largest <= operator.spectral_upper() <= 1.05 * largest
@@ -190,7 +222,9 @@ def test_a_wrong_guess_does_not_spoil_the_upper_bound() -> None:
 
 
 def test_a_circular_grid_of_the_image_size_is_not_an_upper_bound() -> None:
-    """The shortcut that looks right and is not: with zero padding the true norm exceeds the circular one."""
+    """The shortcut that looks right and is not: with zero padding the true norm exceeds the
+    circular one.
+    """
     taps = torch.tensor([-2.0, 1.0, 2.0])
     operator = Conv2d(taps.reshape(1, 1, 1, 3), (1, 1, 2), padding=(0, 0, 1, 1))
     wrapped = torch.tensor([taps[1], taps[0] + taps[2]])  # the kernel on a circle of two pixels
@@ -208,8 +242,11 @@ def test_the_reshaped_kernel_underestimates_the_norm() -> None:
 
 def test_shapes_that_do_not_fit() -> None:
     with pytest.raises(
-        BadInput, match=r"a convolution with 3 input channels cannot read a feature map of shape \(4, 5, 5\)"
+        BadInput,
+        match=r"a convolution with 3 input channels cannot read a feature map of shape \(4, 5, 5\)",
     ):
         Conv2d(torch.zeros(2, 3, 3, 3), (4, 5, 5))
-    with pytest.raises(BadInput, match=r"a 3x3 kernel does not fit into a feature map of shape \(3, 2, 5\)"):
+    with pytest.raises(
+        BadInput, match=r"a 3x3 kernel does not fit into a feature map of shape \(3, 2, 5\)"
+    ):
         Conv2d(torch.zeros(2, 3, 3, 3), (3, 2, 5))

@@ -1,4 +1,6 @@
-"""The PAC-Bayes bound: closed forms, the two implementations against each other and the truth, and its coverage."""
+"""The PAC-Bayes bound: closed forms, the two implementations against each other and the truth, and
+its coverage.
+"""
 
 from __future__ import annotations
 
@@ -29,25 +31,39 @@ def factor(mean: int, exponent: int, prior: int) -> Factor:
     return Factor(1, "weights", prior, whole([mean]), whole([exponent]))
 
 
-@pytest.mark.parametrize(("mean", "exponent", "prior"), [(0, 8, 8), (40, 2, 8), (-7, -3, 5), (3, 12, -2), (100, 7, 7)])
+@pytest.mark.parametrize(
+    ("mean", "exponent", "prior"), [(0, 8, 8), (40, 2, 8), (-7, -3, 5), (3, 12, -2), (100, 7, 7)]
+)
 def test_kl_is_the_integral_that_defines_it(mean: int, exponent: int, prior: int) -> None:
     q, p = stats.norm(mean / 4, 2 ** (exponent / 2)), stats.norm(0, 2 ** (prior / 2))
     low, high = q.ppf(1e-15), q.ppf(1 - 1e-15)
-    value, _ = integrate.quad(lambda w: q.pdf(w) * (q.logpdf(w) - p.logpdf(w)), low, high, epsabs=1e-11, limit=500)
-    assert float(pac_bayes.gaussian_kl(factor(mean, exponent, prior))) == pytest.approx(value, rel=1e-8, abs=1e-9)
+    value, _ = integrate.quad(
+        lambda w: q.pdf(w) * (q.logpdf(w) - p.logpdf(w)), low, high, epsabs=1e-11, limit=500
+    )
+    assert float(pac_bayes.gaussian_kl(factor(mean, exponent, prior))) == pytest.approx(
+        value, rel=1e-8, abs=1e-9
+    )
 
 
 def true_kl(f: Factor) -> mpmath.mpf:
     s, total = mpmath.mpf(2) ** f.prior, mpmath.mpf(0)
     for a, e in zip(f.means.reshape(-1).tolist(), f.variances.reshape(-1).tolist(), strict=True):
         variance = mpmath.mpf(2) ** e
-        total += mpmath.log(s / variance) / 2 + (variance + mpmath.mpf(a) ** 2 / 16) / (2 * s) - mpmath.mpf(1) / 2
+        total += (
+            mpmath.log(s / variance) / 2
+            + (variance + mpmath.mpf(a) ** 2 / 16) / (2 * s)
+            - mpmath.mpf(1) / 2
+        )
     return total
 
 
-@given(st.integers(0, 2**32), st.integers(1, 40), st.integers(-8, 12), st.sampled_from([1, 50, 2**20]))
+@given(
+    st.integers(0, 2**32), st.integers(1, 40), st.integers(-8, 12), st.sampled_from([1, 50, 2**20])
+)
 @settings(max_examples=60, deadline=None)
-def test_both_divergences_are_just_above_the_true_one(seed: int, n: int, prior: int, reach: int) -> None:
+def test_both_divergences_are_just_above_the_true_one(
+    seed: int, n: int, prior: int, reach: int
+) -> None:
     rng = np.random.default_rng(seed)
     f = Factor(1, "weights", prior, rng.integers(-reach, reach + 1, n), rng.integers(-8, 13, n))
     with mpmath.workdps(80):
@@ -64,7 +80,8 @@ def test_a_posterior_equal_to_the_prior_costs_nothing() -> None:
     f = Factor(1, "weights", 8, whole([0] * 9), whole([8] * 9))
     assert pac_bayes.gaussian_kl(f) == 0
     assert 0 <= verifier.gaussian_kl(f) < Decimal("1e-40")
-    # Equation (6) of Neyshabur 2017 with prior and posterior of the same variance: ‖w‖²/(2σ²), the ½ included.
+    # Equation (6) of Neyshabur 2017 with prior and posterior of the same variance: ‖w‖²/(2σ²), the
+    # ½ included.
     moved = Factor(1, "weights", 8, whole([64, 0]), whole([8, 8]))
     assert pac_bayes.gaussian_kl(moved) == Fraction(1, 2)
 
@@ -74,9 +91,15 @@ def test_a_posterior_equal_to_the_prior_costs_nothing() -> None:
 def test_confidence_is_ln_of_two_root_m_over_delta(m: int, delta: str) -> None:
     with mpmath.workdps(70):
         truth = mpmath.log(2 * mpmath.sqrt(m) / mpmath.mpf(delta))
-        assert 0 <= mpmath.mpf(str(verifier.confidence_nats(m, Decimal(delta)))) - truth < mpmath.mpf(10) ** -45
+        assert (
+            0
+            <= mpmath.mpf(str(verifier.confidence_nats(m, Decimal(delta)))) - truth
+            < mpmath.mpf(10) ** -45
+        )
         assert 0 <= mpmath.mpf(pac_bayes.confidence_nats(m, Fraction(delta))) - truth < 1e-9
-        misread = mpmath.log(2 * mpmath.sqrt(m)) / mpmath.mpf(delta)  # a slip seen in published code
+        misread = mpmath.log(2 * mpmath.sqrt(m)) / mpmath.mpf(
+            delta
+        )  # a slip seen in published code
         assert m == 1 or abs(misread - truth) > 1e-3
 
 
@@ -94,7 +117,11 @@ def _log(k: int, m: int) -> float:
 
 
 @given(
-    st.integers(1, 30000), st.floats(0, 1), st.integers(1, 10**7), st.floats(0, 20000), st.sampled_from([1, 20, 999])
+    st.integers(1, 30000),
+    st.floats(0, 1),
+    st.integers(1, 10**7),
+    st.floats(0, 20000),
+    st.sampled_from([1, 20, 999]),
 )
 @settings(max_examples=100, deadline=None)
 def test_stated_bounds_pass_the_verifier_and_smaller_ones_do_not(
@@ -111,11 +138,15 @@ def test_stated_bounds_pass_the_verifier_and_smaller_ones_do_not(
         assert not bound_holds(errors, draws, 0, exact_delta, empirical - less)
     if empirical < bound - less < 1 - less:
         assert not verifier.kl_reaches(empirical, bound - less, price)
-    assert not verifier.kl_reaches(empirical, min(empirical, Decimal("0.999")), Decimal(0))  # never at or below it
+    assert not verifier.kl_reaches(
+        empirical, min(empirical, Decimal("0.999")), Decimal(0)
+    )  # never at or below it
 
 
 def test_no_errors_have_a_closed_form() -> None:
-    assert float(pac_bayes.binomial_bound(0, 1000, Fraction(1, 20))) == pytest.approx(1 - 0.05**0.001, abs=1e-6)
+    assert float(pac_bayes.binomial_bound(0, 1000, Fraction(1, 20))) == pytest.approx(
+        1 - 0.05**0.001, abs=1e-6
+    )
     assert pac_bayes.binomial_bound(1000, 1000, Fraction(1, 20)) == "1.000000"
     assert pac_bayes.pac_bayes_bound("1.000000", 10, 0.1) == "1.000000"
 
@@ -126,7 +157,8 @@ def test_one_example_is_enough_for_a_certificate() -> None:
     assert verifier.verify_claim(made.claim, made.message, ones(1), None).ok
 
 
-# Coverage. Every scenario draws samples or messages anew and asks how often the bound lies below the truth.
+# Coverage. Every scenario draws samples or messages anew and asks how often the bound lies below
+# the truth.
 
 Bound = Callable[[int], float]
 
@@ -136,7 +168,9 @@ def failures(bound: Bound, truth: float, trials: int = 150) -> float:
 
 
 def of_draws(seed: int) -> float:
-    """Q errs on every example alike, with probability Φ(-1); few draws, so that the Monte-Carlo step decides."""
+    """Q errs on every example alike, with probability Φ(-1); few draws, so that the Monte-Carlo
+    step decides.
+    """
     return certify_gaussian(coin(seed), MANY, Decimal("0.5"), draws=60).bound
 
 
@@ -149,18 +183,26 @@ def test_the_draws_fail_no_more_often_than_their_share_of_delta() -> None:
 
 
 def test_coverage_catches_a_missing_monte_carlo_correction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pac_bayes, "binomial_bound", lambda errors, draws, _: decimal_up(errors / draws))
+    monkeypatch.setattr(
+        pac_bayes, "binomial_bound", lambda errors, draws, _: decimal_up(errors / draws)
+    )
     assert failures(of_draws, TRUE_ERROR) > 0.25
 
 
-def test_coverage_catches_noise_with_variance_for_deviation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coverage_catches_noise_with_variance_for_deviation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     table = rounded_gaussian.table
-    monkeypatch.setattr(rounded_gaussian, "table", lambda e, quarter: table(max(2 * e, STILL), quarter))
+    monkeypatch.setattr(
+        rounded_gaussian, "table", lambda e, quarter: table(max(2 * e, STILL), quarter)
+    )
     assert failures(of_draws, TRUE_ERROR, 50) > 0.9
 
 
 def of_memory(seed: int) -> float:
-    """Labels are coins, so every net errs half the time or more; the posterior remembers the labels of its sample."""
+    """Labels are coins, so every net errs half the time or more; the posterior remembers the labels
+    of its sample.
+    """
     rng = np.random.default_rng(seed)
     at, y = rng.permutation(24)[:16], rng.integers(0, 2, 16)
     x = np.zeros((16, 1, 1, 24), dtype=np.uint8)
@@ -185,7 +227,9 @@ def test_coverage_catches_an_unpaid_divergence(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_coverage_of_the_whole_bound_with_a_posterior_chosen_from_the_sample() -> None:
-    """Four features, each with its own error rate; Q leans on the one that did best on the sample. L(Q) is exact."""
+    """Four features, each with its own error rate; Q leans on the one that did best on the sample.
+    L(Q) is exact.
+    """
     rates, delta, m = np.array([0.3, 0.3, 0.35, 0.4]), 0.2, 60
     rng = np.random.default_rng(0)
     missed = 0

@@ -1,4 +1,6 @@
-"""Posteriors as messages and as draws: tables against the exact Gaussian, golden draws, strict decoding."""
+"""Posteriors as messages and as draws: tables against the exact Gaussian, golden draws, strict
+decoding.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def test_every_entry_of_every_table_is_the_floor_of_the_true_tail() -> None:
                 assert true < 1e-10 or abs(true - mpmath.nint(true)) > mpmath.mpf(10) ** -15
 
 
-@pytest.mark.parametrize(("exponent", "quarter"), [(-8, 0), (-8, 2), (-1, 1), (0, 3), (5, 0), (12, 1)])
+@pytest.mark.parametrize(
+    ("exponent", "quarter"), [(-8, 0), (-8, 2), (-1, 1), (0, 3), (5, 0), (12, 1)]
+)
 def test_total_variation_of_a_draw_is_below_its_stated_error(exponent: int, quarter: int) -> None:
     first, table = gaussian.table(exponent, quarter)
     edges = [0, *table.tolist(), 2**64]
@@ -69,17 +73,24 @@ def test_total_variation_of_a_draw_is_below_its_stated_error(exponent: int, quar
 @pytest.mark.parametrize(("mean", "exponent"), [(0, 0), (-7, 3), (13, 8), (2, -3), (1, -8)])
 def test_draws_follow_the_rounded_gaussian(mean: int, exponent: int) -> None:
     n = 40000
-    drawn = gaussian.RoundedGaussians(whole([mean]), whole([exponent])).draw(stream("test", 0, n).reshape(n, 1))[:, 0]
+    drawn = gaussian.RoundedGaussians(whole([mean]), whole([exponent])).draw(
+        stream("test", 0, n).reshape(n, 1)
+    )[:, 0]
     sigma = 2 ** (exponent / 2)
     numbers = np.arange(drawn.min(), drawn.max() + 1)
-    chance = stats.norm.cdf((numbers + 0.5 - mean / 4) / sigma) - stats.norm.cdf((numbers - 0.5 - mean / 4) / sigma)
+    chance = stats.norm.cdf((numbers + 0.5 - mean / 4) / sigma) - stats.norm.cdf(
+        (numbers - 0.5 - mean / 4) / sigma
+    )
     counts = np.array([(drawn == k).sum() for k in numbers])
     common = chance * n > 8
     expected = np.append(chance[common], 1 - chance[common].sum()) * n
     seen = np.append(counts[common], n - counts[common].sum())
     use = expected > 1e-6
     if use.sum() > 1:
-        assert stats.chisquare(seen[use], expected[use] * seen[use].sum() / expected[use].sum()).pvalue > 1e-4
+        assert (
+            stats.chisquare(seen[use], expected[use] * seen[use].sum() / expected[use].sum()).pvalue
+            > 1e-4
+        )
     else:
         assert set(drawn.tolist()) == {int(np.floor(mean / 4 + 0.5))}
 
@@ -100,11 +111,16 @@ def test_golden_message_and_draws() -> None:
     assert drawn.tolist() == DRAWS
     assert random_rows(KEY, 60000)(0, 5).tolist() == ROWS
     for j, column in itertools.product(range(4), range(6)):  # the same by the inverse of Φ
-        mean, exponent = GOLDEN.factors[0].means.flat[column], GOLDEN.factors[0].variances.flat[column]
+        mean, exponent = (
+            GOLDEN.factors[0].means.flat[column],
+            GOLDEN.factors[0].variances.flat[column],
+        )
         with mpmath.workdps(50):
             chance = (mpmath.mpf(int(words[j, column])) + mpmath.mpf(1) / 2) / mpmath.mpf(2) ** 64
             z = mpmath.sqrt(mpmath.mpf(2) ** (int(exponent) + 1)) * mpmath.erfinv(2 * chance - 1)
-            assert drawn[j, column] == int(mpmath.floor(mpmath.mpf(int(mean)) / 4 + z + mpmath.mpf(1) / 2))
+            assert drawn[j, column] == int(
+                mpmath.floor(mpmath.mpf(int(mean)) / 4 + z + mpmath.mpf(1) / 2)
+            )
 
 
 def test_a_word_at_a_threshold_belongs_to_the_next_number() -> None:
@@ -127,7 +143,10 @@ def test_the_range_of_every_draw_is_proved_beforehand() -> None:
     largest = posterior._law.largest()
     edge = np.array([[0, 2**64 - 1]] * posterior.size, dtype=np.uint64).T
     assert (np.abs(posterior.draw(edge)).max(axis=0) == largest).all()
-    factors = tuple(dataclasses.replace(f, means=whole(np.full(f.means.shape, 2**20))) for f in posterior.factors)
+    factors = tuple(
+        dataclasses.replace(f, means=whole(np.full(f.means.shape, 2**20)))
+        for f in posterior.factors
+    )
     layers = tuple(
         dataclasses.replace(layer, bias_shift=40) if isinstance(layer, Dense) else layer
         for layer in posterior.skeleton.layers
@@ -147,15 +166,22 @@ def test_counts_are_those_of_single_nets() -> None:
     size = posterior.size
     naive = 0
     for j, row in enumerate(rows.tolist()):
-        net = posterior.with_numbers(posterior.draw(stream(f"net {key}", 0, size, j * size).reshape(1, size))[0])
+        net = posterior.with_numbers(
+            posterior.draw(stream(f"net {key}", 0, size, j * size).reshape(1, size))[0]
+        )
         scores = net.scores(sample.x[row : row + 1])[0].tolist()
         others = [s for label, s in enumerate(scores) if label != sample.y[row]]
         naive += max(others) >= scores[sample.y[row]]
-    assert count_draws(posterior, key, sample.x, sample.y, nets, random_rows(key, len(sample))) == naive
+    assert (
+        count_draws(posterior, key, sample.x, sample.y, nets, random_rows(key, len(sample)))
+        == naive
+    )
 
 
 def varied(seed: int) -> IntegerNet:
-    """All that the grammar has: symmetric, regular, grouped and depthwise convolutions, strides, an invariant end."""
+    """All that the grammar has: symmetric, regular, grouped and depthwise convolutions, strides, an
+    invariant end.
+    """
 
     def blank(*shape: int) -> Values:
         return Values(whole(np.zeros(shape)))
@@ -164,11 +190,24 @@ def varied(seed: int) -> IntegerNet:
     layers: tuple[Layer, ...] = (
         Conv(blank(2, 1, 3, 3), whole([0, 0]), 1, 3, 1, 1, 1, order),
         Conv(blank(2, 1, 3, 3), None, 0, 2, 1, 1, 0, order),
-        Conv(blank(4, 2, 2, 2) if order == 1 else blank(4, 2, order, 2, 2), whole([0] * 4), 2, 6, 2, 0, 1, order),
+        Conv(
+            blank(4, 2, 2, 2) if order == 1 else blank(4, 2, order, 2, 2),
+            whole([0] * 4),
+            2,
+            6,
+            2,
+            0,
+            1,
+            order,
+        ),
         Pool("sum" if seed % 2 else "max", 2),
     )
     if order == 1:
-        layers = (*layers, Conv(blank(4, 2, 1, 1), None, 0, 1, 1, 0, 2, 1), Dense(blank(3, 16), whole([0] * 3), 3, 0))
+        layers = (
+            *layers,
+            Conv(blank(4, 2, 1, 1), None, 0, 1, 1, 0, 2, 1),
+            Dense(blank(3, 16), whole([0] * 3), 3, 0),
+        )
     else:
         layers = (*layers, Dense(blank(3, 4, 2, 2), whole([0] * 3), 3, 0, order))
     return IntegerNet((1, 8, 8), Bytes(3), layers)
@@ -182,9 +221,12 @@ def test_nets_scored_together_score_as_they_do_alone(seed: int, spread: int) -> 
     factors = []
     for place, layer in enumerate(skeleton.layers, 1):
         if not isinstance(layer, Pool):
-            parts = [("weights", layer.source.shape)] + ([] if layer.bias is None else [("biases", layer.bias.shape)])
+            parts = [("weights", layer.source.shape)] + (
+                [] if layer.bias is None else [("biases", layer.bias.shape)]
+            )
             factors += [
-                Factor(place, what, 8, *(whole(np.full(shape, n)) for n in (4 * spread, -8))) for what, shape in parts
+                Factor(place, what, 8, *(whole(np.full(shape, n)) for n in (4 * spread, -8)))
+                for what, shape in parts
             ]
     posterior = Posterior(skeleton, tuple(factors))
     x = rng.integers(0, 256, (6, 1, 8, 8), dtype=np.uint8)
@@ -266,10 +308,16 @@ def test_hostile_sizes_are_refused_quickly() -> None:
 
 @pytest.mark.parametrize(
     ("means", "variances", "prior"),
-    [([[2**20 + 1, 0]] * 2, [[0, 0]] * 2, 8), ([[0, 0]] * 2, [[13, 0]] * 2, 8), ([[0, 0]] * 2, [[0, -9]] * 2, 8)]
+    [
+        ([[2**20 + 1, 0]] * 2, [[0, 0]] * 2, 8),
+        ([[0, 0]] * 2, [[13, 0]] * 2, 8),
+        ([[0, 0]] * 2, [[0, -9]] * 2, 8),
+    ]
     + [([[0, 0]] * 2, [[0, 0]] * 2, prior) for prior in (-9, 13)],
 )
-def test_numbers_outside_the_format_are_refused(means: object, variances: object, prior: int) -> None:
+def test_numbers_outside_the_format_are_refused(
+    means: object, variances: object, prior: int
+) -> None:
     with pytest.raises(Malformed):
         linear(whole(means), whole(variances), prior)
 
@@ -279,4 +327,6 @@ def test_factors_must_be_those_of_the_net() -> None:
     with pytest.raises(Malformed, match="not the layers"):
         Posterior(posterior.skeleton, posterior.factors[:-1])
     with pytest.raises(Malformed, match="64-bit"):
-        Posterior(coin().skeleton, (Factor(1, "weights", 8, np.zeros((2, 2)), whole(np.zeros((2, 2)))),))
+        Posterior(
+            coin().skeleton, (Factor(1, "weights", 8, np.zeros((2, 2)), whole(np.zeros((2, 2)))),)
+        )

@@ -1,4 +1,6 @@
-"""Training of posteriors: what is trained is what is stated, it ends in time, and its certificates verify."""
+"""Training of posteriors: what is trained is what is stated, it ends in time, and its certificates
+verify.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from tests.posterior_cases import stripes
 
 from cushion import verifier
 from cushion.certificates.pac_bayes import gaussian_kl
-from cushion.compressors.gaussian_posterior import GaussianNumbers, PosteriorNet, blueprint_for, train_posterior
+from cushion.compressors.gaussian_posterior import (
+    GaussianNumbers,
+    PosteriorNet,
+    blueprint_for,
+    train_posterior,
+)
 from cushion.compressors.integer.blueprints import ConvBlock, DenseBlock, PoolBlock
 from cushion.data.dataset import Dataset
 from cushion.encoding.inputs import Bytes
@@ -80,12 +87,16 @@ def test_every_shape_has_a_blueprint(shape: tuple[int, int, int]) -> None:
     assert net.posterior().skeleton.classes == 10
 
 
-def test_a_short_training_gives_a_certificate_that_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_training_gives_a_certificate_that_verifies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("cushion.pac_bayes.DRAWS", 2000)
     began = time.monotonic()
     told: list[float] = []
     sample, held = stripes(2000), stripes(200, seed=1)
-    made = certify_posterior(sample, minutes=0.1, seed=3, holdout=held, report=lambda _, bound: told.append(bound))
+    made = certify_posterior(
+        sample, minutes=0.1, seed=3, holdout=held, report=lambda _, bound: told.append(bound)
+    )
     assert time.monotonic() - began < 240
     assert told
     assert made.bound < 0.6
@@ -114,7 +125,9 @@ def test_an_interrupt_keeps_the_posterior_so_far() -> None:
 def test_the_same_seed_draws_the_same_net_and_threads_are_given_back() -> None:
     threads = torch.get_num_threads()
     one, two, other = (
-        encode_posterior(train_posterior(stripes(), seconds=600, seed=seed, report=interrupting(0)).posterior).data
+        encode_posterior(
+            train_posterior(stripes(), seconds=600, seed=seed, report=interrupting(0)).posterior
+        ).data
         for seed in (1, 1, 2)
     )
     assert one == two != other
@@ -131,7 +144,9 @@ def test_float_features_get_a_paid_quantiser() -> None:
     assert found.posterior.skeleton.fault(x) == ""
 
 
-@pytest.mark.parametrize("options", [{"minutes": 0}, {"minutes": math.nan}, {"delta": "2"}, {"delta": "x"}])
+@pytest.mark.parametrize(
+    "options", [{"minutes": 0}, {"minutes": math.nan}, {"delta": "2"}, {"delta": "x"}]
+)
 def test_bad_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(BadInput):
         certify_posterior(stripes(), **options)  # type: ignore[arg-type]

@@ -21,7 +21,15 @@ from cushion.encoding.inputs import Floats
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.layers import Dense
 from cushion.encoding.limits import multiplications
-from cushion.encoding.posterior import Factor, Posterior, count_draws, encode_posterior, key_of, random_rows, row_by_row
+from cushion.encoding.posterior import (
+    Factor,
+    Posterior,
+    count_draws,
+    encode_posterior,
+    key_of,
+    random_rows,
+    row_by_row,
+)
 from cushion.encoding.rounded_gaussian import lower_tail, table
 from cushion.encoding.sources import Values
 from cushion.errors import BadInput, Malformed
@@ -33,7 +41,9 @@ SAMPLE, HELD = stripes(400), stripes(80, seed=1)
 
 @pytest.fixture(scope="module")
 def made() -> PosteriorCertificate:
-    return certify_gaussian(convolutional(5), SAMPLE, Decimal("0.05"), draws=500, holdout=HELD, made_with={"seed": 5})
+    return certify_gaussian(
+        convolutional(5), SAMPLE, Decimal("0.05"), draws=500, holdout=HELD, made_with={"seed": 5}
+    )
 
 
 def verdict(made: PosteriorCertificate, **changes: Any) -> Any:
@@ -59,13 +69,19 @@ def test_a_file_verifies_at_every_level(made: PosteriorCertificate, tmp_path: Pa
 def test_the_sentence_says_what_is_bounded(made: PosteriorCertificate) -> None:
     assert "Vacuous" in str(made) or "net drawn anew from this posterior" in str(made)
     few = certify_gaussian(coin(), ones(20000), Decimal("0.05"), draws=2000)
-    assert str(few).startswith("With probability 95 % over the draw of these 20 000 examples and of the nets counted")
+    assert str(few).startswith(
+        "With probability 95 % over the draw of these 20 000 examples and of the nets counted"
+    )
     assert made.about == "Q"
 
 
 def test_the_ledger_adds_up(made: PosteriorCertificate) -> None:
     claim = made.claim
-    assert sum(paid.bits for paid in claim.ledger) == claim.header_bits == encode_posterior(convolutional(5)).bits
+    assert (
+        sum(paid.bits for paid in claim.ledger)
+        == claim.header_bits
+        == encode_posterior(convolutional(5)).bits
+    )
     kl = sum(Decimal(paid.nats) for paid in claim.ledger if paid.meaning.startswith("KL of"))
     assert Decimal(claim.kl) == kl > 0
 
@@ -84,8 +100,12 @@ FORGERIES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "level"), FORGERIES)
-def test_forged_numbers_are_not_believed(made: PosteriorCertificate, changes: dict[str, Any], level: str) -> None:
-    """A level of "" means that the claim is not even one of the format, or that its level depends on the numbers."""
+def test_forged_numbers_are_not_believed(
+    made: PosteriorCertificate, changes: dict[str, Any], level: str
+) -> None:
+    """A level of "" means that the claim is not even one of the format, or that its level depends
+    on the numbers.
+    """
     try:
         found = verdict(made, **changes)
     except Malformed:
@@ -95,7 +115,9 @@ def test_forged_numbers_are_not_believed(made: PosteriorCertificate, changes: di
     assert not level or found.level == level
 
 
-def test_a_smaller_divergence_is_not_believed_even_where_the_bound_is_vacuous(made: PosteriorCertificate) -> None:
+def test_a_smaller_divergence_is_not_believed_even_where_the_bound_is_vacuous(
+    made: PosteriorCertificate,
+) -> None:
     less = format(Decimal(made.claim.kl) - 1, "f")
     found = verdict(made, kl=less, bound="1.000000")
     assert (found.ok, found.level) == (False, "arithmetic")
@@ -123,8 +145,18 @@ def test_a_hold_out_line_is_checked_in_full(made: PosteriorCertificate) -> None:
     assert line is not None
     assert not verdict(made, holdout=dataclasses.replace(line, bound="0.010000")).ok
     found = verdict(made, holdout=dataclasses.replace(line, errors=line.errors - 1))
-    assert (found.ok, found.level, found.sample_replayed, found.holdout_replayed) == (False, "message", True, False)
-    for wrong in ({"delta": "0.04"}, {"data_fingerprint": SAMPLE.fingerprint}, {"m": 0}, {"bound": "2"}):
+    assert (found.ok, found.level, found.sample_replayed, found.holdout_replayed) == (
+        False,
+        "message",
+        True,
+        False,
+    )
+    for wrong in (
+        {"delta": "0.04"},
+        {"data_fingerprint": SAMPLE.fingerprint},
+        {"m": 0},
+        {"bound": "2"},
+    ):
         with pytest.raises(Malformed):
             verdict(made, holdout=dataclasses.replace(line, **wrong))
     with pytest.raises(Malformed, match="assumptions"):
@@ -157,13 +189,17 @@ def test_a_hold_out_line_is_checked_in_full(made: PosteriorCertificate) -> None:
         {"data_fingerprint": "00"},
     ],
 )
-def test_fields_outside_the_format_are_malformed(made: PosteriorCertificate, changes: dict[str, Any]) -> None:
+def test_fields_outside_the_format_are_malformed(
+    made: PosteriorCertificate, changes: dict[str, Any]
+) -> None:
     with pytest.raises(Malformed):
         verdict(made, **changes)
 
 
 def test_too_many_draws_for_their_delta_are_refused() -> None:
-    """The sampler is exact to 2^-54 a number: a δ' below what all draws may be off by cannot be had."""
+    """The sampler is exact to 2^-54 a number: a δ' below what all draws may be off by cannot be
+    had.
+    """
     with pytest.raises(BadInput, match="too small"):
         certify_gaussian(coin(), ones(5), Decimal("0.00000000000001"), draws=1000)
     made = certify_gaussian(coin(), ones(5), Decimal("0.05"), draws=1000)
@@ -174,7 +210,9 @@ def test_too_many_draws_for_their_delta_are_refused() -> None:
     assert "not that exact" in found.reason
 
 
-def test_the_work_of_all_draws_is_limited_when_written_and_when_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_work_of_all_draws_is_limited_when_written_and_when_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = certify_gaussian(coin(), ones(6), Decimal("0.05"), draws=1000)
     coin().check_draws(2**31 // 4)  # four numbers, four multiplications
     with pytest.raises(Malformed, match="more than the format allows"):
@@ -205,17 +243,26 @@ def test_the_share_of_the_draws_is_a_fifth(made: PosteriorCertificate) -> None:
 
 
 def test_other_numbers_of_draws_are_other_draws() -> None:
-    """Stopping a count where it looks good: the first nets of a longer count are not those of a shorter one."""
+    """Stopping a count where it looks good: the first nets of a longer count are not those of a
+    shorter one.
+    """
     message = encode_posterior(coin()).data
-    firsts = {tuple(random_rows(key_of(message, draws), 1000)(0, 20).tolist()) for draws in range(100, 150)}
+    firsts = {
+        tuple(random_rows(key_of(message, draws), 1000)(0, 20).tolist())
+        for draws in range(100, 150)
+    }
     assert len(firsts) == 50
 
 
 @pytest.mark.parametrize("precision", [1, 6, 14])
-def test_the_program_s_own_decimal_context_changes_nothing(made: PosteriorCertificate, precision: int) -> None:
+def test_the_program_s_own_decimal_context_changes_nothing(
+    made: PosteriorCertificate, precision: int
+) -> None:
     """A divergence of 10 for one of 11.3: with sums rounded to one digit it would look paid."""
     kl = Decimal(made.claim.kl)
-    less = format(kl.quantize(Decimal(1).scaleb(kl.adjusted() - precision + 1), rounding=ROUND_DOWN), ".6f")
+    less = format(
+        kl.quantize(Decimal(1).scaleb(kl.adjusted() - precision + 1), rounding=ROUND_DOWN), ".6f"
+    )
     with localcontext(Context(prec=precision, rounding=ROUND_DOWN)):
         lower_tail.cache_clear()
         table.cache_clear()
@@ -228,7 +275,9 @@ def test_the_program_s_own_decimal_context_changes_nothing(made: PosteriorCertif
 
 
 def test_a_divergence_of_whole_millionths_is_accepted() -> None:
-    """A posterior equal to its prior costs nothing at all; rounding up must not ask for more than that."""
+    """A posterior equal to its prior costs nothing at all; rounding up must not ask for more than
+    that.
+    """
     shift = 4 * 16  # one deviation of the prior, in quarters: (μ/s)²/2 = 1/2 nat a number
     for mean in (0, shift):
         posterior = linear(whole([[0, mean], [0, mean]]), whole([[8, 8], [8, 8]]), prior=8)
@@ -244,7 +293,9 @@ def test_a_holdout_made_of_the_sample_s_rows_is_refused(made: PosteriorCertifica
     key = key_of(made.message, made.claim.draws)
     errors = count_draws(convolutional(5), key, copy.x, copy.y, 400, row_by_row)
     found = verify_claim(
-        dataclasses.replace(made.claim, holdout=Holdout(copy.fingerprint, errors, 400, "0.05", "1.000000")),
+        dataclasses.replace(
+            made.claim, holdout=Holdout(copy.fingerprint, errors, 400, "0.05", "1.000000")
+        ),
         made.message,
         SAMPLE,
         copy,
@@ -272,7 +323,9 @@ def test_a_replay_that_takes_long_is_asked_for(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(BadInput, match="--slow"):
         verify_claim(made.claim, made.message, ones(6), None)
     assert verify_claim(made.claim, made.message, ones(6), None, slow=True).ok
-    assert verify_claim(made.claim, made.message, None, None).level == "message", "nothing is replayed without data"
+    assert verify_claim(made.claim, made.message, None, None).level == "message", (
+        "nothing is replayed without data"
+    )
 
 
 def test_claims_are_read_strictly(made: PosteriorCertificate) -> None:
@@ -317,7 +370,9 @@ def test_no_flipped_byte_of_the_file_verifies(made: PosteriorCertificate, tmp_pa
     content = pack(made.claim, made.message)
     for position in range(0, len(content), 7):
         path = tmp_path / "flipped.cushion"
-        path.write_bytes(content[:position] + bytes([content[position] ^ 64]) + content[position + 1 :])
+        path.write_bytes(
+            content[:position] + bytes([content[position] ^ 64]) + content[position + 1 :]
+        )
         with pytest.raises(Malformed):
             verifier.verify(path, SAMPLE, HELD)
 

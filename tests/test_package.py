@@ -17,14 +17,21 @@ def test_the_wheel_builds_installs_and_runs(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("cushion-*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     sources = {
-        f"cushion/{path.relative_to(ROOT / 'src' / 'cushion')}" for path in (ROOT / "src" / "cushion").rglob("*.py")
+        f"cushion/{path.relative_to(ROOT / 'src' / 'cushion')}"
+        for path in (ROOT / "src" / "cushion").rglob("*.py")
     }
     assert sources <= names
     assert "cushion/py.typed" in names
     site = tmp_path / "site"
-    subprocess.run([*pip, "install", "--no-deps", "--target", str(site), str(wheel)], check=True, capture_output=True)
+    subprocess.run(
+        [*pip, "install", "--no-deps", "--target", str(site), str(wheel)],
+        check=True,
+        capture_output=True,
+    )
     code = f"import sys; sys.path.insert(0, {str(site)!r}); import cushion; print(cushion.__file__)"
-    shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert shown.stdout.startswith(str(site))
     assert (site / "bin" / "cushion").exists()
 
@@ -41,7 +48,9 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 
 def test_every_dependency_is_pinned() -> None:
-    """What setup installs is what constraints.txt says, and nothing is left to the day's newest release."""
+    """What setup installs is what constraints.txt says, and nothing is left to the day's newest
+    release.
+    """
     from importlib.metadata import distributions
 
     pins = {}

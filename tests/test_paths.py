@@ -1,4 +1,6 @@
-"""Path norms against the enumeration of every path, against products of dense matrices, and in closed form."""
+"""Path norms against the enumeration of every path, against products of dense matrices, and in
+closed form.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,11 @@ _NETS = {case.name: trace(case.module(), case.input_shape) for case in CASES}
 
 
 def _matrices(net: Network, node: Node) -> list[np.ndarray]:
-    """The weights of a node's edges, one matrix [outputs, inputs] for each of its inputs: textbook, in float64.
+    """The weights of a node's edges, one matrix [outputs, inputs] for each of its inputs: textbook,
+    in float64.
 
-    A unit vector through the operation itself shows the edges that leave its unit; that holds for max-pools as well,
-    because a one among zeros wins in each window that contains it.
+    A unit vector through the operation itself shows the edges that leave its unit; that holds for
+    max-pools as well, because a one among zeros wins in each window that contains it.
     """
     if isinstance(node.op, Affine):
         return [node.op.operator.to(torch.float64).dense().numpy()]
@@ -46,7 +49,11 @@ def _matrices(net: Network, node: Node) -> list[np.ndarray]:
 def _biases(node: Node) -> np.ndarray:
     """One number a unit of the node's output."""
     size, bias = math.prod(node.shape), node.op.bias if isinstance(node.op, Affine) else None
-    return np.zeros(size) if bias is None else bias.double().repeat_interleave(size // len(bias)).numpy()
+    return (
+        np.zeros(size)
+        if bias is None
+        else bias.double().repeat_interleave(size // len(bias)).numpy()
+    )
 
 
 def _by_matrices(net: Network, p: float) -> tuple[float, float]:
@@ -55,7 +62,8 @@ def _by_matrices(net: Network, p: float) -> tuple[float, float]:
     for node in net.nodes[1:]:
         powers = [np.abs(matrix) ** p for matrix in _matrices(net, node)]
         plain, biased = (
-            sum(matrix @ sums[i][kind] for matrix, i in zip(powers, node.inputs, strict=True)) for kind in (0, 1)
+            sum(matrix @ sums[i][kind] for matrix, i in zip(powers, node.inputs, strict=True))
+            for kind in (0, 1)
         )
         sums[node.index] = (plain, biased + np.abs(_biases(node)) ** p)
     plain, biased = sums[net.nodes[-1].index]
@@ -63,12 +71,16 @@ def _by_matrices(net: Network, p: float) -> tuple[float, float]:
 
 
 def _walk(net: Network) -> Iterator[tuple[float, bool]]:
-    """Every path whose weights are not zero: the product of its weights, and whether it starts at a bias."""
+    """Every path whose weights are not zero: the product of its weights, and whether it starts at a
+    bias.
+    """
     edges: dict[tuple[int, int], list[tuple[int, int, float]]] = {}
     for node in net.nodes[1:]:
         for source, matrix in zip(node.inputs, _matrices(net, node), strict=True):
             for unit, before in zip(*np.nonzero(matrix), strict=True):
-                edges.setdefault((node.index, int(unit)), []).append((source, int(before), float(matrix[unit, before])))
+                edges.setdefault((node.index, int(unit)), []).append(
+                    (source, int(before), float(matrix[unit, before]))
+                )
     biases = {node.index: _biases(node) for node in net.nodes}
     last = net.nodes[-1].index
     open_ends = [(last, unit, 1.0) for unit in range(math.prod(net.nodes[-1].shape))]
@@ -79,7 +91,10 @@ def _walk(net: Network) -> Iterator[tuple[float, bool]]:
             continue
         if biases[index][unit] != 0:
             yield product * float(biases[index][unit]), True
-        open_ends.extend((source, before, product * weight) for source, before, weight in edges.get((index, unit), []))
+        open_ends.extend(
+            (source, before, product * weight)
+            for source, before, weight in edges.get((index, unit), [])
+        )
 
 
 def _count(net: Network) -> float:
@@ -107,7 +122,9 @@ def test_products_of_dense_matrices(name: str, p: float) -> None:
     _agrees(path_norm(net, p), plain, biased)
     _agrees(path_norm(net.double(), p), plain, biased)
     assert path_log_sum(net, p) == pytest.approx(math.log(plain), rel=1e-12, abs=1e-12)
-    assert path_log_sum(net, p, biases=True) == pytest.approx(math.log(biased), rel=1e-12, abs=1e-12)
+    assert path_log_sum(net, p, biases=True) == pytest.approx(
+        math.log(biased), rel=1e-12, abs=1e-12
+    )
 
 
 _SMALL = [name for name, net in _NETS.items() if _count(net) <= _FEW]
@@ -142,8 +159,14 @@ def test_enough_nets_are_small() -> None:
         nn.AvgPool2d((3, 2), (2, 2), (1, 0), ceil_mode=True, divisor_override=5),
         nn.AdaptiveAvgPool2d((4, 5)),
         nn.AdaptiveMaxPool2d((3, 4)),
-        nn.Sequential(nn.MaxPool2d(2, 1), nn.AvgPool2d(2, 2), nn.Conv2d(3, 2, 2, stride=2, padding=1)),
-        nn.Sequential(nn.AvgPool2d(2, 1), nn.Conv2d(3, 2, 3, dilation=2, padding=(2, 1)), nn.AdaptiveAvgPool2d(1)),
+        nn.Sequential(
+            nn.MaxPool2d(2, 1), nn.AvgPool2d(2, 2), nn.Conv2d(3, 2, 2, stride=2, padding=1)
+        ),
+        nn.Sequential(
+            nn.AvgPool2d(2, 1),
+            nn.Conv2d(3, 2, 3, dilation=2, padding=(2, 1)),
+            nn.AdaptiveAvgPool2d(1),
+        ),
     ],
     ids=str,
 )
@@ -151,7 +174,9 @@ def test_pools_of_every_setting(pool: nn.Module) -> None:
     torch_state = torch.random.get_rng_state()
     torch.manual_seed(3)
     left = pool(torch.zeros(1, 3, 7, 8)).flatten(1).shape[1]
-    module = nn.Sequential(nn.Conv2d(1, 3, 2), nn.ReLU(), copy.deepcopy(pool), nn.Flatten(), nn.Linear(left, 2)).eval()
+    module = nn.Sequential(
+        nn.Conv2d(1, 3, 2), nn.ReLU(), copy.deepcopy(pool), nn.Flatten(), nn.Linear(left, 2)
+    ).eval()
     torch.random.set_rng_state(torch_state)
     net = trace(module, (1, 8, 9))
     for p in (1.0, 2.0, 2.5):
@@ -169,32 +194,52 @@ def test_blocks_of_any_size_agree(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _linear_net(*weights: torch.Tensor, biases: list[torch.Tensor | None] | None = None) -> Network:
-    """Dense layers with ReLUs between them; weights enter after the trace, which refuses nets whose logits overflow."""
-    modules = [module for weight in weights for module in (nn.Linear(*reversed(weight.shape), bias=False), nn.ReLU())]
+    """Dense layers with ReLUs between them; weights enter after the trace, which refuses nets whose
+    logits overflow.
+    """
+    modules = [
+        module
+        for weight in weights
+        for module in (nn.Linear(*reversed(weight.shape), bias=False), nn.ReLU())
+    ]
     with torch.random.fork_rng(devices=[]):
-        return _replaced(trace(nn.Sequential(*modules[:-1]), (weights[0].shape[1],)), weights, biases)
+        return _replaced(
+            trace(nn.Sequential(*modules[:-1]), (weights[0].shape[1],)), weights, biases
+        )
 
 
 def _replaced(
-    net: Network, weights: Sequence[torch.Tensor], biases: Sequence[torch.Tensor | None] | None = None
+    net: Network,
+    weights: Sequence[torch.Tensor],
+    biases: Sequence[torch.Tensor | None] | None = None,
 ) -> Network:
     """The net with other weights in its dense layers, in their order."""
     pairs = zip(weights, biases or [None] * len(weights), strict=True)
     layers = [Affine(Linear(weight), bias, "linear") for weight, bias in pairs]
-    return net.with_affine(dict(zip((node.index for node in net.affine_layers), layers, strict=True)))
+    return net.with_affine(
+        dict(zip((node.index for node in net.affine_layers), layers, strict=True))
+    )
 
 
 def test_closed_forms() -> None:
-    one = path_norm(_linear_net(torch.tensor([[3.0, 0.0], [0.0, -4.0]]), biases=[torch.tensor([0.0, -12.0])]), 2.0)
+    one = path_norm(
+        _linear_net(torch.tensor([[3.0, 0.0], [0.0, -4.0]]), biases=[torch.tensor([0.0, -12.0])]),
+        2.0,
+    )
     assert (one.value, one.with_biases) == (5.0, 13.0)
     assert one.log10 == pytest.approx(math.log10(5))
     ones = [torch.ones(5, 3), torch.ones(7, 5), torch.ones(2, 7)]
     net = _linear_net(*ones, biases=[torch.ones(5), torch.ones(7), torch.ones(2)])
-    assert (path_norm(net, 1.0).value, path_norm(net, 1.0).with_biases) == (210.0, 210.0 + 70 + 14 + 2)
+    assert (path_norm(net, 1.0).value, path_norm(net, 1.0).with_biases) == (
+        210.0,
+        210.0 + 70 + 14 + 2,
+    )
     assert path_norm(net, 2.0).value == pytest.approx(math.sqrt(210), rel=1e-15)
     assert path_log_sum(net, 7.0) == pytest.approx(math.log(210), rel=1e-15)
     # An average over four places halves the l2 norm of its paths' products, a maximum doubles it.
-    image = nn.Sequential(nn.AvgPool2d(2), nn.Conv2d(1, 4, 1, bias=False), nn.MaxPool2d(2), nn.Flatten())
+    image = nn.Sequential(
+        nn.AvgPool2d(2), nn.Conv2d(1, 4, 1, bias=False), nn.MaxPool2d(2), nn.Flatten()
+    )
     image[1].weight.data.fill_(-3.0)
     pooled = trace(image, (1, 4, 4))
     assert path_norm(pooled, 1.0).value == 4 * 3.0 * 16 / 4
@@ -205,8 +250,12 @@ def test_closed_forms() -> None:
 def test_node_rescaling_changes_no_path() -> None:
     torch_state = torch.random.get_rng_state()
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)).double()
-    conv = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 2, 2), nn.Flatten()).double()
+    module = nn.Sequential(
+        nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)
+    ).double()
+    conv = nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 2, 2), nn.Flatten()
+    ).double()
     torch.random.set_rng_state(torch_state)
     for model, first, second, shape in ((module, 0, 2, (5,)), (conv, 0, 3, (2, 8, 8))):
         before = trace(model, shape)
@@ -220,7 +269,8 @@ def test_node_rescaling_changes_no_path() -> None:
             assert now.value == pytest.approx(was.value, rel=1e-13)
             assert now.with_biases == pytest.approx(was.with_biases, rel=1e-13)
         product, other = (
-            math.prod(node.affine.operator.frobenius() for node in net.affine_layers) for net in (before, after)
+            math.prod(node.affine.operator.frobenius() for node in net.affine_layers)
+            for net in (before, after)
         )
         assert abs(other / product - 1) > 0.1
 
@@ -229,10 +279,17 @@ def test_node_rescaling_changes_no_path() -> None:
 def test_a_folded_batchnorm_counts_as_the_weights_it_makes(name: str) -> None:
     case = next(case for case in CASES if case.name == name)
     module = case.module().double()
-    norms = [(i, layer) for i, layer in enumerate(module) if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d)]
+    norms = [
+        (i, layer)
+        for i, layer in enumerate(module)
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d)
+    ]
     stripped = copy.deepcopy(module)
     factor = 1.0
-    for i, layer in norms:  # the same factor in each channel, so that it leaves the sum of all paths
+    for (
+        i,
+        layer,
+    ) in norms:  # the same factor in each channel, so that it leaves the sum of all paths
         layer.running_var.fill_(4.0 - layer.eps)
         layer.running_mean.zero_()
         if layer.weight is not None:
@@ -241,16 +298,24 @@ def test_a_folded_batchnorm_counts_as_the_weights_it_makes(name: str) -> None:
         stripped[i] = nn.Identity()
     with_norms, without = trace(module, case.input_shape), trace(stripped, case.input_shape)
     for p in (1.0, 2.0):
-        assert path_norm(with_norms, p).value == pytest.approx(factor * path_norm(without, p).value, rel=1e-12)
+        assert path_norm(with_norms, p).value == pytest.approx(
+            factor * path_norm(without, p).value, rel=1e-12
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("weight", "width", "p"), [(1e30, 3, 1.0), (1e30, 3, 2.0), (1e-30, 2, 2.0), (1e30, 2, 12.5)])
-def test_sixty_layers_leave_the_range_of_floats(weight: float, width: int, p: float, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("weight", "width", "p"), [(1e30, 3, 1.0), (1e30, 3, 2.0), (1e-30, 2, 2.0), (1e30, 2, 12.5)]
+)
+def test_sixty_layers_leave_the_range_of_floats(
+    weight: float, width: int, p: float, dtype: torch.dtype
+) -> None:
     net = _linear_net(*[torch.full((width, width), weight, dtype=dtype) for _ in range(60)])
     exact = float(torch.tensor(weight, dtype=dtype))
     found = path_norm(net, p)
-    assert found.log10 == pytest.approx(60 * math.log10(exact) + 61 * math.log10(width) / p, rel=1e-13)
+    assert found.log10 == pytest.approx(
+        60 * math.log10(exact) + 61 * math.log10(width) / p, rel=1e-13
+    )
     assert found.value == (math.inf if weight > 1 else 0.0)
     assert json.loads(found.dumps())["value"] == (None if weight > 1 else 0.0)
     assert path_log_sum(net, p) == pytest.approx(p * found.log10 * math.log(10), rel=1e-13)
@@ -292,7 +357,9 @@ def test_a_dead_branch_of_huge_weights_hides_nothing() -> None:
     with torch.random.fork_rng(devices=[]):
         traced = trace(Branches(), (2,))
     assert [node.name for node in traced.affine_layers] == ["huge", "zero", "small"]
-    net = _replaced(traced, [torch.full((2, 2), value, dtype=torch.float64) for value in (1e300, 0.0, 1e-300)])
+    net = _replaced(
+        traced, [torch.full((2, 2), value, dtype=torch.float64) for value in (1e300, 0.0, 1e-300)]
+    )
     assert path_norm(net, 2.0).value == pytest.approx(2e-300, rel=1e-12)
     assert path_norm(net, 1.0).log10 == pytest.approx(math.log10(4) - 300, rel=1e-13)
 
@@ -301,12 +368,22 @@ def test_zero_layers_and_dead_units() -> None:
     rows = torch.tensor([[1.0, 2.0], [0.0, 0.0]])
     assert path_norm(_linear_net(rows, torch.tensor([[0.0, 5.0], [0.0, 1.0]])), 1.0).value == 0.0
     dead = path_norm(_linear_net(torch.zeros(3, 2), torch.ones(2, 3)), 2.0)
-    assert (dead.value, dead.log10, dead.with_biases, dead.log10_with_biases) == (0.0, None, 0.0, None)
+    assert (dead.value, dead.log10, dead.with_biases, dead.log10_with_biases) == (
+        0.0,
+        None,
+        0.0,
+        None,
+    )
     assert path_log_sum(_linear_net(torch.zeros(3, 2)), 1.0) == -math.inf
-    last = _linear_net(torch.ones(3, 2), torch.zeros(2, 3), biases=[torch.ones(3), torch.tensor([3.0, 4.0])])
+    last = _linear_net(
+        torch.ones(3, 2), torch.zeros(2, 3), biases=[torch.ones(3), torch.tensor([3.0, 4.0])]
+    )
     assert (path_norm(last, 2.0).value, path_norm(last, 2.0).with_biases) == (0.0, 5.0)
     middle = _linear_net(
-        torch.ones(3, 2), torch.zeros(2, 3), torch.ones(2, 2), biases=[torch.ones(3), torch.ones(2), None]
+        torch.ones(3, 2),
+        torch.zeros(2, 3),
+        torch.ones(2, 2),
+        biases=[torch.ones(3), torch.ones(2), None],
     )
     assert (path_norm(middle, 1.0).value, path_norm(middle, 1.0).with_biases) == (0.0, 4.0)
 
@@ -326,7 +403,10 @@ def test_nothing_is_changed(case: Case) -> None:
     torch_state, numpy_state = torch.random.get_rng_state(), np.random.get_state()[1].copy()
     first = path_norm(net, 2.0)
     assert first == path_norm(net, 2.0)
-    assert all(torch.equal(w, node.affine.operator.weight) for w, node in zip(before, net.affine_layers, strict=True))
+    assert all(
+        torch.equal(w, node.affine.operator.weight)
+        for w, node in zip(before, net.affine_layers, strict=True)
+    )
     assert torch.equal(torch_state, torch.random.get_rng_state())
     assert np.array_equal(numpy_state, np.random.get_state()[1])
 

@@ -1,4 +1,6 @@
-"""The power-law fit: exact against the textbook's quadratic search, on ties, on zeros and on the edges of numbers."""
+"""The power-law fit: exact against the textbook's quadratic search, on ties, on zeros and on the
+edges of numbers.
+"""
 
 from __future__ import annotations
 
@@ -45,19 +47,26 @@ def test_it_is_the_textbooks_fit(name: str) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(st.integers(0, 25), min_size=2, max_size=40).filter(lambda x: len(set(x) - {0}) > 1), st.floats(0.01, 9)
+    st.lists(st.integers(0, 25), min_size=2, max_size=40).filter(lambda x: len(set(x) - {0}) > 1),
+    st.floats(0.01, 9),
 )
 def test_it_is_the_textbooks_fit_of_ties(counts: list[int], scale: float) -> None:
     assert_is_the_textbooks([scale * count for count in counts])
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.floats(1e-3, 1e3), min_size=4, max_size=40, unique=True).filter(lambda x: max(x) > 1.001 * min(x)))
+@given(
+    st.lists(st.floats(1e-3, 1e3), min_size=4, max_size=40, unique=True).filter(
+        lambda x: max(x) > 1.001 * min(x)
+    )
+)
 def test_it_is_the_textbooks_fit_of_any_numbers(values: list[float]) -> None:
     assert_is_the_textbooks(values)
 
 
-@pytest.mark.parametrize("name", ["pareto 2.5", "normal", "uniform", "pareto on a grid", "body and tail"])
+@pytest.mark.parametrize(
+    "name", ["pareto 2.5", "normal", "uniform", "pareto on a grid", "body and tail"]
+)
 def test_chunks_blocks_and_probes_change_nothing(name: str) -> None:
     """The sizes of blocks and chunks made so small that 500 numbers need many of them."""
     for seed in range(4):
@@ -68,7 +77,9 @@ def test_chunks_blocks_and_probes_change_nothing(name: str) -> None:
             small = Tails.of(sample.ordered)
             np.testing.assert_allclose(small.rate, tails.rate, rtol=1e-13)
             assert best_start(small) == int(np.argmin(distances))
-            assert small.furthest(10, math.inf) == pytest.approx(tails.furthest(10, math.inf), abs=1e-14)
+            assert small.furthest(10, math.inf) == pytest.approx(
+                tails.furthest(10, math.inf), abs=1e-14
+            )
         assert best_start(tails) == int(np.argmin(distances))
 
 
@@ -87,7 +98,9 @@ def test_distances_are_those_of_the_definition() -> None:
         other = np.abs(beyond - (values[start:] / values[start]) ** -rate)
         assert found_law.ks_both_sides == pytest.approx(max(gaps.max(), other.max()), abs=1e-14)
         with patch.multiple(tail_search, _BLOCK=7):
-            assert tails.furthest_of_both(start) == pytest.approx(found_law.ks_both_sides, abs=1e-14)
+            assert tails.furthest_of_both(start) == pytest.approx(
+                found_law.ks_both_sides, abs=1e-14
+            )
         for place in (0, 3, gaps.size - 1):
             found = tails.distances(slice(start, start + 1), start + place)
             assert found == pytest.approx(gaps[place : place + 1], abs=1e-14)
@@ -108,14 +121,21 @@ def test_enough_stops_the_look_at_a_point_that_is_far_enough() -> None:
 def test_scale_and_order_and_sign_do_not_matter(scale: float) -> None:
     values = drawn("student 3", 800, 5)
     fit = fit_power_law(Magnitudes.of(values))
-    other = fit_power_law(Magnitudes.of(-scale * np.random.default_rng(0).permutation(values).reshape(20, 40)))
+    other = fit_power_law(
+        Magnitudes.of(-scale * np.random.default_rng(0).permutation(values).reshape(20, 40))
+    )
     assert other.xmin == pytest.approx(scale * fit.xmin)
-    assert (other.alpha, other.ks_distance) == (pytest.approx(fit.alpha), pytest.approx(fit.ks_distance))
+    assert (other.alpha, other.ks_distance) == (
+        pytest.approx(fit.alpha),
+        pytest.approx(fit.ks_distance),
+    )
     assert (other.tail, other.tail_index) == (fit.tail, pytest.approx(fit.alpha - 1))
 
 
 def test_two_and_three_distinct_values() -> None:
-    """Two: the tail of the smaller, 30 of 1 and 20 of e, has the mean logarithm 0.4. Three: the smallest is tried."""
+    """Two: the tail of the smaller, 30 of 1 and 20 of e, has the mean logarithm 0.4. Three: the
+    smallest is tried.
+    """
     two = fit_power_law(magnitudes([1.0] * 30 + [math.e] * 20))
     assert (two.xmin, two.tail, two.alpha) == (1.0, 50, pytest.approx(1 + 1 / 0.4))
     assert two.ks_distance == pytest.approx(abs(0.4 - math.exp(-1 / 0.4)))
@@ -134,7 +154,9 @@ def test_a_tail_of_equal_numbers_is_never_taken(many: int) -> None:
 
 
 def test_one_outlier_above_a_constant_is_not_taken_for_a_perfect_fit() -> None:
-    """From the second largest value on, 299 equal numbers and one above: |1/300 - exp(-300)| would be the distance."""
+    """From the second largest value on, 299 equal numbers and one above: |1/300 - exp(-300)| would
+    be the distance.
+    """
     values = [*np.linspace(0.1, 0.9, 90), *[1.0] * 299, 2.0]
     assert fit_power_law(magnitudes(values)).xmin < 1
     assert_is_the_textbooks(values)
@@ -143,8 +165,14 @@ def test_one_outlier_above_a_constant_is_not_taken_for_a_perfect_fit() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        [0.01] * 40 + [np.nextafter(0.01, 1)] * 20,  # logarithms of neighbours can be the same number
-        [*([3.0] * 40), np.nextafter(3, 4), np.nextafter(np.nextafter(3, 4), 4), np.nextafter(3, 0)],
+        [0.01] * 40
+        + [np.nextafter(0.01, 1)] * 20,  # logarithms of neighbours can be the same number
+        [
+            *([3.0] * 40),
+            np.nextafter(3, 4),
+            np.nextafter(np.nextafter(3, 4), 4),
+            np.nextafter(3, 0),
+        ],
         [5e-324] * 30 + [1e-323] * 30 + [1.5e-323] * 9 + [2e-323],
         [1e-320, 1e-308, 1e-300, 1.0, 1e300, 1.7e308] * 9,
         [1e-45, 1e38, 2e38, 3e38] * 15,
@@ -171,7 +199,9 @@ LAID_OUT: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # by their ranks, i
 
 @pytest.mark.parametrize("name", [*LAID_OUT, *LAWS])
 def test_few_candidates_are_measured(name: str) -> None:
-    """The work stays that of a few passes: on random samples, and where all distances are nearly the same."""
+    """The work stays that of a few passes: on random samples, and where all distances are nearly
+    the same.
+    """
     n = 100_000
     values = LAID_OUT[name]((np.arange(n) + 0.5) / n) if name in LAID_OUT else drawn(name, n, 0)
     tails = Tails.of(Magnitudes.of(values).ordered)

@@ -1,6 +1,8 @@
-"""What alpha_error is worth, simulated: given xmin, after the search for it, and on laws that are no power law.
+"""What alpha_error is worth, simulated: given xmin, after the search for it, and on laws that are
+no power law.
 
-The figures that power_law.py states are measured again here on fewer samples, with room for their chance.
+The figures that power_law.py states are measured again here on fewer samples, with room for their
+chance.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def pareto(index: float, n: int, seed: int) -> np.ndarray:
 
 
 def largest(values: np.ndarray, k: int) -> PowerLawFit:
-    """The law of the k largest, xmin given as the smallest of them. As many again are below, which must not matter."""
+    """The law of the k largest, xmin given as the smallest of them. As many again are below, which
+    must not matter.
+    """
     sample = Magnitudes.of(np.sort(np.abs(values))[-2 * k :])
     tails = Tails.of(sample.ordered)
     return law_of_tail(sample, tails, tails.log.size - k)
@@ -40,7 +44,9 @@ def covered(found: np.ndarray) -> float:
 
 @pytest.mark.parametrize("index", [0.5, 1.5, 4.0])
 def test_given_xmin_the_stated_error_holds_on_pareto_samples(index: float) -> None:
-    """600 samples: 95 ± 0.9 %, and a deviation of 1 ± 0.03. The mean is off by 1/√n: rate·n/(n - 1) is expected."""
+    """600 samples: 95 ± 0.9 %, and a deviation of 1 ± 0.03. The mean is off by 1/√n: rate·n/(n - 1)
+    is expected.
+    """
     fits = []
     for seed in range(600):
         sample = Magnitudes.of(pareto(index, 500, seed))
@@ -68,7 +74,11 @@ def test_after_the_search_where_the_law_sets_in_within_the_sample() -> None:
     for seed in range(400):
         rng = np.random.default_rng(seed)
         tail = rng.binomial(1000, 0.3)
-        fits.append(fit_power_law(Magnitudes.of(np.concatenate([1 + rng.pareto(1.5, tail), rng.random(1000 - tail)]))))
+        fits.append(
+            fit_power_law(
+                Magnitudes.of(np.concatenate([1 + rng.pareto(1.5, tail), rng.random(1000 - tail)]))
+            )
+        )
     found = scores(fits, 1.5)
     assert 0.84 <= covered(found) <= 0.94
     assert 1.1 <= found.std() <= 1.4
@@ -78,8 +88,14 @@ def test_after_the_search_where_the_law_sets_in_within_the_sample() -> None:
 LIMITS: dict[str, tuple[float, Callable[[int], np.ndarray]]] = {
     "student 1": (1.0, lambda seed: np.random.default_rng(seed).standard_t(1, 100_000)),
     "student 3": (3.0, lambda seed: np.random.default_rng(seed).standard_t(3, 100_000)),
-    "stable 1.2": (1.2, lambda seed: stats.levy_stable.rvs(1.2, 0, size=100_000, random_state=seed)),
-    "stable 1.8": (1.8, lambda seed: stats.levy_stable.rvs(1.8, 0, size=100_000, random_state=seed)),
+    "stable 1.2": (
+        1.2,
+        lambda seed: stats.levy_stable.rvs(1.2, 0, size=100_000, random_state=seed),
+    ),
+    "stable 1.8": (
+        1.8,
+        lambda seed: stats.levy_stable.rvs(1.8, 0, size=100_000, random_state=seed),
+    ),
 }
 
 
@@ -107,7 +123,9 @@ def test_deep_in_the_tail_the_stated_error_holds_for_student_and_stable_laws(nam
 def test_the_search_is_biased_where_the_law_is_only_approached(
     draw: Callable[[int], np.ndarray], low: float, high: float
 ) -> None:
-    """The docstring's means, 60 samples: the search stops before the limit. Stable 1.8 even gets an index above 2."""
+    """The docstring's means, 60 samples: the search stops before the limit. Stable 1.8 even gets an
+    index above 2.
+    """
     found = [fit_power_law(Magnitudes.of(draw(seed))).tail_index for seed in range(60)]
     assert low <= np.mean(found) <= high
 
@@ -116,7 +134,8 @@ def test_normal_samples_get_a_large_alpha_that_grows_with_their_number() -> None
     medians = []
     for n, count in ((1000, 400), (10_000, 100), (100_000, 30)):
         found = [
-            fit_power_law(Magnitudes.of(np.random.default_rng(seed).normal(size=n))).alpha for seed in range(count)
+            fit_power_law(Magnitudes.of(np.random.default_rng(seed).normal(size=n))).alpha
+            for seed in range(count)
         ]
         assert min(found) > 3
         medians.append(np.median(found))

@@ -1,4 +1,6 @@
-"""The power-law fit against the package `powerlaw`, with its range for alpha switched off: xmin, alpha, distance."""
+"""The power-law fit against the package `powerlaw`, with its range for alpha switched off: xmin,
+alpha, distance.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from cushion.measures.tails.power_law import fit_power_law
 
 def assert_is_the_packages(values: np.ndarray) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of zeros, of ties, and of optimisers that begin at the optimum
+        warnings.simplefilter(
+            "ignore"
+        )  # of zeros, of ties, and of optimisers that begin at the optimum
         theirs = powerlaw.Fit(np.abs(values), verbose=0, parameter_ranges={"alpha": [None, None]})
     ours = fit_power_law(Magnitudes.of(values))
     assert ours.xmin == theirs.xmin

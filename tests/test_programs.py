@@ -1,4 +1,6 @@
-"""torch.export programs become plain modules that compute the same, for any batch size, and trace."""
+"""torch.export programs become plain modules that compute the same, for any batch size, and
+trace.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from cushion.programs import plain_module
 
 
 def export(net: nn.Module, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
-    return torch.export.export(net.eval(), (torch.randn(2, *shape, generator=torch.Generator().manual_seed(0)),))
+    return torch.export.export(
+        net.eval(), (torch.randn(2, *shape, generator=torch.Generator().manual_seed(0)),)
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -24,7 +28,9 @@ def test_every_tiny_net_survives_export(case: Case, tmp_path: Path) -> None:
     torch.export.save(export(net, case.input_shape), tmp_path / "net.pt2")
     loaded = torch.export.load(tmp_path / "net.pt2")
     traced = cushion.trace(plain_module(loaded), case.input_shape)
-    x = torch.randn(5, *case.input_shape, generator=torch.Generator().manual_seed(1), dtype=traced.dtype)
+    x = torch.randn(
+        5, *case.input_shape, generator=torch.Generator().manual_seed(1), dtype=traced.dtype
+    )
     with torch.no_grad():
         assert torch.allclose(traced.forward(x), net(x), rtol=1e-4, atol=1e-5)
 
@@ -40,7 +46,9 @@ def test_a_program_with_a_free_batch_size_asks_for_it() -> None:
 
     net = View().eval()
     batch = {0: torch.export.Dim("batch")}
-    module = plain_module(torch.export.export(net, (torch.randn(3, 1, 2, 2),), dynamic_shapes=(batch,)))
+    module = plain_module(
+        torch.export.export(net, (torch.randn(3, 1, 2, 2),), dynamic_shapes=(batch,))
+    )
     x = torch.randn(7, 1, 2, 2)
     with torch.no_grad():
         assert torch.allclose(cushion.trace(module, (1, 2, 2)).forward(x), net(x), atol=1e-6)

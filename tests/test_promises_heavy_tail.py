@@ -1,4 +1,6 @@
-"""Propositions and lemmas of Shin 2021 on a net: each ratio by hand, where Lemma 2.2 speaks and where it does not."""
+"""Propositions and lemmas of Shin 2021 on a net: each ratio by hand, where Lemma 2.2 speaks and
+where it does not.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def test_every_ratio_by_hand(options: dict[str, Any]) -> None:
     assert summary.eta == pytest.approx(eta)
     printed = summary.form != "corrected"
     units, pairs = [], {0: [], 1: []}
-    for i, (weight, new, v, row) in enumerate(zip(weights, made, inputs, summary.layers, strict=True)):
+    for i, (weight, new, v, row) in enumerate(
+        zip(weights, made, inputs, summary.layers, strict=True)
+    ):
         norm = float(weight.double().norm())
         spread = row.tau**2 + row.t
         own = math.sqrt(2 * spread * math.log(2 / eta)) / norm
@@ -100,10 +104,15 @@ def test_every_ratio_by_hand(options: dict[str, Any]) -> None:
         if i == 0:
             for at in range(m):
                 jacobian = weights[1] * (hidden[at] > 0).float()
-                pairs[0].append((jacobian @ moved[at]).norm()[None] / (allowed[at] * jacobian.norm()))
+                pairs[0].append(
+                    (jacobian @ moved[at]).norm()[None] / (allowed[at] * jacobian.norm())
+                )
     everything = torch.cat([one.reshape(-1) for one in units])
     name = " as printed" if printed else ""
-    proposition, lemma = check(summary, f"Proposition 1.1{name}"), check(summary, f"Lemma 2.1{name}")
+    proposition, lemma = (
+        check(summary, f"Proposition 1.1{name}"),
+        check(summary, f"Lemma 2.1{name}"),
+    )
     assert proposition.worst_ratio == pytest.approx(float(everything.max()), rel=1e-3)
     assert proposition.cases == everything.numel()
     assert proposition.held == (float((everything > 1).double().mean()) <= eta)
@@ -138,7 +147,9 @@ def test_the_net_s_epsilon_by_hand() -> None:
 def test_the_rounding_of_a_layer_that_is_left_out_is_spent_too() -> None:
     net, data = traced(trained("mlp")[0], digits()[0]), digits()[0]
     summary = found({"tau": (0.05,), "t": (0.0,), "layers": ("3",), "grid": "3"})
-    facts = Subject(net, None, data, "heavy-tail", NetOptions(examples=len(data)), DELTA, 3).stability
+    facts = Subject(
+        net, None, data, "heavy-tail", NetOptions(examples=len(data)), DELTA, 3
+    ).stability
     assert facts is not None
     first, second = summary.layers
     assert first.epsilon is None
@@ -156,25 +167,37 @@ def test_a_convolution_has_the_factor_of_its_overlaps() -> None:
     data = digits()[0]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Conv2d(1, 10, 4, stride=4), nn.ReLU(), nn.Conv2d(10, 10, 2), nn.Flatten()).eval()
-    run = replace_tails(model, data, options=HeavyTailOptions(tau=(1.0,), t=(1.0,), trials=1), seed=3)
+        model = nn.Sequential(
+            nn.Conv2d(1, 10, 4, stride=4), nn.ReLU(), nn.Conv2d(10, 10, 2), nn.Flatten()
+        ).eval()
+    run = replace_tails(
+        model, data, options=HeavyTailOptions(tau=(1.0,), t=(1.0,), trials=1), seed=3
+    )
     row, layer = run.summary.layers[1], run.net.stored.layers[1]
     assert row.epsilon is not None
     with torch.no_grad():
         v = model[:2](torch.from_numpy(data.x).float() / 255)
         moved = nn.functional.conv2d(v, torch.from_numpy(layer.weight(3)).float() - model[2].weight)
     allowed = row.epsilon * 2 * row.frobenius * math.sqrt(10) * v.flatten(1).norm(dim=1)
-    assert row.worst_ratio == pytest.approx(float((moved.flatten(1).norm(dim=1) / allowed).max()), rel=1e-3)
+    assert row.worst_ratio == pytest.approx(
+        float((moved.flatten(1).norm(dim=1) / allowed).max()), rel=1e-3
+    )
 
 
 def positive(tiny: float) -> tuple[nn.Module, Dataset]:
-    """No unit ever switches (ρ = ∞) and nothing contracts; a third of the weights is tiny, and signed."""
+    """No unit ever switches (ρ = ∞) and nothing contracts; a third of the weights is tiny, and
+    signed.
+    """
     generator = torch.Generator().manual_seed(1)
-    net = nn.Sequential(nn.Linear(40, 30, bias=False), nn.ReLU(), nn.Linear(30, 3, bias=False)).eval()
+    net = nn.Sequential(
+        nn.Linear(40, 30, bias=False), nn.ReLU(), nn.Linear(30, 3, bias=False)
+    ).eval()
     for part in net.parameters():
         size = torch.rand(part.shape, generator=generator) + 0.5
         sign = torch.where(torch.rand(part.shape, generator=generator) < 0.5, -1.0, 1.0)
-        part.data = torch.where(torch.rand(part.shape, generator=generator) < 0.33, tiny * sign, size)
+        part.data = torch.where(
+            torch.rand(part.shape, generator=generator) < 0.33, tiny * sign, size
+        )
     x = np.random.default_rng(0).uniform(0.1, 1.0, (30, 40)).astype(np.float32)
     with torch.no_grad():
         y = net(torch.from_numpy(x)).argmax(1).numpy()
@@ -219,26 +242,34 @@ def test_lemma_2_2_says_why_it_is_silent() -> None:
     options = HeavyTailOptions(tau=(0.01,), t=(0.0,), grid="24")
     biased = replace_tails(with_bias, data, options=options, seed=2).summary
     assert "without biases" in check(biased, "Lemma 2.2").meaning
-    printed = replace_tails(net, data, options=HeavyTailOptions(form="algorithm", tau=(0.01,), trials=1)).summary
+    printed = replace_tails(
+        net, data, options=HeavyTailOptions(form="algorithm", tau=(0.01,), trials=1)
+    ).summary
     assert "is false: the mean of what goes survives" in check(printed, "Lemma 2.2").meaning
 
 
 def test_proposition_1_1_as_printed_breaks_where_the_mean_survives() -> None:
-    """Erratum a: positive weights, as the paper models them, and zero-mean noise in place of the small ones."""
+    """Erratum a: positive weights, as the paper models them, and zero-mean noise in place of the
+    small ones.
+    """
     rng = np.random.default_rng(3)
     weight = (rng.pareto(3.0, (20, 2000)) + 1.0).astype(np.float32)
     net = nn.Sequential(nn.Linear(2000, 20, bias=False)).eval()
     net[0].weight.data = torch.from_numpy(weight)
     x = rng.uniform(0.5, 1.0, (50, 2000)).astype(np.float32)
     data = Dataset("positive", x, rng.integers(0, 20, 50), 20)
-    options = HeavyTailOptions(form="algorithm", epsilon=0.05, eta=0.05, t=(0.1,), grid="12", trials=1)
+    options = HeavyTailOptions(
+        form="algorithm", epsilon=0.05, eta=0.05, t=(0.1,), grid="12", trials=1
+    )
     summary = replace_tails(net, data, options=options).summary
     proposition = check(summary, "Proposition 1.1 as printed")
     assert proposition.held is False
     assert "100 % exceed it, and η = 0.05 of them may" in proposition.meaning
     assert any("the mean survives" in note for note in summary.notes)
     # The same sizes with random signs: the corrected form holds.
-    net[0].weight.data = torch.from_numpy(weight * rng.choice([-1.0, 1.0], weight.shape).astype(np.float32))
+    net[0].weight.data = torch.from_numpy(
+        weight * rng.choice([-1.0, 1.0], weight.shape).astype(np.float32)
+    )
     options = HeavyTailOptions(epsilon=0.05, eta=0.05, t=(0.1,), grid="12", trials=1)
     corrected = replace_tails(net, data, options=options).summary
     assert check(corrected, "Proposition 1.1").held is True
@@ -257,21 +288,33 @@ def test_the_power_law_s_k() -> None:
     share = (fit.xmin / row.tau) ** (fit.alpha - 1)
     assert row.kept_model == pytest.approx(8000 * share)
     assert row.kept_fitted == pytest.approx(fit.tail * share)
-    assert row.kept == pytest.approx(row.kept_fitted, rel=0.1)  # such weights are what the proposition is about
-    below = replace_tails(net, data, options=HeavyTailOptions(tau=(1e-3,), t=(0.0,))).summary.layers[0]
+    assert row.kept == pytest.approx(
+        row.kept_fitted, rel=0.1
+    )  # such weights are what the proposition is about
+    below = replace_tails(
+        net, data, options=HeavyTailOptions(tau=(1e-3,), t=(0.0,))
+    ).summary.layers[0]
     assert (below.kept_model, below.kept_fitted) == (None, None)
 
 
 def test_checks_on_edges() -> None:
     none = lemma_2_1(PairRatios({}, frozenset()), 0.1, printed=False)
     assert (none.held, none.cases) == (None, 0)
-    bad = PairRatios({(0, 0): np.array([0.5, math.nan]), (0, 1): np.array([1.5, 0.1])}, frozenset({(0, 0)}))
+    bad = PairRatios(
+        {(0, 0): np.array([0.5, math.nan]), (0, 1): np.array([1.5, 0.1])}, frozenset({(0, 0)})
+    )
     broken = lemma_2_1(bad, 0.1, printed=False)
     assert (broken.held, broken.worst_ratio, broken.cases) == (False, 1.5, 4)
     assert "2 pairs of layers (1 with an exact ‖J‖_F) on 2 examples" in broken.meaning
     empty = np.zeros(2)
-    errors = LayerErrors({(0, 0): np.array([0.3, 0.1]), (0, 1): np.array([0.1, 0.2]), (1, 1): np.array([0.1, 0.7])},
-                         empty, empty, empty, empty, empty)  # fmt: skip
+    errors = LayerErrors(
+        {(0, 0): np.array([0.3, 0.1]), (0, 1): np.array([0.1, 0.2]), (1, 1): np.array([0.1, 0.7])},
+        empty,
+        empty,
+        empty,
+        empty,
+        empty,
+    )
     lemma = lemma_2_2(errors, 0.7, "", 2)
     assert (lemma.held, lemma.worst_ratio, lemma.cases) == (True, pytest.approx(1.0), 6)
     assert lemma_2_2(errors, 0.5, "", 2).held is False
@@ -287,7 +330,9 @@ def test_a_fraction_eta_of_the_units_may_exceed() -> None:
     weight = node.affine.operator.weight
     moved = weight.clone()
     moved[0, :] += 0.05  # one of ten units
-    other = net.with_affine({node.index: replace(node.affine, operator=node.affine.operator.with_weight(moved))})
+    other = net.with_affine(
+        {node.index: replace(node.affine, operator=node.affine.operator.with_weight(moved))}
+    )
     for eta, held in ((0.05, False), (0.1, True), (0.2, True)):
         one = proposition_1_1(net, other, digits()[0], [1e-4], eta, printed=False)
         assert one.held is held, one.meaning
@@ -308,16 +353,24 @@ def test_notes() -> None:
     noisy = replace(summary, tried=tried, layers=(replace(row, t=0.1),))
     notes = notes_on(noisy, 10)
     assert "without noise, tau=1, t=0 errs on 20 examples and with it on 80" in notes
-    assert any("tau=1, t=0 with grid 8 bits errs least (20 of the examples)" in note for note in notes)
+    assert any(
+        "tau=1, t=0 with grid 8 bits errs least (20 of the examples)" in note for note in notes
+    )
     assert not any("errs least" in note for note in notes_on(noisy, 2 * 10**6))
-    other = replace(noisy, tried=(replace(tried[0], grid="4 bits"), tried[1]))  # another grid is no comparison
+    other = replace(
+        noisy, tried=(replace(tried[0], grid="4 bits"), tried[1])
+    )  # another grid is no comparison
     assert not any("without noise" in note for note in notes_on(other, 10))
     alone = notes_on(replace(noisy, tried=tried[1:]), 10)
     assert alone == ("noise only adds error to what is left out; --t 0 replaces by zeros",)
     rounded: LayerReplacement = replace(row, nonzeros=0, rounded_away=row.kept)
-    assert any("left on its grid" in note for note in notes_on(replace(noisy, layers=(rounded,)), 10))
+    assert any(
+        "left on its grid" in note for note in notes_on(replace(noisy, layers=(rounded,)), 10)
+    )
     unread: LayerReplacement = replace(row, nonzeros=0, rounded_away=row.kept - 1)
-    assert any("does not read its units" in note for note in notes_on(replace(noisy, layers=(unread,)), 10))
+    assert any(
+        "does not read its units" in note for note in notes_on(replace(noisy, layers=(unread,)), 10)
+    )
     coarse = replace(noisy, settings={**noisy.settings, "epsilon": row.rounding / 2})
     assert any("rounding alone moves" in note for note in notes_on(coarse, 10))
     fine = replace(noisy, settings={**noisy.settings, "epsilon": 2 * row.rounding})

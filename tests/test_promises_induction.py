@@ -1,4 +1,6 @@
-"""The induction of Lemmas 3 and 14 by brute force, and when its promise counts as made, held and broken."""
+"""The induction of Lemmas 3 and 14 by brute force, and when its promise counts as made, held and
+broken.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from cushion.errors import BadInput
 from cushion.measures.margins import sample_margins
 from cushion.network import Network
 from cushion.promises import induction
-from cushion.promises.checks import induction_check, lemma_9, why_no_induction, within_margin, worst_kept
+from cushion.promises.checks import (
+    induction_check,
+    lemma_9,
+    why_no_induction,
+    within_margin,
+    worst_kept,
+)
 from cushion.promises.induction import LayerErrors, follow_induction
 from cushion.theorems.noise_stability import LayerStabilityFacts, StabilityFacts, lemma_3, lemma_14
 
@@ -33,7 +41,11 @@ def moved(net: Network, seed: int = 0) -> Network:
     for node in net.affine_layers:
         weight, bias = node.affine.operator.weight, node.affine.bias
         noise = 0.05 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
-        shifted = None if bias is None else bias + 0.02 * torch.randn(len(bias), generator=generator, dtype=bias.dtype)
+        shifted = (
+            None
+            if bias is None
+            else bias + 0.02 * torch.randn(len(bias), generator=generator, dtype=bias.dtype)
+        )
         changes[node.index] = replace(
             node.affine, operator=node.affine.operator.with_weight(weight + noise), bias=shifted
         )
@@ -49,7 +61,9 @@ def sample(name: str, rows: int = 11) -> Dataset:
 
 def brute(net: Network, other: Network, x: torch.Tensor, first: int) -> dict[int, torch.Tensor]:
     """Every node's output in the net whose first so many layers are the other's, run whole."""
-    mixed = net.with_affine({node.index: other.nodes[node.index].affine for node in net.affine_layers[:first]})
+    mixed = net.with_affine(
+        {node.index: other.nodes[node.index].affine for node in net.affine_layers[:first]}
+    )
     return activations(mixed, x)
 
 
@@ -85,7 +99,9 @@ def test_every_error_is_that_of_the_net_with_its_first_layers_replaced(
     assert found.largest_gaps == pytest.approx((changed - scores).abs().amax(1).numpy(), rel=1e-9)
     assert found.sizes == pytest.approx(norms(scores), rel=1e-9)
     assert found.relative == pytest.approx(norms(changed - scores) / norms(scores), rel=1e-9)
-    assert found.margins == pytest.approx(sample_margins(changed, torch.from_numpy(data.y)).numpy(), rel=1e-9)
+    assert found.margins == pytest.approx(
+        sample_margins(changed, torch.from_numpy(data.y)).numpy(), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", ["vgg-tiny", "residual"])
@@ -112,7 +128,9 @@ def test_where_the_output_is_zero_an_error_is_infinite_and_agreement_is_none() -
     x[1] = 1.0
     data = Dataset("zero", x, np.array([0, 1]), 4)
     last = net.affine_layers[-1]
-    shifted = replace(last.affine, bias=torch.full((4,), 0.5, dtype=torch.float64))  # f(0) = 0 becomes 0.5
+    shifted = replace(
+        last.affine, bias=torch.full((4,), 0.5, dtype=torch.float64)
+    )  # f(0) = 0 becomes 0.5
     found = follow_induction(net, net.with_affine({last.index: shifted}), data)
     assert found.errors[1, 1][0] == math.inf == found.relative[0]
     assert 0 < found.relative[1] < math.inf
@@ -123,7 +141,10 @@ def test_where_the_output_is_zero_an_error_is_infinite_and_agreement_is_none() -
 def test_scores_that_are_not_finite_get_one_sentence() -> None:
     net, data = traced(NAMED["mlp"]), sample("mlp")
     huge = {  # 1e200 twice is beyond float64
-        node.index: replace(node.affine, operator=node.affine.operator.with_weight(node.affine.operator.weight * 1e200))
+        node.index: replace(
+            node.affine,
+            operator=node.affine.operator.with_weight(node.affine.operator.weight * 1e200),
+        )
         for node in net.affine_layers
     }
     for scores in (None, np.zeros((len(data), net.classes))):
@@ -136,16 +157,28 @@ def test_scores_that_are_not_finite_get_one_sentence() -> None:
 
 def test_the_worst_that_is_kept() -> None:
     ratios = np.array([0.5, 3.0, 0.1, 2.0])
-    assert [worst_kept(ratios, zeta) for zeta in (0.0, 0.24, 0.25, 0.5, 0.99)] == [3.0, 3.0, 2.0, 0.5, 0.1]
-    assert worst_kept(np.array([np.nan, 0.4, np.nan]), 0.0) == 0.4  # an example without say never counts ...
-    assert worst_kept(np.array([np.nan, 0.4, 0.7]), 1 / 3) == 0.4  # ... but is one of the n of which ⌊ζn⌋ may fail
+    assert [worst_kept(ratios, zeta) for zeta in (0.0, 0.24, 0.25, 0.5, 0.99)] == [
+        3.0,
+        3.0,
+        2.0,
+        0.5,
+        0.1,
+    ]
+    assert (
+        worst_kept(np.array([np.nan, 0.4, np.nan]), 0.0) == 0.4
+    )  # an example without say never counts ...
+    assert (
+        worst_kept(np.array([np.nan, 0.4, 0.7]), 1 / 3) == 0.4
+    )  # ... but is one of the n of which ⌊ζn⌋ may fail
     assert worst_kept(np.array([np.inf, 0.4]), 0.0) == math.inf
     assert worst_kept(np.array([np.nan, np.nan]), 0.0) == 0.0
     hundred = np.arange(100.0)
     assert worst_kept(hundred, 0.29) == 70.0  # 0.29 · 100 is 28.999... in floating point
 
 
-def errors_of(values: dict[tuple[int, int], list[float]], gaps: list[float] | None = None) -> LayerErrors:
+def errors_of(
+    values: dict[tuple[int, int], list[float]], gaps: list[float] | None = None
+) -> LayerErrors:
     n = len(next(iter(values.values())))
     one = np.ones(n)
     seen = {pair: np.array(part) for pair, part in values.items()}
@@ -183,14 +216,20 @@ def test_why_there_is_no_induction() -> None:
     needed = [int(layer.projections) for layer in counts.layers]
     fine, shares = [0.01, 0.01], [0.02, 0.02]
     assert why_no_induction(counts, needed, fine, shares, "") == ""
-    assert why_no_induction(None, needed, fine, shares, "") == "cushions are not defined for this net"
+    assert (
+        why_no_induction(None, needed, fine, shares, "") == "cushions are not defined for this net"
+    )
     assert why_no_induction(counts, needed, fine, shares, "biases") == "biases"
     one_less = why_no_induction(counts, [needed[0], needed[1] - 1], fine, shares, "")
     assert one_less == "fc2 got a smaller k than the lemma asks for"
     assert "--number-bits" in why_no_induction(counts, needed, [0.01, 0.021], shares, "")
-    assert "fc1" in why_no_induction(counts, needed, [math.nan, 0.01], shares, "")  # what is unknown is no proof
+    assert "fc1" in why_no_induction(
+        counts, needed, [math.nan, 0.01], shares, ""
+    )  # what is unknown is no proof
     for rho in (5.99, None):  # below 3d = 6, or never measured
-        assert "3d = 6" in why_no_induction(lemma_3(stability(rho), 0.5), needed, fine, shares, "biases")
+        assert "3d = 6" in why_no_induction(
+            lemma_3(stability(rho), 0.5), needed, fine, shares, "biases"
+        )
     assert why_no_induction(lemma_3(stability(6.0), 0.5), needed, fine, shares, "") == ""
     many = [10**12, 10**12]
     assert "Lemma 12" in why_no_induction(lemma_14(stability(), 0.5), many, fine, shares, "")
@@ -202,7 +241,9 @@ def test_the_scores_against_lemma_9_and_the_margin() -> None:
     assert (held.held, held.worst_ratio, held.cases) == (True, pytest.approx(0.75), 2)
     broken = lemma_9(np.array([0.2, 0.0]), errors, "why")
     assert (broken.held, broken.worst_ratio) == (False, pytest.approx(1.5))
-    assert lemma_9(np.array([0.0, 0.0]), errors, "why").worst_ratio == math.inf  # nothing was allowed
+    assert (
+        lemma_9(np.array([0.0, 0.0]), errors, "why").worst_ratio == math.inf
+    )  # nothing was allowed
     silent: PromiseCheck = lemma_9(None, errors, "why")
     assert (silent.held, silent.worst_ratio, silent.meaning) == (None, None, "why")
     gamma = 0.3 * math.sqrt(2.0)

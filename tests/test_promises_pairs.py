@@ -1,4 +1,6 @@
-"""Lemmas 2 and 13 on pairs of layers: Jacobians by automatic differentiation, allowances by formula, coverage."""
+"""Lemmas 2 and 13 on pairs of layers: Jacobians by automatic differentiation, allowances by
+formula, coverage.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def sample(name: str, rows: int = 5) -> Dataset:
     return Dataset(name, NAMED[name].inputs(rows).numpy(), np.zeros(rows, dtype=np.int64), 3)
 
 
-@pytest.mark.parametrize("name", ["mlp", "mlp-deep", "vgg-tiny", "conv-overlapping", "conv-dilation", "residual"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "mlp-deep", "vgg-tiny", "conv-overlapping", "conv-dilation", "residual"]
+)
 @pytest.mark.parametrize("spread", [False, True])
 def test_ratios_with_jacobians_by_automatic_differentiation(name: str, spread: bool) -> None:
     net, data = traced(NAMED[name]), sample(name)
@@ -57,7 +61,9 @@ def test_ratios_with_jacobians_by_automatic_differentiation(name: str, spread: b
         Allowance(0.1 * (at + 1), node.affine.operator.frobenius(), factor=1.5, spread=spread)
         for at, node in enumerate(layers)
     ]
-    found = check_pairs(net, other, data, allowed, probes=500)  # so many that every output is pulled back: exact
+    found = check_pairs(
+        net, other, data, allowed, probes=500
+    )  # so many that every output is pulled back: exact
     assert set(found.ratios) == set(found.exact)
     reached = set()
     for row in range(len(data)):
@@ -65,7 +71,9 @@ def test_ratios_with_jacobians_by_automatic_differentiation(name: str, spread: b
         values = activations(net, x)
         for i, node in enumerate(layers):
             v = values[node.inputs[0]]
-            noise = (other.nodes[node.index].affine.operator.apply(v) - node.affine.operator.apply(v)).flatten()
+            noise = (
+                other.nodes[node.index].affine.operator.apply(v) - node.affine.operator.apply(v)
+            ).flatten()
             places = math.prod(node.shape[1:])
             for j in range(i, len(layers)):
                 size = node.affine.operator.output_size
@@ -75,9 +83,17 @@ def test_ratios_with_jacobians_by_automatic_differentiation(name: str, spread: b
                 norm = float(torch.linalg.matrix_norm(jacobian))
                 if norm == 0:
                     continue
-                limit = allowed[i].epsilon * 1.5 * allowed[i].frobenius * norm * float(torch.linalg.vector_norm(v))
+                limit = (
+                    allowed[i].epsilon
+                    * 1.5
+                    * allowed[i].frobenius
+                    * norm
+                    * float(torch.linalg.vector_norm(v))
+                )
                 if spread:  # β² = places · the largest share of a place in ‖J‖² (Definition 9)
-                    shares = jacobian.square().reshape(len(jacobian), -1, places).sum((0, 1)) / norm**2
+                    shares = (
+                        jacobian.square().reshape(len(jacobian), -1, places).sum((0, 1)) / norm**2
+                    )
                     limit *= math.sqrt(places * float(shares.max())) / math.sqrt(places)
                 expected = float(torch.linalg.vector_norm(jacobian @ noise)) / limit
                 assert found.ratios[i, j][row] == pytest.approx(expected, rel=1e-8), (i, j)
@@ -107,7 +123,9 @@ def test_probes_are_no_exact_norms() -> None:
     some = check_pairs(net, moved(net), data, allowed, probes=4, seed=1)
     assert set(some.ratios) == set(exact.ratios)
     probed = set(some.ratios) - some.exact
-    assert probed == {(0, 2)}  # (1, 2) is adjacent, (0, 1) too; 5 and 3 outputs are pulled back one by one
+    assert probed == {
+        (0, 2)
+    }  # (1, 2) is adjacent, (0, 1) too; 5 and 3 outputs are pulled back one by one
     for pair in set(some.ratios):
         close = 1e-9 if pair in some.exact else 1.0
         assert some.ratios[pair] == pytest.approx(exact.ratios[pair], rel=close)
@@ -140,7 +158,9 @@ def test_the_three_allowances_by_their_formulas() -> None:
     assert last.epsilon == pytest.approx(least + rounding, rel=1e-10)
     assert (last.spread, last.factor, last.frobenius) == (False, 1.0, 0.9)
 
-    shared = StoredNet(5, (project(net.affine_layers[0].affine.operator, 3000, 12, 5, 1), dense), stored.biases)
+    shared = StoredNet(
+        5, (project(net.affine_layers[0].affine.operator, 3000, 12, 5, 1), dense), stored.biases
+    )
     one, _ = allowances(net, shared, 1e-3, 2.5, [0.7, 0.9])
     assert one.factor == 2.0  # ⌈3/2⌉ on both sides: √4
     assert not one.spread
@@ -153,14 +173,23 @@ def test_nothing_is_promised_of_what_is_kept_or_too_small() -> None:
     found = allowances(net, StoredNet(5, (kept, few), stored.biases), 1e-3, 1.0, [1.0, 1.0])
     assert [one.epsilon for one in found] == [math.inf, math.inf]
     enough = project(net.affine_layers[1].affine.operator, 100, 12, 5, 2)
-    assert allowances(net, StoredNet(5, (kept, enough), stored.biases), 1e-3, 1.0, [1.0, 1.0])[1].epsilon < 1.1
+    assert (
+        allowances(net, StoredNet(5, (kept, enough), stored.biases), 1e-3, 1.0, [1.0, 1.0])[
+            1
+        ].epsilon
+        < 1.1
+    )
     still = allowances(net, StoredNet(5, (kept, enough), stored.biases), 1e-3, 1.0, [1.0, 0.0])[1]
     assert still.epsilon == math.inf  # from an initialisation that was not left: ‖A - A₀‖_F = 0
 
 
 def test_pairs_as_one_check() -> None:
     ratios = PairRatios(
-        {(0, 0): np.array([0.5, 1.5]), (0, 1): np.array([0.7, 0.2]), (1, 1): np.array([9.0, np.nan])},
+        {
+            (0, 0): np.array([0.5, 1.5]),
+            (0, 1): np.array([0.7, 0.2]),
+            (1, 1): np.array([9.0, np.nan]),
+        },
         frozenset({(0, 0), (1, 1)}),
     )
     finite, silent = Allowance(0.3, 1.0), Allowance(math.inf, 1.0)
@@ -175,10 +204,14 @@ def test_pairs_as_one_check() -> None:
     )  # an example's worst pair, without the worst example
     other = lemma_pairs("Lemma 2", ratios, [finite, finite], 0.0, chosen=[False, True])
     assert (other.own, other.check.worst_ratio) == ((None, (0.3, 9.0)), 9.0)
-    unproved = lemma_pairs("Lemma 2", ratios, [finite, finite], 0.0, chosen=[True, True], silent="because")
+    unproved = lemma_pairs(
+        "Lemma 2", ratios, [finite, finite], 0.0, chosen=[True, True], silent="because"
+    )
     assert (unproved.check.held, unproved.check.worst_ratio) == (None, 9.0)
     assert unproved.check.meaning.endswith("; because")
-    noted = lemma_pairs("Lemma 13", ratios, [finite, finite], 0.0, chosen=[True, True], note="no proof")
+    noted = lemma_pairs(
+        "Lemma 13", ratios, [finite, finite], 0.0, chosen=[True, True], note="no proof"
+    )
     assert (noted.check.held, noted.check.meaning.endswith("; no proof")) == (False, True)
     none = lemma_pairs("Lemma 2", ratios, [silent, silent], 0.0, chosen=[True, True])
     assert (none.check.held, none.check.worst_ratio, none.own) == (None, None, (None, None))
@@ -198,12 +231,16 @@ GEOMETRIES = [  # kernel, stride, dilation, padding (above, below, left, right),
 
 
 def convolution(kernel, stride, dilation, padding, groups) -> Conv2d:  # type: ignore[no-untyped-def]
-    weight = torch.randn(4, 2 // groups, *kernel, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    weight = torch.randn(
+        4, 2 // groups, *kernel, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     return Conv2d(weight, (2, 13, 14), stride, padding, dilation, groups)
 
 
 def kernel_matrix(operator: Conv2d, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """B with uᵀ(A * v) = ⟨A, B⟩ for every kernel A: the gradient of a linear function of the kernel."""
+    """B with uᵀ(A * v) = ⟨A, B⟩ for every kernel A: the gradient of a linear function of the
+    kernel.
+    """
     weight = operator.weight.clone().requires_grad_()
     image = operator.with_weight(weight).apply(v[None])
     (b,) = torch.autograd.grad((image[0] * u).sum(), weight)
@@ -212,7 +249,9 @@ def kernel_matrix(operator: Conv2d, u: torch.Tensor, v: torch.Tensor) -> torch.T
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_no_number_of_the_input_is_in_more_patches(geometry: tuple) -> None:  # type: ignore[type-arg]
-    """By brute force: how many places of one output channel change when one number of the input does."""
+    """By brute force: how many places of one output channel change when one number of the input
+    does.
+    """
     operator = convolution(*geometry)
     ones = operator.with_weight(torch.ones_like(operator.weight))
     most = 0
@@ -220,7 +259,9 @@ def test_no_number_of_the_input_is_in_more_patches(geometry: tuple) -> None:  # 
         x = torch.zeros(1, *operator.input_shape, dtype=torch.float64)
         x[(0, *place)] = 1.0
         most = max(most, int((ones.apply(x)[0] != 0).sum(dim=(1, 2)).max()))
-    assert overlap(operator) == most  # reached: 13 x 14 is large enough for every one of these kernels
+    assert (
+        overlap(operator) == most
+    )  # reached: 13 x 14 is large enough for every one of these kernels
     if geometry[2] == (1, 1):
         (a, b), (s, t) = geometry[:2]
         assert overlap(operator) == math.ceil(a / s) * math.ceil(b / t)
@@ -235,7 +276,9 @@ def test_the_matrix_of_one_kernel_is_no_longer_than_the_factor_says(geometry: tu
     for trial in range(12):
         v = torch.randn(operator.input_shape, generator=generator, dtype=torch.float64)
         u = torch.randn(operator.output_shape, generator=generator, dtype=torch.float64)
-        for _ in range(20 if trial < 6 else 0):  # alternate: the u, then the v, that make ⟨B, B⟩ largest
+        for _ in range(
+            20 if trial < 6 else 0
+        ):  # alternate: the u, then the v, that make ⟨B, B⟩ largest
             b = kernel_matrix(operator, u, v)
             u = operator.with_weight(b).apply(v[None])[0]
             u = u / torch.linalg.vector_norm(u)
@@ -243,7 +286,9 @@ def test_the_matrix_of_one_kernel_is_no_longer_than_the_factor_says(geometry: tu
             v = operator.with_weight(b).adjoint(u[None])[0]
             v = v / torch.linalg.vector_norm(v)
         b = kernel_matrix(operator, u, v)
-        ratio = float(torch.linalg.vector_norm(b) / torch.linalg.vector_norm(u) / torch.linalg.vector_norm(v))
+        ratio = float(
+            torch.linalg.vector_norm(b) / torch.linalg.vector_norm(u) / torch.linalg.vector_norm(v)
+        )
         longest = max(longest, ratio)
     assert longest <= limit * (1 + 1e-9)
     # Needed: 1, as for a dense layer, would not be enough where patches overlap.
@@ -252,8 +297,12 @@ def test_the_matrix_of_one_kernel_is_no_longer_than_the_factor_says(geometry: tu
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_lemma_2_for_one_kernel_fails_no_more_often_than_stated(stride: int) -> None:
-    """Signs of many helper strings against the direction that is hardest for the kernel, B = its own multiple."""
-    weight = torch.randn(2, 1, 2, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    """Signs of many helper strings against the direction that is hardest for the kernel, B = its
+    own multiple.
+    """
+    weight = torch.randn(
+        2, 1, 2, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64
+    )
     operator = Conv2d(weight, (1, 6, 6), (stride, stride))
     epsilon, eta, runs = 0.7, 0.05, 1500
     k = sign_projection_k(epsilon, eta)
@@ -261,11 +310,15 @@ def test_lemma_2_for_one_kernel_fails_no_more_often_than_stated(stride: int) -> 
     u = operator.apply(v[None])[0]  # then uᵀAv = ‖Av‖²
     norm = torch.linalg.vector_norm
     limit = epsilon * math.sqrt(overlap(operator)) * norm(weight) * norm(u) * norm(v)
-    own = epsilon * norm(weight) * norm(kernel_matrix(operator, u, v))  # what Lemma 2 says of B itself: tighter
+    own = (
+        epsilon * norm(weight) * norm(kernel_matrix(operator, u, v))
+    )  # what Lemma 2 says of B itself: tighter
     rng = np.random.default_rng(6)
     signs = torch.from_numpy(rng.choice([-1.0, 1.0], (runs, k, weight.numel())))
     kernels = torch.einsum("rkn,rk->rn", signs, signs @ weight.flatten()) / k - weight.flatten()
-    images = [operator.with_weight(kernel.reshape(weight.shape)).apply(v[None])[0] for kernel in kernels]
+    images = [
+        operator.with_weight(kernel.reshape(weight.shape)).apply(v[None])[0] for kernel in kernels
+    ]
     observed = torch.stack([(image * u).sum() for image in images])
     deviation = 3 * math.sqrt(eta * (1 - eta) / runs)
     assert float((observed.abs() > own).double().mean()) <= eta + deviation

@@ -1,4 +1,6 @@
-"""Sums over places, simulated on a net's own convolution: Algorithm 4's filters do as the closed form says."""
+"""Sums over places, simulated on a net's own convolution: Algorithm 4's filters do as the closed
+form says.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ from cushion.promises.places import simulate_places
 def net_of(channels: int, side: int = 5) -> Network:
     torch.manual_seed(1)
     layers = nn.Sequential(
-        nn.Conv2d(1, channels, 3), nn.ReLU(), nn.Conv2d(channels, 2, 2), nn.Flatten(), nn.Linear(2 * (side - 3) ** 2, 3)
+        nn.Conv2d(1, channels, 3),
+        nn.ReLU(),
+        nn.Conv2d(channels, 2, 2),
+        nn.Flatten(),
+        nn.Linear(2 * (side - 3) ** 2, 3),
     )
     return cushion.trace(layers.eval(), (1, side, side))
 
@@ -44,11 +50,16 @@ def test_both_kinds_of_filter_have_the_variance_of_the_closed_form() -> None:
     smallest = min(net.affine_layers[:2], key=lambda node: node.affine.operator.parameters)
     kernel = smallest.affine.operator.weight.double().numpy().reshape(-1)
     places = math.prod(smallest.affine.operator.output_shape[1:])
-    u = gaussian_rows(kernel.size, 0, 1, seed, "directions of a sum over places")[0] / math.sqrt(kernel.size)
+    u = gaussian_rows(kernel.size, 0, 1, seed, "directions of a sum over places")[0] / math.sqrt(
+        kernel.size
+    )
     squares, inner = float(u @ u) * float(kernel @ kernel), float(u @ kernel) ** 2
     variance, covariance = place_variance(kernel.size, k, p, squares, inner)
-    # The same U at all places: L variances and L(L-1) covariances, over L(‖U‖²‖A‖² + ⟨U, A⟩²)/k of independent normals.
-    expected = (places * variance + places * (places - 1) * covariance) / (places * (squares + inner) / k)
+    # The same U at all places: L variances and L(L-1) covariances, over L(‖U‖²‖A‖² + ⟨U, A⟩²)/k of
+    # independent normals.
+    expected = (places * variance + places * (places - 1) * covariance) / (
+        places * (squares + inner) / k
+    )
     independent, dependent = found[0], found[1]
     for one in found:
         assert (one.layer, one.k, one.p, one.places) == (smallest.name, k, p, places)
@@ -62,12 +73,16 @@ def test_both_kinds_of_filter_have_the_variance_of_the_closed_form() -> None:
     assert dependent.pair_correlation > 3 * dependent.pair_error
 
 
-def test_nothing_is_simulated_where_there_is_nothing_to_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_simulated_where_there_is_nothing_to_add_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     net = net_of(4)
     dense = store_net(net, None, "matrix-project", plans(net, 4, 1), NetOptions(), 0)
     assert simulate_places(net, dense, 0) == ()
     single = store_net(net, None, "conv-project", plans(net, 2, 1), NetOptions(), 0)
-    assert simulate_places(net, single, 0) == ()  # p = 1: no two places are claimed to be independent
+    assert (
+        simulate_places(net, single, 0) == ()
+    )  # p = 1: no two places are claimed to be independent
     located = store_net(net, None, "conv-project", plans(net, 2, 4), NetOptions(), 0)
     monkeypatch.setattr(module, "_NORMALS", 10)
     assert simulate_places(net, located, 0) == ()  # too dear

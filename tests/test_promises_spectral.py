@@ -1,4 +1,6 @@
-"""Lemmas 1 and 9: layers' shifts against dense matrices, and bounds that no search over tiny nets breaks."""
+"""Lemmas 1 and 9: layers' shifts against dense matrices, and bounds that no search over tiny nets
+breaks.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,12 @@ def pooled() -> nn.Module:
     """Windows that overlap, before the first layer too: Lipschitz constants above 1."""
     torch.manual_seed(1)
     return nn.Sequential(
-        nn.MaxPool2d(2, 1), nn.Conv2d(1, 2, 2), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Flatten(), nn.Linear(8, 3)
+        nn.MaxPool2d(2, 1),
+        nn.Conv2d(1, 2, 2),
+        nn.ReLU(),
+        nn.MaxPool2d(2, 1),
+        nn.Flatten(),
+        nn.Linear(8, 3),
     )
 
 
@@ -68,14 +75,22 @@ def setting(name: str) -> tuple[Network, NetFacts, Tensor]:
     return net, gather(net, data, seen, table, None, delta=0.05, epsilon=0.05), x.double()
 
 
-def shifted(net: Network, facts: NetFacts, part: float, directions: list[tuple[Tensor, Tensor | None]]) -> Network:
+def shifted(
+    net: Network, facts: NetFacts, part: float, directions: list[tuple[Tensor, Tensor | None]]
+) -> Network:
     """Every layer moved along its direction until ‖Δ‖₂ of (weight, bias) is this part of ‖A‖₂/d."""
     changes = {}
-    for node, (weight, bias), layer in zip(net.affine_layers, directions, facts.layers, strict=True):
+    for node, (weight, bias), layer in zip(
+        net.affine_layers, directions, facts.layers, strict=True
+    ):
         affine = node.affine
-        matrix = affine.operator.with_weight(weight).dense().reshape(affine.operator.output_size, -1)
+        matrix = (
+            affine.operator.with_weight(weight).dense().reshape(affine.operator.output_size, -1)
+        )
         if bias is not None:
-            matrix = torch.cat([matrix, bias.repeat_interleave(len(matrix) // len(bias))[:, None]], 1)
+            matrix = torch.cat(
+                [matrix, bias.repeat_interleave(len(matrix) // len(bias))[:, None]], 1
+            )
         scale = part * layer.spectral / facts.depth / float(torch.linalg.matrix_norm(matrix, 2))
         changes[node.index] = replace(
             affine,
@@ -91,7 +106,12 @@ def drawn(net: Network, generator: torch.Generator) -> list[tuple[Tensor, Tensor
         weight, bias = node.affine.operator.weight, node.affine.bias
         direction = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
         found.append(
-            (direction, None if bias is None else torch.randn(len(bias), generator=generator, dtype=torch.float64))
+            (
+                direction,
+                None
+                if bias is None
+                else torch.randn(len(bias), generator=generator, dtype=torch.float64),
+            )
         )
     return found
 
@@ -117,7 +137,9 @@ def test_no_perturbation_within_the_condition_exceeds_lemma_9(name: str) -> None
         for _ in range(8):  # the inputs that move most: gradient ascent at their own length
             x = x.detach().requires_grad_()
             (slope,) = torch.autograd.grad(gap(net, other, x).sum(), x)
-            step = x + 0.5 * slope / (slope.flatten(1).norm(dim=1).reshape(-1, *[1] * (x.ndim - 1)) + 1e-30)
+            step = x + 0.5 * slope / (
+                slope.flatten(1).norm(dim=1).reshape(-1, *[1] * (x.ndim - 1)) + 1e-30
+            )
             size = step.flatten(1).norm(dim=1).reshape(-1, *[1] * (x.ndim - 1))
             x = (step / size * torch.from_numpy(lengths).reshape(-1, *[1] * (x.ndim - 1))).detach()
         ratio = gap(net, other, x).detach().numpy() / promised
@@ -130,14 +152,20 @@ def test_no_perturbation_within_the_condition_exceeds_lemma_9(name: str) -> None
 def test_lemma_9_by_its_formula() -> None:
     net, facts, _ = setting("mlp-no-bias")
     other = shifted(net, facts, 0.5, [(n.affine.operator.weight, None) for n in net.affine_layers])
-    norms = [float(torch.linalg.matrix_norm(n.affine.operator.weight, 2)) for n in net.affine_layers]
+    norms = [
+        float(torch.linalg.matrix_norm(n.affine.operator.weight, 2)) for n in net.affine_layers
+    ]
     # Every layer moves by a quarter of itself: e · ‖x‖ · ∏‖A‖ · (1/4 + 1/4)
     expected = math.e * 3.0 * math.prod(norms) * 0.5
     found = lemma_9(layer_shifts(net, other, facts), facts, np.array([3.0]))
     assert found is not None
     assert expected <= found[0] <= expected * (1 + 1e-3)
-    beyond = shifted(net, facts, 1.01, [(n.affine.operator.weight, None) for n in net.affine_layers])
-    assert lemma_9(layer_shifts(net, beyond, facts), facts, np.array([3.0])) is None  # beyond ‖A‖/d it is silent
+    beyond = shifted(
+        net, facts, 1.01, [(n.affine.operator.weight, None) for n in net.affine_layers]
+    )
+    assert (
+        lemma_9(layer_shifts(net, beyond, facts), facts, np.array([3.0])) is None
+    )  # beyond ‖A‖/d it is silent
     same = lemma_9(layer_shifts(net, net, facts), facts, np.array([3.0]))
     assert same is not None
     assert same[0] == 0.0
@@ -145,7 +173,9 @@ def test_lemma_9_by_its_formula() -> None:
 
 def test_with_biases_and_pooling_every_factor_is_there() -> None:
     net, facts, _ = setting("pooled")
-    other = shifted(net, facts, 0.7, [(n.affine.operator.weight, n.affine.bias) for n in net.affine_layers])
+    other = shifted(
+        net, facts, 0.7, [(n.affine.operator.weight, n.affine.bias) for n in net.affine_layers]
+    )
     shifts = layer_shifts(net, other, facts)
     product, total = 1.0, 0.0
     for at, node in enumerate(net.affine_layers):
@@ -158,32 +188,45 @@ def test_with_biases_and_pooling_every_factor_is_there() -> None:
         moved_bias = moved.bias.repeat_interleave(len(dense) // len(affine.bias)) - bias
         size = float(torch.linalg.matrix_norm(dense, 2))
         blocks = torch.tensor([[size, float(bias.norm())], [0.0, 1.0]], dtype=torch.float64)
-        lifted = float(torch.linalg.matrix_norm(blocks[: 1 if at else 2], 2))  # the last has no constant to pass on
-        shift = math.hypot(float(torch.linalg.matrix_norm(moved.operator.dense() - dense, 2)), float(moved_bias.norm()))
+        lifted = float(
+            torch.linalg.matrix_norm(blocks[: 1 if at else 2], 2)
+        )  # the last has no constant to pass on
+        shift = math.hypot(
+            float(torch.linalg.matrix_norm(moved.operator.dense() - dense, 2)),
+            float(moved_bias.norm()),
+        )
         assert shifts[at].lifted == pytest.approx(lifted, rel=1e-4)
         assert shifts[at].lifted_shift == pytest.approx(shift, rel=1e-4)
         product, total = product * lifted, total + shift / lifted
     # Both poolings read a number in up to 4 windows: a factor 2 each. The input is (x, 1).
     found = lemma_9(shifts, facts, np.array([2.0]))
     assert found is not None
-    assert found[0] == pytest.approx(math.e * math.hypot(2.0, 1.0) * 2 * 2 * product * total, rel=1e-3)
+    assert found[0] == pytest.approx(
+        math.e * math.hypot(2.0, 1.0) * 2 * 2 * product * total, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("name", [*NETS, "pooled"])
 @pytest.mark.parametrize("gamma", [0.5, 1e-4])
 def test_the_accuracy_that_follows_from_the_margin_keeps_it(name: str, gamma: float) -> None:
-    """On every input up to the radius, for the worst that a layer may do: random directions and its own."""
+    """On every input up to the radius, for the worst that a layer may do: random directions and its
+    own.
+    """
     net, facts, x = setting(name)
     longest = float(torch.linalg.vector_norm(x.flatten(1), dim=1).max())
     delta = accuracy_for(gamma, facts, longest)
     assert 0 < delta <= 1 / facts.depth
     generator = torch.Generator().manual_seed(1)
-    inputs = torch.cat([x, torch.randn(200, *x.shape[1:], generator=generator, dtype=torch.float64)])
+    inputs = torch.cat(
+        [x, torch.randn(200, *x.shape[1:], generator=generator, dtype=torch.float64)]
+    )
     size = inputs.flatten(1).norm(dim=1).reshape(-1, *[1] * (x.ndim - 1))
     inputs = inputs / size * longest
     for trial in range(4):
         own = [(n.affine.operator.weight, n.affine.bias) for n in net.affine_layers]
-        other = shifted(net, facts, delta * facts.depth, own if trial == 0 else drawn(net, generator))
+        other = shifted(
+            net, facts, delta * facts.depth, own if trial == 0 else drawn(net, generator)
+        )
         assert float(gap(net, other, inputs).max()) <= gamma / math.sqrt(2)
     half = accuracy_for(gamma / 2, facts, longest)
     assert half == pytest.approx(delta / 2) or delta == pytest.approx(1 / facts.depth)
@@ -191,7 +234,9 @@ def test_the_accuracy_that_follows_from_the_margin_keeps_it(name: str, gamma: fl
 
 def test_the_accuracy_by_its_formula() -> None:
     net, facts, _ = setting("mlp-no-bias")
-    norms = [float(torch.linalg.matrix_norm(n.affine.operator.weight, 2)) for n in net.affine_layers]
+    norms = [
+        float(torch.linalg.matrix_norm(n.affine.operator.weight, 2)) for n in net.affine_layers
+    ]
     expected = 1e-3 / (math.sqrt(2) * math.e * 2.0 * 2 * math.prod(norms))
     assert accuracy_for(1e-3, facts, 2.0) == pytest.approx(expected, rel=1e-4)
     assert accuracy_for(1e-3, facts, 2.0) <= expected  # norms are taken from above
@@ -205,7 +250,9 @@ def test_the_accuracy_by_its_formula() -> None:
 # ---- Lemma 1
 
 
-@pytest.mark.parametrize("name", ["vgg-tiny", "conv-everything", "conv-dilation-stride", "batchnorm-first"])
+@pytest.mark.parametrize(
+    "name", ["vgg-tiny", "conv-everything", "conv-dilation-stride", "batchnorm-first"]
+)
 @pytest.mark.parametrize("flat", [False, True])
 def test_shifts_are_those_of_the_true_maps(name: str, flat: bool) -> None:
     net, facts, _ = setting(name)
@@ -219,7 +266,9 @@ def test_shifts_are_those_of_the_true_maps(name: str, flat: bool) -> None:
                 matrix = FlatMap(operator.dense(), operator.input_shape, operator.output_shape)
                 changes[node.index] = replace(affine, operator=matrix)
         other = other.with_affine(changes)
-    for node, shift, layer in zip(net.affine_layers, layer_shifts(net, other, facts), facts.layers, strict=True):
+    for node, shift, layer in zip(
+        net.affine_layers, layer_shifts(net, other, facts), facts.layers, strict=True
+    ):
         mine, theirs = node.affine.operator.dense(), other.nodes[node.index].affine.operator.dense()
         exact = float(torch.linalg.matrix_norm((theirs - mine).reshape(len(mine), -1), 2))
         assert exact <= shift.shift <= exact * (1 + 1e-3)  # from above
@@ -228,16 +277,28 @@ def test_shifts_are_those_of_the_true_maps(name: str, flat: bool) -> None:
         assert shift.relative == shift.shift / shift.spectral
         places = math.prod(node.shape[1:])
         ours, moved = node.affine.bias, other.nodes[node.index].affine.bias
-        bias = 0.0 if ours is None or moved is None else math.sqrt(places) * float((moved - ours).norm())
+        bias = (
+            0.0
+            if ours is None or moved is None
+            else math.sqrt(places) * float((moved - ours).norm())
+        )
         assert shift.lifted_shift == pytest.approx(math.hypot(shift.shift, bias), rel=1e-9)
         assert shift.lifted >= layer.spectral
 
 
 def test_lemma_1_as_one_check() -> None:
-    shifts = [LayerShift(0.1, 2.0, 0.1, 2.0), LayerShift(0.3, 1.0, 0.3, 1.0), LayerShift(0.0, 0.0, 0.0, 0.0)]
+    shifts = [
+        LayerShift(0.1, 2.0, 0.1, 2.0),
+        LayerShift(0.3, 1.0, 0.3, 1.0),
+        LayerShift(0.0, 0.0, 0.0, 0.0),
+    ]
     held = lemma_1(shifts, [0.05, 0.4, None])
     assert held.own == ((0.05, pytest.approx(1.0)), (0.4, pytest.approx(0.75)), None)
-    assert (held.check.held, held.check.worst_ratio, held.check.cases) == (True, pytest.approx(1.0), 2)
+    assert (held.check.held, held.check.worst_ratio, held.check.cases) == (
+        True,
+        pytest.approx(1.0),
+        2,
+    )
     broken = lemma_1(shifts, [0.05, 0.2, 0.1])
     assert (broken.check.held, broken.check.worst_ratio) == (False, pytest.approx(1.5))
     assert broken.own[2] == (0.1, 0.0)  # a zero map that stayed one

@@ -1,4 +1,6 @@
-"""What Lemmas 3 and 14 are given: cushions, contraction, β and ρ against cushion.measure and by brute force."""
+"""What Lemmas 3 and 14 are given: cushions, contraction, β and ρ against cushion.measure and by
+brute force.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,15 @@ def sample(name: str, rows: int = 9) -> Dataset:
 
 
 def facts_of(net: Network, data: Dataset, **changes: Any) -> StabilityFacts:
-    setting = {"initial": None, "examples": 50, "zeta": 0.0, "delta": 0.1, "seed": 0, "shared": False, **changes}
+    setting = {
+        "initial": None,
+        "examples": 50,
+        "zeta": 0.0,
+        "delta": 0.1,
+        "seed": 0,
+        "shared": False,
+        **changes,
+    }
     norms = one_pass(net, data, 256, norms=True, margins=False)
     found = stability_facts(net, data, norms, **setting)  # type: ignore[arg-type]
     assert found is not None
@@ -54,14 +64,22 @@ def test_all_numbers_are_those_of_measure(name: str) -> None:
         assert (mine.name, mine.weights) == (theirs.name, math.prod(theirs.shape))
         assert mine.cushion == pytest.approx(theirs.layer_cushion.value, rel=1e-6)
         assert mine.interlayer == pytest.approx(theirs.minimal_interlayer_cushion.value, rel=1e-6)
-        assert mine.beta == pytest.approx(1.0 if theirs.jacobian_beta is None else theirs.jacobian_beta.value, rel=1e-6)
+        assert mine.beta == pytest.approx(
+            1.0 if theirs.jacobian_beta is None else theirs.jacobian_beta.value, rel=1e-6
+        )
         assert mine.frobenius > 0
     net_stability = table.net.stability
     assert net_stability is not None
     assert found.contraction == pytest.approx(net_stability.activation_contraction, rel=1e-6)
-    scaled = next(one for one in net_stability.interlayer_smoothness if one.kind == "sign-projection" and one.level)
+    scaled = next(
+        one
+        for one in net_stability.interlayer_smoothness
+        if one.kind == "sign-projection" and one.level
+    )
     assert scaled.level == 0.1
-    assert found.smoothness == (math.inf if scaled.value is None else pytest.approx(scaled.value, rel=1e-4))
+    assert found.smoothness == (
+        math.inf if scaled.value is None else pytest.approx(scaled.value, rel=1e-4)
+    )
     assert (found.m, found.delta, found.depth) == (9, 0.1, len(net.affine_layers))
     assert found.width == max(node.affine.operator.output_size for node in net.affine_layers)
 
@@ -71,17 +89,20 @@ def test_all_numbers_are_those_of_measure(name: str) -> None:
 def test_all_numbers_by_brute_force(name: str, shared: bool) -> None:
     """μ, μ_→, c and β from whole activations and Jacobians by automatic differentiation.
 
-    `shared` (one kernel at every place): Lemma 3's chain of inequalities, line by line, for layer i with n places and a
-    factor w = ⌈κ/s⌉ that Lemma 2 loses for a kernel that is shared, ‖A‖_F the kernel's norm:
+    `shared` (one kernel at every place): Lemma 3's chain of inequalities, line by line, for layer i
+    with n places and a factor w = ⌈κ/s⌉ that Lemma 2 loses for a kernel that is shared, ‖A‖_F the
+    kernel's norm:
 
-        ‖J Δ φ(x̂)‖ ≤ ε_i·w·‖J‖_F·‖A‖_F·‖φ(x̂)‖              (Lemma 2 with ‖B‖_F ≤ w‖u‖‖v‖, row by row of J)
-                   ≤ ε_i·w·‖J‖_F·‖A‖_F·2c·‖φ(x)‖            (induction hypothesis and contraction, as for dense layers)
-                   ≤ ε_i·w·‖J‖_F·2c·‖x^i‖/μ_i               (layer cushion, defined with the same ‖A‖_F)
-                   = ε_i·w·2c/μ_i · √n·‖J x^i‖/μ_{i,j}      (Definition 8: μ_{i,j} = √n·‖J x^i‖/(‖J‖_F‖x^i‖))
-                   = 2c·ε_i/(μ_i·μ') · ‖x^j‖                with μ' = μ_{i,j}/(√n·w), and ‖J x^i‖ = ‖x^j‖.
+        ‖J Δ φ(x̂)‖ ≤ ε_i·w·‖J‖_F·‖A‖_F·‖φ(x̂)‖    (Lemma 2 with ‖B‖_F ≤ w‖u‖‖v‖, row by row of J)
+                   ≤ ε_i·w·‖J‖_F·‖A‖_F·2c·‖φ(x)‖  (induction hypothesis and contraction)
+                   ≤ ε_i·w·‖J‖_F·2c·‖x^i‖/μ_i     (layer cushion, defined with the same ‖A‖_F)
+                   = ε_i·w·2c/μ_i · √n·‖J x^i‖/μ_{i,j}
+                        (Definition 8: μ_{i,j} = √n·‖J x^i‖/(‖J‖_F‖x^i‖))
+                   = 2c·ε_i/(μ_i·μ') · ‖x^j‖  with μ' = μ_{i,j}/(√n·w), ‖J x^i‖ = ‖x^j‖.
 
-    That is the dense chain with μ' for μ_{i→}, so ε_i = ε μ_i μ'/(6cd) makes it ε/(3d)·‖x^j‖. The clip 1/√h^i, h^i the
-    channels, becomes 1/(√(h^i n)·w): J^{i,i} is the identity on h^i·n numbers. β does not enter.
+    That is the dense chain with μ' for μ_{i→}, so ε_i = ε μ_i μ'/(6cd) makes it ε/(3d)·‖x^j‖. The
+    clip 1/√h^i, h^i the channels, becomes 1/(√(h^i n)·w): J^{i,i} is the identity on h^i·n numbers.
+    β does not enter.
     """
     net, data = traced(NAMED[name]), sample(name, 5)
     found = facts_of(net, data, shared=shared)
@@ -104,8 +125,13 @@ def test_all_numbers_by_brute_force(name: str, shared: bool) -> None:
             for later in layers[i + 1 :]:
                 jacobian = brute_jacobian(net, x, node, later)
                 image = jacobian @ own.flatten()
-                onwards.append(float(math.sqrt(places) * image.norm() / (jacobian.norm() * own.norm())))
-                shares = jacobian.square().reshape(len(jacobian), -1, places).sum((0, 1)) / jacobian.square().sum()
+                onwards.append(
+                    float(math.sqrt(places) * image.norm() / (jacobian.norm() * own.norm()))
+                )
+                shares = (
+                    jacobian.square().reshape(len(jacobian), -1, places).sum((0, 1))
+                    / jacobian.square().sum()
+                )
                 betas.append(math.sqrt(places * float(shares.max())))
         mine = found.layers[i]
         assert mine.cushion == pytest.approx(min(cushions), rel=1e-7)
@@ -124,7 +150,9 @@ def test_a_dense_net_is_the_same_whether_kernels_are_shared_or_not() -> None:
     for at in (0, 1):  # 3 x 3 at stride 1: a factor 3 beside √places
         ratio = one.layers[at].interlayer / other.layers[at].interlayer
         assert ratio == pytest.approx(3 * math.sqrt(8 * 9))
-    assert one.layers[2].interlayer / other.layers[2].interlayer == pytest.approx(2 * math.sqrt(4))  # stride 2, 2 x 2
+    assert one.layers[2].interlayer / other.layers[2].interlayer == pytest.approx(
+        2 * math.sqrt(4)
+    )  # stride 2, 2 x 2
 
 
 @pytest.mark.parametrize("zeta", [0.0, 0.2, 0.29])
@@ -138,7 +166,9 @@ def test_zeta_drops_the_examples_of_the_effective_parameters(zeta: float) -> Non
     dropped = math.floor(zeta * 20 + 1e-9)
     assert kept.sum() == 20 - dropped
     total = sum(term.each() for term in terms)
-    assert sorted(total[~kept]) == sorted(sorted(total)[20 - dropped :])  # the worst for the sum over layers
+    assert sorted(total[~kept]) == sorted(
+        sorted(total)[20 - dropped :]
+    )  # the worst for the sum over layers
     for term, record in zip(terms, effective_parameters(terms, zeta), strict=True):
         assert record.zeta_value == term.count(kept)
     found = facts_of(net, data, zeta=zeta)
@@ -146,7 +176,9 @@ def test_zeta_drops_the_examples_of_the_effective_parameters(zeta: float) -> Non
         assert mine.cushion == pytest.approx(np.nanmin(term.cushion[kept]))
         assert mine.interlayer == pytest.approx(np.nanmin(term.minimal[kept]))
         assert mine.beta == pytest.approx(np.nanmax(term.beta[kept]))
-    assert found.contraction == pytest.approx(max(np.nanmax(term.contraction[kept]) for term in terms))
+    assert found.contraction == pytest.approx(
+        max(np.nanmax(term.contraction[kept]) for term in terms)
+    )
     if zeta:  # without its worst examples a net is more stable
         assert math.prod(layer.cushion * layer.interlayer for layer in found.layers) > math.prod(
             layer.cushion * layer.interlayer for layer in facts_of(net, data).layers
@@ -156,12 +188,18 @@ def test_zeta_drops_the_examples_of_the_effective_parameters(zeta: float) -> Non
 def test_some_rows_only_but_cushions_and_contraction_of_all() -> None:
     net, data = traced(NAMED["mlp-deep"]), sample("mlp-deep", 30)
     found, all_of_it = facts_of(net, data, examples=4, seed=3), facts_of(net, data)
-    assert found.contraction == all_of_it.contraction == math.inf  # one of the 30 is blocked by all units of a layer
-    assert [layer.cushion for layer in found.layers] == [layer.cushion for layer in all_of_it.layers]
+    assert (
+        found.contraction == all_of_it.contraction == math.inf
+    )  # one of the 30 is blocked by all units of a layer
+    assert [layer.cushion for layer in found.layers] == [
+        layer.cushion for layer in all_of_it.layers
+    ]
     assert found.m == 30  # the lemma's union bound is over the sample
     rows = np.sort(permutation(30, 3)[:4])
     alone = facts_of(net, data.select(rows, "4"))
-    assert [layer.interlayer for layer in found.layers] == pytest.approx([layer.interlayer for layer in alone.layers])
+    assert [layer.interlayer for layer in found.layers] == pytest.approx(
+        [layer.interlayer for layer in alone.layers]
+    )
     kept = facts_of(net, data, examples=4, seed=3, zeta=0.25)  # with ζ only what was kept has a say
     assert kept.contraction <= alone.contraction
 
@@ -171,7 +209,9 @@ def test_from_the_initialisation_cushions_are_those_of_the_distance() -> None:
     start = net.with_affine(
         {
             node.index: type(node.affine)(
-                node.affine.operator.with_weight(0.9 * node.affine.operator.weight), node.affine.bias, node.affine.kind
+                node.affine.operator.with_weight(0.9 * node.affine.operator.weight),
+                node.affine.bias,
+                node.affine.kind,
             )
             for node in net.affine_layers
         }
@@ -202,7 +242,9 @@ def test_rho_is_measured_on_the_rows_that_are_kept_with_the_noise_of_the_method(
 def _half(net: Network) -> dict[int, Any]:
     return {
         node.index: type(node.affine)(
-            node.affine.operator.with_weight(node.affine.operator.weight / 2), node.affine.bias, node.affine.kind
+            node.affine.operator.with_weight(node.affine.operator.weight / 2),
+            node.affine.bias,
+            node.affine.kind,
         )
         for node in net.affine_layers
     }
@@ -211,7 +253,14 @@ def _half(net: Network) -> dict[int, Any]:
 def test_what_has_no_cushions() -> None:
     residual, data = traced(NAMED["residual"]), sample("residual")
     norms = one_pass(residual, data, 256, norms=True, margins=False)
-    setting: dict[str, Any] = {"examples": 9, "zeta": 0.0, "delta": 0.1, "seed": 0, "shared": False, "initial": None}
+    setting: dict[str, Any] = {
+        "examples": 9,
+        "zeta": 0.0,
+        "delta": 0.1,
+        "seed": 0,
+        "shared": False,
+        "initial": None,
+    }
     assert stability_facts(residual, data, norms, **setting) is None  # type: ignore[arg-type]
     linear = traced(NAMED["linear-only"])
     one = facts_of(linear, sample("linear-only"))

@@ -1,4 +1,6 @@
-"""What pruning refuses, in one sentence and with nothing half-written, and what it takes although little is left."""
+"""What pruning refuses, in one sentence and with nothing half-written, and what it takes although
+little is left.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ def traced_nan(*, bias: bool) -> Network:
     assert other is not None
     worse = (weight, other * math.inf) if bias else (weight * math.nan, other)
     return net.with_affine(
-        {node.index: replace(node.affine, operator=node.affine.operator.with_weight(worse[0]), bias=worse[1])}
+        {
+            node.index: replace(
+                node.affine, operator=node.affine.operator.with_weight(worse[0]), bias=worse[1]
+            )
+        }
     )
 
 
@@ -59,9 +65,24 @@ class OnlyNorm(nn.Module):
 
 BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "nan": (lambda: spoiled(math.nan), digits, {}, "parameter 1.weight holds NaN"),
-    "infinite bias": (lambda: spoiled(math.inf, bias=True), digits, {}, "parameter 3.bias holds NaN or infinite"),
-    "traced nan": (lambda: traced_nan(bias=False), digits, {}, "^1: a weight or bias is infinite or not a number"),
-    "traced bias": (lambda: traced_nan(bias=True), digits, {}, "^1: a weight or bias is infinite or not a number"),
+    "infinite bias": (
+        lambda: spoiled(math.inf, bias=True),
+        digits,
+        {},
+        "parameter 3.bias holds NaN or infinite",
+    ),
+    "traced nan": (
+        lambda: traced_nan(bias=False),
+        digits,
+        {},
+        "^1: a weight or bias is infinite or not a number",
+    ),
+    "traced bias": (
+        lambda: traced_nan(bias=True),
+        digits,
+        {},
+        "^1: a weight or bias is infinite or not a number",
+    ),
     "other shape": (
         lambda: trained("mlp")[0],
         lambda: (Dataset("o", np.zeros((4, 1, 5, 5), np.uint8), np.zeros(4, np.int64), 10),),
@@ -88,13 +109,28 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     ),
     "rule": (lambda: trained("mlp")[0], digits, {"rule": "random"}, "--rule random must be one of"),
     "pattern": (lambda: trained("mlp")[0], digits, {"rule": "5:4"}, "1 to M may stay"),
-    "d of another rule": (lambda: trained("mlp")[0], digits, {"rule": "layer", "d": (1.0,)}, "--d is the strength"),
+    "d of another rule": (
+        lambda: trained("mlp")[0],
+        digits,
+        {"rule": "layer", "d": (1.0,)},
+        "--d is the strength",
+    ),
     "no sparsity": (lambda: trained("mlp")[0], digits, {"rule": "global"}, "needs --sparsity"),
-    "sparsity of one": (lambda: trained("mlp")[0], digits, {"sparsity": (1.0,)}, "below 1, not 1.0"),
+    "sparsity of one": (
+        lambda: trained("mlp")[0],
+        digits,
+        {"sparsity": (1.0,)},
+        "below 1, not 1.0",
+    ),
     "d too small": (lambda: trained("mlp")[0], digits, {"d": (1e-9,)}, "from 1e-6 to 1e6"),
     "grid": (lambda: trained("mlp")[0], digits, {"grid": "1"}, "from 2 to 32"),
     "constants": (lambda: trained("mlp")[0], digits, {"subgaussian": "1,2"}, "the numbers a,b,t"),
-    "sketch's option": (lambda: trained("mlp")[0], digits, {"m": 9}, "--m belongs to --method sketch"),
+    "sketch's option": (
+        lambda: trained("mlp")[0],
+        digits,
+        {"m": 9},
+        "--m belongs to --method sketch",
+    ),
 }
 
 
@@ -116,8 +152,12 @@ def test_arguments_of_the_function() -> None:
     with pytest.raises(BadInput, match="--delta"):
         prune_net(model, data, method="magnitude", delta="0.7")
     with pytest.raises(BadInput):
-        prune_net(model, data, method="magnitude", holdout=Dataset("h", np.zeros((2, 1, 5, 5), np.uint8),
-                  np.zeros(2, np.int64), 10))  # fmt: skip
+        prune_net(
+            model,
+            data,
+            method="magnitude",
+            holdout=Dataset("h", np.zeros((2, 1, 5, 5), np.uint8), np.zeros(2, np.int64), 10),
+        )
 
 
 @pytest.mark.parametrize(
@@ -132,7 +172,12 @@ def test_arguments_of_the_function() -> None:
     ],
 )
 def test_the_ends_of_every_option_are_taken(options: dict[str, Any], left: str) -> None:
-    found = prune_net(trained("mlp")[0], digits()[0], method="magnitude", options=PruneOptions(grid="16", **options))
+    found = prune_net(
+        trained("mlp")[0],
+        digits()[0],
+        method="magnitude",
+        options=PruneOptions(grid="16", **options),
+    )
     (first, second), summary = found.summary.layers, found.summary
     expected = {"the diagonal": 16 + 10, "one a row": 16 + 10, "all": 1184, "none": 0}
     kept = first.kept + second.kept
@@ -146,7 +191,9 @@ def test_the_ends_of_every_option_are_taken(options: dict[str, Any], left: str) 
 
 
 def test_a_net_that_errs_too_often_has_no_margin_but_is_pruned() -> None:
-    found = prune_net(trained("mlp")[1], digits()[0], method="magnitude", options=PruneOptions(d=(1.0,))).summary
+    found = prune_net(
+        trained("mlp")[1], digits()[0], method="magnitude", options=PruneOptions(d=(1.0,))
+    ).summary
     assert found.gamma is None
     assert all(row.abstains for row in found.paper_bounds)
     assert found.occam[0].bound <= 1
@@ -155,7 +202,21 @@ def test_a_net_that_errs_too_often_has_no_margin_but_is_pruned() -> None:
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "mlp"
-    assert main(["train", "1x8x8: flatten fc12 relu fc10", "--data", "digits", "--epochs", "3", "-o", str(folder)]) == 0
+    assert (
+        main(
+            [
+                "train",
+                "1x8x8: flatten fc12 relu fc10",
+                "--data",
+                "digits",
+                "--epochs",
+                "3",
+                "-o",
+                str(folder),
+            ]
+        )
+        == 0
+    )
     return folder
 
 
@@ -189,13 +250,17 @@ def test_the_command_refuses_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_net_that_no_certificate_can_hold_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_net_that_no_certificate_can_hold_writes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     # A sum of two branches is no chain, and the format holds chains.
     factory = tmp_path / "fork.py"
     factory.write_text(
         "import torch\nfrom torch import nn\n\n\nclass Fork(nn.Module):\n    def __init__(self):\n"
-        "        super().__init__()\n        torch.manual_seed(0)\n        self.a = nn.Linear(64, 10)\n"
-        "        self.b = nn.Linear(64, 10)\n\n    def forward(self, x):\n        x = x.flatten(1)\n"
+        "        super().__init__()\n        torch.manual_seed(0)\n        self.a = "
+        "nn.Linear(64, 10)\n"
+        "        self.b = nn.Linear(64, 10)\n\n    def forward(self, x):\n        x = "
+        "x.flatten(1)\n"
         "        return self.a(x) + self.b(x)\n\n\ndef factory():\n    return Fork().eval()\n"
     )
     net, certificate = tmp_path / "n.net", tmp_path / "c.cushion"
@@ -222,14 +287,25 @@ def test_a_net_that_no_certificate_can_hold_writes_nothing(capsys: pytest.Captur
     assert net.exists()
 
 
-def test_nothing_is_written_into_the_folder_of_the_net(capsys: pytest.CaptureFixture[str], run_folder: Path) -> None:
+def test_nothing_is_written_into_the_folder_of_the_net(
+    capsys: pytest.CaptureFixture[str], run_folder: Path
+) -> None:
     before = {path.name: path.read_bytes() for path in run_folder.iterdir()}
     for option in (
         ["-o", str(run_folder / "net.safetensors")],
         ["-o", str(run_folder / ".." / run_folder.name / "new")],
     ):
         code, _, err = ask(
-            capsys, "compress", str(run_folder), "--data", "digits", "--method", "magnitude", "--d", "1", *option
+            capsys,
+            "compress",
+            str(run_folder),
+            "--data",
+            "digits",
+            "--method",
+            "magnitude",
+            "--d",
+            "1",
+            *option,
         )
         assert code == 2
         assert "the folder of the net's run; give another folder" in err
@@ -238,7 +314,11 @@ def test_nothing_is_written_into_the_folder_of_the_net(capsys: pytest.CaptureFix
 
 def test_options_as_python_gives_them() -> None:
     assert PruneOptions.given(sparsity=0.5, grid=4) == PruneOptions(sparsity=(0.5,), grid="4")
-    assert PruneOptions.given(d=np.array([0.5, 1.0])) == PruneOptions(d=(0.5, 1.0)) == PruneOptions.given(d=[0.5, 1])
+    assert (
+        PruneOptions.given(d=np.array([0.5, 1.0]))
+        == PruneOptions(d=(0.5, 1.0))
+        == PruneOptions.given(d=[0.5, 1])
+    )
     with pytest.raises(BadInput, match="--grid None"):
         PruneOptions(grid=None).check("magnitude")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="--seed x"):

@@ -1,4 +1,6 @@
-"""Pruned weights as gaps and values: the same net back from its message, hostile messages refused, bits as counted."""
+"""Pruned weights as gaps and values: the same net back from its message, hostile messages refused,
+bits as counted.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def stored(net: Network, sparsity: float, bits: int = 6, seed: int = 3) -> Store
     return StoredNet(seed, tuple(layers), tuple(biases))
 
 
-@pytest.mark.parametrize("name", ["mlp", "mlp-no-bias", "conv-groups", "vgg-tiny", "dense", "batchnorm-first"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "mlp-no-bias", "conv-groups", "vgg-tiny", "dense", "batchnorm-first"]
+)
 @pytest.mark.parametrize("sparsity", [0.0, 0.5, 0.9, 0.999])
 def test_the_net_comes_back_from_its_message(name: str, sparsity: float) -> None:
     net = network(name)
@@ -67,7 +71,9 @@ def test_the_weight_is_what_was_rounded() -> None:
         numbers = fitted(node.affine.operator.weight, mask, 8)
         weight = Pruned.of(numbers).weight(0)
         assert np.array_equal(weight, numbers.values)
-        assert np.abs(weight - node.affine.operator.weight.double().numpy()).max() <= numbers.step / 2
+        assert (
+            np.abs(weight - node.affine.operator.weight.double().numpy()).max() <= numbers.step / 2
+        )
         assert not weight[~mask.numpy()].any()
 
 
@@ -91,7 +97,9 @@ def test_gaps_count_from_before_the_weight() -> None:
         ([0, -1], [1, 0], "zero"),  # a non-zero that is none: the same net under two messages
     ],
 )
-def test_gaps_and_values_that_fit_no_weight_are_refused(gaps: list[int], values: list[int], complaint: str) -> None:
+def test_gaps_and_values_that_fit_no_weight_are_refused(
+    gaps: list[int], values: list[int], complaint: str
+) -> None:
     shape = (2, 3)
     with pytest.raises(BadInput, match=complaint):
         Pruned.restore(shape, 1, (2,), (grid(gaps), grid(values)))
@@ -114,7 +122,9 @@ def test_gaps_and_values_that_fit_no_weight_are_refused(gaps: list[int], values:
 
 
 def test_damaged_messages_never_pass_for_the_net() -> None:
-    """Every flipped bit gives Malformed or another net, never the same one; and nothing but Malformed is raised."""
+    """Every flipped bit gives Malformed or another net, never the same one; and nothing but
+    Malformed is raised.
+    """
     net = network("mlp")
     message = stored(net, 0.6)
     data, bits = bytearray(message.coded.data), message.bits
@@ -130,7 +140,8 @@ def test_damaged_messages_never_pass_for_the_net() -> None:
                 np.array_equal(a.weight(0), b) for a, b in zip(other.layers, weights, strict=True)
             )
             same = same and all(
-                a is b is None or (a is not None and b is not None and np.array_equal(a.values, b.values))
+                a is b is None
+                or (a is not None and b is not None and np.array_equal(a.values, b.values))
                 for a, b in zip(other.biases, message.biases, strict=True)
             )
             assert not same
@@ -140,7 +151,9 @@ def test_damaged_messages_never_pass_for_the_net() -> None:
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.2, 0.5])
 def test_positions_cost_about_what_naming_the_mask_does(share: float) -> None:
-    """log2 C(N, J) bits for the gaps, and for the values about their entropy on the grid, each within a tenth."""
+    """log2 C(N, J) bits for the gaps, and for the values about their entropy on the grid, each
+    within a tenth.
+    """
     rows, columns, bits = 400, 300, 5
     weight = normal(rows, columns)
     mask = torch.rand(rows, columns, generator=torch.Generator().manual_seed(1)) < share
@@ -175,13 +188,18 @@ def test_a_layer_that_is_larger_than_any_real_one_is_refused_before_it_is_made()
 def test_a_layer_without_weights_keeps_its_biases() -> None:
     """Its grid says nothing of their size: rounded to halves all of them would be zero."""
     net = network("mlp")
-    masks = [torch.ones_like(node.affine.operator.weight, dtype=torch.bool) for node in net.affine_layers]
+    masks = [
+        torch.ones_like(node.affine.operator.weight, dtype=torch.bool) for node in net.affine_layers
+    ]
     masks[-1] = torch.zeros_like(masks[-1])
     last = net.affine_layers[-1]
     assert last.affine.bias is not None
     small = replace(
-        last.affine, bias=0.03 * torch.sign(last.affine.bias) + 0.001 * torch.arange(last.affine.bias.numel())
+        last.affine,
+        bias=0.03 * torch.sign(last.affine.bias) + 0.001 * torch.arange(last.affine.bias.numel()),
     )
     found = store_pruned(net.with_affine({last.index: small}), masks, Grid(8), 0, faithful=False)
     assert found.biases[-1] is not None
-    np.testing.assert_allclose(found.biases[-1].values, small.bias.double().numpy(), rtol=2e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        found.biases[-1].values, small.bias.double().numpy(), rtol=2e-3, atol=1e-5
+    )

@@ -1,4 +1,6 @@
-"""Masks: Algorithm 1 of Guha 2023 against a loop over its coins, the other rules against plain sorting."""
+"""Masks: Algorithm 1 of Guha 2023 against a loop over its coins, the other rules against plain
+sorting.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ import torch
 from tests.compressed_cases import NAMED, network
 
 from cushion.compressors.guha import pruning
-from cushion.compressors.guha.pruning import apply_masks, bernoulli_mask, diagonal_mask, layer_variance, masks_for
+from cushion.compressors.guha.pruning import (
+    apply_masks,
+    bernoulli_mask,
+    diagonal_mask,
+    layer_variance,
+    masks_for,
+)
 from cushion.compressors.storage.stored_net import places
 from cushion.counter import stream
 from cushion.errors import BadInput
@@ -28,11 +36,20 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> to
 def off_diagonal(weight: torch.Tensor) -> list[float]:
     """Entry by entry."""
     matrix = weight.double().flatten(1)
-    return [float(matrix[i, j]) for i in range(matrix.shape[0]) for j in range(matrix.shape[1]) if i != j]
+    return [
+        float(matrix[i, j])
+        for i in range(matrix.shape[0])
+        for j in range(matrix.shape[1])
+        if i != j
+    ]
 
 
-def naive_algorithm_1(weight: torch.Tensor, psi: float, d: float, seed: int, place: int) -> torch.Tensor:
-    """Guha 2023, Algorithm 1, as it is written: X ~ Bernoulli(exp(-A²/(dΨ))), off the diagonal; 0 where X = 1."""
+def naive_algorithm_1(
+    weight: torch.Tensor, psi: float, d: float, seed: int, place: int
+) -> torch.Tensor:
+    """Guha 2023, Algorithm 1, as it is written: X ~ Bernoulli(exp(-A²/(dΨ))), off the diagonal; 0
+    where X = 1.
+    """
     matrix = weight.double().flatten(1)
     stays = torch.ones(matrix.shape, dtype=torch.bool)
     at = 0
@@ -65,12 +82,16 @@ def test_the_diagonal_is_that_of_the_matrix_of_filters(shape: tuple[int, ...]) -
     mask = diagonal_mask(shape)
     assert mask.shape == shape
     matrix = mask.reshape(shape[0], -1)
-    assert [tuple(at) for at in matrix.nonzero().tolist()] == [(i, i) for i in range(min(matrix.shape))]
+    assert [tuple(at) for at in matrix.nonzero().tolist()] == [
+        (i, i) for i in range(min(matrix.shape))
+    ]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-def test_the_variance_is_the_mean_square_off_the_diagonal(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_the_variance_is_the_mean_square_off_the_diagonal(
+    shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
     weight = (normal(*shape) + 0.5).to(dtype)  # not centred: the mean is part of Ψ
     weight[diagonal_mask(shape)] = 1000.0
     entries = off_diagonal(weight)
@@ -99,7 +120,10 @@ def test_masks_are_those_of_a_loop_over_the_coins(shape: tuple[int, ...], d: flo
     weight = normal(*shape, seed=3)
     psi = layer_variance(weight) or 1.0
     for seed, place in ((0, 1), (5, 1), (0, 2)):
-        assert torch.equal(bernoulli_mask(weight, psi, d, seed, place), naive_algorithm_1(weight, psi, d, seed, place))
+        assert torch.equal(
+            bernoulli_mask(weight, psi, d, seed, place),
+            naive_algorithm_1(weight, psi, d, seed, place),
+        )
 
 
 def test_masks_depend_on_seed_and_place_and_not_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +134,8 @@ def test_masks_depend_on_seed_and_place_and_not_on_blocks(monkeypatch: pytest.Mo
         assert torch.equal(bernoulli_mask(weight, 1.0, 1.0, 0, 1), mask)
     for seed, place in ((1, 1), (0, 2)):
         other = bernoulli_mask(weight, 1.0, 1.0, seed, place)
-        # Two independent coins of probability p differ with 2p(1-p), at most a half; equal masks would be no chance.
+        # Two independent coins of probability p differ with 2p(1-p), at most a half; equal masks
+        # would be no chance.
         assert 0.05 < (other != mask).float().mean() < 0.5
 
 
@@ -137,12 +162,16 @@ def test_a_net_is_pruned_layer_by_layer_at_its_places(name: str) -> None:
             assert mask.shape == weight.shape
             assert mask.all()
         else:
-            assert torch.equal(mask, naive_algorithm_1(weight, layer_variance(weight), 1.0, 4, place))
+            assert torch.equal(
+                mask, naive_algorithm_1(weight, layer_variance(weight), 1.0, 4, place)
+            )
 
 
 def naive_smallest(values: list[float], sparsity: float) -> list[bool]:
     """Python's sort is stable: of equal magnitudes the first comes first, and goes first."""
-    gone = set(sorted(range(len(values)), key=lambda at: abs(values[at]))[: round(sparsity * len(values))])
+    gone = set(
+        sorted(range(len(values)), key=lambda at: abs(values[at]))[: round(sparsity * len(values))]
+    )
     return [at not in gone for at in range(len(values))]
 
 
@@ -150,8 +179,15 @@ def naive_smallest(values: list[float], sparsity: float) -> list[bool]:
 @pytest.mark.parametrize("sparsity", [0.0, 0.3, 0.5, 0.9, 0.999])
 def test_the_smallest_go_first_and_exactly_so_many(name: str, sparsity: float) -> None:
     whole = network(name)
-    for net in (whole, with_weights(whole, [(5 * weight).round() / 5 for weight in weights(whole)])):  # with ties
-        free = [at for at, node in enumerate(net.affine_layers) if not isinstance(node.affine.operator, Diagonal)]
+    for net in (
+        whole,
+        with_weights(whole, [(5 * weight).round() / 5 for weight in weights(whole)]),
+    ):  # with ties
+        free = [
+            at
+            for at, node in enumerate(net.affine_layers)
+            if not isinstance(node.affine.operator, Diagonal)
+        ]
         flat = [weights(net)[at].flatten().tolist() for at in free]
         every = naive_smallest([value for layer in flat for value in layer], sparsity)
         in_net = masks_for(net, "global", d=None, sparsity=sparsity, seed=0)
@@ -170,7 +206,9 @@ def test_n_of_m_stay_along_each_row(pattern: tuple[int, int]) -> None:
     kept, of = pattern
     net = network("vgg-tiny")
     net = with_weights(net, [(4 * weight).round() / 4 for weight in weights(net)])
-    for weight, mask in zip(weights(net), masks_for(net, f"{kept}:{of}", d=None, sparsity=None, seed=0), strict=True):
+    for weight, mask in zip(
+        weights(net), masks_for(net, f"{kept}:{of}", d=None, sparsity=None, seed=0), strict=True
+    ):
         for row, stays in zip(weight.flatten(1).tolist(), mask.flatten(1).tolist(), strict=True):
             for first in range(0, len(row), of):
                 group, here = row[first : first + of], stays[first : first + of]
@@ -183,8 +221,13 @@ def test_what_is_zero_already_goes() -> None:
     net = network("vgg-tiny")
     net = with_weights(net, [weight * (weight > 0) for weight in weights(net)])
     masks = masks_for(net, "zeros", d=None, sparsity=None, seed=0)
-    assert all(torch.equal(mask, weight != 0) for mask, weight in zip(masks, weights(net), strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(weights(apply_masks(net, masks)), weights(net), strict=True))
+    assert all(
+        torch.equal(mask, weight != 0) for mask, weight in zip(masks, weights(net), strict=True)
+    )
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(weights(apply_masks(net, masks)), weights(net), strict=True)
+    )
 
 
 def test_masked_weights_are_zero_and_the_rest_is_untouched() -> None:
@@ -216,7 +259,9 @@ def test_masked_weights_are_zero_and_the_rest_is_untouched() -> None:
         ("smallest", None, None, "--rule smallest"),
     ],
 )
-def test_what_makes_no_sense_is_refused(rule: str, d: float | None, sparsity: float | None, complaint: str) -> None:
+def test_what_makes_no_sense_is_refused(
+    rule: str, d: float | None, sparsity: float | None, complaint: str
+) -> None:
     with pytest.raises(BadInput, match=complaint):
         masks_for(network("mlp"), rule, d=d, sparsity=sparsity, seed=0)
 

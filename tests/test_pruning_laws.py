@@ -1,4 +1,6 @@
-"""The laws of Guha 2023 under Assumption 3.1: forms against integrals and simulation, counts against sums."""
+"""The laws of Guha 2023 under Assumption 3.1: forms against integrals and simulation, counts
+against sums.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ STRENGTHS = [1e-6, 0.05, 0.25, 1.0, 4.0, 50.0, 1e6]
 
 
 def of_pruned(power: int, d: float, psi: float) -> float:
-    """E w^power·exp(-w²/(dΨ)), w ~ N(0, Ψ), by quadrature as far as the narrower of the two bells reaches."""
+    """E w^power·exp(-w²/(dΨ)), w ~ N(0, Ψ), by quadrature as far as the narrower of the two bells
+    reaches.
+    """
 
     def integrand(w: float) -> float:
         bell = math.exp(-w * w / (2 * psi)) / math.sqrt(2 * math.pi * psi)
@@ -61,14 +65,18 @@ def test_the_keep_probability_has_all_its_digits() -> None:
 
 @pytest.mark.parametrize("d", [0.25, 1.0, 4.0])
 def test_lemma_4_1_by_simulation(d: float) -> None:
-    """Algorithm 1 itself on 10^6 normal weights: mean, moments and share of what stays within 5 standard errors."""
+    """Algorithm 1 itself on 10^6 normal weights: mean, moments and share of what stays within 5
+    standard errors.
+    """
     psi, side = 0.04, 1000
     weight = math.sqrt(psi) * normal(side, side, seed=11, dtype=torch.float64)
     mask = bernoulli_mask(weight, psi, d, 7, 1)
     off = ~diagonal_mask((side, side))
     change = (-weight * ~mask)[off].numpy()  # Δ = Â - A
     n, gone = change.size, 1 - keep_probability(d)
-    s2 = psi * d / (d + 2)  # a pruned weight is N(0, s²): its moments of order 2, 4, 8 are s², 3s⁴, 105s⁸
+    s2 = (
+        psi * d / (d + 2)
+    )  # a pruned weight is N(0, s²): its moments of order 2, 4, 8 are s², 3s⁴, 105s⁸
     second, fourth, eighth = gone * s2, gone * 3 * s2**2, gone * 105 * s2**4
     assert abs(change.mean()) < 5 * math.sqrt(second / n)
     assert abs((change**2).mean() - second_moment(d, psi)) < 5 * math.sqrt((fourth - second**2) / n)
@@ -80,7 +88,9 @@ def test_lemma_4_1_by_simulation(d: float) -> None:
 
 @pytest.mark.parametrize("shape", [(300, 300), (100, 400)])
 def test_gamma_is_of_the_size_of_the_norm(shape: tuple[int, int]) -> None:
-    """Γ_l with C = 1 against ‖Δ‖₂ of a simulated layer: (√d_1 + √d_2)√EΔ² alone is the norm's limit (Bai-Yin)."""
+    """Γ_l with C = 1 against ‖Δ‖₂ of a simulated layer: (√d_1 + √d_2)√EΔ² alone is the norm's limit
+    (Bai-Yin).
+    """
     d, psi = 1.0, 0.5
     weight = math.sqrt(psi) * normal(*shape, seed=2, dtype=torch.float64)
     shift = float(torch.linalg.matrix_norm(weight * ~bernoulli_mask(weight, psi, d, 0, 1), 2))
@@ -88,7 +98,9 @@ def test_gamma_is_of_the_size_of_the_norm(shape: tuple[int, int]) -> None:
     assert shift == pytest.approx(edge, rel=0.05)
     fourth = (shape[0] * shape[1] * fourth_moment(d, psi)) ** 0.25
     assert gamma_l(d, psi, *shape) == pytest.approx(edge + fourth)
-    assert gamma_l(d, 4 * psi, *shape) == pytest.approx(2 * gamma_l(d, psi, *shape))  # a norm: linear in √Ψ
+    assert gamma_l(d, 4 * psi, *shape) == pytest.approx(
+        2 * gamma_l(d, psi, *shape)
+    )  # a norm: linear in √Ψ
 
 
 def test_shares_add_up_to_delta_and_say_what_is_printed() -> None:
@@ -113,21 +125,30 @@ def test_shares_add_up_to_delta_and_say_what_is_printed() -> None:
 
 
 def binomial_above(j: int, n: int, p: Fraction) -> Fraction:
-    return sum((math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(max(j + 1, 0), n + 1)), Fraction(0))
+    return sum(
+        (math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(max(j + 1, 0), n + 1)),
+        Fraction(0),
+    )
 
 
 def rows_fail(rows: int, columns: int, p: Fraction, j: int) -> Fraction:
-    """Σ over rows of P(more than j stay), row by row: the diagonal entry, where there is one, is no coin."""
+    """Σ over rows of P(more than j stay), row by row: the diagonal entry, where there is one, is no
+    coin.
+    """
     total = Fraction(0)
     for i in range(rows):
-        total += binomial_above(j - 1, columns - 1, p) if i < columns else binomial_above(j, columns, p)
+        total += (
+            binomial_above(j - 1, columns - 1, p) if i < columns else binomial_above(j, columns, p)
+        )
     return total
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (9, 5), (5, 9), (1, 7), (7, 1), (12, 12)])
 @pytest.mark.parametrize("d", [0.25, 1.0, 8.0])
 @pytest.mark.parametrize("failure", [0.5, 0.05, 1e-4, 1e-9])
-def test_row_and_total_limits_are_the_smallest(shape: tuple[int, int], d: float, failure: float) -> None:
+def test_row_and_total_limits_are_the_smallest(
+    shape: tuple[int, int], d: float, failure: float
+) -> None:
     rows, columns = shape
     chi = keep_probability(d)
     p = Fraction(chi)
@@ -141,7 +162,9 @@ def test_row_and_total_limits_are_the_smallest(shape: tuple[int, int], d: float,
 
 
 def test_row_limits_hold_as_often_as_they_say() -> None:
-    """400 layers of 60x40 pruned by Algorithm 1: a fifth may fail at failure = 0.2, and the limit is not slack."""
+    """400 layers of 60x40 pruned by Algorithm 1: a fifth may fail at failure = 0.2, and the limit
+    is not slack.
+    """
     rows, columns, d, runs = 60, 40, 2.0, 400
     chi = keep_probability(d)
     limit, total = row_limit(rows, columns, chi, 0.2), nonzeros_limit(rows, columns, chi, 0.2)
@@ -154,7 +177,9 @@ def test_row_limits_hold_as_often_as_they_say() -> None:
     error = 4 * math.sqrt(0.2 * 0.8 / runs)
     assert np.mean(np.array(worst) > limit) < 0.2 + error
     assert np.mean(np.array(worst) > limit - 1) > 0.2 - error
-    assert abs(np.mean(np.array(all_of_them) > total) - 0.2) < error + 0.02  # exact, up to the steps of a count
+    assert (
+        abs(np.mean(np.array(all_of_them) > total) - 0.2) < error + 0.02
+    )  # exact, up to the steps of a count
 
 
 def test_the_corrected_limit_is_far_below_the_printed_one() -> None:
@@ -163,19 +188,27 @@ def test_the_corrected_limit_is_far_below_the_printed_one() -> None:
     assert printed == pytest.approx(300 * 784 * chi)
     assert printed > 784  # more than a row has
     assert 784 * chi < row_limit(784, 784, chi, 0.005) < 784 * chi * 1.25
-    assert row_limit_printed(2.0, 10, 300, chi) == row_limit_printed(2.0, 300, 10, chi) == pytest.approx(1800 * chi)
+    assert (
+        row_limit_printed(2.0, 10, 300, chi)
+        == row_limit_printed(2.0, 300, 10, chi)
+        == pytest.approx(1800 * chi)
+    )
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(3, 4), (6, 6)])
 @pytest.mark.parametrize("d", [0.5, 3.0])
 @pytest.mark.parametrize("least", [0.3, 0.7])
-def test_lemmas_d2_and_d3_are_binomial_sums(rows: int, columns: int, d: float, least: float) -> None:
+def test_lemmas_d2_and_d3_are_binomial_sums(
+    rows: int, columns: int, d: float, least: float
+) -> None:
     n, p = rows * columns, math.erf(math.sqrt(-d * math.log(least) / 2))
     others = n - min(rows, columns)
     for tau in range(n + 2):
         corrected = float(binomial_above(tau - 1, others, Fraction(p)))
         assert lemma_d2(tau, rows, columns, d, least) == pytest.approx(corrected, abs=1e-11)
-        assert lemma_d2(tau, rows, columns, d, least) <= binomial_above(tau - 1, others, Fraction(p))
+        assert lemma_d2(tau, rows, columns, d, least) <= binomial_above(
+            tau - 1, others, Fraction(p)
+        )
         if tau < n:  # the incomplete beta function of the paper, with its arguments
             beta = 1 - betainc(n - tau, 1 + tau, 1 - p)
             assert lemma_d2_printed(tau, rows, columns, d, least) == pytest.approx(beta, abs=1e-11)
@@ -189,7 +222,9 @@ def test_lemmas_d2_and_d3_are_binomial_sums(rows: int, columns: int, d: float, l
 
 
 def test_the_share_of_likely_pruned_entries_by_simulation() -> None:
-    """p₁ of Lemma D.2: how often exp(-w²/(dΨ)) ≥ κ for a normal w; through P(|C| ≥ 1) of one entry off the diagonal."""
+    """p₁ of Lemma D.2: how often exp(-w²/(dΨ)) ≥ κ for a normal w; through P(|C| ≥ 1) of one entry
+    off the diagonal.
+    """
     d, psi, least = 1.5, 4.0, 0.4
     w = 2.0 * normal(400_000, seed=5, dtype=torch.float64)
     seen = float((torch.exp(-w * w / (d * psi)) >= least).double().mean())
@@ -204,8 +239,16 @@ def test_what_d2_and_d3_leave_is_never_below_the_exact_count(least: float) -> No
     exact = nonzeros_limit(rows, columns, keep_probability(d), failure)
     assert exact <= kept <= rows * columns
     others = rows * columns - 30
-    taus = [tau for tau in range(others + 1) if lemma_d2(tau, rows, columns, d, least) >= 1 - failure / 2]
-    alphas = [alpha for alpha in range(max(taus) + 1) if lemma_d3(alpha, max(taus), least) >= 1 - failure / 2]
+    taus = [
+        tau
+        for tau in range(others + 1)
+        if lemma_d2(tau, rows, columns, d, least) >= 1 - failure / 2
+    ]
+    alphas = [
+        alpha
+        for alpha in range(max(taus) + 1)
+        if lemma_d3(alpha, max(taus), least) >= 1 - failure / 2
+    ]
     assert kept == rows * columns - max(alphas)
 
 
@@ -217,7 +260,9 @@ def test_kappa_is_the_root_of_the_rank_times_t() -> None:
         b, x = draw.standard_normal((3, 40)), draw.standard_normal(40)
         v = np.linalg.svd(b, full_matrices=False)[2]
         t = float(np.abs(v @ x).max() / np.linalg.norm(x))
-        assert np.linalg.norm(b @ x) <= kappa(3, 40, t) * np.linalg.norm(b, 2) * np.linalg.norm(x) * (1 + 1e-12)
+        assert np.linalg.norm(b @ x) <= kappa(3, 40, t) * np.linalg.norm(b, 2) * np.linalg.norm(
+            x
+        ) * (1 + 1e-12)
 
 
 def test_large_layers_take_no_time() -> None:

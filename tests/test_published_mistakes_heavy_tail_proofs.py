@@ -1,4 +1,6 @@
-"""Slips in the proofs and in Section 5 of Shin 2021 beyond errata a to f, each with exact numbers or draws."""
+"""Slips in the proofs and in Section 5 of Shin 2021 beyond errata a to f, each with exact numbers
+or draws.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ import pytest
 from scipy import integrate
 from scipy.stats import norm
 
-from cushion.theorems.heavy_tails import epsilon_promised, failure, spread_allowed, spread_allowed_printed
+from cushion.theorems.heavy_tails import (
+    epsilon_promised,
+    failure,
+    spread_allowed,
+    spread_allowed_printed,
+)
 from cushion.theorems.resilience import bracket_probability, brackets, brackets_printed
 from cushion.theorems.sparsity import exceeds
 
@@ -24,13 +31,15 @@ def test_equation_22_is_no_markov() -> None:
 
 
 def test_equation_26_needs_positive_numbers_in_u_and_v() -> None:
-    # A_ij ≤ τ gives a_ij A_ij ≤ a_ij τ where a_ij ≥ 0. With a = -1, A = 0.1, τ = 1 it is the other way round.
+    # A_ij ≤ τ gives a_ij A_ij ≤ a_ij τ where a_ij ≥ 0. With a = -1, A = 0.1, τ = 1 it is the other
+    # way round.
     a, small, tau = -1.0, 0.1, 1.0
     assert a * small > a * tau
 
 
 def test_equation_29_squares_a_sum_as_the_sum_of_squares() -> None:
-    # exp(λτΣa) ≤ exp(1 + λ²τ²(Σa)²/2) is right. With Σa² in the place of (Σa)² it is not, and that hides the mean.
+    # exp(λτΣa) ≤ exp(1 + λ²τ²(Σa)²/2) is right. With Σa² in the place of (Σa)² it is not, and that
+    # hides the mean.
     a, rate, tau = np.full(100, 0.1), 1.0, 1.0
     left = rate * tau * a.sum()
     assert left <= 1 + rate**2 * tau**2 * a.sum() ** 2 / 2
@@ -45,14 +54,19 @@ def test_appendix_a_writes_a_density_that_is_none() -> None:
 
 def test_footnote_2_is_no_density() -> None:
     scale = 4.0
-    printed = integrate.quad(lambda x: 1 / (math.pi * scale * (1 + x**2 / scale)), -math.inf, math.inf)[0]
+    printed = integrate.quad(
+        lambda x: 1 / (math.pi * scale * (1 + x**2 / scale)), -math.inf, math.inf
+    )[0]
     assert printed == pytest.approx(1 / math.sqrt(scale))
-    right = integrate.quad(lambda x: 1 / (math.pi * scale * (1 + (x / scale) ** 2)), -math.inf, math.inf)[0]
+    right = integrate.quad(
+        lambda x: 1 / (math.pi * scale * (1 + (x / scale) ** 2)), -math.inf, math.inf
+    )[0]
     assert right == pytest.approx(1.0)
 
 
 def test_lemma_2_2_uses_vectors_that_depend_on_the_weights() -> None:
-    # 1ᵀ relu(Wx): the row of the Jacobian at Wx marks the units with Wx > 0, and so leans towards A's positive side.
+    # 1ᵀ relu(Wx): the row of the Jacobian at Wx marks the units with Wx > 0, and so leans towards
+    # A's positive side.
     rng = np.random.default_rng(0)
     rows, columns, tau, eta, draws = 512, 32, 2.0, 0.05, 60
     weights = pareto(rng, (draws, rows, columns), 2.5)
@@ -61,7 +75,8 @@ def test_lemma_2_2_uses_vectors_that_depend_on_the_weights() -> None:
     fixed = np.tile(rng.integers(0, 2, rows).astype(float), (draws, 1))
     failed = {
         name: np.mean(
-            np.abs((u * small).sum(axis=1)) > epsilon_promised(tau**2, eta) * np.sqrt(u.sum(axis=1) * columns)
+            np.abs((u * small).sum(axis=1))
+            > epsilon_promised(tau**2, eta) * np.sqrt(u.sum(axis=1) * columns)
         )
         for name, u in (("own", own), ("fixed", fixed))
     }
@@ -70,7 +85,8 @@ def test_lemma_2_2_uses_vectors_that_depend_on_the_weights() -> None:
 
 
 def test_lemma_2_2_needs_an_error_relative_to_the_norm() -> None:
-    # One linear layer, so f = Wx. Scaled down, all of W is below the printed τ: the error is ‖f‖ itself, for any ε < 1.
+    # One linear layer, so f = Wx. Scaled down, all of W is below the printed τ: the error is ‖f‖
+    # itself, for any ε < 1.
     rng = np.random.default_rng(1)
     weight = pareto(rng, (30, 40), 4.0)
     epsilon, eta = 0.5, 1e-3
@@ -90,7 +106,8 @@ def test_lemma_2_2_needs_an_error_relative_to_the_norm() -> None:
 
 
 def test_the_covering_argument_forgets_the_norm_of_the_noise() -> None:
-    # ‖W(t)‖_F ≤ β(1 + 1/d) is said to follow from Lemma 2.2. The t that it allows adds √(t·N₁N₂), far more than β.
+    # ‖W(t)‖_F ≤ β(1 + 1/d) is said to follow from Lemma 2.2. The t that it allows adds √(t·N₁N₂),
+    # far more than β.
     rng = np.random.default_rng(2)
     weight = rng.standard_normal((200, 200))
     beta = float(np.linalg.norm(weight))
@@ -103,9 +120,14 @@ def test_the_covering_argument_forgets_the_norm_of_the_noise() -> None:
 def test_equation_91_is_not_equation_90_but_lemma_2_3_holds() -> None:
     rng = np.random.default_rng(3)
     gamma, a, c = 2.0, 0.3, 0.8
-    assert gamma**2 + 4 * gamma * (a - c) != pytest.approx((gamma + 2 * gamma * (a - c)) ** 2 - (2 * (a - c)) ** 2)
-    assert gamma**2 + 4 * gamma * (a - c) == pytest.approx((gamma + 2 * (a - c)) ** 2 - 4 * (a - c) ** 2)
-    # A margin above γ stays positive where the scores move by at most γ/√2: a margin moves by √2‖f - g‖ at most.
+    assert gamma**2 + 4 * gamma * (a - c) != pytest.approx(
+        (gamma + 2 * gamma * (a - c)) ** 2 - (2 * (a - c)) ** 2
+    )
+    assert gamma**2 + 4 * gamma * (a - c) == pytest.approx(
+        (gamma + 2 * (a - c)) ** 2 - 4 * (a - c) ** 2
+    )
+    # A margin above γ stays positive where the scores move by at most γ/√2: a margin moves by √2‖f
+    # - g‖ at most.
     for _ in range(2_000):
         scores = rng.normal(size=4)
         scores[0] = scores[1:].max() + gamma * (1 + 1e-9)
@@ -118,7 +140,8 @@ def test_equation_91_is_not_equation_90_but_lemma_2_3_holds() -> None:
 
 
 def test_section_5_2_says_the_opposite_of_remark_1() -> None:
-    # At one τ, as Proposition 1.1 has it, fewer weights go as α shrinks; relative to ‖W‖_F it is more.
+    # At one τ, as Proposition 1.1 has it, fewer weights go as α shrinks; relative to ‖W‖_F it is
+    # more.
     rng = np.random.default_rng(4)
     alphas = (0.75, 1.0, 1.5, 2.5, 4.0)
     fixed = [1 - exceeds(2.0, alpha) for alpha in alphas]
@@ -126,7 +149,10 @@ def test_section_5_2_says_the_opposite_of_remark_1() -> None:
     shares = []
     for alpha in alphas:
         weights = pareto(rng, (50, 4096), alpha)
-        limits = [math.sqrt(spread_allowed(0.05, 0.05, float(length))) for length in np.linalg.norm(weights, axis=1)]
+        limits = [
+            math.sqrt(spread_allowed(0.05, 0.05, float(length)))
+            for length in np.linalg.norm(weights, axis=1)
+        ]
         shares.append((np.abs(weights) <= np.array(limits)[:, None]).mean())
     assert shares == sorted(shares, reverse=True)
 

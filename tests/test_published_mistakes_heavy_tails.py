@@ -1,4 +1,6 @@
-"""Errata a to f of Shin 2021, each as a test: what is printed is wrong, by draws or exact numbers, and ours holds."""
+"""Errata a to f of Shin 2021, each as a test: what is printed is wrong, by draws or exact numbers,
+and ours holds.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ from cushion.theorems.sparsity import energy, energy_printed, exceeds, exceeds_p
 
 ALPHA, TAU, SIDE = 2.5, 2.0, 24
 SQUARE = ALPHA / (ALPHA - 2) * (1 - TAU ** (2 - ALPHA))  # E A_ij², w_m = 1
-VECTORS = {"spread": np.ones(SIDE), "spiky": 0.5 ** np.arange(SIDE), "mixed": np.cos(np.arange(SIDE))}
+VECTORS = {
+    "spread": np.ones(SIDE),
+    "spiky": 0.5 ** np.arange(SIDE),
+    "mixed": np.cos(np.arange(SIDE)),
+}
 
 
 def small_weights(rng: np.random.Generator, draws: int, signed: bool) -> np.ndarray:
@@ -39,7 +45,9 @@ def small_weights(rng: np.random.Generator, draws: int, signed: bool) -> np.ndar
     return weights * rng.choice((-1.0, 1.0), weights.shape) if signed else weights
 
 
-def errors(small: np.ndarray, u: np.ndarray, v: np.ndarray, t: float, rng: np.random.Generator) -> np.ndarray:
+def errors(
+    small: np.ndarray, u: np.ndarray, v: np.ndarray, t: float, rng: np.random.Generator
+) -> np.ndarray:
     """|uᵀ(A - √t·G)v|/(‖u‖‖v‖), with G drawn."""
     replaced = small - math.sqrt(t) * rng.standard_normal(small.shape)
     return np.abs(np.einsum("i,bij,j->b", u, replaced, v)) / np.linalg.norm(u) / np.linalg.norm(v)
@@ -51,11 +59,15 @@ def test_a_the_mean_of_positive_weights_survives(t: float) -> None:
     one = VECTORS["spread"]
     for place in ("main text", "appendix", "equation 37"):
         promised = epsilon_promised_printed(TAU**2 + t, 0.05, place)
-        assert (errors(small_weights(rng, 200, signed=False), one, one, t, rng) > promised).all()  # where 5 % may
+        assert (
+            errors(small_weights(rng, 200, signed=False), one, one, t, rng) > promised
+        ).all()  # where 5 % may
 
 
 @pytest.mark.parametrize("t", [0.0, SQUARE, 100 * TAU**2])
-@pytest.mark.parametrize(("left", "right"), [("spread", "spread"), ("spiky", "spiky"), ("mixed", "spiky")])
+@pytest.mark.parametrize(
+    ("left", "right"), [("spread", "spread"), ("spiky", "spiky"), ("mixed", "spiky")]
+)
 def test_a_with_signs_the_corrected_statement_holds(t: float, left: str, right: str) -> None:
     rng = np.random.default_rng(1)
     u, v, draws, eta = VECTORS[left], VECTORS[right], 1_000, 0.05
@@ -70,9 +82,13 @@ def test_a_with_signs_the_corrected_statement_holds(t: float, left: str, right: 
 
 def test_a_thresholds_without_abs_leave_negative_weights_of_any_size() -> None:
     weight = torch.tensor([[3.0, -50.0], [0.5, -0.5]])
-    printed, ours = replace_layer(weight, "algorithm", 1.0, 0.0), replace_layer(weight, "corrected", 1.0, 0.0)
+    printed, ours = (
+        replace_layer(weight, "algorithm", 1.0, 0.0),
+        replace_layer(weight, "corrected", 1.0, 0.0),
+    )
     assert (printed.removed_largest, ours.removed_largest) == (50.0, 0.5)
-    # So no multiple of τ bounds what goes, and the failure promised for ε = 10τ is exceeded with certainty.
+    # So no multiple of τ bounds what goes, and the failure promised for ε = 10τ is exceeded with
+    # certainty.
     assert failure_printed(1.0, 10.0) < 1e-20
     assert printed.removed_largest > 10.0
 
@@ -87,17 +103,24 @@ def test_b_appendix_e_replaces_every_large_negative_weight() -> None:
     assert int(large.sum()) > 200
     assert not printed.mask[weight < -deviation].any()
     assert torch.equal(ours.mask, large)
-    lost = [float(weight[~one.mask].square().sum() / weight.square().sum()) for one in (printed, ours)]
+    lost = [
+        float(weight[~one.mask].square().sum() / weight.square().sum()) for one in (printed, ours)
+    ]
     assert lost[0] > 0.5  # of ‖W‖_F²; half of what is large is negative
     assert lost[1] < 0.3
 
 
 @pytest.mark.parametrize("eta", [0.05, 0.01, 1e-4])
 def test_c_neither_setting_is_what_equation_37_needs(eta: float) -> None:
-    spreads = {place: spread_allowed_printed(1.0, eta, place) for place in ("main text", "appendix", "equation 37")}
+    spreads = {
+        place: spread_allowed_printed(1.0, eta, place)
+        for place in ("main text", "appendix", "equation 37")
+    }
     assert spreads["appendix"] == pytest.approx(2 * spreads["main text"])  # the two places disagree
     assert failure_printed(spreads["main text"], 1.0) == pytest.approx(math.sqrt(3 * eta))
-    assert failure_printed(spreads["appendix"], 1.0) == pytest.approx(min(1.0, 3 * (eta / 3) ** 0.25))
+    assert failure_printed(spreads["appendix"], 1.0) == pytest.approx(
+        min(1.0, 3 * (eta / 3) ** 0.25)
+    )
     assert failure_printed(spreads["equation 37"], 1.0) == pytest.approx(eta)  # 4 ln(3/η)/ε²
 
 
@@ -115,7 +138,8 @@ def test_c_noise_alone_shows_it() -> None:
 
 
 def test_c_the_absolute_value_costs_another_factor_of_two() -> None:
-    # Eq. 37 is about one side. Its argument, done for both, gives 6 exp(.), which our 2 exp(.) replaces.
+    # Eq. 37 is about one side. Its argument, done for both, gives 6 exp(.), which our 2 exp(.)
+    # replaces.
     spread = spread_allowed_printed(1.0, 0.05, "equation 37")
     assert 2 * failure_printed(spread, 1.0) == pytest.approx(0.1)
     assert failure(spread, 1.0) == pytest.approx(2 / 3 * 0.05)
@@ -123,7 +147,9 @@ def test_c_the_absolute_value_costs_another_factor_of_two() -> None:
 
 def test_c_equation_40_is_no_probability() -> None:
     assert exceeds_printed(0.5, 0.4) > 1
-    assert exceeds_printed(4.0, 2.5) == pytest.approx(exceeds(4.0, 2.5) / 2.5)  # off by α, where w_m = 1
+    assert exceeds_printed(4.0, 2.5) == pytest.approx(
+        exceeds(4.0, 2.5) / 2.5
+    )  # off by α, where w_m = 1
     rng = np.random.default_rng(3)
     seen = (rng.random(200_000) ** (-1 / 2.5) > 4.0).mean()
     assert seen == pytest.approx(exceeds(4.0, 2.5), rel=0.05)
@@ -136,9 +162,15 @@ def test_c_equation_10_drops_terms_and_needs_alpha_above_2() -> None:
     for law in (rng.choice((-1.0, 1.0), weights.shape), 1.0):
         spikes = weights * (weights > tau) * law
         seen = np.square(spikes @ x).mean()
-        assert seen == pytest.approx(energy(x, tau, alpha, symmetric=not np.isscalar(law)), rel=0.03)
-        assert seen > 50 * energy_printed(x[0], 4, tau, alpha)  # of the first component: x_1 is small, ‖x‖ is not
-    assert energy_printed(1.0, 4, tau, 1.39) < 0  # the mean of a square; 1.39 is in the paper's Table 1
+        assert seen == pytest.approx(
+            energy(x, tau, alpha, symmetric=not np.isscalar(law)), rel=0.03
+        )
+        assert seen > 50 * energy_printed(
+            x[0], 4, tau, alpha
+        )  # of the first component: x_1 is small, ‖x‖ is not
+    assert (
+        energy_printed(1.0, 4, tau, 1.39) < 0
+    )  # the mean of a square; 1.39 is in the paper's Table 1
     assert energy(x, tau, 1.39) == math.inf
 
 
@@ -176,14 +208,16 @@ def test_e_a_relu_net_is_not_its_jacobian_away_from_the_point() -> None:
     assert np.allclose(through(1.5 * x), jacobian @ (1.5 * x))
     far = x + rng.normal(size=8)
     assert np.linalg.norm(through(far) - jacobian @ far) > 0.1 * np.linalg.norm(through(far))
-    # What Lemma 2.2 needs is the difference of the two at W(t)φ(x̂) and Wφ(x̂): neither is x^i, so ρ_δ cannot be dropped.
+    # What Lemma 2.2 needs is the difference of the two at W(t)φ(x̂) and Wφ(x̂): neither is x^i, so
+    # ρ_δ cannot be dropped.
     smoothness = np.linalg.norm(far - x) * np.linalg.norm(through(x)) / np.linalg.norm(x)
     smoothness /= np.linalg.norm(through(far) - jacobian @ far)
     assert smoothness < 3 * 2  # below 3d for the two layers here
 
 
 def test_f_positions_carry_what_the_printed_count_leaves_out() -> None:
-    # One non-zero of one value among N: k = 1, and labels by a coin. The best of N features fits them all.
+    # One non-zero of one value among N: k = 1, and labels by a coin. The best of N features fits
+    # them all.
     rng = np.random.default_rng(7)
     m, n = 12, 2**16
     labels, features = rng.choice((-1, 1), m), rng.choice((-1, 1), (n, m))

@@ -1,4 +1,5 @@
-"""Mistakes of published code for measures, each with a test that fails when it comes back: norms, noise, state.
+"""Mistakes of published code for measures, each with a test that fails when it comes back: norms,
+noise, state.
 
 `test_published_mistakes_bounds` has those of published code for bounds.
 """
@@ -59,7 +60,12 @@ QUICK: dict[str, Any] = {
 
 def sample(shape: tuple[int, ...] = (1, 8, 8), m: int = 23, classes: int = 3) -> Dataset:
     rng = np.random.default_rng(0)
-    return Dataset("noise", rng.integers(0, 256, (m, *shape), dtype=np.uint8), rng.integers(0, classes, m), classes)
+    return Dataset(
+        "noise",
+        rng.integers(0, 256, (m, *shape), dtype=np.uint8),
+        rng.integers(0, classes, m),
+        classes,
+    )
 
 
 def net(**batch_norm: Any) -> nn.Sequential:
@@ -93,7 +99,9 @@ def two_scores(first: float, kind: str = "dense") -> nn.Sequential:
 
 @pytest.mark.parametrize("side", [5, 20, 60])
 def test_spectral_norms_are_those_of_the_convolution(side: int) -> None:
-    """The norm of the kernel reshaped to a matrix, here 3 for a map of norm 9: every product of norms is too small."""
+    """The norm of the kernel reshaped to a matrix, here 3 for a map of norm 9: every product of
+    norms is too small.
+    """
     ones = Conv2d(torch.ones(1, 1, 3, 3), (1, side, side), padding=(1, 1, 1, 1))
     true = (1 + 2 * math.cos(math.pi / (side + 1))) ** 2
     found = layer_norms(ones)
@@ -102,26 +110,34 @@ def test_spectral_norms_are_those_of_the_convolution(side: int) -> None:
     assert found.operator_frobenius == pytest.approx(3 * side - 2)
     if side == 5:
         assert layer_spectrum(ones, seed=0).top[0] == pytest.approx(true, rel=1e-5)
-        model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, bias=False), nn.Flatten(), nn.Linear(50, 2))
+        model = nn.Sequential(
+            nn.Conv2d(1, 2, 3, padding=1, bias=False), nn.Flatten(), nn.Linear(50, 2)
+        )
         model[0].weight.data.fill_(1.0)
         row = measure(model, sample((1, 5, 5), classes=2), only="norms").layers[0]
         assert row.spectral == pytest.approx(math.sqrt(2) * true, rel=1e-5)
 
 
 def test_margins_of_errors_stay_negative() -> None:
-    """Margins passed through abs(): the worse a net errs the larger its margin, and its bounds look better."""
+    """Margins passed through abs(): the worse a net errs the larger its margin, and its bounds look
+    better.
+    """
     logits, labels = torch.tensor([[3.0, 1.0], [3.0, 1.0], [0.0, 5.0]]), torch.tensor([0, 1, 0])
     assert sample_margins(logits, labels).tolist() == [2.0, -2.0, -5.0]
     margins = np.array([4.0, -3.0, 1.0, -2.0])
     assert epsilon_margin(margins, 0.25) == -3.0
     assert margin_loss(margins, 0.0) == 0.5
     model = two_scores(1.0)  # prefers class 0 by x
-    data = Dataset("one wrong", np.array([[1], [2], [3], [4]], dtype=np.float32), np.array([0, 0, 0, 1]), 2)
+    data = Dataset(
+        "one wrong", np.array([[1], [2], [3], [4]], dtype=np.float32), np.array([0, 0, 0, 1]), 2
+    )
     table = measure(model, data, only="margins").net
     assert table.errors == 1
     assert table.margin is not None
     assert table.margins is not None
-    assert (table.margin.value, table.margin.hard, table.margin_5th, table.margins.value) == (-4.0,) * 4
+    assert (table.margin.value, table.margin.hard, table.margin_5th, table.margins.value) == (
+        -4.0,
+    ) * 4
     assert table.margins.mean == 0.5
     assert cushion.margins(model, data).tolist() == [1.0, 2.0, 3.0, -4.0]
     assert look_at(trace(model, (1,)), data).errors == 1
@@ -144,7 +160,11 @@ def _scores(model: nn.Module, shape: tuple[int, ...] = (1, 1, 1)) -> Callable[[f
 
     def draw(sigma: float, n: int) -> Tensor:
         noisy = NoisyNet(trace(model.eval(), shape), NoiseRule(0.0, 1.0))
-        return NoisyPass(noisy, torch.ones(n, *shape), n, torch.Generator().manual_seed(0)).scores(sigma).flatten()
+        return (
+            NoisyPass(noisy, torch.ones(n, *shape), n, torch.Generator().manual_seed(0))
+            .scores(sigma)
+            .flatten()
+        )
 
     return draw
 
@@ -159,13 +179,17 @@ def _law(sigma: float, n: int) -> Tensor:
 
 
 def _trained(sigma: float, n: int) -> Tensor:
-    numbers = GaussianNumbers((n,), torch.Generator().manual_seed(0), 0.0, 2 * math.log2(sigma) - USUAL_PRIOR)
+    numbers = GaussianNumbers(
+        (n,), torch.Generator().manual_seed(0), 0.0, 2 * math.log2(sigma) - USUAL_PRIOR
+    )
     return numbers.integers().detach()
 
 
 def _deep() -> nn.Sequential:
     """Weight 1, then weights 0: under noise σ its scores are σ(1 + σ·normal)·normal."""
-    made = nn.Sequential(*two_scores(1.0)[:1], *(nn.utils.skip_init(nn.Linear, 1, n, bias=False) for n in (1, 2)))
+    made = nn.Sequential(
+        *two_scores(1.0)[:1], *(nn.utils.skip_init(nn.Linear, 1, n, bias=False) for n in (1, 2))
+    )
     for parameter, value in zip(made.parameters(), (1.0, 0.0), strict=True):
         parameter.data.fill_(value)
     return made
@@ -173,10 +197,17 @@ def _deep() -> nn.Sequential:
 
 NOISE: dict[str, tuple[Callable[[float, int], Tensor], float, float]] = {
     **{f"weights, {kind}": (_weights(kind), 0.25, 0.25) for kind in ("dense", "convolution")},
-    **{f"scores, {kind}": (_scores(two_scores(0.0, kind)), 0.25, 0.25) for kind in ("dense", "convolution")},
+    **{
+        f"scores, {kind}": (_scores(two_scores(0.0, kind)), 0.25, 0.25)
+        for kind in ("dense", "convolution")
+    },
     "scores, second layer": (_scores(_deep()), 0.25, 0.25 * math.sqrt(1 + 0.25**2)),
     # Noise in a factor and in a summand.
-    "scores, batch-norm": (_scores(nn.Sequential(nn.BatchNorm1d(2, affine=False)), (2,)), 0.25, math.sqrt(0.125)),
+    "scores, batch-norm": (
+        _scores(nn.Sequential(nn.BatchNorm1d(2, affine=False)), (2,)),
+        0.25,
+        math.sqrt(0.125),
+    ),
     "a posterior's law": (_law, 8.0, 8.0),
     "a posterior's training": (_trained, 8.0, 8.0),
 }
@@ -184,16 +215,24 @@ NOISE: dict[str, tuple[Callable[[float, int], Tensor], float, float]] = {
 
 @pytest.mark.parametrize("sampler", NOISE)
 def test_noise_has_the_standard_deviation_that_it_names(sampler: str) -> None:
-    """A variance given where a deviation is asked for: the KL is that of σ, the error that of much less noise."""
+    """A variance given where a deviation is asked for: the KL is that of σ, the error that of much
+    less noise.
+    """
     draw, sigma, expected = NOISE[sampler]
     assert float(draw(sigma, 1500).std()) == pytest.approx(expected, rel=0.06)
 
 
 @pytest.mark.parametrize("kind", ["dense", "convolution"])
 def test_errors_under_noise_are_those_of_the_stated_sigma(kind: str) -> None:
-    """σ² for σ where errors are counted for a certificate: it would bound a net with less noise than its KL pays."""
-    data = Dataset("ones", np.full((5, 1, 1, 1), 255, dtype=np.uint8), np.zeros(5, dtype=np.int64), 2)
-    counted, _ = count_noisy_errors(trace(two_scores(1.0, kind), (1, 1, 1)), data, [0.5, 0.25], draws=24_000, seed=0)
+    """σ² for σ where errors are counted for a certificate: it would bound a net with less noise
+    than its KL pays.
+    """
+    data = Dataset(
+        "ones", np.full((5, 1, 1, 1), 255, dtype=np.uint8), np.zeros(5, dtype=np.int64), 2
+    )
+    counted, _ = count_noisy_errors(
+        trace(two_scores(1.0, kind), (1, 1, 1)), data, [0.5, 0.25], draws=24_000, seed=0
+    )
     for one in counted:
         true = norm.cdf(-1 / (one.sigma * math.sqrt(2)))
         assert abs(one.errors / one.draws - true) < 4 * math.sqrt(true * (1 - true) / one.clusters)
@@ -203,7 +242,9 @@ def test_errors_under_noise_are_those_of_the_stated_sigma(kind: str) -> None:
 
 
 def test_averages_are_over_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums divided by the last batch's index, or means of batch means: wrong wherever a last batch is smaller."""
+    """Sums divided by the last batch's index, or means of batch means: wrong wherever a last batch
+    is smaller.
+    """
     data, model = make_data(m=23, shape=(1, 8, 8)), net()
     with torch.no_grad():
         logits = model(torch.from_numpy(data.x).float() / 255)
@@ -225,10 +266,16 @@ def test_averages_are_over_examples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("batch", [5, 7, 22])
 def test_the_averages_of_an_epoch_are_over_examples(batch: int) -> None:
-    """The same in training's own history, where early stopping and plots read it: 23 examples, no learning."""
+    """The same in training's own history, where early stopping and plots read it: 23 examples, no
+    learning.
+    """
     data = make_data(m=23)
-    recipe = Recipe("still", "test", "", "1x6x6: flatten fc8 relu fc3", "", "sgd", 1e-30, batch=batch, epochs=1)
-    trainer = training.Trainer(recipe, training.fit_recipe(recipe, data.shape, 3), data, 0, torch.device("cpu"))
+    recipe = Recipe(
+        "still", "test", "", "1x6x6: flatten fc8 relu fc3", "", "sgd", 1e-30, batch=batch, epochs=1
+    )
+    trainer = training.Trainer(
+        recipe, training.fit_recipe(recipe, data.shape, 3), data, 0, torch.device("cpu")
+    )
     expected = training.evaluate(trainer.module, data)
     with torch.random.fork_rng(devices=[]), training.tqdm(disable=True) as bar:
         line = trainer.epoch(0, bar)
@@ -239,7 +286,9 @@ def test_the_averages_of_an_epoch_are_over_examples(batch: int) -> None:
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("affine", [False, True])
 def test_batch_norms_fold_without_a_bias_and_leave_nothing_behind(bias: bool, affine: bool) -> None:
-    """Folding that needs conv.bias crashes on the usual nets; a batch-norm left in place scales by 1/√(1 + ε) again."""
+    """Folding that needs conv.bias crashes on the usual nets; a batch-norm left in place scales by
+    1/√(1 + ε) again.
+    """
     model = net(eps=0.5, affine=affine).double()
     model[0] = nn.Conv2d(1, 4, 3, padding=1, bias=bias).double()
     traced = trace(model, (1, 8, 8))
@@ -253,22 +302,37 @@ def _state(model: nn.Module) -> list[object]:
     """Everything that running a model could change, as plain values."""
     tensors = [(name, tensor.numpy().tobytes()) for name, tensor in model.state_dict().items()]
     modes = [(name, module.training) for name, module in model.named_modules()]
-    flags = [(name, p.requires_grad, p.grad is None, p._version) for name, p in model.named_parameters()]
-    draws = [torch.get_rng_state().numpy().tobytes(), repr(np.random.get_state()), random.getstate()]
+    flags = [
+        (name, p.requires_grad, p.grad is None, p._version) for name, p in model.named_parameters()
+    ]
+    draws = [
+        torch.get_rng_state().numpy().tobytes(),
+        repr(np.random.get_state()),
+        random.getstate(),
+    ]
     return [*tensors, *modes, *flags, *draws, torch.is_grad_enabled(), torch.get_default_dtype()]
 
 
 RUNS: dict[str, Callable[[nn.Module, nn.Module], object]] = {
     **{
-        family: lambda model, init, family=family: measure(model, sample(), only=family, init=init, **QUICK)  # type: ignore[misc]
+        family: lambda model, init, family=family: measure(
+            model, sample(), only=family, init=init, **QUICK
+        )  # type: ignore[misc]
         for family in FAMILIES
     },
-    "all, beside the initialisation": lambda model, init: measure(model, sample(), init=init, beside="init", **QUICK),
+    "all, beside the initialisation": lambda model, init: measure(
+        model, sample(), init=init, beside="init", **QUICK
+    ),
     "bounds": lambda model, init: bounds(
-        model, sample(), init=init, options=BoundOptions(noisy_draws=64, **{**QUICK, "sharpness": SHARPNESS})
+        model,
+        sample(),
+        init=init,
+        options=BoundOptions(noisy_draws=64, **{**QUICK, "sharpness": SHARPNESS}),
     ),
     "margins": lambda model, _: cushion.margins(model, sample()),
-    "noise sensitivity": lambda model, _: cushion.noise_sensitivity(model, sample(), "0", "6", draws=2),
+    "noise sensitivity": lambda model, _: cushion.noise_sensitivity(
+        model, sample(), "0", "6", draws=2
+    ),
     "support": lambda model, _: cushion.support(model, (1, 8, 8)),
 }
 SHARPNESS = replace(QUICK["sharpness"], ascent_steps=0)
@@ -276,7 +340,9 @@ SHARPNESS = replace(QUICK["sharpness"], ascent_steps=0)
 
 @pytest.mark.parametrize("what", RUNS)
 def test_measuring_leaves_the_model_and_every_generator_alone(what: str) -> None:
-    """Weights not restored, statistics updated in train mode, gradients left, seeds reset: later results change."""
+    """Weights not restored, statistics updated in train mode, gradients left, seeds reset: later
+    results change.
+    """
     model = net().train()
     model[3].eval()
     model[6].weight.requires_grad_(False)
@@ -290,24 +356,36 @@ def test_measuring_leaves_the_model_and_every_generator_alone(what: str) -> None
     assert (_state(model), _state(init)) == before
 
 
-@pytest.mark.parametrize("model", [net(), nn.Sequential(nn.Flatten(), net()[6])], ids=["convolution", "dense"])
+@pytest.mark.parametrize(
+    "model", [net(), nn.Sequential(nn.Flatten(), net()[6])], ids=["convolution", "dense"]
+)
 def test_perturbations_are_taken_back(model: nn.Module) -> None:
-    """A loop that adds noise and does not restore the weights walks away: every draw starts from the last one's net."""
+    """A loop that adds noise and does not restore the weights walks away: every draw starts from
+    the last one's net.
+    """
     traced, data = trace(model, (1, 8, 8)), sample()
     weights = [node.affine.operator.weight.clone() for node in traced.affine_layers]
     for shared in (False, True):
-        first, second = (measure_sharpness(traced, data, QUICK["sharpness"], shared=shared) for _ in range(2))
+        first, second = (
+            measure_sharpness(traced, data, QUICK["sharpness"], shared=shared) for _ in range(2)
+        )
         assert first == second
     x = torch.from_numpy(data.x).float()
     noise = NoisyPass(NoisyNet(traced, NoiseRule(0.0, 1.0)), x, 1, torch.Generator().manual_seed(0))
     scores = [noise.scores(alpha).clone() for alpha in (0.2, -0.1, 0.2, 0.0)]
     assert torch.equal(scores[0], scores[2])
     assert torch.allclose(scores[3], traced.forward(x))
-    assert all(map(torch.equal, weights, (node.affine.operator.weight for node in traced.affine_layers)))
+    assert all(
+        map(torch.equal, weights, (node.affine.operator.weight for node in traced.affine_layers))
+    )
 
 
-def _leaves(parser: argparse.ArgumentParser, *verbs: str) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
-    """Every verb with its parser, those with actions of their own (data list, data get) one by one."""
+def _leaves(
+    parser: argparse.ArgumentParser, *verbs: str
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    """Every verb with its parser, those with actions of their own (data list, data get) one by
+    one.
+    """
     below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     for action in below:
         for name, sub in action.choices.items():
@@ -320,8 +398,12 @@ LEAVES = dict(_leaves(build_parser()))
 
 
 @pytest.mark.parametrize("verb", LEAVES, ids=" ".join)
-def test_misspelt_options_are_refused(capsys: pytest.CaptureFixture[str], verb: tuple[str, ...]) -> None:
-    """An unknown option ignored, or --epoch taken for --epochs: the run is not the one that was asked for."""
+def test_misspelt_options_are_refused(
+    capsys: pytest.CaptureFixture[str], verb: tuple[str, ...]
+) -> None:
+    """An unknown option ignored, or --epoch taken for --epochs: the run is not the one that was
+    asked for.
+    """
     needed, known = list(verb), set()
     for action in LEAVES[verb]._actions:
         known |= set(action.option_strings)
@@ -358,7 +440,9 @@ def test_misspelt_options_are_refused(capsys: pytest.CaptureFixture[str], verb: 
     ],
 )
 def test_misspelt_arguments_are_refused(call: Callable[[], object], error: type[Exception]) -> None:
-    """The same in Python: a misspelt family or keyword must not leave something out, or its default in place."""
+    """The same in Python: a misspelt family or keyword must not leave something out, or its default
+    in place.
+    """
     with pytest.raises(error):
         call()
 
@@ -370,11 +454,17 @@ class Doubling(nn.Module):
         return x * torch.sigmoid(x)
 
 
-@pytest.mark.parametrize("odd", [nn.GELU(), nn.LSTM(6, 6), Doubling()], ids=lambda odd: type(odd).__name__)
+@pytest.mark.parametrize(
+    "odd", [nn.GELU(), nn.LSTM(6, 6), Doubling()], ids=lambda odd: type(odd).__name__
+)
 @pytest.mark.parametrize("what", ["trace", *FAMILIES, "bounds", "margins", "noise sensitivity"])
 def test_a_net_that_is_not_understood_is_refused_by_name(what: str, odd: nn.Module) -> None:
-    """Layers that no rule knows skipped: an empty table, or one that leaves layers out, looks like a result."""
-    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.Sequential(nn.ReLU(), odd), nn.Linear(6, 3))
+    """Layers that no rule knows skipped: an empty table, or one that leaves layers out, looks like
+    a result.
+    """
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 6), nn.Sequential(nn.ReLU(), odd), nn.Linear(6, 3)
+    )
     with pytest.raises(Unsupported, match=r"2\.1"):
         trace(model, (1, 8, 8)) if what == "trace" else RUNS[what](model, model)
 
@@ -382,14 +472,22 @@ def test_a_net_that_is_not_understood_is_refused_by_name(what: str, odd: nn.Modu
 @pytest.mark.parametrize("model", [nn.Flatten(), nn.Sequential(nn.Flatten(), nn.ReLU())])
 def test_a_net_without_layers_is_refused(model: nn.Module) -> None:
     """The same for a net in which nothing can be measured at all."""
-    for call in (lambda: trace(model, (1, 8, 8)), lambda: measure(model, sample()), lambda: bounds(model, sample())):
+    for call in (
+        lambda: trace(model, (1, 8, 8)),
+        lambda: measure(model, sample()),
+        lambda: bounds(model, sample()),
+    ):
         with pytest.raises(CushionError, match="no affine layer"):
             call()
 
 
 def test_path_norms_sum_over_a_pooling_window() -> None:
-    """The forward pass on ones takes the largest path of a window instead of all: 2 where the path norm is 8."""
-    model = nn.Sequential(nn.Conv2d(1, 1, 1, bias=False), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1, 2, bias=False))
+    """The forward pass on ones takes the largest path of a window instead of all: 2 where the path
+    norm is 8.
+    """
+    model = nn.Sequential(
+        nn.Conv2d(1, 1, 1, bias=False), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1, 2, bias=False)
+    )
     for parameter in model.parameters():
         nn.init.ones_(parameter)
     traced = trace(model, (1, 2, 2))

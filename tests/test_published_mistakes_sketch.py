@@ -1,4 +1,6 @@
-"""Guha 2023 on sketches, as printed and as it should be: Definition E.1 and the count of Theorem 5.2."""
+"""Guha 2023 on sketches, as printed and as it should be: Definition E.1 and the count of Theorem
+5.2.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,11 @@ from cushion.compressors.guha.sketch_study import counts, sparse_matrix
 
 
 def test_with_ones_in_every_row_columns_stay_empty_and_nothing_there_comes_back() -> None:
-    """Definition E.1 has at most δ ones in every *row*: of p = 100 columns about 100·(1 - 5/100)^60 = 4.6 stay empty.
+    """Definition E.1 has at most δ ones in every *row*: of p = 100 columns about 100·(1 - 5/100)^60
+    = 4.6 stay empty.
 
-    A row of X that meets an empty column of A leaves no trace in Y, so that no method can bring it back; with ones in
-    every column, as in Dasarathy et al. 2013, the same sketch sizes suffice.
+    A row of X that meets an empty column of A leaves no trace in Y, so that no method can bring it
+    back; with ones in every column, as in Dasarathy et al. 2013, the same sketch sizes suffice.
     """
     p, m, ones = 100, 60, 5
     X = sparse_matrix(p, 5, 0, 0)
@@ -29,7 +32,9 @@ def test_with_ones_in_every_row_columns_stay_empty_and_nothing_there_comes_back(
     other = X.copy()
     other[empty] = 0
     assert (other != X).any()
-    np.testing.assert_array_equal(printed @ X @ right.T, printed @ other @ right.T)  # the same sketch, another matrix
+    np.testing.assert_array_equal(
+        printed @ X @ right.T, printed @ other @ right.T
+    )  # the same sketch, another matrix
     failed = recover(printed @ X @ right.T, printed, right, most_iterations=500)
     assert (np.rint(failed.matrix)[empty] == 0).all()
     assert not np.array_equal(np.rint(failed.matrix), X)
@@ -43,7 +48,8 @@ def test_with_ones_in_every_row_columns_stay_empty_and_nothing_there_comes_back(
 @pytest.mark.parametrize("bits", [6, 8, 16])
 @pytest.mark.parametrize("chi", [0.1, 0.2, 0.3])
 def test_the_sketch_count_is_far_larger_than_the_count_it_replaces(chi: float, bits: int) -> None:
-    """784 x 784: j·p = 3χp² (Lemma 5.1 with λ = 1, its smallest) numbers times ln² p = 44, against mask and values.
+    """784 x 784: j·p = 3χp² (Lemma 5.1 with λ = 1, its smallest) numbers times ln² p = 44, against
+    mask and values.
 
     "Vastly improves", says the text after Theorem 5.2; it is 70 to 115 times worse.
     """
@@ -51,15 +57,19 @@ def test_the_sketch_count_is_far_larger_than_the_count_it_replaces(chi: float, b
     nonzeros = round(chi * p * p)
     found = counts(p, p, 3 * chi * p, nonzeros, bits)
     assert 70 < found.ratio < 115
-    assert found.sketch_numbers > p * p  # and more numbers than the matrix has entries: nothing is compressed
+    assert (
+        found.sketch_numbers > p * p
+    )  # and more numbers than the matrix has entries: nothing is compressed
     # In closed form: 3·ln²p numbers for every non-zero, against log2(1/χ) + ... bits and its value.
     entropy = (-chi * math.log2(chi) - (1 - chi) * math.log2(1 - chi)) / chi
     assert found.ratio == pytest.approx(3 * math.log(p) ** 2 * bits / (entropy + bits), rel=1e-3)
 
 
 def test_even_the_smallest_sketch_that_works_holds_more_bits_than_mask_and_values() -> None:
-    """Where recovery really sets in (the statistical dimension) Y still has more numbers than X has non-zeros, each as
-    wide as a value of X or wider, for every sparsity; the mask costs less than that."""
+    """Where recovery really sets in (the statistical dimension) Y still has more numbers than X has
+    non-zeros, each as wide as a value of X or wider, for every sparsity; the mask costs less than
+    that.
+    """
     for chi in (0.005, 0.02, 0.1, 0.3):
         entropy = (-chi * math.log2(chi) - (1 - chi) * math.log2(1 - chi)) / chi
         sketch = statistical_dimension(chi) / chi  # numbers of Y for every non-zero

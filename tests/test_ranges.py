@@ -1,4 +1,6 @@
-"""The range proof at its boundaries, 2^53 and 2^24: just below is allowed and exact to the last unit, above is not."""
+"""The range proof at its boundaries, 2^53 and 2^24: just below is allowed and exact to the last
+unit, above is not.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,15 @@ BITS = Bytes(7)  # inputs are 0 or 1
 def scored(weight: list[int], top: int, bias_shift: int, reads: Input = BITS) -> IntegerNet:
     """Two classes, the second the negative of the first."""
     rows = np.array([weight, [-w for w in weight]])
-    return IntegerNet((1, 1, len(weight)), reads, (Dense(Values(rows), np.array([top, -top]), bias_shift, 0),))
+    return IntegerNet(
+        (1, 1, len(weight)), reads, (Dense(Values(rows), np.array([top, -top]), bias_shift, 0),)
+    )
 
 
 def test_scores_are_exact_up_to_two_to_the_53() -> None:
-    """2^13 (2^40 - 1) + 8191 = 2^53 - 1 fits a message, and every score is right to the last unit."""
+    """2^13 (2^40 - 1) + 8191 = 2^53 - 1 fits a message, and every score is right to the last
+    unit.
+    """
     weight = [1, 2, 4088, 4100]
     assert sum(weight) == 2**13 - 1
     net = scored(weight, 2**40 - 1, 13)
@@ -42,12 +48,17 @@ def test_scores_are_exact_up_to_two_to_the_53() -> None:
 
 
 @pytest.mark.parametrize(("more", "floats"), [(0, np.float32), (1, np.float64)])
-def test_single_and_double_precision_agree_at_the_edge_of_the_single_range(more: int, floats: type) -> None:
+def test_single_and_double_precision_agree_at_the_edge_of_the_single_range(
+    more: int, floats: type
+) -> None:
     net = scored([1 + more, 2, 3, 9], 2**24 - 16, 0)
     assert net.reach == 2**24 - 1 + more
     assert net._floats is floats
     x = np.array([[255 * (i >> j & 1) for j in range(4)] for i in range(16)], dtype=np.uint8)
-    expected = [2**24 - 16 + sum(w for j, w in enumerate([1 + more, 2, 3, 9]) if i >> j & 1) for i in range(16)]
+    expected = [
+        2**24 - 16 + sum(w for j, w in enumerate([1 + more, 2, 3, 9]) if i >> j & 1)
+        for i in range(16)
+    ]
     assert net.scores(x).tolist() == [[value, -value] for value in expected]
 
 
@@ -63,7 +74,9 @@ def test_a_bias_cannot_wrap_around() -> None:
 def reached(bias: int, *between: Layer) -> int:
     """The first layer reaches 4·255 + bias; what stands between may raise that."""
     first = Conv(Grid(ones(1, 1, 2, 2), 1), np.array([bias]), 0, 0)
-    return IntegerNet((1, 3, 3), Bytes(0), (first, *between, Dense(grid([[0], [1]]), None, 0, 0))).reach
+    return IntegerNet(
+        (1, 3, 3), Bytes(0), (first, *between, Dense(grid([[0], [1]]), None, 0, 0))
+    ).reach
 
 
 def test_pooling_moves_the_range_as_it_should() -> None:
@@ -77,7 +90,9 @@ def test_pooling_moves_the_range_as_it_should() -> None:
         reached(quarter + 1, Pool("sum", 2))
 
 
-@pytest.mark.parametrize(("bias", "fits"), [(LIMIT - 1 - 4 * 2**46, True), (LIMIT - 4 * 2**46, False)])
+@pytest.mark.parametrize(
+    ("bias", "fits"), [(LIMIT - 1 - 4 * 2**46, True), (LIMIT - 4 * 2**46, False)]
+)
 def test_a_shift_divides_what_follows_and_by_no_more(bias: int, fits: bool) -> None:
     shifted = Conv(Grid(ones(1, 1, 1, 1), 1), np.array([2**50 - 255]), 0, 4)
     second = Conv(Grid(ones(1, 1, 2, 2), 1), np.array([bias]), 0, 0)
@@ -105,7 +120,11 @@ def test_seeded_weights_enter_the_range_as_they_are_made() -> None:
     """2^42 is beyond the limit of one weight, however short its message."""
     coefficients = np.full(4, 2**40 - 1)
     with pytest.raises(Malformed, match="limit of 4398046511104"):
-        IntegerNet((1, 1, 64), Bytes(7), (Dense(SeededProjection(coefficients, (2, 64), 0, 1, 0, 2**20), None, 0, 0),))
+        IntegerNet(
+            (1, 1, 64),
+            Bytes(7),
+            (Dense(SeededProjection(coefficients, (2, 64), 0, 1, 0, 2**20), None, 0, 0),),
+        )
     small = SeededProjection(coefficients, (2, 64), 0, 1, 12, 0)
     net = IntegerNet((1, 1, 64), Bytes(7), (Dense(small, None, 0, 0),))
     assert net.reach == max(sum(abs(v) for v in row) for row in small.numbers.tolist())

@@ -1,4 +1,6 @@
-"""A paper's recipe on real data, killed in the middle of an epoch: the resumed run writes the very same file."""
+"""A paper's recipe on real data, killed in the middle of an epoch: the resumed run writes the very
+same file.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def test_kill_9_and_resume_gives_the_same_weights(tmp_path: Path) -> None:
     get("mnist")
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     subprocess.run(command(whole), check=True, capture_output=True)
-    process = subprocess.Popen(command(broken), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command(broken), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 600
     while not (broken / "checkpoint.safetensors").exists():
         assert process.poll() is None, "it ended before its first checkpoint"

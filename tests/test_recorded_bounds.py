@@ -1,4 +1,6 @@
-"""The recorded MLPs: the README repeats what its records say, and the records agree with themselves."""
+"""The recorded MLPs: the README repeats what its records say, and the records agree with
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ def test_the_readme_has_the_tables_that_the_records_make() -> None:
 def test_a_record_follows_from_its_own_numbers(name: str) -> None:
     record: dict[str, Any] = json.loads((FOLDER / name).read_text(encoding="utf-8"))
     true, random = record, record["beside"]
-    assert (true["errors"], random["errors"]) == (0, 0)  # both fit their labels: what is left is generalisation
+    assert (true["errors"], random["errors"]) == (
+        0,
+        0,
+    )  # both fit their labels: what is left is generalisation
     assert true["holdout_errors"] < 0.2 * true["holdout_m"]
     assert random["holdout_errors"] > 0.8 * random["holdout_m"]
     for table in (true, random):
@@ -51,10 +56,18 @@ def test_a_record_follows_from_its_own_numbers(name: str) -> None:
                 half = (row["capacity_log10"] - math.log10(table["m"])) / 2
                 value = half if half > 100 else math.log10(table["margin_loss"] + 10**half)
                 assert row["log10"] == pytest.approx(value, abs=1e-6)
-        assert rows["l2-norm", "as plotted"]["capacity"] == pytest.approx(rows["frobenius", "as plotted"]["capacity"])
+        assert rows["l2-norm", "as plotted"]["capacity"] == pytest.approx(
+            rows["frobenius", "as plotted"]["capacity"]
+        )
         held = rows["held-out examples", "counted"]
         assert held["value"] > table["holdout_errors"] / table["holdout_m"]
     for verdict in record["verdicts"]:
         first, second = verdict["first"], verdict["second"]
-        prefers = "neither" if None in (first, second) or first == second else "first" if first < second else "second"
+        prefers = (
+            "neither"
+            if None in (first, second) or first == second
+            else "first"
+            if first < second
+            else "second"
+        )
         assert (verdict["prefers"], verdict["right"]) == (prefers, prefers == "first")

@@ -1,4 +1,6 @@
-"""The certificates under results/certificates: they verify, keep what was promised, and are told truly."""
+"""The certificates under results/certificates: they verify, keep what was promised, and are told
+truly.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from cushion.numerics import percent_up
 
 RECORDS = Path(__file__).parent.parent / "results" / "certificates"
 FILES = sorted(RECORDS.glob("*.cushion"))
-MOST = {"mnist": 0.07, "fashion-mnist": 0.23, "cifar10": 0.57}  # what this project sets out to reach
+MOST = {
+    "mnist": 0.07,
+    "fashion-mnist": 0.23,
+    "cifar10": 0.57,
+}  # what this project sets out to reach
 
 
 def claim_of(path: Path) -> Claim:
@@ -31,7 +37,10 @@ def test_all_three_are_there() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_each_holds_by_its_message_and_its_arithmetic(path: Path) -> None:
     verdict = cushion.verify(path, None)
-    assert (verdict.level, verdict.reason) == ("message", "the error count was not replayed: no data was given")
+    assert (verdict.level, verdict.reason) == (
+        "message",
+        "the error count was not replayed: no data was given",
+    )
     claim = claim_of(path)
     assert float(claim.bound) <= MOST[path.stem]
     assert claim.delta == "0.05"
@@ -44,7 +53,11 @@ def test_log_and_table_say_what_the_file_says(path: Path) -> None:
     assert log[0].startswith("$ ")
     assert f"certify --data {path.stem} " in log[0]
     assert log[1] == sentence(claim)
-    rows = [line for line in (RECORDS / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    rows = [
+        line
+        for line in (RECORDS / "README.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
     (row,) = (row for row in rows if row.startswith(f"| {path.stem} "))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert claim.holdout is not None
@@ -89,7 +102,9 @@ def test_each_is_replayed_on_the_real_data(path: Path) -> None:
     assert verdict.level == "replay"
 
 
-@pytest.mark.parametrize("path", sorted((RECORDS.parent / "compress").glob("*.cushion")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((RECORDS.parent / "compress").glob("*.cushion")), ids=lambda path: path.stem
+)
 def test_compressed_nets_verify_and_the_page_quotes_them(path: Path) -> None:
     assert cushion.verify(path, "digits").ok
     claim = claim_of(path)

@@ -1,4 +1,6 @@
-"""The recorded compressions: the README repeats what its records say, and the records agree with themselves."""
+"""The recorded compressions: the README repeats what its records say, and the records agree with
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def test_the_readme_has_the_tables_that_the_records_make() -> None:
     found = made.records()
     parts = [made.promises(found), made.proved(found), made.places(found)]
     parts += [made.layers(found, name) for name in made.SHOWN]
-    parts += [made.curves(found, net) for net in dict.fromkeys(name.split("/")[0] for name in found)]
+    parts += [
+        made.curves(found, net) for net in dict.fromkeys(name.split("/")[0] for name in found)
+    ]
     for part in parts:
         assert "\n".join(part) in readme
 
@@ -56,14 +60,20 @@ def test_a_record_follows_from_its_own_numbers(name: str) -> None:
     layers = record["layers"]
     assert record["parameters"] == sum(layer["parameters"] for layer in layers)
     assert record["parameters_before"] == sum(layer["parameters_before"] for layer in layers)
-    assert sum(layer["bits"] for layer in layers) < record["bits"]  # sizes, grids and seed come on top
+    assert (
+        sum(layer["bits"] for layer in layers) < record["bits"]
+    )  # sizes, grids and seed come on top
     here, exact = record["occam"]
     for row in (here, exact):
         if not row["because"]:
             bound = occam_bound(row["errors"], row["m"], row["bits"], Decimal(str(row["delta"])))
             assert row["bound"] == pytest.approx(float_up(bound), abs=1e-12)
     made = [one for one in record["promises"] if one["held"] is not None]
-    assert all(one["held"] == (one["worst_ratio"] <= 1) for one in made if one["name"] not in ("Lemma 5", "Lemma 7"))
+    assert all(
+        one["held"] == (one["worst_ratio"] <= 1)
+        for one in made
+        if one["name"] not in ("Lemma 5", "Lemma 7")
+    )
     if made:
         assert record["promise"]["held"] == all(one["held"] for one in made)
     seen = {(one["compressed"], one["at"]): one["worst"] for one in record["induction"]}
@@ -79,14 +89,19 @@ def test_a_record_follows_from_its_own_numbers(name: str) -> None:
 
 
 def test_what_the_curves_show() -> None:
-    """The claims in the README's words: they are read off the records, so a new run must still support them."""
+    """The claims in the README's words: they are read off the records, so a new run must still
+    support them.
+    """
     signs, srht, low = (
-        read(f"lenet/{name}")["curve"] for name in ("matrix-project", "matrix-project-srht", "low-rank")
+        read(f"lenet/{name}")["curve"]
+        for name in ("matrix-project", "matrix-project-srht", "low-rank")
     )
     at = {point["asked"]: point for point in signs}
     assert at["5%"]["error"] > 0.5  # Algorithm 1 at a twentieth of the weights loses the net
     best = {point["asked"]: point for point in low}
-    assert best["20%"]["error"] < at["100%"]["error"]  # low rank at a fifth beats Algorithm 1 at the net's own size
+    assert (
+        best["20%"]["error"] < at["100%"]["error"]
+    )  # low rank at a fifth beats Algorithm 1 at the net's own size
     assert {point["asked"]: point for point in srht}["100%"]["error"] < at["100%"]["error"]
     assert read("lenet/low-rank-margin")["promise"]["held"] is True
     assert read("zero-one/vector-project")["occam"][0]["bound"] < 0.15  # not vacuous

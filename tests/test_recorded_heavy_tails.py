@@ -1,4 +1,6 @@
-"""The recorded tails and replacements: the README says what its records say, and they agree with themselves."""
+"""The recorded tails and replacements: the README says what its records say, and they agree with
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,14 @@ def read(name: str) -> dict[str, Any]:
 
 
 def test_every_command_has_its_record() -> None:
-    named = re.findall(r"^(?:make|tails) (\S+) ", (FOLDER / "commands.sh").read_text(), re.MULTILINE)
-    made = sorted(path.stem.removesuffix("-tails") for path in FOLDER.glob("*.json") if path.stem != "benchmarks")
+    named = re.findall(
+        r"^(?:make|tails) (\S+) ", (FOLDER / "commands.sh").read_text(), re.MULTILINE
+    )
+    made = sorted(
+        path.stem.removesuffix("-tails")
+        for path in FOLDER.glob("*.json")
+        if path.stem != "benchmarks"
+    )
     assert sorted(named) == made == sorted([*RECORDS, *summary().NETS])
 
 
@@ -55,7 +63,9 @@ def test_the_readme_has_the_tables_that_the_records_make() -> None:
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_record_follows_from_its_own_numbers(name: str) -> None:
     record = read(name)
-    assert sum(layer["bits"] for layer in record["layers"]) < record["bits"]  # sizes, grids and seed come on top
+    assert (
+        sum(layer["bits"] for layer in record["layers"]) < record["bits"]
+    )  # sizes, grids and seed come on top
     for row in record["occam"]:
         if not row["because"]:
             bound = occam_bound(row["errors"], row["m"], row["bits"], Decimal(str(row["delta"])))
@@ -65,7 +75,10 @@ def test_a_record_follows_from_its_own_numbers(name: str) -> None:
         if layer["tau"] is not None and record["form"] == "corrected":
             assert layer["replaced_largest"] <= layer["tau"]
             spread = layer["tau"] ** 2 + layer["t"]
-            epsilon = math.sqrt(2 * spread * math.log(2 / record["eta"])) / layer["frobenius"] + layer["rounding"]
+            epsilon = (
+                math.sqrt(2 * spread * math.log(2 / record["eta"])) / layer["frobenius"]
+                + layer["rounding"]
+            )
             assert layer["epsilon"] == pytest.approx(epsilon, rel=1e-6)
     taken = next(one for one in record["tried"] if one["chosen"])
     assert taken["bound"] == min(one["bound"] for one in record["tried"])
@@ -89,7 +102,11 @@ def test_the_recorded_benchmarks_reach_their_goals() -> None:
     laws = {name: one for name, one in found["rival"].items() if isinstance(one, dict)}
     assert len(laws) >= 4
     assert all(one["same_xmin"] for one in laws.values())
-    missed = [name for name, one in laws.items() if one["package_over_ours"] < found["rival"]["goal_ratio"]]
+    missed = [
+        name
+        for name, one in laws.items()
+        if one["package_over_ours"] < found["rival"]["goal_ratio"]
+    ]
     assert missed == ["normal of 8 bits"]  # few different values: the README says so
     assert all(one["seconds"] <= 3 for one in found["large"].values() if isinstance(one, dict))
     assert found["memory"]["memory_over_weights"] <= 10

@@ -1,4 +1,6 @@
-"""The recorded prunings: the README repeats what its records say, and the records agree with themselves."""
+"""The recorded prunings: the README repeats what its records say, and the records agree with
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +53,20 @@ def test_the_readme_has_the_tables_that_the_records_make() -> None:
 def test_a_record_follows_from_its_own_numbers(name: str) -> None:
     record = read(name)
     layers = record["layers"]
-    assert sum(layer["bits"] for layer in layers) < record["bits"]  # sizes, grids and seed come on top
+    assert (
+        sum(layer["bits"] for layer in layers) < record["bits"]
+    )  # sizes, grids and seed come on top
     for row in record["occam"]:
         if not row["because"]:
             bound = occam_bound(row["errors"], row["m"], row["bits"], Decimal(str(row["delta"])))
             assert row["bound"] == pytest.approx(float_up(bound), abs=1e-12)
     for layer in layers:
         assert layer["nonzeros"] + layer["dead"] <= layer["kept"] <= layer["parameters_before"]
-        assert layer["rounding"] <= layer["rounding_limit"] * (1 + 1e-5) <= layer["rounding_printed"] * (1 + 1e-5)
+        assert (
+            layer["rounding"]
+            <= layer["rounding_limit"] * (1 + 1e-5)
+            <= layer["rounding_printed"] * (1 + 1e-5)
+        )
         assert layer["row_most"] <= layer["shape"][1]
         assert layer["column_most"] <= layer["shape"][0]
     taken = next(one for one in record["tried"] if one["chosen"])
@@ -69,12 +77,19 @@ def test_a_record_follows_from_its_own_numbers(name: str) -> None:
 
 def test_the_sketch_is_the_pruned_net() -> None:
     sketched, plain = read("sketch"), read("mask-and-values")
-    assert all(layer["sketch"]["recovered"] and layer["sketch"]["optimal_gap"] < 1e-9 for layer in sketched["layers"])
-    assert [layer["nonzeros"] for layer in sketched["layers"]] == [layer["nonzeros"] for layer in plain["layers"]]
+    assert all(
+        layer["sketch"]["recovered"] and layer["sketch"]["optimal_gap"] < 1e-9
+        for layer in sketched["layers"]
+    )
+    assert [layer["nonzeros"] for layer in sketched["layers"]] == [
+        layer["nonzeros"] for layer in plain["layers"]
+    ]
     assert sketched["errors"] == plain["errors"]
     lines = (FOLDER / "round-trip.txt").read_text(encoding="utf-8").splitlines()
     assert [line.endswith(": equal") for line in lines[:-1]] == [True] * len(plain["layers"])
-    assert lines[-1].startswith(f"bits: {sketched['bits']} sketched, {plain['bits']} as mask and values;")
+    assert lines[-1].startswith(
+        f"bits: {sketched['bits']} sketched, {plain['bits']} as mask and values;"
+    )
 
 
 def test_a_certificate_holds_by_its_message_and_is_the_one_recorded() -> None:

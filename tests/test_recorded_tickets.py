@@ -67,11 +67,16 @@ def test_a_level_follows_from_its_own_numbers(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["level-14", "level-20", "level-24"])  # decoding the larger ones takes long
+@pytest.mark.parametrize(
+    "name", ["level-14", "level-20", "level-24"]
+)  # decoding the larger ones takes long
 def test_a_certificate_holds_by_its_message_and_is_the_one_recorded(name: str) -> None:
     path = FOLDER / f"{name}.cushion"
     verdict = cushion.verify(path, None)
-    assert (verdict.level, verdict.reason) == ("message", "the error count was not replayed: no data was given")
+    assert (verdict.level, verdict.reason) == (
+        "message",
+        "the error count was not replayed: no data was given",
+    )
     claim, _ = unpack(path.read_bytes())
     assert isinstance(claim, Claim)
     row = read(name)["occam"][1]

@@ -1,4 +1,6 @@
-"""Recovery from a sketch: what comes back, what is proved, what is not claimed, and the degenerate cases."""
+"""Recovery from a sketch: what comes back, what is proved, what is not claimed, and the degenerate
+cases.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,21 @@ def sparse(p1: int, p2: int, per_row: int, seed: int, *, normal: bool = False) -
     X = np.zeros((p1, p2))
     for row in X:
         at = rng.choice(p2, per_row, replace=False)
-        row[at] = rng.normal(size=per_row) if normal else rng.integers(1, 128, per_row) * rng.choice([-1, 1], per_row)
+        row[at] = (
+            rng.normal(size=per_row)
+            if normal
+            else rng.integers(1, 128, per_row) * rng.choice([-1, 1], per_row)
+        )
     return X
 
 
-def sketched(X: np.ndarray, m: int, ones: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    A, B = (bipartite(m, size, ones, seed, side) for side, size in zip(("left", "right"), X.shape, strict=True))
+def sketched(
+    X: np.ndarray, m: int, ones: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    A, B = (
+        bipartite(m, size, ones, seed, side)
+        for side, size in zip(("left", "right"), X.shape, strict=True)
+    )
     return A @ X @ B.T, A, B
 
 
@@ -38,18 +49,24 @@ def test_a_sparse_matrix_comes_back_with_a_proof(p: int, m: int, normal: bool) -
     assert 0 <= found.optimal_gap <= 1e-9
     assert found.dual == pytest.approx(np.abs(X).sum(), rel=1e-9)
     assert found.iterations <= 300
-    assert np.abs(A @ found.matrix @ B.T - Y).max() <= 1e-9 * np.abs(Y).max()  # feasibility, recomputed
+    assert (
+        np.abs(A @ found.matrix @ B.T - Y).max() <= 1e-9 * np.abs(Y).max()
+    )  # feasibility, recomputed
 
 
 def test_too_small_a_sketch_is_never_claimed() -> None:
-    """40 x 40 numbers cannot hold 500 non-zeros among 10^4 entries (recovery sets in at a side of 45)."""
+    """40 x 40 numbers cannot hold 500 non-zeros among 10^4 entries (recovery sets in at a side of
+    45).
+    """
     X = sparse(100, 100, 5, 1)
     Y, A, B = sketched(X, 38, 6, 1)
     found = recover(Y, A, B, most_iterations=400)
     assert np.abs(found.matrix - X).max() > 1
     assert not found.unique
     assert found.feasible_error <= 1e-9  # still a matrix with this sketch,
-    assert np.abs(found.matrix).sum() < np.abs(X).sum()  # and a smaller one than X: the program itself fails
+    assert (
+        np.abs(found.matrix).sum() < np.abs(X).sum()
+    )  # and a smaller one than X: the program itself fails
     assert found.dual <= np.abs(found.matrix).sum()
 
 
@@ -143,7 +160,9 @@ def test_what_does_not_fit_is_refused(Y: np.ndarray, A: np.ndarray, B: np.ndarra
 
 
 def test_the_projection_is_that_of_the_kronecker_product() -> None:
-    """V - P (Pᵀ V Q - C) Qᵀ against the textbook V - M⁺(M v - y) with M = A ⊗ B, for a factor of low rank too."""
+    """V - P (Pᵀ V Q - C) Qᵀ against the textbook V - M⁺(M v - y) with M = A ⊗ B, for a factor of
+    low rank too.
+    """
     rng = np.random.default_rng(7)
     A, B = rng.normal(size=(4, 6)), rng.normal(size=(3, 5))
     A[3] = A[0] + A[1]
@@ -157,7 +176,9 @@ def test_the_projection_is_that_of_the_kronecker_product() -> None:
 
 
 def test_a_vertex_of_many_optima_is_optimal_but_not_unique() -> None:
-    """x₁ + x₂ = 3: (3, 0) is as small as (0, 3); one-to-one on its support, but its certificate reaches 1 off it."""
+    """x₁ + x₂ = 3: (3, 0) is as small as (0, 3); one-to-one on its support, but its certificate
+    reaches 1 off it.
+    """
     A, B, Y = np.array([[1.0, 1.0]]), np.array([[1.0]]), np.array([[3.0]])
     search = _Search(A, B, Y)
     support = Support(search.P, search.Q, places(np.array([[True], [False]])))
@@ -183,7 +204,9 @@ def test_support_algebra_is_that_of_the_gram_matrix() -> None:
     C = rng.normal(size=(5, 4))
     M = np.kron(P, Q).T[:, at[0] * 8 + at[1]]
     np.testing.assert_allclose(
-        support.solve(C, np.zeros(len(x)), EXACT), np.linalg.lstsq(M, C.reshape(-1), rcond=None)[0], rtol=1e-8
+        support.solve(C, np.zeros(len(x)), EXACT),
+        np.linalg.lstsq(M, C.reshape(-1), rcond=None)[0],
+        rtol=1e-8,
     )
     assert is_injective(support)
     # 72 entries seen through 20 numbers have a null space.

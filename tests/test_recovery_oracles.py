@@ -1,4 +1,6 @@
-"""Recovery against exact solvers: HiGHS on the vectorised linear program, and a search over all small supports."""
+"""Recovery against exact solvers: HiGHS on the vectorised linear program, and a search over all
+small supports.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +15,42 @@ from cushion.compressors.guha.recovery import recover
 
 
 def smallest_norm(A: np.ndarray, B: np.ndarray, Y: np.ndarray) -> tuple[float, np.ndarray]:
-    """min ‖X‖₁ with A X Bᵀ = Y as a linear program in X = X⁺ - X⁻: the row-major vec of A X Bᵀ is (A ⊗ B) vec X."""
+    """min ‖X‖₁ with A X Bᵀ = Y as a linear program in X = X⁺ - X⁻: the row-major vec of A X Bᵀ is
+    (A ⊗ B) vec X.
+    """
     M = np.kron(A, B).astype(float)
-    answer = linprog(np.ones(2 * M.shape[1]), A_eq=np.hstack([M, -M]), b_eq=Y.reshape(-1), method="highs")
+    answer = linprog(
+        np.ones(2 * M.shape[1]), A_eq=np.hstack([M, -M]), b_eq=Y.reshape(-1), method="highs"
+    )
     assert answer.status == 0, answer.message
     plus, minus = np.split(answer.x, 2)
     return float(answer.fun), (plus - minus).reshape(A.shape[1], B.shape[1])
 
 
-def case(p1: int, p2: int, r: int, c: int, nonzeros: int, seed: int, normal: bool = False) -> tuple[np.ndarray, ...]:
-    """Few 0/1 columns of few rows are often equal or sum to the same; normal factors are in general position."""
+def case(
+    p1: int, p2: int, r: int, c: int, nonzeros: int, seed: int, normal: bool = False
+) -> tuple[np.ndarray, ...]:
+    """Few 0/1 columns of few rows are often equal or sum to the same; normal factors are in general
+    position.
+    """
     rng = np.random.default_rng(seed)
     X = np.zeros(p1 * p2)
-    X[rng.choice(p1 * p2, nonzeros, replace=False)] = rng.integers(1, 50, nonzeros) * rng.choice([-1, 1], nonzeros)
+    X[rng.choice(p1 * p2, nonzeros, replace=False)] = rng.integers(1, 50, nonzeros) * rng.choice(
+        [-1, 1], nonzeros
+    )
     X = X.reshape(p1, p2)
-    A: np.ndarray = rng.normal(size=(r, p1)) if normal else bipartite(r, p1, min(3, r - 1), seed, "left")
-    B: np.ndarray = rng.normal(size=(c, p2)) if normal else bipartite(c, p2, min(3, c - 1), seed, "right")
+    A: np.ndarray = (
+        rng.normal(size=(r, p1)) if normal else bipartite(r, p1, min(3, r - 1), seed, "left")
+    )
+    B: np.ndarray = (
+        rng.normal(size=(c, p2)) if normal else bipartite(c, p2, min(3, c - 1), seed, "right")
+    )
     return X, A, B, A @ X @ B.T
 
 
 CASES = [
-    # sparse enough to come back; too dense for the sketch; in between; not square; factors with more rows than columns
+    # sparse enough to come back; too dense for the sketch; in between; not square; factors with
+    # more rows than columns
     *((8, 8, 6, 6, 3, seed) for seed in range(3)),
     *((8, 8, 5, 5, 20, seed) for seed in range(3)),
     *((12, 12, 7, 7, 8, seed) for seed in range(3)),
@@ -61,7 +78,9 @@ def test_the_norm_is_that_of_highs_and_the_matrix_too_where_it_is_unique(
 
 
 def test_a_claim_of_uniqueness_is_right() -> None:
-    """Where it is unique, HiGHS finds nothing else even when pushed along random directions inside the optimal face."""
+    """Where it is unique, HiGHS finds nothing else even when pushed along random directions inside
+    the optimal face.
+    """
     claims = 0
     for seed in range(6):
         _, A, B, Y = case(8, 8, 6, 6, 4, seed, normal=seed > 2)
@@ -88,7 +107,9 @@ def test_a_claim_of_uniqueness_is_right() -> None:
 
 
 def test_two_equal_columns_are_never_called_unique() -> None:
-    """With two equal columns of A, moving a row's numbers to the other row changes neither the sketch nor the norm."""
+    """With two equal columns of A, moving a row's numbers to the other row changes neither the
+    sketch nor the norm.
+    """
     A = bipartite(5, 8, 2, 0, "left")
     A[:, 1] = A[:, 0]
     B = bipartite(6, 8, 3, 0, "right")
@@ -103,7 +124,9 @@ def test_two_equal_columns_are_never_called_unique() -> None:
 @pytest.mark.parametrize("normal", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_no_small_support_holds_a_smaller_matrix(seed: int, normal: bool) -> None:
-    """4 x 4, every support of up to 3 entries: least squares on each, so that every sparse feasible matrix is seen."""
+    """4 x 4, every support of up to 3 entries: least squares on each, so that every sparse feasible
+    matrix is seen.
+    """
     X, A, B, Y = case(4, 4, 3, 3, 2, seed, normal)
     ours = recover(Y, A, B, most_iterations=20000)
     norm = np.abs(ours.matrix).sum()

@@ -1,4 +1,6 @@
-"""Mixtures of linear regressions: one line in closed form, EM step by step, planted mixtures, the test of one line."""
+"""Mixtures of linear regressions: one line in closed form, EM step by step, planted mixtures, the
+test of one line.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,15 @@ Floats = NDArray[np.float64]
 
 
 def planted(n: int, seed: int, apart: float = 6.0) -> tuple[Floats, Floats, Floats]:
-    """x, y and which line: y = 2x + 1 ± 0.5 for two thirds of the points, y = -x + 1 + apart ± 0.8 for the others."""
+    """x, y and which line: y = 2x + 1 ± 0.5 for two thirds of the points, y = -x + 1 + apart ± 0.8
+    for the others.
+    """
     rng = np.random.default_rng(seed)
     x = rng.uniform(0, 3, n)
     second = rng.random(n) < 1 / 3
-    y = np.where(second, -x + 1 + apart + 0.8 * rng.normal(size=n), 2 * x + 1 + 0.5 * rng.normal(size=n))
+    y = np.where(
+        second, -x + 1 + apart + 0.8 * rng.normal(size=n), 2 * x + 1 + 0.5 * rng.normal(size=n)
+    )
     return x, y, second
 
 
@@ -36,7 +42,8 @@ def naive_likelihood(x: Floats, y: Floats, found: RegressionMixture) -> float:
     return math.fsum(
         math.log(
             sum(
-                line.share * float(stats.norm.pdf(b, line.slope * a + line.intercept, line.deviation))
+                line.share
+                * float(stats.norm.pdf(b, line.slope * a + line.intercept, line.deviation))
                 for line in found.lines
             )
         )
@@ -58,14 +65,22 @@ def test_one_line_is_least_squares() -> None:
 
 
 def test_planted_lines_are_found() -> None:
-    """The errors of slopes and intercepts at 400 points are about 0.1; responsibilities tell most points apart."""
+    """The errors of slopes and intercepts at 400 points are about 0.1; responsibilities tell most
+    points apart.
+    """
     for seed in range(6):
         x, y, second = planted(400, seed)
         found = fit_mixture(x, y, 2, seed=seed)
         down, up = found.lines
         assert (down.slope, up.slope) == (pytest.approx(-1, abs=0.4), pytest.approx(2, abs=0.2))
-        assert (down.intercept, up.intercept) == (pytest.approx(7, abs=0.7), pytest.approx(1, abs=0.3))
-        assert (down.deviation, up.deviation) == (pytest.approx(0.8, abs=0.2), pytest.approx(0.5, abs=0.1))
+        assert (down.intercept, up.intercept) == (
+            pytest.approx(7, abs=0.7),
+            pytest.approx(1, abs=0.3),
+        )
+        assert (down.deviation, up.deviation) == (
+            pytest.approx(0.8, abs=0.2),
+            pytest.approx(0.5, abs=0.1),
+        )
         assert down.share == pytest.approx(second.mean(), abs=0.08)
         assert np.mean((np.array(found.responsibilities)[:, 0] > 0.5) == second) > 0.9
         assert found.log_likelihood == pytest.approx(naive_likelihood(x, y, found), rel=1e-9)
@@ -92,9 +107,14 @@ def test_every_step_raises_the_likelihood_and_is_the_weighted_least_squares() ->
         lines = maximisation(x, y, shares, lines)
         for k in range(2):
             slope, intercept = np.polyfit(x, y, 1, w=np.sqrt(shares[:, k]))
-            assert (lines.slope[k], lines.intercept[k]) == (pytest.approx(slope), pytest.approx(intercept))
+            assert (lines.slope[k], lines.intercept[k]) == (
+                pytest.approx(slope),
+                pytest.approx(intercept),
+            )
             rest = y - slope * x - intercept
-            assert lines.deviation[k] == pytest.approx(max(FLOOR, math.sqrt(np.average(rest**2, weights=shares[:, k]))))
+            assert lines.deviation[k] == pytest.approx(
+                max(FLOOR, math.sqrt(np.average(rest**2, weights=shares[:, k])))
+            )
         shares, reached = expectation(x, y, lines)
         assert reached >= before - 1e-10
         before = reached
@@ -110,22 +130,34 @@ def test_units_and_order_do_not_matter() -> None:
     ):
         assert other.log_likelihood == pytest.approx(found.log_likelihood, rel=1e-6)
     scaled = fit_mixture(1e3 * x - 7, 1e-3 * y + 2, 2, seed=0)
-    assert [line.slope for line in scaled.lines] == pytest.approx([1e-6 * line.slope for line in found.lines], rel=1e-4)
-    assert [line.share for line in scaled.lines] == pytest.approx([line.share for line in found.lines], rel=1e-4)
-    assert scaled.log_likelihood == pytest.approx(found.log_likelihood + 60 * math.log(1e3), rel=1e-6)
+    assert [line.slope for line in scaled.lines] == pytest.approx(
+        [1e-6 * line.slope for line in found.lines], rel=1e-4
+    )
+    assert [line.share for line in scaled.lines] == pytest.approx(
+        [line.share for line in found.lines], rel=1e-4
+    )
+    assert scaled.log_likelihood == pytest.approx(
+        found.log_likelihood + 60 * math.log(1e3), rel=1e-6
+    )
 
 
 def test_no_line_passes_through_two_points() -> None:
-    """The floor is a twentieth of the deviation about one line; the test of one line does not believe such lines."""
+    """The floor is a twentieth of the deviation about one line; the test of one line does not
+    believe such lines.
+    """
     rng = np.random.default_rng(6)
     x, y = rng.uniform(size=20), rng.normal(size=20)
     one = fit_mixture(x, y, 1, seed=0).lines[0].deviation
     for lines in (2, 3):
-        assert min(line.deviation for line in fit_mixture(x, y, lines, seed=0).lines) >= FLOOR * one * (1 - 1e-9)
+        assert min(
+            line.deviation for line in fit_mixture(x, y, lines, seed=0).lines
+        ) >= FLOOR * one * (1 - 1e-9)
 
 
 def test_the_test_of_one_line_holds_its_level_and_finds_two() -> None:
-    """p ≤ 0.2 in at most a fifth of samples of one line (30 points); BIC alone takes two lines in over a tenth."""
+    """p ≤ 0.2 in at most a fifth of samples of one line (30 points); BIC alone takes two lines in
+    over a tenth.
+    """
     small, by_bic, samples = 0, 0, 40
     for seed in range(samples):
         rng = np.random.default_rng(seed)
@@ -145,13 +177,20 @@ def test_the_test_of_one_line_holds_its_level_and_finds_two() -> None:
     [
         ([1.0, 2.0], [1.0], 1, "as many x as y"),
         ([[1.0, 2.0]], [[1.0, 2.0]], 1, "in one row each"),
-        ([1.0, 2.0, 3.0], [1.0, 2.0, 4.0], 1, "need at least 4 points, not 3; take fewer components"),
+        (
+            [1.0, 2.0, 3.0],
+            [1.0, 2.0, 4.0],
+            1,
+            "need at least 4 points, not 3; take fewer components",
+        ),
         ([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 4.0, math.nan], 1, "finite x and y"),
         ([2.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0], 1, "all 5 points have the x 2: no slope"),
         ([1.0, 2.0, 3.0, 4.0], [3.0, 5.0, 7.0, 9.0], 1, "lie on one straight line exactly"),
         ([1.0, 2.0, 3.0, 4.0], [3.0, 5.0, 7.0, 8.0], 0, "at least one component"),
     ],
 )
-def test_points_that_cannot_be_fitted(x: list[float], y: list[float], components: int, sentence: str) -> None:
+def test_points_that_cannot_be_fitted(
+    x: list[float], y: list[float], components: int, sentence: str
+) -> None:
     with pytest.raises(BadInput, match=sentence):
         fit_mixture(x, y, components, seed=0)

@@ -1,4 +1,6 @@
-"""Which weights stay and what stands for the others: the three forms of Shin 2021 beside loops over single weights."""
+"""Which weights stay and what stands for the others: the three forms of Shin 2021 beside loops over
+single weights.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def by_hand(weight: Tensor, form: Form, tau: float, t: float) -> dict[str, objec
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shape", [(40, 30), (1, 70), (6, 4, 3, 3)])
 @pytest.mark.parametrize(("tau", "t"), [(0.05, 0.0), (0.2, 1.0), (0.4, 2.5)])
-def test_every_weight_as_the_form_says(form: Form, shape: tuple[int, ...], tau: float, t: float) -> None:
+def test_every_weight_as_the_form_says(
+    form: Form, shape: tuple[int, ...], tau: float, t: float
+) -> None:
     weight = heavy(*shape)
     found, wanted = replace_layer(weight, form, tau, t), by_hand(weight, form, tau, t)
     assert found.mask.shape == weight.shape
@@ -70,12 +74,18 @@ def test_every_weight_as_the_form_says(form: Form, shape: tuple[int, ...], tau: 
 
 def test_a_weight_at_the_threshold_goes() -> None:
     weight = torch.tensor([[0.5, -0.5, 0.75, -0.75, 0.25]])
-    assert replace_layer(weight, "corrected", 0.5, 0.0).mask.tolist() == [[False, False, True, True, False]]
-    assert replace_layer(weight, "algorithm", 0.5, 0.0).mask.tolist() == [[False, False, True, False, False]]
+    assert replace_layer(weight, "corrected", 0.5, 0.0).mask.tolist() == [
+        [False, False, True, True, False]
+    ]
+    assert replace_layer(weight, "algorithm", 0.5, 0.0).mask.tolist() == [
+        [False, False, True, False, False]
+    ]
 
 
 def test_large_negative_weights_survive_in_the_corrected_form_only() -> None:
-    """Errata a and b: signed thresholds replace weights of any size, and the mean of what goes is far from 0."""
+    """Errata a and b: signed thresholds replace weights of any size, and the mean of what goes is
+    far from 0.
+    """
     weight = heavy(60, 50) - 0.03  # about symmetric
     _, deviation = spread(weight)
     large = weight < -3 * deviation
@@ -106,9 +116,13 @@ def test_nothing_to_replace_needs_no_noise() -> None:
 def test_the_largest_threshold_within_a_budget(form: Form, t: float, budget: float) -> None:
     weight = heavy(12, 11, seed=3)
     found = threshold_within(weight, form, budget, t)
-    sizes = sorted({abs(v) if form == "corrected" else v for v in weight.double().reshape(-1).tolist()})
+    sizes = sorted(
+        {abs(v) if form == "corrected" else v for v in weight.double().reshape(-1).tolist()}
+    )
     fitting = [
-        size for size in sizes if size > 0 and size**2 + replace_layer(weight, form, size, t).t <= budget * (1 + 1e-12)
+        size
+        for size in sizes
+        if size > 0 and size**2 + replace_layer(weight, form, size, t).t <= budget * (1 + 1e-12)
     ]
     assert found == (max(fitting) if fitting else 0.0)
     if fitting and t == 0.0:
@@ -121,9 +135,13 @@ def test_layers_by_name() -> None:
     assert choose_layers(net, ("all",)) == (True,) * 5
     assert choose_layers(net, ("last",)) == (False,) * 4 + (True,)
     assert choose_layers(net, (names[3], names[0])) == (True, False, False, True, False)
-    with pytest.raises(BadInput, match=f"--layers nope: the net has no such layer to replace; it has {names[0]}, "):
+    with pytest.raises(
+        BadInput, match=f"--layers nope: the net has no such layer to replace; it has {names[0]}, "
+    ):
         choose_layers(net, (names[0], "nope"))
-    branched = network("batchnorm-first")  # a batch-norm that could not be folded is no layer to replace
+    branched = network(
+        "batchnorm-first"
+    )  # a batch-norm that could not be folded is no layer to replace
     assert choose_layers(branched, ("all",)) == (False, True, False, True)
     with pytest.raises(BadInput, match=f"--layers {branched.affine_layers[0].name}: "):
         choose_layers(branched, (branched.affine_layers[0].name,))
@@ -152,7 +170,9 @@ def test_weights_beyond_float64_are_refused(scale: float) -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "vgg-tiny", "batchnorm-first", "residual"])
 def test_without_noise_it_is_pruning_to_the_last_bit(name: str) -> None:
-    """Erratum d: t = 0 is magnitude pruning. The same mask by the rule "layer" of Guha 2023 gives the same message."""
+    """Erratum d: t = 0 is magnitude pruning. The same mask by the rule "layer" of Guha 2023 gives
+    the same message.
+    """
     net = network(name)
     chosen = choose_layers(net, ("all",))
     deviations = standard_deviations(net, chosen)
@@ -160,11 +180,17 @@ def test_without_noise_it_is_pruning_to_the_last_bit(name: str) -> None:
         None if one is None else replace_layer(node.affine.operator.weight, "corrected", one, 0.0)
         for node, one in zip(net.affine_layers, deviations, strict=True)
     ]
-    masks = masks_for(net, "bernoulli", d=1e6, sparsity=None, seed=0)  # the right shapes, and True for batch-norms
-    masks = tuple(mask if one is None else one.mask for mask, one in zip(masks, replaced, strict=True))
+    masks = masks_for(
+        net, "bernoulli", d=1e6, sparsity=None, seed=0
+    )  # the right shapes, and True for batch-norms
+    masks = tuple(
+        mask if one is None else one.mask for mask, one in zip(masks, replaced, strict=True)
+    )
     for faithful in (False, True):
         pruned = store_pruned(net, masks, Grid(6), 5, faithful=faithful)
-        assert store_replaced(net, replaced, 6, 5, faithful=faithful).coded.data == pruned.coded.data
+        assert (
+            store_replaced(net, replaced, 6, 5, faithful=faithful).coded.data == pruned.coded.data
+        )
 
 
 def test_what_is_stored_is_the_form_but_for_the_grid() -> None:

@@ -1,4 +1,6 @@
-"""The items of Arora 2018 and of the note, on tiny nets: pages from records alone, numbers equal to naive ones."""
+"""The items of Arora 2018 and of the note, on tiny nets: pages from records alone, numbers equal to
+naive ones.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ from cushion.reproduction.arora import bounds, labels, paper, spreads, table
 from cushion.reproduction.note import correlation, stability
 from cushion.weights import load_net
 
-ITEMS = [item for item in registry.ITEMS if item.startswith(("arora2018-", "note-")) and item != "note-figure1"]
+ITEMS = [
+    item
+    for item in registry.ITEMS
+    if item.startswith(("arora2018-", "note-")) and item != "note-figure1"
+]
 DRAWN = {"arora2018-figure1a", "arora2018-table1", "note-figure3"}
 
 
@@ -108,7 +114,11 @@ def test_the_layer_cushion_of_layer_13_is_the_naive_one(out: Path) -> None:
                 if linears == 13:
                     signal = x.double().numpy()
                     plain = signal @ parts[12].T
-                    seen = np.linalg.norm(plain, axis=1) / np.linalg.norm(parts[12]) / np.linalg.norm(signal, axis=1)
+                    seen = (
+                        np.linalg.norm(plain, axis=1)
+                        / np.linalg.norm(parts[12])
+                        / np.linalg.norm(signal, axis=1)
+                    )
                     break
             x = part(x)
     assert row["as defined (worst)"] == pytest.approx(min(seen), rel=1e-4)
@@ -116,11 +126,16 @@ def test_the_layer_cushion_of_layer_13_is_the_naive_one(out: Path) -> None:
 
 
 def test_figure_2_is_the_product_of_norms_over_the_margin(out: Path) -> None:
-    found = json.loads(next(iter((out / "records").glob("arora-vgg19-epoch-*"))).read_text())["value"]
+    found = json.loads(next(iter((out / "records").glob("arora-vgg19-epoch-*"))).read_text())[
+        "value"
+    ]
     if found["margin"] <= 0:
         assert bounds.log10_of(found, "frobenius") is None
     last = max(
-        (json.loads(path.read_text())["value"] for path in (out / "records").glob("arora-vgg19-epoch-*")),
+        (
+            json.loads(path.read_text())["value"]
+            for path in (out / "records").glob("arora-vgg19-epoch-*")
+        ),
         key=lambda one: one["epoch"],
     )
     module, _ = weights_of(out, 19)
@@ -141,23 +156,52 @@ def test_figure_2_is_the_product_of_norms_over_the_margin(out: Path) -> None:
 
 def test_the_shuffled_net_is_measured_on_shuffled_labels(out: Path) -> None:
     settings = [
-        json.loads(path.read_text())["settings"]["plan"]["data"] for path in (out / "records").glob("arora-alexnet-*")
+        json.loads(path.read_text())["settings"]["plan"]["data"]
+        for path in (out / "records").glob("arora-alexnet-*")
     ]
     assert sorted(settings) == sorted(plan.data for plan in ALEXNETS)
 
 
-def epoch(number: int, errors: int, test_errors: int, ours: float | None, **others: float) -> dict[str, Any]:
-    values = {"l1-inf": 20.0, "frobenius": 18.0, "spec-l1,2": 12.0, "spec-fro": 14.0, "parameters": 6.0, **others}
+def epoch(
+    number: int, errors: int, test_errors: int, ours: float | None, **others: float
+) -> dict[str, Any]:
+    values = {
+        "l1-inf": 20.0,
+        "frobenius": 18.0,
+        "spec-l1,2": 12.0,
+        "spec-fro": 14.0,
+        "parameters": 6.0,
+        **others,
+    }
     rows = [{"name": name, "form": "as plotted", "log10": value} for name, value in values.items()]
     rows.append({"name": "noise stability", "form": "as plotted", "log10": ours})
-    counts = {"epoch": number, "errors": errors, "m": 100, "test_errors": test_errors, "test_m": 100, "margin": 1.0}
+    counts = {
+        "epoch": number,
+        "errors": errors,
+        "m": 100,
+        "test_errors": test_errors,
+        "test_m": 100,
+        "margin": 1.0,
+    }
     return {**counts, "rows": rows}
 
 
 def test_claims_on_figure_2_can_hold_fail_and_stay_open() -> None:
-    assert [claim.holds for claim in bounds.comparison_claims(epoch(9, 0, 30, 5.0))] == [True, True, True, True]
-    assert [claim.holds for claim in bounds.comparison_claims(epoch(9, 0, 30, 13.0))] == [False, True, True, False]
-    assert bounds.comparison_claims(epoch(9, 0, 30, 11.5))[0].holds is False, "worse, but not by an order of magnitude"
+    assert [claim.holds for claim in bounds.comparison_claims(epoch(9, 0, 30, 5.0))] == [
+        True,
+        True,
+        True,
+        True,
+    ]
+    assert [claim.holds for claim in bounds.comparison_claims(epoch(9, 0, 30, 13.0))] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert bounds.comparison_claims(epoch(9, 0, 30, 11.5))[0].holds is False, (
+        "worse, but not by an order of magnitude"
+    )
     other = epoch(9, 0, 30, 5.0, frobenius=6.5)
     assert [claim.holds for claim in bounds.comparison_claims(other)] == [True, False, False, True]
     assert {claim.holds for claim in bounds.comparison_claims(epoch(9, 0, 30, None))} == {None}
@@ -169,13 +213,25 @@ def test_claims_on_figure_2_can_hold_fail_and_stay_open() -> None:
     rising = [epoch(n, 3, 40 - n, 9.0 + n) for n in range(5)]
     assert [claim.holds for claim in bounds.training_claims(rising)] == [True, False, True, False]
     fitting = [epoch(n, 5 - n, 40 - n // 2, 9.0 - n) for n in range(5)]
-    assert [claim.holds for claim in bounds.training_claims(fitting)] == [True, True, False, True], "the gap grows"
+    assert [claim.holds for claim in bounds.training_claims(fitting)] == [
+        True,
+        True,
+        False,
+        True,
+    ], "the gap grows"
     assert {claim.holds for claim in bounds.training_claims(falling[:2])} == {None}
 
 
 def spread(middle: float) -> dict[str, Any]:
     levels = {"0.05": middle / 2, "0.5": middle, "0.95": 2 * middle}
-    return {"value": middle / 4, "quantiles": levels, "mean": middle, "count": 9, "edges": [0, 1], "counts": [9]}
+    return {
+        "value": middle / 4,
+        "quantiles": levels,
+        "mean": middle,
+        "count": 9,
+        "edges": [0, 1],
+        "counts": [9],
+    }
 
 
 def layer(cushion: float, contraction: float = 1.0, interlayer: float = 0.5) -> dict[str, Any]:
@@ -190,23 +246,41 @@ def layer(cushion: float, contraction: float = 1.0, interlayer: float = 0.5) -> 
 
 def test_claims_on_spreads_can_hold_and_fail() -> None:
     for cushion, expected in ((0.5, [True, True]), (0.3, [False, True]), (0.15, [False, False])):
-        assert [c.holds for c in spreads.one_layer_claims(spreads.CUSHION, layer(cushion), layer(0.1))] == expected
-    assert spreads.one_layer_claims(spreads.CONTRACTION, layer(1, 1.9), layer(1, 1.0))[0].holds is True
-    assert spreads.one_layer_claims(spreads.CONTRACTION, layer(1, 2.1), layer(1, 1.0))[0].holds is False
-    behaves, clipped = spreads.one_layer_claims(spreads.INTERLAYER, layer(1, 1, 0.9), layer(1, 1, 1.0))
+        assert [
+            c.holds for c in spreads.one_layer_claims(spreads.CUSHION, layer(cushion), layer(0.1))
+        ] == expected
+    assert (
+        spreads.one_layer_claims(spreads.CONTRACTION, layer(1, 1.9), layer(1, 1.0))[0].holds is True
+    )
+    assert (
+        spreads.one_layer_claims(spreads.CONTRACTION, layer(1, 2.1), layer(1, 1.0))[0].holds
+        is False
+    )
+    behaves, clipped = spreads.one_layer_claims(
+        spreads.INTERLAYER, layer(1, 1, 0.9), layer(1, 1, 1.0)
+    )
     assert (behaves.holds, clipped.holds) == (True, True)
-    behaves, clipped = spreads.one_layer_claims(spreads.INTERLAYER, layer(1, 1, 0.3), layer(1, 1, 1.0))
+    behaves, clipped = spreads.one_layer_claims(
+        spreads.INTERLAYER, layer(1, 1, 0.3), layer(1, 1, 1.0)
+    )
     assert (behaves.holds, clipped.holds) == (False, False)
     nets = [
-        {"layers": [layer(cushion)] * 5, "errors": 1, "m": 100, "test_errors": 40, "test_m": 100} for cushion in (2, 1)
+        {"layers": [layer(cushion)] * 5, "errors": 1, "m": 100, "test_errors": 40, "test_m": 100}
+        for cushion in (2, 1)
     ]
     assert labels.layer_claim(spreads.CUSHION, nets[0], nets[1], 4).holds is True
     assert labels.layer_claim(spreads.CUSHION, nets[1], nets[0], 4).holds is False
     assert labels.layers_claim(spreads.CUSHION, nets[1], nets[0], range(5)).holds is False
     assert [claim.holds for claim in labels.trained_claims(*nets)] == [True, False]
-    for errors, test_errors, expected in ((1, 60, [True, False]), (9, 90, [False, True]), (1, 90, [True, True])):
+    for errors, test_errors, expected in (
+        (1, 60, [True, False]),
+        (9, 90, [False, True]),
+        (1, 90, [True, True]),
+    ):
         other = {**nets[1], "errors": errors, "test_errors": test_errors}
-        assert [claim.holds for claim in labels.trained_claims(nets[0], other)] == expected, "60 % is not chance"
+        assert [claim.holds for claim in labels.trained_claims(nets[0], other)] == expected, (
+            "60 % is not chance"
+        )
 
 
 def test_the_papers_net_has_as_many_parameters_as_is_said() -> None:
@@ -217,7 +291,9 @@ def test_the_papers_net_has_as_many_parameters_as_is_said() -> None:
 
 def test_claims_on_table_1_can_hold_and_fail() -> None:
     paper = {number: {"percent": row[2]} for number, row in table.TABLE_1.items()}
-    assert [(claim.holds, claim.in_paper) for claim in table.compression_claims(paper)] == [(True, True)] * 3
+    assert [(claim.holds, claim.in_paper) for claim in table.compression_claims(paper)] == [
+        (True, True)
+    ] * 3
     ours = {number: {"percent": 1e4 + number} for number in table.TABLE_1}
     assert [claim.holds for claim in table.compression_claims(ours)] == [False, True, False]
     unbounded = {number: {"percent": None} for number in table.TABLE_1}
@@ -227,13 +303,22 @@ def test_claims_on_table_1_can_hold_and_fail() -> None:
 
 def test_claims_of_the_note_can_hold_fail_and_stay_open() -> None:
     def curves(first: float, last: float) -> list[dict[str, Any]]:
-        return [{"noise_attenuation": [{"level": 0.1, "points": [{"mean": first}, {"mean": last}]}]}] * 3
+        return [
+            {"noise_attenuation": [{"level": 0.1, "points": [{"mean": first}, {"mean": last}]}]}
+        ] * 3
 
-    for ends, expected in (((0.2, 0.1), [True, True]), ((0.2, 0.19), [True, False]), ((0.1, 0.2), [False, False])):
+    for ends, expected in (
+        ((0.2, 0.1), [True, True]),
+        ((0.2, 0.19), [True, False]),
+        ((0.1, 0.2), [False, False]),
+    ):
         assert [claim.holds for claim in stability.attenuation_claims(curves(*ends))] == expected
     assert [claim.holds for claim in stability.attenuation_claims(curves(0.2, 0.0))] == [True, True]
     spectrum = {"quantiles": {"0.5": 0.05}, "spectral": 1.0, "stable_rank": 2.0, "count": 16}
-    assert [c.holds for c in stability.singular_claims({"kernel_spectrum": spectrum})] == [True, True]
+    assert [c.holds for c in stability.singular_claims({"kernel_spectrum": spectrum})] == [
+        True,
+        True,
+    ]
     flat = {**spectrum, "quantiles": {"0.5": 0.9}, "stable_rank": 14.0}
     assert [c.holds for c in stability.singular_claims({"kernel_spectrum": flat})] == [False, False]
     nets = [{"net": {"capacity": value}} for value in (1.0, 2.0, None)]

@@ -1,4 +1,6 @@
-"""Guha 2023 §7 made again on tiny nets: pages from records, verdicts from rows, nothing made twice."""
+"""Guha 2023 §7 made again on tiny nets: pages from records, verdicts from rows, nothing made
+twice.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ from cushion.reproduction import registry, runner
 from cushion.reproduction.guha import nets as guha_nets
 from cushion.reproduction.guha import plans as guha_plans
 from cushion.reproduction.guha.columns import RIVAL_ROWS
-from cushion.reproduction.guha.paper import METHODS, RIVALS, TABLE_1, TABLE_2, implied_constant, mlp_shapes
+from cushion.reproduction.guha.paper import (
+    METHODS,
+    RIVALS,
+    TABLE_1,
+    TABLE_2,
+    implied_constant,
+    mlp_shapes,
+)
 
 CERTIFICATE = "mask and values, exact tail (certificate)"
 
@@ -45,7 +54,9 @@ def cell(table: dict[str, Any], row: str, column: str) -> Any:
 
 
 def titled(found: dict[str, Any], start: str) -> dict[str, Any]:
-    table: dict[str, Any] = next(table for table in found["tables"] if table["caption"].startswith(start))
+    table: dict[str, Any] = next(
+        table for table in found["tables"] if table["caption"].startswith(start)
+    )
     return table
 
 
@@ -54,9 +65,13 @@ def test_table_1_shows_the_papers_column_and_both_of_ours(tmp_path: Path, prunin
     table = found["tables"][0]
     assert table["header"][1:4] == ["500, paper", "500, smallest bound", "500, fewest errors"]
     for width in (500, 784):
-        assert [cell(table, name, f"{width}, paper") for name in METHODS] == [TABLE_1[name][width] for name in METHODS]
+        assert [cell(table, name, f"{width}, paper") for name in METHODS] == [
+            TABLE_1[name][width] for name in METHODS
+        ]
         for name in RIVALS:  # they do not depend on the pruning
-            assert cell(table, name, f"{width}, smallest bound") == cell(table, name, f"{width}, fewest errors")
+            assert cell(table, name, f"{width}, smallest bound") == cell(
+                table, name, f"{width}, fewest errors"
+            )
     expected = {
         "Ours": (2.0, 2.25),
         "sketch count, as printed": (3.0, 3.25),
@@ -68,12 +83,27 @@ def test_table_1_shows_the_papers_column_and_both_of_ours(tmp_path: Path, prunin
         "Training error": (-2.30, -3.40),  # 150 and 50 of 1500: one in 10 and in 30
     }
     for name, values in expected.items():
-        assert (cell(table, name, "784, smallest bound"), cell(table, name, "784, fewest errors")) == values, name
+        assert (
+            cell(table, name, "784, smallest bound"),
+            cell(table, name, "784, fewest errors"),
+        ) == values, name
     assert cell(table, "naive count, corrected", "500, paper") is None
-    assert titled(found, "Nats")["rows"][0][3:] == [500.0, 600.0, 800.0, 70.0, 80.0, 800 * math.log(2), 10.0]
+    assert titled(found, "Nats")["rows"][0][3:] == [
+        500.0,
+        600.0,
+        800.0,
+        70.0,
+        80.0,
+        800 * math.log(2),
+        10.0,
+    ]
     assert titled(found, "Training error")["rows"][0][2:] == [50 / 1500, 50 / 1500]
     given = pruning.given
-    assert (given["method"], given["options"].rule, given["options"].level) == ("magnitude", "bernoulli", 0.95)
+    assert (given["method"], given["options"].rule, given["options"].level) == (
+        "magnitude",
+        "bernoulli",
+        0.95,
+    )
 
 
 def test_the_implied_constant_stands_beside_the_papers(tmp_path: Path, pruning: Pruning) -> None:
@@ -83,7 +113,9 @@ def test_the_implied_constant_stands_beside_the_papers(tmp_path: Path, pruning: 
     assert rows[2500][-2:] == [None, None], "that width is not among the tiny plans"
     sizes = (64, 12, 12, 12, 12, 10)
     numbers = sum(3 * a * b * math.log(max(a, b)) ** 2 for a, b in pairwise(sizes))
-    assert rows[784][-2:] == pytest.approx([1500 * math.exp(4.0) / numbers, 1500 * math.exp(4.5) / numbers])
+    assert rows[784][-2:] == pytest.approx(
+        [1500 * math.exp(4.0) / numbers, 1500 * math.exp(4.5) / numbers]
+    )
 
 
 def test_our_rivals_are_those_of_bounds(tmp_path: Path, pruning: Pruning) -> None:
@@ -106,14 +138,22 @@ def test_our_rivals_are_those_of_bounds(tmp_path: Path, pruning: Pruning) -> Non
         assert shown == pytest.approx(expected.log10 * math.log(10), abs=0.006)
     stated = table.row("spec-l2,1", "stated").log10
     assert stated is not None
-    shown = next(row for row in titled(found, "The rivals")["rows"] if row[1] == "spec-l2,1, stated")
+    shown = next(
+        row for row in titled(found, "The rivals")["rows"] if row[1] == "spec-l2,1, stated"
+    )
     assert shown[2] == pytest.approx(stated * math.log(10), abs=0.006)
     nets = titled(found, "The nets")
-    assert nets["rows"][0][2:5] == [table.errors / table.m, table.holdout_error, pytest.approx(table.margin)]
+    assert nets["rows"][0][2:5] == [
+        table.errors / table.m,
+        table.holdout_error,
+        pytest.approx(table.margin),
+    ]
 
 
 @pytest.mark.parametrize(("ours", "shift"), [(-20.0, 1.0), (50.0, 1.0), (-20.0, 3.0)])
-def test_the_verdict_follows_the_rows(tmp_path: Path, pruning: Pruning, ours: float, shift: float) -> None:
+def test_the_verdict_follows_the_rows(
+    tmp_path: Path, pruning: Pruning, ours: float, shift: float
+) -> None:
     pruning.ours, pruning.shift = ours, shift
     found = records(runner.reproduce("guha2023-table1", tmp_path))
     smaller, *_, applies = found["claims"]
@@ -121,11 +161,15 @@ def test_the_verdict_follows_the_rows(tmp_path: Path, pruning: Pruning, ours: fl
     # five layers, ‖Δ‖₂/‖A‖₂ = shift/10: the lemma wants at most 1/5
     assert applies["holds"] is (shift == 1.0)
     held = [claim["holds"] for claim in found["claims"]]
-    assert found["verdict"] == ("reproduced" if all(held) else "differs" if any(held) else "not reproduced")
+    assert found["verdict"] == (
+        "reproduced" if all(held) else "differs" if any(held) else "not reproduced"
+    )
     assert f"{sum(map(bool, held))} of 5 claims" in found["because"]
 
 
-def test_table_2_says_what_learned(tmp_path: Path, pruning: Pruning, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_2_says_what_learned(
+    tmp_path: Path, pruning: Pruning, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = guha_plans.TABLE_2["quick"]
     monkeypatch.setitem(guha_plans.TABLE_2, "quick", (first, replace(second, epochs=8)))
     found = records(runner.reproduce("guha2023-table2", tmp_path))
@@ -142,7 +186,9 @@ def test_table_2_says_what_learned(tmp_path: Path, pruning: Pruning, monkeypatch
     for title, error in training.items():
         (note,) = [note for note in found["notes"] if note.startswith(f"{title}: after")]
         assert ("did not learn: guessing errs on 90%" in note) is (error >= 0.85)
-    assert training["a net that learns"] < 0.85 <= training["the paper's recipe"], "both notes were seen"
+    assert training["a net that learns"] < 0.85 <= training["the paper's recipe"], (
+        "both notes were seen"
+    )
 
 
 def test_a_net_that_cannot_be_pruned_has_no_column(
@@ -175,7 +221,10 @@ def test_a_net_that_can_be_pruned_in_one_way_only(
     table = found["tables"][0]
     assert cell(table, "Ours", "500, smallest bound") == 2.0
     assert cell(table, "Ours", "500, fewest errors") is None
-    assert "500: not pruned with the d of the fewest errors, because too many weights." in found["notes"]
+    assert (
+        "500: not pruned with the d of the fewest errors, because too many weights."
+        in found["notes"]
+    )
     assert found["claims"][-1]["holds"] is True, "‖Δ‖₂ is half of what the lemma allows"
 
 
@@ -197,7 +246,9 @@ def test_where_too_many_weights_stay_the_gentlest_d_are_left_out(
     assert not [note for note in found["notes"] if "not pruned" in note]
 
 
-@pytest.mark.parametrize("item", ["guha2023-figure1a", "guha2023-figure1b", "guha2023-figure1c", "guha2023-figure2"])
+@pytest.mark.parametrize(
+    "item", ["guha2023-figure1a", "guha2023-figure1b", "guha2023-figure1c", "guha2023-figure2"]
+)
 def test_figures_are_drawn_from_the_records(tmp_path: Path, pruning: Pruning, item: str) -> None:
     pytest.importorskip("matplotlib")
     folder = runner.reproduce(item, tmp_path)
@@ -225,13 +276,17 @@ def test_figures_are_drawn_from_the_records(tmp_path: Path, pruning: Pruning, it
 
 
 def test_killing_at_any_point_continues(tmp_path: Path, pruning: Pruning) -> None:
-    """Two prunings a net; the second net's first is interrupted: neither training nor the first net is made again."""
+    """Two prunings a net; the second net's first is interrupted: neither training nor the first net
+    is made again.
+    """
     pruning.dies_at = 3
     with pytest.raises(KeyboardInterrupt):
         runner.reproduce("guha2023-table1", tmp_path)
     item = registry.ITEMS["guha2023-table1"]
     assert not runner.is_done(item, tmp_path, "quick")
-    trained = {path: path.stat().st_mtime_ns for path in (tmp_path / ".runs").glob("*/net.safetensors")}
+    trained = {
+        path: path.stat().st_mtime_ns for path in (tmp_path / ".runs").glob("*/net.safetensors")
+    }
     assert len(trained) == 2
     runner.reproduce("guha2023-table1", tmp_path)
     assert pruning.calls == 5, "four, and the one that died again"
@@ -259,7 +314,9 @@ def test_tables_and_page_say_what_the_records_say(tmp_path: Path, pruning: Pruni
     folder = runner.reproduce("guha2023-table1", tmp_path)
     found = records(folder)
     for number, table in enumerate(found["tables"], 1):
-        with open(folder / ("table.csv" if number == 1 else f"table-{number}.csv"), newline="") as file:
+        with open(
+            folder / ("table.csv" if number == 1 else f"table-{number}.csv"), newline=""
+        ) as file:
             header, *rows = csv.reader(file)
         assert header == table["header"]
         assert len(rows) == len(table["rows"])
@@ -267,11 +324,19 @@ def test_tables_and_page_say_what_the_records_say(tmp_path: Path, pruning: Pruni
     assert found["settings"]["epochs (the paper's are 300)"] == "1 1"
 
 
-def test_the_real_pruning_answers_what_the_pages_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_real_pruning_answers_what_the_pages_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tiny_plans(monkeypatch)
     found = records(runner.reproduce("guha2023-figure1a", tmp_path))
     table = found["tables"][0]
-    for name in ("sketch count, corrected", "naive count, corrected", CERTIFICATE, "Training error", *RIVALS):
+    for name in (
+        "sketch count, corrected",
+        "naive count, corrected",
+        CERTIFICATE,
+        "Training error",
+        *RIVALS,
+    ):
         for way in ("smallest bound", "fewest errors"):
             assert isinstance(cell(table, name, f"784, {way}"), float | int), (name, way)
     nets = titled(found, "The nets")
@@ -279,4 +344,6 @@ def test_the_real_pruning_answers_what_the_pages_read(tmp_path: Path, monkeypatc
         net = dict(zip(nets["header"], row, strict=True))
         assert net["d"] in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
         assert 0 < net["pruned: test error"] <= net["certified error"] <= 1
-        assert cell(table, "Training error", "784, smallest bound") <= cell(table, CERTIFICATE, "784, smallest bound")
+        assert cell(table, "Training error", "784, smallest bound") <= cell(
+            table, CERTIFICATE, "784, smallest bound"
+        )

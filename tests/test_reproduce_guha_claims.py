@@ -1,4 +1,6 @@
-"""Guha 2023 §7: the paper's numbers as printed, and its sentences tried on columns whose answers are known."""
+"""Guha 2023 §7: the paper's numbers as printed, and its sentences tried on columns whose answers
+are known.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def test_the_papers_numbers_are_the_printed_ones() -> None:
 
 
 def test_tables_are_natural_logarithms() -> None:
-    """Erratum i: e^(Bartlett - Ours) is what the text calls 10^3 and 10^7; 10^(Bartlett - Ours) is far more."""
+    """Erratum i: e^(Bartlett - Ours) is what the text calls 10^3 and 10^7; 10^(Bartlett - Ours) is
+    far more.
+    """
     gaps = [TABLE_1["Bartlett 2017"][width] - TABLE_1["Ours"][width] for width in WIDTHS]
     assert 3 <= min(gaps) / math.log(10) < 4
     assert 7 <= (TABLE_2["Bartlett 2017"] - TABLE_2["Ours"]) / math.log(10) < 8
@@ -65,27 +69,40 @@ def test_tables_are_natural_logarithms() -> None:
 def test_the_constant_that_explains_ours() -> None:
     """By hand for width 500: layers 784x500, three of 500x500, 500x10; n = 60000."""
     numbers = 3 * (784 * 500 * math.log(784) ** 2 + (3 * 500 * 500 + 500 * 10) * math.log(500) ** 2)
-    assert implied_constant(3.36, mlp_shapes(784, 500), 60_000) == pytest.approx(60_000 * math.exp(6.72) / numbers)
+    assert implied_constant(3.36, mlp_shapes(784, 500), 60_000) == pytest.approx(
+        60_000 * math.exp(6.72) / numbers
+    )
     constants = [implied_constant(TABLE_1["Ours"][w], mlp_shapes(784, w), 60_000) for w in WIDTHS]
-    assert 0.30 < min(constants) <= max(constants) < 0.36, "hardly varies, while the count grows 28-fold"
+    assert 0.30 < min(constants) <= max(constants) < 0.36, (
+        "hardly varies, while the count grows 28-fold"
+    )
     for width in WIDTHS:
         fit = explained(mlp_shapes(784, width), 60_000)
         assert implied_constant(fit, mlp_shapes(784, width), 60_000) == pytest.approx(EXPLAINS)
         assert fit == pytest.approx(TABLE_1["Ours"][width], abs=0.05)
-    worst = max(abs(math.exp(explained(mlp_shapes(784, w), 60_000) - TABLE_1["Ours"][w]) - 1) for w in WIDTHS)
+    worst = max(
+        abs(math.exp(explained(mlp_shapes(784, w), 60_000) - TABLE_1["Ours"][w]) - 1)
+        for w in WIDTHS
+    )
     assert f"within {worst:.1%}" in explains()
 
 
 def test_how_much_smaller() -> None:
-    """e^7 = 1097: above 10^3, below 10^4. In the second column the closest rival is Neyshabur 2017, 7 away too."""
+    """e^7 = 1097: above 10^3, below 10^4. In the second column the closest rival is Neyshabur 2017,
+    7 away too.
+    """
     assert smaller_by(3, [LOW], [LOW, HIGH], "x").holds is True
     assert smaller_by(4, [LOW], [LOW], "x").holds is False
-    assert smaller_by(3, [LOW], [LOW, {**HIGH, "Ours": 2.0}], "x").holds is False, "every net counts"
+    assert smaller_by(3, [LOW], [LOW, {**HIGH, "Ours": 2.0}], "x").holds is False, (
+        "every net counts"
+    )
     assert smaller_by(3, [LOW], [LOW, NOTHING], "x").holds is None
     assert smaller_by(3, [LOW], [{**LOW, "Neyshabur 2015": None}], "x").holds is None
     assert smaller_by(3, [LOW], [], "x").holds is None
     assert smaller_by(3, PAPER_WIDTHS, [LOW], "x").in_paper is True
-    assert "10^3.2 times" in smaller_by(3, PAPER_WIDTHS, [LOW], "x").paper_because, "(11.70 - 4.40)/ln 10 = 3.17"
+    assert "10^3.2 times" in smaller_by(3, PAPER_WIDTHS, [LOW], "x").paper_because, (
+        "(11.70 - 4.40)/ln 10 = 3.17"
+    )
 
 
 def test_which_rival_is_closest() -> None:
@@ -111,7 +128,9 @@ def test_growth_is_from_the_narrowest_to_the_widest() -> None:
 
 
 def test_what_pruning_costs() -> None:
-    """e^-3.5 = 3.0 % before; e^-3 = 5.0 % and e^-2.6 = 7.4 % are within 5 % of it, e^-2.5 = 8.2 % is not."""
+    """e^-3.5 = 3.0 % before; e^-3 = 5.0 % and e^-2.6 = 7.4 % are within 5 % of it, e^-2.5 = 8.2 %
+    is not.
+    """
     assert costs_little([LOW, {**LOW, "True error": -2.6}]).holds is True
     assert costs_little([LOW, {**LOW, "True error": -2.5}]).holds is False
     assert costs_little([LOW, NOTHING]).holds is None
@@ -126,19 +145,27 @@ def test_the_papers_orders_of_magnitude_contradict_its_tables() -> None:
 
 
 def test_whether_the_papers_error_is_reached() -> None:
-    assert reaches_error([{**LOW, "True error": -2.35, BEFORE: None}]).holds is True, "9.5 %, within a tenth of 9.0 %"
+    assert reaches_error([{**LOW, "True error": -2.35, BEFORE: None}]).holds is True, (
+        "9.5 %, within a tenth of 9.0 %"
+    )
     assert reaches_error([{**LOW, "True error": -2.2, BEFORE: -1.0}]).holds is False
     assert reaches_error([{**LOW, "True error": None, BEFORE: None}]).holds is None
 
 
 def net(shift: float | None) -> NetFound:
-    layers = [{"spectral": 10.0, "shift": shift}, {"spectral": 0.0, "shift": 0.0}, {"spectral": 4.0, "shift": 0.1}]
+    layers = [
+        {"spectral": 10.0, "shift": shift},
+        {"spectral": 0.0, "shift": 0.0},
+        {"spectral": 4.0, "shift": 0.1},
+    ]
     pruned = None if shift is None else PrunedFound({"layers": layers})
     return NetFound(NetPlan("", "", 0, 1, 0.1), (), 1, 1, 0, 0, 1.0, {}, pruned, pruned, "")
 
 
 def test_whether_the_theorem_applies() -> None:
-    """Three layers: 3 of 10 is nine tenths of a third, 4 of 10 is 1.2 thirds; a layer of zeros does not move."""
+    """Three layers: 3 of 10 is nine tenths of a third, 4 of 10 is 1.2 thirds; a layer of zeros does
+    not move.
+    """
     assert applies([net(3.0)]).holds is True
     found = applies([net(3.0), net(4.0)])
     assert found.holds is False
@@ -151,10 +178,14 @@ def test_bounds_over_epochs() -> None:
         return [{"Ours": ours, "True error": true} for ours, true in pairs]
 
     falls, later = over_epochs(points((4.0, -2.0), (3.9, -3.0), (3.5, -2.9)), [1, 2, 4])
-    assert (falls.holds, later.holds) == (True, True), "the error is smallest after 2 epochs, the bound after 4"
+    assert (falls.holds, later.holds) == (True, True), (
+        "the error is smallest after 2 epochs, the bound after 4"
+    )
     falls, later = over_epochs(points((4.0, -2.0), (3.9, -3.0), (4.1, -2.9)), [1, 2, 4])
     assert (falls.holds, later.holds) == (False, False)
-    assert all(claim.holds is None for claim in over_epochs(points((4.0, -2.0), (None, -3.0)), [1, 2]))
+    assert all(
+        claim.holds is None for claim in over_epochs(points((4.0, -2.0), (None, -3.0)), [1, 2])
+    )
     assert scaled([1.0, 3.0, None], [-3.0, -3.0, 7.0]) == (-4.0, -2.0, None)
 
 

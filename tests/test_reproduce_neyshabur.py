@@ -1,4 +1,6 @@
-"""Figures 1 to 8 of Neyshabur 2017 as items: numbers against naive ones, and pages from records alone."""
+"""Figures 1 to 8 of Neyshabur 2017 as items: numbers against naive ones, and pages from records
+alone.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(item_id: str, out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((runner.reproduce(item_id, out) / "records.json").read_text())
+    found: dict[str, Any] = json.loads(
+        (runner.reproduce(item_id, out) / "records.json").read_text()
+    )
     return found
 
 
@@ -49,12 +53,19 @@ def rows_of(page: dict[str, Any], number: int = 0) -> list[dict[str, Any]]:
     return [dict(zip(table["header"], row, strict=True)) for row in table["rows"]]
 
 
-def trained(plan: TrainingPlan, out: Path) -> tuple[list[NDArray[np.float64]], torch.nn.Module, Dataset, Dataset]:
+def trained(
+    plan: TrainingPlan, out: Path
+) -> tuple[list[NDArray[np.float64]], torch.nn.Module, Dataset, Dataset]:
     """The weights of the net's layers, the net, its sample and the test set."""
     run, data, test = train_plan(Workshop(out, "quick"), plan)
     assert run.status == "already done"
     module = load_net(run.net).module
-    return [p.detach().double().numpy() for p in module.parameters() if p.ndim == 2], module, data, test
+    return (
+        [p.detach().double().numpy() for p in module.parameters() if p.ndim == 2],
+        module,
+        data,
+        test,
+    )
 
 
 def naive_margins(module: torch.nn.Module, data: Dataset) -> NDArray[np.float64]:
@@ -66,7 +77,9 @@ def naive_margins(module: torch.nn.Module, data: Dataset) -> NDArray[np.float64]
     return np.asarray(right - scores.max(1))
 
 
-def naive_logs(weights: list[NDArray[np.float64]], margins: NDArray[np.float64]) -> dict[str, float] | None:
+def naive_logs(
+    weights: list[NDArray[np.float64]], margins: NDArray[np.float64]
+) -> dict[str, float] | None:
     gamma = np.sort(margins)[int(np.ceil(0.05 * len(margins))) - 1]
     if gamma <= 0:
         return None
@@ -87,13 +100,19 @@ def test_figure_1_has_the_norms_of_the_saved_nets(out: Path) -> None:
         (pair.size, labels) for pair in PAIRS for labels in ("true", "random")
     ]
     decided = 0
-    for row, plan in zip(rows, [plan for pair in PAIRS for plan in (pair.true, pair.random)], strict=True):
+    for row, plan in zip(
+        rows, [plan for pair in PAIRS for plan in (pair.true, pair.random)], strict=True
+    ):
         weights, module, data, test = trained(plan, out)
         margins = naive_margins(module, data)
         assert row["train error"] == (margins <= 0).mean()
-        assert row["test error"] == pytest.approx((naive_margins(module, test) <= 0).mean(), abs=1e-12)
+        assert row["test error"] == pytest.approx(
+            (naive_margins(module, test) <= 0).mean(), abs=1e-12
+        )
         expected = naive_logs(weights, margins)
-        found = {name: row[name] for name in ("ℓ2 norm", "ℓ1-path norm", "ℓ2-path norm", "spectral norm")}
+        found = {
+            name: row[name] for name in ("ℓ2 norm", "ℓ1-path norm", "ℓ2-path norm", "spectral norm")
+        }
         assert found == (pytest.approx(expected, abs=1e-6) if expected else dict.fromkeys(found))
         decided += expected is not None
     assert decided, "at least one net has a margin"
@@ -106,14 +125,23 @@ def test_figure_2_draws_a_curve_for_each_size(out: Path) -> None:
     page = made(IDS[1], out)
     left, middle, right = page["pictures"][0]["panels"]
     rows = rows_of(page)
-    assert left["series"][1]["values"] == [row["largest sharpness"] for row in rows if row["labels"] == "random"]
+    assert left["series"][1]["values"] == [
+        row["largest sharpness"] for row in rows if row["labels"] == "random"
+    ]
     for curves, pick in ((middle, "true"), (right, "random")):
-        assert [one["label"] for one in curves["curves"]] == [f"{pair.size} examples" for pair in PAIRS]
-        assert curves["x_limits"] == middle["x_limits"], "one axis for both, so that they can be compared"
+        assert [one["label"] for one in curves["curves"]] == [
+            f"{pair.size} examples" for pair in PAIRS
+        ]
+        assert curves["x_limits"] == middle["x_limits"], (
+            "one axis for both, so that they can be compared"
+        )
         plan = getattr(PAIRS[0], pick)
         module = trained(plan, out)[1]
         w = np.concatenate([p.detach().double().numpy().ravel() for p in module.parameters()])
-        kl = [0.5 * float(((w / (alpha * (10 * np.abs(w) + 1))) ** 2).sum()) for alpha in plans.VGG_ALPHAS]
+        kl = [
+            0.5 * float(((w / (alpha * (10 * np.abs(w) + 1))) ** 2).sum())
+            for alpha in plans.VGG_ALPHAS
+        ]
         assert curves["curves"][0]["x"] == pytest.approx(sorted(kl), rel=1e-5)
 
 
@@ -128,7 +156,9 @@ def test_figure_3_takes_its_margin_from_the_true_rows(out: Path) -> None:
         assert all_of_it["error"] == (margins <= 0).mean()
         for found, part in ((row, margins[:TRUE_ROWS]), (all_of_it, margins)):
             expected = naive_logs(weights, part)
-            assert found["ℓ2-path norm"] == (pytest.approx(expected["ℓ2-path norm"], abs=1e-6) if expected else None)
+            assert found["ℓ2-path norm"] == (
+                pytest.approx(expected["ℓ2-path norm"], abs=1e-6) if expected else None
+            )
     true = load_pair(CONFUSED[0].plan.data)[0]
     assert np.array_equal(true.y, load_pair(CONFUSED[1].plan.data)[0].y[:TRUE_ROWS])
     shares = page["pictures"][0]["panels"][1]["series"]
@@ -143,7 +173,9 @@ def test_figure_4_has_widths_and_both_forms(out: Path) -> None:
         assert expected is not None
         assert row["parameters"] == 64 * one.size + one.size + 10 * one.size + 10
         assert row["ℓ1-path norm"] == pytest.approx(expected["ℓ1-path norm"], abs=1e-6)
-        assert row["spectral norm, ∏ h"] == pytest.approx(expected["spectral norm"] + np.log10(10 * one.size), abs=1e-6)
+        assert row["spectral norm, ∏ h"] == pytest.approx(
+            expected["spectral norm"] + np.log10(10 * one.size), abs=1e-6
+        )
     assert [panel["x_log"] for panel in page["pictures"][0]["panels"]] == [True, True, True]
     undecided = [claim["text"] for claim in page["claims"] if claim["holds"] is None]
     assert "beyond 512, the spectral norm increases" in undecided
@@ -158,13 +190,15 @@ def test_figures_5_to_8_show_one_net(out: Path) -> None:
     for matrix, found in zip(weights, largest.values(), strict=True):
         norms = np.linalg.norm(matrix, axis=1)
         assert found == pytest.approx(norms.max() / norms.mean(), rel=1e-6)
-    last = rows_of(pages[0], 1)[-1]  # nothing follows the last layer: C3 depends on its weights alone
+    last = rows_of(pages[0], 1)[
+        -1
+    ]  # nothing follows the last layer: C3 depends on its weights alone
     norms = np.linalg.norm(weights[-1], axis=1)
     assert last["C3"] == pytest.approx(np.sqrt(10) * norms.max() / np.linalg.norm(norms), rel=1e-6)
     assert [row["net"] for row in rows_of(pages[1])] == ["random"] * 4 + ["learned"] * 4
-    assert [panel["title"].split(",")[0] for panel in pages[1]["pictures"][0]["panels"]] == ["random"] * 3 + [
-        "learned"
-    ] * 3
+    assert [panel["title"].split(",")[0] for panel in pages[1]["pictures"][0]["panels"]] == [
+        "random"
+    ] * 3 + ["learned"] * 3
     zoomed = pages[2]["pictures"][0]["panels"][2]["curves"]
     assert all(max(curve["x"]) <= 0.01 for curve in zoomed)
     with torch.no_grad():
@@ -185,17 +219,26 @@ def test_pages_come_from_records_alone(out: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(training, "load_pair", refuse)
     for item_id in IDS:
         drawn = item_id in (IDS[1], IDS[5])  # lines, curves and histograms
-        monkeypatch.setattr(runner, "draw_picture", draw_picture if drawn else lambda picture, folder: [])
+        monkeypatch.setattr(
+            runner, "draw_picture", draw_picture if drawn else lambda picture, folder: []
+        )
         folder = runner.reproduce(item_id, out, from_records=True)
         assert json.loads((folder / "records.json").read_text()) == before[item_id]
         assert (folder / f"{before[item_id]['pictures'][0]['name']}.svg").is_file() is drawn
-        assert before[item_id]["verdict"] in ("reproduced", "differs", "not reproduced", "undecided")
+        assert before[item_id]["verdict"] in (
+            "reproduced",
+            "differs",
+            "not reproduced",
+            "undecided",
+        )
 
 
 def test_equal_work_is_shared(out: Path) -> None:
     one, two, three = (made(item_id, out) for item_id in IDS[:3])
     assert set(one["made_from"]) < set(two["made_from"])
-    assert len(set(two["made_from"]) & set(three["made_from"])) == 2, "the net without a confusion set"
+    assert len(set(two["made_from"]) & set(three["made_from"])) == 2, (
+        "the net without a confusion set"
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)

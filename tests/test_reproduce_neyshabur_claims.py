@@ -1,4 +1,6 @@
-"""The claims of Neyshabur 2017's figures on made-up numbers: each can hold, fail and stay undecided."""
+"""The claims of Neyshabur 2017's figures on made-up numbers: each can hold, fail and stay
+undecided.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ from tests.neyshabur_cases import a_net, condition_record, pairs, sized, without
 
 from cushion.reproduction.neyshabur.bicriteria import kl_at
 from cushion.reproduction.neyshabur.claims import above_everywhere
-from cushion.reproduction.neyshabur.condition_claims import alike, c2_at_most, c3_at_most, mu_at_least
+from cushion.reproduction.neyshabur.condition_claims import (
+    alike,
+    c2_at_most,
+    c3_at_most,
+    mu_at_least,
+)
 from cushion.reproduction.neyshabur.conditions import Conditions, pooled
 from cushion.reproduction.neyshabur.label_pairs import PairFound
 from cushion.reproduction.neyshabur.minima import minima_claims, shares
@@ -26,7 +33,11 @@ def as_published() -> list[PairFound]:
     """True labels: flat; random ones: growing, most for the ℓ2 and the ℓ2-path norm."""
     steep = {"l2-norm": 2.0, "l2-path": 1.5, "l1-path": 1.0, "spectral": 0.5}
     random = [
-        a_net(logs={name: 6.0 + at * by for name, by in steep.items()}, kl=1000.0 * 2**at, sharpness=0.5 + at)
+        a_net(
+            logs={name: 6.0 + at * by for name, by in steep.items()},
+            kl=1000.0 * 2**at,
+            sharpness=0.5 + at,
+        )
         for at in range(3)
     ]
     return pairs([a_net(logs=5.0, kl=100.0, sharpness=1.0) for _ in range(3)], random)
@@ -60,13 +71,18 @@ def test_sharpness_by_labels() -> None:
 def test_minima() -> None:
     good = sized(
         {
-            k: a_net(test_errors=30 + k // 10, logs=5.0 + k / 100, sharpness=1.0 / (1 + k), kl=100.0 + k)
+            k: a_net(
+                test_errors=30 + k // 10, logs=5.0 + k / 100, sharpness=1.0 / (1 + k), kl=100.0 + k
+            )
             for k in (0, 20, 50, 70, 90)
         }
     )
     assert held(minima_claims(good)) == [True] * 8
     bad = sized(
-        {k: a_net(errors=k, test_errors=50 - k // 10, logs=5.0 + k / 100, kl=100.0 + k) for k in (0, 20, 50, 70, 90)}
+        {
+            k: a_net(errors=k, test_errors=50 - k // 10, logs=5.0 + k / 100, kl=100.0 + k)
+            for k in (0, 20, 50, 70, 90)
+        }
     )
     assert held(minima_claims(bad)) == [False] * 6 + [None, False]
     unknown = sized({k: without(a_net(test_errors=k, kl=None)) for k in (0, 20, 50, 70, 90)})
@@ -94,7 +110,11 @@ def test_widths() -> None:
     bad = sized(
         {
             h: a_net(
-                errors=20, test_errors=10 + at, logs=-abs(log - 4.0), printed=-float(at), kl=10.0 ** -abs(log - 4.0)
+                errors=20,
+                test_errors=10 + at,
+                logs=-abs(log - 4.0),
+                printed=-float(at),
+                kl=10.0 ** -abs(log - 4.0),
             )
             for at, (h, log) in enumerate(turning.items())
         }
@@ -111,12 +131,18 @@ def test_widths() -> None:
 )
 def test_conditions(inverse: float, c2: float, c3: float, expected: list[bool]) -> None:
     net = Conditions("learned", condition_record(inverse, c2, c3))
-    assert held((mu_at_least(net, "text", "a < c < b"), c2_at_most(net, 2.0), c3_at_most(net))) == expected
+    assert (
+        held((mu_at_least(net, "text", "a < c < b"), c2_at_most(net, 2.0), c3_at_most(net)))
+        == expected
+    )
 
 
 def test_conditions_without_a_number() -> None:
     infinite = Conditions("learned", condition_record(None, None, None, infinite=True))
-    assert held((mu_at_least(infinite, "text", ""), c2_at_most(infinite, 2.0), c3_at_most(infinite))) == [False] * 3
+    assert (
+        held((mu_at_least(infinite, "text", ""), c2_at_most(infinite, 2.0), c3_at_most(infinite)))
+        == [False] * 3
+    )
     record = condition_record(None, 1.0, None)
     free = Conditions("learned", {**record, "activation_flips": []})
     claims = (mu_at_least(free, "text", ""), c2_at_most(free, 2.0), c3_at_most(free))
@@ -154,9 +180,16 @@ def test_pooling_keeps_every_unit() -> None:
 
 
 def test_above_means_above_at_every_place() -> None:
-    for lower, expected in (([0.9, 1.9], True), ([1.0, 1.9], False), ([0.9, 2.1], False), ([0.9, None], None)):
+    for lower, expected in (
+        ([0.9, 1.9], True),
+        ([1.0, 1.9], False),
+        ([0.9, 2.1], False),
+        ([0.9, None], None),
+    ):
         assert above_everywhere("x", [1, 2], [1.0, 2.0], lower, why="w").holds is expected
-    assert above_everywhere("x", [1, 2], [1.0, None], [1.5, 1.0], why="w").holds is False, "one place refutes it"
+    assert above_everywhere("x", [1, 2], [1.0, None], [1.5, 1.0], why="w").holds is False, (
+        "one place refutes it"
+    )
 
 
 def test_wider_is_better_asks_for_the_widest_net_too() -> None:
@@ -164,5 +197,10 @@ def test_wider_is_better_asks_for_the_widest_net_too() -> None:
     nets = sized({h: a_net(test_errors=errors) for h, errors in falling.items()})
     assert wider_is_better(nets).holds is False
     assert wider_is_better(nets[:-1]).holds is True
-    many = {32 * k: 50 - k for k in range(1, 17)} | {32 * 17: 50}  # rank correlation -0.67, yet the widest errs most
-    assert wider_is_better(sized({h: a_net(test_errors=errors) for h, errors in many.items()})).holds is False
+    many = {32 * k: 50 - k for k in range(1, 17)} | {
+        32 * 17: 50
+    }  # rank correlation -0.67, yet the widest errs most
+    assert (
+        wider_is_better(sized({h: a_net(test_errors=errors) for h, errors in many.items()})).holds
+        is False
+    )

@@ -1,4 +1,6 @@
-"""Figures 1 and 2 of Shin 2021 as items: their numbers against known laws, their claims on planes that are made up."""
+"""Figures 1 and 2 of Shin 2021 as items: their numbers against known laws, their claims on planes
+that are made up.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ RARE = replace(SURE, printed=0.3, chernoff=0.3, exact=0.2, applies=True)
 
 
 def made(item: str, folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((runner.reproduce(item, folder) / "records.json").read_text())
+    found: dict[str, Any] = json.loads(
+        (runner.reproduce(item, folder) / "records.json").read_text()
+    )
     return found
 
 
@@ -43,10 +47,14 @@ def test_figure_1_shows_the_known_laws(tmp_path: Path) -> None:
         assert normal == pytest.approx(math.exp(-x * x / 4) / math.sqrt(4 * math.pi), rel=1e-4)
     assert found["verdict"] == "reproduced"
     densities, tails = found["pictures"]
-    assert densities["x"][0] == -6.0
+    assert densities["x"][0] == pytest.approx(-6.0)
     middle = [series["values"][50] for series in densities["series"]]
-    assert middle == pytest.approx([math.gamma(1 + 1 / alpha) / math.pi for alpha in (0.5, 1, 1.5, 2)], rel=1e-4)
-    assert [series["label"] for series in tails["series"][4:]] == [f"eq. 12, α = {a}" for a in ("0.5", "1", "1.5")]
+    assert middle == pytest.approx(
+        [math.gamma(1 + 1 / alpha) / math.pi for alpha in (0.5, 1, 1.5, 2)], rel=1e-4
+    )
+    assert [series["label"] for series in tails["series"][4:]] == [
+        f"eq. 12, α = {a}" for a in ("0.5", "1", "1.5")
+    ]
     assert tails["series"][3]["values"][-1] is None  # of the normal law nothing is left to draw
     assert (tmp_path / "shin2021-figure1" / "quick" / "tails.png").is_file()
 
@@ -87,7 +95,9 @@ def test_figure_2_is_equation_16_and_the_binomial_tail(tmp_path: Path) -> None:
             }[what]
             assert value == pytest.approx(expected, abs=1e-12)
     by = {(alpha, what): values for alpha, what, *values in shares["rows"]}
-    assert by[1.0, "the law itself"][0] == pytest.approx((math.atan(1) - math.atan(1 / 1.3)) / math.pi, rel=1e-4)
+    assert by[1.0, "the law itself"][0] == pytest.approx(
+        (math.atan(1) - math.atan(1 / 1.3)) / math.pi, rel=1e-4
+    )
     assert (0.25, "the law itself") not in by  # below the smallest α whose density is known
     names = [picture["name"] for picture in found["pictures"]]
     assert names == ["paths-printed", "paths-chernoff", "paths-exact", "paths-law"]
@@ -99,13 +109,18 @@ def test_figure_2_is_equation_16_and_the_binomial_tail(tmp_path: Path) -> None:
     assert len(law["values"]) == len(law["y"])
     assert all(len(row) == len(law["x"]) for row in law["values"])
     shares = [sum(row[at] >= 0.5 for row in law["values"]) / len(law["y"]) for at in (0, -1)]
-    assert f"{shares[0]:.0%} of the i are probable at α = 0.5 and {shares[1]:.0%} at α = 2" in found["notes"][-1]
+    assert (
+        f"{shares[0]:.0%} of the i are probable at α = 0.5 and {shares[1]:.0%} at α = 2"
+        in found["notes"][-1]
+    )
     held = [claim["holds"] for claim in found["claims"]]
     assert held == [False, True, False]
     assert found["verdict"] == "differs"
     # The law's own surface: at α = 1, i = 0 four entries of the Cauchy bracket.
     own = (math.atan(1) - math.atan(1 / 1.3)) / math.pi
-    assert law["values"][0][law["x"].index(1.0)] == pytest.approx(float(binom.sf(3, 64, own)), rel=1e-3)
+    assert law["values"][0][law["x"].index(1.0)] == pytest.approx(
+        float(binom.sf(3, 64, own)), rel=1e-3
+    )
 
 
 def test_a_plot_below_the_probability_is_no_bound() -> None:

@@ -1,4 +1,6 @@
-"""Figure 3 and Table 1 of Shin 2021 as items: rows from nets trained here, claims from numbers that are known."""
+"""Figure 3 and Table 1 of Shin 2021 as items: rows from nets trained here, claims from numbers that
+are known.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,23 @@ from cushion.reproduction.pages import SIZES
 from cushion.reproduction.shin import table as shin_table
 from cushion.reproduction.shin.fleet import FLEET, FleetNet
 from cushion.reproduction.shin.nets import NetTails
-from cushion.reproduction.shin.stable_rank import clusters, correlate, heavier_later, power_iteration_suffices
+from cushion.reproduction.shin.stable_rank import (
+    clusters,
+    correlate,
+    heavier_later,
+    power_iteration_suffices,
+)
 from cushion.weights import LoadedNet, load_net
 
 TINY = (
     FleetNet("digits-fc8", "digits", "1x8x8: flatten fc8 relu fc10", 1, "width"),
     FleetNet("digits-fc16", "digits", "1x8x8: flatten fc16 relu fc10", 2, "width"),
-    FleetNet("digits-fc16-noise1", "digits", "1x8x8: flatten fc16 relu fc10", 1, "label noise", noise=1.0),
-    FleetNet("digits-fc4", "digits", "1x8x8: flatten fc4 relu fc10", 1, "width"),  # 40 weights: no fit
+    FleetNet(
+        "digits-fc16-noise1", "digits", "1x8x8: flatten fc16 relu fc10", 1, "label noise", noise=1.0
+    ),
+    FleetNet(
+        "digits-fc4", "digits", "1x8x8: flatten fc4 relu fc10", 1, "width"
+    ),  # 40 weights: no fit
 )
 
 
@@ -63,7 +74,9 @@ def test_rows_of_the_fleet_are_what_the_nets_are(out: Path) -> None:
     assert [row[0] for row in rows] == [net.name for net in TINY]
     row = dict(zip(header, rows[1], strict=True))
     weight = trained(out, "digits-fc16").module.state_dict()
-    matrix = next(value for name, value in reversed(weight.items()) if value.ndim == 2).double().numpy()
+    matrix = (
+        next(value for name, value in reversed(weight.items()) if value.ndim == 2).double().numpy()
+    )
     assert matrix.shape == (10, 16)
     fit = fit_power_law(Magnitudes.of(matrix))
     assert (row["α"], row["tail"], row["weights"]) == (fit.alpha, fit.tail, 160)
@@ -98,13 +111,17 @@ def test_accuracies_are_those_of_the_replaced_nets(out: Path) -> None:
     with torch.no_grad():
         last[last.abs() <= last.double().std(correction=0).float()] = 0.0
     without = page["tables"][1]["header"].index("|w| > σ stays, without noise")
-    assert float(ways[1][without].split(" ± ")[0]) == pytest.approx(accuracy(), abs=0.3)  # kept weights on 16 bits
+    assert float(ways[1][without].split(" ± ")[0]) == pytest.approx(
+        accuracy(), abs=0.3
+    )  # kept weights on 16 bits
     assert ways[1][without].endswith("± 0.00")
 
 
 def test_trials_give_mean_and_deviation() -> None:
     net = a_net(3.0, 2.0)
-    found = shin_table.Accuracies(net, 90.0, {way.name: [88.0, 90.0] for way in shin_table.WAYS}, {})
+    found = shin_table.Accuracies(
+        net, 90.0, {way.name: [88.0, 90.0] for way in shin_table.WAYS}, {}
+    )
     assert found.mean(shin_table.PRINTED) == 89.0
     assert found.deviation(shin_table.PRINTED) == pytest.approx(statistics.stdev([88.0, 90.0]))
     assert found.deviation(shin_table.WAYS[2]) == 0.0
@@ -114,7 +131,9 @@ def test_trials_give_mean_and_deviation() -> None:
 @pytest.mark.parametrize(("losses", "held"), [([0.1, 0.9, 1.0], True), ([0.1, 0.9, 1.1], False)])
 def test_comparable_means_within_a_point_on_every_net(losses: list[float], held: bool) -> None:
     found = [
-        shin_table.Accuracies(a_net(3.0, 2.0), 90.0, {way.name: [90.0 - lost] for way in shin_table.WAYS}, {})
+        shin_table.Accuracies(
+            a_net(3.0, 2.0), 90.0, {way.name: [90.0 - lost] for way in shin_table.WAYS}, {}
+        )
         for lost in losses
     ]
     claim = shin_table._comparable(found)
@@ -123,9 +142,14 @@ def test_comparable_means_within_a_point_on_every_net(losses: list[float], held:
     assert "10 of 12" in claim.paper_because
 
 
-def a_net(alpha: float | None, rank: float, *, first: float | None = 5.0, iterated: float = 1.0) -> NetTails:
+def a_net(
+    alpha: float | None, rank: float, *, first: float | None = 5.0, iterated: float = 1.0
+) -> NetTails:
     layers = [{"power_law": None if one is None else {"alpha": one}} for one in (first, alpha)]
-    record = {"layers": layers, "last": {"stable_rank": rank, "spectral": 1.0, "power_iteration": iterated}}
+    record = {
+        "layers": layers,
+        "last": {"stable_rank": rank, "spectral": 1.0, "power_iteration": iterated},
+    }
     return NetTails(TINY[0], record | {"errors": 0, "m": 10, "test_errors": 1, "test_m": 10})
 
 
@@ -162,14 +186,19 @@ def test_the_fleet_is_large_and_varied(size: Any) -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "conv", "residual"])
 def test_what_nets_share_is_run_once_and_changes_no_count(name: str) -> None:
-    """Nets that differ from some layer on, on a chain, a convolutional net and one with branches."""
+    """Nets that differ from some layer on, on a chain, a convolutional net and one with
+    branches.
+    """
     net = network(name)
     rng = np.random.default_rng(0)
     x, y = rng.random((300, *net.input_shape)).astype(np.float32), rng.integers(0, net.classes, 300)
     data = Dataset("random", x, y, net.classes)
     for node in net.affine_layers:
         operator = node.affine.operator
-        moved = [replace(node.affine, operator=operator.with_weight(by * operator.weight)) for by in (1.0, -0.5, 3.0)]
+        moved = [
+            replace(node.affine, operator=operator.with_weight(by * operator.weight))
+            for by in (1.0, -0.5, 3.0)
+        ]
         others = [net.with_affine({node.index: affine}) for affine in moved]
         found = shin_table.count_errors(others, node.index, data)
         assert found == [look_at(other, data).errors for other in others]
@@ -179,6 +208,17 @@ def test_what_nets_share_is_run_once_and_changes_no_count(name: str) -> None:
 def test_a_tie_is_an_error() -> None:
     net = network("mlp")
     last = net.affine_layers[-1]
-    silent = replace(last.affine, operator=last.affine.operator.with_weight(0 * last.affine.operator.weight), bias=None)
-    data = Dataset("any", np.ones((20, *net.input_shape), dtype=np.float32), np.zeros(20, dtype=np.int64), net.classes)
-    assert shin_table.count_errors([net.with_affine({last.index: silent})], last.index, data) == [20]
+    silent = replace(
+        last.affine,
+        operator=last.affine.operator.with_weight(0 * last.affine.operator.weight),
+        bias=None,
+    )
+    data = Dataset(
+        "any",
+        np.ones((20, *net.input_shape), dtype=np.float32),
+        np.zeros(20, dtype=np.int64),
+        net.classes,
+    )
+    assert shin_table.count_errors([net.with_affine({last.index: silent})], last.index, data) == [
+        20
+    ]

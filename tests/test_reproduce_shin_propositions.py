@@ -1,4 +1,6 @@
-"""The propositions of Shin 2021 as an item: draws of known laws, rows beside closed forms, claims on rows made up."""
+"""The propositions of Shin 2021 as an item: draws of known laws, rows beside closed forms, claims
+on rows made up.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_draws_are_of_their_law() -> None:
 def test_everything_is_drawn_though_not_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shin_simulations, "_AT_ONCE", 40)
     shapes: list[tuple[int, ...]] = []
-    for some in shin_simulations._matrices((3, 5), 7, lambda shape: shapes.append(shape) or np.zeros(shape)):
+    for some in shin_simulations._matrices(
+        (3, 5), 7, lambda shape: shapes.append(shape) or np.zeros(shape)
+    ):
         assert some.shape[1:] == (3, 5)
     assert [shape[0] for shape in shapes] == [2, 2, 2, 1]
 
@@ -66,7 +70,9 @@ def test_errors_are_those_of_the_propositions(page: dict[str, Any]) -> None:
     assert 0 < squares["signed", "spiky", 0.0][2] < squares["signed", "spiky", 400.0][2] <= 1
     settings = {tuple(row[:2]): row[2:] for row in page["tables"][2]["rows"]}
     assert settings[0.05, "main text"][:2] == pytest.approx([1 / math.log(60), math.sqrt(0.15)])
-    assert settings[0.05, "corrected"][1:] == pytest.approx([0.075, 0.05, math.erfc(math.sqrt(math.log(40)))])
+    assert settings[0.05, "corrected"][1:] == pytest.approx(
+        [0.075, 0.05, math.erfc(math.sqrt(math.log(40)))]
+    )
 
 
 def test_counts_are_binomial(page: dict[str, Any]) -> None:
@@ -98,9 +104,13 @@ def test_brackets_and_shares_are_seen(page: dict[str, Any]) -> None:
     assert len(rows) == 3 * 6 + 3 * 4
     for c, alpha, i, _, seen, magnitudes, lost, below in rows:
         assert magnitudes == pytest.approx(2 * seen, abs=0.005)
-        assert lost == pytest.approx(0.5 + below / 2, abs=0.005)  # the negative half, and what is up to 1
+        assert lost == pytest.approx(
+            0.5 + below / 2, abs=0.005
+        )  # the negative half, and what is up to 1
         if alpha == 1.0:
-            assert seen == pytest.approx((math.atan(c**i) - math.atan(c ** (i - 1))) / math.pi, abs=0.003)
+            assert seen == pytest.approx(
+                (math.atan(c**i) - math.atan(c ** (i - 1))) / math.pi, abs=0.003
+            )
     fixed = [row[1] for row in page["tables"][6]["rows"]]
     relative = [row[2] for row in page["tables"][6]["rows"]]
     assert fixed == pytest.approx([1 - 2.0**-alpha for alpha in (0.75, 1.0, 1.5, 2.5, 4.0)])
@@ -127,7 +137,9 @@ def test_failures_are_judged_beyond_the_noise_of_draws() -> None:
     )
     assert shin_claims.error_is_small(good).holds
     assert not shin_claims.error_is_small(bad).holds
-    assert "fails in 90% of the draws where 5% is claimed" in shin_claims.error_is_small(bad).because
+    assert (
+        "fails in 90% of the draws where 5% is claimed" in shin_claims.error_is_small(bad).because
+    )
     assert shin_claims.setting_is_enough(bad).holds
     assert not shin_claims.setting_is_enough(good).holds
 
@@ -141,13 +153,23 @@ def test_counts_spikes_and_brackets_are_judged() -> None:
     assert shin_claims.energy_as_printed([spike]).holds
     assert not shin_claims.energy_as_printed([spike, {**spike, "printed": 2.0}]).holds
     near = {"c": 1.3, "m": 1, "alpha": 1.0, "draws": 10**9, "printed": [0.04, 0.04]}
-    far = {"c": 10.0, "m": 3, "alpha": 1.0, "draws": 10**9, "printed": [0.2, 0.2, 0.02, 0.9 * 1e-2 / math.pi]}
+    far = {
+        "c": 10.0,
+        "m": 3,
+        "alpha": 1.0,
+        "draws": 10**9,
+        "printed": [0.2, 0.2, 0.02, 0.9 * 1e-2 / math.pi],
+    }
     assert shin_claims.brackets_as_printed([near, far]).holds  # eq. 14 at i = 3: 0.9·10^-2/π
-    assert not shin_claims.brackets_as_printed([near, {**far, "printed": [0.2, 0.2, 0.02, 0.004]}]).holds
+    assert not shin_claims.brackets_as_printed(
+        [near, {**far, "printed": [0.2, 0.2, 0.02, 0.004]}]
+    ).holds
 
 
 def test_the_two_sentences_on_alpha_are_judged() -> None:
-    rows = [{"alpha": alpha, "fixed": 1 - 2.0**-alpha, "share": 1 / alpha} for alpha in (1.0, 2.0, 4.0)]
+    rows = [
+        {"alpha": alpha, "fixed": 1 - 2.0**-alpha, "share": 1 / alpha} for alpha in (1.0, 2.0, 4.0)
+    ]
     assert shin_claims.fewer_with_alpha(rows).holds
     assert not shin_claims.more_as_alpha_shrinks(rows).holds
     assert "it is so where the error is relative" in shin_claims.more_as_alpha_shrinks(rows).because
@@ -159,6 +181,9 @@ def test_the_two_sentences_on_alpha_are_judged() -> None:
 
 def test_a_failure_above_its_claim_within_chance_decides_nothing() -> None:
     assert shin_claims.setting_is_enough([error_row("signed", 0.052)]).holds is None
-    assert shin_claims.setting_is_enough([error_row("signed", 0.052), error_row("signed", 0.2)]).holds is False
+    assert (
+        shin_claims.setting_is_enough([error_row("signed", 0.052), error_row("signed", 0.2)]).holds
+        is False
+    )
     assert shin_claims.error_is_small([error_row("positive", 0.052)]).holds is None
     assert shin_claims.error_is_small([error_row("positive", 0.05)]).holds is True

@@ -1,4 +1,6 @@
-"""Theorem 5.1 of Guha 2023 as an item: rates of exact recovery, claims from rates that are known."""
+"""Theorem 5.1 of Guha 2023 as an item: rates of exact recovery, claims from rates that are
+known.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ import pytest
 from cushion.compressors.guha.sketch_study import recovery_rate
 from cushion.reproduction import runner
 from cushion.reproduction.guha import sketch as guha_sketch
-from cushion.reproduction.guha.sketch import SketchPlan, always, is_smaller, saves_numbers, theory_holds
+from cushion.reproduction.guha.sketch import (
+    SketchPlan,
+    always,
+    is_smaller,
+    saves_numbers,
+    theory_holds,
+)
 
 
 def made(folder: Path) -> dict[str, Any]:
@@ -26,8 +34,9 @@ def test_rates_are_those_of_the_study(tmp_path: Path, monkeypatch: pytest.Monkey
     sizes, transition = found["tables"]
     row = dict(zip(transition["header"], transition["rows"][0], strict=True))
     assert row["m = 5·√(jp)"] is None, "20 numbers a side for a matrix of 16"
-    # √16 = 4; 2.5 times that is 10, and ⌈4 ln 16⌉ = 12. Of a side of 10, ⌈ln 16⌉ = 3 ones, and 5 since C(10, 3) = 120
-    # sets of rows are few for 16 columns: the most that half of the rows allow.
+    # √16 = 4; 2.5 times that is 10, and ⌈4 ln 16⌉ = 12. Of a side of 10, ⌈ln 16⌉ = 3 ones, and 5
+    # since C(10, 3) = 120 sets of rows are few for 16 columns: the most that half of the rows
+    # allow.
     assert row["m = 2.5·√(jp)"] == recovery_rate(16, 1, 10, 5, 2, 3)
     assert row["m = 1·√(jp)"] == 0.0, "16 numbers cannot name 16 places among 256 and their values"
     assert row["m = √(jp)·ln p"] is not None
@@ -46,7 +55,9 @@ def test_the_side_from_which_on_all_come_back() -> None:
 
 
 def test_claims_from_known_rates() -> None:
-    """√(1·32) ln 32 = 19.6: only sides of 20 and more are the theorem's. √(2·16) ln 16 = 15.7 is below 16."""
+    """√(1·32) ln 32 = 19.6: only sides of 20 and more are the theorem's. √(2·16) ln 16 = 15.7 is
+    below 16.
+    """
     assert theory_holds({(32, 1): {19: 0.5, 20: 1.0, 25: 1.0}}).holds is True
     assert theory_holds({(32, 1): {19: 1.0, 20: 0.9}}).holds is False
     assert theory_holds({(32, 1): {19: 1.0}}).holds is None
@@ -55,7 +66,9 @@ def test_claims_from_known_rates() -> None:
     assert saves_numbers({(32, 1): {}}).holds is False, "32·ln²(32)·8 = 3075 bits against 202 + 256"
 
 
-def test_killed_between_two_sides_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_between_two_sides_it_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(guha_sketch.PLANS, "quick", SketchPlan(((16, 1),), 2, (1.0, 2.0, 3.0)))
     calls: list[int] = []
 

@@ -1,4 +1,6 @@
-"""Theorem 6.1 of Guha 2023 as an item: steps by width and seed, claims from errors that are known."""
+"""Theorem 6.1 of Guha 2023 as an item: steps by width and seed, claims from errors that are
+known.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,14 @@ def test_rows_are_the_worst_over_seeds(tmp_path: Path, monkeypatch: pytest.Monke
     table, enough, theorem = found["tables"]
     for row in table["rows"]:
         ones = [ticket_error(plan.dims, row[0], seed) for seed in (0, 1)]
-        assert row[1:4] == [max(getattr(one, key) for one in ones) for key in ("found", "at_most", "worst_weight")]
+        assert row[1:4] == [
+            max(getattr(one, key) for one in ones) for key in ("found", "at_most", "worst_weight")
+        ]
         active = max(one.active for one in ones)
         assert row[4:6] == [active, 3 * 4 + 4 * 2]
-        weights = row[0] * 3 + 2 * row[0] * row[0] + 2 * row[0]  # four layers: 3 -> D -> D -> D -> 2
+        weights = (
+            row[0] * 3 + 2 * row[0] * row[0] + 2 * row[0]
+        )  # four layers: 3 -> D -> D -> D -> 2
         assert row[6:] == [3 * row[0] + 2 * row[0] ** 2, weights, mask_bits(weights, active)]
     assert enough["rows"][0][:4] == [0.5, sufficient_width(plan.dims, 0.5, 0.05), 2, 2]
     for row, counted in zip(theorem["rows"], table["rows"], strict=True):
@@ -55,7 +61,11 @@ def test_rows_are_the_worst_over_seeds(tmp_path: Path, monkeypatch: pytest.Monke
     ("error", "active", "held"),
     [
         (lambda width: 100 / width, 10, (True, True, True)),
-        (lambda width: 100 / width**0.3, 10, (False, False, True)),  # falls too slowly, and never gets small
+        (
+            lambda width: 100 / width**0.3,
+            10,
+            (False, False, True),
+        ),  # falls too slowly, and never gets small
         (lambda width: 100 / width, 100, (True, True, False)),  # five times the target's 20 weights
     ],
 )
@@ -65,7 +75,9 @@ def test_claims_follow_the_errors(
     plan = tiny(monkeypatch)
 
     def stand_in(dims: tuple[int, ...], width: int, seed: int) -> TicketError:
-        return TicketError(dims, width, seed, error(width) / 2, error(width), 0.1, active, 20, 10_000, 99)
+        return TicketError(
+            dims, width, seed, error(width) / 2, error(width), 0.1, active, 20, 10_000, 99
+        )
 
     monkeypatch.setattr(guha_tickets, "ticket_error", stand_in)
     found = made(runner.reproduce("guha2023-tickets", tmp_path))
@@ -73,7 +85,9 @@ def test_claims_follow_the_errors(
     assert sufficient_width(plan.dims, 0.5, 0.05) > 200, "so that 100/width is within 0.5 there"
 
 
-def test_killed_between_two_tickets_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_between_two_tickets_it_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tiny(monkeypatch)
     calls: list[tuple[int, int]] = []
 

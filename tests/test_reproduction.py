@@ -24,12 +24,16 @@ PICTURE = Picture("squares", "Squares", (1, 2, 3), "n", "n²", (Series("square",
 def page(rows: tuple[tuple[object, ...], ...]) -> Page:
     claims = (Claim("squares grow", True, "they do", False, "not there"),)
     tables = (Table(("n", "square"), rows), Table(("n", "root"), ((4, 2.0), (2, None)), "Roots:"))
-    return Page("a claim.", tables, "reproduced", "because.", {"k": 1}, claims, ("a note.",), (PICTURE,))
+    return Page(
+        "a claim.", tables, "reproduced", "because.", {"k": 1}, claims, ("a note.",), (PICTURE,)
+    )
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Registers an item of three steps that dies at the third until `calls` has more than three entries."""
+    """Registers an item of three steps that dies at the third until `calls` has more than three
+    entries.
+    """
     made: list[int] = []
 
     def make(workshop: Workshop) -> Page:
@@ -39,9 +43,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
                 raise KeyboardInterrupt
             return n * n
 
-        return page(tuple((n, workshop.step("square", {"n": n}, lambda n=n: square(n))) for n in (1, 2, 3)))
+        return page(
+            tuple((n, workshop.step("square", {"n": n}, lambda n=n: square(n))) for n in (1, 2, 3))
+        )
 
-    item = registry.Item("toy-table", "Toy", "tests", "squares", "seconds", "seconds", "days", "unused:unused")
+    item = registry.Item(
+        "toy-table", "Toy", "tests", "squares", "seconds", "seconds", "days", "unused:unused"
+    )
     monkeypatch.setitem(registry.ITEMS, "toy-table", item)
     monkeypatch.setattr(registry.Item, "load", lambda self: make)
     return made
@@ -82,7 +90,9 @@ def test_without_matplotlib_the_page_says_how_to_get_it(
     tmp_path: Path, calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls.extend([0, 0, 0])
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # what Python does for a module that cannot be found
+    monkeypatch.setitem(
+        sys.modules, "matplotlib.figure", None
+    )  # what Python does for a module that cannot be found
     with pytest.raises(BadInput):
         canvas.new_figure()
     folder = runner.reproduce("toy-table", tmp_path)
@@ -96,7 +106,14 @@ def test_without_matplotlib_the_page_says_how_to_get_it(
 def test_bars_stand_where_places_are_names(tmp_path: Path) -> None:
     from cushion.figures.reproduction import draw_picture
 
-    bars = Picture("bars", "Bars", ("a", "b"), "", "y", (Series("one", (1.0, 2.0)), Series("two", (None, 3.0), True)))
+    bars = Picture(
+        "bars",
+        "Bars",
+        ("a", "b"),
+        "",
+        "y",
+        (Series("one", (1.0, 2.0)), Series("two", (None, 3.0), True)),
+    )
     draw_picture(bars.to_json(), tmp_path)
     svg = (tmp_path / "bars.svg").read_text()
     assert all(f"<!-- {name} -->" in svg for name in ("a", "b", "one", "two"))
@@ -107,7 +124,11 @@ def test_bars_stand_where_places_are_names(tmp_path: Path) -> None:
     [
         ((True, True), "reproduced", "2 of 2"),
         ((True, False), "differs", "1 of 2"),
-        ((False, None), "not reproduced", "0 of 2 claims hold on our numbers, 1 cannot be decided here"),
+        (
+            (False, None),
+            "not reproduced",
+            "0 of 2 claims hold on our numbers, 1 cannot be decided here",
+        ),
         ((True, None), "differs", "1 of 2"),
         ((None, None), "undecided", "0 of 2 claims hold on our numbers, 2 cannot be decided here"),
     ],
@@ -118,20 +139,30 @@ def test_the_verdict_is_counted(holds: tuple[bool | None, ...], verdict: str, wo
     assert words in because
 
 
-def test_the_command_line_has_three_sizes(tmp_path: Path, calls: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_has_three_sizes(
+    tmp_path: Path, calls: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
     calls.extend([0, 0, 0])
     out = str(tmp_path / "pages")
     code, text, _ = ask(capsys, "reproduce", "toy-table", "--recorded", "-o", out)
     assert code == 0
     assert "size recorded" in text
     for size, done in (("quick", False), ("recorded", True), ("full", False)):
-        found = json.loads(ask(capsys, "reproduce", "--list", f"--{size}", "-o", out, "--json", "-")[1])
+        found = json.loads(
+            ask(capsys, "reproduce", "--list", f"--{size}", "-o", out, "--json", "-")[1]
+        )
         items = {item["id"]: item for item in found["items"]}
         assert items["toy-table"]["done"] is done
-        assert [items["toy-table"][one] for one in ("quick", "recorded", "full")] == ["seconds", "seconds", "days"]
+        assert [items["toy-table"][one] for one in ("quick", "recorded", "full")] == [
+            "seconds",
+            "seconds",
+            "days",
+        ]
     assert "0 of" in ask(capsys, "reproduce", "--list", "--full", "-o", out)[1]
     anywhere = json.loads(ask(capsys, "reproduce", "--list", "-o", out, "--json", "-")[1])["items"]
-    assert [(item["done"], item["done_at"]) for item in anywhere if item["id"] == "toy-table"] == [(True, ["recorded"])]
+    assert [(item["done"], item["done_at"]) for item in anywhere if item["id"] == "toy-table"] == [
+        (True, ["recorded"])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +191,9 @@ def test_damaged_and_swapped_steps_are_named(tmp_path: Path, calls: list[int], d
     assert runner.is_done(registry.ITEMS["toy-table"], tmp_path, "quick")
 
 
-def test_pages_come_from_records_alone(tmp_path: Path, calls: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_come_from_records_alone(
+    tmp_path: Path, calls: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
     calls.extend([0, 0, 0])
     out = str(tmp_path)
     code, _, error = ask(capsys, "reproduce", "toy-table", "--from-records", "-o", out)
@@ -173,11 +206,14 @@ def test_pages_come_from_records_alone(tmp_path: Path, calls: list[int], capsys:
     assert (folder / "page.md").read_text() == before
     assert len(calls) == made
     assert json.loads((folder / "records.json").read_text())["made_from"] == [
-        path.name for path in sorted((tmp_path / "records").iterdir(), key=lambda path: path.read_text())
+        path.name
+        for path in sorted((tmp_path / "records").iterdir(), key=lambda path: path.read_text())
     ]
 
 
-def test_a_record_of_another_shape_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_of_another_shape_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def make(workshop: Workshop) -> Page:
         return page(tuple((n, n) for n in workshop.step("list", {}, lambda: [1])))
 
@@ -192,15 +228,22 @@ def test_a_record_of_another_shape_is_a_sentence(tmp_path: Path, monkeypatch: py
         runner.reproduce("cushion-occam-table", tmp_path)
 
 
-def test_all_from_records_says_what_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_from_records_says_what_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runner.reproduce("cushion-occam-table", tmp_path)
-    code, text, _ = ask(capsys, "reproduce", "--all", "--from-records", "-o", str(tmp_path), "--json", "-")
+    code, text, _ = ask(
+        capsys, "reproduce", "--all", "--from-records", "-o", str(tmp_path), "--json", "-"
+    )
     found = json.loads(text)
     assert code == 0
     assert str(tmp_path / "cushion-occam-table" / "quick") in found["folders"]
-    assert {"arora2018-table1", "guha2023-table1", "shin2021-table1", "neyshabur2017-figure1"} <= set(
-        found["without_records"]
-    )
+    assert {
+        "arora2018-table1",
+        "guha2023-table1",
+        "shin2021-table1",
+        "neyshabur2017-figure1",
+    } <= set(found["without_records"])
     assert not (tmp_path / ".runs").exists(), "nothing was trained"
 
 
@@ -246,18 +289,27 @@ def test_unknown_items_and_bad_folders_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_occam_table_says_what_the_bounds_are(tmp_path: Path) -> None:
-    """Spot values of the kl form in percent, as tabulated in the theory, and the verdict follows the rows."""
+    """Spot values of the kl form in percent, as tabulated in the theory, and the verdict follows
+    the rows.
+    """
     folder = runner.reproduce("cushion-occam-table", tmp_path)
     records = json.loads((folder / "records.json").read_text())
     assert records["verdict"] == "reproduced"
     cells = {(row[0], row[1]): row[2:] for row in records["tables"][0]["rows"]}
-    for bits, error, percent in ((500, "0", 0.58), (1000, "0.02", 4.91), (4000, "0.05", 14.4), (8000, "0.08", 24.5)):
+    for bits, error, percent in (
+        (500, "0", 0.58),
+        (1000, "0.02", 4.91),
+        (4000, "0.05", 14.4),
+        (8000, "0.08", 24.5),
+    ):
         assert 100 * float(cells[bits, error][1]) == pytest.approx(percent, abs=0.051)
     assert all(float(a) <= float(b) <= float(c) for a, b, c in cells.values())
 
 
 def test_the_committed_table_is_what_the_code_makes(tmp_path: Path) -> None:
-    committed = Path(__file__).parent.parent / "results" / "reproduce" / "cushion-occam-table" / "quick"
+    committed = (
+        Path(__file__).parent.parent / "results" / "reproduce" / "cushion-occam-table" / "quick"
+    )
     fresh = runner.reproduce("cushion-occam-table", tmp_path)
     for name in ("records.json", "table.csv", "page.md"):
         assert (committed / name).read_text() == (fresh / name).read_text()

@@ -1,4 +1,6 @@
-"""Nets of reproductions: planned in words, trained once, found by a fingerprint of what decides their weights."""
+"""Nets of reproductions: planned in words, trained once, found by a fingerprint of what decides
+their weights.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_the_same_rows_under_another_name_are_the_same_training(workshop: Worksh
     ],
     ids=str,
 )
-def test_what_changes_the_weights_is_another_training(workshop: Workshop, change: dict[str, object]) -> None:
+def test_what_changes_the_weights_is_another_training(
+    workshop: Workshop, change: dict[str, object]
+) -> None:
     train_plan(workshop, PLAN)
     train_plan(workshop, replace(PLAN, **change))  # type: ignore[arg-type]
     assert folders(workshop) == 2
@@ -68,7 +72,12 @@ def test_the_workshop_s_seed_is_added(workshop: Workshop) -> None:
 
 def test_a_recipe_that_shuffles_labels_gives_the_shuffled_sample(workshop: Workshop) -> None:
     plan = TrainingPlan(
-        "arora-alexnet-shuffled", "digits,subset=50", width=0.05, epochs=1, dropout=False, augment=False
+        "arora-alexnet-shuffled",
+        "digits,subset=50",
+        width=0.05,
+        epochs=1,
+        dropout=False,
+        augment=False,
     )
     with pytest.raises(BadInput, match="does not fit"):  # digits are too small for an AlexNet
         train_plan(workshop, plan)
@@ -86,9 +95,22 @@ def test_changes_are_said_in_words() -> None:
     paper = TrainingPlan("neyshabur-vgg", "cifar10")
     assert paper.changes() == "none"
     assert paper.settled() == find_recipe("neyshabur-vgg")
-    small = TrainingPlan("arora-vgg19", "cifar10,subset=9", width=0.5, epochs=7, halve=2, dropout=False, augment=False)
+    small = TrainingPlan(
+        "arora-vgg19",
+        "cifar10,subset=9",
+        width=0.5,
+        epochs=7,
+        halve=2,
+        dropout=False,
+        augment=False,
+    )
     words = small.changes()
-    for part in ("subset=9", "width 0.5", "7 epochs instead of 299", "every 2 epochs instead of 30"):
+    for part in (
+        "subset=9",
+        "width 0.5",
+        "7 epochs instead of 299",
+        "every 2 epochs instead of 30",
+    ):
         assert part in words
     assert words.endswith("without dropout, without augmentation")
     recipe = small.settled()
@@ -97,7 +119,9 @@ def test_changes_are_said_in_words() -> None:
     assert "1e-4" not in replace(paper, stop_loss=1e-3).changes().split("instead")[0]
 
 
-def test_data_without_a_test_set_are_refused(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_without_a_test_set_are_refused(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(nets, "load_pair", lambda source: (None, None))
     with pytest.raises(BadInput, match="no test set"):
         train_plan(workshop, PLAN)

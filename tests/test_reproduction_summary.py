@@ -1,4 +1,6 @@
-"""All pages in one: verdicts and claims under their answers, from records alone; and what docs/ shows of them."""
+"""All pages in one: verdicts and claims under their answers, from records alone; and what docs/
+shows of them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_the_largest_size_counts_and_claims_stand_under_their_answers(tmp_path: 
     assert "small" not in text
 
 
-def test_nothing_done_and_damaged_records_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_done_and_damaged_records_are_sentences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(BadInput, match="no finished item"):
         summarise(tmp_path)
     code, _, error = ask(capsys, "reproduce", "--summary", "-o", str(tmp_path))
@@ -51,8 +55,14 @@ def test_nothing_done_and_damaged_records_are_sentences(tmp_path: Path, capsys: 
 
 
 def test_docs_show_what_the_committed_records_say() -> None:
-    """Every item is done, linked and summed up; the text after the mark is what the code makes of the records."""
+    """Every item is done, linked and summed up; the text after the mark is what the code makes of
+    the records.
+    """
     text = (ROOT / "docs" / "reproductions.md").read_text(encoding="utf-8")
-    _, _, shown = text.partition("<!-- cushion reproduce --summary --link ../results/reproduce -->\n")
-    assert shown.strip() == summarise(ROOT / "results" / "reproduce", "../results/reproduce").strip()
+    _, _, shown = text.partition(
+        "<!-- cushion reproduce --summary --link ../results/reproduce -->\n"
+    )
+    assert (
+        shown.strip() == summarise(ROOT / "results" / "reproduce", "../results/reproduce").strip()
+    )
     assert f"{len(ITEMS)} of {len(ITEMS)} items are done." in shown

@@ -1,4 +1,6 @@
-"""The RUN folder: resumed after kill -9 bit for bit, and refused with a sentence when it is damaged or not ours."""
+"""The RUN folder: resumed after kill -9 bit for bit, and refused with a sentence when it is damaged
+or not ours.
+"""
 
 from __future__ import annotations
 
@@ -67,12 +69,16 @@ def learning(folder: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
 
 
-def test_a_kill_at_any_write_resumes_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_at_any_write_resumes_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = make_data()
     recipe = replace(RECIPE, optimiser="sgd", momentum=0.9)
     train(recipe, data, tmp_path / "whole", epochs=3)
     real = os.replace
-    for fatal in range(8):  # run.json, init, then checkpoint and history three times; the net is the ninth
+    for fatal in range(
+        8
+    ):  # run.json, init, then checkpoint and history three times; the net is the ninth
         calls = 0
 
         def dying(source: Any, target: Any, fatal: int = fatal) -> None:
@@ -90,28 +96,38 @@ def test_a_kill_at_any_write_resumes_to_the_same_bits(tmp_path: Path, monkeypatc
         train(recipe, data, out, epochs=3)
         assert_same_weights(tmp_path / "whole", out)
         assert_same_weights(tmp_path / "whole", out, "init.safetensors")
-        assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in (tmp_path / "whole").iterdir())
+        assert sorted(p.name for p in out.iterdir()) == sorted(
+            p.name for p in (tmp_path / "whole").iterdir()
+        )
 
 
 def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
     data = make_data()
     first = train(RECIPE, data, tmp_path, epochs=2)
-    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()}
+    before = {
+        path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()
+    }
     again = train(RECIPE, data, tmp_path, epochs=2)
     assert again.status == "already done"
     assert again.metrics == first.metrics
-    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()} == before
+    assert {
+        path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()
+    } == before
 
 
 def test_other_options_in_the_same_folder_are_refused_by_name(tmp_path: Path) -> None:
     data = make_data()
     train(RECIPE, data, tmp_path, epochs=2)
-    assert "recipe epochs 2, but now recipe epochs is 3" in refusal(RECIPE, data, tmp_path, epochs=3)
+    assert "recipe epochs 2, but now recipe epochs is 3" in refusal(
+        RECIPE, data, tmp_path, epochs=3
+    )
     assert "seed 0, but now seed is 1" in refusal(RECIPE, data, tmp_path, epochs=2, seed=1)
     assert "width 1.0, but now width is 0.5" in refusal(RECIPE, data, tmp_path, epochs=2, width=0.5)
     assert "recipe rich, but now recipe is small" in refusal("small", data, tmp_path)
     assert "data fingerprint" in refusal(RECIPE, make_data(seed=9), tmp_path, epochs=2)
-    assert "test fingerprint None" in refusal(RECIPE, data, tmp_path, epochs=2, test=make_data(seed=9))
+    assert "test fingerprint None" in refusal(
+        RECIPE, data, tmp_path, epochs=2, test=make_data(seed=9)
+    )
     assert "recipe lr 0.01" in refusal(replace(RECIPE, lr=0.5), data, tmp_path, epochs=2)
 
 
@@ -138,11 +154,14 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "checkpoint.safetensors").write_bytes(content[:-50])
     with pytest.raises(
         Malformed,
-        match=r"checkpoint\.safetensors is not a complete safetensors file; delete it to start the run again$",
+        match=r"checkpoint\.safetensors is not a complete safetensors file; delete it to start "
+        r"the run again$",
     ):
         train(RECIPE, data, tmp_path, epochs=2)
     (tmp_path / "checkpoint.safetensors").write_bytes((tmp_path / "init.safetensors").read_bytes())
-    with pytest.raises(Malformed, match=r"checkpoint\.safetensors is damaged .*; delete it to start the run again$"):
+    with pytest.raises(
+        Malformed, match=r"checkpoint\.safetensors is damaged .*; delete it to start the run again$"
+    ):
         train(RECIPE, data, tmp_path, epochs=2)
     (tmp_path / "checkpoint.safetensors").unlink()
     assert train(RECIPE, data, tmp_path, epochs=2).status == "trained"
@@ -177,13 +196,20 @@ NO_EPOCHS, NO_STATE = (
         ({}, {"optimiser.fc2.weight.step": torch.zeros(7)}, NO_STATE),
         ({}, {"optimiser.fc2.weight.exp_avg_sq": None}, NO_STATE),
         ({}, {"optimiser.fc2.weight.other": torch.zeros(3, 12)}, NO_STATE),
-        ({}, {"optimiser.fc9.weight.exp_avg": torch.zeros(3, 12)}, "it holds tensors that are not of this net"),
+        (
+            {},
+            {"optimiser.fc9.weight.exp_avg": torch.zeros(3, 12)},
+            "it holds tensors that are not of this net",
+        ),
         ({}, {"model.fc2.weight": torch.zeros(2, 2)}, "state_dict"),
         ({}, {"model.fc2.weight": None}, "state_dict"),
     ],
 )
 def test_a_hostile_checkpoint_is_refused(
-    tmp_path: Path, metadata: dict[str, str | None], tensors: dict[str, torch.Tensor | None], sentence: str
+    tmp_path: Path,
+    metadata: dict[str, str | None],
+    tensors: dict[str, torch.Tensor | None],
+    sentence: str,
 ) -> None:
     data = make_data(20)
     train(RECIPE, data, tmp_path, epochs=1)
@@ -203,7 +229,9 @@ def test_a_hostile_checkpoint_is_refused(
 
 
 @pytest.mark.parametrize(("momentum", "entries"), [(0.9, 4), (0.0, 0)])
-def test_sgd_resumes_with_exactly_its_own_state(tmp_path: Path, momentum: float, entries: int) -> None:
+def test_sgd_resumes_with_exactly_its_own_state(
+    tmp_path: Path, momentum: float, entries: int
+) -> None:
     data = make_data(20)
     spec = "1x6x6: flatten fc9 relu fc3"
     recipe = replace(RECIPE, optimiser="sgd", momentum=momentum, spec=spec)
@@ -218,12 +246,23 @@ def test_sgd_resumes_with_exactly_its_own_state(tmp_path: Path, momentum: float,
     if not entries:
         other |= {"optimiser.fc1.weight.momentum_buffer": torch.zeros(9, 36)}
     save_tensors(path, other, said)
-    with pytest.raises(Malformed, match=r"the optimiser's state of fc1\.weight is missing or misshapen"):
+    with pytest.raises(
+        Malformed, match=r"the optimiser's state of fc1\.weight is missing or misshapen"
+    ):
         train(recipe, data, tmp_path, epochs=1)
 
 
 @pytest.mark.parametrize(
-    "metrics", [None, "[]", "5", "{}", '{"train_error": 0.5}', '{"epochs": "2"}', '{"epochs": 1, "train_loss": [1]}']
+    "metrics",
+    [
+        None,
+        "[]",
+        "5",
+        "{}",
+        '{"train_error": 0.5}',
+        '{"epochs": "2"}',
+        '{"epochs": 1, "train_loss": [1]}',
+    ],
 )
 def test_a_finished_run_without_metrics_is_refused(tmp_path: Path, metrics: str | None) -> None:
     data = make_data(20)
@@ -232,14 +271,17 @@ def test_a_finished_run_without_metrics_is_refused(tmp_path: Path, metrics: str 
     held, said = read_tensors(path)
     del said["metrics"]
     save_tensors(path, held, said if metrics is None else {**said, "metrics": metrics})
-    with pytest.raises(Malformed, match=r"holds no metrics of a run; delete it to finish the run again$"):
+    with pytest.raises(
+        Malformed, match=r"holds no metrics of a run; delete it to finish the run again$"
+    ):
         train(RECIPE, data, tmp_path, epochs=1)
     path.unlink()
     assert train(RECIPE, data, tmp_path, epochs=1).status == "resumed"
 
 
 @pytest.mark.parametrize(
-    "changes", [{"recipe": 5}, {"recipe": None}, {"data": []}, {"data": "mnist"}, {"test": 5}, {"format": 5}]
+    "changes",
+    [{"recipe": 5}, {"recipe": None}, {"data": []}, {"data": "mnist"}, {"test": 5}, {"format": 5}],
 )
 def test_a_hostile_run_json_is_damaged(tmp_path: Path, changes: dict[str, Any]) -> None:
     data = make_data(20)
@@ -262,7 +304,9 @@ def test_a_value_in_run_json_cannot_make_the_sentence_long(tmp_path: Path) -> No
         assert len(refusal(RECIPE, data, tmp_path, epochs=1)) < 2000
     path.unlink()
     path.mkdir()
-    assert "run.json cannot be read (Is a directory); choose another folder" in refusal(RECIPE, data, tmp_path)
+    assert "run.json cannot be read (Is a directory); choose another folder" in refusal(
+        RECIPE, data, tmp_path
+    )
 
 
 def test_two_trainings_do_not_share_a_folder(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Keskar's sharpness: the ascent against torch's own optimiser and against all corners of the box."""
+"""Keskar's sharpness: the ascent against torch's own optimiser and against all corners of the
+box.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,14 @@ def sample(case: Case, rows: int, classes: int) -> Dataset:
 
 
 def naive_ascent(module: nn.Module, data: Dataset, options: SharpnessOptions) -> list[Tensor]:
-    """ν of every parameter, by torch.optim.SGD on a copy of the module whose parameters are clamped after each step."""
+    """ν of every parameter, by torch.optim.SGD on a copy of the module whose parameters are clamped
+    after each step.
+    """
     module = copy.deepcopy(module)
     start = [parameter.detach().clone() for parameter in module.parameters()]
-    optimiser = torch.optim.SGD(module.parameters(), options.step_size, options.momentum, maximize=True)
+    optimiser = torch.optim.SGD(
+        module.parameters(), options.step_size, options.momentum, maximize=True
+    )
     seed = mix_seed(options.seed, 0, "sharpness ascent")
     batches = mini_batches(len(data), options.batch, torch.Generator().manual_seed(seed))
     x, y = torch.from_numpy(data.x), torch.from_numpy(data.y)
@@ -121,7 +127,9 @@ def test_a_convex_loss_is_largest_in_a_corner_and_the_ascent_gets_there(alpha: f
 
 
 def test_in_a_large_box_the_ascent_may_end_in_a_lower_corner() -> None:
-    """Why the record calls its value a lower estimate: even a convex loss has several local maxima in a box."""
+    """Why the record calls its value a lower estimate: even a convex loss has several local maxima
+    in a box.
+    """
     net, data = tiny()
     corners = corner_losses(net, data, 0.2)
     options = SharpnessOptions(ascent_steps=300, batch=30, step_size=0.1, max_alpha=0.2)

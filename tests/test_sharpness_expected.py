@@ -1,4 +1,6 @@
-"""Expected sharpness against quadrature and against drawn weights, its standard errors, its options."""
+"""Expected sharpness against quadrature and against drawn weights, its standard errors, its
+options.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +51,25 @@ def two_classes(m: int = 40) -> tuple[Network, Dataset]:
     return trace(nn.Sequential(module).eval(), (3,)), Dataset("two", x.numpy(), y.numpy(), 2)
 
 
-def curve(net: Network, data: Dataset, *, shared: bool = False, **chosen: object) -> ExpectedSharpness:
+def curve(
+    net: Network, data: Dataset, *, shared: bool = False, **chosen: object
+) -> ExpectedSharpness:
     options = SharpnessOptions(ascent_steps=0, **chosen)  # type: ignore[arg-type]
     return expected_sharpness(net, data, options, all_losses(net, data), shared=shared)
 
 
 def noisy_loss(z: float, gap: float, std: float) -> float:
-    """The density of z times the cross-entropy of two classes whose scores are gap + std·z apart."""
+    """The density of z times the cross-entropy of two classes whose scores are gap + std·z
+    apart.
+    """
     return math.exp(-z * z / 2) / math.sqrt(2 * math.pi) * float(np.logaddexp(0, -gap - std * z))
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_two_classes_by_quadrature(shared: bool) -> None:
-    """The difference of two scores is normal: the expected error is a tail, the expected loss one integral."""
+    """The difference of two scores is normal: the expected error is a tail, the expected loss one
+    integral.
+    """
     net, data = two_classes()
     affine = net.affine_layers[0].affine
     weight, bias = affine.operator.weight.double().numpy(), affine.bias.double().numpy()
@@ -71,11 +79,17 @@ def test_two_classes_by_quadrature(shared: bool) -> None:
         for x, y in zip(data.x.astype(float), data.y, strict=True):
             scores = weight @ x + bias
             gap = scores[y] - scores[1 - y]
-            std = point.alpha * math.sqrt(((10 * abs(weight) + 1) ** 2 @ x**2 + (10 * abs(bias) + 1) ** 2).sum())
+            std = point.alpha * math.sqrt(
+                ((10 * abs(weight) + 1) ** 2 @ x**2 + (10 * abs(bias) + 1) ** 2).sum()
+            )
             errors.append(norm.cdf(-gap / std))
             losses.append(quad(noisy_loss, -9, 9, (gap, std))[0])
-        assert point.expected_loss == pytest.approx(np.mean(losses), abs=4 * point.sharpness_standard_error)
-        assert point.expected_error == pytest.approx(np.mean(errors), abs=4 * point.error_sharpness_standard_error)
+        assert point.expected_loss == pytest.approx(
+            np.mean(losses), abs=4 * point.sharpness_standard_error
+        )
+        assert point.expected_error == pytest.approx(
+            np.mean(errors), abs=4 * point.error_sharpness_standard_error
+        )
         assert point.sharpness == pytest.approx(point.expected_loss - found.loss)
         assert point.error_sharpness == pytest.approx(point.expected_error - found.error)
         assert point.sharpness_standard_error < 0.05 * point.expected_loss
@@ -86,14 +100,19 @@ def test_standard_errors_describe_the_spread_over_seeds() -> None:
     case = named("mlp")
     net, x = traced(case), case.inputs(50)
     data = Dataset("noise", x.numpy(), np.arange(50) % 4, 4)
-    points = [curve(net, data, alphas=(0.05,), draws=40, batch=50, seed=seed).points[0] for seed in range(200)]
+    points = [
+        curve(net, data, alphas=(0.05,), draws=40, batch=50, seed=seed).points[0]
+        for seed in range(200)
+    ]
     for value, error in (
         ("sharpness", "sharpness_standard_error"),
         ("error_sharpness", "error_sharpness_standard_error"),
     ):
         spread = np.std([getattr(point, value) for point in points], ddof=1)
         stated = np.mean([getattr(point, error) for point in points])
-        assert 0.85 < stated / spread < 1.18  # all rows in every batch: else shuffles make it err upwards
+        assert (
+            0.85 < stated / spread < 1.18
+        )  # all rows in every batch: else shuffles make it err upwards
 
 
 @pytest.mark.parametrize("name", ["mlp-deep", "residual"])
@@ -101,7 +120,10 @@ def test_fast_and_explicit_curves_agree(name: str) -> None:
     case = named(name)
     net, x = traced(case), case.inputs(30)
     data = Dataset("noise", x.numpy(), net.forward(x).argmax(1).numpy(), net.classes)
-    fast, slow = (curve(net, data, shared=shared, alphas=(0.03, 0.1), draws=300, batch=30) for shared in (False, True))
+    fast, slow = (
+        curve(net, data, shared=shared, alphas=(0.03, 0.1), draws=300, batch=30)
+        for shared in (False, True)
+    )
     for a, b in zip(fast.points, slow.points, strict=True):
         for value in ("sharpness", "error_sharpness"):
             error = math.hypot(*(getattr(point, f"{value}_standard_error") for point in (a, b)))
@@ -112,7 +134,10 @@ def test_fast_and_explicit_curves_agree(name: str) -> None:
 def test_what_is_linear_in_the_noise_cancels() -> None:
     """With ν and -ν on the same rows the spread falls as α², not as α."""
     net, data = two_classes()
-    large, small = (point.sharpness_standard_error for point in curve(net, data, alphas=(1e-1, 1e-2), draws=64).points)
+    large, small = (
+        point.sharpness_standard_error
+        for point in curve(net, data, alphas=(1e-1, 1e-2), draws=64).points
+    )
     assert small is not None
     assert large is not None
     assert small < 0.02 * large
@@ -135,7 +160,9 @@ def test_little_noise_makes_little_sharpness() -> None:
 
 
 def test_a_tie_is_an_error() -> None:
-    losses, wrong = sample_losses(torch.tensor([[1.0, 1.0], [2.0, 1.0], [torch.nan, 0.0]]), torch.tensor([0, 0, 0]))
+    losses, wrong = sample_losses(
+        torch.tensor([[1.0, 1.0], [2.0, 1.0], [torch.nan, 0.0]]), torch.tensor([0, 0, 0])
+    )
     assert wrong.tolist() == [True, False, True]
     assert float(losses[0]) == pytest.approx(math.log(2))
 

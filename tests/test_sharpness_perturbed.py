@@ -1,4 +1,6 @@
-"""Noise drawn in a net's pre-activations has the law of noise drawn in its weights, example by example."""
+"""Noise drawn in a net's pre-activations has the law of noise drawn in its weights, example by
+example.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ NAMES = (
     "dense",
     "methods",
 )
-each_net = pytest.mark.parametrize("case", [case for case in CASES if case.name in NAMES], ids=lambda case: case.name)
+each_net = pytest.mark.parametrize(
+    "case", [case for case in CASES if case.name in NAMES], ids=lambda case: case.name
+)
 RULES = (NoiseRule(10.0, 1.0), NoiseRule(0.0, 1.0), NoiseRule(2.0, 0.0))
 ALPHA = {RULES[0]: 0.05, RULES[1]: 0.2, RULES[2]: 0.2}  # large enough to switch many ReLUs
 
@@ -46,30 +50,40 @@ def gen(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def fast_scores(net: Network, rule: NoiseRule, alpha: float, x: Tensor, count: int, seed: int) -> Tensor:
+def fast_scores(
+    net: Network, rule: NoiseRule, alpha: float, x: Tensor, count: int, seed: int
+) -> Tensor:
     """[count, classes]: `count` draws for one example, each a mini-batch of its own."""
     return NoisyPass(NoisyNet(net, rule), x.expand(count, *x.shape), count, gen(seed)).scores(alpha)
 
 
-def textbook_scores(net: Network, rule: NoiseRule, alpha: float, x: Tensor, count: int, seed: int) -> Tensor:
+def textbook_scores(
+    net: Network, rule: NoiseRule, alpha: float, x: Tensor, count: int, seed: int
+) -> Tensor:
     """[count, classes]: add normal noise to every number of every layer, evaluate, start again."""
     generator, scores = gen(seed), []
 
     def moved(w: Tensor) -> Tensor:
-        return w + torch.normal(torch.zeros_like(w), alpha * (rule.scale * w.abs() + rule.offset), generator=generator)
+        return w + torch.normal(
+            torch.zeros_like(w), alpha * (rule.scale * w.abs() + rule.offset), generator=generator
+        )
 
     for _ in range(count):
         changes = {}
         for node in net.affine_layers:
             a = node.affine
             bias = None if a.bias is None else moved(a.bias)
-            changes[node.index] = replace(a, operator=a.operator.with_weight(moved(a.operator.weight)), bias=bias)
+            changes[node.index] = replace(
+                a, operator=a.operator.with_weight(moved(a.operator.weight)), bias=bias
+            )
         scores.append(net.with_affine(changes).forward(x[None])[0])
     return torch.stack(scores)
 
 
 def same_law(a: Tensor, b: Tensor) -> float:
-    """The smallest p-value of Kolmogorov-Smirnov tests on scores, their differences and sums, times their number."""
+    """The smallest p-value of Kolmogorov-Smirnov tests on scores, their differences and sums, times
+    their number.
+    """
     k = a.shape[1]
     pairs = [(i, j) for i in range(k) for j in range(i)]
     views = [*range(k), *[(i, j, sign) for i, j in pairs for sign in (-1, 1)]]
@@ -79,7 +93,9 @@ def same_law(a: Tensor, b: Tensor) -> float:
             return (t[:, which[0]] + which[2] * t[:, which[1]]).numpy()
         return t[:, which].numpy()
 
-    return len(views) * min(float(ks_2samp(view(a, which), view(b, which)).pvalue) for which in views)
+    return len(views) * min(
+        float(ks_2samp(view(a, which), view(b, which)).pvalue) for which in views
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +106,9 @@ def same_law(a: Tensor, b: Tensor) -> float:
         for rule in (RULES if name in ("mlp", "batchnorm-first", "conv-everything") else RULES[:1])
     ],
 )
-def test_the_law_of_an_examples_scores_is_that_of_drawn_weights(case: Case, rule: NoiseRule) -> None:
+def test_the_law_of_an_examples_scores_is_that_of_drawn_weights(
+    case: Case, rule: NoiseRule
+) -> None:
     net, x, count, alpha = traced(case), case.inputs(1)[0], 2000, ALPHA[rule]
     fast = fast_scores(net, rule, alpha, x, 4 * count if "c" not in case.layers else count, 1)
     slow = textbook_scores(net, rule, alpha, x, count, 2)
@@ -101,7 +119,9 @@ def test_the_law_of_an_examples_scores_is_that_of_drawn_weights(case: Case, rule
 
 @pytest.mark.parametrize("name", ["mlp", "batchnorm-first", "conv-everything"])
 def test_the_test_of_the_law_can_fail(name: str) -> None:
-    """Published code draws noise of standard deviation σ², not σ; and a fifth more noise is seen as well."""
+    """Published code draws noise of standard deviation σ², not σ; and a fifth more noise is seen as
+    well.
+    """
     case, rule = named(name), RULES[0]
     net, x = traced(case), case.inputs(1)[0]
     slow = textbook_scores(net, rule, 0.05, x, 2000, 2)
@@ -118,7 +138,9 @@ def test_the_test_of_the_law_can_fail(name: str) -> None:
 def test_the_explicit_sampler_has_that_law_too(name: str) -> None:
     case, rule, generator = named(name), RULES[0], gen(5)
     net, x = traced(case), case.inputs(1)[0]
-    drawn = torch.cat([perturb_weights(net, rule, 0.05, generator).forward(x[None]) for _ in range(1000)])
+    drawn = torch.cat(
+        [perturb_weights(net, rule, 0.05, generator).forward(x[None]) for _ in range(1000)]
+    )
     assert same_law(drawn, textbook_scores(net, rule, 0.05, x, 1000, 2)) > 0.01
 
 
@@ -135,21 +157,30 @@ def test_a_linear_net_has_the_variance_in_closed_form(rule: NoiseRule) -> None:
     off = scores.T.corrcoef() - torch.eye(3)
     assert float(off.abs().max()) < 5 / math.sqrt(count)  # outputs are independent
     assert torch.allclose(
-        scores.mean(0), net.forward(x[None])[0].double(), atol=5 * float(variance.max() / count) ** 0.5
+        scores.mean(0),
+        net.forward(x[None])[0].double(),
+        atol=5 * float(variance.max() / count) ** 0.5,
     )
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape"), [(nn.Linear(4, 3), (4,)), (nn.Conv2d(1, 3, 2), (1, 2, 2)), (nn.BatchNorm1d(3), (3,))]
+    ("layer", "shape"),
+    [(nn.Linear(4, 3), (4,)), (nn.Conv2d(1, 3, 2), (1, 2, 2)), (nn.BatchNorm1d(3), (3,))],
 )
-def test_at_an_input_of_zeros_only_the_bias_is_noisy(layer: nn.Module, shape: tuple[int, ...]) -> None:
+def test_at_an_input_of_zeros_only_the_bias_is_noisy(
+    layer: nn.Module, shape: tuple[int, ...]
+) -> None:
     nn.init.normal_(layer.bias, generator=gen(4))
     net, count = trace(nn.Sequential(layer, nn.Flatten()).eval(), shape), 2000
     std, zeros, generator = 0.1 * (10 * layer.bias.detach().abs() + 1), torch.zeros(shape), gen(1)
-    drawn = [perturb_weights(net, RULES[0], 0.1, generator).forward(zeros[None])[0] for _ in range(count)]
+    drawn = [
+        perturb_weights(net, RULES[0], 0.1, generator).forward(zeros[None])[0] for _ in range(count)
+    ]
     for scores in (fast_scores(net, RULES[0], 0.1, zeros, count, 0), torch.stack(drawn)):
         assert torch.allclose(scores.std(0), std, rtol=5 / math.sqrt(2 * count))
-        assert torch.allclose(scores.mean(0), layer.bias.detach(), atol=5 * float(std.max()) / math.sqrt(count))
+        assert torch.allclose(
+            scores.mean(0), layer.bias.detach(), atol=5 * float(std.max()) / math.sqrt(count)
+        )
 
 
 def test_examples_share_kernels_within_a_mini_batch_and_nothing_else() -> None:
@@ -161,7 +192,10 @@ def test_examples_share_kernels_within_a_mini_batch_and_nothing_else() -> None:
     for name in ("mlp", "batchnorm-first"):
         case = named(name)
         x = case.inputs(1).expand(6, *case.input_shape)
-        assert len(NoisyPass(NoisyNet(traced(case), RULES[0]), x, 3, gen(0)).scores(0.1).unique(dim=0)) == 6
+        assert (
+            len(NoisyPass(NoisyNet(traced(case), RULES[0]), x, 3, gen(0)).scores(0.1).unique(dim=0))
+            == 6
+        )
 
 
 @each_net

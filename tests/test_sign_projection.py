@@ -1,4 +1,6 @@
-"""The sign projection against its textbook form, its moments, its arithmetic, and its seeded signs."""
+"""The sign projection against its textbook form, its moments, its arithmetic, and its seeded
+signs.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ DTYPES = [torch.float32, torch.float64]
 
 
 def _normal(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=dtype)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=dtype
+    )
 
 
 def textbook_signs(t: int, n: int, seed: int, purpose: str = PURPOSE) -> list[int]:
@@ -68,13 +72,17 @@ def test_agrees_with_the_textbook(shape: tuple[int, ...], dtype: torch.dtype) ->
     assert coefficients.dtype == estimate.dtype == dtype
     assert estimate.shape == weight.shape
     np.testing.assert_allclose(coefficients.double(), c, rtol=0, atol=rel * np.abs(c).max())
-    np.testing.assert_allclose(estimate.double().reshape(-1), projected, rtol=0, atol=rel * np.abs(c).max())
+    np.testing.assert_allclose(
+        estimate.double().reshape(-1), projected, rtol=0, atol=rel * np.abs(c).max()
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("k", KS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rounding_is_within_the_stated_error(shape: tuple[int, ...], k: int, dtype: torch.dtype) -> None:
+def test_rounding_is_within_the_stated_error(
+    shape: tuple[int, ...], k: int, dtype: torch.dtype
+) -> None:
     weight = _normal(*shape, dtype=dtype)
     n, flat = weight.numel(), weight.double().reshape(-1).numpy()
     signs = sign_matrix(k, n, 2)
@@ -83,8 +91,12 @@ def test_rounding_is_within_the_stated_error(shape: tuple[int, ...], k: int, dty
     for c, row in zip(coefficients.tolist(), signs, strict=True):
         exact = math.fsum(flat * row)
         assert abs(c - exact) <= (n + 200) * 2.0**-53 * np.abs(flat).sum() + unit * abs(exact)
-    exact_estimate = np.array([math.fsum(coefficients.double().numpy() * signs[:, s]) / k for s in range(n)])
-    allowed = (k / 8 + 10) * 2.0**-53 * float(coefficients.double().abs().mean()) + unit * np.abs(exact_estimate)
+    exact_estimate = np.array(
+        [math.fsum(coefficients.double().numpy() * signs[:, s]) / k for s in range(n)]
+    )
+    allowed = (k / 8 + 10) * 2.0**-53 * float(coefficients.double().abs().mean()) + unit * np.abs(
+        exact_estimate
+    )
     assert (np.abs(estimate.double().reshape(-1).numpy() - exact_estimate) <= allowed).all()
 
 
@@ -95,10 +107,16 @@ def test_the_three_functions_agree_bit_for_bit(k: int, dtype: torch.dtype) -> No
     coefficients, estimate = sign_project(weight, k, 9, "layer 2")
     assert torch.equal(sign_coefficients(weight, k, 9, "layer 2"), coefficients)
     assert torch.equal(sign_reconstruction(coefficients, (6, 5, 3), 9, "layer 2"), estimate)
-    assert torch.equal(sign_coefficients(weight, 200, 9, "layer 2")[:k], coefficients)  # k only adds numbers
+    assert torch.equal(
+        sign_coefficients(weight, 200, 9, "layer 2")[:k], coefficients
+    )  # k only adds numbers
     assert not torch.equal(sign_coefficients(weight, k, 9, "layer 3"), coefficients)
-    transposed = weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)  # strides do not matter, order of entries does
-    assert torch.equal(sign_coefficients(transposed.requires_grad_(), k, 9, "layer 2"), coefficients)
+    transposed = (
+        weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    )  # strides do not matter, order of entries does
+    assert torch.equal(
+        sign_coefficients(transposed.requires_grad_(), k, 9, "layer 2"), coefficients
+    )
 
 
 def test_the_signs_are_those_of_the_layout_exactly() -> None:
@@ -106,7 +124,9 @@ def test_the_signs_are_those_of_the_layout_exactly() -> None:
     signs = sign_matrix(k, n, seed)
     columns = [sign_coefficients(torch.eye(n, dtype=torch.float64)[s], k, seed) for s in range(n)]
     assert np.array_equal(torch.stack(columns, 1), signs)
-    rows = [sign_reconstruction(k * torch.eye(k, dtype=torch.float64)[t], (n,), seed) for t in range(k)]
+    rows = [
+        sign_reconstruction(k * torch.eye(k, dtype=torch.float64)[t], (n,), seed) for t in range(k)
+    ]
     assert np.allclose(torch.stack(rows), signs, rtol=0, atol=1e-15)
     assert np.array_equal(signs[::13], [textbook_signs(t, n, seed) for t in range(0, k, 13)])
 
@@ -119,8 +139,12 @@ def test_the_signs_never_change() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_chunks_and_threads_change_nothing(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even the last bit: coefficients and Â are summed in one order, so the stated tolerance is 0."""
+def test_chunks_and_threads_change_nothing(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even the last bit: coefficients and Â are summed in one order, so the stated tolerance is
+    0.
+    """
     weight = _normal(23, 29, dtype=dtype)
     expected = sign_project(weight, 150, 1)
     for block, rounds in ((1, 64), (64, 64), (500, 128), (666, 1 << 20), (667, 64), (10**9, 64)):
@@ -135,17 +159,28 @@ def test_chunks_and_threads_change_nothing(dtype: torch.dtype, monkeypatch: pyte
             torch.set_num_threads(count)
             workers.clear()
             with monkeypatch.context() as patch:
-                patch.setattr(module, "stream", lambda *a: (workers.add(threading.get_ident()), stream(*a))[1])
+                patch.setattr(
+                    module, "stream", lambda *a: (workers.add(threading.get_ident()), stream(*a))[1]
+                )
                 assert _equal(sign_project(weight, 150, 1), expected)
             assert (threading.get_ident() in workers) == (count == 1)
         torch.set_num_threads(3)
         with ThreadPoolExecutor(4) as pool:  # several projections at once
-            assert all(_equal(found, expected) for found in pool.map(lambda _: sign_project(weight, 150, 1), range(8)))
+            assert all(
+                _equal(found, expected)
+                for found in pool.map(lambda _: sign_project(weight, 150, 1), range(8))
+            )
 
 
 def test_large_weights_take_as_many_threads_as_torch() -> None:
     with _threads_restored():
-        for allowed, n, expected in ((1, 10**9, 1), (2, 1 << 14, 2), (2, (1 << 14) - 1, 1), (8, 10**6, 8), (8, 1, 1)):
+        for allowed, n, expected in (
+            (1, 10**9, 1),
+            (2, 1 << 14, 2),
+            (2, (1 << 14) - 1, 1),
+            (8, 10**6, 8),
+            (8, 1, 1),
+        ):
             torch.set_num_threads(allowed)
             assert module._thread_count(n) == expected
             blocks = module._blocks(n)
@@ -165,7 +200,9 @@ def _threads_restored() -> Iterator[None]:
 
 
 def test_the_order_of_the_sums() -> None:
-    """Bit for bit: entry after entry into 256 bins, and eight coefficients after eight, for every word of 64."""
+    """Bit for bit: entry after entry into 256 bins, and eight coefficients after eight, for every
+    word of 64.
+    """
     n, k, seed = 300, 72, 4
     weight = _normal(n)
     signs = sign_matrix(k, n, seed)
@@ -186,11 +223,15 @@ def test_the_order_of_the_sums() -> None:
 
 def test_progress_counts_every_coefficient(monkeypatch: pytest.MonkeyPatch) -> None:
     bars: list[tqdm] = []
-    monkeypatch.setattr(module, "tqdm", lambda **options: bars.append(bar := tqdm(**options)) or bar)
+    monkeypatch.setattr(
+        module, "tqdm", lambda **options: bars.append(bar := tqdm(**options)) or bar
+    )
     monkeypatch.setattr(module, "_ROUND", 64)
     monkeypatch.setattr("sys.stderr", terminal := _Terminal())
     sign_project(_normal(3, 4), 150, 0)
-    assert [(bar.total, bar.n) for bar in bars] == [(150, 150)] * 2  # a bar that is switched off counts nothing
+    assert [(bar.total, bar.n) for bar in bars] == [
+        (150, 150)
+    ] * 2  # a bar that is switched off counts nothing
     assert "150" not in terminal.getvalue()  # and shows nothing in its first two seconds
 
 
@@ -199,7 +240,9 @@ class _Terminal(io.StringIO):
         return True
 
 
-def _equal(found: tuple[torch.Tensor, torch.Tensor], expected: tuple[torch.Tensor, torch.Tensor]) -> bool:
+def _equal(
+    found: tuple[torch.Tensor, torch.Tensor], expected: tuple[torch.Tensor, torch.Tensor]
+) -> bool:
     return all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
@@ -212,7 +255,9 @@ def test_the_variance_formula_by_enumeration() -> None:
     for U in (_normal(3, 3, seed=2).numpy(), A, np.eye(3)):
         exact = (((estimates - A) * U).sum((1, 2)) ** 2).mean()
         assert exact == pytest.approx(variance(A, U, 1), rel=1e-12)
-    assert (((estimates - A) @ x) ** 2).sum(1).mean() == pytest.approx(variance_at(A, x, 1), rel=1e-12)
+    assert (((estimates - A) @ x) ** 2).sum(1).mean() == pytest.approx(
+        variance_at(A, x, 1), rel=1e-12
+    )
     assert ((estimates - A) ** 2).sum((1, 2)).mean() == pytest.approx(8 * (A**2).sum(), rel=1e-12)
 
 
@@ -223,11 +268,15 @@ def variance(A: np.ndarray, U: np.ndarray, k: int) -> float:
 
 def variance_at(A: np.ndarray, x: np.ndarray, k: int) -> float:
     """E‖(Â - A)x‖²."""
-    return float((len(A) * (A**2).sum() * (x**2).sum() + ((A @ x) ** 2).sum() - 2 * (A**2 @ x**2).sum()) / k)
+    return float(
+        (len(A) * (A**2).sum() * (x**2).sum() + ((A @ x) ** 2).sum() - 2 * (A**2 @ x**2).sum()) / k
+    )
 
 
 def test_unbiased_with_the_stated_variance() -> None:
-    """2000 seeds: every z-score (mean over its estimated standard error) is below 4; fixed seeds, so no chance."""
+    """2000 seeds: every z-score (mean over its estimated standard error) is below 4; fixed seeds,
+    so no chance.
+    """
     A, k, draws = _normal(3, 4), 5, 2000
     errors = torch.stack([sign_project(A, k, seed)[1] - A for seed in range(draws)]).numpy()
 
@@ -248,8 +297,9 @@ def test_unbiased_with_the_stated_variance() -> None:
 
 
 def test_the_signs_look_independent() -> None:
-    """Bits of words, neighbouring entries, seeds and purposes: correlations below 5 standard errors each, and their
-    squares average to what independence gives."""
+    """Bits of words, neighbouring entries, seeds and purposes: correlations below 5 standard errors
+    each, and their squares average to what independence gives.
+    """
     k, n = 128, 4000
     signs = sign_matrix(k, n, 0).astype(np.float64)
     others = {
@@ -292,7 +342,9 @@ def test_memory_does_not_grow_with_k() -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[0] < 20 * 8 * weight.numel()
-    assert peaks[1] < peaks[0] + 40 * (ks[1] - ks[0])  # five copies of the numbers themselves; their signs are 36 MB
+    assert peaks[1] < peaks[0] + 40 * (
+        ks[1] - ks[0]
+    )  # five copies of the numbers themselves; their signs are 36 MB
 
 
 def test_extreme_weights() -> None:

@@ -1,4 +1,6 @@
-"""A layer stored as its sketch: it comes back exactly or is refused, and hostile fields are refused first."""
+"""A layer stored as its sketch: it comes back exactly or is refused, and hostile fields are refused
+first.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from cushion.compressors.guha.sketch_sizes import (
     sides,
     statistical_dimension,
 )
-from cushion.compressors.guha.sketched import Sketched, checksum_of, factors, sketch_layer, sketch_of
+from cushion.compressors.guha.sketched import (
+    Sketched,
+    checksum_of,
+    factors,
+    sketch_layer,
+    sketch_of,
+)
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Kept, Numbers
 from cushion.compressors.storage.stored_net import StoredNet, places, read_stored
@@ -55,7 +63,12 @@ def test_a_layer_comes_back_exactly(shape: tuple[int, ...], nonzeros: int, large
     assert record.recovered
     assert record.wrong == 0
     assert record.optimal_gap <= 1e-9
-    assert record.numbers == record.rows * record.columns == layer.sketch.integers.size < math.prod(shape)
+    assert (
+        record.numbers
+        == record.rows * record.columns
+        == layer.sketch.integers.size
+        < math.prod(shape)
+    )
     # What a decoder does, from fields and numbers alone: nothing is carried over.
     assert Sketched.sizes(shape, layer.fields) == (layer.sketch.integers.shape,)
     again = Sketched.restore(shape, 2, layer.fields, layer.numbers)
@@ -65,7 +78,10 @@ def test_a_layer_comes_back_exactly(shape: tuple[int, ...], nonzeros: int, large
     np.testing.assert_array_equal(again.integers(3), numbers.integers)
     assert record.bits == encode_numbers(layer.fields, [layer.sketch.integers]).bits
     own = Pruned.of(numbers)
-    assert record.pruned_bits == encode_numbers(own.fields, [part.integers for part in own.numbers]).bits
+    assert (
+        record.pruned_bits
+        == encode_numbers(own.fields, [part.integers for part in own.numbers]).bits
+    )
 
 
 def test_the_sketch_is_the_product_in_whole_numbers() -> None:
@@ -99,7 +115,9 @@ def test_too_small_a_side_is_reported_and_not_stored() -> None:
 
 
 def test_a_dense_layer_is_given_up() -> None:
-    """Two thirds of the entries are non-zeros: no sketch of fewer numbers than entries holds them."""
+    """Two thirds of the entries are non-zeros: no sketch of fewer numbers than entries holds
+    them.
+    """
     layer, record = sketch_layer(pruned((40, 40), 1100), 0, 1, m=None, ones=None)
     assert layer is None
     assert not record.recovered
@@ -115,7 +133,12 @@ def test_sums_that_do_not_fit_are_refused() -> None:
     with pytest.raises(BadInput, match="too large"):
         sketch_of(ones, np.full((1000, 1), 2**60, dtype=np.int64), np.ones((1, 1), dtype=np.int64))
     # 2^38 in one column: sums of two and more do not fit, which the search answers, not raises.
-    assert sketch_layer(Numbers(np.eye(60, dtype=np.int64) * (2**39 - 1), 0), 0, 1, m=None, ones=None)[0] is None
+    assert (
+        sketch_layer(Numbers(np.eye(60, dtype=np.int64) * (2**39 - 1), 0), 0, 1, m=None, ones=None)[
+            0
+        ]
+        is None
+    )
 
 
 def test_another_seed_or_place_or_altered_number_does_not_come_back() -> None:
@@ -134,7 +157,9 @@ def test_another_seed_or_place_or_altered_number_does_not_come_back() -> None:
 
 
 def test_what_another_matrix_of_the_same_sketch_would_be_is_refused() -> None:
-    """X is not the smallest with this sketch: without the checksum the smaller one would pass for it."""
+    """X is not the smallest with this sketch: without the checksum the smaller one would pass for
+    it.
+    """
     numbers = pruned((40, 40), 500)
     A, B = factors((40, 40), 20, 20, 6, 0, 1)
     Y = sketch_of(A, numbers.integers, B)
@@ -165,31 +190,37 @@ def test_absurd_work_is_refused_before_it_is_done() -> None:
     with pytest.raises(BadInput, match="larger"):
         Sketched.sizes((30000, 10), (20000, 10, 5, 0))  # A alone would hold 6·10^8 numbers
     assert Sketched.sizes((30000, 10), (500, 10, 5, 0)) == ((500, 10),)
-    # A loader's limit is 2^41: a layer of 784 x 784 passes, 5000 x 5000 with a third of the numbers does not.
+    # A loader's limit is 2^41: a layer of 784 x 784 passes, 5000 x 5000 with a third of the numbers
+    # does not.
     assert Sketched.work((200, 200, 7, 0), 784 * 784) < 2.0**37
     assert Sketched.work((2900, 2900, 9, 0), 5000 * 5000) > 2.0**41
 
 
 def test_the_checksum_is_crc32_of_shape_and_numbers() -> None:
     matrix = np.array([[1, -2], [0, 3]])
-    raw = b"2 2 " + b"".join(int(value).to_bytes(8, "little", signed=True) for value in matrix.reshape(-1))
+    raw = b"2 2 " + b"".join(
+        int(value).to_bytes(8, "little", signed=True) for value in matrix.reshape(-1)
+    )
     assert checksum_of(matrix) == zlib.crc32(raw)
     assert checksum_of(matrix.reshape(1, 4)) != checksum_of(matrix)
 
 
 def test_recovery_sets_in_where_the_statistical_dimension_says() -> None:
-    # One measurement for one number, none for none; the classical weak threshold of half as many measurements as
-    # unknowns lies near a share of 0.19 of non-zeros (Donoho and Tanner 2009: k/n = 0.385 at n/N = 1/2).
+    # One measurement for one number, none for none; the classical weak threshold of half as many
+    # measurements as unknowns lies near a share of 0.19 of non-zeros (Donoho and Tanner 2009: k/n =
+    # 0.385 at n/N = 1/2).
     assert statistical_dimension(0.0) == 0.0
     assert statistical_dimension(1.0) == 1.0
     assert statistical_dimension(0.5 * 0.3851) == pytest.approx(0.5, abs=2e-3)
     shares = [statistical_dimension(share) for share in np.linspace(0, 1, 50)]
     assert all(a < b for a, b in pairwise(shares))
-    # Where τ is optimal the sampled distance of a normal vector to τ times the subdifferential is the same.
+    # Where τ is optimal the sampled distance of a normal vector to τ times the subdifferential is
+    # the same.
     rng = np.random.default_rng(0)
     g = rng.normal(size=200000)
     sampled = min(
-        0.1 * (1 + tau**2) + 0.9 * np.mean(np.maximum(np.abs(g) - tau, 0) ** 2) for tau in np.linspace(0.5, 3, 100)
+        0.1 * (1 + tau**2) + 0.9 * np.mean(np.maximum(np.abs(g) - tau, 0) ** 2)
+        for tau in np.linspace(0.5, 3, 100)
     )
     assert statistical_dimension(0.1) == pytest.approx(sampled, rel=0.02)
 
@@ -204,7 +235,9 @@ def test_sides_and_ones() -> None:
     assert default_ones(2500, 2500, 400, 400) == math.ceil(math.log(2500))
     chosen = default_ones(30, 30, 22, 22)
     assert math.comb(22, chosen) >= 500 * 900 > math.comb(22, chosen - 1)
-    assert default_ones(10, 300, 10, 75) == math.ceil(math.log(300))  # a side that is not cut asks for nothing
+    assert default_ones(10, 300, 10, 75) == math.ceil(
+        math.log(300)
+    )  # a side that is not cut asks for nothing
     assert (ones_within(7, 5), ones_within(7, 40), ones_within(3, 1)) == (2, 7, 1)
     assert paper_side(5, 200) == pytest.approx(math.sqrt(1000) * math.log(200))
     assert paper_side(0, 200) == paper_side(1, 1) == 0
@@ -215,7 +248,9 @@ def test_a_sketch_is_stored_only_with_iterations_to_spare() -> None:
 
 
 def test_a_net_with_a_sketched_layer_is_read_from_its_message() -> None:
-    """Through the code of whole nets: the loader rebuilds the very weight, and refuses a message with another seed."""
+    """Through the code of whole nets: the loader rebuilds the very weight, and refuses a message
+    with another seed.
+    """
     frame = trace(build("64: fc60 relu fc10", seed=0).eval(), (64,))
     first, last = (node.affine.operator.weight for node in frame.affine_layers)
     numbers = pruned(tuple(first.shape), 150)

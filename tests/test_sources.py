@@ -1,4 +1,6 @@
-"""Numbers from seeds: golden words, each source against loops over Python's integers, and what each source refuses."""
+"""Numbers from seeds: golden words, each source against loops over Python's integers, and what each
+source refuses.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ from cushion.operators.sign_projection import sign_reconstruction
 def as_layer(source: Source, name: str) -> format_reader.Layer:
     """The source as FORMAT.md's reader holds it."""
     coded = sources.coded_numbers(source).reshape(-1).tolist()
-    fields = {"stored": source.shape, "coded": coded, "source": name, "place": getattr(source, "layer", 1)}
+    fields = {
+        "stored": source.shape,
+        "coded": coded,
+        "source": name,
+        "place": getattr(source, "layer", 1),
+    }
     return fields | {
         "seed": getattr(source, "seed", 0),
         "amplitude": getattr(source, "amplitude", 0),
@@ -54,40 +61,64 @@ def test_golden_words() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 64), st.integers(1, 150), st.integers(0, 10**6))
-def test_seeded_numbers_are_those_of_the_format(seed: int, layer: int, size: int, other: int) -> None:
+def test_seeded_numbers_are_those_of_the_format(
+    seed: int, layer: int, size: int, other: int
+) -> None:
     rng = np.random.default_rng(other)
     mask = SeededMask(rng.integers(0, 2, (1, size)), seed, layer)
     values = SeededNoise(rng.integers(-1, 2, (1, size)), seed, layer, 3)
     coefficients = rng.integers(-(2**30), 2**30, rng.integers(1, 6))
-    made = SeededProjection(coefficients, (1, size), seed, layer, int(rng.integers(0, 31)), int(rng.integers(0, 3)))
+    made = SeededProjection(
+        coefficients, (1, size), seed, layer, int(rng.integers(0, 31)), int(rng.integers(0, 3))
+    )
     for source, name in ((mask, "mask"), (values, "noise"), (made, "projection")):
-        assert source.numbers.reshape(-1).tolist() == format_reader.stored_numbers(as_layer(source, name))
+        assert source.numbers.reshape(-1).tolist() == format_reader.stored_numbers(
+            as_layer(source, name)
+        )
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 64), st.integers(1, 40), st.integers(1, 200), st.integers(0, 10**6))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 64),
+    st.integers(1, 40),
+    st.integers(1, 200),
+    st.integers(0, 10**6),
+)
 def test_sign_projections_and_products_are_those_of_the_format(
     seed: int, layer: int, size: int, k: int, other: int
 ) -> None:
     rng = np.random.default_rng(other)
-    projected = SignProjection(rng.integers(-(2**30), 2**30, k), (1, size), seed, layer, int(rng.integers(0, 31)))
+    projected = SignProjection(
+        rng.integers(-(2**30), 2**30, k), (1, size), seed, layer, int(rng.integers(0, 31))
+    )
     shape = (int(rng.integers(1, 6)), size, int(rng.integers(1, 4)))
     low_rank = product(rng, shape, int(rng.integers(1, 7)), int(rng.integers(0, 8)))
     for source, name in ((projected, "sign projection"), (low_rank, "product")):
         assert source.numbers.shape == source.shape
-        assert source.numbers.reshape(-1).tolist() == format_reader.stored_numbers(as_layer(source, name))
+        assert source.numbers.reshape(-1).tolist() == format_reader.stored_numbers(
+            as_layer(source, name)
+        )
 
 
 @pytest.mark.parametrize("k", [1, 63, 64, 65, 1000])
 def test_a_sign_projection_has_the_helper_matrices_of_matrix_project(k: int) -> None:
-    """The floats that `operators.sign_projection` rebuilds from the same numbers, times k: what a compressor stored."""
+    """The floats that `operators.sign_projection` rebuilds from the same numbers, times k: what a
+    compressor stored.
+    """
     q = np.random.default_rng(k).integers(-(2**12), 2**12, k)
-    rebuilt = sign_reconstruction(torch.from_numpy(q.astype(np.float64)), (5, 77), 9, "weights 3") * k
-    assert np.array_equal(SignProjection(q, (5, 77), 9, 3, 0).numbers, np.rint(rebuilt.numpy()).astype(np.int64))
+    rebuilt = (
+        sign_reconstruction(torch.from_numpy(q.astype(np.float64)), (5, 77), 9, "weights 3") * k
+    )
+    assert np.array_equal(
+        SignProjection(q, (5, 77), 9, 3, 0).numbers, np.rint(rebuilt.numpy()).astype(np.int64)
+    )
     assert float((rebuilt - rebuilt.round()).abs().max()) < 1e-6
 
 
-def test_a_sign_projection_is_the_same_in_one_piece_and_in_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sign_projection_is_the_same_in_one_piece_and_in_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole = SignProjection(np.arange(-70, 71), (3, 50), 1, 2, 3).numbers
     for block in (1, 7, 64, 149):
         monkeypatch.setattr(sources, "_BLOCK", block)
@@ -104,7 +135,10 @@ def test_a_projection_is_the_same_in_one_piece_and_in_many(monkeypatch: pytest.M
 def test_projection_shifts_are_floors() -> None:
     plus = SeededProjection(np.array([1]), (1, 64), 0, 1, 1, 0)
     assert set(plus.numbers.reshape(-1).tolist()) == {0, -1}  # 1 >> 1 and -1 >> 1
-    assert set(SignProjection(np.array([1]), (1, 64), 0, 1, 1).numbers.reshape(-1).tolist()) == {0, -1}
+    assert set(SignProjection(np.array([1]), (1, 64), 0, 1, 1).numbers.reshape(-1).tolist()) == {
+        0,
+        -1,
+    }
     assert Product(np.array([1, -1, 1]), (2, 1), 1, 1).numbers.tolist() == [[0], [-1]]
 
 
@@ -113,8 +147,12 @@ def test_projections_are_exact_up_to_their_limit() -> None:
     coefficients = np.full(8191, 2**40 - 1)
     coefficients[-1] = 2**40 - 3
     source = SeededProjection(coefficients, (1, 3), 5, 1, 0, 0)
-    wide = [[1 if format_reader.word(1, 5, t) >> j & 1 else -1 for j in range(3)] for t in range(8191)]
-    expected = [sum(int(c) * row[j] for c, row in zip(coefficients, wide, strict=True)) for j in range(3)]
+    wide = [
+        [1 if format_reader.word(1, 5, t) >> j & 1 else -1 for j in range(3)] for t in range(8191)
+    ]
+    expected = [
+        sum(int(c) * row[j] for c, row in zip(coefficients, wide, strict=True)) for j in range(3)
+    ]
     assert source.numbers.tolist() == [expected]
     with pytest.raises(Malformed, match="exact range"):
         _ = SeededProjection(np.full(8193, 2**40 - 1), (1, 3), 5, 1, 0, 0).numbers
@@ -125,14 +163,18 @@ def test_sign_projections_are_exact_up_to_their_limit() -> None:
     q = np.full(8193, 2**40 - 1)
     q[-1] = 2**53 - 1 - 8192 * (2**40 - 1)
     source = SignProjection(q, (1, 3), 5, 1, 0)
-    assert source.numbers.reshape(-1).tolist() == format_reader.stored_numbers(as_layer(source, "sign projection"))
+    assert source.numbers.reshape(-1).tolist() == format_reader.stored_numbers(
+        as_layer(source, "sign projection")
+    )
     q[-1] += 1
     with pytest.raises(Malformed, match="exact range"):
         _ = SignProjection(q, (1, 3), 5, 1, 0).numbers
 
 
 def test_products_are_exact_up_to_their_limit() -> None:
-    """Σ_t max|L[:, t]|·max|R[t, :]| = 2^53 - 1 = 6361·69431·20394401 is exact to the last unit; 2^53 is refused."""
+    """Σ_t max|L[:, t]|·max|R[t, :]| = 2^53 - 1 = 6361·69431·20394401 is exact to the last unit;
+    2^53 is refused.
+    """
     a, b = 6361 * 69431, 20394401
     assert a * b == 2**53 - 1
     assert Product(np.array([a, 1, b]), (2, 1), 1, 0).numbers.tolist() == [[2**53 - 1], [b]]
@@ -140,7 +182,8 @@ def test_products_are_exact_up_to_their_limit() -> None:
     for refused in ([2**27, 0, 2**26], [-(2**27), 0, -(2**26)], [-(2**63), 0, 1]):
         with pytest.raises(Malformed, match="exact range"):
             _ = Product(np.array(refused), (2, 1), 1, 0).numbers
-    # two ranks that share the limit, with their largest numbers in different rows: the proof adds up maxima
+    # two ranks that share the limit, with their largest numbers in different rows: the proof adds
+    # up maxima
     with pytest.raises(Malformed, match="exact range"):
         _ = Product(np.array([2**26, 0, 0, 2**26, 2**26, 2**26]), (2, 1), 2, 0).numbers
 
@@ -208,7 +251,12 @@ def test_numbers_outside_their_source_are_refused(source: Source, reason: str) -
 
 
 def test_biases_are_one_64_bit_number_an_output() -> None:
-    for bias in (np.zeros(3, np.int64), np.zeros((2, 1), np.int64), np.zeros(2), np.zeros(2, np.int32)):
+    for bias in (
+        np.zeros(3, np.int64),
+        np.zeros((2, 1), np.int64),
+        np.zeros(2),
+        np.zeros(2, np.int32),
+    ):
         with pytest.raises(Malformed, match="bias"):
             net(grid(full(1, 2, 4)), bias)
 

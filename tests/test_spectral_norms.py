@@ -1,4 +1,6 @@
-"""The norm from below: against dense SVDs, where singular values crowd, and when a start vector is poor."""
+"""The norm from below: against dense SVDs, where singular values crowd, and when a start vector is
+poor.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,19 @@ def _true_norm(operator: Operator) -> float:
     return float(torch.linalg.matrix_norm(operator.to(torch.float64).dense(), 2))
 
 
-OPERATORS = [node.affine.operator for case in CASES for node in trace(case.module(), case.input_shape).affine_layers]
+OPERATORS = [
+    node.affine.operator
+    for case in CASES
+    for node in trace(case.module(), case.input_shape).affine_layers
+]
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda op: f"{type(op).__name__}-{tuple(op.weight.shape)}")
-def test_every_layer_of_every_case_by_iteration(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "operator", OPERATORS, ids=lambda op: f"{type(op).__name__}-{tuple(op.weight.shape)}"
+)
+def test_every_layer_of_every_case_by_iteration(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(norms, "_DENSE", 4)  # ARPACK needs more rows than it seeks vectors
     assert 1 - 1e-6 <= lanczos_norm(operator) / _true_norm(operator) <= 1 + ROUNDING
 
@@ -45,7 +55,9 @@ def test_every_layer_of_every_case_by_iteration(operator: Operator, monkeypatch:
         Conv2d(torch.ones(4, 4, 3, 3), (4, 12, 12), padding=(1, 1, 1, 1)),
         Conv2d(torch.ones(6, 1, 3, 3) / 9, (6, 10, 10), padding=(1, 1, 1, 1), groups=6),
         Conv2d(torch.eye(8)[:, :, None, None], (8, 8, 8)),
-        Conv2d((_normal(8, 1) @ _normal(1, 72)).reshape(8, 8, 3, 3), (8, 10, 10), padding=(1, 1, 1, 1)),
+        Conv2d(
+            (_normal(8, 1) @ _normal(1, 72)).reshape(8, 8, 3, 3), (8, 10, 10), padding=(1, 1, 1, 1)
+        ),
         Linear(_normal(200, 1) @ _normal(1, 300)),
         Linear(torch.linalg.qr(_normal(150, 150)).Q),
         Linear(_normal(90, 400) * 1e-30),
@@ -59,7 +71,9 @@ def test_structured_degenerate_and_extreme_maps(operator: Operator) -> None:
 
 
 def _crowded(gap: float, copies: int, seed: int) -> Diagonal:
-    """A bulk with a soft edge, and above it `copies` eigenvalues σ² at relative distances `gap`; the norm is 1."""
+    """A bulk with a soft edge, and above it `copies` eigenvalues σ² at relative distances `gap`;
+    the norm is 1.
+    """
     rng = np.random.default_rng(seed)
     squares = 0.98 - 0.95 * (1 - (np.arange(600) + 0.5) / 600) ** (2 / 3)
     squares[:copies] = 1 - gap * np.arange(copies)
@@ -69,7 +83,9 @@ def _crowded(gap: float, copies: int, seed: int) -> Diagonal:
 @pytest.mark.parametrize("gap", [1e-3, 1e-4, 3e-5, 1e-5, 4e-6, 1e-7, 0.0])
 @pytest.mark.parametrize("copies", [2, 3])
 def test_crowded_tops(gap: float, copies: int) -> None:
-    """One start alone, to the same residual, takes the second value for the first in some of a hundred such maps."""
+    """One start alone, to the same residual, takes the second value for the first in some of a
+    hundred such maps.
+    """
     for seed in range(25):
         assert 1 - 1e-6 <= lanczos_norm(_crowded(gap, copies, seed)) <= 1 + ROUNDING
 
@@ -86,18 +102,24 @@ def test_a_start_that_misses_the_top_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(np.random, "default_rng", lambda _: Blind())
     assert lanczos_norm(operator) == pytest.approx(2.0, rel=1e-6)
-    monkeypatch.setattr(norms, "_second_look", lambda _, start, value, vector: (0.0, vector + 1e-3 * start[::-1]))
+    monkeypatch.setattr(
+        norms, "_second_look", lambda _, start, value, vector: (0.0, vector + 1e-3 * start[::-1])
+    )
     assert lanczos_norm(operator) < 1.95
 
 
 def test_products_too_coarse_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products as rough as a graphics card's in TF32: the float64 residual sends the search on in float64."""
+    """Products as rough as a graphics card's in TF32: the float64 residual sends the search on in
+    float64.
+    """
     exact_call = Gram.__call__
 
     def rough(self: Gram, vectors: np.ndarray) -> np.ndarray:
         product = exact_call(self, vectors)
         if self.weight.dtype == torch.float32:
-            product = product * (1 + 2e-3 * np.sin(np.arange(product.size), dtype=np.float32).reshape(product.shape))
+            product = product * (
+                1 + 2e-3 * np.sin(np.arange(product.size), dtype=np.float32).reshape(product.shape)
+            )
         return product
 
     monkeypatch.setattr(Gram, "__call__", rough)
@@ -128,7 +150,9 @@ def test_zero_maps() -> None:
 def test_the_answer_is_a_rayleigh_quotient() -> None:
     """Of the span of two vectors, the best; its residual is the distance from an eigenvector."""
     operator = Linear(torch.diag(torch.tensor([3.0, 2.0, 1.0])))
-    value, vector, residual = Gram(operator, torch.float64).rayleigh_ritz(np.array([[1.0, 1.0, 0.0], [1.0, -1.0, 0.0]]))
+    value, vector, residual = Gram(operator, torch.float64).rayleigh_ritz(
+        np.array([[1.0, 1.0, 0.0], [1.0, -1.0, 0.0]])
+    )
     assert (value, residual) == (pytest.approx(9.0), pytest.approx(0.0, abs=1e-12))
     np.testing.assert_allclose(np.abs(vector), [1.0, 0.0, 0.0], atol=1e-12)
     value, _, residual = Gram(operator, torch.float64).rayleigh_ritz(np.array([[1.0, 1.0, 0.0]]))
@@ -136,7 +160,9 @@ def test_the_answer_is_a_rayleigh_quotient() -> None:
 
 
 def test_a_larger_convolution_against_float64_lanczos() -> None:
-    """Too large to factorise: converged to 1e-10 by another route (Golub-Kahan, in scipy), from the explicit taps."""
+    """Too large to factorise: converged to 1e-10 by another route (Golub-Kahan, in scipy), from the
+    explicit taps.
+    """
     from scipy.sparse.linalg import LinearOperator, svds
 
     operator = Conv2d(_normal(24, 16, 3, 3), (16, 20, 20), padding=(1, 1, 1, 1))
@@ -146,9 +172,16 @@ def test_a_larger_convolution_against_float64_lanczos() -> None:
         return double.apply(torch.from_numpy(x).reshape(1, *operator.input_shape)).numpy().ravel()
 
     def adjoint(y: np.ndarray) -> np.ndarray:
-        return double.adjoint(torch.from_numpy(y).reshape(1, *operator.output_shape)).numpy().ravel()
+        return (
+            double.adjoint(torch.from_numpy(y).reshape(1, *operator.output_shape)).numpy().ravel()
+        )
 
-    linear = LinearOperator((operator.output_size, operator.input_size), apply, adjoint, dtype=np.float64)
+    linear = LinearOperator(
+        (operator.output_size, operator.input_size), apply, adjoint, dtype=np.float64
+    )
     largest = svds(linear, k=2, tol=1e-10, return_singular_vectors=False, rng=0).max()
     assert 1 - 1e-6 <= operator.spectral() / largest <= 1 + 1e-12
-    assert math.isclose(dataclasses.replace(operator, weight=-4 * operator.weight).spectral(), 4 * operator.spectral())
+    assert math.isclose(
+        dataclasses.replace(operator, weight=-4 * operator.weight).spectral(),
+        4 * operator.spectral(),
+    )

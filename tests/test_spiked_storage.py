@@ -1,4 +1,6 @@
-"""√t·G + B as it is stored: G's law, the net back from its message, hostile messages refused, exact integer weights."""
+"""√t·G + B as it is stored: G's law, the net back from its message, hostile messages refused, exact
+integer weights.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,13 @@ from cushion.theorems.heavy_tails import failure
 SEED = 5
 
 
-def stored(net: Network, form: Form = "corrected", tau: float = 1.0, bits: int = 7, seed: int = SEED) -> StoredNet:
+def stored(
+    net: Network, form: Form = "corrected", tau: float = 1.0, bits: int = 7, seed: int = SEED
+) -> StoredNet:
     weights = [node.affine.operator.weight for node in net.affine_layers]
     replaced = [
-        None if weight.ndim == 1 else replace_layer(weight, form, tau * spread(weight)[1], 1.0) for weight in weights
+        None if weight.ndim == 1 else replace_layer(weight, form, tau * spread(weight)[1], 1.0)
+        for weight in weights
     ]
     return store_replaced(net, replaced, bits, seed)
 
@@ -45,7 +50,10 @@ def test_g_is_the_set_bits_of_a_word() -> None:
     found = bell_numbers(11, 3, 70_000)
     assert found[:300].tolist() == naive
     assert found.tolist()[:8] == [-0.75, 0.75, 1.25, -0.75, 0.0, -0.5, -0.5, 0.75]
-    assert np.array_equal(found[65_530:65_540], [(bin(int(word)).count("1") - 32) / 4 for word in words[65_530:65_540]])
+    assert np.array_equal(
+        found[65_530:65_540],
+        [(bin(int(word)).count("1") - 32) / 4 for word in words[65_530:65_540]],
+    )
     assert bell_numbers(11, 3, 0).size == 0
     assert not np.array_equal(bell_numbers(12, 3, 300), naive)
     assert not np.array_equal(bell_numbers(11, 4, 300), naive)
@@ -82,15 +90,21 @@ def test_g_as_it_is_made_has_that_law() -> None:
 
 @pytest.mark.parametrize(("tau", "t"), [(0.4, 0.0), (0.4, 0.05), (0.0, 0.1)])
 def test_proposition_1_1_holds_for_this_g(tau: float, t: float) -> None:
-    """|uᵀ(A - √t·G)v| for fixed u, v, over random signs of A and seeds of G: no tail is heavier than the promise."""
+    """|uᵀ(A - √t·G)v| for fixed u, v, over random signs of A and seeds of G: no tail is heavier
+    than the promise.
+    """
     rng = np.random.default_rng(4)
     rows, columns, draws = 6, 8, 4000
     u, v = rng.normal(size=rows), rng.normal(size=columns)
     size = np.outer(u, v)
     magnitudes = tau * rng.uniform(0.7, 1.0, (rows, columns))  # near τ, the worst case
     signs = rng.choice([-1.0, 1.0], (draws, rows, columns))
-    noise = np.stack([bell_numbers(seed, 1, rows * columns).reshape(rows, columns) for seed in range(draws)])
-    seen = np.abs(((signs * magnitudes - math.sqrt(t) * noise) * size).sum((1, 2))) / np.linalg.norm(size)
+    noise = np.stack(
+        [bell_numbers(seed, 1, rows * columns).reshape(rows, columns) for seed in range(draws)]
+    )
+    seen = np.abs(
+        ((signs * magnitudes - math.sqrt(t) * noise) * size).sum((1, 2))
+    ) / np.linalg.norm(size)
     for epsilon in np.linspace(0.05, 2.0, 40):
         promised = failure(tau**2 + t, float(epsilon))
         share = float((seen > epsilon).mean())
@@ -99,7 +113,9 @@ def test_proposition_1_1_holds_for_this_g(tau: float, t: float) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", ["mlp", "mlp-no-bias", "conv-groups", "vgg-tiny", "dense", "batchnorm-first"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "mlp-no-bias", "conv-groups", "vgg-tiny", "dense", "batchnorm-first"]
+)
 @pytest.mark.parametrize("tau", [0.3, 1.0, 50.0])
 def test_the_net_comes_back_from_its_message(name: str, form: Form, tau: float) -> None:
     net = network(name)
@@ -112,10 +128,16 @@ def test_the_net_comes_back_from_its_message(name: str, form: Form, tau: float) 
         assert type(old) is type(new)
         if isinstance(old, Spiked) and isinstance(new, Spiked):
             assert np.array_equal(new.weight(SEED), old.weight(SEED))
-            assert (new.everywhere, new.place, new.law.exponent) == (old.everywhere, old.place, old.law.exponent)
+            assert (new.everywhere, new.place, new.law.exponent) == (
+                old.everywhere,
+                old.place,
+                old.law.exponent,
+            )
             assert new.everywhere == (form != "appendix")
             assert new.shape == tuple(node.affine.operator.weight.shape)
-            assert new.parameters == np.count_nonzero(old.kept.integers) + (1 if new.everywhere else 2)
+            assert new.parameters == np.count_nonzero(old.kept.integers) + (
+                1 if new.everywhere else 2
+            )
     assert any(isinstance(layer, Spiked) for layer in before.layers)
 
 
@@ -143,7 +165,12 @@ def test_a_weight_by_hand() -> None:
     wanted = -0.25 + 0.625 * noise
     wanted[0, 1], wanted[1, 0] = 1.5, -0.75
     assert drawn.weight(7).tolist() == wanted.tolist()
-    assert (drawn.fields, drawn.parameters, drawn.deviation, drawn.mean) == ((2, 1), 4, 0.625, -0.25)
+    assert (drawn.fields, drawn.parameters, drawn.deviation, drawn.mean) == (
+        (2, 1),
+        4,
+        0.625,
+        -0.25,
+    )
 
 
 def test_the_law_on_its_grid() -> None:
@@ -155,7 +182,9 @@ def test_the_law_on_its_grid() -> None:
     pair = on_a_grid(np.array([0.5, -0.01]), 16)
     assert pair.integers[0] % 2 == 1
     assert pair.values == pytest.approx([0.5, -0.01], abs=2.0**-14)
-    assert on_a_grid(np.array([1e-12, 5.0]), 8).integers[0] == 1  # never zero, however far the mean is
+    assert (
+        on_a_grid(np.array([1e-12, 5.0]), 8).integers[0] == 1
+    )  # never zero, however far the mean is
 
 
 def craft(fields: list[int], arrays: list[list[int]]) -> StoredNet:
@@ -179,13 +208,20 @@ def craft(fields: list[int], arrays: list[list[int]]) -> StoredNet:
         ([2, 0], [[1, -2], [1, 1], [5]], "gaps"),
     ],
 )
-def test_hostile_messages_are_refused(fields: list[int], arrays: list[list[int]], words: str) -> None:
+def test_hostile_messages_are_refused(
+    fields: list[int], arrays: list[list[int]], words: str
+) -> None:
     head = [0, KINDS.index(Spiked), *fields, EXPONENTS, EXPONENTS, EXPONENTS - 2]
     with pytest.raises(Malformed, match=f"^0: .*{words}"):
         craft(head, arrays)
-    good = craft([0, KINDS.index(Spiked), 1, 0, EXPONENTS, EXPONENTS, EXPONENTS - 2], [[-1], [3], [5]])
+    good = craft(
+        [0, KINDS.index(Spiked), 1, 0, EXPONENTS, EXPONENTS, EXPONENTS - 2], [[-1], [3], [5]]
+    )
     noise = bell_numbers(0, 1, 6).reshape(2, 3)
-    assert good.layers[0].weight(0).tolist() == (np.array([[0, 3, 0], [0, 0, 0]]) + 1.25 * noise).tolist()
+    assert (
+        good.layers[0].weight(0).tolist()
+        == (np.array([[0, 3, 0], [0, 0, 0]]) + 1.25 * noise).tolist()
+    )
 
 
 def test_a_layer_larger_than_any_real_one_is_refused_before_it_is_made() -> None:
@@ -208,7 +244,9 @@ def test_damaged_messages_never_pass_for_the_net() -> None:
             pass
         else:
             made = zip(other.layers, weights, strict=True)
-            assert not all(np.array_equal(layer.weight(other.seed), weight) for layer, weight in made)
+            assert not all(
+                np.array_equal(layer.weight(other.seed), weight) for layer, weight in made
+            )
         data[at // 8] ^= 0x80 >> at % 8
     assert read_stored(bytes(data), bits, net).bits == bits
 
@@ -216,7 +254,9 @@ def test_damaged_messages_never_pass_for_the_net() -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("bits", "tau"), [(3, 1.0), (7, 0.5), (16, 2.0), (8, 60.0)])
 def test_a_certificate_makes_the_same_numbers(form: Form, bits: int, tau: float) -> None:
-    """SeededNoise times the unit is the weight, exactly; of draws with a mean, less the mean in every number."""
+    """SeededNoise times the unit is the weight, exactly; of draws with a mean, less the mean in
+    every number.
+    """
     for name in ("mlp", "vgg-tiny"):
         net = network(name)
         for layer in stored(net, form, tau, bits).layers:
@@ -236,7 +276,9 @@ def test_a_certificate_makes_the_same_numbers(form: Form, bits: int, tau: float)
 def test_what_a_certificate_cannot_hold() -> None:
     kept = Pruned.of(grid([[0, 6, 0], [-3, 0, 0]], -2))
     layer = Spiked(kept, grid([5], -3), 2)
-    with pytest.raises(Unsupported, match="helper string is that of layer 2, and in a certificate it is layer 1"):
+    with pytest.raises(
+        Unsupported, match="helper string is that of layer 2, and in a certificate it is layer 1"
+    ):
         exact_weight(layer, (2, 3), 7, 1)
     for exponent in (30, -60):  # noise far above the weights, and far below
         with pytest.raises(Unsupported, match="too far apart in size"):

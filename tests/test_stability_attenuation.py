@@ -1,4 +1,6 @@
-"""Injected noise against a loop that rebuilds the forward pass; noise sensitivity against Definition 3."""
+"""Injected noise against a loop that rebuilds the forward pass; noise sensitivity against
+Definition 3.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def test_injected_errors_rebuild_the_forward_pass(case: Case) -> None:
     clean = Activations(net, x)
     for source in net.affine_layers:
         before = clean.values[source.inputs[0]]
-        eta = torch.randn(before.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(source.index))
+        eta = torch.randn(
+            before.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(source.index)
+        )
         seen: list[tuple[Tensor, Node]] = []
 
         def noise(signal: Tensor, node: Node, eta: Tensor = eta, seen: list = seen) -> Tensor:  # type: ignore[type-arg]
@@ -72,7 +76,10 @@ def test_injected_errors_rebuild_the_forward_pass(case: Case) -> None:
         for j, errors in found.items():
             for b in range(3):
                 expected = float((hatted[j][b] - whole[j][b]).norm() / whole[j][b].norm())
-                assert float(errors[b]) == pytest.approx(expected, rel=1e-9, abs=1e-12), (source.name, j)
+                assert float(errors[b]) == pytest.approx(expected, rel=1e-9, abs=1e-12), (
+                    source.name,
+                    j,
+                )
 
 
 @pytest.mark.parametrize("name", ["mlp-deep", "vgg-tiny", "residual", "linear-only"])
@@ -89,15 +96,20 @@ def test_the_curves_are_a_naive_loop(name: str, level: float) -> None:
         errors: dict[int, Tensor] = {}
         for draw in range(draws):
             parts = [
-                gaussian_like(before[s : s + 2].float(), 4, f"attenuation {level}", draw, s, source) for s in (0, 2, 4)
+                gaussian_like(before[s : s + 2].float(), 4, f"attenuation {level}", draw, s, source)
+                for s in (0, 2, 4)
             ]
             eta = torch.cat(parts).double()
             scale = level * before.flatten(1).norm(dim=1) / eta.flatten(1).norm(dim=1)
             eta = eta * scale.reshape(-1, *[1] * (eta.ndim - 1))
             hatted = noisy_pass(net, x.double(), source, eta)
             for j in depends(net, source):
-                relative = (hatted[j] - whole[j]).flatten(1).norm(dim=1) / whole[j].flatten(1).norm(dim=1)
-                errors[j] = torch.cat([errors[j], relative[None]]) if j in errors else relative[None]
+                relative = (hatted[j] - whole[j]).flatten(1).norm(dim=1) / whole[j].flatten(1).norm(
+                    dim=1
+                )
+                errors[j] = (
+                    torch.cat([errors[j], relative[None]]) if j in errors else relative[None]
+                )
         curve = found[source.index]
         assert (curve.level, curve.draws) == (level, draws)
         assert [point.to for point in curve.points] == [net.nodes[j].name for j in sorted(errors)]
@@ -107,7 +119,9 @@ def test_the_curves_are_a_naive_loop(name: str, level: float) -> None:
             means = each.mean(1).numpy()
             spread = math.sqrt(sum((m - means.mean()) ** 2 for m in means) / (draws - 1) / draws)
             assert point.standard_error == pytest.approx(spread, rel=1e-2, abs=1e-6)
-            assert point.sensitivity == pytest.approx(float(each.square().mean(0).max()), rel=1e-3, abs=1e-9)
+            assert point.sensitivity == pytest.approx(
+                float(each.square().mean(0).max()), rel=1e-3, abs=1e-9
+            )
 
 
 def test_noise_of_one_layer_has_its_relative_norm_in_a_net_of_identities() -> None:
@@ -130,7 +144,12 @@ def test_noise_of_one_layer_has_its_relative_norm_in_a_net_of_identities() -> No
 def test_one_draw_has_no_standard_error() -> None:
     case = named("mlp")
     curves = measure_attenuation(
-        trace(case.module(), case.input_shape), sample(case.inputs(3)), 0.1, draws=1, seed=0, batch=9
+        trace(case.module(), case.input_shape),
+        sample(case.inputs(3)),
+        0.1,
+        draws=1,
+        seed=0,
+        batch=9,
     )
     assert all(point.standard_error is None for curve in curves.values() for point in curve.points)
 
@@ -138,7 +157,9 @@ def test_one_draw_has_no_standard_error() -> None:
 def test_seeds_and_layers_have_noise_of_their_own() -> None:
     case = named("mlp-deep")
     net, data = trace(case.module(), case.input_shape), sample(case.inputs(4))
-    a, b, c = (measure_attenuation(net, data, 0.1, draws=2, seed=seed, batch=9) for seed in (0, 0, 1))
+    a, b, c = (
+        measure_attenuation(net, data, 0.1, draws=2, seed=seed, batch=9) for seed in (0, 0, 1)
+    )
     assert a == b
     assert a != c
     assert all(a[index].points[0].mean != c[index].points[0].mean for index in a)
@@ -158,7 +179,9 @@ def gaussian(generator: torch.Generator):  # type: ignore[no-untyped-def]
     return noise
 
 
-@pytest.mark.parametrize("name", ["mlp-no-bias", "conv-everything", "conv-overlapping", "pre-activation"])
+@pytest.mark.parametrize(
+    "name", ["mlp-no-bias", "conv-everything", "conv-overlapping", "pre-activation"]
+)
 def test_sensitivity_of_a_matrix_is_proposition_3_1(name: str) -> None:
     case, draws = named(name), 1500
     net, x = traced(case), case.inputs(2, torch.float64)
@@ -169,7 +192,9 @@ def test_sensitivity_of_a_matrix_is_proposition_3_1(name: str) -> None:
         before = clean.values[node.inputs[0]]
         jacobian = torch.autograd.functional.jacobian(node.op, torch.zeros_like(before[:1]))
         dense = jacobian.reshape(-1, before[0].numel())  # type: ignore[union-attr]
-        mean, error = sample_sensitivity(clean, node, node, gaussian(torch.Generator().manual_seed(3)), draws)
+        mean, error = sample_sensitivity(
+            clean, node, node, gaussian(torch.Generator().manual_seed(3)), draws
+        )
         assert mean.shape == error.shape == (2,)
         for b in range(2):
             v = before[b].flatten()
@@ -186,7 +211,9 @@ def test_sensitivity_of_a_sub_network_under_a_two_point_law(name: str) -> None:
     clean = Activations(net, x)
     source, target = net.affine_layers[0], net.affine_layers[-1]
     before = clean.values[source.inputs[0]]
-    d = torch.randn(before[:1].shape, dtype=torch.float64, generator=torch.Generator().manual_seed(8))
+    d = torch.randn(
+        before[:1].shape, dtype=torch.float64, generator=torch.Generator().manual_seed(8)
+    )
     sizes = before.flatten(1).norm(dim=1).reshape(-1, *[1] * (before.ndim - 1))
     generator = torch.Generator().manual_seed(9)
     signs: list[float] = []
@@ -201,7 +228,9 @@ def test_sensitivity_of_a_sub_network_under_a_two_point_law(name: str) -> None:
     squares = []
     for sign in (1.0, -1.0):
         moved = noisy_pass(net, x, source, sign * d * sizes)[target.index]
-        squares.append((moved - whole).flatten(1).square().sum(1) / whole.flatten(1).square().sum(1))
+        squares.append(
+            (moved - whole).flatten(1).square().sum(1) / whole.flatten(1).square().sum(1)
+        )
     up = signs.count(1.0) / draws
     assert torch.allclose(mean, up * squares[0] + (1 - up) * squares[1], rtol=1e-9)
     exact = (squares[0] + squares[1]) / 2
@@ -214,13 +243,17 @@ def test_sensitivity_of_a_sub_network_under_a_two_point_law(name: str) -> None:
 def test_one_draw_of_sensitivity_has_an_unknown_error() -> None:
     net, x = traced(named("mlp")), named("mlp").inputs(2, torch.float64)
     first = net.affine_layers[0]
-    _, error = sample_sensitivity(Activations(net, x), first, first, gaussian(torch.Generator().manual_seed(0)), 1)
+    _, error = sample_sensitivity(
+        Activations(net, x), first, first, gaussian(torch.Generator().manual_seed(0)), 1
+    )
     assert (error == math.inf).all()
 
 
 def dead_net() -> Network:
     """The second layer is zero for inputs of negative sum; the third has a bias."""
-    module = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU(), nn.Linear(2, 2, bias=False), nn.Linear(2, 2))
+    module = nn.Sequential(
+        nn.Linear(2, 2, bias=False), nn.ReLU(), nn.Linear(2, 2, bias=False), nn.Linear(2, 2)
+    )
     with torch.no_grad():
         module[0].weight.fill_(1.0)
     return trace(module, (2,))
@@ -240,6 +273,8 @@ def test_examples_that_a_layer_does_not_answer_to_are_left_out_of_the_mean() -> 
 
 
 def test_a_layer_that_is_dead_for_all_examples_gives_no_warning() -> None:
-    curves = measure_attenuation(dead_net(), sample(torch.tensor([[-5.0, -5.0]])), 0.01, draws=2, seed=0, batch=9)
+    curves = measure_attenuation(
+        dead_net(), sample(torch.tensor([[-5.0, -5.0]])), 0.01, draws=2, seed=0, batch=9
+    )
     first = min(curves)
     assert math.isnan(curves[first].points[1].mean)

@@ -22,13 +22,17 @@ OPTIONS = cushion.StabilityOptions(draws=3, k=50, attenuation_draws=0)
 def table() -> MeasureTable:
     case = next(case for case in CASES if case.name == "vgg-tiny")
     rng = np.random.default_rng(0)
-    data = Dataset("noise", rng.random((12, *case.input_shape), dtype=np.float32), rng.integers(0, 3, 12), 3)
+    data = Dataset(
+        "noise", rng.random((12, *case.input_shape), dtype=np.float32), rng.integers(0, 3, 12), 3
+    )
     return cushion.measure(case.module(), data, only="stability", stability=OPTIONS)
 
 
 def scaled(spread: Distribution, factor: float) -> Distribution:
     return replace(
-        spread, value=spread.value * factor, quantiles={q: value * factor for q, value in spread.quantiles.items()}
+        spread,
+        value=spread.value * factor,
+        quantiles={q: value * factor for q, value in spread.quantiles.items()},
     )
 
 
@@ -67,7 +71,9 @@ def test_growth_is_counted_by_layers_and_compared_by_halves(table: MeasureTable)
 
 def test_contraction_has_a_threshold(table: MeasureTable) -> None:
     name = "the activation contraction is small"
-    worst = max(layer.activation_contraction.value for layer in table.layers if layer.activation_contraction)
+    worst = max(
+        layer.activation_contraction.value for layer in table.layers if layer.activation_contraction
+    )
     assert held(with_layers(table, activation_contraction=[2.99 / worst] * 4), table)[name]
     assert not held(with_layers(table, activation_contraction=[3.01 / worst] * 4), table)[name]
 
@@ -78,32 +84,49 @@ def test_interlayer_cushions_that_reach_the_clip(table: MeasureTable) -> None:
     for layer in table.layers:
         minimal = layer.minimal_interlayer_cushion
         assert minimal is not None
-        layers.append(replace(layer, minimal_interlayer_cushion=replace(minimal, value=minimal.clip)))
+        layers.append(
+            replace(layer, minimal_interlayer_cushion=replace(minimal, value=minimal.clip))
+        )
     assert held(replace(table, layers=tuple(layers)), table)[name]
     second = layers[1].minimal_interlayer_cushion
     assert second is not None
-    layers[1] = replace(layers[1], minimal_interlayer_cushion=replace(second, value=second.clip * 0.99))
+    layers[1] = replace(
+        layers[1], minimal_interlayer_cushion=replace(second, value=second.clip * 0.99)
+    )
     assert not held(replace(table, layers=tuple(layers)), table)[name]
     layers[1], layers[0] = (
         replace(layers[1], minimal_interlayer_cushion=second),
         replace(layers[0], minimal_interlayer_cushion=replace(second, value=0.0)),
     )
-    assert held(replace(table, layers=tuple(layers)), table)[name]  # the first layer may be clipped or not
+    assert held(replace(table, layers=tuple(layers)), table)[
+        name
+    ]  # the first layer may be clipped or not
 
 
 def test_beta_and_rho(table: MeasureTable) -> None:
     whole = table.net.stability
     assert whole is not None
-    for beta, rho, even, small, smooth in ((1.2, 20.0, True, True, True), (2.1, 0.4, False, False, False),
-                                           (1.9, 1.0, True, True, False)):  # fmt: skip
+    for beta, rho, even, small, smooth in (
+        (1.2, 20.0, True, True, True),
+        (2.1, 0.4, False, False, False),
+        (1.9, 1.0, True, True, False),
+    ):
         layers = tuple(
-            replace(layer, jacobian_beta=layer.jacobian_beta and replace(layer.jacobian_beta, value=beta))
+            replace(
+                layer,
+                jacobian_beta=layer.jacobian_beta and replace(layer.jacobian_beta, value=beta),
+            )
             for layer in table.layers
         )
-        laws = tuple(replace(law, value=rho, inverse=1 / rho) for law in whole.interlayer_smoothness)
+        laws = tuple(
+            replace(law, value=rho, inverse=1 / rho) for law in whole.interlayer_smoothness
+        )
         net = replace(table.net, stability=replace(whole, interlayer_smoothness=laws))
         answer = held(replace(table, layers=layers, net=net), table)
-        assert answer["the Jacobian is well distributed: β ≈ 1 for almost all convolutional layers"] is even
+        assert (
+            answer["the Jacobian is well distributed: β ≈ 1 for almost all convolutional layers"]
+            is even
+        )
         assert answer["1/ρ is a small constant"] is small
         assert answer["ρ ≥ 3d, as Theorems 4.1 and 5.1 assume"] is smooth
 

@@ -1,4 +1,6 @@
-"""Nets scaled to match: norms layer by layer, scores up to one positive factor, cushions unchanged."""
+"""Nets scaled to match: norms layer by layer, scores up to one positive factor, cushions
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -54,17 +56,25 @@ def biases(net: Network) -> list[Tensor | None]:
 @each_chain
 def test_scores_are_a_positive_multiple_and_norms_match(case: Case) -> None:
     net, other = both(case)
-    kept = [node.affine.operator.weight.clone() for node in (*net.affine_layers, *other.affine_layers)]
+    kept = [
+        node.affine.operator.weight.clone() for node in (*net.affine_layers, *other.affine_layers)
+    ]
     found = scaled_to_match(net, other)
     assert norms(found) == pytest.approx(norms(net), rel=1e-9)
     assert norms(other) != pytest.approx(norms(net), rel=1e-3)
     after = [node.affine.operator.weight for node in (*net.affine_layers, *other.affine_layers)]
-    assert all(torch.equal(a, b) for a, b in zip(kept, after, strict=True))  # neither net was written to
+    assert all(
+        torch.equal(a, b) for a, b in zip(kept, after, strict=True)
+    )  # neither net was written to
     x = case.inputs(6, torch.float64)
     factor = math.prod(mine / own for mine, own in zip(norms(net), norms(other), strict=True))
     assert factor > 0
-    assert torch.allclose(found.forward(x), factor * other.forward(x), rtol=1e-8, atol=1e-10 * factor)
-    for a, b in zip(found.affine_layers, other.affine_layers, strict=True):  # directions stay those of the other net
+    assert torch.allclose(
+        found.forward(x), factor * other.forward(x), rtol=1e-8, atol=1e-10 * factor
+    )
+    for a, b in zip(
+        found.affine_layers, other.affine_layers, strict=True
+    ):  # directions stay those of the other net
         mine, own = a.affine.operator.weight, b.affine.operator.weight
         assert torch.allclose(mine, own * float(mine.norm() / own.norm()), rtol=1e-9)
 
@@ -72,7 +82,10 @@ def test_scores_are_a_positive_multiple_and_norms_match(case: Case) -> None:
 @pytest.mark.parametrize("name", ["mlp-deep", "vgg-tiny", "conv-overlapping", "batchnorm-first"])
 def test_cushions_do_not_see_the_scales(name: str) -> None:
     case = next(case for case in CASES if case.name == name)
-    net, other = trace(case.module(), case.input_shape), trace(other_weights(case), case.input_shape)
+    net, other = (
+        trace(case.module(), case.input_shape),
+        trace(other_weights(case), case.input_shape),
+    )
     data = Dataset("noise", case.inputs(8).numpy(), np.arange(8) % 2, 2)
     mine, theirs = (
         cushion.measure(which, data, only="stability", stability=QUICK)
@@ -84,7 +97,9 @@ def test_cushions_do_not_see_the_scales(name: str) -> None:
         assert a.layer_cushion.value == pytest.approx(b.layer_cushion.value, rel=1e-4)
         assert a.minimal_interlayer_cushion is not None
         assert b.minimal_interlayer_cushion is not None
-        assert a.minimal_interlayer_cushion.value == pytest.approx(b.minimal_interlayer_cushion.value, rel=1e-3)
+        assert a.minimal_interlayer_cushion.value == pytest.approx(
+            b.minimal_interlayer_cushion.value, rel=1e-3
+        )
         for one, two in zip(
             a.interlayer_cushion.pairs if a.interlayer_cushion else (),
             b.interlayer_cushion.pairs if b.interlayer_cushion else (),
@@ -95,14 +110,18 @@ def test_cushions_do_not_see_the_scales(name: str) -> None:
 
 
 def test_the_net_beside_is_the_one_that_was_asked_for() -> None:
-    """Cushions do not see scales: beside init they are those of the initialisation, beside random those of no net."""
+    """Cushions do not see scales: beside init they are those of the initialisation, beside random
+    those of no net.
+    """
     case = next(case for case in CASES if case.name == "vgg-tiny")
     module, start = case.module(), other_weights(case)
     data = Dataset("noise", case.inputs(8).numpy(), np.arange(8) % 2, 2)
 
     def cushions(table: MeasureTable | None) -> list[float]:
         assert table is not None
-        return [layer.layer_cushion.value for layer in table.layers if layer.layer_cushion is not None]
+        return [
+            layer.layer_cushion.value for layer in table.layers if layer.layer_cushion is not None
+        ]
 
     def measured(which: nn.Module | Network, **more: Any) -> MeasureTable:
         return cushion.measure(which, data, only="stability", stability=QUICK, **more)
@@ -137,7 +156,11 @@ def test_random_like_keeps_architecture_and_norms(case: Case) -> None:
     assert [node.name for node in found.nodes] == [node.name for node in net.nodes]
     assert found.forward(case.inputs(2)).shape == net.forward(case.inputs(2)).shape
     for a, b, c, old in zip(
-        found.affine_layers, again.affine_layers, other.affine_layers, net.affine_layers, strict=True
+        found.affine_layers,
+        again.affine_layers,
+        other.affine_layers,
+        net.affine_layers,
+        strict=True,
     ):
         assert a.affine.operator.weight.shape == old.affine.operator.weight.shape
         assert torch.equal(a.affine.operator.weight, b.affine.operator.weight)
@@ -187,4 +210,6 @@ def test_alike_nets_pass() -> None:
 def test_measure_refuses_an_initialisation_of_another_net() -> None:
     data = Dataset("noise", np.zeros((4, 1, 6, 6), np.uint8), np.arange(4) % 2, 2)
     with pytest.raises(BadInput, match="the initialisation has other layers"):
-        cushion.measure(nn.Sequential(*ALIKE), data, init=nn.Sequential(nn.Flatten(), nn.Linear(36, 2)))
+        cushion.measure(
+            nn.Sequential(*ALIKE), data, init=nn.Sequential(nn.Flatten(), nn.Linear(36, 2))
+        )

@@ -1,4 +1,6 @@
-"""Table 1's formula by hand on made-up numbers; ζ, capacity, missing values, and the versions from initialisation."""
+"""Table 1's formula by hand on made-up numbers; ζ, capacity, missing values, and the versions from
+initialisation.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,14 @@ QUICK = StabilityOptions(draws=0, attenuation_draws=0, method="exact", zeta=0.2)
 
 
 def dense_node(width: int = 16) -> Node:
-    return trace(nn.Sequential(nn.Linear(3, width), nn.ReLU(), nn.Linear(width, 2)), (3,)).affine_layers[0]
+    return trace(
+        nn.Sequential(nn.Linear(3, width), nn.ReLU(), nn.Linear(width, 2)), (3,)
+    ).affine_layers[0]
 
 
-def conv_node(kernel: tuple[int, int], stride: tuple[int, int], padding: int = 0, groups: int = 1) -> Node:
+def conv_node(
+    kernel: tuple[int, int], stride: tuple[int, int], padding: int = 0, groups: int = 1
+) -> Node:
     conv = nn.Conv2d(4, 8, kernel, stride, padding, groups=groups)
     return trace(nn.Sequential(conv, nn.Flatten()), (4, 15, 15)).affine_layers[0]
 
@@ -54,9 +60,17 @@ def by_hand(layer: LayerTerms, rows: list[int], overlap: float) -> float:
 
 @pytest.mark.parametrize(
     ("kernel", "stride", "overlap"),
-    [((3, 3), (1, 1), 9), ((3, 3), (2, 2), 4), ((2, 2), (2, 2), 1), ((5, 3), (2, 1), 9), ((1, 1), (3, 3), 1),
-     ((7, 7), (3, 3), 9), ((4, 3), (3, 2), 4), ((11, 11), (4, 4), 9)],
-)  # fmt: skip
+    [
+        ((3, 3), (1, 1), 9),
+        ((3, 3), (2, 2), 4),
+        ((2, 2), (2, 2), 1),
+        ((5, 3), (2, 1), 9),
+        ((1, 1), (3, 3), 1),
+        ((7, 7), (3, 3), 9),
+        ((4, 3), (3, 2), 4),
+        ((11, 11), (4, 4), 9),
+    ],
+)
 def test_overlap_is_the_ceiling_of_kernel_over_stride_a_side(
     kernel: tuple[int, int], stride: tuple[int, int], overlap: int
 ) -> None:
@@ -66,13 +80,19 @@ def test_overlap_is_the_ceiling_of_kernel_over_stride_a_side(
 
 def test_dense_layers_and_batch_norms_have_no_overlap() -> None:
     assert terms(dense_node(), 2, 0).overlap == 1
-    norm = trace(nn.Sequential(nn.BatchNorm2d(2), nn.Conv2d(2, 2, 3), nn.Flatten()).eval(), (2, 5, 5))
+    norm = trace(
+        nn.Sequential(nn.BatchNorm2d(2), nn.Conv2d(2, 2, 3), nn.Flatten()).eval(), (2, 5, 5)
+    )
     assert terms(norm.affine_layers[0], 2, 0).overlap == 1
 
 
 @pytest.mark.parametrize("m", [1, 7, 40])
 def test_table_1_by_hand(m: int) -> None:
-    layers = [terms(dense_node(), m, 1), terms(conv_node((3, 3), (2, 1)), m, 2), terms(dense_node(2), m, 3, False)]
+    layers = [
+        terms(dense_node(), m, 1),
+        terms(conv_node((3, 3), (2, 1)), m, 2),
+        terms(dense_node(2), m, 3, False),
+    ]
     overlaps = [1, 6, 1]
     found = effective_parameters(layers, 0.0)
     for layer, overlap, record in zip(layers, overlaps, found, strict=True):
@@ -91,9 +111,14 @@ def test_the_clip_is_one_over_the_root_of_the_channels() -> None:
 
 @pytest.mark.parametrize("zeta", ["0", "0.01", "0.05", "0.1", "0.34", "0.5", "0.99"])
 @pytest.mark.parametrize("m", [1, 3, 10, 100])
-def test_zeta_drops_the_worst_examples_for_the_sum_the_same_for_all_layers(m: int, zeta: str) -> None:
+def test_zeta_drops_the_worst_examples_for_the_sum_the_same_for_all_layers(
+    m: int, zeta: str
+) -> None:
     layers = [terms(dense_node(), m, 4), terms(conv_node((3, 3), (1, 1)), m, 5)]
-    each = [sum(by_hand(layer, [r], n) for layer, n in zip(layers, (1, 9), strict=True)) for r in range(m)]
+    each = [
+        sum(by_hand(layer, [r], n) for layer, n in zip(layers, (1, 9), strict=True))
+        for r in range(m)
+    ]
     dropped = math.floor(Fraction(zeta) * m)
     kept = sorted(range(m), key=lambda r: each[r])[: m - dropped]
     found = effective_parameters(layers, float(zeta))
@@ -123,7 +148,9 @@ def test_missing_and_infinite_values() -> None:
     assert silent.each()[1:].tolist()[1:] == [0.0, 0.0]
     dead = LayerTerms(layer.node, np.array([1.0, math.inf]), np.ones(2), np.ones(2), np.ones(2))
     assert effective_parameters([dead], 0.0)[0].value == math.inf
-    assert effective_parameters([dead], 0.5)[0].zeta_value == pytest.approx(16.0)  # its clip is 1/√16
+    assert effective_parameters([dead], 0.5)[0].zeta_value == pytest.approx(
+        16.0
+    )  # its clip is 1/√16
     zero = LayerTerms(layer.node, np.ones(2), np.ones(2), np.array([0.0, 0.5]), np.ones(2))
     (record,) = effective_parameters([zero], 0.5)
     assert record.value == math.inf
@@ -132,7 +159,11 @@ def test_missing_and_infinite_values() -> None:
 
 
 def test_capacity_is_equation_2_of_the_note() -> None:
-    layers = [terms(dense_node(), 6, 8), terms(conv_node((3, 3), (1, 1)), 6, 9), terms(dense_node(4), 6, 10, False)]
+    layers = [
+        terms(dense_node(), 6, 8),
+        terms(conv_node((3, 3), (1, 1)), 6, 9),
+        terms(dense_node(4), 6, 10, False),
+    ]
     products = [float(layer.cushion.min() * layer.minimal.min()) for layer in layers]
     assert capacity(3, 1.7, layers) == pytest.approx((3 * 1.7 / min(products)) ** 2)
     zero = LayerTerms(layers[0].node, np.ones(1), np.ones(1), np.zeros(1), np.ones(1))
@@ -143,7 +174,9 @@ def test_capacity_is_equation_2_of_the_note() -> None:
 def test_capacity_does_not_depend_on_where_a_layer_stands_that_says_nothing(place: int) -> None:
     """A layer that never sees a signal has only NaN; the product of the others decides."""
     live = LayerTerms(dense_node(4), np.ones(3), np.ones(3), np.full(3, 0.5), np.full(3, 0.25))
-    silent = LayerTerms(dense_node(4), np.ones(3), np.ones(3), np.full(3, math.nan), np.full(3, math.nan))
+    silent = LayerTerms(
+        dense_node(4), np.ones(3), np.ones(3), np.full(3, math.nan), np.full(3, math.nan)
+    )
     layers = [live, live]
     layers.insert(place, silent)
     assert capacity(3, 1.0, layers) == pytest.approx((3 / 0.125) ** 2)
@@ -171,7 +204,9 @@ def test_from_initialisation_the_distance_takes_the_place_of_the_norm(name: str)
     table = cushion.measure(module, data, only="stability", stability=QUICK, init=start)
     net, initial = trace(module, case.input_shape), trace(start, case.input_shape)
     total = 0.0
-    for row, node, other in zip(table.layers, net.affine_layers, initial.affine_layers, strict=True):
+    for row, node, other in zip(
+        table.layers, net.affine_layers, initial.affine_layers, strict=True
+    ):
         weight = node.affine.operator.weight.double()
         distance = float((weight - other.affine.operator.weight.double()).norm())
         record, own, minimal, beta = (
@@ -190,28 +225,50 @@ def test_from_initialisation_the_distance_takes_the_place_of_the_norm(name: str)
         assert record.distance == pytest.approx(distance, rel=1e-5)
         ratio = float(weight.norm()) / distance
         assert record.layer_cushion.value == pytest.approx(own.value * ratio, rel=1e-4)
-        assert record.layer_cushion.quantiles["0.5"] == pytest.approx(own.quantiles["0.5"] * ratio, rel=1e-4)
-        # all rows were measured, so Table 1 follows from the worst values that the record itself states
+        assert record.layer_cushion.quantiles["0.5"] == pytest.approx(
+            own.quantiles["0.5"] * ratio, rel=1e-4
+        )
+        # all rows were measured, so Table 1 follows from the worst values that the record itself
+        # states
         c = 1.0 if row.activation_contraction is None else row.activation_contraction.value
-        overlap = row.effective_parameters.value * (own.value * minimal.value / (c * beta.value)) ** 2
-        kernel, stride = ((3, 3), node.affine.operator.stride) if node.affine.kind == "conv2d" else ((1, 1), (1, 1))  # type: ignore[attr-defined]
-        assert overlap == pytest.approx(math.prod(-(-k // s) for k, s in zip(kernel, stride, strict=True)), rel=1e-4)
-        assert record.effective_parameters.value == pytest.approx(row.effective_parameters.value / ratio**2, rel=1e-4)
+        overlap = (
+            row.effective_parameters.value * (own.value * minimal.value / (c * beta.value)) ** 2
+        )
+        kernel, stride = (
+            ((3, 3), node.affine.operator.stride)
+            if node.affine.kind == "conv2d"
+            else ((1, 1), (1, 1))
+        )  # type: ignore[attr-defined]
+        assert overlap == pytest.approx(
+            math.prod(-(-k // s) for k, s in zip(kernel, stride, strict=True)), rel=1e-4
+        )
+        assert record.effective_parameters.value == pytest.approx(
+            row.effective_parameters.value / ratio**2, rel=1e-4
+        )
         total += record.effective_parameters.value
         assert record.noise_sensitivity is not None
-        difference = node.affine.operator.with_weight(weight.float() - other.affine.operator.weight).dense().double()
+        difference = (
+            node.affine.operator.with_weight(weight.float() - other.affine.operator.weight)
+            .dense()
+            .double()
+        )
         assert row.noise_sensitivity is not None
         change = float(difference.norm() / node.affine.operator.dense().double().norm()) ** 2
-        assert record.noise_sensitivity.value == pytest.approx(row.noise_sensitivity.value * change, rel=1e-4)
+        assert record.noise_sensitivity.value == pytest.approx(
+            row.noise_sensitivity.value * change, rel=1e-4
+        )
     whole = table.net.stability
     assert whole is not None
     assert whole.effective_parameters_from_initialisation == pytest.approx(total, rel=1e-6)
     assert whole.effective_parameters == pytest.approx(
-        sum(row.effective_parameters.value for row in table.layers if row.effective_parameters), rel=1e-9
+        sum(row.effective_parameters.value for row in table.layers if row.effective_parameters),
+        rel=1e-9,
     )
     assert whole.effective_parameters_zeta is not None
     assert whole.effective_parameters_zeta <= whole.effective_parameters
-    worst = min(row.layer_cushion.value * row.minimal_interlayer_cushion.value for row in table.layers)  # type: ignore[union-attr]
+    worst = min(
+        row.layer_cushion.value * row.minimal_interlayer_cushion.value for row in table.layers
+    )  # type: ignore[union-attr]
     c = max(row.activation_contraction.value for row in table.layers if row.activation_contraction)
     assert whole.activation_contraction == c
     assert whole.capacity == pytest.approx((len(table.layers) * c / worst) ** 2, rel=1e-6)
@@ -219,7 +276,9 @@ def test_from_initialisation_the_distance_takes_the_place_of_the_norm(name: str)
 
 def test_layers_that_did_not_move_have_no_version_from_initialisation() -> None:
     case = next(case for case in CASES if case.name == "mlp")
-    table = cushion.measure(case.module(), sample(case, 6, 2), only="stability", stability=QUICK, init=moved(case, 0.0))
+    table = cushion.measure(
+        case.module(), sample(case, 6, 2), only="stability", stability=QUICK, init=moved(case, 0.0)
+    )
     for row in table.layers:
         record = row.from_initialisation
         assert record is not None
@@ -234,16 +293,24 @@ def test_layers_that_did_not_move_have_no_version_from_initialisation() -> None:
 
 @pytest.mark.parametrize("name", ["mlp-deep", "vgg-tiny"])
 def test_on_some_rows_the_columns_of_the_table_still_multiply(name: str) -> None:
-    """Measured on 5 of 20 rows: c and μ come from all 20, the rest from the 5, as printed; ζ drops from the 5 alone."""
+    """Measured on 5 of 20 rows: c and μ come from all 20, the rest from the 5, as printed; ζ drops
+    from the 5 alone.
+    """
     case = next(case for case in CASES if case.name == name)
     data = sample(case, 20, 2)
     rows = np.sort(permutation(20, 3)[:5])
-    options = StabilityOptions(examples=5, draws=0, attenuation_draws=0, method="exact", zeta=0.2, seed=3)
+    options = StabilityOptions(
+        examples=5, draws=0, attenuation_draws=0, method="exact", zeta=0.2, seed=3
+    )
     some = cushion.measure(case.module(), data, only="stability", stability=options)
     few = Dataset("few", data.x[rows], data.y[rows], 2)
     alone = cushion.measure(case.module(), few, only="stability", stability=options)
     for a, b in zip(some.layers, alone.layers, strict=True):
-        effective, minimal, beta = a.effective_parameters, a.minimal_interlayer_cushion, a.jacobian_beta
+        effective, minimal, beta = (
+            a.effective_parameters,
+            a.minimal_interlayer_cushion,
+            a.jacobian_beta,
+        )
         assert effective is not None
         assert minimal is not None
         assert beta is not None
@@ -262,13 +329,17 @@ def test_on_some_rows_the_columns_of_the_table_still_multiply(name: str) -> None
 
 
 def test_a_layer_that_is_switched_off_for_all_examples_has_no_finite_capacity() -> None:
-    """Definition 6 has no finite c if one example is switched off, and none either if all of them are."""
+    """Definition 6 has no finite c if one example is switched off, and none either if all of them
+    are.
+    """
     module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 2))
     with torch.no_grad():
         module[0].bias.fill_(-1e4)
         module[2].bias.fill_(1.0)
     x = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
-    table = cushion.measure(module, Dataset("d", x, np.arange(6) % 2, 2), only="stability", stability=QUICK)
+    table = cushion.measure(
+        module, Dataset("d", x, np.arange(6) % 2, 2), only="stability", stability=QUICK
+    )
     assert table.net.stability is not None
     assert table.net.stability.activation_contraction in (None, math.inf)
     assert table.net.stability.capacity in (None, math.inf)

@@ -1,4 +1,6 @@
-"""Interlayer cushions, β and bias gaps of all pairs against brute-force Jacobians and the definitions themselves."""
+"""Interlayer cushions, β and bias gaps of all pairs against brute-force Jacobians and the
+definitions themselves.
+"""
 
 from __future__ import annotations
 
@@ -40,23 +42,33 @@ def sample(x: Tensor) -> Dataset:
 
 @pytest.fixture(autouse=True)
 def _in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are float32 in a sample; here the arithmetic after them is float64, so that rounding hides nothing."""
+    """Rows are float32 in a sample; here the arithmetic after them is float64, so that rounding
+    hides nothing.
+    """
     monkeypatch.setattr(f"{MODULE}.as_floats", lambda x: torch.from_numpy(np.array(x)).double())
 
 
 def measured(net: Network, x: Tensor, batch: int = 100, places: int = 0, seed: int = 0) -> Pairs:
-    return measure_pairs(net, sample(x), plan_jacobians(net, 0, "exact"), places=places, seed=seed, batch=batch)
+    return measure_pairs(
+        net, sample(x), plan_jacobians(net, 0, "exact"), places=places, seed=seed, batch=batch
+    )
 
 
 def batch_of(case: Case, m: int) -> Tensor:
     return case.inputs(m).double()
 
 
-def by_definition(net: Network, x: Tensor, i: Node, j: Node) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def by_definition(
+    net: Network, x: Tensor, i: Node, j: Node
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """J, x^i and x^j of every example."""
     for b in range(len(x)):
         values = activations(net, x[b : b + 1])
-        yield brute_jacobian(net, x[b : b + 1], i, j), values[i.index].flatten(), values[j.index].flatten()
+        yield (
+            brute_jacobian(net, x[b : b + 1], i, j),
+            values[i.index].flatten(),
+            values[j.index].flatten(),
+        )
 
 
 @each_net
@@ -68,21 +80,33 @@ def test_every_pair_is_definitions_5_8_and_9(case: Case) -> None:
         area = math.prod(i.shape[1:])
         each = list(by_definition(net, x, i, j))
         if not any(jacobian.any() for jacobian, _, _ in each):
-            assert (i.index, j.index) not in found.cushions or np.isnan(found.cushions[i.index, j.index]).all()
+            assert (i.index, j.index) not in found.cushions or np.isnan(
+                found.cushions[i.index, j.index]
+            ).all()
             continue
         ratios, gaps, betas = [], [], []
         for jacobian, own, after in each:
             image = float((jacobian @ own).norm())
             frobenius = float(jacobian.norm())
-            ratios.append(image * math.sqrt(area) / (frobenius * float(own.norm())) if frobenius else math.nan)
+            ratios.append(
+                image * math.sqrt(area) / (frobenius * float(own.norm())) if frobenius else math.nan
+            )
             gaps.append(abs(image - float(after.norm())) / float(after.norm()))
             places = jacobian.reshape(-1, i.shape[0], area).square().sum((0, 1)).sqrt()
-            betas.append(float(places.max()) * math.sqrt(area) / frobenius if frobenius else math.nan)
+            betas.append(
+                float(places.max()) * math.sqrt(area) / frobenius if frobenius else math.nan
+            )
         key = i.index, j.index
-        assert np.allclose(found.cushions[key], ratios, rtol=1e-8, atol=1e-12, equal_nan=True), (i.name, j.name)
+        assert np.allclose(found.cushions[key], ratios, rtol=1e-8, atol=1e-12, equal_nan=True), (
+            i.name,
+            j.name,
+        )
         assert np.allclose(found.gaps[key], gaps, rtol=1e-7, atol=1e-9), (i.name, j.name)
         alive = np.isfinite(betas)
-        assert np.allclose(found.betas[key][alive], np.array(betas)[alive], rtol=1e-8), (i.name, j.name)
+        assert np.allclose(found.betas[key][alive], np.array(betas)[alive], rtol=1e-8), (
+            i.name,
+            j.name,
+        )
         assert key not in found.errors
         later.setdefault(i.index, []).append(ratios)
     for i in net.affine_layers:
@@ -120,7 +144,11 @@ def test_the_inequality_holds_on_all_of_s_with_equality_somewhere(case: Case) ->
         for j in later:
             pair, slack = by_name[j.name], []
             for jacobian, own, _ in by_definition(net, x, i, j):
-                bound = pair.value / math.sqrt(math.prod(i.shape[1:])) * float(jacobian.norm() * own.norm())
+                bound = (
+                    pair.value
+                    / math.sqrt(math.prod(i.shape[1:]))
+                    * float(jacobian.norm() * own.norm())
+                )
                 slack.append(float((jacobian @ own).norm()) - bound)
                 assert slack[-1] >= -1e-9 * max(bound, 1e-30)
             assert min(slack) <= 1e-8 * max(pair.value, 1e-3)
@@ -138,7 +166,9 @@ def test_beta_of_a_layer_is_the_worst_of_its_pairs_and_at_least_one(case: Case) 
             assert record is None or record.value == 1.0
             continue
         assert record is not None
-        assert record.value == pytest.approx(max(np.nanmax(values) for values in own.values()), rel=1e-12)
+        assert record.value == pytest.approx(
+            max(np.nanmax(values) for values in own.values()), rel=1e-12
+        )
         assert record.to == tuple(net.nodes[j].name for j in sorted(own))
         area = math.prod(i.shape[1:])
         for values in own.values():
@@ -175,7 +205,9 @@ def test_linear_dense_nets_in_closed_form() -> None:
 
 
 def test_pointwise_convolutions_in_closed_form() -> None:
-    """A 1x1 convolution acts place by place: √(n₁n₂) cancels, and every place has the same share, so β = 1."""
+    """A 1x1 convolution acts place by place: √(n₁n₂) cancels, and every place has the same share,
+    so β = 1.
+    """
     generator = torch.Generator().manual_seed(4)
     module = nn.Sequential(nn.Conv2d(2, 3, 1, bias=False), nn.Conv2d(3, 4, 1, bias=False))
     weights = [torch.randn(layer.weight.shape, generator=generator) for layer in module]
@@ -197,7 +229,9 @@ def test_pointwise_convolutions_in_closed_form() -> None:
 
 @each_chain
 def test_rescaled_layers_have_the_same_cushions(case: Case) -> None:
-    """Weights times a_l, biases times a_1 ... a_l: every x^l grows by a_1 ... a_l, and no cushion changes."""
+    """Weights times a_l, biases times a_1 ... a_l: every x^l grows by a_1 ... a_l, and no cushion
+    changes.
+    """
     net, x = traced(case), batch_of(case, 3)
     changes, product = {}, 1.0
     for at, node in enumerate(net.affine_layers):
@@ -213,7 +247,9 @@ def test_rescaled_layers_have_the_same_cushions(case: Case) -> None:
     assert before.cushions.keys() == after.cushions.keys()
     for kind in ("cushions", "gaps", "betas"):
         for key, values in getattr(before, kind).items():
-            assert np.allclose(getattr(after, kind)[key], values, rtol=1e-7, atol=1e-9, equal_nan=True), (kind, key)
+            assert np.allclose(
+                getattr(after, kind)[key], values, rtol=1e-7, atol=1e-9, equal_nan=True
+            ), (kind, key)
 
 
 @pytest.mark.parametrize("name", ["residual", "vgg-tiny", "conv-overlapping", "dense"])
@@ -232,14 +268,19 @@ def test_sampled_places_never_exceed_the_full_beta(name: str) -> None:
         assert torch.allclose(found[10**6][key], full, rtol=1e-9, equal_nan=True)
         assert (found[1][key] <= found[3][key] * (1 + 1e-12)).all()
         assert (found[3][key] <= full * (1 + 1e-9)).all()
-        for b in range(3):  # one sampled place is the share of some place, the same for all examples
+        for b in range(
+            3
+        ):  # one sampled place is the share of some place, the same for all examples
             jacobian = brute_jacobian(net, x[b : b + 1], i, j)
             shares = jacobian.reshape(-1, i.shape[0], math.prod(i.shape[1:])).square().sum((0, 1))
             shares = shares * shares.numel() / shares.sum()
             assert float((shares - found[1][key][b]).abs().min()) < 1e-8
     assert found[3].keys() == maps
     assert any((found[1][key] < exact[key].spread * (1 - 1e-6)).any() for key in maps)  # type: ignore[operator]
-    assert all(torch.equal(values, found[3][key]) for key, values in sampled_spreads(line, hidden, 3, 5).items())
+    assert all(
+        torch.equal(values, found[3][key])
+        for key, values in sampled_spreads(line, hidden, 3, 5).items()
+    )
     others = [sampled_spreads(line, hidden, 1, seed) for seed in range(6, 10)]
     assert any(not torch.equal(other[key], found[1][key]) for other in others for key in maps)
 
@@ -273,18 +314,26 @@ def test_probes_are_unbiased_with_the_stated_relative_error() -> None:
     net, x = traced(case), batch_of(case, 2)
     plan = plan_jacobians(net, 8, "probes")
     exact = measured(net, x)
-    runs = [measure_pairs(net, sample(x), plan, places=0, seed=seed, batch=100) for seed in range(150)]
+    runs = [
+        measure_pairs(net, sample(x), plan, places=0, seed=seed, batch=100) for seed in range(150)
+    ]
     assert runs[0].errors
     for key in runs[0].cushions:
         if key not in runs[0].errors:
-            assert np.allclose(runs[0].cushions[key], exact.cushions[key], rtol=1e-9, equal_nan=True)
+            assert np.allclose(
+                runs[0].cushions[key], exact.cushions[key], rtol=1e-9, equal_nan=True
+            )
             continue
         draws = np.stack([run.cushions[key] for run in runs])
         squares = draws**-2.0  # ‖J‖² up to a factor: unbiased, unlike μ itself
-        z = (squares.mean(0) - exact.cushions[key] ** -2.0) / (squares.std(0, ddof=1) / math.sqrt(len(runs)))
+        z = (squares.mean(0) - exact.cushions[key] ** -2.0) / (
+            squares.std(0, ddof=1) / math.sqrt(len(runs))
+        )
         assert np.abs(z).max() < 5.5, key
         stated = np.sqrt(np.mean([run.errors[key] ** 2 for run in runs], axis=0))
-        seen = squares.std(0, ddof=1) / squares.mean(0) / 2  # the relative error of a square is twice that of its root
+        seen = (
+            squares.std(0, ddof=1) / squares.mean(0) / 2
+        )  # the relative error of a square is twice that of its root
         assert np.allclose(stated / seen, 1.0, atol=0.5), key
         assert not np.allclose(stated / seen, 2.0, atol=0.45), key
     record = runs[0].interlayer(net.affine_layers[0])
@@ -300,7 +349,9 @@ def test_probes_are_unbiased_with_the_stated_relative_error() -> None:
 def shuffled(order: Callable[[list[slice]], list[slice]]) -> Callable[..., dict[str, Any]]:
     """map_shards with the shards in another order, merged the other way round."""
 
-    def run(rows: int, size: int, work: Callable[[slice], Any], *, describe: str = "") -> dict[str, Any]:
+    def run(
+        rows: int, size: int, work: Callable[[slice], Any], *, describe: str = ""
+    ) -> dict[str, Any]:
         shards = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
         parts = [work(shard) for shard in order(shards)]
         merged = parts[-1]
@@ -315,7 +366,9 @@ def shuffled(order: Callable[[list[slice]], list[slice]]) -> Callable[..., dict[
 
 @pytest.mark.parametrize("name", ["vgg-tiny", "residual"])
 @pytest.mark.parametrize("probes", [0, 2])
-def test_the_order_of_merging_shards_changes_nothing(name: str, probes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_merging_shards_changes_nothing(
+    name: str, probes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = named(name)
     net, x = traced(case), batch_of(case, 7)
     plan = plan_jacobians(net, probes, "probes" if probes else "exact")
@@ -344,11 +397,15 @@ def test_exact_norms_do_not_depend_on_the_shards(name: str) -> None:
 
 
 def test_probes_of_a_shard_depend_on_its_first_row() -> None:
-    """As documented: the same rows in the same shards give the same numbers; other shards have other probes."""
+    """As documented: the same rows in the same shards give the same numbers; other shards have
+    other probes.
+    """
     case = named("residual")
     net, x = traced(case), batch_of(case, 6)
     plan = plan_jacobians(net, 2, "probes")
-    a, b, c = (measure_pairs(net, sample(x), plan, places=0, seed=3, batch=batch) for batch in (3, 3, 2))
+    a, b, c = (
+        measure_pairs(net, sample(x), plan, places=0, seed=3, batch=batch) for batch in (3, 3, 2)
+    )
     key = next(iter(a.errors))
     assert np.array_equal(a.cushions[key], b.cushions[key])
     assert np.allclose(a.cushions[key][:2], c.cushions[key][:2], rtol=1e-12)  # both start at row 0

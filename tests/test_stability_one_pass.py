@@ -1,4 +1,6 @@
-"""Layer cushion, activation contraction and noise sensitivity against their definitions, example by example."""
+"""Layer cushion, activation contraction and noise sensitivity against their definitions, example by
+example.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def observe(net: Network, x: Tensor) -> OnePass:
 
 
 def matrix(node: Node, before: Tensor) -> Tensor:
-    """The layer's linear part as a dense matrix, by automatic differentiation: [outputs, inputs]."""
+    """The layer's linear part as a dense matrix, by automatic differentiation: [outputs,
+    inputs].
+    """
     jacobian = torch.autograd.functional.jacobian(node.op, torch.zeros_like(before))
     assert isinstance(jacobian, Tensor)
     return jacobian.reshape(-1, before.numel())
@@ -58,7 +62,9 @@ def test_layer_cushion_is_definition_4(case: Case) -> None:
         dense = matrix(node, before_all[0])
         for before, ratio in zip(before_all, found, strict=True):
             image = dense @ before.flatten()
-            assert ratio == pytest.approx(float(image.norm() / (weight * before.norm())), rel=1e-10), node.name
+            assert ratio == pytest.approx(
+                float(image.norm() / (weight * before.norm())), rel=1e-10
+            ), node.name
 
 
 @each_case
@@ -70,7 +76,9 @@ def test_the_bias_has_no_part_in_the_cushion(case: Case) -> None:
     zero = first.op(torch.zeros_like(before[0]))  # type: ignore[operator]
     found = layer_cushions(observe(net, x), first, 1.0)
     for b, one in enumerate(before):
-        assert found[b] == pytest.approx(float((first.op(one) - zero).norm() / one.norm()), rel=1e-9)  # type: ignore[operator]
+        assert found[b] == pytest.approx(
+            float((first.op(one) - zero).norm() / one.norm()), rel=1e-9
+        )  # type: ignore[operator]
 
 
 @each_chain
@@ -86,18 +94,26 @@ def test_activation_contraction_is_definition_6(case: Case) -> None:
         for between in net.nodes[node.index + 1 : after.index]:
             phi = between.op(phi)  # type: ignore[operator]
         for b in range(6):
-            assert found[b] * float(phi[b].norm()) == pytest.approx(float(whole[b].norm()), rel=1e-10)
+            assert found[b] * float(phi[b].norm()) == pytest.approx(
+                float(whole[b].norm()), rel=1e-10
+            )
         # the smallest c with ‖φ(x)‖ ≥ ‖x‖/c on all of S
         c = found.max()
-        assert all(float(phi[b].norm()) >= float(whole[b].norm()) / c * (1 - 1e-12) for b in range(6))
-        assert not all(float(phi[b].norm()) >= float(whole[b].norm()) / (c * 0.999) for b in range(6))
+        assert all(
+            float(phi[b].norm()) >= float(whole[b].norm()) / c * (1 - 1e-12) for b in range(6)
+        )
+        assert not all(
+            float(phi[b].norm()) >= float(whole[b].norm()) / (c * 0.999) for b in range(6)
+        )
     assert next_layer(net, layers[-1]) is None
 
 
 def test_contraction_by_hand_counts_pooling_as_part_of_phi() -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3)).double()
+        module = nn.Sequential(
+            nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3)
+        ).double()
     x = torch.randn(4, 1, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     net = trace(module, (1, 6, 6)).double()
     conv, last = net.affine_layers
@@ -106,12 +122,17 @@ def test_contraction_by_hand_counts_pooling_as_part_of_phi() -> None:
     expected = out.flatten(1).norm(dim=1) / pooled.flatten(1).norm(dim=1)
     found = activation_contractions(observe(net, x), conv, last)
     assert np.allclose(found, expected.numpy(), rtol=1e-9)
-    assert (found > (out.flatten(1).norm(dim=1) / out.clamp_min(0).flatten(1).norm(dim=1)).numpy() * 1.01).all()
+    assert (
+        found
+        > (out.flatten(1).norm(dim=1) / out.clamp_min(0).flatten(1).norm(dim=1)).numpy() * 1.01
+    ).all()
 
 
 @each_case
 def test_sensitivity_in_closed_form_is_definition_3(case: Case) -> None:
-    """Proposition 3.1 against a Monte-Carlo mean, within six of its standard errors; at least the stable rank."""
+    """Proposition 3.1 against a Monte-Carlo mean, within six of its standard errors; at least the
+    stable rank.
+    """
     net, x = traced(case), case.inputs(2, torch.float64)
     norms = observe(net, x)
     generator = torch.Generator().manual_seed(11)
@@ -126,10 +147,13 @@ def test_sensitivity_in_closed_form_is_definition_3(case: Case) -> None:
             draws = moved.square().sum(1) / (dense @ v).square().sum()
             error = float(draws.std()) / 2000**0.5
             assert abs(float(draws.mean()) - exact[b]) < 6 * error, node.name
-            stable_rank = float(dense.square().sum()) / float(torch.linalg.matrix_norm(dense, 2)) ** 2
+            stable_rank = (
+                float(dense.square().sum()) / float(torch.linalg.matrix_norm(dense, 2)) ** 2
+            )
             assert exact[b] >= stable_rank * (1 - 1e-9)
             assert exact[b] == pytest.approx(
-                float(dense.square().sum() * v.square().sum() / (dense @ v).square().sum()), rel=1e-9
+                float(dense.square().sum() * v.square().sum() / (dense @ v).square().sum()),
+                rel=1e-9,
             )
 
 
@@ -175,7 +199,9 @@ def test_a_value_joined_with_itself_has_no_next_layer() -> None:
 
 
 def dead_net(bias: float) -> Network:
-    """Two inputs, a hidden layer that is off for the second example, two outputs; no biases unless given."""
+    """Two inputs, a hidden layer that is off for the second example, two outputs; no biases unless
+    given.
+    """
     module = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
     with torch.no_grad():
         module[0].weight.copy_(torch.eye(2))

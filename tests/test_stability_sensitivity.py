@@ -1,4 +1,6 @@
-"""cushion.noise_sensitivity: Definition 3 of any part of a net, against closed forms and a naive loop."""
+"""cushion.noise_sensitivity: Definition 3 of any part of a net, against closed forms and a naive
+loop.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,17 @@ def named(name: str) -> Case:
 
 def sample(case: Case, m: int = 6) -> Dataset:
     rng = np.random.default_rng(1)
-    return Dataset("noise", rng.standard_normal((m, *case.input_shape)).astype(np.float32), np.zeros(m, np.int64), 2)
+    return Dataset(
+        "noise",
+        rng.standard_normal((m, *case.input_shape)).astype(np.float32),
+        np.zeros(m, np.int64),
+        2,
+    )
 
 
-@pytest.mark.parametrize(("law", "energy"), [("gaussian", "size"), ("signs", "size"), ("sphere", "one")])
+@pytest.mark.parametrize(
+    ("law", "energy"), [("gaussian", "size"), ("signs", "size"), ("sphere", "one")]
+)
 @pytest.mark.parametrize("name", ["mlp", "vgg-tiny"])
 def test_one_layer_has_a_closed_form_for_every_law(name: str, law: str, energy: str) -> None:
     """Noise with covariance s²I gives s²‖A‖_F²‖x‖²/‖Ax + b‖²; the sphere's covariance is I/n."""
@@ -35,7 +44,9 @@ def test_one_layer_has_a_closed_form_for_every_law(name: str, law: str, energy: 
     first = net.affine_layers[0]
     x = torch.from_numpy(data.x)
     after = first.affine(x).flatten(1).double().norm(dim=1)
-    closed = (0.5 * first.affine.operator.operator_frobenius() * x.flatten(1).double().norm(dim=1) / after) ** 2
+    closed = (
+        0.5 * first.affine.operator.operator_frobenius() * x.flatten(1).double().norm(dim=1) / after
+    ) ** 2
     closed = closed if energy == "size" else closed / first.affine.operator.input_size
     found = cushion.noise_sensitivity(
         case.module(), data, first.name, first.name, noise=law, scale=0.5, draws=4000, seed=3
@@ -55,7 +66,9 @@ def test_a_part_of_the_net_and_a_law_of_ones_own() -> None:
         assert isinstance(generator, torch.Generator)
         return torch.ones(shape)
 
-    found = cushion.noise_sensitivity(net, data, second.name, fourth.name, noise=ones, scale=0.1, draws=2)
+    found = cushion.noise_sensitivity(
+        net, data, second.name, fourth.name, noise=ones, scale=0.1, draws=2
+    )
     x = torch.from_numpy(data.x)
     values = activations(net, x)
     before = values[second.inputs[0]]
@@ -72,7 +85,8 @@ def test_the_seed_repeats_and_one_draw_has_no_error() -> None:
     case = named("mlp")
     data = sample(case)
     one, again, other = (
-        cushion.noise_sensitivity(case.module(), data, "0", "2", draws=1, seed=seed) for seed in (1, 1, 2)
+        cushion.noise_sensitivity(case.module(), data, "0", "2", draws=1, seed=seed)
+        for seed in (1, 1, 2)
     )
     assert one == again
     assert one.value != other.value

@@ -53,9 +53,18 @@ def noise_for(signal: Tensor, scale: float, seed: int) -> Tensor:
 
 
 def literal_rho(
-    net: Network, x: Tensor, i: Node, j: Node, eta: Tensor, *, shifted: bool = True, jacobian: Tensor | None = None
+    net: Network,
+    x: Tensor,
+    i: Node,
+    j: Node,
+    eta: Tensor,
+    *,
+    shifted: bool = True,
+    jacobian: Tensor | None = None,
 ) -> float:
-    """The largest ρ with ‖M(x^i+η) - J(x^i+η)‖ ≤ ‖η‖‖x^j‖/(ρ‖x^i‖) at one example; `shifted`: x^j + Jη for J(x^i+η)."""
+    """The largest ρ with ‖M(x^i+η) - J(x^i+η)‖ ≤ ‖η‖‖x^j‖/(ρ‖x^i‖) at one example; `shifted`: x^j +
+    Jη for J(x^i+η).
+    """
     own = activations(net, x)[i.index]
     end = activations(net, x)[j.index].flatten()
     jacobian = brute_jacobian(net, x, i, j) if jacobian is None else jacobian
@@ -133,7 +142,10 @@ def test_zero_noise_and_zero_signals_bend_nothing() -> None:
     for values in sample_smoothness(line, clean, first, zero).values():
         assert (values == math.inf).all()
     for values in sample_smoothness(line, clean, first, zero + 1).values():
-        assert float(values[0]) in (0.0, math.inf)  # x^i = 0 = x^j: both sides of the inequality lose their meaning
+        assert float(values[0]) in (
+            0.0,
+            math.inf,
+        )  # x^i = 0 = x^j: both sides of the inequality lose their meaning
         assert not torch.isnan(values).any()
 
 
@@ -144,11 +156,15 @@ def test_a_dead_target_that_noise_wakes_has_no_smoothness() -> None:
         module[2].weight.fill_(1.0)
     net = trace(module, (1,)).double()
     x = torch.ones(1, 1, dtype=torch.float64)
-    found = sample_smoothness(Linearisation(net, x), Activations(net, x), net.affine_layers[0], 3 * x)
+    found = sample_smoothness(
+        Linearisation(net, x), Activations(net, x), net.affine_layers[0], 3 * x
+    )
     assert [float(value) for value in found.values()] == [0.0]  # ‖M(x+η)‖ > 0 = ‖x^j‖
 
 
-@pytest.mark.parametrize("delta", ["0", "0.01", "0.05", "0.1", "0.25", "0.3", "0.5", "0.7", "0.9", "0.99"])
+@pytest.mark.parametrize(
+    "delta", ["0", "0.01", "0.05", "0.1", "0.25", "0.3", "0.5", "0.7", "0.9", "0.99"]
+)
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 19, 20, 21, 40, 100])
 def test_the_quantile_is_the_largest_number_that_enough_draws_reach(n: int, delta: str) -> None:
     values = np.random.default_rng(n).permutation(np.arange(n) * 1.5 + 1)
@@ -169,9 +185,13 @@ def test_the_quantile_works_column_by_column_and_with_infinities() -> None:
 @pytest.mark.parametrize("law", ["uniform", "normal", "exponential"])
 @pytest.mark.parametrize(("n", "delta"), [(100, 0.2), (400, 0.05), (60, 0.5)])
 def test_the_error_of_the_quantile_has_the_right_size(law: str, n: int, delta: float) -> None:
-    """Over many samples: the mean square of the stated error against the variance of the quantile itself."""
+    """Over many samples: the mean square of the stated error against the variance of the quantile
+    itself.
+    """
     rng = np.random.default_rng(5)
-    draws = getattr(rng, {"uniform": "random", "normal": "standard_normal"}.get(law, "standard_exponential"))
+    draws = getattr(
+        rng, {"uniform": "random", "normal": "standard_normal"}.get(law, "standard_exponential")
+    )
     samples = [draws(n) for _ in range(1500)]
     seen = np.std([float(quantile_over_draws(values, delta)) for values in samples])
     stated = [quantile_error(values, delta) for values in samples]
@@ -196,13 +216,17 @@ def test_the_error_is_unknown_with_too_few_draws_or_infinite_ones() -> None:
 
 
 def naive_projection(weight: Tensor, k: int, seed: int, purpose: str) -> Tensor:
-    """Algorithm 1, entry by entry: Â = (1/k) Σ ⟨A, M_t⟩ M_t with the signs that sign_projection documents."""
+    """Algorithm 1, entry by entry: Â = (1/k) Σ ⟨A, M_t⟩ M_t with the signs that sign_projection
+    documents.
+    """
     flat = weight.double().reshape(-1)
     n = len(flat)
     words = [int(word) for word in stream(purpose, seed, -(-k // 64) * n)]
     total = torch.zeros(n, dtype=torch.float64)
     for t in range(k):
-        signs = torch.tensor([1.0 if (words[t // 64 * n + s] >> (t % 64)) & 1 else -1.0 for s in range(n)]).double()
+        signs = torch.tensor(
+            [1.0 if (words[t // 64 * n + s] >> (t % 64)) & 1 else -1.0 for s in range(n)]
+        ).double()
         total += float(flat @ signs) * signs
     return (total / k).reshape(weight.shape)
 
@@ -213,7 +237,10 @@ def test_project_net_is_a_naive_algorithm_1(name: str, start: bool) -> None:
     net = traced(named(name))
     changes = {
         node.index: replace(
-            node.affine, operator=node.affine.operator.with_weight(torch.full_like(node.affine.operator.weight, 0.3))
+            node.affine,
+            operator=node.affine.operator.with_weight(
+                torch.full_like(node.affine.operator.weight, 0.3)
+            ),
         )
         for node in net.affine_layers
     }
@@ -221,7 +248,11 @@ def test_project_net_is_a_naive_algorithm_1(name: str, start: bool) -> None:
     found = project_net(net, 70, 5, 2, initial)
     again, other = project_net(net, 70, 5, 2, initial), project_net(net, 70, 5, 3, initial)
     for node, got, same, new in zip(
-        net.affine_layers, found.affine_layers, again.affine_layers, other.affine_layers, strict=True
+        net.affine_layers,
+        found.affine_layers,
+        again.affine_layers,
+        other.affine_layers,
+        strict=True,
     ):
         weight = node.affine.operator.weight
         offset = torch.full_like(weight, 0.3) if start else torch.zeros_like(weight)
@@ -264,8 +295,13 @@ def test_gaussian_noise_is_seeded_and_normal() -> None:
     signal = torch.zeros(400, 50, dtype=torch.float64)
     one = gaussian_like(signal, 1, "p", 0, 0, first)
     assert torch.equal(one, gaussian_like(signal + 5, 1, "p", 0, 0, first))
-    for other in ((2, "p", 0, 0, first), (1, "q", 0, 0, first), (1, "p", 1, 0, first), (1, "p", 0, 8, first),
-                  (1, "p", 0, 0, last)):  # fmt: skip
+    for other in (
+        (2, "p", 0, 0, first),
+        (1, "q", 0, 0, first),
+        (1, "p", 1, 0, first),
+        (1, "p", 0, 8, first),
+        (1, "p", 0, 0, last),
+    ):
         assert not torch.allclose(one, gaussian_like(signal, *other))
     assert abs(float(one.mean())) < 6 / math.sqrt(one.numel())
     assert abs(float(one.var()) - 1) < 6 * math.sqrt(2 / one.numel())
@@ -274,13 +310,21 @@ def test_gaussian_noise_is_seeded_and_normal() -> None:
 @pytest.mark.usefixtures("in_float64")
 @pytest.mark.parametrize("name", ["mlp-deep", "vgg-tiny", "residual", "conv-overlapping"])
 def test_the_whole_measurement_is_a_naive_loop(name: str) -> None:
-    """Draws, shards, pairs and examples in plain loops; then the smallest, the quantile, and both directions of ρ."""
+    """Draws, shards, pairs and examples in plain loops; then the smallest, the quantile, and both
+    directions of ρ.
+    """
     case = named(name)
     net, x, delta = traced(case), case.inputs(3).double(), 0.34
-    laws = [Noise("sign-projection", None, 40), Noise("sign-projection", 0.5, 40), Noise("gaussian", 0.5)]
+    laws = [
+        Noise("sign-projection", None, 40),
+        Noise("sign-projection", 0.5, 40),
+        Noise("gaussian", 0.5),
+    ]
     found = measure_smoothness(net, sample(x), laws, draws=3, seed=9, batch=2)
     layers = net.affine_layers
-    jacobians = {(i, j, b): brute_jacobian(net, x[b : b + 1], i, j) for i, j in pairs(net) for b in range(3)}
+    jacobians = {
+        (i, j, b): brute_jacobian(net, x[b : b + 1], i, j) for i, j in pairs(net) for b in range(3)
+    }
     for law in laws:
         whole = np.full((3, 3), math.inf)  # draw, example
         for i in layers[:-1]:
@@ -289,10 +333,16 @@ def test_the_whole_measurement_is_a_naive_loop(name: str) -> None:
             for draw in range(3):
                 hatted = Activations(project_net(net, 40, 9, draw), x).values[i.index]
                 own = activations(net, x)[i.index]
-                gauss = torch.cat([gaussian_like(own[s : s + 2], 9, "smoothness", draw, s, i) for s in (0, 2)])
+                gauss = torch.cat(
+                    [gaussian_like(own[s : s + 2], 9, "smoothness", draw, s, i) for s in (0, 2)]
+                )
                 eta = gauss if law.kind == "gaussian" else hatted - own
                 for b in range(3):
-                    one = eta[b] if law.level is None else eta[b] / eta[b].norm() * own[b].norm() * law.level
+                    one = (
+                        eta[b]
+                        if law.level is None
+                        else eta[b] / eta[b].norm() * own[b].norm() * law.level
+                    )
                     sizes.append(float(one.norm() / own[b].norm()))
                     for at, j in enumerate(layers):
                         if j.index > i.index:
@@ -302,7 +352,9 @@ def test_the_whole_measurement_is_a_naive_loop(name: str) -> None:
             record = found[law].describe(net, i, law, delta)
             by_draw = rho.min(axis=(1, 2))
             value = math.inf if record.value is None else record.value
-            assert value == pytest.approx(sorted(by_draw)[1], rel=1e-5)  # ⌊0.34·3⌋ = 1 draw may fail
+            assert value == pytest.approx(
+                sorted(by_draw)[1], rel=1e-5
+            )  # ⌊0.34·3⌋ = 1 draw may fail
             assert record.inverse == pytest.approx(1 / value)
             assert record.relative_norm == pytest.approx(np.mean(sizes), rel=1e-6)
             assert (record.draws, record.noise, record.delta) == (3, law.name, delta)
@@ -318,7 +370,9 @@ def test_the_whole_measurement_is_a_naive_loop(name: str) -> None:
                 at = next(at for at, j in enumerate(layers) if j.name == pair.to)
                 assert pair.value == pytest.approx(sorted(rho[:, :, at].min(axis=1))[1], rel=1e-5)
             whole = np.minimum(whole, rho.min(axis=2))
-        assert found[law].describe_net(law, delta).value == pytest.approx(sorted(whole.min(axis=1))[1], rel=1e-5)
+        assert found[law].describe_net(law, delta).value == pytest.approx(
+            sorted(whole.min(axis=1))[1], rel=1e-5
+        )
 
 
 def test_two_laws_of_one_kind_may_have_different_k() -> None:
@@ -344,20 +398,26 @@ def test_a_smoothness_of_zero_is_described_without_a_warning() -> None:
 
 
 def test_noise_that_overflows_is_not_taken_for_perfect_smoothness() -> None:
-    """The noise of few sign matrices grows by √(n/k) a layer; the same net in float64 has ρ of about 1."""
+    """The noise of few sign matrices grows by √(n/k) a layer; the same net in float64 has ρ of
+    about 1.
+    """
     case = named("mlp-deep")
     net, x = traced(case), case.inputs(2, torch.float64)
     first = net.affine_layers[0]
     eta = noise_for(activations(net, x)[first.index], 1e25, 0)
     exact = sample_smoothness(Linearisation(net, x), Activations(net, x), first, eta)
     single = net.to(torch.float32)
-    found = sample_smoothness(Linearisation(single, x.float()), Activations(single, x.float()), first, eta.float())
+    found = sample_smoothness(
+        Linearisation(single, x.float()), Activations(single, x.float()), first, eta.float()
+    )
     for j, values in exact.items():
         assert torch.allclose(found[j].double(), values, rtol=1e-3)
 
 
 def test_large_noise_is_scaled_to_its_level_too() -> None:
-    """After 14 layers of VGG-19 with k = 1000 the raw noise is 1e20 times the signal: scaled, it must not vanish."""
+    """After 14 layers of VGG-19 with k = 1000 the raw noise is 1e20 times the signal: scaled, it
+    must not vanish.
+    """
     signal = noise_for(torch.empty(2, 3, 4, 4), 1.0, 0)
     scaled = Noise("sign-projection", 0.1, 1000).scale(noise_for(signal, 1e25, 1), signal)
     sizes = scaled.double().flatten(1).norm(dim=1) / signal.double().flatten(1).norm(dim=1)
@@ -369,7 +429,9 @@ def test_noise_that_is_not_finite_is_not_taken_for_perfect_smoothness() -> None:
     case = named("mlp")
     net, law = trace(case.module(), case.input_shape), Noise("gaussian", 1e39)
     try:
-        found = measure_smoothness(net, sample(case.inputs(3)), [law], draws=2, seed=0, batch=9)[law]
+        found = measure_smoothness(net, sample(case.inputs(3)), [law], draws=2, seed=0, batch=9)[
+            law
+        ]
     except BadInput:
         return
     assert found.describe(net, net.affine_layers[0], law, 0.05).inverse != 0.0

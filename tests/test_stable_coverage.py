@@ -1,4 +1,6 @@
-"""Standard errors of stable fits, simulated: 95 % intervals hold the truth that often, whatever the scale."""
+"""Standard errors of stable fits, simulated: 95 % intervals hold the truth that often, whatever the
+scale.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,20 @@ NAMES = ("alpha", "beta", "scale", "location")
 
 
 def standardised_errors(alpha: float, beta: float, n: int, seed: int) -> dict[str, float]:
-    """(estimate - truth)/standard error of every parameter; scale and location of the law are drawn, too."""
+    """(estimate - truth)/standard error of every parameter; scale and location of the law are
+    drawn, too.
+    """
     rng = np.random.default_rng([seed, n])
     truth = {"alpha": alpha, "beta": beta, "scale": 10.0 ** rng.uniform(-6, 6)}
     truth["location"] = truth["scale"] * rng.uniform(-30, 30)
     x = truth["scale"] * sample_stable(n, alpha, beta, rng) + truth["location"]
     found = fit_stable(x, symmetric=beta == 0.0)
     errors = {name: found.errors[name] for name in NAMES}
-    return {name: (getattr(found, name) - truth[name]) / error for name, error in errors.items() if error is not None}
+    return {
+        name: (getattr(found, name) - truth[name]) / error
+        for name, error in errors.items()
+        if error is not None
+    }
 
 
 def check(found: list[dict[str, float]], names: tuple[str, ...], least: float) -> None:
@@ -38,7 +46,10 @@ def test_symmetric_fits_cover() -> None:
 
 def test_skewed_fits_cover() -> None:
     """Seen in 100 samples of 2000 for each alpha and sign of beta: 93 to 99 %."""
-    found = [standardised_errors(ALPHAS[seed % 4], (0.5, -0.5)[seed // 4 % 2], 2000, seed) for seed in range(48)]
+    found = [
+        standardised_errors(ALPHAS[seed % 4], (0.5, -0.5)[seed // 4 % 2], 2000, seed)
+        for seed in range(48)
+    ]
     check(found, NAMES, 0.85)  # 95 % of 48, less three deviations
 
 

@@ -1,4 +1,6 @@
-"""Fits of stable laws: against a brute-force likelihood, under shift, scale and sign, on ties, zeros and extremes."""
+"""Fits of stable laws: against a brute-force likelihood, under shift, scale and sign, on ties,
+zeros and extremes.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,26 @@ def drawn(n: int, alpha: float, beta: float = 0.0, *, seed: int = 0) -> Floats:
 
 
 def naive_likelihood(x: Floats, alpha: float, beta: float, c: float, delta: float) -> float:
-    """Σ ln f(x), f the Fourier integral of the characteristic function: midpoints of u^(1/3), from 0 to |cu|^α = 36."""
+    """Σ ln f(x), f the Fourier integral of the characteristic function: midpoints of u^(1/3), from
+    0 to |cu|^α = 36.
+    """
     root = (np.arange(2500) + 0.5) * (36 ** (1 / (3 * alpha)) / 2500)
     u, width = root**3, 2 * root[0]  # in units of 1/c
     skew = beta * math.tan(math.pi * alpha / 2) * (u - u**alpha)
-    waves = np.cos(np.outer((x - delta) / c, u) + skew) @ (3 * root**2 * np.exp(-(u**alpha))) * width / math.pi
+    waves = (
+        np.cos(np.outer((x - delta) / c, u) + skew)
+        @ (3 * root**2 * np.exp(-(u**alpha)))
+        * width
+        / math.pi
+    )
     return float(np.log(np.maximum(waves, 1e-12)).sum() - x.size * math.log(c))
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(1.4, 0.0), (1.2, -0.4)])
 def test_the_fit_maximises_the_likelihood(alpha: float, beta: float) -> None:
-    """A simplex search on the naive likelihood finds the same law; its second differences the same standard errors."""
+    """A simplex search on the naive likelihood finds the same law; its second differences the same
+    standard errors.
+    """
     x = sample_stable(60, alpha, beta, np.random.default_rng(3)).clip(-40, 40) * 2 + 1
     symmetric = beta == 0.0
     found = fit_stable(x, symmetric=symmetric)
@@ -49,13 +60,23 @@ def test_the_fit_maximises_the_likelihood(alpha: float, beta: float) -> None:
 
     assert found.log_likelihood == pytest.approx(naive(at[kept]), abs=1e-4)
     begin = at[kept] * np.array([0.9, 1.2, 0.9, 1.1])[: len(kept)]
-    best = minimize(lambda free: -naive(free), begin, method="Nelder-Mead", options={"fatol": 1e-7, "xatol": 1e-5})
+    best = minimize(
+        lambda free: -naive(free),
+        begin,
+        method="Nelder-Mead",
+        options={"fatol": 1e-7, "xatol": 1e-5},
+    )
     assert -best.fun == pytest.approx(found.log_likelihood, abs=1e-4)
     np.testing.assert_allclose(best.x, at[kept], atol=2e-3)
     steps = np.diag([0.02] * len(kept))
     second = [
         [
-            (naive(at[kept] + a + b) - naive(at[kept] + a - b) - naive(at[kept] - a + b) + naive(at[kept] - a - b))
+            (
+                naive(at[kept] + a + b)
+                - naive(at[kept] + a - b)
+                - naive(at[kept] - a + b)
+                + naive(at[kept] - a - b)
+            )
             for a in steps
         ]
         for b in steps
@@ -74,7 +95,9 @@ def test_the_distance_is_that_of_a_double_loop(ties: bool) -> None:
     below = [abs(np.mean(x < value) - under) for value, under in zip(x, law, strict=True)]
     up_to = [abs(np.mean(x <= value) - under) for value, under in zip(x, law, strict=True)]
     assert found.ks_distance == pytest.approx(max(below + up_to), abs=1e-12)
-    total = StableLaw(found.alpha).log_density((x - found.location) / found.scale).sum() - 300 * math.log(found.scale)
+    total = StableLaw(found.alpha).log_density(
+        (x - found.location) / found.scale
+    ).sum() - 300 * math.log(found.scale)
     assert found.log_likelihood == pytest.approx(float(total), rel=1e-12)
 
 
@@ -89,10 +112,14 @@ def same(one: StableFit, other: StableFit, factor: float = 1.0, shift: float = 0
     for name in NAMES:
         error = one.errors[name]
         grown = 1.0 if name in ("alpha", "beta") else abs(factor)
-        assert other.errors[name] == (None if error is None else pytest.approx(grown * error, rel=1e-2))
+        assert other.errors[name] == (
+            None if error is None else pytest.approx(grown * error, rel=1e-2)
+        )
 
 
-@pytest.mark.parametrize(("alpha", "beta", "symmetric"), [(1.5, 0.5, False), (0.8, 0.0, True), (2.0, 0.0, False)])
+@pytest.mark.parametrize(
+    ("alpha", "beta", "symmetric"), [(1.5, 0.5, False), (0.8, 0.0, True), (2.0, 0.0, False)]
+)
 @pytest.mark.parametrize("factor", [1e-6, 1e6, -1.0, 1e-300])
 def test_scale_shift_and_sign(alpha: float, beta: float, symmetric: bool, factor: float) -> None:
     x = drawn(1500, alpha, beta)
@@ -138,7 +165,9 @@ def test_bins_hold_every_number() -> None:
     assert (places[0], places[-1]) == (-1e30, 1e90)
     middle = np.abs(z) < 1e3
     inside = np.abs(places) < 1e3
-    assert float(places[inside] @ shares[inside]) == pytest.approx(float(z[middle].sum()) / z.size, abs=1e-3)
+    assert float(places[inside] @ shares[inside]) == pytest.approx(
+        float(z[middle].sum()) / z.size, abs=1e-3
+    )
     assert np.diff(np.arcsinh(places[inside])).min() > 0
     gaps = [np.abs(np.arcsinh(z[i]) - np.arcsinh(places)).min() for i in range(0, z.size, 997)]
     assert max(gaps) < 1 / 1024
@@ -156,7 +185,9 @@ def test_normal_numbers_give_alpha_near_2(n: int, symmetric: bool) -> None:
         assert found.scale == pytest.approx(x.std() / math.sqrt(2), rel=1e-12)
         assert found.errors["location"] == pytest.approx(x.std() / math.sqrt(n))
         assert found.errors["scale"] == pytest.approx(found.scale / math.sqrt(2 * n))
-        density = -0.5 * np.square((x - x.mean()) / x.std()) - math.log(x.std() * math.sqrt(2 * math.pi))
+        density = -0.5 * np.square((x - x.mean()) / x.std()) - math.log(
+            x.std() * math.sqrt(2 * math.pi)
+        )
         assert found.log_likelihood == pytest.approx(density.sum())
 
 
@@ -184,9 +215,13 @@ def test_one_number_far_away_is_a_tail() -> None:
 LAYERS = {
     "rounded": np.round(np.random.default_rng(1).normal(size=4000) * 2) / 2,
     "float16": np.random.default_rng(1).normal(size=4000).astype(np.float16) * np.float16(1e-3),
-    "a fifth are zeros": np.where(np.arange(4000) % 5 == 0, 0.0, np.random.default_rng(1).normal(size=4000)),
+    "a fifth are zeros": np.where(
+        np.arange(4000) % 5 == 0, 0.0, np.random.default_rng(1).normal(size=4000)
+    ),
     "uniform": np.random.default_rng(1).uniform(-1, 1, 4000),
-    "two heaps": np.concatenate([np.random.default_rng(1).normal(size=2000) + s for s in (-20, 20)]),
+    "two heaps": np.concatenate(
+        [np.random.default_rng(1).normal(size=2000) + s for s in (-20, 20)]
+    ),
     "one-sided": np.random.default_rng(1).exponential(size=4000),
     "Laplace": np.random.default_rng(1).laplace(size=4000),
     "50 numbers in a row": np.arange(50.0),
@@ -203,7 +238,9 @@ def test_what_is_no_stable_law_still_gets_the_best_of_them(name: str) -> None:
         assert -1 <= found.beta <= 1
         assert 0 < found.scale < math.inf
         assert 0 <= found.ks_distance <= 1
-    assert wide.log_likelihood > narrow.log_likelihood - 1e-3  # the symmetric laws are among the others
+    assert (
+        wide.log_likelihood > narrow.log_likelihood - 1e-3
+    )  # the symmetric laws are among the others
     assert narrow.symmetric
     assert not wide.symmetric
 
@@ -226,7 +263,9 @@ def test_numbers_over_too_many_orders_of_magnitude_are_refused() -> None:
 
 
 def test_a_million_weights_in_time_and_memory() -> None:
-    """The time is under the file's limit by far; numpy's arrays stay below ten times the float32 weights."""
+    """The time is under the file's limit by far; numpy's arrays stay below ten times the float32
+    weights.
+    """
     x = drawn(10**6, 1.5).astype(np.float32)
     tracemalloc.start()
     found = fit_stable(x, symmetric=True)
@@ -239,11 +278,14 @@ def test_a_million_weights_in_time_and_memory() -> None:
 
 @pytest.mark.parametrize(("far", "wide"), [(4.5, 0.03), (1.5, 0.1), (0.8, 0.1), (0.0, 0.05)])
 def test_of_several_maxima_the_highest_is_taken(far: float, wide: float) -> None:
-    """A narrow heap with a third of the numbers elsewhere: no law of a grid is likelier, and none below alpha = 0.5."""
+    """A narrow heap with a third of the numbers elsewhere: no law of a grid is likelier, and none
+    below alpha = 0.5.
+    """
     rng = np.random.default_rng(0)
     x = np.where(rng.random(2000) < 0.3, rng.normal(far, 0.5, 2000), rng.normal(0, wide, 2000))
     likelihoods = {
-        (alpha, c, delta): StableLaw(alpha, 0.0).log_density((x - delta) / c).sum() - x.size * math.log(c)
+        (alpha, c, delta): StableLaw(alpha, 0.0).log_density((x - delta) / c).sum()
+        - x.size * math.log(c)
         for alpha in (0.5, 0.7, 1.0, 1.3, 1.6, 1.9)
         for c in np.geomspace(wide / 4, 2.0, 16).tolist()
         for delta in (0.0, 0.3 * far)
@@ -252,7 +294,7 @@ def test_of_several_maxima_the_highest_is_taken(far: float, wide: float) -> None
     try:
         found = fit_stable(x, symmetric=True)
     except BadInput as refused:
-        assert "still rises where alpha falls to 0.5" in str(refused)  # noqa: PT017 (one of two right answers)
+        assert "still rises where alpha falls to 0.5" in str(refused)  # noqa: PT017
         assert best[0] == 0.5
     else:
         assert found.log_likelihood >= likelihoods[best]

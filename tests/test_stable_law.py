@@ -1,4 +1,6 @@
-"""Standard stable laws: against closed forms, scipy, the Fourier integral and their own characteristic function."""
+"""Standard stable laws: against closed forms, scipy, the Fourier integral and their own
+characteristic function.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,12 @@ LAWS = [
 ]
 
 
-def footnote_3(u: NDArray[np.float64], alpha: float, beta: float, c: float, delta: float) -> NDArray[np.complex128]:
-    """The characteristic function as Shin 2021 prints it in footnote 3, with c where it has γ at α = 1."""
+def footnote_3(
+    u: NDArray[np.float64], alpha: float, beta: float, c: float, delta: float
+) -> NDArray[np.complex128]:
+    """The characteristic function as Shin 2021 prints it in footnote 3, with c where it has γ at α
+    = 1.
+    """
     if alpha == 1:
         inside = 1 + 1j * beta * (2 / math.pi) * np.sign(u) * np.log(c * np.abs(u))
         return np.exp(-c * np.abs(u) * inside + 1j * delta * u)
@@ -37,14 +43,19 @@ def footnote_3(u: NDArray[np.float64], alpha: float, beta: float, c: float, delt
 
 
 def fourier_integral(x: float, alpha: float, beta: float) -> float:
-    """(1/π) ∫ Re exp(-iux) φ(u) du along the real axis, by Gauss-Legendre in pieces without a sign change."""
+    """(1/π) ∫ Re exp(-iux) φ(u) du along the real axis, by Gauss-Legendre in pieces without a sign
+    change.
+    """
     step = 1.5 / max(abs(x), 1.0)
     near = step * 2.0 ** -np.arange(60.0, 0.0, -1.0)
     cuts = np.concatenate([[0.0], near, np.arange(step, 40 ** (1 / alpha) + step, step)])
     nodes, weights = np.polynomial.legendre.leggauss(24)
     half = np.diff(cuts)[:, None] / 2
     u = cuts[:-1, None] + half * (nodes + 1)
-    return float((half * weights * (np.exp(-1j * u * x) * footnote_3(u, alpha, beta, 1.0, 0.0)).real).sum() / math.pi)
+    return float(
+        (half * weights * (np.exp(-1j * u * x) * footnote_3(u, alpha, beta, 1.0, 0.0)).real).sum()
+        / math.pi
+    )
 
 
 def test_alpha_2_is_the_normal_law_of_variance_2() -> None:
@@ -86,7 +97,9 @@ def test_the_density_is_the_fourier_integral(alpha: float, beta: float) -> None:
     np.testing.assert_allclose(found, truth, rtol=closely, atol=1e-14)
 
 
-@pytest.mark.parametrize(("alpha", "beta"), [(0.7, 0.0), (0.9, 0.5), (1.2, -0.5), (1.5, 0.0), (1.9, 0.9)])
+@pytest.mark.parametrize(
+    ("alpha", "beta"), [(0.7, 0.0), (0.9, 0.5), (1.2, -0.5), (1.5, 0.0), (1.9, 0.9)]
+)
 def test_density_and_distribution_are_scipys(alpha: float, beta: float) -> None:
     peer = stats.levy_stable.__class__(name="peer")
     peer.parameterization = "S0"
@@ -97,7 +110,9 @@ def test_density_and_distribution_are_scipys(alpha: float, beta: float) -> None:
 
 
 @pytest.mark.parametrize(("alpha", "beta"), LAWS)
-def test_slope_and_distribution_are_derivative_and_integral_of_the_density(alpha: float, beta: float) -> None:
+def test_slope_and_distribution_are_derivative_and_integral_of_the_density(
+    alpha: float, beta: float
+) -> None:
     law = StableLaw(alpha, beta)
     x = np.array([-1e12, -700.0, -64.1, -63.9, -5.0, -0.3, 0.0, 0.4, 2.5, 63.9, 64.1, 500.0, 1e15])
     x = x[law.log_density(x) > -60]
@@ -106,10 +121,14 @@ def test_slope_and_distribution_are_derivative_and_integral_of_the_density(alpha
     np.testing.assert_allclose(law.slope(x), rise / (2 * step), rtol=2e-5, atol=2e-5)
     here = np.abs(x) < 1e4
     mass = law.cdf(x[here] + step[here]) - law.cdf(x[here] - step[here])
-    np.testing.assert_allclose(mass / (2 * step[here]), np.exp(law.log_density(x[here])), rtol=1e-4, atol=1e-10)
+    np.testing.assert_allclose(
+        mass / (2 * step[here]), np.exp(law.log_density(x[here])), rtol=1e-4, atol=1e-10
+    )
     ends = law.cdf(np.array([-1e300, -64.0, -64.0 - 1e-9, 64.0, 64.0 + 1e-9, 1e300]))
     assert abs(ends[2] - ends[1]) < 1e-8
-    assert abs(ends[4] - ends[3]) < 1e-8  # all of the mass is there: the upper tail is integrated by itself
+    assert (
+        abs(ends[4] - ends[3]) < 1e-8
+    )  # all of the mass is there: the upper tail is integrated by itself
     assert ends[0] < 1e-100
     assert ends[-1] == 1.0
     assert (np.diff(law.cdf(X)) >= -1e-9).all()
@@ -122,7 +141,9 @@ def test_far_out_the_density_is_equation_12(alpha: float, beta: float) -> None:
     x = 1e30
     for side in (-1, 1):
         logarithm = math.log(constant * (1 + side * beta)) - (1 + alpha) * math.log(x)
-        assert StableLaw(alpha, beta).log_density(np.array(side * x)) == pytest.approx(logarithm, abs=1e-6)
+        assert StableLaw(alpha, beta).log_density(np.array(side * x)) == pytest.approx(
+            logarithm, abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("alpha", [0.55, 1.0, 1.6])
@@ -136,7 +157,9 @@ def test_the_laws_are_continuous_in_alpha_at_1() -> None:
     for beta in (0.5, -1.0):
         middle = np.exp(StableLaw(1.0, beta).log_density(X))
         for alpha in (1 - 1e-9, 1 + 1e-9, 1 - 1e-6, 1 + 1e-6):
-            np.testing.assert_allclose(density(X, alpha, beta), middle, rtol=1e-4, atol=2e-6 * abs(alpha - 1) + 1e-13)
+            np.testing.assert_allclose(
+                density(X, alpha, beta), middle, rtol=1e-4, atol=2e-6 * abs(alpha - 1) + 1e-13
+            )
 
 
 def test_a_light_tail_still_has_a_logarithm() -> None:
@@ -162,23 +185,31 @@ def test_samples_have_the_characteristic_function(alpha: float, beta: float) -> 
     drawn = scale * sample_stable(n, alpha, beta, np.random.default_rng(5)) + location
     found = np.exp(1j * np.outer(u, drawn)).mean(axis=1)
     truth = footnote_3(u, 1.0 if abs(alpha - 1) < 1e-6 else alpha, beta, scale, location)
-    assert np.abs(found - truth).max() < 4.5 / math.sqrt(n)  # |exp(iux)| = 1: each part has variance at most 1/n
+    assert np.abs(found - truth).max() < 4.5 / math.sqrt(
+        n
+    )  # |exp(iux)| = 1: each part has variance at most 1/n
     if alpha >= SMALLEST_ALPHA:
         ks = stats.kstest((drawn - location) / scale, StableLaw(alpha, beta).cdf)
         assert ks.pvalue > 1e-3
 
 
 def test_footnote_3_as_printed_moves_the_law_at_alpha_1() -> None:
-    """With a γ other than c the law at α = 1 is moved by -β(2/π)·c·ln(γ/c): no longer the limit of those beside it."""
+    """With a γ other than c the law at α = 1 is moved by -β(2/π)·c·ln(γ/c): no longer the limit of
+    those beside it.
+    """
     u, c, gamma, beta = np.linspace(0.1, 3, 30), 0.5, 2.0, 0.8
     printed = np.exp(-c * u * (1 + 1j * beta * (2 / math.pi) * np.log(gamma * u)))
     meant = footnote_3(u, 1.0, beta, c, 0.0)
     assert np.abs(footnote_3(u, 1 + 1e-7, beta, c, 0.0) - meant).max() < 1e-6
     assert np.abs(printed - meant).max() > 0.1
-    np.testing.assert_allclose(printed, footnote_3(u, 1.0, beta, c, -beta * (2 / math.pi) * c * math.log(gamma / c)))
+    np.testing.assert_allclose(
+        printed, footnote_3(u, 1.0, beta, c, -beta * (2 / math.pi) * c * math.log(gamma / c))
+    )
 
 
-@pytest.mark.parametrize(("alpha", "beta"), [(0.39, 0.0), (2.01, 0.0), (math.nan, 0.0), (1.5, 1.1), (1.5, math.nan)])
+@pytest.mark.parametrize(
+    ("alpha", "beta"), [(0.39, 0.0), (2.01, 0.0), (math.nan, 0.0), (1.5, 1.1), (1.5, math.nan)]
+)
 def test_no_such_law(alpha: float, beta: float) -> None:
     with pytest.raises(BadInput, match="a stable law has alpha in"):
         density(np.zeros(1), alpha, beta)

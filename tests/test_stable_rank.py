@@ -1,4 +1,6 @@
-"""Stable rank: against its definition, closed forms, and power iteration, which comes from below."""
+"""Stable rank: against its definition, closed forms, and power iteration, which comes from
+below.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from cushion.errors import BadInput
 from cushion.measures.tails.stable_rank import power_iteration_norm, stable_rank
 
 
-def with_singular_values(values: list[float], rows: int, columns: int, seed: int = 0) -> NDArray[np.float64]:
+def with_singular_values(
+    values: list[float], rows: int, columns: int, seed: int = 0
+) -> NDArray[np.float64]:
     """A [rows, columns] matrix with these singular values and random directions."""
     rng = np.random.default_rng(seed)
     left = np.linalg.qr(rng.standard_normal((rows, len(values))))[0]
@@ -38,11 +42,18 @@ def test_stable_rank_has_closed_forms() -> None:
 
 
 @pytest.mark.parametrize("gap", [0.5, 0.9, 0.99, 1 - 1e-3, 1 - 1e-6, 1.0])
-def test_a_thousand_iterations_find_the_norm_even_where_singular_values_nearly_agree(gap: float) -> None:
-    """Directions of nearly the first singular value stay mixed in, and cost no more than the gap between them."""
+def test_a_thousand_iterations_find_the_norm_even_where_singular_values_nearly_agree(
+    gap: float,
+) -> None:
+    """Directions of nearly the first singular value stay mixed in, and cost no more than the gap
+    between them.
+    """
     for seed in range(5):
         matrix = with_singular_values([3.0, 3.0 * gap, 1.0, 0.2], 20, 30, seed)
-        found, exact = power_iteration_norm(matrix, seed=seed), np.linalg.svd(matrix, compute_uv=False)[0]
+        found, exact = (
+            power_iteration_norm(matrix, seed=seed),
+            np.linalg.svd(matrix, compute_uv=False)[0],
+        )
         assert found <= exact * (1 + 1e-13)
         assert found == pytest.approx(exact, rel=1e-3 if 0.99 < gap < 1 else 1e-9)
         assert found >= 3.0 * gap * (1 - 1e-12)

@@ -1,4 +1,6 @@
-"""What the format of certificates cannot hold of a compressed net: each refused, in one sentence that says why."""
+"""What the format of certificates cannot hold of a compressed net: each refused, in one sentence
+that says why.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,18 @@ import numpy as np
 import pytest
 import torch
 from tests import format_reader
-from tests.exact_cases import CASE, SEED, compressed, kept, logits, low_rank, made, sample, signs, sources_of
+from tests.exact_cases import (
+    CASE,
+    SEED,
+    compressed,
+    kept,
+    logits,
+    low_rank,
+    made,
+    sample,
+    signs,
+    sources_of,
+)
 from torch import nn
 
 from cushion.compressors.storage import exact
@@ -44,14 +57,18 @@ def test_deep_nets_get_fewer_bits_until_their_range_is_proved() -> None:
         assert integer.reach < 2**53
         assert (integer.answers(x) == logits(net, x).argmax(1)).mean() > 0.9
         shifts[depth] = sources_of(integer)[1].shift
-    assert shifts[10] > shifts[1] + 4  # weights of fewer than 12 bits, so activations of fewer than 10
+    assert (
+        shifts[10] > shifts[1] + 4
+    )  # weights of fewer than 12 bits, so activations of fewer than 10
     net, layers, biases = compressed(deep(14), (8,), low_rank)
     with pytest.raises(Unsupported, match="too deep"):
         to_integer_net(net, layers, biases, SEED, sample(x, 3))
 
 
 def conv(*options: object, **more: object) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(2, 2, *options, **more), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3))  # type: ignore[arg-type]
+    return nn.Sequential(
+        nn.Conv2d(2, 2, *options, **more), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3)
+    )  # type: ignore[arg-type]
 
 
 def pooled(pool: nn.Module, *before: nn.Module) -> nn.Module:
@@ -60,29 +77,50 @@ def pooled(pool: nn.Module, *before: nn.Module) -> nn.Module:
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "residual": (CASE["residual"].factory, "not a chain"),
-    "no ReLU": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 4), nn.Linear(4, 3)), "1 and 2 have no ReLU"),
+    "no ReLU": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 4), nn.Linear(4, 3)),
+        "1 and 2 have no ReLU",
+    ),
     "oblong kernel": (lambda: conv((2, 3)), "2x3"),
     "strides": (lambda: conv(2, stride=(1, 2)), "strides differ"),
     "paddings": (lambda: conv(3, padding=(1, 0)), "paddings differ"),
     "dilation": (lambda: conv(2, dilation=2), "dilated"),
     "wide padding": (lambda: conv(2, padding=2), "padding of 2"),
     "overlapping windows": (lambda: pooled(nn.MaxPool2d(2, 1), nn.ReLU()), "squares side by side"),
-    "dilated windows": (lambda: pooled(nn.MaxPool2d(2, 2, dilation=2), nn.ReLU()), "squares side by side"),
+    "dilated windows": (
+        lambda: pooled(nn.MaxPool2d(2, 2, dilation=2), nn.ReLU()),
+        "squares side by side",
+    ),
     "oblong windows": (lambda: pooled(nn.MaxPool2d((1, 5)), nn.ReLU()), "squares side by side"),
     "padded windows": (lambda: pooled(nn.AvgPool2d(3, 3, 1), nn.ReLU()), "squares side by side"),
     "a rest": (lambda: pooled(nn.MaxPool2d(2, ceil_mode=True), nn.ReLU()), "squares side by side"),
     "uneven means": (lambda: pooled(nn.AdaptiveAvgPool2d(2), nn.ReLU()), "squares side by side"),
-    "mean before ReLU": (lambda: pooled(nn.AvgPool2d(5), nn.Identity()), "averages before the ReLU"),
-    "ends in a ReLU": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 3), nn.ReLU()), "last layer is a dense"),
-    "ends in a convolution": (lambda: nn.Sequential(nn.Conv2d(2, 3, 6), nn.Flatten()), "last layer is a dense"),
+    "mean before ReLU": (
+        lambda: pooled(nn.AvgPool2d(5), nn.Identity()),
+        "averages before the ReLU",
+    ),
+    "ends in a ReLU": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 3), nn.ReLU()),
+        "last layer is a dense",
+    ),
+    "ends in a convolution": (
+        lambda: nn.Sequential(nn.Conv2d(2, 3, 6), nn.Flatten()),
+        "last layer is a dense",
+    ),
     "batch-norm of numbers": (
         lambda: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(72), nn.ReLU(), nn.Linear(72, 3)),
         "batch-norm",
     ),
     "reshaping": (
         lambda: nn.Sequential(
-            nn.Flatten(), nn.Linear(72, 4), nn.ReLU(), nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 1, 2), nn.ReLU(),
-            nn.Flatten(), nn.Linear(1, 3),
+            nn.Flatten(),
+            nn.Linear(72, 4),
+            nn.ReLU(),
+            nn.Unflatten(1, (1, 2, 2)),
+            nn.Conv2d(1, 1, 2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(1, 3),
         ),
         "reshapes",
     ),
@@ -90,7 +128,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 13_400), nn.ReLU(), nn.Linear(13_400, 3)),
         "1005000 weights",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -114,24 +152,34 @@ def test_layers_that_the_format_has_no_source_for_are_refused() -> None:
     first = layers[0]
     assert isinstance(first, Projected)
     for changed, reason in (
-        (replace(first, helper="gaussian"), "0: its helper numbers are floating point.*--helper signs"),
+        (
+            replace(first, helper="gaussian"),
+            "0: its helper numbers are floating point.*--helper signs",
+        ),
         (replace(first, helper="srht"), "0: .*Hadamard.*--helper signs"),
         (replace(first, place=2), "0: its helper string is that of layer 2"),
     ):
         with pytest.raises(Unsupported, match=reason):
             to_integer_net(net, [changed, *layers[1:]], biases, SEED, data)
     node = net.affine_layers[0]
-    local = net.with_affine({node.index: replace(node.affine, operator=LocalConv2d.of(node.affine.operator))})
+    local = net.with_affine(
+        {node.index: replace(node.affine, operator=LocalConv2d.of(node.affine.operator))}
+    )
     with pytest.raises(Unsupported, match="0: it has a different filter at each place"):
         to_integer_net(local, layers, biases, SEED, data)
 
 
-def test_a_pooling_that_changes_nothing_is_left_out_and_moves_the_places_of_helper_strings() -> None:
-    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+def test_a_pooling_that_changes_nothing_is_left_out_and_moves_the_places_of_helper_strings() -> (
+    None
+):
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    )
     data = sample(np.random.default_rng(0).integers(0, 256, (20, 1, 3, 3), dtype=np.uint8), 3)
     assert len(to_integer_net(*compressed(model, (1, 3, 3), kept), SEED, data).layers) == 2
     with pytest.raises(
-        Unsupported, match="4: its helper string is that of layer 3, and in a certificate it is layer 2"
+        Unsupported,
+        match="4: its helper string is that of layer 3, and in a certificate it is layer 2",
     ):
         to_integer_net(*compressed(model, (1, 3, 3), signs), SEED, data)
 
@@ -140,7 +188,10 @@ def test_a_net_that_its_numbers_do_not_rebuild_is_refused() -> None:
     model, shape = made("mlp")
     data = sample(np.random.default_rng(0).integers(0, 256, (20, *shape), dtype=np.uint8))
     net, layers, biases = compressed(model, shape, signs)
-    for other in ((net, layers, biases, SEED + 1), (net, layers, [biases[0], Numbers(np.ones(4, np.int64), 0)], SEED)):
+    for other in (
+        (net, layers, biases, SEED + 1),
+        (net, layers, [biases[0], Numbers(np.ones(4, np.int64), 0)], SEED),
+    ):
         with pytest.raises(Unsupported, match="not those that its stored integers make"):
             to_integer_net(*other, data)
     with pytest.raises(BadInput, match="stored ones"):
@@ -181,8 +232,12 @@ def test_the_code_s_decisions_are_counted_and_limited(monkeypatch: pytest.Monkey
         assert coded_decisions(numbers, grid=isinstance(source, Grid)) == asked + ends
     model, shape = made("mlp")
     data = sample(np.random.default_rng(0).integers(0, 256, (20, *shape), dtype=np.uint8))
-    coarse = compressed(model, shape, lambda operator, _: Kept(Numbers.fitted(operator.weight.double().numpy(), 5)))
-    assert all(isinstance(source, Grid) for source in sources_of(to_integer_net(*coarse, SEED, data)))
+    coarse = compressed(
+        model, shape, lambda operator, _: Kept(Numbers.fitted(operator.weight.double().numpy(), 5))
+    )
+    assert all(
+        isinstance(source, Grid) for source in sources_of(to_integer_net(*coarse, SEED, data))
+    )
     monkeypatch.setattr(exact, "MOST_DECISIONS", 10)
     with pytest.raises(Unsupported, match="decisions of the arithmetic code"):
         to_integer_net(*coarse, SEED, data)

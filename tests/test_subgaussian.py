@@ -1,4 +1,6 @@
-"""Condition C.1 and Lemma C.1 of Guha 2023: the fit against a loop, both on spheres, where they are known to hold."""
+"""Condition C.1 and Lemma C.1 of Guha 2023: the fit against a loop, both on spheres, where they are
+known to hold.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def directions(k: int, dimension: int, seed: int = 1) -> np.ndarray:
 
 
 def holds(projections: np.ndarray, dimension: int, a: float, b: float) -> bool:
-    """Condition C.1 on the sample, entry by entry; a hair of slack for the rounding of the exponential."""
+    """Condition C.1 on the sample, entry by entry; a hair of slack for the rounding of the
+    exponential.
+    """
     m, k = projections.shape
     for j in range(k):
         column = projections[:, j].tolist()
@@ -49,7 +53,9 @@ def test_b_is_the_largest_that_holds_on_the_sample(a: float, digits: int) -> Non
 
 
 def test_the_worst_direction_decides() -> None:
-    """Pooled, the sparse direction would hide behind the others: P(|⟨x, v⟩| ≥ 0.9) is 1/2 there and 1/12 overall."""
+    """Pooled, the sparse direction would hide behind the others: P(|⟨x, v⟩| ≥ 0.9) is 1/2 there and
+    1/12 overall.
+    """
     projections = np.full((100, 6), 0.1)
     projections[:50, 3] = 0.9
     assert fit_subgaussian(projections, 10).b == pytest.approx(math.log(2 / 0.5) / (0.81 * 10))
@@ -57,11 +63,15 @@ def test_the_worst_direction_decides() -> None:
 
 @pytest.mark.parametrize("dimension", [2, 3, 10, 500])
 def test_the_sphere_has_a_2_and_b_a_half(dimension: int) -> None:
-    """⟨x, v⟩² is Beta(½, (d-1)/2): the exact tail is below 2 exp(-t²d/2), and a sample's fit cannot be far below ½."""
+    """⟨x, v⟩² is Beta(½, (d-1)/2): the exact tail is below 2 exp(-t²d/2), and a sample's fit cannot
+    be far below ½.
+    """
     for t in np.linspace(0.0, 1.0, 101):
         tail = 1.0 - betainc(0.5, (dimension - 1) / 2, t * t)
         assert tail <= 2.0 * math.exp(-0.5 * t * t * dimension) + 1e-15
-    fit = fit_subgaussian(np.abs(on_the_sphere(4000, dimension) @ directions(2, dimension).T), dimension)
+    fit = fit_subgaussian(
+        np.abs(on_the_sphere(4000, dimension) @ directions(2, dimension).T), dimension
+    )
     assert 0.4 < fit.b < 1.2
 
 
@@ -71,7 +81,9 @@ def test_threshold_and_failure_are_inverse() -> None:
     assert t == pytest.approx(math.sqrt(math.log(60_000 * 10 * 2 / 0.01) / (0.5 * 2500)))
     assert fit.failure(t) == pytest.approx(0.01)
     assert fit.failure(0.0) == 1.0
-    assert SubgaussianFit(2.0, 0.5, 3, 60_000, 2).threshold(0.01) == 1.0  # no product of unit vectors exceeds 1
+    assert (
+        SubgaussianFit(2.0, 0.5, 3, 60_000, 2).threshold(0.01) == 1.0
+    )  # no product of unit vectors exceeds 1
     assert SubgaussianFit(2.0, 0.0, 3, 60, 2).threshold(0.01) == 1.0
     assert SubgaussianFit(2.0, math.inf, 3, 60, 2).threshold(0.01) == 0.0
 
@@ -92,7 +104,9 @@ def test_on_its_own_sample_the_fit_keeps_the_lemma() -> None:
 
 @pytest.mark.parametrize(("outputs", "inputs"), [(1, 30), (4, 60)])
 def test_lemma_c_1_by_simulation(outputs: int, inputs: int) -> None:
-    """On the sphere a = 2, b = ½: samples of 20 points break ‖Bx‖ ≤ κ‖B‖‖x‖ at most as often as the union allows."""
+    """On the sphere a = 2, b = ½: samples of 20 points break ‖Bx‖ ≤ κ‖B‖‖x‖ at most as often as the
+    union allows.
+    """
     runs, m, allowed = 2000, 20, 0.3
     t = SubgaussianFit(2.0, 0.5, inputs, m, outputs).threshold(allowed)
     assert t < 1

@@ -1,4 +1,6 @@
-"""Tied filters: the group's own laws, the tables against explicit motions, and nets whose scores ignore the group."""
+"""Tied filters: the group's own laws, the tables against explicit motions, and nets whose scores
+ignore the group.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from hypothesis import strategies as st
 from tests import format_reader
 
 from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import Conv, Dense, Feature, IntegerNet, Layer, Pool, feature_after, stored_shape
+from cushion.encoding.integer_net import (
+    Conv,
+    Dense,
+    Feature,
+    IntegerNet,
+    Layer,
+    Pool,
+    feature_after,
+    stored_shape,
+)
 from cushion.encoding.sources import Grid, SeededNoise, Source
 from cushion.encoding.symmetry import ORDERS, invariant, lifted, motions, moved, regular, relative
 from cushion.errors import Malformed
@@ -53,7 +64,9 @@ def test_mirrors_alone_need_no_square() -> None:
         invariant((1, 1, 1, 3), 4)
 
 
-def tied(order: int, side: int, rng: np.random.Generator, plan: list[str], pooled: bool) -> IntegerNet:
+def tied(
+    order: int, side: int, rng: np.random.Generator, plan: list[str], pooled: bool
+) -> IntegerNet:
     """Stride 1 and odd sides, so that every layer commutes with the group exactly."""
     feature, layers = Feature((2, side, side)), []
 
@@ -88,7 +101,9 @@ def tied(order: int, side: int, rng: np.random.Generator, plan: list[str], poole
     st.lists(st.sampled_from(["whole", "groups", "depthwise"]), max_size=2),
     st.booleans(),
 )
-def test_scores_ignore_the_group(order: int, seed: int, side: int, rest: list[str], pooled: bool) -> None:
+def test_scores_ignore_the_group(
+    order: int, seed: int, side: int, rest: list[str], pooled: bool
+) -> None:
     rng = np.random.default_rng(seed)
     net = tied(order, side, rng, ["whole", *rest], pooled)
     x = rng.integers(0, 256, (2, 2, side, side), dtype=np.uint8)
@@ -98,7 +113,9 @@ def test_scores_ignore_the_group(order: int, seed: int, side: int, rest: list[st
 
 
 def test_scores_do_not_ignore_motions_outside_the_group() -> None:
-    """The property above can fail: a net tied to mirrors only sees a quarter turn, and an untied one all motions."""
+    """The property above can fail: a net tied to mirrors only sees a quarter turn, and an untied
+    one all motions.
+    """
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (4, 2, 5, 5), dtype=np.uint8)
     net = tied(2, 5, rng, ["whole", "whole"], False)
@@ -142,8 +159,14 @@ def test_invariant_dense_layers_that_do_not_fit_are_refused() -> None:
         ((1, 2, 2), (lifting, Dense(ones(2, 2, 2, 2), None, 0, 0, 2))),  # another symmetry
         ((1, 2, 2), (lifting, Dense(ones(2, 4, 2, 2), None, 0, 0, 0))),
         ((4, 2, 2), (Dense(ones(2, 1, 2, 2), None, 0, 0, 4),)),  # the input carries none
-        ((1, 2, 2), (lifting, Dense(ones(2, 16), None, 0, 0), Dense(ones(2, 2), None, 0, 0, 2))),  # nor does a row
-        ((1, 2, 2), (Conv(ones(1, 1, 1, 1), None, 0, 0, symmetry=3), Dense(ones(2, 12), None, 0, 0))),
+        (
+            (1, 2, 2),
+            (lifting, Dense(ones(2, 16), None, 0, 0), Dense(ones(2, 2), None, 0, 0, 2)),
+        ),  # nor does a row
+        (
+            (1, 2, 2),
+            (Conv(ones(1, 1, 1, 1), None, 0, 0, symmetry=3), Dense(ones(2, 12), None, 0, 0)),
+        ),
     ):
         with pytest.raises(Malformed):
             IntegerNet(shape, Bytes(0), layers)

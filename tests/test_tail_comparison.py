@@ -1,4 +1,6 @@
-"""Vuong's test of a power-law tail: against `powerlaw`, brute force, numerical integrals, and by simulation."""
+"""Vuong's test of a power-law tail: against `powerlaw`, brute force, numerical integrals, and by
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def fitted(x: Floats, xmin: float) -> tuple[Magnitudes, PowerLawFit]:
     alpha = 1 + tail.size / float(np.log(tail / xmin).sum())
     error, distinct = (alpha - 1) / math.sqrt(tail.size), np.unique(sample.ordered).size
     values, largest = sample.ordered.size, float(tail[-1])
-    return sample, PowerLawFit(alpha, error, xmin, 0.0, 0.0, tail.size, values, sample.zeros, distinct, largest)
+    return sample, PowerLawFit(
+        alpha, error, xmin, 0.0, 0.0, tail.size, values, sample.zeros, distinct, largest
+    )
 
 
 def compared(x: Floats, xmin: float) -> dict[str, LikelihoodRatio]:
@@ -70,11 +74,14 @@ def test_brute_force_finds_no_likelier_rival(name: str, xmin: float) -> None:
     power = math.log((fit.alpha - 1) / xmin) - fit.alpha * np.log(x / xmin)
     starts = {"exponential": [0.0], "gaussian": [0.0], "log-normal": [0.0, 0.0]}
     for found in compare_laws(sample, fit):
-        keys = {"exponential": ["rate"], "gaussian": ["sigma"], "log-normal": ["mu", "sigma"]}[found.rival]
+        keys = {"exponential": ["rate"], "gaussian": ["sigma"], "log-normal": ["mu", "sigma"]}[
+            found.rival
+        ]
 
         def loss(free: Floats, keys: list[str] = keys, rival: str = found.rival) -> float:
             values = [
-                math.exp(free[-1]) / (xmin if rival == "exponential" else 1 if rival == "log-normal" else 1 / xmin)
+                math.exp(free[-1])
+                / (xmin if rival == "exponential" else 1 if rival == "log-normal" else 1 / xmin)
             ]
             values = [free[0] + math.log(xmin), *values] if len(keys) == 2 else values
             return -float(log_density(rival, x, dict(zip(keys, values, strict=True)), xmin).sum())
@@ -90,7 +97,9 @@ def test_brute_force_finds_no_likelier_rival(name: str, xmin: float) -> None:
         logs = log_density(found.rival, x, found.parameters, xmin)
         assert found.ratio == pytest.approx(float((power - logs).sum()), abs=1e-8)
         deviation = float((power - logs).std())
-        assert found.p == pytest.approx(2 * stats.norm.sf(abs(found.ratio) / (deviation * math.sqrt(40))), rel=1e-6)
+        assert found.p == pytest.approx(
+            2 * stats.norm.sf(abs(found.ratio) / (deviation * math.sqrt(40))), rel=1e-6
+        )
 
 
 @pytest.mark.parametrize("name", TAILS)
@@ -102,7 +111,9 @@ def test_the_rivals_integrate_to_1_from_xmin_on(name: str) -> None:
         if math.isinf(found.parameters.get("mu", 0.0)):
             continue
         mass, _ = integrate.quad(
-            lambda x, found=found: math.exp(float(log_density(found.rival, np.array(x), found.parameters, 0.3))),
+            lambda x, found=found: math.exp(
+                float(log_density(found.rival, np.array(x), found.parameters, 0.3))
+            ),
             *(0.3, math.inf),
         )
         assert mass == pytest.approx(1.0, abs=1e-6)
@@ -129,7 +140,9 @@ def test_ratio_sign_and_p_are_those_of_powerlaw(name: str, seed: int) -> None:
 
 
 def test_a_log_normal_tail_without_a_maximum_is_its_limit_the_power_law() -> None:
-    """Where ln(x/xmin) varies more than an exponential law, every log-normal is less likely than the power law."""
+    """Where ln(x/xmin) varies more than an exponential law, every log-normal is less likely than
+    the power law.
+    """
     x = np.exp(np.concatenate([np.full(60, 0.05), np.full(10, 3.0)])) * 2
     found = compared(np.append(x, 2.0), 2.0)["log-normal"]
     assert (found.ratio, found.p) == (0.0, 1.0)
@@ -139,7 +152,9 @@ def test_a_log_normal_tail_without_a_maximum_is_its_limit_the_power_law() -> Non
 
 @pytest.mark.parametrize("wanted", [0.3, 0.9, 0.9995, 0.99998])
 def test_the_log_normal_far_above_its_mode(wanted: float) -> None:
-    """Mixed so that (deviation/mean)² of the logarithms is as wanted; up to mu = -300·sigma the moments agree."""
+    """Mixed so that (deviation/mean)² of the logarithms is as wanted; up to mu = -300·sigma the
+    moments agree.
+    """
     logs = np.linspace(0.001, 1, 1001) ** 3
     low, high = 0.2, 6.0
     for _ in range(80):
@@ -155,12 +170,16 @@ def test_the_log_normal_far_above_its_mode(wanted: float) -> None:
         variance = sigma**2 * (1 - hazard * (t + hazard))
         assert float(variance) == pytest.approx(logs.var(), rel=1e-7)
         density = [
-            -((y - mu) ** 2) / (2 * mpmath.mpf(sigma) ** 2) - mpmath.log(sigma * mpmath.sqrt(2 * mpmath.pi)) - y
+            -((y - mu) ** 2) / (2 * mpmath.mpf(sigma) ** 2)
+            - mpmath.log(sigma * mpmath.sqrt(2 * mpmath.pi))
+            - y
             for y in map(mpmath.mpf, logs.tolist())
         ]
         total = float(mpmath.fsum(density) - len(density) * mpmath.log(mpmath.ncdf(t)))
     alpha = 1 + 1 / logs.mean()
-    assert found.ratio == pytest.approx(logs.size * math.log(alpha - 1) - alpha * logs.sum() - total, abs=1e-6)
+    assert found.ratio == pytest.approx(
+        logs.size * math.log(alpha - 1) - alpha * logs.sum() - total, abs=1e-6
+    )
     assert found.ratio <= 1e-9
 
 
@@ -186,10 +205,14 @@ def test_the_gaussian_of_a_very_narrow_and_a_very_wide_tail(spread: float) -> No
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_the_unit_does_not_matter(scale: float) -> None:
     x = sample_of("gaussian", 400)
-    for one, other in zip(compared(x, 1.0).values(), compared(scale * x, scale).values(), strict=True):
+    for one, other in zip(
+        compared(x, 1.0).values(), compared(scale * x, scale).values(), strict=True
+    ):
         assert other.ratio == pytest.approx(one.ratio, rel=1e-9, abs=1e-9)
         assert other.p == pytest.approx(one.p, rel=1e-6)
-    assert compared(scale * x, scale)["gaussian"].parameters["sigma"] == pytest.approx(1.3 * scale, rel=0.1)
+    assert compared(scale * x, scale)["gaussian"].parameters["sigma"] == pytest.approx(
+        1.3 * scale, rel=0.1
+    )
 
 
 def test_only_the_tail_counts_and_the_order_is_fixed() -> None:
@@ -199,7 +222,9 @@ def test_only_the_tail_counts_and_the_order_is_fixed() -> None:
     assert tuple(compared(x, 1.0)) == ("log-normal", "exponential", "gaussian")
 
 
-@pytest.mark.parametrize(("name", "rival"), [("log-normal", "log-normal"), ("exponential", "exponential")])
+@pytest.mark.parametrize(
+    ("name", "rival"), [("log-normal", "log-normal"), ("exponential", "exponential")]
+)
 def test_the_true_law_wins_against_a_power_law(name: str, rival: str) -> None:
     wins = [compared(sample_of(name, 1000, seed), 1.0)[rival].favours for seed in range(60)]
     assert wins.count(rival) >= 57
@@ -209,19 +234,28 @@ def test_the_half_normal_wins_and_the_power_law_wins_where_it_is_true() -> None:
     for seed in range(40):
         assert compared(sample_of("gaussian", 1000, seed), 1.0)["gaussian"].favours == "gaussian"
         found = compared(sample_of("power law", 1000, seed), 1.0)
-        assert (found["exponential"].favours, found["gaussian"].favours) == ("power law", "power law")
+        assert (found["exponential"].favours, found["gaussian"].favours) == (
+            "power law",
+            "power law",
+        )
         assert found["log-normal"].ratio <= 1e-9
 
 
 def test_under_a_power_law_the_log_normal_hardly_ever_wins() -> None:
-    """R is then -χ²/2 or 0, and p conservative: below 0.1 in 1 % of samples, where the test promises 1 in 10."""
-    p = np.array([compared(sample_of("power law", 300, seed), 1.0)["log-normal"].p for seed in range(1500)])
+    """R is then -χ²/2 or 0, and p conservative: below 0.1 in 1 % of samples, where the test
+    promises 1 in 10.
+    """
+    p = np.array(
+        [compared(sample_of("power law", 300, seed), 1.0)["log-normal"].p for seed in range(1500)]
+    )
     assert np.mean(p < 0.1) <= 0.015
     assert 0.3 < np.mean(p == 1.0) < 0.7  # in half of the samples the limit itself is the likeliest
 
 
 def test_under_equality_p_is_uniform() -> None:
-    """Normal differences of mean 0: the laws are equally far from the truth, and p < 0.1 in a tenth of the samples."""
+    """Normal differences of mean 0: the laws are equally far from the truth, and p < 0.1 in a tenth
+    of the samples.
+    """
     rng = np.random.default_rng(4)
     p = np.array([vuong(rng.normal(size=200), "exponential", {}).p for _ in range(4000)])
     assert 0.085 < np.mean(p < 0.1) < 0.115
@@ -231,7 +265,9 @@ def test_under_equality_p_is_uniform() -> None:
 
 
 def test_between_two_laws_neither_is_taken_too_often() -> None:
-    """400 of a power law of index 6, 600 exponential: the mean ratio is near 0, and the test at its level."""
+    """400 of a power law of index 6, 600 exponential: the mean ratio is near 0, and the test at its
+    level.
+    """
     found = []
     for seed in range(400):
         rng = np.random.default_rng(seed)
@@ -243,10 +279,15 @@ def test_between_two_laws_neither_is_taken_too_often() -> None:
 
 
 def test_a_tail_without_variance_makes_p_too_small() -> None:
-    """The docstring's warning: 19 % of a power law with index 1.5 among exponentials, as far from both laws."""
+    """The docstring's warning: 19 % of a power law with index 1.5 among exponentials, as far from
+    both laws.
+    """
     found = []
     for seed in range(200):
-        power, other = sample_of("power law", 190, seed), sample_of("exponential", 810, seed + 10_000)
+        power, other = (
+            sample_of("power law", 190, seed),
+            sample_of("exponential", 810, seed + 10_000),
+        )
         found.append(compared(np.concatenate([power, other]), 1.0)["exponential"])
     ratios = np.array([one.ratio for one in found])
     assert abs(ratios.mean()) < 0.2 * ratios.std()

@@ -1,4 +1,6 @@
-"""When a fit should not be believed: each reason at its threshold, and what samples of known laws are told."""
+"""When a fit should not be believed: each reason at its threshold, and what samples of known laws
+are told.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,27 @@ from cushion.measures.tails.doubts import find_doubts
 from cushion.measures.tails.measurement import layer_tails
 from cushion.measures.tails.options import TailOptions
 from cushion.measures.tails.stable_law import sample_stable
-from cushion.tail_records import Goodness, HillPlot, LikelihoodRatio, PowerLawFit, Rival, StableFit, TailFits
+from cushion.tail_records import (
+    Goodness,
+    HillPlot,
+    LikelihoodRatio,
+    PowerLawFit,
+    Rival,
+    StableFit,
+    TailFits,
+)
 
-LAW = PowerLawFit(2.5, 0.047, 0.1, 0.01, 0.01, tail=1000, values=2000, zeros=0, distinct=2000, largest=5.0)
+LAW = PowerLawFit(
+    2.5, 0.047, 0.1, 0.01, 0.01, tail=1000, values=2000, zeros=0, distinct=2000, largest=5.0
+)
 HILL = HillPlot(
     k=(1, 10, 100, 1000),
     tail_index=(2.0, 1.6, 1.5, 1.5),
     errors=(2.0, 0.5, 0.15, 0.047),
 )
-STABLE = StableFit(1.5, 0.0, 0.02, 0.0, True, {"alpha": 0.03}, log_likelihood=1.0, ks_distance=0.005)
+STABLE = StableFit(
+    1.5, 0.0, 0.02, 0.0, True, {"alpha": 0.03}, log_likelihood=1.0, ks_distance=0.005
+)
 
 
 def ratio(rival: Rival, value: float, p: float) -> LikelihoodRatio:
@@ -35,17 +49,29 @@ CLEAN = TailFits(
     "weights",
     2000,
     power_law=LAW,
-    comparisons=(ratio("log-normal", 0.1, 0.7), ratio("exponential", 50.0, 0.001), ratio("gaussian", 90.0, 0.001)),
+    comparisons=(
+        ratio("log-normal", 0.1, 0.7),
+        ratio("exponential", 50.0, 0.001),
+        ratio("gaussian", 90.0, 0.001),
+    ),
     stable=STABLE,
     hill=HILL,
 )
 
 
 def fits(**changed: Any) -> TailFits:
-    """The clean fits with some fields of the law, the stable law, the plot or the record itself changed."""
+    """The clean fits with some fields of the law, the stable law, the plot or the record itself
+    changed.
+    """
     parts = {"law": ("power_law", LAW), "stable": ("stable", STABLE), "hill": ("hill", HILL)}
-    made = {parts[key][0]: replace(parts[key][1], **value) for key, value in changed.items() if key in parts}
-    return replace(CLEAN, **made, **{key: value for key, value in changed.items() if key not in parts})
+    made = {
+        parts[key][0]: replace(parts[key][1], **value)
+        for key, value in changed.items()
+        if key in parts
+    }
+    return replace(
+        CLEAN, **made, **{key: value for key, value in changed.items() if key not in parts}
+    )
 
 
 def test_a_fit_that_nothing_speaks_against_has_no_doubts() -> None:
@@ -53,19 +79,32 @@ def test_a_fit_that_nothing_speaks_against_has_no_doubts() -> None:
     assert find_doubts(CLEAN) == ()
     assert find_doubts(TailFits("weights", 10, no_fit="few", no_stable="few")) == ()
     assert find_doubts(replace(CLEAN, stable=None, no_stable="why")) == ()
-    assert find_doubts(replace(CLEAN, hill=None)) == find_doubts(replace(CLEAN, hill=HillPlot((), (), ()))) == ()
+    assert (
+        find_doubts(replace(CLEAN, hill=None))
+        == find_doubts(replace(CLEAN, hill=HillPlot((), (), ())))
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
     ("made", "sentence"),
     [
-        (fits(law={"tail": 99}), "only 99 weights are in the tail: alpha - 1 is known to 10% at best"),
-        (fits(law={"largest": 0.99}), "the tail ends at 9.9 times xmin, after 1.00 decades: over less than 1"),
+        (
+            fits(law={"tail": 99}),
+            "only 99 weights are in the tail: alpha - 1 is known to 10% at best",
+        ),
+        (
+            fits(law={"largest": 0.99}),
+            "the tail ends at 9.9 times xmin, after 1.00 decades: over less than 1",
+        ),
         (
             fits(law={"largest": 0.3}, stable={"scale": 0.001}),
             "the tail ends at 3 times xmin, after 0.48 decades: over less",
         ),
-        (fits(law={"alpha": 6.01}), "alpha = 6.01 is no heavy tail: all moments of order below 5.01 are finite"),
+        (
+            fits(law={"alpha": 6.01}),
+            "alpha = 6.01 is no heavy tail: all moments of order below 5.01 are finite",
+        ),
         (fits(law={"distinct": 999}), "only 999 different magnitudes among 2000"),
         (
             fits(law={"ks_both_sides": 0.052}),
@@ -78,13 +117,29 @@ def test_a_fit_that_nothing_speaks_against_has_no_doubts() -> None:
         ),
         (
             fits(comparisons=(ratio("exponential", 3.0, 0.2), ratio("gaussian", -3.0, 0.3))),
-            "the tail may as well be exponential (p = 0.2) or Gaussian (p = 0.3), which is not heavy; p below 0.1",
+            "the tail may as well be exponential (p = 0.2) or Gaussian (p = 0.3), which is not "
+            "heavy; p below 0.1",
         ),
-        (fits(hill={"tail_index": (2.0, 1.6, 2.0, 1.5)}), "index 1.5 from the largest 1000, 2 from the largest 100"),
-        (fits(hill={"tail_index": (2.0, 1.6, 1.0, 1.5)}), "index 1.5 from the largest 1000, 1 from the largest 100"),
-        (fits(stable={"alpha": 1.95}), "the stable law is the normal one (alpha = 1.95), or not told from it"),
-        (fits(stable={"alpha": 2.0, "errors": {"alpha": None}}), "the stable law is the normal one (alpha = 2)"),
-        (fits(stable={"ks_distance": 0.04}), "the stable law misses the weights: KS distance 0.04, where up to 0.036"),
+        (
+            fits(hill={"tail_index": (2.0, 1.6, 2.0, 1.5)}),
+            "index 1.5 from the largest 1000, 2 from the largest 100",
+        ),
+        (
+            fits(hill={"tail_index": (2.0, 1.6, 1.0, 1.5)}),
+            "index 1.5 from the largest 1000, 1 from the largest 100",
+        ),
+        (
+            fits(stable={"alpha": 1.95}),
+            "the stable law is the normal one (alpha = 1.95), or not told from it",
+        ),
+        (
+            fits(stable={"alpha": 2.0, "errors": {"alpha": None}}),
+            "the stable law is the normal one (alpha = 2)",
+        ),
+        (
+            fits(stable={"ks_distance": 0.04}),
+            "the stable law misses the weights: KS distance 0.04, where up to 0.036",
+        ),
         (
             fits(stable={"alpha": 1.93, "errors": {"alpha": 0.01}}),
             "heavier than the stable law's: tail index 1.5 ± 0.047, and 1.93",
@@ -107,7 +162,10 @@ def test_each_reason_is_one_sentence_with_its_number(made: TailFits, sentence: s
         fits(goodness=Goodness(0.1, 0.03, 100)),
         fits(comparisons=(ratio("log-normal", -12.5, 0.1),)),
         fits(hill={"tail_index": (9.0, 0.1, 1.9, 1.5)}),
-        fits(hill={"tail_index": (2.0, 1.6, 5.0, 1.5)}, law={"tail": 99, "ks_both_sides": 0.1, "alpha": 2.5}),
+        fits(
+            hill={"tail_index": (2.0, 1.6, 5.0, 1.5)},
+            law={"tail": 99, "ks_both_sides": 0.1, "alpha": 2.5},
+        ),
         fits(stable={"alpha": 1.93, "errors": {"alpha": 0.03}}, law={"alpha": 2.9}),
         fits(stable={"ks_distance": 0.036}),
         fits(stable={"ks_distance": 0.0099, "scale": 1e-4}, count=10**6),
@@ -118,7 +176,9 @@ def test_up_to_the_threshold_nothing_is_said(made: TailFits) -> None:
 
 
 def test_many_numbers_do_not_make_a_close_law_a_bad_one() -> None:
-    """With a million weights chance allows 0.0016; a law within 0.01 of them still describes them."""
+    """With a million weights chance allows 0.0016; a law within 0.01 of them still describes
+    them.
+    """
     (doubt,) = find_doubts(fits(stable={"ks_distance": 0.011, "scale": 1e-4}, count=10**6))
     assert "where up to 0.01 would do" in doubt
 
@@ -132,12 +192,20 @@ def test_zeros_are_named_where_they_explain_the_misfit() -> None:
 
 
 def test_the_largest_weight_refutes_a_stable_law_whose_tail_is_missing() -> None:
-    """By hand: alpha = 1 (Cauchy), c = 0.02, P(|X| > z·c) ≈ 2/(πz): of 10^5, 1273 lie beyond z = 50."""
+    """By hand: alpha = 1 (Cauchy), c = 0.02, P(|X| > z·c) ≈ 2/(πz): of 10^5, 1273 lie beyond z =
+    50.
+    """
     cauchy = {"alpha": 1.0, "scale": 0.02}
     (doubt,) = find_doubts(fits(stable=cauchy, law={"largest": 1.01}, count=10**5))
     beyond = 10**5 * 2 / math.pi / (1.01 / 0.02)
-    assert f"would put about {beyond:.3g} weights beyond the largest, 1.01; the power law has tail index 1.5" in doubt
-    for largest, missing in ((0.02 * 2e3 / math.pi / 4.5, False), (0.02 * 2e3 / math.pi / 4.7, True)):
+    assert (
+        f"would put about {beyond:.3g} weights beyond the largest, 1.01; the power law has tail "
+        "index 1.5" in doubt
+    )
+    for largest, missing in (
+        (0.02 * 2e3 / math.pi / 4.5, False),
+        (0.02 * 2e3 / math.pi / 4.7, True),
+    ):
         found = find_doubts(fits(stable=cauchy, law={"largest": largest}, count=1000))
         assert bool(found) is missing
     moved = fits(stable={**cauchy, "location": -3.0}, law={"largest": 1.01}, count=10**5)
@@ -152,8 +220,14 @@ def test_close_to_its_centre_a_stable_law_is_not_judged_by_its_tail() -> None:
 
 
 def test_the_weightiest_reason_comes_first() -> None:
-    tests = (ratio("log-normal", -5.0, 0.05), ratio("exponential", -2.0, 0.01), ratio("gaussian", -9.0, 0.001))
-    found = find_doubts(fits(comparisons=tests, law={"alpha": 7.0, "tail": 60}, goodness=Goodness(0.0, 0.0, 50)))
+    tests = (
+        ratio("log-normal", -5.0, 0.05),
+        ratio("exponential", -2.0, 0.01),
+        ratio("gaussian", -9.0, 0.001),
+    )
+    found = find_doubts(
+        fits(comparisons=tests, law={"alpha": 7.0, "tail": 60}, goodness=Goodness(0.0, 0.0, 50))
+    )
     words = ["likelier Gaussian (by 9", "0 of 50", "only 60 weights", "alpha = 7"]
     assert [word in doubt for word, doubt in zip(words, found, strict=True)] == [True] * 4
     laws = [found[0].index(law) for law in ("Gaussian", "log-normal (", "exponential")]
@@ -174,11 +248,26 @@ LAWS: dict[str, Callable[[np.random.Generator], NDArray[np.float64]]] = {
 }
 TOLD = {  # words -> the law -> in how many of twelve samples they may be said, least and most
     "which is not heavy": {"stable 1.3": (0, 0), "Pareto": (0, 0), "Laplace": (9, 12)},
-    "decades: over less": {"stable 1.3": (0, 0), "Pareto": (0, 1), "Laplace": (12, 12), "normal": (12, 12)},
+    "decades: over less": {
+        "stable 1.3": (0, 0),
+        "Pareto": (0, 1),
+        "Laplace": (12, 12),
+        "normal": (12, 12),
+    },
     "misses its own tail": dict.fromkeys(LAWS, (0, 1)),
-    "is the normal one": {"stable 1.3": (0, 0), "stable 1.8": (0, 0), "Laplace": (0, 0), "normal": (10, 12)},
+    "is the normal one": {
+        "stable 1.3": (0, 0),
+        "stable 1.8": (0, 0),
+        "Laplace": (0, 0),
+        "normal": (10, 12),
+    },
     "tail is not there": {"stable 1.3": (0, 1), "stable 1.8": (0, 1), "Laplace": (12, 12)},
-    "misses the weights": {"stable 1.3": (0, 1), "stable 1.8": (0, 1), "normal": (0, 1), "Pareto": (12, 12)},
+    "misses the weights": {
+        "stable 1.3": (0, 1),
+        "stable 1.8": (0, 1),
+        "normal": (0, 1),
+        "Pareto": (12, 12),
+    },
     "heavier than": {"stable 1.3": (0, 1), "stable 1.8": (0, 1), "normal": (0, 0)},
     "no flat stretch": {"stable 1.3": (0, 2), "Pareto": (0, 2)},
 }
@@ -186,7 +275,9 @@ TOLD = {  # words -> the law -> in how many of twelve samples they may be said, 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_samples_of_known_laws_are_told_what_is_true_of_them(law: str) -> None:
-    """A stable law is not refuted by its own samples, and a light tail is; a Pareto law only as a stable law."""
+    """A stable law is not refuted by its own samples, and a light tail is; a Pareto law only as a
+    stable law.
+    """
     told = []
     for seed in range(12):
         numbers = torch.from_numpy(LAWS[law](np.random.default_rng(seed)))

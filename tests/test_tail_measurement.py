@@ -1,4 +1,6 @@
-"""From a layer's weight to its tails: which numbers are fitted, and what layers without a law answer."""
+"""From a layer's weight to its tails: which numbers are fitted, and what layers without a law
+answer.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def eigenvalues(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def sample(side: int, classes: int = 3, m: int = 12) -> Dataset:
     rng = np.random.default_rng(0)
-    return Dataset("noise", rng.random((m, side), dtype=np.float32), rng.integers(0, classes, m), classes)
+    return Dataset(
+        "noise", rng.random((m, side), dtype=np.float32), rng.integers(0, classes, m), classes
+    )
 
 
 def wide(side: int = 64, hidden: int = 80) -> nn.Sequential:
@@ -121,32 +125,63 @@ def test_the_survival_function_is_thinned_evenly_in_the_rank() -> None:
     assert 40 < len(found.x) <= 64
     assert found.share[0] == 1 / 20000
     assert found.share[-1] == 1.0
-    assert max(np.diff(np.log10(found.share))) < 0.31  # from rank 1 to rank 2, and less from there on
+    assert (
+        max(np.diff(np.log10(found.share))) < 0.31
+    )  # from rank 1 to rank 2, and less from there on
 
 
 @pytest.mark.parametrize(
     ("numbers", "no_fit", "no_stable", "no_eigenvalues"),
     [
-        (torch.full((10, 20), 0.5), "all 200 non-zero weights have the magnitude 0.5: a constant has no tail",
-         "all 200 weights are 0.5: a constant has no law", "only 1 non-zero eigenvalues beside 9 that are zero up to"),
-        (torch.zeros(60, 60), "all 3600 weights are zero", "all 3600 weights are 0: a constant has no law",
-         "all 60 eigenvalues are zero"),
-        (weight(7, 7), "only 49 non-zero weights, and 50 are needed", "only 49 weights, and 50 are needed",
-         "only 7 non-zero eigenvalues, and 50 are needed"),
-        (weight(10, 20).index_fill(0, torch.tensor([3]), torch.inf), "20 of 200 weights are infinite or not a number",
-         "20 of 200 weights are infinite or not a number", "20 of 200 weights are infinite or not a number"),
-        (weight(60, 60).index_fill(1, torch.tensor([0]), torch.nan), "60 of 3600 weights are infinite or not a number",
-         "60 of 3600 weights are infinite or not a number", "60 of 3600 weights are infinite or not a number"),
-        (weight(10, 40) * (torch.arange(400).reshape(10, 40) % 10 == 0), "only 40 non-zero weights beside 360 zeros",
-         "360 of 400 weights are exactly 0: a stable law has a density", "only 4 non-zero eigenvalues"),
+        (
+            torch.full((10, 20), 0.5),
+            "all 200 non-zero weights have the magnitude 0.5: a constant has no tail",
+            "all 200 weights are 0.5: a constant has no law",
+            "only 1 non-zero eigenvalues beside 9 that are zero up to",
+        ),
+        (
+            torch.zeros(60, 60),
+            "all 3600 weights are zero",
+            "all 3600 weights are 0: a constant has no law",
+            "all 60 eigenvalues are zero",
+        ),
+        (
+            weight(7, 7),
+            "only 49 non-zero weights, and 50 are needed",
+            "only 49 weights, and 50 are needed",
+            "only 7 non-zero eigenvalues, and 50 are needed",
+        ),
+        (
+            weight(10, 20).index_fill(0, torch.tensor([3]), torch.inf),
+            "20 of 200 weights are infinite or not a number",
+            "20 of 200 weights are infinite or not a number",
+            "20 of 200 weights are infinite or not a number",
+        ),
+        (
+            weight(60, 60).index_fill(1, torch.tensor([0]), torch.nan),
+            "60 of 3600 weights are infinite or not a number",
+            "60 of 3600 weights are infinite or not a number",
+            "60 of 3600 weights are infinite or not a number",
+        ),
+        (
+            weight(10, 40) * (torch.arange(400).reshape(10, 40) % 10 == 0),
+            "only 40 non-zero weights beside 360 zeros",
+            "360 of 400 weights are exactly 0: a stable law has a density",
+            "only 4 non-zero eigenvalues",
+        ),
         (weight(1, 1), "only 1 non-zero weights", "only 1 weights", "only 1 non-zero eigenvalues"),
-        (torch.tensor([-0.5, 0.5]).repeat(10, 10), "all 200 non-zero weights have the magnitude 0.5",
-         "100 of 200 weights are exactly -0.5: a stable law has a density",
-         "only 1 non-zero eigenvalues"),
+        (
+            torch.tensor([-0.5, 0.5]).repeat(10, 10),
+            "all 200 non-zero weights have the magnitude 0.5",
+            "100 of 200 weights are exactly -0.5: a stable law has a density",
+            "only 1 non-zero eigenvalues",
+        ),
     ],
     ids=["constant", "zeros", "49 weights", "infinite", "nan", "pruned", "one weight", "signs"],
-)  # fmt: skip
-def test_a_layer_without_a_law_says_why(numbers: Tensor, no_fit: str, no_stable: str, no_eigenvalues: str) -> None:
+)
+def test_a_layer_without_a_law_says_why(
+    numbers: Tensor, no_fit: str, no_stable: str, no_eigenvalues: str
+) -> None:
     found = layer_tails(numbers, TailOptions(bootstrap=3))
     for fits, reason in ((found.weights, no_fit), (found.eigenvalues, no_eigenvalues)):
         assert fits.no_fit.startswith(reason)
@@ -164,7 +199,9 @@ def test_pruned_layers_are_fitted_without_their_zeros() -> None:
     found = layer_tails(numbers, NONE).weights
     assert found.power_law is not None
     assert (found.power_law.values, found.power_law.zeros) == (200, 1800)
-    assert found.no_stable.startswith("1800 of 2000 weights are exactly 0: a stable law has a density")
+    assert found.no_stable.startswith(
+        "1800 of 2000 weights are exactly 0: a stable law has a density"
+    )
     assert found.survival is not None
     assert found.survival.share[-1] == 1.0
 
@@ -178,12 +215,17 @@ def test_four_magnitudes_are_fitted_and_doubted() -> None:
     assert found.hill is not None
     assert found.hill.k == ()
     assert found.survival is not None
-    assert (found.survival.x, found.survival.share) == ((2.0, 1.5, 1.0, 0.5), (0.625, 0.75, 0.875, 1.0))
+    assert (found.survival.x, found.survival.share) == (
+        (2.0, 1.5, 1.0, 0.5),
+        (0.625, 0.75, 0.875, 1.0),
+    )
     assert found.no_stable.startswith("1000 of 2000 weights are exactly 2")
 
 
 def test_ties_at_xmin_do_not_pass_for_a_perfect_fit() -> None:
-    """Just below each value the power law is near; on the other side of xmin it misses nine tenths of the tail."""
+    """Just below each value the power law is near; on the other side of xmin it misses nine tenths
+    of the tail.
+    """
     numbers = torch.full((10, 20), 1.0)
     numbers[0, :4] = torch.tensor([1e3, 1e4, 1e5, 1e6])
     found = layer_tails(numbers, NONE).weights
@@ -196,8 +238,14 @@ def test_ties_at_xmin_do_not_pass_for_a_perfect_fit() -> None:
     ("numbers", "reason"),
     [
         (weight(10, 20).double() * 1e306, ""),
-        (torch.linspace(1, 1 + 1e-13, 200, dtype=torch.float64).reshape(10, 20), "within a relative 1e-09"),
-        (torch.logspace(-300, 300, 200, dtype=torch.float64).reshape(10, 20), "more than 1e+150 times xmin"),
+        (
+            torch.linspace(1, 1 + 1e-13, 200, dtype=torch.float64).reshape(10, 20),
+            "within a relative 1e-09",
+        ),
+        (
+            torch.logspace(-300, 300, 200, dtype=torch.float64).reshape(10, 20),
+            "more than 1e+150 times xmin",
+        ),
         (5e-324 * torch.arange(1, 201, dtype=torch.float64).reshape(10, 20), ""),
     ],
     ids=["huge", "narrow", "wide", "smallest"],
@@ -214,7 +262,10 @@ def test_every_layer_has_an_answer_at_the_ends_of_float64(numbers: Tensor, reaso
 def test_eigenvalues_that_leave_float64_say_so() -> None:
     found = layer_tails(weight(60, 70).double() * 1e-180, NONE)
     assert found.weights.power_law is not None
-    assert found.eigenvalues.no_fit == "its eigenvalues leave the range of float64; scale the net's weights"
+    assert (
+        found.eigenvalues.no_fit
+        == "its eigenvalues leave the range of float64; scale the net's weights"
+    )
 
 
 def test_half_precision_is_fitted_as_its_numbers_are() -> None:
@@ -233,11 +284,15 @@ def test_quantised_layers_are_fitted_and_called_so(levels: float) -> None:
 
 
 def test_a_stable_law_that_is_refused_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Student's t with 0.3 degrees: the likelihood still rises where alpha is smallest. A skewed fit may fail alone."""
+    """Student's t with 0.3 degrees: the likelihood still rises where alpha is smallest. A skewed
+    fit may fail alone.
+    """
     found = layer_tails(weight(50, 40, degrees=0.3), NONE).weights
     assert found.power_law is not None
     assert found.stable is found.stable_skewed is None
-    assert found.no_stable.startswith("the likelihood of a stable law still rises where alpha falls to")
+    assert found.no_stable.startswith(
+        "the likelihood of a stable law still rises where alpha falls to"
+    )
 
     def only_symmetric(values: NDArray[np.float64], *, symmetric: bool) -> StableFit:
         if not symmetric:
@@ -261,7 +316,10 @@ def test_very_large_layers_have_no_eigenvalues_and_say_so(monkeypatch: pytest.Mo
     monkeypatch.setattr("cushion.measures.tails.measurement.is_exact", lambda matrix: False)
     found = layer_tails(weight(60, 60), NONE)
     assert found.weights.power_law is not None
-    assert found.eigenvalues.no_fit == "W has more than 4096 rows and columns: its eigenvalues take too long"
+    assert (
+        found.eigenvalues.no_fit
+        == "W has more than 4096 rows and columns: its eigenvalues take too long"
+    )
 
 
 def test_the_bootstrap_is_asked_for_and_repeats_with_its_seed() -> None:
@@ -276,10 +334,13 @@ def test_the_bootstrap_is_asked_for_and_repeats_with_its_seed() -> None:
 
 
 def test_neither_scale_nor_precision_nor_order_matters() -> None:
-    """Exponents have no unit; float16 is fitted in its exact values; a permuted layer has the same weights."""
+    """Exponents have no unit; float16 is fitted in its exact values; a permuted layer has the same
+    weights.
+    """
     numbers = weight(60, 70).half()
     law, moved, turned = (
-        layer_tails(made, NONE).weights.power_law for made in (numbers, numbers.double() * 4, numbers.flip(0, 1))
+        layer_tails(made, NONE).weights.power_law
+        for made in (numbers, numbers.double() * 4, numbers.flip(0, 1))
     )
     assert law is not None
     assert moved is not None
@@ -296,9 +357,14 @@ def test_measure_has_tails_for_every_layer_by_default() -> None:
     for layer, module in zip(table.layers, (net[0], net[2]), strict=True):
         expected = layer_tails(module.weight, NONE)
         assert layer.tails == expected
-        assert layer.tail_alpha == (None if expected.weights.power_law is None else expected.weights.power_law.alpha)
+        assert layer.tail_alpha == (
+            None if expected.weights.power_law is None else expected.weights.power_law.alpha
+        )
     assert table.net.margins is None
-    assert table.to_json()["layers"][0]["tails"]["weights"]["power_law"]["alpha"] == table.layers[0].tail_alpha
+    assert (
+        table.to_json()["layers"][0]["tails"]["weights"]["power_law"]["alpha"]
+        == table.layers[0].tail_alpha
+    )
     frame = table.to_frame()
     assert frame.loc["0", "tail_alpha"] == table.layers[0].tail_alpha
     assert "tails" not in frame
@@ -313,7 +379,9 @@ def test_batch_norms_that_stand_alone_have_tails_too() -> None:
     assert tails is not None
     assert tails.weights.power_law is not None
     assert tails.eigenvalues.power_law is not None
-    assert tails.eigenvalues.power_law.tail_index == pytest.approx(tails.weights.power_law.tail_index / 2)
+    assert tails.eigenvalues.power_law.tail_index == pytest.approx(
+        tails.weights.power_law.tail_index / 2
+    )
 
 
 def test_infinite_weights_are_an_answer_in_a_traced_net_and_refused_by_name_before() -> None:

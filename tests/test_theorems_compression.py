@@ -1,4 +1,6 @@
-"""Theorems 2.1 and 2.2 and Corollary A.1 of Arora 2018: formulas written anew, coverage, worst cases."""
+"""Theorems 2.1 and 2.2 and Corollary A.1 of Arora 2018: formulas written anew, coverage, worst
+cases.
+"""
 
 from __future__ import annotations
 
@@ -55,16 +57,23 @@ def test_theorem_2_1_by_its_formulas() -> None:
     assert value(coded) >= 0.02 + math.sqrt(nats / 20_000)
     # The exact tail: P[Bin(m, value) ≤ 200] is δ·2^-170, here summed anew with logarithms.
     logs = [
-        math.lgamma(10_001) - math.lgamma(i + 1) - math.lgamma(10_001 - i)
-        + i * math.log(value(exact)) + (10_000 - i) * math.log1p(-value(exact))
+        math.lgamma(10_001)
+        - math.lgamma(i + 1)
+        - math.lgamma(10_001 - i)
+        + i * math.log(value(exact))
+        + (10_000 - i) * math.log1p(-value(exact))
         for i in range(201)
-    ]  # fmt: skip
+    ]
     tail = max(logs) + math.log(sum(math.exp(one - max(logs)) for one in logs))
     assert tail == pytest.approx(math.log(0.05) - 170 * math.log(2), abs=0.02)
     assert tail <= math.log(0.05) - 170 * math.log(2)
     assert value(exact) < value(coded)
-    assert [row.kind for row in (printed, corrected, coded, exact)] == ["measure"] * 2 + ["certificate"] * 2
-    assert [row.form for row in (printed, corrected, coded, exact)] == ["as printed"] + ["corrected"] * 3
+    assert [row.kind for row in (printed, corrected, coded, exact)] == ["measure"] * 2 + [
+        "certificate"
+    ] * 2
+    assert [row.form for row in (printed, corrected, coded, exact)] == ["as printed"] + [
+        "corrected"
+    ] * 3
     assert all(row.about == "g" for row in (printed, corrected, coded, exact))
     # g errs at most where f is unsure, so its own Occam bound is never above.
     assert value(exact) >= binomial_inverse(150, 10_000, math.log(0.05) - 170 * math.log(2))
@@ -96,14 +105,19 @@ def test_theorem_2_1_without_a_margin_or_a_coder() -> None:
 
 
 def test_a_score_within_gamma_moves_a_margin_by_two_gamma() -> None:
-    """Erratum (a): f is right by 1.5γ, every score moves by at most γ, and g is wrong; in ℓ2 γ/√2 is the limit."""
+    """Erratum (a): f is right by 1.5γ, every score moves by at most γ, and g is wrong; in ℓ2 γ/√2
+    is the limit.
+    """
     gamma, f = 0.2, np.array([0.3, 0.0])
     g = f + gamma * np.array([-1.0, 1.0])
     assert f[0] - f[1] > gamma
     assert np.abs(f - g).max() <= gamma
     assert g[0] < g[1]
     rng = np.random.default_rng(1)
-    for moved, most in ((rng.uniform(-gamma, gamma, (9999, 5)), 2 * gamma), (rng.normal(size=(9999, 5)), gamma)):
+    for moved, most in (
+        (rng.uniform(-gamma, gamma, (9999, 5)), 2 * gamma),
+        (rng.normal(size=(9999, 5)), gamma),
+    ):
         if most == gamma:
             moved *= gamma / math.sqrt(2) / np.linalg.norm(moved, axis=1, keepdims=True)
         change = moved[:, 0] - moved[:, 1]
@@ -111,7 +125,9 @@ def test_a_score_within_gamma_moves_a_margin_by_two_gamma() -> None:
 
 
 def test_theorem_2_1_covers_thresholds_that_were_fitted_to_noise() -> None:
-    """Labels are coin flips, so every classifier errs on half; 64 thresholds, 7 bits (6 and the direction)."""
+    """Labels are coin flips, so every classifier errs on half; 64 thresholds, 7 bits (6 and the
+    direction).
+    """
     rng = np.random.default_rng(2)
     m, delta, runs, broken, naive = 60, 0.2, 1500, 0, 0
     grid = (np.arange(64) + 0.5) / 64
@@ -121,7 +137,9 @@ def test_theorem_2_1_covers_thresholds_that_were_fitted_to_noise() -> None:
         wrong = ((x[:, None] > grid) * 2 - 1 != y[:, None]).sum(0)
         fewest = int(min(wrong.min(), (m - wrong).min()))
         if fewest not in bounds:
-            base = replace(CODED, m=m, delta=delta, unsure=fewest, unsure_or_failed=fewest, below_gamma=fewest)
+            base = replace(
+                CODED, m=m, delta=delta, unsure=fewest, unsure_or_failed=fewest, below_gamma=fewest
+            )
             bounds[fewest] = [value(theorem_2_1(replace(base, bits=bits))[3]) for bits in (7, 0)]
         broken += bounds[fewest][0] < 0.5
         naive += bounds[fewest][1] < 0.5
@@ -130,7 +148,9 @@ def test_theorem_2_1_covers_thresholds_that_were_fitted_to_noise() -> None:
     assert naive / runs > delta + 10 * spread  # without the bits the search would have been free
 
 
-def low_rank_by_hand(net: NetFacts, weights: list[Matrix], biases: list[Matrix] | None) -> tuple[float, float]:
+def low_rank_by_hand(
+    net: NetFacts, weights: list[Matrix], biases: list[Matrix] | None
+) -> tuple[float, float]:
     """(bits of the message, numbers): the derivation in ordinary floats, ranks from Lemma 1."""
     d, biased = len(weights), biases is not None
     j = math.floor(math.log(net.margin) / math.log(1.02) + 1e-9)
@@ -144,7 +164,10 @@ def low_rank_by_hand(net: NetFacts, weights: list[Matrix], biases: list[Matrix] 
         lifted = [np.linalg.norm(np.array(block), 2) for block in blocks]
     else:
         lifted = norms
-    relative = min(1 / d, gamma / (math.sqrt(2) * math.e * math.hypot(net.radius, biased) * d * math.prod(lifted)))
+    relative = min(
+        1 / d,
+        gamma / (math.sqrt(2) * math.e * math.hypot(net.radius, biased) * d * math.prod(lifted)),
+    )
     bits, numbers = -math.log2(p(j)), 0
     for at, (a, s, wide) in enumerate(zip(weights, norms, lifted, strict=True)):
         h1, h2 = a.shape
@@ -161,7 +184,9 @@ def low_rank_by_hand(net: NetFacts, weights: list[Matrix], biases: list[Matrix] 
         ):
             e = math.floor(math.log2(2 * off) + 1e-9)
             width = math.ceil(math.log2(2 * max(largest, np.abs(b).max()) / 2.0**e + 2))
-            choices.append((count * width + head + 1 - math.log2(p(e)) - math.log2(p(width)), count))
+            choices.append(
+                (count * width + head + 1 - math.log2(p(e)) - math.log2(p(width)), count)
+            )
         bits, numbers = bits + min(choices)[0], numbers + min(choices)[1]
     return bits, numbers
 
@@ -191,7 +216,14 @@ def test_theorem_2_2_by_its_formula(biased: bool, margin: float) -> None:
         assert corrected.value == pytest.approx(0.05 + math.sqrt(nats / 400))
         norms = [np.linalg.norm(a, 2) * (1 + 1e-9) for a in weights]
         ranks = sum((np.linalg.norm(a) / s) ** 2 for a, s in zip(weights, norms, strict=True))
-        capacity = max(map(len, weights)) * len(weights) ** 2 * net.radius * math.prod(norms) ** 2 * ranks / margin**2
+        capacity = (
+            max(map(len, weights))
+            * len(weights) ** 2
+            * net.radius
+            * math.prod(norms) ** 2
+            * ranks
+            / margin**2
+        )
         assert printed.value == pytest.approx(0.05 + math.sqrt(capacity / 200))
         assert printed.about == corrected.about == "f"
         assert printed.kind == corrected.kind == "measure"
@@ -199,15 +231,23 @@ def test_theorem_2_2_by_its_formula(biased: bool, margin: float) -> None:
 
 
 def test_grids_to_a_few_per_cent() -> None:
-    """At many scales some grid is near a power of two, where a small slip in the step would show."""
+    """At many scales some grid is near a power of two, where a small slip in the step would
+    show.
+    """
     (a,) = nearly_rank_one([80, 90], 4)
     x = np.random.default_rng(0).uniform(0, 1, (200, 80))
     weights, biases = random_net([2, 3], 5)
     for scale in np.geomspace(1, 4, 40):
-        loose = facts([layer(scale * a)], x, margin=1e6)  # the error is the largest that Lemma 9 allows
+        loose = facts(
+            [layer(scale * a)], x, margin=1e6
+        )  # the error is the largest that Lemma 9 allows
         small = facts([layer(weights[0], biases[0])], X[:, :2], margin=0.01 * scale)
         for net, by_hand, numbers in (
-            (loose, low_rank_by_hand(loose, [scale * a], None), 3 * 170),  # ‖A‖_F²/(½‖A‖₂)², a little below 4
+            (
+                loose,
+                low_rank_by_hand(loose, [scale * a], None),
+                3 * 170,
+            ),  # ‖A‖_F²/(½‖A‖₂)², a little below 4
             (small, low_rank_by_hand(small, weights, biases), 9),  # kept, with its biases
         ):
             found = theorem_2_2(net)[1].factors
@@ -234,14 +274,18 @@ def test_low_rank_layers_need_fewer_numbers_and_given_ranks_count() -> None:
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_net_within_the_stated_errors_stays_within_gamma(biased: bool, seed: int) -> None:
-    """Lemma 9: the worst perturbation of the allowed spectral norms that a search finds moves no scores too far."""
+    """Lemma 9: the worst perturbation of the allowed spectral norms that a search finds moves no
+    scores too far.
+    """
     rng = np.random.default_rng(seed)
     sizes = [6, 5, 3] if seed % 2 else [6, 4, 5, 2]
     weights, biases = random_net(sizes, seed)
     biases = [b if biased else np.zeros_like(b) for b in biases]
     layers = [layer(a, b if biased else None) for a, b in zip(weights, biases, strict=True)]
     x = rng.normal(size=(300, 6))
-    net = facts(layers, x / np.linalg.norm(x, axis=1, keepdims=True), margin=50.0 if seed < 4 else 1.0)
+    net = facts(
+        layers, x / np.linalg.norm(x, axis=1, keepdims=True), margin=50.0 if seed < 4 else 1.0
+    )
     allowed = [2 * math.exp(one) for one in truncation(net)]  # half for the cut, half for the grid
     limit = net.margin / 2 / math.sqrt(2)
 
@@ -256,11 +300,18 @@ def test_a_net_within_the_stated_errors_stays_within_gamma(biased: bool, seed: i
         deltas = []
         for a, size in zip(weights, allowed, strict=True):
             u, v = rng.normal(size=a.shape[0]), rng.normal(size=a.shape[1])
-            u, v = np.abs(u) if rng.random() < 0.5 else u, np.abs(v)  # positive ones survive the ReLUs
-            aligned = size / np.linalg.norm(a, 2) * a if rng.random() < 0.5 else size * np.outer(u, v)
+            u, v = (
+                np.abs(u) if rng.random() < 0.5 else u,
+                np.abs(v),
+            )  # positive ones survive the ReLUs
+            aligned = (
+                size / np.linalg.norm(a, 2) * a if rng.random() < 0.5 else size * np.outer(u, v)
+            )
             deltas.append(aligned * size / np.linalg.norm(aligned, 2))
         for _ in range(15):  # climb from the worst input by random steps on the sphere
-            inputs = inputs[np.argmax(distance(inputs, deltas))] + 0.3 * net.radius * rng.normal(size=(40, 6))
+            inputs = inputs[np.argmax(distance(inputs, deltas))] + 0.3 * net.radius * rng.normal(
+                size=(40, 6)
+            )
             inputs *= net.radius / np.linalg.norm(inputs, axis=1, keepdims=True)
             found = max(found, float(distance(inputs, deltas).max()))
     assert 0 < found <= limit
@@ -271,7 +322,9 @@ def test_a_net_within_the_stated_errors_stays_within_gamma(biased: bool, seed: i
 
 
 def test_a_net_that_is_cut_off_and_rounded_as_stated_stays_within_gamma() -> None:
-    """The whole of Theorem 2.2 on a net: ranks below Lemma 1's, half of each layer's error for the cut, half for t."""
+    """The whole of Theorem 2.2 on a net: ranks below Lemma 1's, half of each layer's error for the
+    cut, half for t.
+    """
     rng = np.random.default_rng(7)
     weights = [a + 1e-3 * rng.normal(size=a.shape) for a in nearly_rank_one([80, 90, 70], 3)]
     x = rng.normal(size=(400, 80))
@@ -283,13 +336,20 @@ def test_a_net_that_is_cut_off_and_rounded_as_stated_stays_within_gamma() -> Non
         rank = int((s > half).sum())
         assert rank <= np.linalg.norm(a) ** 2 / half**2
         ranks.append(rank)
-        line, square = math.sqrt(s[0] * rank) * (math.sqrt(len(u)) + math.sqrt(len(vt))), rank * math.sqrt(a.size)
-        step = 2.0 ** math.floor(math.log2((-line + math.sqrt(line**2 + 4 * square * half)) / square))
+        line, square = (
+            math.sqrt(s[0] * rank) * (math.sqrt(len(u)) + math.sqrt(len(vt))),
+            rank * math.sqrt(a.size),
+        )
+        step = 2.0 ** math.floor(
+            math.log2((-line + math.sqrt(line**2 + 4 * square * half)) / square)
+        )
         left, right = u[:, :rank] * np.sqrt(s[:rank]), np.sqrt(s[:rank])[:, None] * vt[:rank]
         moved.append((np.rint(left / step) * step) @ (np.rint(right / step) * step))
         assert np.linalg.norm(moved[-1] - a, 2) <= 2 * half
     none = [np.zeros(len(a)) for a in weights]
-    assert np.linalg.norm(run(moved, none, x) - run(weights, none, x), axis=1).max() <= 0.2 / math.sqrt(2)
+    assert np.linalg.norm(
+        run(moved, none, x) - run(weights, none, x), axis=1
+    ).max() <= 0.2 / math.sqrt(2)
     assert max(ranks) < 70
     counted = theorem_2_2(net, ranks)[1].factors
     assert counted is not None
@@ -297,18 +357,25 @@ def test_a_net_that_is_cut_off_and_rounded_as_stated_stays_within_gamma() -> Non
 
 
 def test_factors_rounded_on_the_stated_grid_stay_within_half_of_the_error() -> None:
-    """The derivation behind the grid: entries of U√Σ and √ΣVᵀ off by t, adversarially signed, against the formula."""
+    """The derivation behind the grid: entries of U√Σ and √ΣVᵀ off by t, adversarially signed,
+    against the formula.
+    """
     rng = np.random.default_rng(5)
     for h1, h2, rank in ((5, 4, 2), (8, 3, 3), (2, 9, 1)):
         u, s, vt = np.linalg.svd(rng.normal(size=(h1, h2)), full_matrices=False)
         left, right = u[:, :rank] * np.sqrt(s[:rank]), np.sqrt(s[:rank])[:, None] * vt[:rank]
         assert max(np.abs(left).max(), np.abs(right).max()) <= math.sqrt(s[0])
         for half in (1e-3, 0.3, 5.0):
-            line, square = math.sqrt(s[0] * rank) * (math.sqrt(h1) + math.sqrt(h2)), rank * math.sqrt(h1 * h2)
+            line, square = (
+                math.sqrt(s[0] * rank) * (math.sqrt(h1) + math.sqrt(h2)),
+                rank * math.sqrt(h1 * h2),
+            )
             t = (-line + math.sqrt(line**2 + 4 * square * half)) / (2 * square)
             assert line * t + square * t * t == pytest.approx(half)
             for _ in range(200):
-                off = (left + t * rng.choice([-1, 1], left.shape)) @ (right + t * rng.choice([-1, 1], right.shape))
+                off = (left + t * rng.choice([-1, 1], left.shape)) @ (
+                    right + t * rng.choice([-1, 1], right.shape)
+                )
                 assert np.linalg.norm(off - left @ right, 2) <= half
 
 
@@ -319,7 +386,13 @@ def test_low_rank_rows_abstain_and_say_why() -> None:
         (replace(net, margin=-0.1), "is not positive"),
         (replace(net, is_chain=False, not_a_chain_because="a is read twice"), "read twice"),
         (facts([layer(np.zeros((9, 6))), layer(np.ones((3, 9)))], X), "zero"),
-        (facts([replace(layer(np.ones((9, 6))), spectral_upper=math.inf), layer(np.ones((3, 9)))], X), "infinite"),
+        (
+            facts(
+                [replace(layer(np.ones((9, 6))), spectral_upper=math.inf), layer(np.ones((3, 9)))],
+                X,
+            ),
+            "infinite",
+        ),
     ]
     for one, words in cases:
         rows = theorem_2_2(one)
@@ -336,7 +409,9 @@ def test_low_rank_rows_move_as_they_should_and_survive_beyond_floats() -> None:
     pooled = replace(net, layers=(replace(net.layers[0], lipschitz=4.0), net.layers[1]))
     assert value(theorem_2_2(pooled)[1]) > small
     shrunk = replace(net, layers=(replace(net.layers[0], lipschitz=0.25), net.layers[1]))
-    assert value(theorem_2_2(shrunk)[1]) == small  # biases: the constant input passes a pool unchanged
+    assert (
+        value(theorem_2_2(shrunk)[1]) == small
+    )  # biases: the constant input passes a pool unchanged
     weights, _ = random_net([6, 6, 3], 8)
     huge = facts([layer(1e100 * weights[0])] * 8 + [layer(weights[1])], X)
     assert math.isfinite(value(theorem_2_2(huge)[1]))  # some thousand bits a number
@@ -344,7 +419,9 @@ def test_low_rank_rows_move_as_they_should_and_survive_beyond_floats() -> None:
 
 
 def test_numbers_on_the_grid_move_a_projected_layer_by_its_share_and_no_norm_is_kept() -> None:
-    """‖Â - Ã‖_F ≤ (ν/2)√n for sign matrices, |⟨A, M⟩| ≤ √n‖A‖_F; E‖Ã‖_F² = (1 + (n - 1)/k)‖A‖_F², not (1 + 1/d)²."""
+    """‖Â - Ã‖_F ≤ (ν/2)√n for sign matrices, |⟨A, M⟩| ≤ √n‖A‖_F; E‖Ã‖_F² = (1 + (n - 1)/k)‖A‖_F²,
+    not (1 + 1/d)².
+    """
     rng = np.random.default_rng(4)
     a = rng.normal(size=30)
     norm, k, step = float(np.linalg.norm(a)), 6, 0.37
@@ -357,5 +434,7 @@ def test_numbers_on_the_grid_move_a_projected_layer_by_its_share_and_no_norm_is_
         assert np.linalg.norm(change) <= step / 2 * math.sqrt(30)
         squares.append(float(((signs.T @ numbers / k) ** 2).sum()))
     exact = (1 + 29 / k) * norm**2
-    assert np.mean(squares) == pytest.approx(exact, abs=5 * np.std(squares) / math.sqrt(len(squares)))
+    assert np.mean(squares) == pytest.approx(
+        exact, abs=5 * np.std(squares) / math.sqrt(len(squares))
+    )
     assert exact > 2**2 * norm**2  # d = 1: the paper's β(1 + 1/d) is below even the mean

@@ -1,4 +1,6 @@
-"""Proposition 1.1 of Shin 2021, as printed and corrected: closed forms, all signs, draws; and Theorem 2's rows."""
+"""Proposition 1.1 of Shin 2021, as printed and corrected: closed forms, all signs, draws; and
+Theorem 2's rows.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ SAMPLE = CompressedFacts(
     bits=400,
 )
 LAYERS = (HeavyTailLayerFacts(200, 20, 15, 3.0), HeavyTailLayerFacts(50, 10, 7))
-FACTS = HeavyTailFacts(SAMPLE, LAYERS, epsilon=0.01, largest_score=10.0, others=4, other_values=31, tried=8)
+FACTS = HeavyTailFacts(
+    SAMPLE, LAYERS, epsilon=0.01, largest_score=10.0, others=4, other_values=31, tried=8
+)
 
 
 def rows_of(facts: HeavyTailFacts) -> dict[tuple[str, str], Bound]:
@@ -76,7 +80,8 @@ def test_what_replaces_nothing_never_fails() -> None:
 
 
 def test_the_corrected_tail_holds_for_every_sign_pattern() -> None:
-    # All 2^9 signs of a 3x3 matrix, one by one: no draws. Magnitudes at the threshold are the worst case.
+    # All 2^9 signs of a 3x3 matrix, one by one: no draws. Magnitudes at the threshold are the worst
+    # case.
     u, v = np.array([1.0, -2.0, 0.5]), np.array([0.3, 1.0, 1.0])
     length = np.linalg.norm(u) * np.linalg.norm(v)
     rng = np.random.default_rng(0)
@@ -93,9 +98,14 @@ def test_the_corrected_tail_holds_for_every_sign_pattern() -> None:
 def test_spread_seen_is_the_variance_given_the_magnitudes() -> None:
     rng = np.random.default_rng(1)
     magnitudes, u, v = rng.random((4, 6)), rng.normal(size=4), rng.normal(size=6)
-    naive = sum(u[i] ** 2 * v[j] ** 2 * (magnitudes[i, j] ** 2 + 0.3) for i, j in itertools.product(range(4), range(6)))
+    naive = sum(
+        u[i] ** 2 * v[j] ** 2 * (magnitudes[i, j] ** 2 + 0.3)
+        for i, j in itertools.product(range(4), range(6))
+    )
     assert spread_seen(magnitudes, u, v, 0.3) == pytest.approx(naive / (u @ u) / (v @ v))
-    signed = magnitudes * rng.choice((-1.0, 1.0), (40_000, 4, 6)) - math.sqrt(0.3) * rng.normal(size=(40_000, 4, 6))
+    signed = magnitudes * rng.choice((-1.0, 1.0), (40_000, 4, 6)) - math.sqrt(0.3) * rng.normal(
+        size=(40_000, 4, 6)
+    )
     assert np.var(np.einsum("i,bij,j->b", u, signed, v)) == pytest.approx(naive, rel=0.05)
 
 
@@ -105,14 +115,20 @@ def test_theorem_2_as_printed_counts_non_zeros_only() -> None:
     assert row.kind == "measure"
     assert "non-vacuous" in row.meaning
     assert "holds" in row.meaning  # ε = 0.01 is below 0.5/(√2·10)
-    assert "fails here" in rows_of(replace(FACTS, epsilon=0.036))["heavy-tail count", "as printed"].meaning
+    assert (
+        "fails here"
+        in rows_of(replace(FACTS, epsilon=0.036))["heavy-tail count", "as printed"].meaning
+    )
     silent = rows_of(replace(FACTS, epsilon=None, silent_because="ρ is too small"))
-    assert "promises nothing here: ρ is too small" in silent["heavy-tail count", "as printed"].meaning
+    assert (
+        "promises nothing here: ρ is too small" in silent["heavy-tail count", "as printed"].meaning
+    )
     assert all(one.about == "g" for one in silent.values())
 
 
 def test_theorem_2_corrected_counts_every_net_of_that_kind() -> None:
-    # One layer of 4 weights, 2 kept of 3 values: C(4, 2)·3² nets. k is one of 5, r paid, the header given.
+    # One layer of 4 weights, 2 kept of 3 values: C(4, 2)·3² nets. k is one of 5, r paid, the header
+    # given.
     layer = HeavyTailLayerFacts(4, 2, 3, 1.5)
     nets = {
         (places, values)
@@ -130,7 +146,12 @@ def test_theorem_2_corrected_counts_every_net_of_that_kind() -> None:
     assert row.value == pytest.approx(0.03 + 0.002 + math.sqrt((nats + math.log(20)) / 20_000))
     assert row.kind == "measure"
     assert "L̂ at γ" in row.meaning
-    assert "L̂ at 2γ" in rows_of(replace(FACTS, compressed=replace(SAMPLE, norm="largest")))[row.name, row.form].meaning
+    assert (
+        "L̂ at 2γ"
+        in rows_of(replace(FACTS, compressed=replace(SAMPLE, norm="largest")))[
+            row.name, row.form
+        ].meaning
+    )
 
 
 def test_the_certificates_have_the_coders_bits() -> None:
@@ -159,12 +180,17 @@ def test_an_empty_layer_costs_its_header_only() -> None:
 
 def test_without_a_margin_the_counts_are_told() -> None:
     rows = rows_of(replace(FACTS, compressed=replace(SAMPLE, gamma=0.0)))
-    assert f"√(Σ k_i/m) alone is {math.sqrt(FACTS.nonzeros / SAMPLE.m):.4g}" in rows[COUNT, "as printed"].meaning
+    assert (
+        f"√(Σ k_i/m) alone is {math.sqrt(FACTS.nonzeros / SAMPLE.m):.4g}"
+        in rows[COUNT, "as printed"].meaning
+    )
     assert "nats" in rows[COUNT, "corrected"].meaning
 
 
 def test_what_the_whole_net_pays_is_counted() -> None:
-    plain, more = (rows_of(replace(FACTS, header_nats=nats))[COUNT, "corrected"] for nats in (0.0, 7.5))
+    plain, more = (
+        rows_of(replace(FACTS, header_nats=nats))[COUNT, "corrected"] for nats in (0.0, 7.5)
+    )
     assert plain.factors is not None
     assert more.factors is not None
     assert more.factors["nats"] == pytest.approx(plain.factors["nats"] + 7.5)

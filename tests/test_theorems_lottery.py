@@ -1,4 +1,6 @@
-"""Theorems 6.1 and 6.2 of Guha 2023 as numbers: counts against exact integers, and what the rows claim, simulated."""
+"""Theorems 6.1 and 6.2 of Guha 2023 as numbers: counts against exact integers, and what the rows
+claim, simulated.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ import pytest
 
 from cushion.lottery import error_at_most, find_ticket, target_net
 from cushion.numerics import binomial_inverse, decimal_up, float_up, occam_log_delta
-from cushion.theorems.lottery import TicketFacts, mask_bits, printed_count, sufficient_width, theorem_6_2
+from cushion.theorems.lottery import (
+    TicketFacts,
+    mask_bits,
+    printed_count,
+    sufficient_width,
+    theorem_6_2,
+)
 
 FACTS = TicketFacts(
     m=60_000,
@@ -32,7 +40,18 @@ FACTS = TicketFacts(
 
 @pytest.mark.parametrize(
     ("weights", "kept"),
-    [(1, 0), (1, 1), (4, 2), (7, 7), (8, 0), (10, 3), (255, 100), (256, 1), (5000, 137), (266_200, 1331)],
+    [
+        (1, 0),
+        (1, 1),
+        (4, 2),
+        (7, 7),
+        (8, 0),
+        (10, 3),
+        (255, 100),
+        (256, 1),
+        (5000, 137),
+        (266_200, 1331),
+    ],
 )
 def test_mask_bits_are_the_exact_count_or_one_more(weights: int, kept: int) -> None:
     # k is one of N + 1 values, the mask one of C(N, k): whole numbers of bits each.
@@ -43,7 +62,10 @@ def test_mask_bits_are_the_exact_count_or_one_more(weights: int, kept: int) -> N
 
 def test_all_masks_together_satisfy_kraft() -> None:
     for weights in (1, 2, 5, 9, 30):
-        total = sum(math.comb(weights, kept) * 2.0 ** -mask_bits(weights, kept) for kept in range(weights + 1))
+        total = sum(
+            math.comb(weights, kept) * 2.0 ** -mask_bits(weights, kept)
+            for kept in range(weights + 1)
+        )
         assert total <= 1
 
 
@@ -71,7 +93,10 @@ def test_certificates_are_occam_with_the_masks_bits() -> None:
         assert row.value == float_up(decimal_up(exact))
         assert row.factors == {"bits": float(length), "errors": 2000.0}
     assert tail.value < hoeffding.value
-    assert f"{abs(2400 - bits)} {'more' if bits <= 2400 else 'fewer'} than the mask alone" in coded.meaning
+    assert (
+        f"{abs(2400 - bits)} {'more' if bits <= 2400 else 'fewer'} than the mask alone"
+        in coded.meaning
+    )
     assert tail.value < coded.value if bits < 2400 else tail.value > coded.value
 
 
@@ -86,10 +111,12 @@ def test_rows_that_cannot_be_made_say_why() -> None:
 
 
 def test_the_mask_alone_holds_for_the_best_of_all_masks() -> None:
-    """Simulated where the claim is hardest: labels are coins, and the mask with the fewest errors is taken.
+    """Simulated where the claim is hardest: labels are coins, and the mask with the fewest errors
+    is taken.
 
-    N seeded features of +-1, a mask votes with their sum; the true error is ½ for every mask, ties are errors, so that
-    a bound below ½ is a failure. All 2^9 masks are tried, so the union over masks is what is tested.
+    N seeded features of +-1, a mask votes with their sum; the true error is ½ for every mask, ties
+    are errors, so that a bound below ½ is a failure. All 2^9 masks are tried, so the union over
+    masks is what is tested.
     """
     random = np.random.default_rng(5)
     n, m, delta, trials = 9, 40, 0.2, 300
@@ -111,13 +138,18 @@ def test_the_mask_alone_holds_for_the_best_of_all_masks() -> None:
     assert unpaid > delta * trials  # without the price of the mask the claim is false
 
 
-@pytest.mark.parametrize(("dims", "epsilon"), [((4, 6, 3), 0.5), ((9, 5, 5, 2), 0.3), ((3, 2), 0.1)])
+@pytest.mark.parametrize(
+    ("dims", "epsilon"), [((4, 6, 3), 0.5), ((9, 5, 5, 2), 0.3), ((3, 2), 0.1)]
+)
 def test_the_sufficient_width_suffices(dims: tuple[int, ...], epsilon: float) -> None:
-    # At a failure probability of 0.1, forty nets all succeed or nearly so; the union bound leaves much room.
+    # At a failure probability of 0.1, forty nets all succeed or nearly so; the union bound leaves
+    # much room.
     width = sufficient_width(dims, epsilon, 0.1)
     late = 0
     for seed in range(40):
-        late += error_at_most(find_ticket(target_net(dims, seed), width, seed)) > epsilon * (1 + 1e-6)
+        late += error_at_most(find_ticket(target_net(dims, seed), width, seed)) > epsilon * (
+            1 + 1e-6
+        )
     assert late <= 40 * 0.1
     assert sufficient_width(dims, epsilon, 0.01) > width
     assert sufficient_width(dims, epsilon / 2, 0.1) > 1.8 * width
@@ -126,7 +158,9 @@ def test_the_sufficient_width_suffices(dims: tuple[int, ...], epsilon: float) ->
 
 
 def test_the_chance_of_one_neuron_by_simulation() -> None:
-    """P(u > 0, |u v - w| <= t) at the edge |w| = 1/sqrt(inputs), from the width that one weight needs."""
+    """P(u > 0, |u v - w| <= t) at the edge |w| = 1/sqrt(inputs), from the width that one weight
+    needs.
+    """
     random = np.random.default_rng(0)
     u, v = random.uniform(-1, 1, (2, 4_000_000))
     inputs, epsilon, failure = 4, 0.05, 0.01
@@ -143,7 +177,9 @@ def test_the_chance_of_one_neuron_by_simulation() -> None:
 
 
 def test_erratum_the_theorem_wants_nets_far_wider_than_the_target() -> None:
-    """Theorem 6.2 compares with a net of the target's size; the net that Theorem 6.1 needs is orders wider."""
+    """Theorem 6.2 compares with a net of the target's size; the net that Theorem 6.1 needs is
+    orders wider.
+    """
     dims = (784, 100, 100, 10)
     width = sufficient_width(dims, 0.1, 0.05)
     assert width > 10_000 * 100

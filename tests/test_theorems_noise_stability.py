@@ -1,4 +1,6 @@
-"""Lemmas 3, 10, 14 and Theorems 4.1, 5.1 of Arora 2018: formulas written anew, the induction, a simulation."""
+"""Lemmas 3, 10, 14 and Theorems 4.1, 5.1 of Arora 2018: formulas written anew, the induction, a
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,16 @@ from cushion.theorems.noise_stability import (
 
 TWO = (
     LayerStabilityFacts("fc1", weights=600, frobenius=2.0, cushion=0.4, interlayer=0.2),
-    LayerStabilityFacts("fc2", weights=90, frobenius=3.0, cushion=0.7, interlayer=0.25, beta=1.5, overlap=4, places=9),
+    LayerStabilityFacts(
+        "fc2",
+        weights=90,
+        frobenius=3.0,
+        cushion=0.7,
+        interlayer=0.25,
+        beta=1.5,
+        overlap=4,
+        places=9,
+    ),
 )
 NET = StabilityFacts(TWO, contraction=1.3, m=500, width=30, smoothness=math.inf, delta=0.1)
 
@@ -51,20 +62,26 @@ def test_lemma_3_by_its_formula() -> None:
 
 
 def test_162_is_the_least_constant_of_the_closed_form() -> None:
-    """162 = 4·36·9/8: with one unit, one layer and nothing lost ε_i = 1/6, and the count is then the closed form."""
+    """162 = 4·36·9/8: with one unit, one layer and nothing lost ε_i = 1/6, and the count is then
+    the closed form.
+    """
     one = StabilityFacts((LayerStabilityFacts("fc", 1, 1.0, 1.0, 1.0),), 1.0, 100, 1, None, 0.05)
     counts = lemma_3(one, 1.0)
     assert counts.layers[0].epsilon == pytest.approx(1 / 6)
     assert counts.closed_log10 is not None
     closed = 10**counts.closed_log10
     assert closed == pytest.approx(162 * math.log(8 * 100 / 0.05))
-    assert closed <= counts.numbers <= closed + 1  # so the rounding up is not inside the closed form
+    assert (
+        closed <= counts.numbers <= closed + 1
+    )  # so the rounding up is not inside the closed form
     rng = np.random.default_rng(0)
     for _ in range(200):
         d = int(rng.integers(1, 6))
         h = int(rng.integers(1, 50))
         layers = tuple(
-            LayerStabilityFacts("fc", 1, 1.0, float(rng.uniform(0.01, 1)), float(rng.uniform(0.1, 1)) / math.sqrt(h))
+            LayerStabilityFacts(
+                "fc", 1, 1.0, float(rng.uniform(0.01, 1)), float(rng.uniform(0.1, 1)) / math.sqrt(h)
+            )
             for _ in range(d)
         )
         net = StabilityFacts(layers, float(rng.uniform(1, 4)), 1000, h, math.inf, 0.01)
@@ -77,7 +94,9 @@ def test_162_is_the_least_constant_of_the_closed_form() -> None:
 
 
 def test_from_the_initialisation_a_cushion_may_exceed_one() -> None:
-    """μ_i is then measured against ‖A - A₀‖_F, ε_i may pass 1/6, the closed form is void, and ε_i stops at 1."""
+    """μ_i is then measured against ‖A - A₀‖_F, ε_i may pass 1/6, the closed form is void, and ε_i
+    stops at 1.
+    """
     moved = replace(NET, layers=(replace(TWO[0], cushion=30.0), TWO[1]))
     assert lemma_3(moved, 1.0).closed_log10 is None
     far = replace(NET, layers=(replace(TWO[0], cushion=1e6), TWO[1]))
@@ -87,10 +106,16 @@ def test_from_the_initialisation_a_cushion_may_exceed_one() -> None:
 
 
 def share(i: int, d: int, epsilon: Fraction, divisor: Fraction) -> Fraction:
-    """How far replacing layer i moves any later layer, relative to it, at worst: ρ = 3d, ε_i = εμμ/(divisor·c·d)."""
+    """How far replacing layer i moves any later layer, relative to it, at worst: ρ = 3d, ε_i =
+    εμμ/(divisor·c·d).
+    """
     before = Fraction(i - 1, d) * epsilon  # the induction's hypothesis
-    linear = (1 + before) * epsilon / (divisor * d)  # ε_i ‖J‖‖A‖‖φ(x̂)‖, ‖φ(x̂)‖ ≤ (1 + before) c ‖φ(x)‖
-    bent = (before + (before + linear)) / (3 * d)  # smoothness, before and after layer i is replaced
+    linear = (
+        (1 + before) * epsilon / (divisor * d)
+    )  # ε_i ‖J‖‖A‖‖φ(x̂)‖, ‖φ(x̂)‖ ≤ (1 + before) c ‖φ(x)‖
+    bent = (before + (before + linear)) / (
+        3 * d
+    )  # smoothness, before and after layer i is replaced
     return linear + bent
 
 
@@ -113,13 +138,17 @@ def test_the_module_chooses_what_closes_the_induction() -> None:
         net = StabilityFacts(layers, 1.7, 100, 9, 3.0 * d, 0.05)
         for epsilon in (0.1, 1.0):
             for i, found in enumerate(lemma_3(net, epsilon).layers, start=1):
-                divisor = Fraction(epsilon * 0.5 * 0.3 / (found.epsilon * 1.7 * d)).limit_denominator(1000)
+                divisor = Fraction(
+                    epsilon * 0.5 * 0.3 / (found.epsilon * 1.7 * d)
+                ).limit_denominator(1000)
                 assert share(i, d, Fraction(epsilon), divisor) <= Fraction(epsilon) / d
             assert divisor == 6  # and no more than that: it would cost numbers
 
 
 def test_lemma_3_holds_on_a_net_whose_units_never_switch() -> None:
-    """Positive weights and inputs keep all units active, so ρ = ∞; both layers projected, errors by (i/d)ε."""
+    """Positive weights and inputs keep all units active, so ρ = ∞; both layers projected, errors by
+    (i/d)ε.
+    """
     rng = np.random.default_rng(1)
     first, second = rng.uniform(0.5, 1.5, (4, 3)), rng.uniform(0.5, 1.5, (2, 4))
     x = rng.uniform(0.2, 1, (20, 3))
@@ -129,9 +158,13 @@ def test_lemma_3_holds_on_a_net_whose_units_never_switch() -> None:
         float((norm(after, axis=1) / norm(a) / norm(before, axis=1)).min())
         for a, before, after in ((first, x, one), (second, one, two))
     ]
-    onward = float((norm(two, axis=1) / norm(second) / norm(one, axis=1)).min())  # J^{1,2} is the second matrix
+    onward = float(
+        (norm(two, axis=1) / norm(second) / norm(one, axis=1)).min()
+    )  # J^{1,2} is the second matrix
     layers = (
-        LayerStabilityFacts("fc1", 12, float(norm(first)), cushions[0], min(onward, 1 / math.sqrt(4))),
+        LayerStabilityFacts(
+            "fc1", 12, float(norm(first)), cushions[0], min(onward, 1 / math.sqrt(4))
+        ),
         LayerStabilityFacts("fc2", 8, float(norm(second)), cushions[1], 1 / math.sqrt(2)),
     )
     net = StabilityFacts(layers, 1.0, len(x), 4, math.inf, 0.2)
@@ -169,12 +202,15 @@ def test_epsilon_of_k_inverts_the_count() -> None:
             epsilon = epsilon_of_k(k, eta)
             assert epsilon is not None
             assert math.log(4 / eta) / (epsilon**2 / 4 - epsilon**3 / 6) <= k
-            # The root of 2ε³ - 3ε² + 12t = 0 in (0, 1), t = ln(4/η)/k, by Viète: ε = ½ + cos(arccos(1 - 24t)/3 - 2π/3).
+            # The root of 2ε³ - 3ε² + 12t = 0 in (0, 1), t = ln(4/η)/k, by Viète: ε = ½ +
+            # cos(arccos(1 - 24t)/3 - 2π/3).
             root = 0.5 + math.cos(math.acos(1 - 24 * math.log(4 / eta) / k) / 3 - 2 * math.pi / 3)
             assert epsilon == pytest.approx(root, rel=1e-5, abs=1e-8)
             less = epsilon * (1 - 1e-9)
             assert math.log(4 / eta) / (less**2 / 4 - less**3 / 6) > k
-    assert epsilon_of_k(10**15, 0.01) == pytest.approx(2 * math.sqrt(math.log(400) / 10**15), rel=1e-6)
+    assert epsilon_of_k(10**15, 0.01) == pytest.approx(
+        2 * math.sqrt(math.log(400) / 10**15), rel=1e-6
+    )
 
 
 def test_epsilon_of_counts_is_that_of_the_worst_layer() -> None:
@@ -228,17 +264,27 @@ def test_counts_beyond_floats_keep_their_logarithms() -> None:
     zero = replace(NET, layers=(replace(TWO[0], cushion=0.0), TWO[1]))
     assert lemma_3(zero, 0.5).numbers == lemma_3(zero, 0.5).log10 == math.inf
     assert lemma_3(NET, 1.0).layers[0].compresses is False
-    assert lemma_3(replace(NET, layers=(replace(TWO[0], weights=10**9), TWO[1])), 1.0).layers[0].compresses
+    assert (
+        lemma_3(replace(NET, layers=(replace(TWO[0], weights=10**9), TWO[1])), 1.0)
+        .layers[0]
+        .compresses
+    )
 
 
 def test_what_is_not_promised_says_why() -> None:
-    for smoothness, words in ((5.99, "below 3d = 6"), (None, "not measured"), (math.nan, "below 3d")):
+    for smoothness, words in (
+        (5.99, "below 3d = 6"),
+        (None, "not measured"),
+        (math.nan, "below 3d"),
+    ):
         net = replace(NET, smoothness=smoothness)
         assert words in net.why_not
         assert not lemma_3(net, 0.5).promised
     assert "5.99" in replace(NET, smoothness=5.99).why_not
     assert replace(NET, smoothness=6.0).why_not == ""
-    assert replace(NET, smoothness=None, layers=TWO[:1]).why_not == ""  # one layer: no pair to be smooth between
+    assert (
+        replace(NET, smoothness=None, layers=TWO[:1]).why_not == ""
+    )  # one layer: no pair to be smooth between
     for bad in (0.0, math.nan):
         assert "fc2" in replace(NET, layers=(TWO[0], replace(TWO[1], cushion=bad))).why_not
         assert "fc1" in replace(NET, layers=(replace(TWO[0], interlayer=bad), TWO[1])).why_not

@@ -1,4 +1,6 @@
-"""Norm-based bounds: against their formulas written out naively, and their ingredients by simulation."""
+"""Norm-based bounds: against their formulas written out naively, and their ingredients by
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ def test_peeling_by_its_formula_without_biases() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_peeled_average_is_above_what_search_finds(seed: int) -> None:
-    """E sup over nets of given norms of Σ ε_ik f_k(x_i): random search from below stays below the bound."""
+    """E sup over nets of given norms of Σ ε_ik f_k(x_i): random search from below stays below the
+    bound.
+    """
     rng = np.random.default_rng(seed)
     x = X[:20, :3]
     weights, _ = random_net([3, 4, 2], seed)
@@ -116,7 +120,8 @@ def test_the_peeled_average_is_above_what_search_finds(seed: int) -> None:
     unit = [layer(a) for a in weights]
     ones = [replace(one, frobenius=1.0, l2_inf=1.0, l1_inf=1.0) for one in unit]
     net = facts(ones, x, margin=1.0, margin_loss=0.0)
-    # Undo the rest of the formula: value - confidence = 2·(2/γ)·average, with norms and γ exactly on the grid.
+    # Undo the rest of the formula: value - confidence = 2·(2/γ)·average, with norms and γ exactly
+    # on the grid.
     confidence = 3 * math.sqrt((math.log(2 / 0.05) + 3 * math.log(3)) / (2 * len(x)))
     for row, found in ((0, found_sup), (1, found_fro), (2, found_fro)):
         value = peeled(net)[row].value
@@ -150,7 +155,9 @@ def test_covering_by_its_formula_without_biases() -> None:
 
 
 def test_maurey_covers_a_layer_with_the_norm_of_rows() -> None:
-    """The lemma behind the covering number: averages of n of 2·in·out atoms reach X Aᵀ within ‖A‖_{2,1}‖X‖_F/√n."""
+    """The lemma behind the covering number: averages of n of 2·in·out atoms reach X Aᵀ within
+    ‖A‖_{2,1}‖X‖_F/√n.
+    """
     rng = np.random.default_rng(3)
     x, a = rng.normal(size=(15, 6)), rng.normal(size=(4, 6)) * rng.lognormal(size=(4, 1))
     columns = np.linalg.norm(x, axis=0)
@@ -171,7 +178,9 @@ def test_maurey_covers_a_layer_with_the_norm_of_rows() -> None:
 
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_noise_of_the_stated_size_moves_no_score_by_a_quarter_margin(biased: bool, seed: int) -> None:
+def test_noise_of_the_stated_size_moves_no_score_by_a_quarter_margin(
+    biased: bool, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     weights, biases = random_net([6, 8, 7, 3], seed)
     biases = [b if biased else np.zeros_like(b) for b in biases]
@@ -181,7 +190,9 @@ def test_noise_of_the_stated_size_moves_no_score_by_a_quarter_margin(biased: boo
     sigma = 10 ** row.factors["log10_sigma"]
     # The net is first rescaled to equal spectral norms.
     layers = rebalanced(net.layers)
-    factors = [new.spectral_upper / old.spectral_upper for new, old in zip(layers, net.layers, strict=True)]
+    factors = [
+        new.spectral_upper / old.spectral_upper for new, old in zip(layers, net.layers, strict=True)
+    ]
     assert math.prod(factors) == pytest.approx(1.0)
     so_far = np.cumprod(factors)
     weights = [c * a for c, a in zip(factors, weights, strict=True)]
@@ -194,7 +205,9 @@ def test_noise_of_the_stated_size_moves_no_score_by_a_quarter_margin(biased: boo
         quiet += bool(np.abs(run(noisy, shifted, X) - before).max() <= 2.0 / 4)
     assert quiet >= 100
     louder = [a + 100 * sigma * rng.normal(size=a.shape) for a in weights]
-    assert np.abs(run(louder, biases, X) - before).max() > np.abs(run(noisy, biases, X) - before).max()
+    assert (
+        np.abs(run(louder, biases, X) - before).max() > np.abs(run(noisy, biases, X) - before).max()
+    )
 
 
 def test_noise_tolerance_by_its_formula() -> None:
@@ -202,11 +215,24 @@ def test_noise_tolerance_by_its_formula() -> None:
     net = facts([layer(a) for a in weights], X, margin=1.0)
     d, m, radius = 2, len(X), np.linalg.norm(X, axis=1).max()
     s = math.sqrt(math.prod(np.linalg.norm(a, 2) * (1 + 1e-9) for a in weights))
-    kappa = [math.sqrt(a.shape[0]) + math.sqrt(a.shape[1]) + math.sqrt(2 * math.log(2 * d)) for a in weights]
-    largest = min(1.0 / (4 * math.e * radius * s**d * sum(k / s for k in kappa)), s / (d * max(kappa)))
+    kappa = [
+        math.sqrt(a.shape[0]) + math.sqrt(a.shape[1]) + math.sqrt(2 * math.log(2 * d))
+        for a in weights
+    ]
+    largest = min(
+        1.0 / (4 * math.e * radius * s**d * sum(k / s for k in kappa)), s / (d * max(kappa))
+    )
     sigma, j = grid_down(largest)
-    kl = sum((np.linalg.norm(a) * s / np.linalg.norm(a, 2) / (1 + 1e-9)) ** 2 for a in weights) / (2 * sigma**2)
-    nats = 2 * kl + 2 * math.log(2) + math.log(2 * math.sqrt(m) / 0.05) - math.log(p(j)) - math.log(p(0))
+    kl = sum((np.linalg.norm(a) * s / np.linalg.norm(a, 2) / (1 + 1e-9)) ** 2 for a in weights) / (
+        2 * sigma**2
+    )
+    nats = (
+        2 * kl
+        + 2 * math.log(2)
+        + math.log(2 * math.sqrt(m) / 0.05)
+        - math.log(p(j))
+        - math.log(p(0))
+    )
     assert noise_tolerance(net).value == pytest.approx(0.05 + math.sqrt(nats / (2 * m)), rel=1e-9)
 
 
@@ -215,7 +241,8 @@ def test_cells_by_formula_and_margins_stay_inside_them() -> None:
     net = facts([layer(a, b) for a, b in zip(weights, biases, strict=True)], X[:, :2], margin=0.3)
     lipschitz = {
         "lipschitz-inf": 2 * math.prod(np.abs(a).sum(1).max() for a in weights),
-        "lipschitz-2": math.sqrt(2 * 2) * math.prod(np.linalg.norm(a, 2) * (1 + 1e-9) for a in weights),
+        "lipschitz-2": math.sqrt(2 * 2)
+        * math.prod(np.linalg.norm(a, 2) * (1 + 1e-9) for a in weights),
     }
     rng = np.random.default_rng(0)
     for row in cells(net, True):
@@ -234,7 +261,9 @@ def test_rows_without_a_margin_or_a_chain_abstain_and_say_why() -> None:
     weights, _ = random_net([6, 5, 3], 7)
     good = facts([layer(a) for a in weights], X)
     negative = replace(good, margin=-0.1)
-    branching = replace(good, is_chain=False, plain=False, not_a_chain_because="the output of a is read by b and c")
+    branching = replace(
+        good, is_chain=False, plain=False, not_a_chain_because="the output of a is read by b and c"
+    )
     for net, words in ((negative, "is not positive"), (branching, "read by b and c")):
         for row in (*covered(net), noise_tolerance(net), *cells(net, True)):
             assert row.abstains
@@ -270,7 +299,9 @@ def test_values_beyond_a_float_are_logarithms() -> None:
         assert row.log10 is not None
         assert row.log10 > 700
         assert row.vacuous
-    infinite = facts([replace(layer(weights[0]), frobenius=math.inf, l1_inf=math.inf), layer(weights[2])], X)
+    infinite = facts(
+        [replace(layer(weights[0]), frobenius=math.inf, l1_inf=math.inf), layer(weights[2])], X
+    )
     for row in peeled(infinite):
         assert row.abstains
         assert "infinite" in row.meaning

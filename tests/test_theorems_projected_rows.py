@@ -84,19 +84,29 @@ def test_theorem_4_1_by_its_formula(zeta: float) -> None:
 
 def test_theorem_5_1_and_corollary_c_1_by_their_formulas() -> None:
     filters = replace(
-        PROJECTED, layers=(replace(PROJECTED.layers[0], beta=1.4, overlap=9, places=16), PROJECTED.layers[1])
+        PROJECTED,
+        layers=(replace(PROJECTED.layers[0], beta=1.4, overlap=9, places=16), PROJECTED.layers[1]),
     )
     net = projected_net()
     epsilon, eta, q = 1.5 / (math.sqrt(2) * 4.0), 0.05 / (2 * 4 * 200 * 9), 3.0
     independence = math.ceil(math.log2(1 / eta))
     counts = [
-        float(math.ceil(q * overlap * (math.log(1 / eta) * 6 * 1.3 * 2 * beta / (31 / 32 * epsilon * mu * after)) ** 2))
+        float(
+            math.ceil(
+                q
+                * overlap
+                * (math.log(1 / eta) * 6 * 1.3 * 2 * beta / (31 / 32 * epsilon * mu * after)) ** 2
+            )
+        )
         for mu, after, beta, overlap in ((0.4, 0.2, 1.4, 9), (0.7, 0.25, 1.0, 1))
     ]
     bits = message_by_hand([independence * k for k in counts], counts, epsilon)
     dev = math.sqrt((bits * math.log(2) + math.log(2 / 0.05)) / 400)
     main = math.sqrt(1.3**2 * 4 * 16 / 1.5**2 / 200 * ((1.4 * 3 / 0.08) ** 2 + 1 / 0.175**2))
-    for rows, zeta in ((theorem_5_1(net, filters, q), 0.0), (corollary_c_1(net, filters, 0.02, q), 0.02)):
+    for rows, zeta in (
+        (theorem_5_1(net, filters, q), 0.0),
+        (corollary_c_1(net, filters, 0.02, q), 0.02),
+    ):
         printed, counted = rows
         assert printed.value == pytest.approx(0.05 + zeta + main)
         assert counted.value == pytest.approx(0.05 + zeta + dev, rel=1e-11)
@@ -110,15 +120,24 @@ def test_theorem_5_1_and_corollary_c_1_by_their_formulas() -> None:
 
 def test_projected_rows_abstain_and_say_why() -> None:
     net = projected_net()
-    negative, branching = replace(net, margin=-0.1), replace(net, is_chain=False, not_a_chain_because="a is read twice")
-    dead = replace(PROJECTED, layers=(replace(PROJECTED.layers[0], cushion=0.0), PROJECTED.layers[1]))
+    negative, branching = (
+        replace(net, margin=-0.1),
+        replace(net, is_chain=False, not_a_chain_because="a is read twice"),
+    )
+    dead = replace(
+        PROJECTED, layers=(replace(PROJECTED.layers[0], cushion=0.0), PROJECTED.layers[1])
+    )
     cases = [
         (negative, PROJECTED, "is not positive"),
         (branching, PROJECTED, "read twice"),
         (net, dead, "cushion of layer fc1"),
     ]
     for one, stability, words in cases:
-        rows = [*theorem_4_1(one, stability), *theorem_5_1(one, stability), *corollary_c_1(one, stability, 0.1)]
+        rows = [
+            *theorem_4_1(one, stability),
+            *theorem_5_1(one, stability),
+            *corollary_c_1(one, stability, 0.1),
+        ]
         assert len(rows) == 6
         for row in rows:
             assert row.abstains
@@ -135,7 +154,9 @@ def test_where_only_rho_fails_the_rows_keep_their_values_and_say_so() -> None:
     ):
         for bound in (theorem_4_1, theorem_5_1):
             for row, same in zip(
-                bound(net, replace(PROJECTED, smoothness=smoothness)), bound(net, PROJECTED), strict=True
+                bound(net, replace(PROJECTED, smoothness=smoothness)),
+                bound(net, PROJECTED),
+                strict=True,
             ):
                 assert value(row) == value(same)  # rho enters as a condition only
                 assert words in row.meaning
@@ -149,7 +170,9 @@ def test_projected_rows_move_as_they_should_and_survive_beyond_floats() -> None:
     assert value(theorem_4_1(replace(net, largest_score=8.0), PROJECTED)[1]) > base
     assert value(theorem_4_1(replace(net, m=2000), replace(PROJECTED, m=2000))[1]) < base
     assert "on 50 of 200" in theorem_4_1(net, replace(PROJECTED, examples=50))[1].meaning
-    tiny = replace(PROJECTED, layers=(replace(PROJECTED.layers[0], cushion=1e-200), PROJECTED.layers[1]))
+    tiny = replace(
+        PROJECTED, layers=(replace(PROJECTED.layers[0], cushion=1e-200), PROJECTED.layers[1])
+    )
     for rows in (theorem_4_1(net, tiny), theorem_5_1(net, tiny)):
         for row in rows:
             assert row.log10 is not None

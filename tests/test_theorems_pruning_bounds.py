@@ -1,4 +1,6 @@
-"""The rows of Guha 2023 for a pruned net: counts against enumeration, values against their formulas by hand."""
+"""The rows of Guha 2023 for a pruned net: counts against enumeration, values against their formulas
+by hand.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,45 @@ from cushion.theorems.pruning_bounds import (
 from cushion.theorems.union import price
 
 SAMPLE = CompressedFacts(
-    m=60_000, delta=0.05, numbers=5000, values=31, gamma=1.5, norm="l2", below_gamma=600, unsure=600, failed=300,
-    unsure_or_failed=850, bits=40_000,
-)  # fmt: skip
+    m=60_000,
+    delta=0.05,
+    numbers=5000,
+    values=31,
+    gamma=1.5,
+    norm="l2",
+    below_gamma=600,
+    unsure=600,
+    failed=300,
+    unsure_or_failed=850,
+    bits=40_000,
+)
 LAYERS = (
     PrunedLayerFacts(
-        rows=300, columns=784, nonzeros=4000, chi=0.02, rho=2.0**-5, values=30, row_most=40, column_most=22, share=60.0
+        rows=300,
+        columns=784,
+        nonzeros=4000,
+        chi=0.02,
+        rho=2.0**-5,
+        values=30,
+        row_most=40,
+        column_most=22,
+        share=60.0,
     ),
     PrunedLayerFacts(
-        rows=10, columns=300, nonzeros=500, chi=0.02, rho=2.0**-3, values=12, row_most=80, column_most=6, share=60.0
+        rows=10,
+        columns=300,
+        nonzeros=500,
+        chi=0.02,
+        rho=2.0**-3,
+        values=12,
+        row_most=80,
+        column_most=6,
+        share=60.0,
     ),
 )
-FACTS = PrunedFacts(SAMPLE, LAYERS, measured=False, gamma_needed=7.0, tried=6, others=310, other_values=2**16 - 1)
+FACTS = PrunedFacts(
+    SAMPLE, LAYERS, measured=False, gamma_needed=7.0, tried=6, others=310, other_values=2**16 - 1
+)
 
 
 def rows_of(found: PrunedFacts) -> dict[tuple[str, str], Bound]:
@@ -49,19 +78,29 @@ def rows_of(found: PrunedFacts) -> dict[tuple[str, str], Bound]:
     return keyed
 
 
-@pytest.mark.parametrize(("size", "nonzeros", "levels"), [(4, 2, 1), (5, 3, 2), (6, 0, 2), (3, 3, 1), (7, 1, 3)])
-def test_the_naive_count_is_the_number_of_sparse_matrices(size: int, nonzeros: int, levels: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "nonzeros", "levels"), [(4, 2, 1), (5, 3, 2), (6, 0, 2), (3, 3, 1), (7, 1, 3)]
+)
+def test_the_naive_count_is_the_number_of_sparse_matrices(
+    size: int, nonzeros: int, levels: int
+) -> None:
     layer = PrunedLayerFacts(1, size, nonzeros, 0.5, 0.5, 2 * levels, nonzeros, 1, 1.0)
     values = range(-levels, levels + 1)
-    listed = [one for one in itertools.product(values, repeat=size) if sum(v != 0 for v in one) == nonzeros]
+    listed = [
+        one
+        for one in itertools.product(values, repeat=size)
+        if sum(v != 0 for v in one) == nonzeros
+    ]
     assert math.exp(naive_nats(layer)) == pytest.approx(len(listed), rel=1e-9)
     masks = {tuple(v != 0 for v in one) for one in listed}
     assert math.exp(mask_nats(layer)) == pytest.approx(len(masks), rel=1e-9)
 
 
-def test_what_was_chosen_after_the_fact_is_paid_so_that_all_messages_together_weigh_at_most_one() -> None:
-    # For each J, r and exponent there are e^naive messages, each of weight e^-(naive + chosen): the sum over all of
-    # them is that of e^-chosen over the three choices.
+def test_what_was_chosen_afterwards_is_paid_so_that_all_messages_together_weigh_at_most_one() -> (
+    None
+):
+    # For each J, r and exponent there are e^naive messages, each of weight e^-(naive + chosen): the
+    # sum over all of them is that of e^-chosen over the three choices.
     total = 0.0
     for j, r, exponent in itertools.product(range(7), range(40), range(-40, 41)):
         layer = PrunedLayerFacts(2, 3, j, 0.5, 2.0**exponent, r, 1, 1, 1.0)
@@ -100,18 +139,24 @@ def test_values_by_hand() -> None:
     assert lemma.value == pytest.approx(0.01 + math.sqrt(nats / m), rel=1e-9)
     counted = sum(choose) + 4000 * math.log(30) + 500 * math.log(12)
     union = rows["naive count, with its δ", "as printed"]
-    assert union.value == pytest.approx(0.01 + math.sqrt((counted + math.log(20)) / (2 * m)), rel=1e-9)
+    assert union.value == pytest.approx(
+        0.01 + math.sqrt((counted + math.log(20)) / (2 * m)), rel=1e-9
+    )
 
     # Corrected: failures are counted, the best of six settings and every bias is paid.
     chosen = sum(map(chosen_nats, LAYERS))
     paid = counted + chosen + 310 * math.log(2**16 - 1) + math.log(6)
     corrected = rows["naive count", "corrected"]
-    assert corrected.value == pytest.approx(0.01 + 0.005 + math.sqrt((paid + math.log(20)) / (2 * m)), rel=1e-9)
+    assert corrected.value == pytest.approx(
+        0.01 + 0.005 + math.sqrt((paid + math.log(20)) / (2 * m)), rel=1e-9
+    )
     assert corrected.factors["price"] == pytest.approx(math.log(6))
     sketched = sum(map(sketch_nats, LAYERS))
     paid = sketched + 310 * math.log(2**16 - 1) + math.log(6)
     sketch = rows["sketch count", "corrected"]
-    assert sketch.value == pytest.approx(0.01 + 0.005 + math.sqrt((paid + math.log(20)) / (2 * m)), rel=1e-9)
+    assert sketch.value == pytest.approx(
+        0.01 + 0.005 + math.sqrt((paid + math.log(20)) / (2 * m)), rel=1e-9
+    )
     assert sketch.kind == "measure"
     assert "up to the constant of Theorem 5.1" in sketch.meaning
     assert sketch.factors["over_naive"] == pytest.approx(sketched / counted)
@@ -121,7 +166,10 @@ def test_values_by_hand() -> None:
 def test_the_coder_s_rows_are_corollary_a_1_of_arora_and_pay_for_no_choice() -> None:
     rows = rows_of(FACTS)
     theirs = [row for row in corollary_a_1(SAMPLE) if row.kind == "certificate"]
-    ours = [rows["mask and values, coded bits", "corrected"], rows["mask and values, exact tail", "corrected"]]
+    ours = [
+        rows["mask and values, coded bits", "corrected"],
+        rows["mask and values, exact tail", "corrected"],
+    ]
     assert [row.kind for row in ours] == ["certificate", "certificate"]
     assert [row.value for row in ours] == [row.value for row in theirs]
     many = rows_of(replace(FACTS, tried=60))
@@ -135,7 +183,11 @@ def test_the_coder_s_rows_are_corollary_a_1_of_arora_and_pay_for_no_choice() -> 
 def test_a_grid_as_coarse_as_one_has_no_printed_count() -> None:
     coarse = replace(FACTS, layers=(LAYERS[0], replace(LAYERS[1], rho=1.0)))
     rows = rows_of(coarse)
-    for name, form in (("sketch count", "as printed"), ("sketch count", "as plotted"), ("naive count", "as printed")):
+    for name, form in (
+        ("sketch count", "as printed"),
+        ("sketch count", "as plotted"),
+        ("naive count", "as printed"),
+    ):
         assert rows[name, form].abstains
         assert "ρ = 1" in rows[name, form].meaning
     assert not rows["naive count", "corrected"].abstains
@@ -144,7 +196,13 @@ def test_a_grid_as_coarse_as_one_has_no_printed_count() -> None:
     empty = replace(LAYERS[1], rho=1.0, nonzeros=0, values=0, row_most=0, column_most=0, chi=0.02)
     rows = rows_of(replace(FACTS, layers=(LAYERS[0], empty)))
     assert not rows["sketch count", "as printed"].abstains
-    assert sketch_nats_printed(empty, 60.0) == sketch_nats(empty) == naive_nats(empty) == naive_nats_printed(empty) == 0
+    assert (
+        sketch_nats_printed(empty, 60.0)
+        == sketch_nats(empty)
+        == naive_nats(empty)
+        == naive_nats_printed(empty)
+        == 0
+    )
 
 
 def test_without_a_margin_every_row_says_so() -> None:

@@ -1,4 +1,6 @@
-"""Section 5.2 of Shin 2021: eq. 12's constant, eq. 13's brackets, eq. 14's integral, eq. 16 beside the exact tail."""
+"""Section 5.2 of Shin 2021: eq. 12's constant, eq. 13's brackets, eq. 14's integral, eq. 16 beside
+the exact tail.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,13 @@ from cushion.theorems.resilience import (
 @pytest.mark.parametrize("alpha", [0.7, 1.0, 1.5, 1.9])
 def test_equation_12_is_the_tail_of_one_side(alpha: float) -> None:
     far = 300.0
-    assert levy_stable.pdf(far, alpha, 0.0) == pytest.approx(asymptotic_density(far, alpha), rel=0.05)
+    assert levy_stable.pdf(far, alpha, 0.0) == pytest.approx(
+        asymptotic_density(far, alpha), rel=0.05
+    )
     beyond = integrate.quad(lambda w: levy_stable.pdf(w, alpha, 0.0), far, 100 * far)[0]
-    assert beyond == pytest.approx(tail_constant(alpha) * (far**-alpha - (100 * far) ** -alpha), rel=0.05)
+    assert beyond == pytest.approx(
+        tail_constant(alpha) * (far**-alpha - (100 * far) ** -alpha), rel=0.05
+    )
     scaled = levy_stable.pdf(far, alpha, 0.0, scale=1.3)
     assert scaled == pytest.approx(asymptotic_density(far, alpha, 1.3), rel=0.05)
 
@@ -51,7 +57,8 @@ def test_equation_14_can_exceed_1_and_is_then_1() -> None:
 
 
 def test_brackets_fill_as_the_cauchy_law_says() -> None:
-    # Of |W| each has twice as many as of W; the law is exact here, eq. 14 good for large powers only.
+    # Of |W| each has twice as many as of W; the law is exact here, eq. 14 good for large powers
+    # only.
     rng = np.random.default_rng(0)
     c, m, draws = 3.0, 4, 400_000
     weights = c * np.tan(math.pi * (rng.random(draws) - 0.5))

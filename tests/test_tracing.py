@@ -26,7 +26,8 @@ EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 KINDS = {"l": "linear", "c": "conv2d", "b": "batchnorm"}
 
 
-# -- the traced net is the module ------------------------------------------------------------------------------
+# -- the traced net is the module
+# ------------------------------------------------------------------------------
 
 
 @EVERY_CASE
@@ -38,10 +39,14 @@ def test_traced_net_equals_module(case: Case) -> None:
         torch.testing.assert_close(network.forward(x), model(x), rtol=2e-5, atol=2e-5)
         wide = copy.deepcopy(model).double()
         exact = trace(wide, case.input_shape)
-        torch.testing.assert_close(exact.forward(x.double()), wide(x.double()), rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(
+            exact.forward(x.double()), wide(x.double()), rtol=1e-11, atol=1e-11
+        )
     assert exact.dtype == torch.float64
     assert network.dtype == torch.float32
-    assert [node.affine.kind for node in network.affine_layers] == [KINDS[letter] for letter in case.layers]
+    assert [node.affine.kind for node in network.affine_layers] == [
+        KINDS[letter] for letter in case.layers
+    ]
     assert network.is_chain == case.chain
     assert network.input_shape == case.input_shape
     assert network.classes == model(x).shape[1]
@@ -68,7 +73,9 @@ def test_support_understands_every_case(case: Case) -> None:
     for shape in (None, case.input_shape):
         report = support(case.module(), shape)
         assert report.understood, str(report)
-        assert {path for path, m in case.module().named_modules() if path} <= {line.path for line in report.lines}
+        assert {path for path, m in case.module().named_modules() if path} <= {
+            line.path for line in report.lines
+        }
 
 
 @EVERY_CASE
@@ -86,10 +93,14 @@ def test_run_shows_every_affine_layer(case: Case) -> None:
             torch.testing.assert_close(node.affine(last["input"]), t)
 
     logits = network.run(case.inputs(), observe)
-    assert seen == [(node, stage) for node in network.affine_layers for stage in ("input", "linear", "output")]
+    assert seen == [
+        (node, stage) for node in network.affine_layers for stage in ("input", "linear", "output")
+    ]
     torch.testing.assert_close(logits, network.forward(case.inputs()))
     assert all(not t.requires_grad for node in network.affine_layers for t in _tensors(node))
-    torch.testing.assert_close(network.double().forward(case.inputs().double()).float(), logits, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        network.double().forward(case.inputs().double()).float(), logits, rtol=1e-4, atol=1e-5
+    )
 
 
 def _tensors(node: Node) -> list[Tensor]:
@@ -112,7 +123,9 @@ def test_activations_are_freed_after_their_last_use() -> None:
 
 
 def test_parameters_are_counted() -> None:
-    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 3, bias=False))
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 3, bias=False)
+    )
     network = trace(model, (2, 4, 4))
     assert network.parameters == 2 * 4 * 9 + 4 + 48
 
@@ -127,7 +140,9 @@ def test_half_precision_widens_without_loss() -> None:
 
 def test_mean_and_variance_fold_with_eps() -> None:
     """Against the definition, written out; a forgotten eps of 1e-5 would show at 5e-6."""
-    model = nn.Sequential(nn.Conv2d(1, 2, 1, bias=False), nn.BatchNorm2d(2, eps=1e-2), nn.Flatten()).double()
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 1, bias=False), nn.BatchNorm2d(2, eps=1e-2), nn.Flatten()
+    ).double()
     model[1].running_mean.copy_(torch.tensor([1.0, -2.0]))
     model[1].running_var.copy_(torch.tensor([0.0, 3.0]))
     model[1].weight.data.copy_(torch.tensor([2.0, 0.5]))
@@ -176,24 +191,29 @@ def test_a_module_called_twice_becomes_two_layers() -> None:
 
 
 def test_weight_norm_is_read_through_its_parametrization() -> None:
-    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 5)), nn.ReLU(), nn.Linear(5, 2))
+    model = nn.Sequential(
+        nn.utils.parametrizations.weight_norm(nn.Linear(4, 5)), nn.ReLU(), nn.Linear(5, 2)
+    )
     model[0].parametrizations.weight.original0.data.mul_(3.0)
     network = trace(model, (4,))
     torch.testing.assert_close(network.affine_layers[0].affine.operator.weight, model[0].weight)
 
 
-# -- why a net is not a chain ----------------------------------------------------------------------------------
+# -- why a net is not a chain
+# ----------------------------------------------------------------------------------
 
 
 def test_not_a_chain_names_fork_and_join() -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), Residual(2, 2), nn.Flatten(), nn.Linear(32, 2))
     network = trace(model, (1, 6, 6))
     assert network.not_a_chain_because == (
-        "the output of 0 is read by 1.conv1 and 1.add, and 1.add joins their branches, so between 0 and 1.add no "
+        "the output of 0 is read by 1.conv1 and 1.add, and 1.add joins their branches, so "
+        "between 0 and 1.add no "
         "single vector x^i separates the net"
     )
     with pytest.raises(
-        Unsupported, match=re.escape(f"the net is not a chain of layers: {network.not_a_chain_because}")
+        Unsupported,
+        match=re.escape(f"the net is not a chain of layers: {network.not_a_chain_because}"),
     ):
         network.chain()
 
@@ -209,7 +229,9 @@ def test_a_value_joined_with_itself_is_no_chain() -> None:
             return y + y
 
     network = trace(Net(), (3,))
-    assert network.not_a_chain_because == "add reads fc more than once, which no layer of a chain does"
+    assert (
+        network.not_a_chain_because == "add reads fc more than once, which no layer of a chain does"
+    )
 
 
 def test_chain_of_a_chain_is_its_layers() -> None:
@@ -223,11 +245,14 @@ def test_forward_refuses_another_shape() -> None:
         trace(nn.Linear(3, 2), (3,)).forward(torch.zeros(1, 4))
 
 
-# -- standard architectures ------------------------------------------------------------------------------------
+# -- standard architectures
+# ------------------------------------------------------------------------------------
 
 
 class ResNet18(nn.Module):
-    """The standard 18-layer residual net: a 7x7 stem, four stages of two blocks, global average, one linear layer."""
+    """The standard 18-layer residual net: a 7x7 stem, four stages of two blocks, global average,
+    one linear layer.
+    """
 
     def __init__(self, width: int = 64, classes: int = 1000) -> None:
         super().__init__()
@@ -238,7 +263,11 @@ class ResNet18(nn.Module):
         sizes = [width, width, 2 * width, 4 * width, 8 * width]
         for stage in range(4):
             first = Residual(sizes[stage], sizes[stage + 1], stride=1 if stage == 0 else 2)
-            setattr(self, f"layer{stage + 1}", nn.Sequential(first, Residual(sizes[stage + 1], sizes[stage + 1])))
+            setattr(
+                self,
+                f"layer{stage + 1}",
+                nn.Sequential(first, Residual(sizes[stage + 1], sizes[stage + 1])),
+            )
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(8 * width, classes)
 
@@ -251,7 +280,9 @@ class ResNet18(nn.Module):
 class VGG16(nn.Module):
     """Thirteen 3x3 convolutions in five stacks, then three linear layers with dropout."""
 
-    def __init__(self, width: int = 64, hidden: int = 4096, classes: int = 1000, norm: bool = False) -> None:
+    def __init__(
+        self, width: int = 64, hidden: int = 4096, classes: int = 1000, norm: bool = False
+    ) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         channels = 3
@@ -281,10 +312,16 @@ class VGG16(nn.Module):
 def test_resnet18() -> None:
     model = ResNet18(width=4, classes=5).train()
     network = trace(model, (3, 64, 64))
-    assert len(network.affine_layers) == 21  # 17 convolutions, 3 projections, 1 linear layer; every norm is folded
+    assert (
+        len(network.affine_layers) == 21
+    )  # 17 convolutions, 3 projections, 1 linear layer; every norm is folded
     assert sum(isinstance(node.op, Add) for node in network.nodes) == 8
-    assert network.not_a_chain_because.startswith("the output of maxpool is read by layer1.0.conv1 and layer1.0.add")
-    assert {"conv1", "layer1.0.conv1", "layer2.0.down.0", "fc"} <= {node.name for node in network.affine_layers}
+    assert network.not_a_chain_because.startswith(
+        "the output of maxpool is read by layer1.0.conv1 and layer1.0.add"
+    )
+    assert {"conv1", "layer1.0.conv1", "layer2.0.down.0", "fc"} <= {
+        node.name for node in network.affine_layers
+    }
     x = torch.randn(2, 3, 64, 64)
     torch.testing.assert_close(network.forward(x), model.eval()(x), rtol=1e-4, atol=1e-5)
 
@@ -303,9 +340,13 @@ def test_full_width_resnet18() -> None:
         model = ResNet18()
     model = model.to_empty(device="cpu")
     for tensor in model.state_dict().values():
-        tensor.fill_(1e-3 if tensor.is_floating_point() else 0)  # a quick stand-in for trained weights
+        tensor.fill_(
+            1e-3 if tensor.is_floating_point() else 0
+        )  # a quick stand-in for trained weights
     network = trace(model, (3, 32, 32))
-    assert network.parameters == 11_689_512 - 4_800  # of the 9600 norm parameters, 4800 become the biases
+    assert (
+        network.parameters == 11_689_512 - 4_800
+    )  # of the 9600 norm parameters, 4800 become the biases
     assert network.classes == 1000
 
 
@@ -314,11 +355,14 @@ def test_full_width_vgg16() -> None:
     assert trace(VGG16(), (3, 32, 32)).parameters == 138_357_544
 
 
-# -- tracing changes nothing -----------------------------------------------------------------------------------
+# -- tracing changes nothing
+# -----------------------------------------------------------------------------------
 
 
 class Stateful(nn.Module):
-    """Everything that a careless trace could disturb: mixed modes, buffers, gradients, counters, dropout."""
+    """Everything that a careless trace could disturb: mixed modes, buffers, gradients, counters,
+    dropout.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -340,7 +384,9 @@ def test_the_module_stays_as_it_was(run: Callable[..., object]) -> None:
     model.conv.weight.requires_grad_(False)
     hook = model.register_full_backward_hook(lambda *_: None)
     state = {name: (t, t.clone()) for name, t in model.state_dict(keep_vars=True).items()}
-    grads = {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+    grads = {
+        name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()
+    }
     flags = {name: p.requires_grad for name, p in model.named_parameters()}
     modes = {name: m.training for name, m in model.named_modules()}
     attributes = {name: set(vars(m)) for name, m in model.named_modules()}

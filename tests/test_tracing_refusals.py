@@ -1,4 +1,6 @@
-"""What the trace refuses, and how: the module's path, the reason, and what would fix it, in one sentence."""
+"""What the trace refuses, and how: the module's path, the reason, and what would fix it, in one
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ torch.set_num_threads(1)  # tiny nets: more threads only wait for each other
 class Custom(nn.Module):
     """A net whose forward is the given function of the module and the batch."""
 
-    def __init__(self, forward: Callable[[nn.Module, Tensor], Tensor], **parts: nn.Module | nn.Parameter) -> None:
+    def __init__(
+        self, forward: Callable[[nn.Module, Tensor], Tensor], **parts: nn.Module | nn.Parameter
+    ) -> None:
         super().__init__()
         self._forward = forward
         for name, part in parts.items():
@@ -40,14 +44,20 @@ REFUSED = {
     "lstm": (
         lambda: Custom(lambda m, x: m.fc(m.rnn(x)[0]), rnn=nn.LSTM(4, 4), fc=_fc()),
         (4,),
-        r"^cushion cannot trace this net: rnn \(LSTM\): it is recurrent: .* use a feed-forward net$",
+        r"^cushion cannot trace this net: rnn \(LSTM\): it is recurrent: .* use a feed-forward "
+        r"net$",
     ),
     "layer norm and gelu": (
         lambda: nn.Sequential(_fc(), nn.LayerNorm(4), nn.GELU(), _fc()),
         (4,),
-        r"1 \(LayerNorm\): it normalises each example .* \| 2 \(GELU\): its activation is not a ReLU; use ReLU",
+        r"1 \(LayerNorm\): it normalises each example .* \| 2 \(GELU\): its activation is not a "
+        r"ReLU; use ReLU",
     ),
-    "softmax": (lambda: nn.Sequential(_fc(), nn.Softmax(1)), (4,), r"1 \(Softmax\): .* return the logits"),
+    "softmax": (
+        lambda: nn.Sequential(_fc(), nn.Softmax(1)),
+        (4,),
+        r"1 \(Softmax\): .* return the logits",
+    ),
     "attention": (
         lambda: Custom(_attend, q=_fc(), v=_fc()),
         (4,),
@@ -58,7 +68,11 @@ REFUSED = {
         (4,),
         r"a \(MultiheadAttention\): its attention weights are computed from the input",
     ),
-    "product": (lambda: Custom(lambda m, x: m.a(x) * m.b(x), a=_fc(), b=_fc()), (4,), r"mul \(mul\): it multiplies"),
+    "product": (
+        lambda: Custom(lambda m, x: m.a(x) * m.b(x), a=_fc(), b=_fc()),
+        (4,),
+        r"mul \(mul\): it multiplies",
+    ),
     "constant": (
         lambda: Custom(lambda m, x: m.a(x) + m.p, a=_fc(), p=nn.Parameter(torch.ones(4))),
         (4,),
@@ -72,12 +86,14 @@ REFUSED = {
     "decision by values": (
         lambda: nn.Sequential(_fc(), nn.Sequential(Custom(lambda m, x: x if x.sum() > 0 else -x))),
         (4,),
-        r"1\.0 \(Custom\): its forward decides in Python by the values .*\(line \d+ of test_tracing_refusals.py\)",
+        r"1\.0 \(Custom\): its forward decides in Python by the values .*\(line \d+ of "
+        r"test_tracing_refusals.py\)",
     ),
     "cannot be followed": (
         lambda: nn.Sequential(_fc(), Custom(lambda m, x: torch.zeros(x.size(0), 4) + x)),
         (4,),
-        r"1 \(Custom\): its forward cannot be followed \(line \d+ of test_tracing_refusals.py\): .* torch layers",
+        r"1 \(Custom\): its forward cannot be followed \(line \d+ of test_tracing_refusals.py\): "
+        r".* torch layers",
     ),
     "transposed": (
         lambda: nn.Sequential(nn.ConvTranspose2d(1, 2, 3), nn.Flatten()),
@@ -90,7 +106,9 @@ REFUSED = {
         r"1 \(BatchNorm1d\): it normalises with the statistics of each batch, also in eval mode",
     ),
     "functional batch statistics": (
-        lambda: Custom(lambda m, x: F.batch_norm(m.a(x), torch.zeros(4), torch.ones(4), training=True), a=_fc()),
+        lambda: Custom(
+            lambda m, x: F.batch_norm(m.a(x), torch.zeros(4), torch.ones(4), training=True), a=_fc()
+        ),
         (4,),
         r"batch_norm \(batch_norm\): it normalises with the statistics of each batch",
     ),
@@ -112,9 +130,14 @@ REFUSED = {
     "linear on a map": (
         lambda: nn.Sequential(_fc(), nn.Flatten()),
         (3, 4),
-        r"0 \(Linear\): it reads the last axis of a feature map of shape \(3, 4\).* flatten the map before it",
+        r"0 \(Linear\): it reads the last axis of a feature map of shape \(3, 4\).* flatten the "
+        r"map before it",
     ),
-    "tuple": (lambda: Custom(lambda m, x: (m.a(x), x), a=_fc()), (4,), r"the net returns a tuple; return the logits"),
+    "tuple": (
+        lambda: Custom(lambda m, x: (m.a(x), x), a=_fc()),
+        (4,),
+        r"the net returns a tuple; return the logits",
+    ),
     "map as output": (
         lambda: nn.Conv2d(1, 2, 3),
         (1, 4, 4),
@@ -128,9 +151,14 @@ REFUSED = {
     "fixed batch": (
         lambda: Custom(lambda m, x: m.a(x).view(2, -1), a=_fc()),
         (4,),
-        r"view \(view\): it reshapes \(batch, 4\) to .*, which mixes examples; keep the batch as the first axis",
+        r"view \(view\): it reshapes \(batch, 4\) to .*, which mixes examples; keep the batch as "
+        r"the first axis",
     ),
-    "squeeze": (lambda: nn.Sequential(_fc(), Custom(lambda m, x: x.squeeze())), (4,), r"squeeze\): it would drop the"),
+    "squeeze": (
+        lambda: nn.Sequential(_fc(), Custom(lambda m, x: x.squeeze())),
+        (4,),
+        r"squeeze\): it would drop the",
+    ),
     "reflection": (
         lambda: nn.Sequential(nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect"), nn.Flatten()),
         (1, 4, 4),
@@ -146,10 +174,26 @@ REFUSED = {
         (1, 2, 2),
         r"mean \(mean\): it averages over the axes 1",
     ),
-    "no affine layer": (lambda: nn.Sequential(nn.ReLU()), (4,), r"no affine layer, so there is nothing to measure"),
-    "one logit": (lambda: nn.Linear(4, 1), (4,), r"one number an example; give it one logit per class"),
-    "compiled": (lambda: torch.compile(_fc()), (4,), r"the net \(OptimizedModule\): it is compiled; pass the module"),
-    "parallel": (lambda: nn.DataParallel(_fc()), (4,), r"the net \(DataParallel\): .* model.module"),
+    "no affine layer": (
+        lambda: nn.Sequential(nn.ReLU()),
+        (4,),
+        r"no affine layer, so there is nothing to measure",
+    ),
+    "one logit": (
+        lambda: nn.Linear(4, 1),
+        (4,),
+        r"one number an example; give it one logit per class",
+    ),
+    "compiled": (
+        lambda: torch.compile(_fc()),
+        (4,),
+        r"the net \(OptimizedModule\): it is compiled; pass the module",
+    ),
+    "parallel": (
+        lambda: nn.DataParallel(_fc()),
+        (4,),
+        r"the net \(DataParallel\): .* model.module",
+    ),
     "written over": (
         lambda: Custom(lambda m, x: _relu_of_a_view_plus_itself(m.a(x)), a=_fc()),
         (4,),
@@ -180,7 +224,9 @@ def test_refused_with_the_reason(what: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("what", sorted(set(REFUSED) - {"no affine layer", "one logit", "written over"}))
+@pytest.mark.parametrize(
+    "what", sorted(set(REFUSED) - {"no affine layer", "one logit", "written over"})
+)
 def test_support_reports_what_trace_refuses(what: str) -> None:
     factory, shape, _ = REFUSED[what]
     report = support(factory(), shape)
@@ -191,8 +237,12 @@ def test_support_reports_what_trace_refuses(what: str) -> None:
 
 
 def test_support_says_what_each_part_becomes() -> None:
-    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.GELU())
-    roles = {line.path: line.role if line.understood else line.reason for line in support(model).lines}
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.GELU()
+    )
+    roles = {
+        line.path: line.role if line.understood else line.reason for line in support(model).lines
+    }
     assert roles == {
         "0": "affine (conv2d)",
         "1": "folded into 0",
@@ -206,15 +256,35 @@ def test_support_says_what_each_part_becomes() -> None:
 @pytest.mark.parametrize(
     ("model", "shape", "sentence"),
     [
-        (nn.Conv2d(3, 4, 3), (1, 8, 8), r"layer conv2d: a convolution with 3 input channels cannot read .*\(1, 8, 8\)"),
-        (nn.Conv2d(1, 4, 5), (1, 4, 4), r"layer conv2d: a 5x5 kernel does not fit into a feature map of shape"),
-        (nn.Sequential(nn.Linear(4, 2)), (5,), r"layer 0: it reads 4 numbers but gets 5; check the input shape"),
-        (nn.Sequential(nn.BatchNorm1d(4)), (5,), r"layer 0: it reads 4 channels but gets 5; check the input shape"),
+        (
+            nn.Conv2d(3, 4, 3),
+            (1, 8, 8),
+            r"layer conv2d: a convolution with 3 input channels cannot read .*\(1, 8, 8\)",
+        ),
+        (
+            nn.Conv2d(1, 4, 5),
+            (1, 4, 4),
+            r"layer conv2d: a 5x5 kernel does not fit into a feature map of shape",
+        ),
+        (
+            nn.Sequential(nn.Linear(4, 2)),
+            (5,),
+            r"layer 0: it reads 4 numbers but gets 5; check the input shape",
+        ),
+        (
+            nn.Sequential(nn.BatchNorm1d(4)),
+            (5,),
+            r"layer 0: it reads 4 channels but gets 5; check the input shape",
+        ),
         (nn.Sequential(nn.MaxPool2d(5)), (1, 4, 4), r"layer 0: its windows do not fit"),
         (nn.Sequential(nn.MaxPool2d(2)), (4,), r"layer 0: it pools maps"),
         (nn.Sequential(nn.AdaptiveAvgPool2d(2)), (4,), r"layer 0: it pools maps"),
         (nn.Sequential(nn.LazyLinear(4)), (4,), r"parameter 0.weight has no values yet"),
-        (nn.Linear(4, 2, device="meta"), (4,), r"parameter weight has no values \(it is on the meta device\)"),
+        (
+            nn.Linear(4, 2, device="meta"),
+            (4,),
+            r"parameter weight has no values \(it is on the meta device\)",
+        ),
         (nn.Linear(4, 2), (), r"the input shape \(\) must be that of one example"),
         (nn.Linear(4, 2), (4, 0), r"the input shape \(4, 0\) must be that of one example"),
         ("net.pt", (4,), r"must be a torch.nn.Module, not a str"),
@@ -245,7 +315,12 @@ def test_complex_weights_are_refused() -> None:
 def test_a_net_that_cannot_be_copied_is_refused() -> None:
     model = _fc()
     model.log = open(__file__)  # noqa: SIM115
-    with model.log, pytest.raises(Unsupported, match=r"^Linear cannot be copied \(.*\), and tracing works on a copy"):
+    with (
+        model.log,
+        pytest.raises(
+            Unsupported, match=r"^Linear cannot be copied \(.*\), and tracing works on a copy"
+        ),
+    ):
         trace(model, (4,))
 
 

@@ -1,4 +1,6 @@
-"""Training: equal to a naive loop, resumable after kill -9 bit for bit, and honest about what it did."""
+"""Training: equal to a naive loop, resumable after kill -9 bit for bit, and honest about what it
+did.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,18 @@ from cushion.weights import load_net
 def test_a_run_learns_and_leaves_its_files(tmp_path: Path) -> None:
     data, test = make_data(), make_data(60, seed=1)
     state = torch.random.get_rng_state()
-    result = train(replace(RECIPE, augment=False), data, tmp_path / "run", test=test, seed=3, epochs=6)
+    result = train(
+        replace(RECIPE, augment=False), data, tmp_path / "run", test=test, seed=3, epochs=6
+    )
     assert torch.equal(state, torch.random.get_rng_state())
     run = tmp_path / "run"
-    names = ["checkpoint.safetensors", "history.jsonl", "init.safetensors", "net.safetensors", "run.json"]
+    names = [
+        "checkpoint.safetensors",
+        "history.jsonl",
+        "init.safetensors",
+        "net.safetensors",
+        "run.json",
+    ]
     assert sorted(path.name for path in run.iterdir()) == names
     assert (result.status, result.epochs, result.recipe) == ("trained", 6, "rich")
     net = load_net(run)
@@ -43,10 +53,16 @@ def test_a_run_learns_and_leaves_its_files(tmp_path: Path) -> None:
         top = scores.topk(2, dim=1)
         wrong = int(((top.indices[:, 0] != y) | (top.values[:, 0] == top.values[:, 1])).sum())
         assert result.metrics[f"{name}_error"] == wrong / len(part)
-        assert result.metrics[f"{name}_loss"] == pytest.approx(float(F.cross_entropy(scores.detach(), y)), rel=1e-5)
+        assert result.metrics[f"{name}_loss"] == pytest.approx(
+            float(F.cross_entropy(scores.detach(), y)), rel=1e-5
+        )
     assert result.metrics["train_error"] < 0.1
     assert net.meta["metrics"] == result.metrics
-    assert (net.meta["recipe"], net.meta["seed"], net.meta["data_fingerprint"]) == ("rich", 3, data.fingerprint)
+    assert (net.meta["recipe"], net.meta["seed"], net.meta["data_fingerprint"]) == (
+        "rich",
+        3,
+        data.fingerprint,
+    )
     history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in history] == [1, 2, 3, 4, 5, 6]
     assert set(history[0]) == {"epoch", "train_loss", "train_error", "lr", "seconds"}
@@ -61,9 +77,19 @@ def test_a_run_learns_and_leaves_its_files(tmp_path: Path) -> None:
 def test_training_equals_a_naive_loop(tmp_path: Path, optimiser: str) -> None:
     data = make_data(50)
     recipe = Recipe(
-        "plain", "test", "", "1x6x6: flatten fc9 relu fc3", "", optimiser, 0.05,  # type: ignore[arg-type]
-        batch=7, epochs=5, momentum=0.9, weight_decay=1e-2, lr_halve_every=2,
-    )  # fmt: skip
+        "plain",
+        "test",
+        "",
+        "1x6x6: flatten fc9 relu fc3",
+        "",
+        optimiser,
+        0.05,  # type: ignore[arg-type]
+        batch=7,
+        epochs=5,
+        momentum=0.9,
+        weight_decay=1e-2,
+        lr_halve_every=2,
+    )
     train(recipe, data, tmp_path, seed=2)
     net = models.build(recipe.spec, 2)
     naive = (
@@ -75,9 +101,19 @@ def test_training_equals_a_naive_loop(tmp_path: Path, optimiser: str) -> None:
     losses = []
     for epoch in range(5):
         naive.param_groups[0]["lr"] = [0.05, 0.05, 0.025, 0.025, 0.0125][epoch]
-        order = torch.randperm(50, generator=torch.Generator().manual_seed(mix_seed(2, epoch, "order")))
+        order = torch.randperm(
+            50, generator=torch.Generator().manual_seed(mix_seed(2, epoch, "order"))
+        )
         total = 0.0
-        for rows in [order[:7], order[7:14], order[14:21], order[21:28], order[28:35], order[35:42], order[42:]]:
+        for rows in [
+            order[:7],
+            order[7:14],
+            order[14:21],
+            order[21:28],
+            order[28:35],
+            order[35:42],
+            order[42:],
+        ]:
             naive.zero_grad()
             loss = F.cross_entropy(net(x[rows]), y[rows])
             loss.backward()
@@ -97,7 +133,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(tmp_path: Path) 
         torch.manual_seed(len(folder) + seed * 100)  # the caller's state must not matter
         train(RECIPE, data, tmp_path / folder, seed=seed, epochs=2)
     assert_same_weights(tmp_path / "a", tmp_path / "b")
-    assert not torch.equal(tensors_of(tmp_path / "a")["fc2.weight"], tensors_of(tmp_path / "c")["fc2.weight"])
+    assert not torch.equal(
+        tensors_of(tmp_path / "a")["fc2.weight"], tensors_of(tmp_path / "c")["fc2.weight"]
+    )
 
 
 def test_a_shorter_run_can_halve_its_learning_rate_sooner(tmp_path: Path) -> None:
@@ -115,7 +153,10 @@ def test_snapshots_are_the_nets_of_shorter_runs(tmp_path: Path) -> None:
         "epoch-0003.safetensors",
     ]
     train(RECIPE, data, tmp_path / "short", epochs=3, progress=False)
-    first, second = tensors_of(tmp_path / "long", "epoch-0003.safetensors"), tensors_of(tmp_path / "short")
+    first, second = (
+        tensors_of(tmp_path / "long", "epoch-0003.safetensors"),
+        tensors_of(tmp_path / "short"),
+    )
     assert all(torch.equal(tensor, second[key]) for key, tensor in first.items())
     net = load_net(tmp_path / "long" / "epoch-0003.safetensors")
     assert net.meta["metrics"] == {"epochs": 3}
@@ -127,9 +168,13 @@ def test_snapshots_are_the_nets_of_shorter_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_divergence_stops_with_a_sentence_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
+def test_divergence_stops_with_a_sentence_and_keeps_the_last_good_checkpoint(
+    tmp_path: Path,
+) -> None:
     data = make_data()
-    recipe = replace(RECIPE, optimiser="sgd", spec="1x6x6: flatten fc9 relu fc3", lr=1e30, augment=False)
+    recipe = replace(
+        RECIPE, optimiser="sgd", spec="1x6x6: flatten fc9 relu fc3", lr=1e30, augment=False
+    )
     assert "diverged in epoch 1 (the loss is not finite); lower the learning rate 1e+30" in refusal(
         recipe, data, tmp_path
     )
@@ -140,21 +185,34 @@ def test_divergence_stops_with_a_sentence_and_keeps_the_last_good_checkpoint(tmp
 def test_weights_that_overflow_in_the_last_step_are_noticed(tmp_path: Path) -> None:
     # One batch an epoch: its loss is finite, but the step after it is not.
     data = make_data(16)
-    recipe = replace(RECIPE, optimiser="sgd", spec="1x6x6: flatten fc9 relu fc3", lr=3e39, augment=False)
+    recipe = replace(
+        RECIPE, optimiser="sgd", spec="1x6x6: flatten fc9 relu fc3", lr=3e39, augment=False
+    )
     assert "diverged in epoch 1" in refusal(recipe, data, tmp_path)
 
 
 def test_training_ends_at_the_loss_the_recipe_asks_for(tmp_path: Path) -> None:
     data = make_data(60)
     recipe = Recipe(
-        "stop", "test", "", "1x6x6: flatten drop0.5 fc16 relu fc3", "", "adam", 1e-2, 8, 200, stop_loss=0.05
+        "stop",
+        "test",
+        "",
+        "1x6x6: flatten drop0.5 fc16 relu fc3",
+        "",
+        "adam",
+        1e-2,
+        8,
+        200,
+        stop_loss=0.05,
     )
     result = train(recipe, data, tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert result.epochs == len(lines) < 200
     assert [line["eval_loss"] < 0.05 for line in lines] == [False] * (len(lines) - 1) + [True]
     assert lines[-1]["eval_loss"] == pytest.approx(result.metrics["train_loss"], rel=1e-6)
-    (tmp_path / "net.safetensors").unlink()  # killed after the last checkpoint: it does not train on
+    (
+        tmp_path / "net.safetensors"
+    ).unlink()  # killed after the last checkpoint: it does not train on
     assert train(recipe, data, tmp_path).epochs == len(lines)
 
 
@@ -197,14 +255,26 @@ def test_float_data_and_read_only_memory_maps_train(tmp_path: Path) -> None:
         ({"width": 0.0}, "width 0.0 must be above 0"),
         ({"epochs": 0}, "recipe rich: epochs must be at least 1, not 0"),
         ({"data": make_data(1)}, "blobs has a single example"),
-        ({"test": make_data(shape=(1, 3, 12))}, "the test set blobs is 1x3x12 with 3 classes, but blobs is 1x6x6"),
-        ({"data": make_data(shape=(36,)), "recipe": replace(RECIPE, spec="36: fc3")}, "crops and mirrors images"),
+        (
+            {"test": make_data(shape=(1, 3, 12))},
+            "the test set blobs is 1x3x12 with 3 classes, but blobs is 1x6x6",
+        ),
+        (
+            {"data": make_data(shape=(36,)), "recipe": replace(RECIPE, spec="36: fc3")},
+            "crops and mirrors images",
+        ),
         ({"recipe": "nonsense"}, "recipe 'nonsense' is not known"),
         ({"recipe": "1x8x8: flatten fc3"}, "the spec reads 1x8x8"),
     ],
 )
-def test_bad_options_leave_nothing_behind(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
-    options: dict[str, Any] = {"recipe": RECIPE, "data": make_data(), "out": tmp_path / "run"} | change
+def test_bad_options_leave_nothing_behind(
+    tmp_path: Path, change: dict[str, Any], sentence: str
+) -> None:
+    options: dict[str, Any] = {
+        "recipe": RECIPE,
+        "data": make_data(),
+        "out": tmp_path / "run",
+    } | change
     assert sentence in refusal(**options)
     assert not (tmp_path / "run").exists()
 
@@ -218,9 +288,18 @@ def test_a_missing_gpu_is_a_sentence(tmp_path: Path) -> None:
 
 def test_ties_and_nan_count_as_errors() -> None:
     nan = float("nan")
-    scores = torch.tensor([[2.0, 1, 0], [1, 1, 0], [0, 1, 2], [nan, nan, nan], [nan, 3, 1], [0, 0, 0]])
+    scores = torch.tensor(
+        [[2.0, 1, 0], [1, 1, 0], [0, 1, 2], [nan, nan, nan], [nan, 3, 1], [0, 0, 0]]
+    )
     y = torch.tensor([0, 0, 2, 0, 1, 1])
-    assert [int(count_errors(scores[i : i + 1], y[i : i + 1])) for i in range(6)] == [0, 1, 0, 1, 0, 1]
+    assert [int(count_errors(scores[i : i + 1], y[i : i + 1])) for i in range(6)] == [
+        0,
+        1,
+        0,
+        1,
+        0,
+        1,
+    ]
     assert int(count_errors(scores, y)) == 3
 
 
@@ -234,7 +313,9 @@ def test_evaluation_restores_the_modes_and_covers_every_row() -> None:
     net.eval()
     scores = net(torch.from_numpy(data.x).float() / 255)
     assert errors == int((scores.argmax(1) != torch.from_numpy(data.y)).sum())
-    assert loss == pytest.approx(float(F.cross_entropy(scores.detach(), torch.from_numpy(data.y))), rel=1e-5)
+    assert loss == pytest.approx(
+        float(F.cross_entropy(scores.detach(), torch.from_numpy(data.y))), rel=1e-5
+    )
 
 
 def test_batches_cover_the_sample_and_none_is_a_single_example() -> None:
@@ -276,10 +357,17 @@ def test_the_small_recipe_learns_digits(tmp_path: Path) -> None:
     assert result.metrics["test_error"] < 0.05
 
 
-@pytest.mark.parametrize("name", ["arora-vgg19", "neyshabur-vgg", "shin-resnet20", "shin-densenet", "arora-alexnet"])
+@pytest.mark.parametrize(
+    "name", ["arora-vgg19", "neyshabur-vgg", "shin-resnet20", "shin-densenet", "arora-alexnet"]
+)
 def test_the_papers_nets_train_when_narrow(tmp_path: Path, name: str) -> None:
     random = np.random.default_rng(0)
-    data = Dataset("noise", random.integers(0, 256, (6, 3, 32, 32), dtype=np.uint8), random.integers(0, 10, 6), 10)
+    data = Dataset(
+        "noise",
+        random.integers(0, 256, (6, 3, 32, 32), dtype=np.uint8),
+        random.integers(0, 10, 6),
+        10,
+    )
     recipe = replace(RECIPES[name], stop_loss=None)
     result = train(recipe, data, tmp_path, width=1 / 16, epochs=1)
     assert np.isfinite(result.metrics["train_loss"])

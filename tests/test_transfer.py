@@ -1,4 +1,6 @@
-"""From g back to f: the count of disagreements, the bound on f, its recheck, and how often it fails."""
+"""From g back to f: the count of disagreements, the bound on f, its recheck, and how often it
+fails.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ from cushion import verifier
 from cushion.answers import Answers
 from cushion.certificates.certificate import Certificate, certify_net, sentence
 from cushion.certificates.occam import holdout_bound, occam_bound
-from cushion.certificates.transfer import choose_tolerance, count_disagreements, split_delta, transfer
+from cushion.certificates.transfer import (
+    choose_tolerance,
+    count_disagreements,
+    split_delta,
+    transfer,
+)
 from cushion.claims import ASSUMPTIONS, Transfer, assumptions_of
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import Inputs
@@ -32,20 +39,30 @@ from cushion.numerics import float_up
 DELTA_G, DELTA_F = Decimal("0.04"), Decimal("0.01")
 TOLERANCE = Decimal("0.01")
 F = "f" * 64
-# g answers 0 where the first value exceeds the second, 1 where it is the other way round, and ties else.
+# g answers 0 where the first value exceeds the second, 1 where it is the other way round, and ties
+# else.
 G = IntegerNet((1, 1, 2), Bytes(0), (Dense(Grid(np.array([[1, -1], [-1, 1]]), 1), None, 0, 0),))
 
 
 def sample() -> Dataset:
     """400 different rows; g errs on none of them."""
     first = np.arange(400)
-    x = np.stack([first // 20 * 3, first % 20 * 3 + 1], axis=1).astype(np.uint8).reshape(-1, 1, 1, 2)
+    x = (
+        np.stack([first // 20 * 3, first % 20 * 3 + 1], axis=1)
+        .astype(np.uint8)
+        .reshape(-1, 1, 1, 2)
+    )
     return Dataset("toy", x, (x[:, 0, 0, 0] < x[:, 0, 0, 1]).astype(np.int64), 2)
 
 
 def fresh(n: int = 100) -> Inputs:
-    """n rows that the sample does not have (a second value above 100); g answers 1 on all of them."""
-    return Inputs("fresh", np.stack([np.arange(n), np.full(n, 200)], axis=1).astype(np.uint8).reshape(-1, 1, 1, 2))
+    """n rows that the sample does not have (a second value above 100); g answers 1 on all of
+    them.
+    """
+    return Inputs(
+        "fresh",
+        np.stack([np.arange(n), np.full(n, 200)], axis=1).astype(np.uint8).reshape(-1, 1, 1, 2),
+    )
 
 
 def answers(n: int = 100, *, zeros: int = 0, gap: float = 1.0) -> Answers:
@@ -71,7 +88,11 @@ def line_of(certificate: Certificate) -> Transfer:
 
 def test_disagreements_ties_and_narrow_gaps_are_counted() -> None:
     g = np.array([0, 1, 1, -1, 1, -1, 0])
-    f = Answers(F, np.array([0, 1, 0, 0, 1, 1, 0]), np.array([1.0, 0.02, 1.0, 1.0, 0.01, 0.0, np.nextafter(0.01, 1)]))
+    f = Answers(
+        F,
+        np.array([0, 1, 0, 0, 1, 1, 0]),
+        np.array([1.0, 0.02, 1.0, 1.0, 0.01, 0.0, np.nextafter(0.01, 1)]),
+    )
     # agree, agree, differ, g ties, f's gap is the tolerance, both tie, just above the tolerance
     assert count_disagreements(g, f, TOLERANCE) == 4
     assert count_disagreements(g, f, Decimal("0.0001")) == 3
@@ -80,7 +101,10 @@ def test_disagreements_ties_and_narrow_gaps_are_counted() -> None:
 
 def test_an_answer_of_g_that_ties_never_agrees_with_a_narrow_gap_of_f() -> None:
     """Both are written -1; they must not look like the same answer."""
-    assert count_disagreements(np.array([-1]), Answers(F, np.array([1]), np.array([0.0])), TOLERANCE) == 1
+    assert (
+        count_disagreements(np.array([-1]), Answers(F, np.array([1]), np.array([0.0])), TOLERANCE)
+        == 1
+    )
 
 
 def test_ties_of_g_on_the_inputs_are_counted(tmp_path: Path) -> None:
@@ -103,7 +127,9 @@ def test_the_bound_is_the_closed_form_and_the_exact_sum() -> None:
     claim = certified().claim
     assert claim.bound == occam_bound(0, 400, claim.bits, DELTA_G)
     assert line_of(certified()).bound == holdout_bound(7, 100, DELTA_F)
-    assert Decimal(line_of(certified()).bound_f) == Decimal(claim.bound) + Decimal(line_of(certified()).bound)
+    assert Decimal(line_of(certified()).bound_f) == Decimal(claim.bound) + Decimal(
+        line_of(certified()).bound
+    )
 
 
 def test_a_bound_beyond_one_is_one_and_is_called_vacuous() -> None:
@@ -118,7 +144,8 @@ def test_every_sentence_names_its_net() -> None:
     assert (certificate.about, certificate.bound) == ("f", float_up(line_of(certificate).bound_f))
     first, second = sentence(certificate.claim).splitlines()
     assert first.startswith(
-        "With probability 95 % over the draw of these 400 examples and 100 unlabelled inputs, your net f"
+        "With probability 95 % over the draw of these 400 examples and 100 unlabelled inputs, "
+        "your net f"
     )
     assert second.startswith(
         "With probability 96 % over the draw of these 400 examples, g, the integer net in the file"
@@ -142,10 +169,18 @@ def test_a_delta_that_cannot_be_shared_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("largest", "tolerance"),
-    [([1.0], "0.00011"), ([9.0, 12.345, 50.0], "0.0013"), ([0.0], "1E-18"), ([1e9], "100001"), ([1e-17], "1E-18")],
+    [
+        ([1.0], "0.00011"),
+        ([9.0, 12.345, 50.0], "0.0013"),
+        ([0.0], "1E-18"),
+        ([1e9], "100001"),
+        ([1e-17], "1E-18"),
+    ],
 )
 def test_the_tolerance_follows_its_rule(largest: list[float], tolerance: str) -> None:
-    """10^-4 of the median, rounded up to two digits (the float 10^-4 is a little above the decimal one)."""
+    """10^-4 of the median, rounded up to two digits (the float 10^-4 is a little above the decimal
+    one).
+    """
     found = choose_tolerance(np.array(largest))
     assert abs(found - Decimal(tolerance)) <= Decimal(tolerance) * Decimal("0.1")
     assert float(found) >= 1e-4 * float(np.median(largest))
@@ -174,7 +209,11 @@ def check(path: Path, f: Answers | None = None, inputs: Inputs | None = None) ->
 
 def test_a_true_bound_on_f_verifies_with_and_without_f(tmp_path: Path) -> None:
     path = certified().save(tmp_path / "f.cushion")
-    assert (check(path).ok, check(path).transfer_replayed, check(path).level) == (True, True, "replay")
+    assert (check(path).ok, check(path).transfer_replayed, check(path).level) == (
+        True,
+        True,
+        "replay",
+    )
     without = verifier.verify(path, sample())
     assert (without.ok, without.transfer_replayed) == (True, False)
 
@@ -195,7 +234,9 @@ def test_a_true_bound_on_f_verifies_with_and_without_f(tmp_path: Path) -> None:
         ({"tolerance": "5.0"}, "message", "disagree on 100"),
     ],
 )
-def test_forged_numbers_are_not_ok(tmp_path: Path, changes: dict[str, Any], level: str, reason: str) -> None:
+def test_forged_numbers_are_not_ok(
+    tmp_path: Path, changes: dict[str, Any], level: str, reason: str
+) -> None:
     verdict = check(write(tmp_path, certified(), **changes))
     assert (verdict.ok, verdict.level, verdict.transfer_replayed) == (False, level, False)
     assert reason in verdict.reason
@@ -243,14 +284,24 @@ def test_a_missing_or_strange_key_is_malformed() -> None:
     assert type(claim).from_json(json.loads(json.dumps(whole))) == claim
     for key in whole["transfer"]:
         part = {k: v for k, v in whole["transfer"].items() if k != key}
-        for bad in (part, {**part, key: None}, {**part, key: 1.5}, {**whole["transfer"], "extra": 1}, 7):
+        for bad in (
+            part,
+            {**part, key: None},
+            {**part, key: 1.5},
+            {**whole["transfer"], "extra": 1},
+            7,
+        ):
             with pytest.raises(Malformed, match="transfer"):
                 type(claim).from_json(json.loads(json.dumps({**whole, "transfer": bad})))
 
 
 def test_gaps_near_the_tolerance_may_move_a_little_and_no_further(tmp_path: Path) -> None:
-    """Another machine's scores differ: a count that half the tolerance explains is accepted, no other."""
-    path = certified(answers(gap=0.009)).save(tmp_path / "f.cushion")  # all within the tolerance: 100 disagreements
+    """Another machine's scores differ: a count that half the tolerance explains is accepted, no
+    other.
+    """
+    path = certified(answers(gap=0.009)).save(
+        tmp_path / "f.cushion"
+    )  # all within the tolerance: 100 disagreements
     assert line_of(certified(answers(gap=0.009))).disagreements == 100
     assert check(path, answers(gap=0.0149)).ok
     assert "disagree on 0 of" in check(path, answers(gap=0.0151)).reason
@@ -285,7 +336,10 @@ def test_inputs_from_the_sample_are_not_ok_even_if_the_file_says_so(tmp_path: Pa
     x = fresh().x.copy()
     x[0] = sample().x[0]
     stale = Inputs("stale", x)
-    assert "rows of the sample" in check(certified(inputs=stale).save(tmp_path / "f.cushion"), inputs=stale).reason
+    assert (
+        "rows of the sample"
+        in check(certified(inputs=stale).save(tmp_path / "f.cushion"), inputs=stale).reason
+    )
 
 
 def test_replaying_needs_both_and_a_bound_on_f(tmp_path: Path) -> None:
@@ -303,11 +357,12 @@ def test_replaying_needs_both_and_a_bound_on_f(tmp_path: Path) -> None:
 
 
 def test_coverage_of_the_bound_on_f() -> None:
-    """P[L(f) > bound_f] ≤ δ over sample and unlabelled inputs, in the worst case for the triangle inequality.
+    """P[L(f) > bound_f] ≤ δ over sample and unlabelled inputs, in the worst case for the triangle
+    inequality.
 
-    Three kinds of input: f and g right; f and g wrong (probability p); only f wrong (q). Then L(f) = p + q is exactly
-    L(g) plus the probability of disagreement. Bounds that forget to be unsure of the disagreements, or of f
-    altogether, fail far too often in the same experiment.
+    Three kinds of input: f and g right; f and g wrong (probability p); only f wrong (q). Then L(f)
+    = p + q is exactly L(g) plus the probability of disagreement. Bounds that forget to be unsure of
+    the disagreements, or of f altogether, fail far too often in the same experiment.
     """
     rng = np.random.default_rng(5)
     draws, m, n, p, q = 20_000, 4000, 60, 0.05, 0.1
@@ -328,7 +383,9 @@ def test_coverage_of_the_bound_on_f() -> None:
 
 
 def test_coverage_when_all_of_the_randomness_is_in_the_unlabelled_inputs() -> None:
-    """g's error is known exactly: the disagreements' own share is kept, and nearly used up (the tail is exact)."""
+    """g's error is known exactly: the disagreements' own share is kept, and nearly used up (the
+    tail is exact).
+    """
     rng = np.random.default_rng(6)
     draws, n, q, delta = 40_000, 200, 0.1, Decimal("0.05")
     bounds = np.array([float(holdout_bound(k, n, delta)) for k in range(n + 1)])
@@ -337,6 +394,8 @@ def test_coverage_when_all_of_the_randomness_is_in_the_unlabelled_inputs() -> No
 
 
 def test_the_format_states_the_assumptions_word_for_word() -> None:
-    text = " ".join((Path(__file__).parent.parent / "FORMAT.md").read_text(encoding="utf-8").split())
+    text = " ".join(
+        (Path(__file__).parent.parent / "FORMAT.md").read_text(encoding="utf-8").split()
+    )
     for sentence_ in assumptions_of(holdout=True, transfer=True):
         assert sentence_ in text, sentence_

@@ -1,4 +1,6 @@
-"""The verifier: its three levels, and the attacks it must withstand (its own arithmetic: test_verifier_tails)."""
+"""The verifier: its three levels, and the attacks it must withstand (its own arithmetic:
+test_verifier_tails).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def toy(m: int = 400, seed: int = 0) -> Dataset:
     return Dataset("toy", x, y.astype(np.int64), 2)
 
 
-NET = IntegerNet((1, 2, 2), Bytes(2), (Dense(Grid(np.array([[1, 0, -1, 0], [-1, 0, 1, 0]]), 1), None, 0, 0),))
+NET = IntegerNet(
+    (1, 2, 2), Bytes(2), (Dense(Grid(np.array([[1, 0, -1, 0], [-1, 0, 1, 0]]), 1), None, 0, 0),)
+)
 
 
 @pytest.fixture
@@ -56,10 +60,17 @@ def write(tmp_path: Path, certificate: Certificate, **changes: Any) -> Path:
     return path
 
 
-def test_a_true_certificate_verifies_at_every_level(tmp_path: Path, certificate: Certificate) -> None:
+def test_a_true_certificate_verifies_at_every_level(
+    tmp_path: Path, certificate: Certificate
+) -> None:
     path = certificate.save(tmp_path / "c.cushion")
     verdict = verifier.verify(path, toy(), toy(100, seed=1))
-    assert (verdict.ok, verdict.level, verdict.holdout_replayed, verdict.reason) == (True, "replay", True, "")
+    assert (verdict.ok, verdict.level, verdict.holdout_replayed, verdict.reason) == (
+        True,
+        "replay",
+        True,
+        "",
+    )
     assert 0 < certificate.bound < 1
     assert "errs on at most" in sentence(certificate.claim)
     without = verifier.verify(path, None)
@@ -81,10 +92,26 @@ def smaller(text: str) -> str:
         (lambda c: {"data_fingerprint": "0" * 64}, "message", "fingerprints differ"),
         (lambda c: {"m": c.m + 1}, "message", "examples"),
         (lambda c: {"ledger": c.ledger[:-1]}, "arithmetic", "ledger"),
-        (lambda c: {"holdout": dataclasses.replace(c.holdout, bound=smaller(c.holdout.bound))}, "none", "held-out"),
-        (lambda c: {"holdout": dataclasses.replace(c.holdout, errors=c.holdout.errors - 1)}, "message", "held-out"),
-        (lambda c: {"holdout": dataclasses.replace(c.holdout, data_fingerprint="0" * 64)}, "message", "held-out"),
-        (lambda c: {"holdout": dataclasses.replace(c.holdout, m=c.holdout.m + 1)}, "message", "101 held-out"),
+        (
+            lambda c: {"holdout": dataclasses.replace(c.holdout, bound=smaller(c.holdout.bound))},
+            "none",
+            "held-out",
+        ),
+        (
+            lambda c: {"holdout": dataclasses.replace(c.holdout, errors=c.holdout.errors - 1)},
+            "message",
+            "held-out",
+        ),
+        (
+            lambda c: {"holdout": dataclasses.replace(c.holdout, data_fingerprint="0" * 64)},
+            "message",
+            "held-out",
+        ),
+        (
+            lambda c: {"holdout": dataclasses.replace(c.holdout, m=c.holdout.m + 1)},
+            "message",
+            "101 held-out",
+        ),
         (
             lambda c: {"holdout": dataclasses.replace(c.holdout, m=10**7, bound="0.000010")},
             "message",
@@ -92,7 +119,9 @@ def smaller(text: str) -> str:
         ),
     ],
 )
-def test_false_claims_are_not_ok(tmp_path: Path, certificate: Certificate, changes, level: str, reason: str) -> None:
+def test_false_claims_are_not_ok(
+    tmp_path: Path, certificate: Certificate, changes, level: str, reason: str
+) -> None:
     path = write(tmp_path, certificate, **changes(certificate.claim))
     verdict = verifier.verify(path, toy(), toy(100, seed=1))
     assert not verdict.ok
@@ -118,7 +147,9 @@ def altered(change: str) -> Dataset:
     return Dataset("toy", x, y, 2)
 
 
-@pytest.mark.parametrize("change", ["dropped row", "duplicated row", "one pixel", "one label", "sorted by label"])
+@pytest.mark.parametrize(
+    "change", ["dropped row", "duplicated row", "one pixel", "one label", "sorted by label"]
+)
 def test_other_data_is_not_ok(tmp_path: Path, certificate: Certificate, change: str) -> None:
     verdict = verifier.verify(certificate.save(tmp_path / "c.cushion"), altered(change))
     assert (verdict.ok, verdict.level) == (False, "message")
@@ -156,8 +187,16 @@ def test_more_labels_than_classes_is_not_ok(tmp_path: Path) -> None:
         (lambda c: {"assumptions": ("this bound is unconditional",)}, "assumptions"),
         (lambda c: {"assumptions": ASSUMPTIONS}, "assumptions"),
         (lambda c: {"holdout": dataclasses.replace(c.holdout, delta="0.5")}, "own delta"),
-        (lambda c: {"holdout": dataclasses.replace(c.holdout, data_fingerprint=c.data_fingerprint)}, "itself"),
-        (lambda c: {"holdout": dataclasses.replace(c.holdout, data_fingerprint="f")}, "hexadecimal"),
+        (
+            lambda c: {
+                "holdout": dataclasses.replace(c.holdout, data_fingerprint=c.data_fingerprint)
+            },
+            "itself",
+        ),
+        (
+            lambda c: {"holdout": dataclasses.replace(c.holdout, data_fingerprint="f")},
+            "hexadecimal",
+        ),
         (lambda c: {"holdout": dataclasses.replace(c.holdout, bound="1e-9")}, "decimals"),
         (lambda c: {"holdout": dataclasses.replace(c.holdout, m=10**7 + 1)}, "held-out"),
         (lambda c: {"m": 10**7 + 1}, "count"),
@@ -170,18 +209,28 @@ def test_more_labels_than_classes_is_not_ok(tmp_path: Path) -> None:
         (lambda c: {"holdout": dataclasses.replace(c.holdout, errors=-1)}, "held-out"),
     ],
 )
-def test_nonsense_is_malformed(tmp_path: Path, certificate: Certificate, changes, words: str) -> None:
+def test_nonsense_is_malformed(
+    tmp_path: Path, certificate: Certificate, changes, words: str
+) -> None:
     path = write(tmp_path, certificate, **changes(certificate.claim))
     with pytest.raises(Malformed, match=words):
         verifier.verify(path, toy())
 
 
 def reseal(claim_text: bytes, message: bytes) -> bytes:
-    body = MAGIC + struct.pack("<I", len(claim_text)) + claim_text + struct.pack("<I", len(message)) + message
+    body = (
+        MAGIC
+        + struct.pack("<I", len(claim_text))
+        + claim_text
+        + struct.pack("<I", len(message))
+        + message
+    )
     return body + hashlib.sha256(body).digest()
 
 
-def test_claims_that_are_not_canonical_json_are_malformed(tmp_path: Path, certificate: Certificate) -> None:
+def test_claims_that_are_not_canonical_json_are_malformed(
+    tmp_path: Path, certificate: Certificate
+) -> None:
     obj = certificate.claim.to_json()
     style: dict[str, Any] = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
     text = json.dumps(obj, **style)
@@ -199,7 +248,9 @@ def test_claims_that_are_not_canonical_json_are_malformed(tmp_path: Path, certif
         "{}",
         "[]",
         "\x00",
-        *(json.dumps({k: v for k, v in obj.items() if k != key}, **style) for key in obj),  # a key is missing
+        *(
+            json.dumps({k: v for k, v in obj.items() if k != key}, **style) for key in obj
+        ),  # a key is missing
     ]
     assert all(content != text for content in bad)
     for content in bad:
@@ -208,7 +259,9 @@ def test_claims_that_are_not_canonical_json_are_malformed(tmp_path: Path, certif
         with pytest.raises(Malformed):
             verifier.verify(path, toy())
     path.write_bytes(reseal(text.encode(), certificate.message))
-    assert verifier.verify(path, toy()).ok, "the untouched text must pass, or the cases above prove nothing"
+    assert verifier.verify(path, toy()).ok, (
+        "the untouched text must pass, or the cases above prove nothing"
+    )
 
 
 def test_no_byte_can_be_changed_cut_or_added(tmp_path: Path, certificate: Certificate) -> None:
@@ -247,7 +300,9 @@ def test_missing_files_and_folders_are_bad_input(tmp_path: Path) -> None:
         verifier.verify(tmp_path, toy())
 
 
-def test_saving_is_all_or_nothing(tmp_path: Path, certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saving_is_all_or_nothing(
+    tmp_path: Path, certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(BadInput, match="not a folder"):
         certificate.save(tmp_path / "no" / "c.cushion")
     target = tmp_path / "c.cushion"
@@ -259,9 +314,13 @@ def test_saving_is_all_or_nothing(tmp_path: Path, certificate: Certificate, monk
     assert target.read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("text", ["0.0000001", "1e-18", "5E-2", "0.50", "0.010", "0.0500000000000000000000000"])
+@pytest.mark.parametrize(
+    "text", ["0.0000001", "1e-18", "5E-2", "0.50", "0.010", "0.0500000000000000000000000"]
+)
 def test_every_delta_that_is_accepted_can_be_verified(tmp_path: Path, text: str) -> None:
-    path = certify_net(NET, toy(), parse_delta(text), holdout=toy(100, seed=1)).save(tmp_path / "d.cushion")
+    path = certify_net(NET, toy(), parse_delta(text), holdout=toy(100, seed=1)).save(
+        tmp_path / "d.cushion"
+    )
     assert verifier.verify(path, toy(), toy(100, seed=1)).ok
 
 
@@ -271,12 +330,16 @@ def test_a_sample_cannot_be_its_own_holdout() -> None:
 
 
 @pytest.mark.parametrize("order", ["reversed", "relabelled"])
-def test_a_holdout_made_of_the_sample_s_rows_is_refused(tmp_path: Path, certificate: Certificate, order: str) -> None:
+def test_a_holdout_made_of_the_sample_s_rows_is_refused(
+    tmp_path: Path, certificate: Certificate, order: str
+) -> None:
     """Another order or other labels give another fingerprint, but the rows were not held out."""
     data = toy()
     x, y = (data.x[::-1], data.y[::-1]) if order == "reversed" else (data.x, 1 - data.y)
     copy = Dataset("copy", np.ascontiguousarray(x), np.ascontiguousarray(y), 2)
-    with pytest.raises(BadInput, match=r"\(copy\) are not held out: 400 of the 400 are rows of the sample"):
+    with pytest.raises(
+        BadInput, match=r"\(copy\) are not held out: 400 of the 400 are rows of the sample"
+    ):
         certify_net(NET, data, DELTA, holdout=copy)
     errors = NET.errors(copy.x, copy.y)
     line = Holdout(copy.fingerprint, errors, 400, "0.05", occam_bound(errors, 400, 0, DELTA))
@@ -340,10 +403,12 @@ def test_impossible_deltas_are_refused(text: str) -> None:
 
 
 def test_coverage_of_the_whole_certificate() -> None:
-    """P[L(g) > bound] ≤ δ when g is the best of all messages of a known code, on a known distribution.
+    """P[L(g) > bound] ≤ δ when g is the best of all messages of a known code, on a known
+    distribution.
 
-    Sixteen nets, each of 2^-b weight; labels are coin flips, so every net's true error is 1/2 plus ties. The
-    search picks the net with the smallest bound: with its bits unpaid, the same experiment fails far too often.
+    Sixteen nets, each of 2^-b weight; labels are coin flips, so every net's true error is 1/2 plus
+    ties. The search picks the net with the smallest bound: with its bits unpaid, the same
+    experiment fails far too often.
     """
     rng = np.random.default_rng(3)
     m, draws, delta = 40, 4000, Decimal("0.2")
@@ -363,7 +428,9 @@ def test_the_message_in_the_file_is_the_net(certificate: Certificate) -> None:
 
 def test_the_published_certificate_still_verifies() -> None:
     """A golden file: whatever changes in the code, this file keeps its meaning."""
-    verdict = verifier.verify(Path(__file__).parent.parent / "results" / "demo" / "digits.cushion", "digits")
+    verdict = verifier.verify(
+        Path(__file__).parent.parent / "results" / "demo" / "digits.cushion", "digits"
+    )
     assert (verdict.ok, verdict.level, verdict.holdout_replayed) == (True, "replay", True)
     assert (verdict.claim.m, verdict.claim.errors, verdict.claim.bits) == (1500, 36, 544)
     assert Decimal(verdict.claim.bound) < Decimal("0.45")

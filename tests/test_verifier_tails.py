@@ -1,4 +1,6 @@
-"""The verifier's own binomial tail: it agrees with the prover's, and errs on the safe side of exact fractions."""
+"""The verifier's own binomial tail: it agrees with the prover's, and errs on the safe side of exact
+fractions.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,16 @@ DELTA = Decimal("0.05")
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.integers(1, 3000), st.floats(0, 1), st.integers(0, 4000), st.sampled_from(["0.05", "0.5", "0.000001"]))
+@given(
+    st.integers(1, 3000),
+    st.floats(0, 1),
+    st.integers(0, 4000),
+    st.sampled_from(["0.05", "0.5", "0.000001"]),
+)
 def test_the_two_implementations_agree(m: int, share: float, bits: int, delta: str) -> None:
-    """What numerics states holds here, and two millionths less (a bound is stated in millionths) does not."""
+    """What numerics states holds here, and two millionths less (a bound is stated in millionths)
+    does not.
+    """
     k = int(share * m)
     bound = Decimal(occam_bound(k, m, bits, Decimal(delta)))
     assert bound_holds(k, m, bits, Decimal(delta), bound)
@@ -28,14 +37,18 @@ def test_the_two_implementations_agree(m: int, share: float, bits: int, delta: s
 
 
 def test_the_tail_is_never_below_the_exact_fraction() -> None:
-    """Every k of small m against exact rational arithmetic; and the caller's decimal context does not matter."""
+    """Every k of small m against exact rational arithmetic; and the caller's decimal context does
+    not matter.
+    """
     with decimal.localcontext(decimal.Context(prec=3, rounding=decimal.ROUND_DOWN)):
         for m in (1, 2, 7, 30):
             for k in range(m):
                 p = Fraction(k, m) + Fraction(m - k, 3 * m)
                 scaled = int(p * 10**18)
                 p = Fraction(scaled, 10**18)
-                exact = sum(Fraction(math.comb(m, i)) * p**i * (1 - p) ** (m - i) for i in range(k + 1))
+                exact = sum(
+                    Fraction(math.comb(m, i)) * p**i * (1 - p) ** (m - i) for i in range(k + 1)
+                )
                 ours = Fraction(_tail(k, m, scaled))
                 assert exact <= ours <= exact * (1 + Fraction(1, 10**38))
 

@@ -1,4 +1,6 @@
-"""Weights files and NET arguments: exact round trips, and one sentence for everything that cannot be loaded."""
+"""Weights files and NET arguments: exact round trips, and one sentence for everything that cannot
+be loaded.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from cushion.specs import parse
 from cushion.weights import FORMAT, load_net, read_tensors, save_net, save_tensors
 
 SPEC = parse("1x4x4: conv3p1 bn relu flatten fc5 relu fc2")
-META = {"recipe": "small", "data": "digits", "data_fingerprint": "ab" * 32, "seed": 7, "metrics": {"train_error": 0.25}}
+META = {
+    "recipe": "small",
+    "data": "digits",
+    "data_fingerprint": "ab" * 32,
+    "seed": 7,
+    "metrics": {"train_error": 0.25},
+}
 
 FACTORY = """
 from torch import nn
@@ -65,7 +73,9 @@ def test_a_net_round_trips_bit_for_bit_with_its_meta(saved: Path) -> None:
     assert net.init is None
     assert not net.module.training
     assert list(net.module.state_dict()) == list(original)
-    assert all(torch.equal(tensor, original[name]) for name, tensor in net.module.state_dict().items())
+    assert all(
+        torch.equal(tensor, original[name]) for name, tensor in net.module.state_dict().items()
+    )
     assert all(p.requires_grad for p in net.module.parameters())
 
 
@@ -96,8 +106,12 @@ def test_a_run_folder_gives_the_net_and_its_initialisation(tmp_path: Path) -> No
     for reference in (tmp_path, tmp_path / "net.safetensors"):
         net = load_net(reference)
         assert net.init is not None
-        assert torch.equal(net.init.state_dict()["fc1.weight"], models.build(SPEC, 2).state_dict()["fc1.weight"])
-        assert torch.equal(net.module.state_dict()["fc1.weight"], models.build(SPEC, 1).state_dict()["fc1.weight"])
+        assert torch.equal(
+            net.init.state_dict()["fc1.weight"], models.build(SPEC, 2).state_dict()["fc1.weight"]
+        )
+        assert torch.equal(
+            net.module.state_dict()["fc1.weight"], models.build(SPEC, 1).state_dict()["fc1.weight"]
+        )
 
 
 def test_an_initialisation_of_another_run_is_not_taken(tmp_path: Path) -> None:
@@ -128,7 +142,9 @@ def test_a_truncated_file_is_malformed(saved: Path, keep: int) -> None:
         load_net(saved)
 
 
-def damage(path: Path, tensors: dict[str, torch.Tensor | None], metadata: dict[str, str] | None = None) -> None:
+def damage(
+    path: Path, tensors: dict[str, torch.Tensor | None], metadata: dict[str, str] | None = None
+) -> None:
     old, old_metadata = read_tensors(path)
     changed = {name: tensor for name, tensor in (old | tensors).items() if tensor is not None}
     save_tensors(path, changed, old_metadata | (metadata or {}))
@@ -138,8 +154,8 @@ def test_weights_that_do_not_fit_are_named(saved: Path) -> None:
     damage(saved, {"fc1.weight": torch.zeros(2, 2), "fc2.bias": None, "extra": torch.zeros(1)})
     message = refusal(saved)
     assert (
-        "it lacks fc2.bias, has an unexpected extra, has fc1.weight of shape [2, 2] where the net needs [5, 48]"
-        in message
+        "it lacks fc2.bias, has an unexpected extra, has fc1.weight of shape [2, 2] where the "
+        "net needs [5, 48]" in message
     )
 
 
@@ -167,14 +183,18 @@ def test_other_formats_and_damaged_metadata(saved: Path) -> None:
 def test_a_spec_with_absurd_sizes_is_refused_before_memory_is_taken(saved: Path) -> None:
     damage(saved, {}, {"spec": "10: fc99999999 fc2"})
     assert "past 1,000,000,000 parameters" in refusal(saved)
-    damage(saved, {}, {"spec": "10000: fc90000 fc2"})  # allowed, but 3.6 GB that this file does not hold
+    damage(
+        saved, {}, {"spec": "10000: fc90000 fc2"}
+    )  # allowed, but 3.6 GB that this file does not hold
     assert "does not fit the net" in refusal(saved)
 
 
 def test_the_net_is_checked_against_the_data(saved: Path) -> None:
     assert load_net(saved, input_shape=(1, 4, 4), classes=2).spec == SPEC
     assert "reads 1x4x4, but the data are 3x4x4" in refusal(saved, input_shape=(3, 4, 4))
-    assert "gives 2 scores, but the data have 10 classes" in refusal(saved, input_shape=(1, 4, 4), classes=10)
+    assert "gives 2 scores, but the data have 10 classes" in refusal(
+        saved, input_shape=(1, 4, 4), classes=10
+    )
 
 
 def test_a_factory_with_weights_of_either_kind(tmp_path: Path, user_file: Path) -> None:
@@ -194,11 +214,15 @@ def test_bad_factories(tmp_path: Path, user_file: Path) -> None:
     assert "mine.py has no function 'other'" in refusal(f"{user_file}:other")
     assert "mine.py has no function 'constant'" in refusal(f"{user_file}:constant")
     assert "mine.py:broken() raised RuntimeError: no" in refusal(f"{user_file}:broken")
-    assert "mine.py:nothing() returned int; it must return an nn.Module" in refusal(f"{user_file}:nothing")
+    assert "mine.py:nothing() returned int; it must return an nn.Module" in refusal(
+        f"{user_file}:nothing"
+    )
     (tmp_path / "bad.py").write_text("import nowhere_at_all")
     assert "bad.py could not be imported: ModuleNotFoundError" in refusal(tmp_path / "bad.py:net")
     assert "cannot read examples of shape 5" in refusal(f"{user_file}:net", input_shape=(5,))
-    assert "gives 3 scores, but the data have 4 classes" in refusal(f"{user_file}:net", input_shape=(4,), classes=4)
+    assert "gives 3 scores, but the data have 4 classes" in refusal(
+        f"{user_file}:net", input_shape=(4,), classes=4
+    )
 
 
 def test_bad_weights_for_a_factory(tmp_path: Path, user_file: Path) -> None:
@@ -209,8 +233,12 @@ def test_bad_weights_for_a_factory(tmp_path: Path, user_file: Path) -> None:
     (tmp_path / "noise.pt").write_bytes(b"noise")
     assert "noise.pt is not a plain state dict" in refusal(factory, weights=tmp_path / "noise.pt")
     torch.save({"1.weight": torch.zeros(3, 4)}, tmp_path / "part.pt")
-    assert "part.pt does not fit the net: it lacks 1.bias" in refusal(factory, weights=tmp_path / "part.pt")
-    torch.save({"1.weight": torch.full((3, 4), torch.nan), "1.bias": torch.zeros(3)}, tmp_path / "nan.pt")
+    assert "part.pt does not fit the net: it lacks 1.bias" in refusal(
+        factory, weights=tmp_path / "part.pt"
+    )
+    torch.save(
+        {"1.weight": torch.full((3, 4), torch.nan), "1.bias": torch.zeros(3)}, tmp_path / "nan.pt"
+    )
     assert "nan.pt: tensor 1.weight holds NaN" in refusal(factory, weights=tmp_path / "nan.pt")
 
 
@@ -225,13 +253,17 @@ class Hostile:
 
 
 @pytest.mark.parametrize("writer", ["pickle", "torch"])
-def test_a_pickle_with_code_is_refused_and_not_run(tmp_path: Path, user_file: Path, writer: str) -> None:
+def test_a_pickle_with_code_is_refused_and_not_run(
+    tmp_path: Path, user_file: Path, writer: str
+) -> None:
     victim, path = tmp_path / "victim", tmp_path / "hostile.pt"
     if writer == "pickle":
         path.write_bytes(pickle.dumps(Hostile(victim)))
     else:
         torch.save({"1.weight": Hostile(victim)}, path)
-    assert "a pickle with code in it, which is never run" in refusal(f"{user_file}:net", weights=path)
+    assert "a pickle with code in it, which is never run" in refusal(
+        f"{user_file}:net", weights=path
+    )
     assert not victim.exists()
     pickle.loads(pickle.dumps(Hostile(victim)))
     assert victim.exists()  # it would have
@@ -251,11 +283,16 @@ def test_an_exported_program_needs_trust(tmp_path: Path) -> None:
 
 
 def test_equal_nets_give_equal_files(tmp_path: Path) -> None:
-    """safetensors writes its metadata in random order; ours is sorted, so runs can be compared with cmp."""
+    """safetensors writes its metadata in random order; ours is sorted, so runs can be compared with
+    cmp.
+    """
     contents = set()
     for number in range(6):
         save_net(
-            tmp_path / f"{number}", models.build(SPEC, 0), SPEC, {"seed": 7, "recipe": "r", "data": "d", "width": 1.0}
+            tmp_path / f"{number}",
+            models.build(SPEC, 0),
+            SPEC,
+            {"seed": 7, "recipe": "r", "data": "d", "width": 1.0},
         )
         contents.add((tmp_path / f"{number}").read_bytes())
     assert len(contents) == 1

@@ -12,7 +12,9 @@ from cushion.theorems.facts import LayerFacts, NetFacts
 Matrix = NDArray[np.float64]
 
 
-def layer(a: Matrix, b: Matrix | None = None, *, name: str = "fc", start: Matrix | None = None) -> LayerFacts:
+def layer(
+    a: Matrix, b: Matrix | None = None, *, name: str = "fc", start: Matrix | None = None
+) -> LayerFacts:
     """A dense layer; `start` is its initialisation (with zero bias)."""
     bias = np.zeros(len(a)) if b is None else b
     rows = np.linalg.norm(a, axis=1)
@@ -66,7 +68,9 @@ def run(weights: list[Matrix], biases: list[Matrix], x: Matrix) -> Matrix:
     return x
 
 
-def random_net(sizes: list[int], seed: int, scale: float = 1.0) -> tuple[list[Matrix], list[Matrix]]:
+def random_net(
+    sizes: list[int], seed: int, scale: float = 1.0
+) -> tuple[list[Matrix], list[Matrix]]:
     rng = np.random.default_rng(seed)
     pairs = list(zip(sizes[1:], sizes, strict=False))
     weights = [scale * rng.normal(size=pair) / math.sqrt(pair[1]) for pair in pairs]

@@ -1,4 +1,6 @@
-"""Tiny nets trained on digits, once a session, with their initialisations: what whole compressions are tried on."""
+"""Tiny nets trained on digits, once a session, with their initialisations: what whole compressions
+are tried on.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,24 @@ def digits() -> tuple[Dataset, Dataset]:
     """So few of them that everything is quick."""
     train, test = cushion.load_pair("digits")
     assert test is not None
-    return train.select(np.arange(ROWS), "digits, some"), test.select(np.arange(HELD_OUT), "digits held out, some")
+    return train.select(np.arange(ROWS), "digits, some"), test.select(
+        np.arange(HELD_OUT), "digits held out, some"
+    )
 
 
 NETS = {
     "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)),
     "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)),
     "conv": lambda: nn.Sequential(
-        nn.Conv2d(1, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 6, 3, stride=2), nn.ReLU(),
-        nn.Flatten(), nn.Linear(6, 10),
+        nn.Conv2d(1, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 6, 3, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(6, 10),
     ),
-}  # fmt: skip
+}
 
 
 @lru_cache(maxsize=8)
@@ -54,13 +63,17 @@ def trained(name: str) -> tuple[nn.Module, nn.Module]:
 
 
 def near_its_start() -> tuple[nn.Module, nn.Module, Dataset]:
-    """A net for which Lemma 3 does promise: positive weights, no biases, hardly changed by its training.
+    """A net for which Lemma 3 does promise: positive weights, no biases, hardly changed by its
+    training.
 
-    Then no unit ever switches (ρ = ∞), the contraction is 1, and μ_i, measured with ‖A - A₀‖_F, is large.
+    Then no unit ever switches (ρ = ∞), the contraction is 1, and μ_i, measured with ‖A - A₀‖_F, is
+    large.
     """
 
     def net(*changes: float) -> nn.Module:
-        found = nn.Sequential(nn.Linear(40, 90, bias=False), nn.ReLU(), nn.Linear(90, 3, bias=False))
+        found = nn.Sequential(
+            nn.Linear(40, 90, bias=False), nn.ReLU(), nn.Linear(90, 3, bias=False)
+        )
         generator = torch.Generator().manual_seed(1)
         for part, change in zip(found.parameters(), changes, strict=True):
             start = torch.rand(part.shape, generator=generator) + 0.5

@@ -19,7 +19,9 @@ RICH = "1x6x6: conv4p1 bn relu drop0.2 flatten fc12 relu fc3"
 RECIPE = Recipe("rich", "test", "", RICH, "", "adam", 1e-2, batch=16, epochs=4, augment=True)
 
 
-def make_data(m: int = 90, seed: int = 0, shape: tuple[int, ...] = (1, 6, 6), name: str = "blobs") -> Dataset:
+def make_data(
+    m: int = 90, seed: int = 0, shape: tuple[int, ...] = (1, 6, 6), name: str = "blobs"
+) -> Dataset:
     """Three classes, told apart by which third of the pixels is bright."""
     random = np.random.default_rng(seed)
     y = random.integers(0, 3, m)

@@ -1,4 +1,6 @@
-"""Print the tables of README.md from the records beside this file: python summary.py (--figures draws curves-*.png)"""
+"""Print the tables of README.md from the records beside this file: python summary.py (--figures
+draws curves-*.png)
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,18 @@ Records = dict[str, dict[str, Any]]
 def records() -> Records:
     """By net/method, in the order of the commands."""
     order = (HERE / "commands.sh").read_text()
-    paths = sorted(HERE.glob("*/*.json"), key=lambda path: order.find(f"record {path.parent.name}/{path.stem} "))
+    paths = sorted(
+        HERE.glob("*/*.json"),
+        key=lambda path: order.find(f"record {path.parent.name}/{path.stem} "),
+    )
     return {f"{path.parent.name}/{path.stem}": json.loads(path.read_text()) for path in paths}
 
 
 def layers(found: Records, name: str) -> list[str]:
     """One record's promise table: every layer before and after."""
     lines = [
-        "| layer | stored as | lemma's k | accuracy | seen / allowed | promised | measured | before | after | bits |",
+        "| layer | stored as | lemma's k | accuracy | seen / allowed | promised | measured | "
+        "before | after | bits |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for layer in found[name]["layers"]:
@@ -58,30 +64,41 @@ def promises(found: Records) -> list[str]:
     for name, record in found.items():
         for one in record["promises"]:
             ratio = _number(one["worst_ratio"])
-            lines.append(f"| {name} | {one['name']} | {MARKS[one['held']]} | {ratio} | {one['cases']} |")
+            lines.append(
+                f"| {name} | {one['name']} | {MARKS[one['held']]} | {ratio} | {one['cases']} |"
+            )
     return lines
 
 
 def curves(found: Records, net: str) -> list[str]:
-    """Numbers stored, bits, mean relative error of the scores, errors on training and held-out examples."""
+    """Numbers stored, bits, mean relative error of the scores, errors on training and held-out
+    examples.
+    """
     lines = [
-        "| method | size | numbers | bits | mean relative error | margin loss | training error | test error |",
+        "| method | size | numbers | bits | mean relative error | margin loss | training error | "
+        "test error |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, record in found.items():
         if name.startswith(f"{net}/"):
             for point in record["curve"]:
                 lines.append(
-                    f"| {name.split('/')[1]} | {point['asked']} | {point['parameters']} | {point['bits']} | "
-                    f"{_number(point['mean_relative_error'])} | {point['margin_loss']:.2%} | {point['error']:.2%} | "
-                    f"{'-' if point['test_error'] is None else format(point['test_error'], '.2%')} |"
+                    f"| {name.split('/')[1]} | {point['asked']} | {point['parameters']} | "
+                    f"{point['bits']} | "
+                    f"{_number(point['mean_relative_error'])} | {point['margin_loss']:.2%} | "
+                    f"{point['error']:.2%} | "
+                    f"{'-' if point['test_error'] is None else format(point['test_error'], '.2%')} "
+                    "|"
                 )
     return lines
 
 
 def proved(found: Records) -> list[str]:
     """What the bits of each compressed net prove of it."""
-    lines = ["| record | numbers | bits | errors | of | bound | certificate |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| record | numbers | bits | errors | of | bound | certificate |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name, record in found.items():
         here, exact = record["occam"]
         certificate = exact["because"].split(": ")[-1].split(",")[0] or _percent(exact["bound"])
@@ -100,12 +117,16 @@ def proved(found: Records) -> list[str]:
 
 def places(found: Records) -> list[str]:
     """Algorithm 4: how dependent the filters of different places are, layer by layer."""
-    lines = ["| layer | places | correlation | closed form | variance of sums over places |", "|---|---|---|---|---|"]
+    lines = [
+        "| layer | places | correlation | closed form | variance of sums over places |",
+        "|---|---|---|---|---|",
+    ]
     for layer in found["vgg/conv-project"]["layers"]:
         one = layer["dependence"]
         if one is not None:
             lines.append(
-                f"| {layer['name']} | {one['places']} | {one['correlation']:.4f} | {one['expected']:.4f} | "
+                f"| {layer['name']} | {one['places']} | {one['correlation']:.4f} | "
+                f"{one['expected']:.4f} | "
                 f"x {one['variance_factor']:.2f} |"
             )
     return lines
@@ -118,14 +139,35 @@ def draw(found: Records, net: str) -> None:
     figure = Figure(figsize=(8, 4.8), layout="constrained")
     axes = figure.add_subplot()
     styles = ["o-", "s--", "^:", "D-.", "v-", "P--", "X:", "*-."]
-    colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999"]
-    shown = [(name, record) for name, record in found.items() if name.startswith(f"{net}/") and record["curve"]]
+    colours = [
+        "#0072B2",
+        "#D55E00",
+        "#009E73",
+        "#CC79A7",
+        "#56B4E9",
+        "#E69F00",
+        "#000000",
+        "#999999",
+    ]
+    shown = [
+        (name, record)
+        for name, record in found.items()
+        if name.startswith(f"{net}/") and record["curve"]
+    ]
     for (name, record), style, colour in zip(shown, styles, colours, strict=False):
         seen = "error" if record["curve"][0]["test_error"] is None else "test_error"
         points = sorted((point["parameters"], point[seen]) for point in record["curve"])
         label = name.split("/")[1] + (" (training examples)" if seen == "error" else "")
-        axes.plot([size for size, _ in points], [error for _, error in points], style, color=colour, label=label)
-    axes.axvline(shown[0][1]["parameters_before"], color="#666666", linewidth=1, label="the net as it was")
+        axes.plot(
+            [size for size, _ in points],
+            [error for _, error in points],
+            style,
+            color=colour,
+            label=label,
+        )
+    axes.axvline(
+        shown[0][1]["parameters_before"], color="#666666", linewidth=1, label="the net as it was"
+    )
     axes.set_xscale("log")
     axes.set_xlabel("numbers stored")
     axes.set_ylabel("error on held-out examples")
@@ -157,7 +199,9 @@ def main() -> None:
         _print(f"\ncurve of {net}\n", *curves(found, net))
         if "--figures" in sys.argv:
             draw(found, net)
-    _print("\npromises\n", *promises(found), "\nproved\n", *proved(found), "\nplaces\n", *places(found))
+    _print(
+        "\npromises\n", *promises(found), "\nproved\n", *proved(found), "\nplaces\n", *places(found)
+    )
 
 
 if __name__ == "__main__":

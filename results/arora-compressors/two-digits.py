@@ -1,4 +1,6 @@
-"""The zeros and ones of MNIST as a set of two classes, with its held-out part: python two-digits.py OUT.npz"""
+"""The zeros and ones of MNIST as a set of two classes, with its held-out part: python two-digits.py
+OUT.npz
+"""
 
 from __future__ import annotations
 

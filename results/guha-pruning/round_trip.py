@@ -15,7 +15,9 @@ def main(sketched: str, pruned: str) -> None:
     first = cushion.load_compressed(sketched)
     seconds = time.perf_counter() - started
     second = cushion.load_compressed(pruned)
-    pairs = zip(first.network.affine_layers, second.network.affine_layers, first.stored.layers, strict=True)
+    pairs = zip(
+        first.network.affine_layers, second.network.affine_layers, first.stored.layers, strict=True
+    )
     for mine, other, stored in pairs:
         a, b = mine.affine.operator.weight, other.affine.operator.weight
         same = "equal" if torch.equal(a, b) else f"{int((a != b).sum())} differ"

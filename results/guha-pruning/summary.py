@@ -153,7 +153,9 @@ def bound(value: float) -> str:
 
 
 def main() -> None:
-    sys.stdout.write("\n\n".join("\n".join(part()) for part in (nets, lemmas, normality, sketches)) + "\n")
+    sys.stdout.write(
+        "\n\n".join("\n".join(part()) for part in (nets, lemmas, normality, sketches)) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,11 @@ def nets() -> list[str]:
         here, exact = found["occam"]
         accuracy = found["holdout_accuracy"]
         spread = "" if accuracy["deviation"] is None else f" ± {100 * accuracy['deviation']:.2f}"
-        of = sum(layer["kept"] + layer["replaced"] for layer in found["layers"] if layer["tau"] is not None)
+        of = sum(
+            layer["kept"] + layer["replaced"]
+            for layer in found["layers"]
+            if layer["tau"] is not None
+        )
         cells = [
             name,
             found["form"],
@@ -74,7 +78,9 @@ def lemmas() -> list[str]:
         cells = []
         for lemma in ("Proposition 1.1", "Lemma 2.1", "Lemma 2.2"):
             one = found.get(lemma)
-            ratio = "" if one is None or one["worst_ratio"] is None else f", {one['worst_ratio']:.3g}"
+            ratio = (
+                "" if one is None or one["worst_ratio"] is None else f", {one['worst_ratio']:.3g}"
+            )
             cells.append("-" if one is None else words[one["held"]] + ratio)
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows
@@ -83,7 +89,9 @@ def lemmas() -> list[str]:
 def tails(net: str, what: str) -> list[str]:
     """The laws of a net's weights or eigenvalues, layer by layer; what: weights or eigenvalues."""
     more = ["stable α"] if what == "weights" else []
-    rows = header("layer", "count", "α", "xmin", "tail", "KS", "p", "rivals that win", *more, "doubts")
+    rows = header(
+        "layer", "count", "α", "xmin", "tail", "KS", "p", "rivals that win", *more, "doubts"
+    )
     for layer in record(f"{net}-tails")["layers"]:
         fits = layer["tails"][what]
         law = fits["power_law"]
@@ -116,5 +124,9 @@ def bound(value: float) -> str:
 
 
 if __name__ == "__main__":
-    parts = [nets(), lemmas(), *(tails(net, what) for net in NETS for what in ("weights", "eigenvalues"))]
+    parts = [
+        nets(),
+        lemmas(),
+        *(tails(net, what) for net in NETS for what in ("weights", "eigenvalues")),
+    ]
     sys.stdout.write("\n\n".join("\n".join(part) for part in parts) + "\n")

@@ -19,9 +19,12 @@ def record(name: str) -> dict[str, Any] | None:
 
 
 def levels() -> list[str]:
-    """Every level of iterative pruning: the trained net, and what its certificate proves of the net on a grid."""
+    """Every level of iterative pruning: the trained net, and what its certificate proves of the net
+    on a grid.
+    """
     lines = [
-        "| level | pruned | weights left | train error | test error | bits | certified bound | errors | held-out |",
+        "| level | pruned | weights left | train error | test error | bits | certified bound | "
+        "errors | held-out |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     run = record("imp")
@@ -40,7 +43,9 @@ def levels() -> list[str]:
 
 
 def proved(found: dict[str, Any]) -> list[str]:
-    """Bits, bound, errors on the sample and on held-out examples: of the certificate, or why there is none."""
+    """Bits, bound, errors on the sample and on held-out examples: of the certificate, or why there
+    is none.
+    """
     certificate = next(one for one in found["occam"] if one["kind"] == "certificate")
     if certificate["because"]:
         return [f"none: {certificate['because']}", "-", "-", "-"]
@@ -75,8 +80,10 @@ def tickets() -> list[str]:
     return [
         *lines,
         "",
-        f"slopes in logarithms: {study['slope_found']:.3f} (found), {study['slope_at_most']:.3f} (at most)",
-        f"width that Theorem 6.1 needs for an error of 0.1 with probability 0.95: {sufficient_width(dims, 0.1, 0.05)}",
+        f"slopes in logarithms: {study['slope_found']:.3f} (found), {study['slope_at_most']:.3f} "
+        "(at most)",
+        "width that Theorem 6.1 needs for an error of 0.1 with probability 0.95: "
+        f"{sufficient_width(dims, 0.1, 0.05)}",
     ]
 
 
@@ -85,7 +92,9 @@ def supermask() -> list[str]:
     if found is None:
         return []
     bound = percent(float(found["bound"]))
-    return [f"supermask: {found['bits']} bits, {found['errors']} errors of {found['m']}, bound {bound}"]
+    return [
+        f"supermask: {found['bits']} bits, {found['errors']} errors of {found['m']}, bound {bound}"
+    ]
 
 
 def percent(bound: float) -> str:

@@ -1,4 +1,6 @@
-"""What the user's own net f answers on a list of inputs: plain arrays, so that the verifier needs no torch."""
+"""What the user's own net f answers on a list of inputs: plain arrays, so that the verifier needs
+no torch.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """net_fingerprint: of f's numbers (FORMAT.md, section 5). classes: [n] int64, the class of the largest score.
+    """net_fingerprint: of f's numbers (FORMAT.md, section 5). classes: [n] int64, the class of the
+    largest score.
 
     gaps: [n] float64, the largest score less the second largest.
     """
@@ -21,5 +24,7 @@ class Answers:
     gaps: NDArray[np.float64]
 
     def outside(self, tolerance: Decimal) -> NDArray[np.int64]:
-        """[n] the classes, and -1 where the gap is at most the tolerance: there f might answer otherwise elsewhere."""
+        """[n] the classes, and -1 where the gap is at most the tolerance: there f might answer
+        otherwise elsewhere.
+        """
         return np.where(self.gaps > float(tolerance), self.classes, -1)

@@ -38,13 +38,14 @@ def certify(
     seed: int = 0,
     report: Callable[[float, Decimal], None] | None = None,
 ) -> Certificate:
-    """Find, within the time given, an integer net g with a small Occam bound on `data`, and certify it.
+    """Find, within the time given, an integer net g with a small Occam bound on `data`, and certify
+    it.
 
-    With a model f, g also imitates f's scores. The certificate is about g; with fresh `unlabelled` inputs, used for
-    nothing else, it also bounds f itself, and `delta` is the failure probability of that statement: g's bound gets 4/5
-    of it and the disagreements of f and g the rest. `holdout` and `unlabelled` are used only after the search has
-    ended; before it, they are only checked for rows of the sample. `report` is told now and then the seconds
-    passed and the best bound of g.
+    With a model f, g also imitates f's scores. The certificate is about g; with fresh `unlabelled`
+    inputs, used for nothing else, it also bounds f itself, and `delta` is the failure probability
+    of that statement: g's bound gets 4/5 of it and the disagreements of f and g the rest. `holdout`
+    and `unlabelled` are used only after the search has ended; before it, they are only checked for
+    rows of the sample. `report` is told now and then the seconds passed and the best bound of g.
     """
     from cushion.compressors.integer.search import search
 
@@ -56,10 +57,15 @@ def certify(
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     inputs = None if unlabelled is None else _fresh_inputs(unlabelled, sample)
     if inputs is not None and not isinstance(model, nn.Module):
-        raise BadInput("--unlabelled serves to bound the error of your own net; give the net with --net as well")
+        raise BadInput(
+            "--unlabelled serves to bound the error of your own net; give the net with --net as "
+            "well"
+        )
 
     def judge(net: IntegerNet) -> Decimal:
-        return Decimal(occam_bound(net.errors(sample.x, sample.y), len(sample), encode(net).bits, delta_g))
+        return Decimal(
+            occam_bound(net.errors(sample.x, sample.y), len(sample), encode(net).bits, delta_g)
+        )
 
     teacher = None if model is None else _teacher_scores(model, sample)
     found = search(
@@ -91,12 +97,14 @@ def _fresh_inputs(unlabelled: Inputs | Dataset | str, sample: Dataset) -> Inputs
     inputs = as_inputs(unlabelled)
     if inputs.x.dtype != sample.x.dtype or inputs.x.shape[1:] != sample.x.shape[1:]:
         raise BadInput(
-            f"{inputs.name}: the unlabelled inputs are {inputs.x.dtype} {inputs.x.shape[1:]} but the sample's are "
+            f"{inputs.name}: the unlabelled inputs are {inputs.x.dtype} {inputs.x.shape[1:]} but "
+            "the sample's are "
             f"{sample.x.dtype} {sample.x.shape[1:]}; they must be alike"
         )
     if fault := freshness_fault(inputs.x, sample.x):
         raise BadInput(
-            f"{inputs.name}: the unlabelled inputs are not fresh, {fault}; give some that were used for nothing else, "
+            f"{inputs.name}: the unlabelled inputs are not fresh, {fault}; give some that were "
+            "used for nothing else, "
             "such as those of a set's held-out part (NAME,split=test)"
         )
     return inputs
@@ -106,11 +114,14 @@ def _teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
     """[m, at least classes] scores of the model on the sample."""
     if isinstance(model, Network):
         starts = range(0, len(data), _BATCH)
-        scores = torch.cat([model.forward(as_floats(data.x[s : s + _BATCH]).to(model.dtype)) for s in starts])
+        scores = torch.cat(
+            [model.forward(as_floats(data.x[s : s + _BATCH]).to(model.dtype)) for s in starts]
+        )
     else:
         scores = score(model, data.x, describe="f's scores").float()
     if scores.shape[1] < data.classes:
         raise BadInput(
-            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} classes; use its own data"
+            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} "
+            "classes; use its own data"
         )
     return scores

@@ -1,4 +1,6 @@
-"""What `cushion bounds` answers: one row a statement, all about the same net, sample, loss and δ; no torch."""
+"""What `cushion bounds` answers: one row a statement, all about the same net, sample, loss and δ;
+no torch.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,22 @@ Form: TypeAlias = Literal["as plotted", "stated", "as printed", "corrected", "co
 
 @dataclass(frozen=True)
 class Bound(Record):
-    """One bound on the 0-1 error (ties are errors) of the net on new examples, or what a paper plots in its place.
+    """One bound on the 0-1 error (ties are errors) of the net on new examples, or what a paper
+    plots in its place.
 
-    `kind` "certificate": holds with probability at least 1 - δ over the sample, every constant explicit, and the same
-    command recomputes it. `kind` "measure": a formula up to constants, or one whose proof does not cover this use; it
-    ranks nets and proves nothing. `form` says which version of the source's formula: "as plotted" by a paper (constants
-    and logarithms dropped), "stated" (the source's theorem with all constants, docs/bounds.md derives them), "as
-    printed" (with the paper's slip), "corrected", "counted" (errors counted, no formula).
+    `kind` "certificate": holds with probability at least 1 - δ over the sample, every constant
+    explicit, and the same command recomputes it. `kind` "measure": a formula up to constants, or
+    one whose proof does not cover this use; it ranks nets and proves nothing. `form` says which
+    version of the source's formula: "as plotted" by a paper (constants and logarithms dropped),
+    "stated" (the source's theorem with all constants, docs/bounds.md derives them), "as printed"
+    (with the paper's slip), "corrected", "counted" (errors counted, no formula).
 
-    `value` bounds the error in the same units everywhere: where a paper plots a capacity C, it is the loss plus √(C/m).
-    It is null where it exceeds the largest float, and `log10` is its logarithm. `capacity` is the number that the
-    paper itself plots, `capacity_log10` its logarithm. `vacuous`: the value is at least 1. `about` is "f" for the net
-    itself, "g" for its compressed net and "Q" for the net under random weights. A row without `log10` and with a
-    capacity only ranks nets. Where there is neither the row abstains, and `meaning` says why.
+    `value` bounds the error in the same units everywhere: where a paper plots a capacity C, it is
+    the loss plus √(C/m). It is null where it exceeds the largest float, and `log10` is its
+    logarithm. `capacity` is the number that the paper itself plots, `capacity_log10` its logarithm.
+    `vacuous`: the value is at least 1. `about` is "f" for the net itself, "g" for its compressed
+    net and "Q" for the net under random weights. A row without `log10` and with a capacity only
+    ranks nets. Where there is neither the row abstains, and `meaning` says why.
     """
 
     name: str
@@ -49,13 +54,17 @@ class Bound(Record):
 
     @property
     def score(self) -> float | None:
-        """The number by which this row ranks nets (smaller is better): the capacity if there is one, in log10."""
+        """The number by which this row ranks nets (smaller is better): the capacity if there is
+        one, in log10.
+        """
         return self.log10 if self.capacity_log10 is None else self.capacity_log10
 
 
 @dataclass(frozen=True)
 class Verdict(Record):
-    """Which of two nets a row calls the better one. `right` compares with the held-out errors, where both have them."""
+    """Which of two nets a row calls the better one. `right` compares with the held-out errors,
+    where both have them.
+    """
 
     name: str
     form: Form
@@ -67,7 +76,9 @@ class Verdict(Record):
 
 @dataclass(frozen=True)
 class BoundsTable(Record):
-    """All rows on one net. Each row fails with probability at most δ by itself, the smallest of n of them with n·δ."""
+    """All rows on one net. Each row fails with probability at most δ by itself, the smallest of n
+    of them with n·δ.
+    """
 
     net: str
     data: str
@@ -90,7 +101,11 @@ class BoundsTable(Record):
     @property
     def holdout_error(self) -> float | None:
         """The error rate on held-out examples."""
-        return None if self.holdout_errors is None or not self.holdout_m else self.holdout_errors / self.holdout_m
+        return (
+            None
+            if self.holdout_errors is None or not self.holdout_m
+            else self.holdout_errors / self.holdout_m
+        )
 
     def row(self, name: str, form: Form | None = None) -> Bound:
         """The row of that name (and form)."""
@@ -108,14 +123,20 @@ class BoundsTable(Record):
         try:
             import pandas
         except ImportError:
-            raise BadInput("to_frame needs pandas; install it with: pip install 'cushion[frames]'") from None
-        return pandas.DataFrame([bound.to_json() for bound in self.bounds]).set_index(["name", "form"])
+            raise BadInput(
+                "to_frame needs pandas; install it with: pip install 'cushion[frames]'"
+            ) from None
+        return pandas.DataFrame([bound.to_json() for bound in self.bounds]).set_index(
+            ["name", "form"]
+        )
 
 
 def compare(first: BoundsTable, second: BoundsTable) -> tuple[Verdict, ...]:
-    """Every row's verdict on two nets: the net with the smaller score is preferred, and right if its held-out error is.
+    """Every row's verdict on two nets: the net with the smaller score is preferred, and right if
+    its held-out error is.
 
-    Rows that abstain on either net, or that give both the same score, prefer neither; `right` is then false.
+    Rows that abstain on either net, or that give both the same score, prefer neither; `right` is
+    then false.
     """
     others = {(bound.name, bound.form): bound for bound in second.bounds}
     truth = (first.holdout_error, second.holdout_error)

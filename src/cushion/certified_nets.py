@@ -1,4 +1,6 @@
-"""A compressed net with its certificates: the integer net's where the format can hold it, and the Occam bound here."""
+"""A compressed net with its certificates: the integer net's where the format can hold it, and the
+Occam bound here.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from cushion.pruning_records import NetPruning
 
 ASSUMED = (
     "the examples are independent draws from one distribution, and new ones come from it too",
-    "delta, the code of the message and, but for the certificate file, the architecture were fixed before the data",
+    "delta, the code of the message and, but for the certificate file, the architecture were "
+    "fixed before the data",
     "scores that are not those of an integer net are those of this machine's floating point",
     "each bound fails with probability at most delta, the best of n of them with n times that",
 )
@@ -33,7 +36,9 @@ Summary = TypeVar("Summary", NetCompression, NetPruning, NetHeavyTail)
 
 @dataclass(frozen=True, eq=False)
 class NetCompressed(Generic[Summary]):
-    """The compressed net, what was found of it, and the certificate of its integer net where the format can hold it."""
+    """The compressed net, what was found of it, and the certificate of its integer net where the
+    format can hold it.
+    """
 
     net: CompressedNet
     summary: Summary
@@ -45,11 +50,19 @@ class NetCompressed(Generic[Summary]):
 
 
 def certificate_of(
-    net: CompressedNet, sample: Dataset, delta: Decimal, holdout: Dataset | None, made_with: Mapping[str, Any]
+    net: CompressedNet,
+    sample: Dataset,
+    delta: Decimal,
+    holdout: Dataset | None,
+    made_with: Mapping[str, Any],
 ) -> tuple[Certificate | None, str]:
     """The certificate of the integer net that the stored numbers make, or why there is none."""
     if net.start is not None:
-        return None, "the initialisation is floating point, which a certificate's decoder cannot make again from a seed"
+        return (
+            None,
+            "the initialisation is floating point, which a certificate's decoder cannot make "
+            "again from a seed",
+        )
     stored = net.stored
     try:
         exact = to_integer_net(net.network, stored.layers, stored.biases, stored.seed, sample)
@@ -67,7 +80,9 @@ def occam_rows(
     certificate: Certificate | None,
     because: str,
 ) -> tuple[Occam, Occam]:
-    """The Occam bound on this machine's scores, which err on `errors` of m examples, and that of the certificate."""
+    """The Occam bound on this machine's scores, which err on `errors` of m examples, and that of
+    the certificate.
+    """
     here = Occam(
         "this machine",
         errors,

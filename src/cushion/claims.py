@@ -1,6 +1,8 @@
-"""What certificate files state: claims, their ledger and assumptions, and the verdict on them; JSON in and out.
+"""What certificate files state: claims, their ledger and assumptions, and the verdict on them; JSON
+in and out.
 
-A field's meaning never changes once released. Reading is strict: exactly the known keys, each of its type.
+A field's meaning never changes once released. Reading is strict: exactly the known keys, each of
+its type.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 from cushion.errors import Malformed
 from cushion.records import Record
 
-# What nobody can check. A certificate carries exactly these sentences, so that no file can word them away.
+# What nobody can check. A certificate carries exactly these sentences, so that no file can word
+# them away.
 ASSUMPTIONS = (
     "the m examples are independent draws from the distribution that the bound is about",
     "the file format (the prefix code) was fixed before these examples were seen",
@@ -21,20 +24,27 @@ ASSUMPTIONS = (
     "what is folklore about a public benchmark (which kinds of nets do well on it) is not charged",
 )
 HOLDOUT_ASSUMPTION = (
-    "the search never read the held-out examples; certificate and hold-out line quoted together fail with "
+    "the search never read the held-out examples; certificate and hold-out line quoted together "
+    "fail with "
     "probability at most 2δ"
 )
 TRANSFER_ASSUMPTIONS = (
-    "the unlabelled inputs are fresh independent draws of the inputs that the bound is about, used for nothing else: "
+    "the unlabelled inputs are fresh independent draws of the inputs that the bound is about, "
+    "used for nothing else: "
     "neither to train f nor to find g",
     "f and the tolerance were fixed before the unlabelled inputs were looked at",
-    "f is a fixed function: on other machines each of its scores differs by at most a quarter of the tolerance",
+    "f is a fixed function: on other machines each of its scores differs by at most a quarter of "
+    "the tolerance",
 )
 
 
 def assumptions_of(holdout: bool, transfer: bool = False) -> tuple[str, ...]:
     """The assumptions of a certificate with or without a hold-out line and a bound on f."""
-    return (*ASSUMPTIONS, *((HOLDOUT_ASSUMPTION,) if holdout else ()), *(TRANSFER_ASSUMPTIONS if transfer else ()))
+    return (
+        *ASSUMPTIONS,
+        *((HOLDOUT_ASSUMPTION,) if holdout else ()),
+        *(TRANSFER_ASSUMPTIONS if transfer else ()),
+    )
 
 
 class AnyClaim(Protocol):
@@ -64,11 +74,16 @@ class AnyClaim(Protocol):
 
 
 # Where the class of each kind of claim lives: it has a classmethod from_json that reads strictly.
-_KINDS = {"occam": ("cushion.claims", "Claim"), "pac-bayes": ("cushion.gaussian_claims", "GaussianClaim")}
+_KINDS = {
+    "occam": ("cushion.claims", "Claim"),
+    "pac-bayes": ("cushion.gaussian_claims", "GaussianClaim"),
+}
 
 
 def read_claim(obj: Any) -> AnyClaim:
-    """The claim of the kind that it names; Malformed if there is no such kind or it breaks its kind's rules."""
+    """The claim of the kind that it names; Malformed if there is no such kind or it breaks its
+    kind's rules.
+    """
     kind = obj.get("kind") if isinstance(obj, dict) else None
     if not isinstance(kind, str) or kind not in _KINDS:
         raise Malformed(f"the claim must be an object whose kind is one of {', '.join(_KINDS)}")
@@ -88,7 +103,9 @@ class LedgerItem(Record):
 
 @dataclass(frozen=True)
 class Holdout(Record):
-    """BinInv(errors; m, δ) on labels that the search never read: what a sceptic compares a certificate with."""
+    """BinInv(errors; m, δ) on labels that the search never read: what a sceptic compares a
+    certificate with.
+    """
 
     data_fingerprint: str
     errors: int
@@ -101,12 +118,13 @@ class Holdout(Record):
 class Transfer(Record):
     """From g back to the user's own net f, by m fresh unlabelled inputs U.
 
-    With probability at least 1 - δ over the draw of U, f and g disagree on at most `bound` of new inputs, where
-    bound ≥ BinInv(disagreements; m, δ). Wherever f errs, g errs or they disagree, so L(f) ≤ bound_f =
-    min(1, claim.bound + bound), which fails with probability at most claim.delta + delta.
+    With probability at least 1 - δ over the draw of U, f and g disagree on at most `bound` of new
+    inputs, where bound ≥ BinInv(disagreements; m, δ). Wherever f errs, g errs or they disagree, so
+    L(f) ≤ bound_f = min(1, claim.bound + bound), which fails with probability at most claim.delta +
+    delta.
 
-    A tie in either net is a disagreement, and so is a gap between f's two largest scores of at most `tolerance`:
-    f computes in floating point, and such an answer might change on another machine.
+    A tie in either net is a disagreement, and so is a gap between f's two largest scores of at most
+    `tolerance`: f computes in floating point, and such an answer might change on another machine.
     """
 
     net_fingerprint: str  # of f's parameters and buffers
@@ -123,10 +141,10 @@ class Transfer(Record):
 class Claim(Record):
     """What a certificate file states about the classifier g that its message decodes to.
 
-    With probability at least 1 - δ over the draw of the m examples, simultaneously for every message of the
-    code, L(g) ≤ bound, where g makes `errors` errors on them and its message is `bits` bits long:
-    bound ≥ BinInv(errors; m, δ·2^-bits) (Occam's razor with the exact binomial tail). All of this is about g;
-    `transfer`, where there is one, is about f.
+    With probability at least 1 - δ over the draw of the m examples, simultaneously for every
+    message of the code, L(g) ≤ bound, where g makes `errors` errors on them and its message is
+    `bits` bits long: bound ≥ BinInv(errors; m, δ·2^-bits) (Occam's razor with the exact binomial
+    tail). All of this is about g; `transfer`, where there is one, is about f.
 
     `delta` and `bound` are decimal strings, so that what was printed is exactly what is checked.
     """
@@ -144,11 +162,15 @@ class Claim(Record):
     assumptions: tuple[str, ...]
     holdout: Holdout | None = None
     transfer: Transfer | None = None
-    made_with: dict[str, Any] = field(default_factory=dict)  # free notes (seed, minutes); the verifier ignores it
+    made_with: dict[str, Any] = field(
+        default_factory=dict
+    )  # free notes (seed, minutes); the verifier ignores it
 
     @classmethod
     def from_json(cls, obj: Any) -> Self:
-        """Read a claim strictly: exactly the known keys, each of its type; anything else is Malformed."""
+        """Read a claim strictly: exactly the known keys, each of its type; anything else is
+        Malformed.
+        """
         names = [f.name for f in dataclasses.fields(cls)]
         if not isinstance(obj, dict) or sorted(obj) != sorted(names):
             raise Malformed(f"the claim must be an object with exactly the keys {', '.join(names)}")
@@ -163,26 +185,35 @@ class Claim(Record):
         if obj["about"] != "g":
             raise Malformed("the claim's about must be 'g', the net that the message decodes to")
         notes = obj["made_with"]
-        if not isinstance(notes, dict) or any(isinstance(note, (dict, list)) for note in notes.values()):
+        if not isinstance(notes, dict) or any(
+            isinstance(note, (dict, list)) for note in notes.values()
+        ):
             raise Malformed("the claim's made_with must be an object of plain values")
         return cls(
             **{
                 **obj,
-                "ledger": tuple(read_part(LedgerItem, item, "ledger item") for item in _listed(obj["ledger"])),
+                "ledger": tuple(
+                    read_part(LedgerItem, item, "ledger item") for item in _listed(obj["ledger"])
+                ),
                 "assumptions": tuple(_text(a) for a in _listed(obj["assumptions"])),
-                "holdout": None if obj["holdout"] is None else read_part(Holdout, obj["holdout"], "holdout"),
-                "transfer": None if obj["transfer"] is None else read_part(Transfer, obj["transfer"], "transfer"),
+                "holdout": None
+                if obj["holdout"] is None
+                else read_part(Holdout, obj["holdout"], "holdout"),
+                "transfer": None
+                if obj["transfer"] is None
+                else read_part(Transfer, obj["transfer"], "transfer"),
             }
         )
 
 
 @dataclass(frozen=True)
 class Verdict(Record):
-    """What the verifier found: `level` is the highest of none, arithmetic, message, replay that holds.
+    """What the verifier found: `level` is the highest of none, arithmetic, message, replay that
+    holds.
 
     `ok` needs all of them, for every count in the file that data were given for. `sample_replayed`,
-    `holdout_replayed` and `transfer_replayed` say which counts were recomputed and confirmed: the errors on the
-    sample, the hold-out line's, the disagreements of f and g.
+    `holdout_replayed` and `transfer_replayed` say which counts were recomputed and confirmed: the
+    errors on the sample, the hold-out line's, the disagreements of f and g.
     """
 
     ok: bool
@@ -194,7 +225,11 @@ class Verdict(Record):
     transfer_replayed: bool = False
 
     def __str__(self) -> str:
-        return f"ok at level {self.level}" if self.ok else f"NOT OK (level {self.level}): {self.reason}"
+        return (
+            f"ok at level {self.level}"
+            if self.ok
+            else f"NOT OK (level {self.level}): {self.reason}"
+        )
 
 
 def _listed(value: Any) -> list[Any]:
@@ -216,7 +251,9 @@ _R = TypeVar("_R", bound=Record)
 
 
 def read_part(cls: type[_R], obj: Any, what: str) -> _R:
-    """A part of a claim whose fields are strings and whole numbers: exactly its keys, each of its type."""
+    """A part of a claim whose fields are strings and whole numbers: exactly its keys, each of its
+    type.
+    """
     fields = {f.name: _JSON_TYPES[str(f.type)] for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if not isinstance(obj, dict) or sorted(obj) != sorted(fields):
         raise Malformed(f"each {what} must be an object with exactly the keys {', '.join(fields)}")

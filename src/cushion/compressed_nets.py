@@ -1,8 +1,8 @@
 """A compressed net as a file: its message and its graph, in safetensors; nothing in it is ever run.
 
-metadata   format, bits, graph (JSON), notes (JSON) on how the net was made, and sha256 of these three and all tensors
-message    uint8: the stored numbers and the seed (`compressors.storage.stored_net`), `bits` long, padded with zeros
-start.N.*  only where a net was compressed from its initialisation: that initialisation, the helper string of layer N
+metadata   format, bits, graph (JSON), notes (JSON) on how the net was made, and sha256 of it all
+message    uint8: the stored numbers and the seed, `bits` long, padded with zeros
+start.N.*  the initialisation of layer N, where the net was compressed from its initialisation
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class CompressedNet:
 
     def save(self, path: str | Path) -> Path:
         """Write the file; it appears whole or not at all."""
-        tensors = {"message": torch.frombuffer(bytearray(self.stored.coded.data), dtype=torch.uint8)}
+        tensors = {
+            "message": torch.frombuffer(bytearray(self.stored.coded.data), dtype=torch.uint8)
+        }
         if self.start is not None:
             for at, node in enumerate(self.start.affine_layers, 1):
                 tensors[f"start.{at}.weight"] = node.affine.operator.weight
@@ -67,7 +69,9 @@ def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
 
     A flipped bit of the message may be another net's, and so may one of the graph's.
     """
-    found = hashlib.sha256(json.dumps([metadata[key] for key in ("bits", "graph", "notes")]).encode())
+    found = hashlib.sha256(
+        json.dumps([metadata[key] for key in ("bits", "graph", "notes")]).encode()
+    )
     for name, tensor in sorted(tensors.items()):
         plain = tensor.detach().cpu().contiguous()
         found.update(name.encode() + b"\n" + plain.reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -85,7 +89,11 @@ def load_compressed(path: str | Path) -> CompressedNet:
     if metadata.get("format") != FORMAT:
         raise BadInput(f"{path} is not a compressed net; give a file that cushion compress wrote")
     try:
-        bits, graph, notes = metadata["bits"], json.loads(metadata["graph"]), json.loads(metadata["notes"])
+        bits, graph, notes = (
+            metadata["bits"],
+            json.loads(metadata["graph"]),
+            json.loads(metadata["notes"]),
+        )
         message = tensors.pop("message")
         if (
             message.dtype != torch.uint8
@@ -95,9 +103,13 @@ def load_compressed(path: str | Path) -> CompressedNet:
         ):
             raise ValueError("no message")
     except (KeyError, ValueError, RecursionError):
-        raise Malformed(f"{path} lacks the message or the notes of a compressed net; write it again") from None
+        raise Malformed(
+            f"{path} lacks the message or the notes of a compressed net; write it again"
+        ) from None
     if metadata.get("sha256") != _digest({"message": message, **tensors}, metadata):
-        raise Malformed(f"{path} is damaged: its contents are not those that were written; write it again")
+        raise Malformed(
+            f"{path} is damaged: its contents are not those that were written; write it again"
+        )
     frame = rebuild_graph(graph, str(path))
     try:
         stored = read_stored(np.ascontiguousarray(message.numpy()).tobytes(), int(bits), frame)
@@ -110,7 +122,9 @@ def load_compressed(path: str | Path) -> CompressedNet:
 
 
 def _start(frame: Network, tensors: Mapping[str, Tensor]) -> Network | None:
-    """The initialisation in the file, if there is one; Malformed unless it is one of this graph, to the last tensor."""
+    """The initialisation in the file, if there is one; Malformed unless it is one of this graph, to
+    the last tensor.
+    """
     if not tensors:
         return None
     changes, left = {}, dict(tensors)
@@ -118,9 +132,13 @@ def _start(frame: Network, tensors: Mapping[str, Tensor]) -> Network | None:
         affine = node.affine
         weight, bias = left.pop(f"start.{at}.weight", None), left.pop(f"start.{at}.bias", None)
         if not _alike(weight, affine.operator.weight) or not _alike(bias, affine.bias):
-            raise Malformed(f"the initialisation of {node.name} is missing or has another shape or dtype")
+            raise Malformed(
+                f"the initialisation of {node.name} is missing or has another shape or dtype"
+            )
         assert weight is not None
-        changes[node.index] = replace(affine, operator=affine.operator.with_weight(weight), bias=bias)
+        changes[node.index] = replace(
+            affine, operator=affine.operator.with_weight(weight), bias=bias
+        )
     if left:
         raise Malformed(f"it holds a tensor {min(left)!r} that no compressed net has")
     return frame.with_affine(changes)

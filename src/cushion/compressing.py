@@ -38,16 +38,24 @@ def compress(
     report: Callable[[float, Decimal], None] | None = None,
     init: nn.Module | None = None,
     **options: Any,
-) -> Compressed | NetCompressed[NetCompression] | NetCompressed[NetPruning] | NetCompressed[NetHeavyTail]:
-    """Compress: search for a net with a small Occam bound on `data`, or compress `model` itself, as the method says.
+) -> (
+    Compressed
+    | NetCompressed[NetCompression]
+    | NetCompressed[NetPruning]
+    | NetCompressed[NetHeavyTail]
+):
+    """Compress: search for a net with a small Occam bound on `data`, or compress `model` itself, as
+    the method says.
 
-    integer, subspace, supermask search (`Compressed`): with a model, the net also imitates the model's scores; the
-    certificate is about the net that was found, not about the model. `report` is told now and then which part of the
-    work is done and the best bound so far. All other methods compress the model (`NetCompressed`) and check what their
-    lemmas promise; `init` is the model before its training, for `from_initialisation`.
+    integer, subspace, supermask search (`Compressed`): with a model, the net also imitates the
+    model's scores; the certificate is about the net that was found, not about the model. `report`
+    is told now and then which part of the work is done and the best bound so far. All other methods
+    compress the model (`NetCompressed`) and check what their lemmas promise; `init` is the model
+    before its training, for `from_initialisation`.
 
-    The seed makes everything repeatable; where it makes a helper string it is written into the net and paid. `holdout`
-    is read only at the end. The method's own options are those of the registry; None means not given.
+    The seed makes everything repeatable; where it makes a helper string it is written into the net
+    and paid. `holdout` is read only at the end. The method's own options are those of the registry;
+    None means not given.
     """
     sample = as_dataset(data)
     check_holdout(holdout, sample)
@@ -58,11 +66,20 @@ def compress(
         if model is None:
             raise BadInput(f"--method {method} compresses a trained net; give NET")
         return compress_model(
-            model, sample, method=method, options=given, holdout=holdout, init=init, delta=delta, seed=seed
+            model,
+            sample,
+            method=method,
+            options=given,
+            holdout=holdout,
+            init=init,
+            delta=delta,
+            seed=seed,
         )
 
     def judge(net: IntegerNet) -> Decimal:
-        return Decimal(occam_bound(net.errors(sample.x, sample.y), len(sample), encode(net).bits, exact_delta))
+        return Decimal(
+            occam_bound(net.errors(sample.x, sample.y), len(sample), encode(net).bits, exact_delta)
+        )
 
     teacher = None if model is None else _teacher_scores(model, sample)
     found = chosen.run(Task(sample, judge, seed, teacher, report), given)
@@ -75,7 +92,9 @@ def compress(
         "interrupted": found.interrupted,
     }
     certificate = certify_net(found.net, sample, exact_delta, holdout=holdout, made_with=notes)
-    summary = summarise(found.net, certificate, method=method, seed=seed, interrupted=found.interrupted)
+    summary = summarise(
+        found.net, certificate, method=method, seed=seed, interrupted=found.interrupted
+    )
     return Compressed(found.net, summary, certificate)
 
 
@@ -95,15 +114,26 @@ def compress_model(
     if isinstance(chosen, PruneOptions):
         from cushion.net_pruning import prune_net
 
-        return prune_net(model, sample, method=method, options=chosen, holdout=holdout, delta=delta, seed=seed)
+        return prune_net(
+            model, sample, method=method, options=chosen, holdout=holdout, delta=delta, seed=seed
+        )
     if isinstance(chosen, HeavyTailOptions):
         from cushion.net_replacing import replace_tails
 
-        return replace_tails(model, sample, method=method, options=chosen, holdout=holdout, delta=delta, seed=seed)
+        return replace_tails(
+            model, sample, method=method, options=chosen, holdout=holdout, delta=delta, seed=seed
+        )
     from cushion.net_compressing import compress_net
 
     return compress_net(
-        model, sample, method=method, options=chosen, holdout=holdout, init=init, delta=delta, seed=seed
+        model,
+        sample,
+        method=method,
+        options=chosen,
+        holdout=holdout,
+        init=init,
+        delta=delta,
+        seed=seed,
     )
 
 
@@ -114,6 +144,7 @@ def _teacher_scores(model: nn.Module, data: Dataset) -> Tensor:
     scores = score(model, data.x, describe="the net's scores").float()
     if scores.shape[1] < data.classes:
         raise BadInput(
-            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} classes; use its own data"
+            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} "
+            "classes; use its own data"
         )
     return scores[:, : data.classes]

@@ -1,4 +1,6 @@
-"""What `cushion compress` found: the compressed net, what it stores layer by layer, and its certificate."""
+"""What `cushion compress` found: the compressed net, what it stores layer by layer, and its
+certificate.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,9 @@ _SOURCES: dict[type[Source], str] = {
 class CompressedLayer(Record):
     """One layer of the compressed net, pooling included.
 
-    shape: of the layer's numbers before any symmetry spreads them (empty for pooling). stored: how many numbers
-    the message codes for it, zeros included; biases count. bits: what the ledger charges for its header and numbers.
+    shape: of the layer's numbers before any symmetry spreads them (empty for pooling). stored: how
+    many numbers the message codes for it, zeros included; biases count. bits: what the ledger
+    charges for its header and numbers.
     """
 
     name: str
@@ -52,9 +55,11 @@ class CompressedLayer(Record):
 
 @dataclass(frozen=True)
 class Compression(Record):
-    """parameters: Σ stored over the layers. bits: the whole message, so Σ bits over the layers plus its own header.
+    """parameters: Σ stored over the layers. bits: the whole message, so Σ bits over the layers plus
+    its own header.
 
-    bound: of the Occam certificate of this very net, rounded up. promise: None for a method without a theorem.
+    bound: of the Occam certificate of this very net, rounded up. promise: None for a method without
+    a theorem.
     """
 
     method: str
@@ -87,11 +92,17 @@ class Compressed:
         return self.certificate.save(path)
 
 
-def summarise(net: IntegerNet, certificate: Certificate, *, method: str, seed: int, interrupted: bool) -> Compression:
+def summarise(
+    net: IntegerNet, certificate: Certificate, *, method: str, seed: int, interrupted: bool
+) -> Compression:
     """The summary of a net whose certificate this is."""
     claim = certificate.claim
     layers = tuple(
-        _layer(layer, place, sum(item.bits for item in claim.ledger if item.item.startswith(f"layer {place}: ")))
+        _layer(
+            layer,
+            place,
+            sum(item.bits for item in claim.ledger if item.item.startswith(f"layer {place}: ")),
+        )
         for place, layer in enumerate(net.layers, 1)
     )
     return Compression(
@@ -112,6 +123,12 @@ def _layer(layer: Layer, place: int, bits: int) -> CompressedLayer:
     name = f"layer {place}"
     if isinstance(layer, Pool):
         return CompressedLayer(name, f"{layer.kind} pooling", (), "", 0, bits)
-    kind = ("depthwise convolution" if layer.groups == 0 else "convolution") if isinstance(layer, Conv) else "dense"
+    kind = (
+        ("depthwise convolution" if layer.groups == 0 else "convolution")
+        if isinstance(layer, Conv)
+        else "dense"
+    )
     stored = coded_numbers(layer.source).size + (0 if layer.bias is None else layer.bias.size)
-    return CompressedLayer(name, kind, tuple(layer.source.shape), _SOURCES[type(layer.source)], stored, bits)
+    return CompressedLayer(
+        name, kind, tuple(layer.source.shape), _SOURCES[type(layer.source)], stored, bits
+    )

@@ -1,6 +1,8 @@
-"""`make demo`: from nothing to a verified certificate on the embedded digits, each step a command you can type.
+"""`make demo`: from nothing to a verified certificate on the embedded digits, each step a command
+you can type.
 
-Every step runs in a process of its own; the last one knows nothing but the certificate file and the data.
+Every step runs in a process of its own; the last one knows nothing but the certificate file and the
+data.
 """
 
 from __future__ import annotations
@@ -20,9 +22,15 @@ from cushion.numerics import percent_up
 
 def main() -> int:
     """Run the demo in a folder; returns the exit code of the verifier."""
-    parser = argparse.ArgumentParser(prog="python -m cushion.demo", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--out", default="demo", help="folder for the run and the certificate (default: demo)")
-    parser.add_argument("--minutes", default="1", help="time for the search of the certified net (default 1)")
+    parser = argparse.ArgumentParser(
+        prog="python -m cushion.demo", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument(
+        "--out", default="demo", help="folder for the run and the certificate (default: demo)"
+    )
+    parser.add_argument(
+        "--minutes", default="1", help="time for the search of the certified net (default 1)"
+    )
     args = parser.parse_args()
     folder = Path(args.out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -30,11 +38,17 @@ def main() -> int:
     data, held_out = load_pair("digits")
     assert held_out is not None
     print(f"The sample: {'; '.join(data.history)}: m = {len(data)}.")
-    print(f"Held out: {'; '.join(held_out.history)}: {len(held_out)} examples that no step below trains on.")
+    print(
+        f"Held out: {'; '.join(held_out.history)}: {len(held_out)} examples that no step below "
+        "trains on."
+    )
 
     steps = [
         ("Train a small net f.", ["train", "small", "--data", "digits", "-o", run]),
-        ("Measure it: why should it generalise? (diagnostics, not bounds)", ["measure", run, "--data", "digits"]),
+        (
+            "Measure it: why should it generalise? (diagnostics, not bounds)",
+            ["measure", run, "--data", "digits"],
+        ),
         (
             "Certify: find a small integer net g that imitates f, and prove a bound on its error.",
             ["certify", "--data", "digits", "--net", run, "-o", file, "--minutes", args.minutes],
@@ -58,9 +72,11 @@ def main() -> int:
     print("\n== What was proved")
     print(sentence(claim))
     print(
-        f"The bound counts its {found['errors']} errors on the {found['m']} sample rows and pays for all its "
+        f"The bound counts its {found['errors']} errors on the {found['m']} sample rows and pays "
+        "for all its "
         f"{found['bits']} bits. The {claim.holdout.m} held-out rows, never searched, say "
-        f"{percent_up(claim.holdout.bound)} for comparison. It is about the integer net g in the file, not about f."
+        f"{percent_up(claim.holdout.bound)} for comparison. It is about the integer net g in the "
+        "file, not about f."
     )
     return 0
 

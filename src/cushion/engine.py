@@ -1,7 +1,8 @@
 """Streaming over a sample: work on shards of rows, merge what they accumulated.
 
-A shard's work returns accumulators; merging them in any order gives exactly the single-pass answer, because
-per-example values keep their row and counts are integers. No shard ever holds more than its own rows.
+A shard's work returns accumulators; merging them in any order gives exactly the single-pass answer,
+because per-example values keep their row and counts are integers. No shard ever holds more than its
+own rows.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Accumulator(Protocol):
 
 @dataclass
 class Samples:
-    """One number per example (or one row of numbers), in row order whatever the order of merging."""
+    """One number per example (or one row of numbers), in row order whatever the order of
+    merging.
+    """
 
     parts: dict[int, NDArray[np.float64]] = field(default_factory=dict)  # first row -> values
 
@@ -55,9 +58,16 @@ class Samples:
         expected = 0
         for start in sorted(self.parts):
             if start != expected:
-                raise ValueError(f"rows {min(start, expected)} to {max(start, expected) - 1} are missing or repeated")
+                raise ValueError(
+                    f"rows {min(start, expected)} to {max(start, expected) - 1} are missing or "
+                    "repeated"
+                )
             expected += len(self.parts[start])
-        return np.concatenate([self.parts[start] for start in sorted(self.parts)]) if self.parts else np.empty(0)
+        return (
+            np.concatenate([self.parts[start] for start in sorted(self.parts)])
+            if self.parts
+            else np.empty(0)
+        )
 
 
 @dataclass
@@ -103,7 +113,8 @@ def map_shards(
     *,
     describe: str = "examples",
 ) -> dict[str, Any]:
-    """Run `work` on consecutive slices of at most `size` rows and merge what it returns, key by key.
+    """Run `work` on consecutive slices of at most `size` rows and merge what it returns, key by
+    key.
 
     Shows a progress bar on stderr when that is a terminal and the work takes over two seconds.
     """
@@ -131,8 +142,9 @@ def map_shards(
 def _give_back_memory() -> None:
     """Return freed pages to the system, where the C library can (glibc).
 
-    What a shard leaves behind, many small arrays, lies between the large ones that were freed: without this the process
-    grows with the number of shards although it holds ever less than one shard's activations.
+    What a shard leaves behind, many small arrays, lies between the large ones that were freed:
+    without this the process grows with the number of shards although it holds ever less than one
+    shard's activations.
     """
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(0)

@@ -1,7 +1,8 @@
 """The ways in which cushion says no.
 
-Every message is one sentence that names the file, layer or option and what to do about it. The command line
-prints it and exits with 2. A certificate that is well-formed but false is not an error: it is an answer (a Verdict).
+Every message is one sentence that names the file, layer or option and what to do about it. The
+command line prints it and exits with 2. A certificate that is well-formed but false is not an
+error: it is an answer (a Verdict).
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ class BadInput(CushionError):
 
 
 class Unsupported(CushionError):
-    """A module or operation outside what the trace understands: its path, the reason, and what would fix it."""
+    """A module or operation outside what the trace understands: its path, the reason, and what
+    would fix it.
+    """
 
 
 class Malformed(CushionError):
-    """Bytes that do not follow their format; `position` is where reading stopped (bytes, or bits in a message)."""
+    """Bytes that do not follow their format; `position` is where reading stopped (bytes, or bits in
+    a message).
+    """
 
     def __init__(self, message: str, position: int | None = None) -> None:
         super().__init__(message if position is None else f"{message} (at position {position})")

@@ -1,4 +1,6 @@
-"""The user's own net f, as a certificate sees it: the identity of its numbers, its scores, its answers."""
+"""The user's own net f, as a certificate sees it: the identity of its numbers, its scores, its
+answers.
+"""
 
 from __future__ import annotations
 
@@ -20,43 +22,60 @@ from cushion.errors import BadInput
 
 _BATCH = 256
 _FEW = 2  # rows that are also scored in a batch of their own
-_STEADY = 1e-3  # of the largest score: far above rounding, far below what chance or batch statistics change
+# of the largest score: far above rounding, far below what chance or batch statistics change
+_STEADY = 1e-3
 
 
 def fingerprint_net(model: nn.Module) -> str:
-    """sha256 of f's parameters and buffers: names, types, shapes and bytes, sorted by name (FORMAT.md, section 5).
+    """sha256 of f's parameters and buffers: names, types, shapes and bytes, sorted by name
+    (FORMAT.md, section 5).
 
     It says which numbers f has; the code that computes with them is not part of it.
     """
     digest = hashlib.sha256(b"cushion-net-1\n")
-    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    named = [
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    ]
     for name, tensor in sorted(named, key=lambda pair: pair[0]):
         kind = str(tensor.dtype).removeprefix("torch.")
-        digest.update(json.dumps([name, kind, list(tensor.shape)], separators=(",", ":")).encode() + b"\n")
+        digest.update(
+            json.dumps([name, kind, list(tensor.shape)], separators=(",", ":")).encode() + b"\n"
+        )
         plain = tensor.detach().cpu().contiguous()
         digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
     return digest.hexdigest()
 
 
 def score(model: nn.Module, x: NDArray[Any], *, describe: str = "scoring") -> Tensor:
-    """[n, classes] scores of f in eval mode, in f's own precision, on the CPU; the model stays as it is.
+    """[n, classes] scores of f in eval mode, in f's own precision, on the CPU; the model stays as
+    it is.
 
-    BadInput if they are not finite, or if the scores of a row depend on chance or on the other rows of its batch:
-    then f is not one function, and no certificate can be about it.
+    BadInput if they are not finite, or if the scores of a row depend on chance or on the other rows
+    of its batch: then f is not one function, and no certificate can be about it.
     """
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     with torch.no_grad(), _evaluating(model):
         parts = [
             _checked(model(as_floats(x[start : start + _BATCH]).to(device)), start)
-            for start in tqdm(range(0, len(x), _BATCH), desc=describe, unit="batch", disable=None, delay=2, leave=False)
+            for start in tqdm(
+                range(0, len(x), _BATCH),
+                desc=describe,
+                unit="batch",
+                disable=None,
+                delay=2,
+                leave=False,
+            )
         ]
         again = _checked(model(as_floats(x[:_FEW]).to(device)), 0)
     scores = torch.cat(parts)
     moved = float((scores[:_FEW] - again).abs().max())
     if moved > _STEADY * float(again.abs().max()):
         raise BadInput(
-            "the net's scores for an example change with chance or with the rest of its batch, so it is not one "
-            "function; put it into a form that is the same on every call (batch-norm needs running statistics)"
+            "the net's scores for an example change with chance or with the rest of its batch, "
+            "so it is not one "
+            "function; put it into a form that is the same on every call (batch-norm needs "
+            "running statistics)"
         )
     return scores
 

@@ -1,18 +1,22 @@
-"""Iterative magnitude pruning with rewinding (Frankle & Carbin 2019; rewinding: Frankle et al. 2020).
+"""Iterative magnitude pruning with rewinding (Frankle & Carbin 2019; rewinding: Frankle et al.
+2020).
 
-Level 0 trains the dense net. Every further level prunes a fraction of the weights that are left, those of smallest
-magnitude in the trained net of the level before; puts the others back to their values at the end of epoch K (0: the
-initialisation); and trains again, the pruned ones held at exactly zero. Only the weights of affine layers are pruned,
-never biases or batch-norm parameters.
+Level 0 trains the dense net. Every further level prunes a fraction of the weights that are left,
+those of smallest magnitude in the trained net of the level before; puts the others back to their
+values at the end of epoch K (0: the initialisation); and trains again, the pruned ones held at
+exactly zero. Only the weights of affine layers are pruned, never biases or batch-norm parameters.
 
-Going back to epoch K takes the whole state of level 0 at its end: weights, optimiser and batch-norm statistics, with
-zeros in place of what is pruned. So a level trains epochs K+1, K+2, ... in the order in which level 0 saw them.
+Going back to epoch K takes the whole state of level 0 at its end: weights, optimiser and batch-norm
+statistics, with zeros in place of what is pruned. So a level trains epochs K+1, K+2, ... in the
+order in which level 0 saw them.
 
 RUN/imp.json      the plan (written first; never changed)
-RUN/level-NN/     a RUN folder as every other (runs.py), whose init.safetensors is the rewound, pruned start, and
-                  mask.safetensors: for every pruned parameter a tensor of flags, true where the weight stays
+RUN/level-NN/     a RUN folder as every other; its init.safetensors is the rewound, pruned start,
+                  and mask.safetensors: for every pruned parameter a tensor of flags, true where the
+                  weight stays
 
-A level is a function of the plan and the level before it, so a run that was killed goes on to the same bits.
+A level is a function of the plan and the level before it, so a run that was killed goes on to the
+same bits.
 """
 
 from __future__ import annotations
@@ -44,12 +48,16 @@ SPARSITY = 0.95
 MOST_ROUNDS = 99  # what two digits name
 
 Scope: TypeAlias = Literal["layer", "global"]
-Group: TypeAlias = tuple[tuple[str, ...], float]  # the parameters that are ranked together, and the share that goes
+Group: TypeAlias = tuple[
+    tuple[str, ...], float
+]  # the parameters that are ranked together, and the share that goes
 
 
 @dataclass(frozen=True)
 class ImpLevel(Record):
-    """One level: `sparsity` is the share of the affine layers' weights that is pruned, `nonzeros` what is left."""
+    """One level: `sparsity` is the share of the affine layers' weights that is pruned, `nonzeros`
+    what is left.
+    """
 
     level: int
     sparsity: float
@@ -62,7 +70,9 @@ class ImpLevel(Record):
 
 @dataclass(frozen=True)
 class ImpResult(Record):
-    """What `train_imp` did and reached. `status`: "trained", "resumed" or "already done" (then nothing changed)."""
+    """What `train_imp` did and reached. `status`: "trained", "resumed" or "already done" (then
+    nothing changed).
+    """
 
     folder: str
     recipe: str
@@ -93,32 +103,44 @@ def train_imp(
     device: str = "cpu",
     progress: bool = True,
 ) -> ImpResult:
-    """Train, prune, rewind and train again into the folder `out`, or finish such a run; see the module.
+    """Train, prune, rewind and train again into the folder `out`, or finish such a run; see the
+    module.
 
-    After level 0 come `rounds` levels, or as many as it takes until a share `to` (default 0.95) of the weights is
-    pruned. `scope` "layer": every layer loses its own `fraction` of what it has left, the last one half of that
-    (Frankle & Carbin's rule for small nets), and keeps at least one weight; "global": all layers are ranked together
-    and lose `fraction` as a whole. Counts are rounded up. The other options are those of `train`.
+    After level 0 come `rounds` levels, or as many as it takes until a share `to` (default 0.95) of
+    the weights is pruned. `scope` "layer": every layer loses its own `fraction` of what it has
+    left, the last one half of that (Frankle & Carbin's rule for small nets), and keeps at least one
+    weight; "global": all layers are ranked together and lose `fraction` as a whole. Counts are
+    rounded up. The other options are those of `train`.
     """
     setting = settle(recipe, data, test, width, epochs, lr_halve_every, seed, device)
-    masks = {name: torch.ones(shape, dtype=torch.bool) for name, shape in prunable(build_empty(setting.spec)).items()}
+    masks = {
+        name: torch.ones(shape, dtype=torch.bool)
+        for name, shape in prunable(build_empty(setting.spec)).items()
+    }
     sizes = {name: mask.numel() for name, mask in masks.items()}
     _check(setting.recipe, rounds, to, fraction, rewind, scope)
     groups = grouped(list(sizes), scope, fraction)
     levels = count_rounds(sizes, groups, rounds, SPARSITY if to is None else to) + 1
     folder, total = Path(out), sum(sizes.values())
     rule = {"fraction": float(fraction), "rewind": rewind, "scope": scope}
-    plan = {**setting.options, "prune": {"method": "imp", **rule}}  # a level is the same however many follow it
+    plan = {
+        **setting.options,
+        "prune": {"method": "imp", **rule},
+    }  # a level is the same however many follow it
     found: list[ImpLevel] = []
     news = 0
     with open_folder(folder, IMP_FILE, setting.spec, setting.sample, test, plan) as begun:
         disable = None if progress else True
-        for level in tqdm(range(levels), desc="levels", unit="level", disable=disable, delay=2, leave=False):
+        for level in tqdm(
+            range(levels), desc="levels", unit="level", disable=disable, delay=2, leave=False
+        ):
             if level:
                 trained, _ = read_tensors(folder / f"level-{level - 1:02d}" / NET_FILE)
                 masks = prune(trained, masks, groups)
             start = folder / "level-00" / REWIND_FILE if rewind and level else None
-            pruning = Pruning({**rule, "level": level}, masks, start, rewind if rewind and not level else None)
+            pruning = Pruning(
+                {**rule, "level": level}, masks, start, rewind if rewind and not level else None
+            )
             result = _train_level(folder / f"level-{level:02d}", setting, pruning, rewind, progress)
             news += result.status != "already done"
             kept = sum(int(mask.sum()) for mask in masks.values())
@@ -154,7 +176,8 @@ def grouped(names: list[str], scope: Scope, fraction: float) -> list[Group]:
 
 
 def leaving(left: int, share: float) -> int:
-    """How many of the weights that are left go in one round: the share, rounded up, but never the last weight.
+    """How many of the weights that are left go in one round: the share, rounded up, but never the
+    last weight.
 
     >>> leaving(1000, 0.2), leaving(3, 0.2), leaving(1, 0.2)
     (200, 1, 0)
@@ -162,7 +185,9 @@ def leaving(left: int, share: float) -> int:
     return min(math.ceil(left * share - 1e-9), left - 1)
 
 
-def count_rounds(sizes: Mapping[str, int], groups: list[Group], rounds: int | None, to: float) -> int:
+def count_rounds(
+    sizes: Mapping[str, int], groups: list[Group], rounds: int | None, to: float
+) -> int:
     """How many rounds there are; BadInput where so many, or that sparsity, cannot be had."""
     left = [sum(sizes[name] for name in names) for names, _ in groups]
     total, done = sum(left), 0
@@ -170,16 +195,27 @@ def count_rounds(sizes: Mapping[str, int], groups: list[Group], rounds: int | No
         gone = [leaving(count, share) for count, (_, share) in zip(left, groups, strict=True)]
         if not any(gone):
             most = 1 - sum(left) / total
-            asked = f"--prune-to {to} cannot be reached" if rounds is None else f"--prune-rounds {rounds} is too many"
-            raise BadInput(f"{asked}: after {done} rounds one weight is left in each layer, a sparsity of {most:.6g}")
+            asked = (
+                f"--prune-to {to} cannot be reached"
+                if rounds is None
+                else f"--prune-rounds {rounds} is too many"
+            )
+            raise BadInput(
+                f"{asked}: after {done} rounds one weight is left in each layer, a sparsity of "
+                f"{most:.6g}"
+            )
         left = [count - less for count, less in zip(left, gone, strict=True)]
         done += 1
         if done > MOST_ROUNDS:
-            raise BadInput(f"--prune-fraction {groups[0][1]:g} takes more than {MOST_ROUNDS} rounds; raise it")
+            raise BadInput(
+                f"--prune-fraction {groups[0][1]:g} takes more than {MOST_ROUNDS} rounds; raise it"
+            )
     return done
 
 
-def prune(trained: Mapping[str, Tensor], masks: Mapping[str, Tensor], groups: list[Group]) -> dict[str, Tensor]:
+def prune(
+    trained: Mapping[str, Tensor], masks: Mapping[str, Tensor], groups: list[Group]
+) -> dict[str, Tensor]:
     """The masks without the smallest |w| of each group; of equal ones the first go first."""
     pruned: dict[str, Tensor] = {}
     for names, share in groups:
@@ -189,11 +225,15 @@ def prune(trained: Mapping[str, Tensor], masks: Mapping[str, Tensor], groups: li
         order = size[left].argsort(stable=True)
         stays[left[order[: leaving(len(left), share)]]] = False
         parts = torch.split(stays, [masks[name].numel() for name in names])
-        pruned |= {name: part.reshape(masks[name].shape) for name, part in zip(names, parts, strict=True)}
+        pruned |= {
+            name: part.reshape(masks[name].shape) for name, part in zip(names, parts, strict=True)
+        }
     return pruned
 
 
-def _train_level(folder: Path, setting: Setting, pruning: Pruning, rewind: int, progress: bool) -> RunResult:
+def _train_level(
+    folder: Path, setting: Setting, pruning: Pruning, rewind: int, progress: bool
+) -> RunResult:
     if pruning.rewind is not None and not pruning.rewind.exists():
         first = pruning.rewind.parent
         raise BadInput(f"{pruning.rewind} is missing; delete {first}, and it is trained again")
@@ -203,7 +243,8 @@ def _train_level(folder: Path, setting: Setting, pruning: Pruning, rewind: int, 
     result = train_into(folder, setting, pruning, progress=progress)
     if result.epochs <= rewind:
         raise BadInput(
-            f"{folder} reached the recipe's loss after {result.epochs} epochs, so nothing is left to train after epoch "
+            f"{folder} reached the recipe's loss after {result.epochs} epochs, so nothing is "
+            "left to train after epoch "
             f"{rewind}; choose a smaller --rewind-epoch and another folder"
         )
     return result
@@ -221,7 +262,9 @@ def _level(level: int, kept: int, total: int, result: RunResult) -> ImpLevel:
     )
 
 
-def _check(recipe: Recipe, rounds: int | None, to: float | None, fraction: float, rewind: int, scope: str) -> None:
+def _check(
+    recipe: Recipe, rounds: int | None, to: float | None, fraction: float, rewind: int, scope: str
+) -> None:
     if rounds is not None and to is not None:
         raise BadInput("--prune-rounds and --prune-to both say when to stop; give one of them")
     if rounds is not None and rounds < 1:
@@ -231,7 +274,8 @@ def _check(recipe: Recipe, rounds: int | None, to: float | None, fraction: float
             raise BadInput(f"{option} must lie strictly between 0 and 1, not {share}")
     if not 0 <= rewind < recipe.epochs:
         raise BadInput(
-            f"--rewind-epoch must be at least 0 and below the {recipe.epochs} epochs of a level, not {rewind}"
+            f"--rewind-epoch must be at least 0 and below the {recipe.epochs} epochs of a level, "
+            f"not {rewind}"
         )
     if scope not in get_args(Scope):
         raise BadInput(f"--prune-scope must be {' or '.join(get_args(Scope))}, not '{scope}'")

@@ -1,11 +1,13 @@
-"""A net linearised at a batch: its ReLU masks and max-pool choices are recorded once, then vectors pass through them.
+"""A net linearised at a batch: its ReLU masks and max-pool choices are recorded once, then vectors
+pass through them.
 
-J^{i,j} is the derivative of x^j (the output of affine layer j, bias included) with respect to x^i at the batch's
-own activations; a ReLU at exactly 0 counts as inactive. In a net that is not a chain, x^i is varied alone and
-everything that does not depend on it stays as it is.
+J^{i,j} is the derivative of x^j (the output of affine layer j, bias included) with respect to x^i
+at the batch's own activations; a ReLU at exactly 0 counts as inactive. In a net that is not a
+chain, x^i is varied alone and everything that does not depend on it stays as it is.
 
-Vectors come as [P, B, *shape]: P vectors for each of the batch's B examples. A start of shape [P, 1, *shape] is
-shared by all examples. What a `visit` function is shown lives only until it returns: it must copy what it keeps.
+Vectors come as [P, B, *shape]: P vectors for each of the batch's B examples. A start of shape [P,
+1, *shape] is shared by all examples. What a `visit` function is shown lives only until it returns:
+it must copy what it keeps.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ Visit: TypeAlias = Callable[[Node, Tensor], None]
 
 
 class Step(Protocol):
-    """One operation between two affine layers, linearised. It may write into the tensor that it is given."""
+    """One operation between two affine layers, linearised. It may write into the tensor that it is
+    given.
+    """
 
     def push(self, t: Tensor) -> Tensor:
         """Q t."""
@@ -48,11 +52,15 @@ class Step(Protocol):
         """Qᵀ t."""
 
     def pull_energy(self, t: Tensor) -> Tensor:
-        """(Q∘Q)ᵀ t, the columns' squared lengths weighted by t, if each input feeds one output at most."""
+        """(Q∘Q)ᵀ t, the columns' squared lengths weighted by t, if each input feeds one output at
+        most.
+        """
 
 
 class Linearisation:
-    """The recorded batch. `outputs` maps each affine node's index to x^i, [B, *shape]; `scores` are the logits."""
+    """The recorded batch. `outputs` maps each affine node's index to x^i, [B, *shape]; `scores` are
+    the logits.
+    """
 
     def __init__(self, net: Network, x: Tensor) -> None:
         self.net = net
@@ -84,7 +92,9 @@ class Linearisation:
                 if window is None:
                     self._steps[node.index] = _Chosen(chosen, tuple(before[0].shape[1:]))
                 else:
-                    self._steps[node.index] = _Window(self._selected(node, chosen, before[0]), window)
+                    self._steps[node.index] = _Window(
+                        self._selected(node, chosen, before[0]), window
+                    )
                 return pooled
             case AvgPool() | AdaptiveAvgPool():
                 shape = tuple(before[0].shape[1:])
@@ -94,7 +104,9 @@ class Linearisation:
         return node.op(*before)  # type: ignore[operator]
 
     def _selected(self, node: Node, chosen: Tensor, x: Tensor) -> Tensor:
-        """[B, C, H, W]: 1 where a max-pool takes its values. A ReLU just before it is taken in: one mask, not two."""
+        """[B, C, H, W]: 1 where a max-pool takes its values. A ReLU just before it is taken in: one
+        mask, not two.
+        """
         selected = torch.zeros_like(x, memory_format=torch.contiguous_format).flatten(2)
         selected = selected.scatter_(2, chosen.flatten(2), 1.0).reshape(x.shape)
         before = self._steps.get(node.inputs[0])
@@ -104,7 +116,9 @@ class Linearisation:
         return selected.contiguous(memory_format=torch.channels_last)
 
     def push(self, source: Node, t: Tensor, visit: Visit, *, last: int | None = None) -> None:
-        """Show J^{i,j} t to `visit` for every affine j after `source` = i, in order, up to node index `last`."""
+        """Show J^{i,j} t to `visit` for every affine j after `source` = i, in order, up to node
+        index `last`.
+        """
         alive = {source.index: t.expand(-1, self.batch, *t.shape[2:]).clone()}
         for node in self.net.nodes[source.index + 1 : None if last is None else last + 1]:
             before = [alive.get(i) for i in node.inputs]
@@ -117,10 +131,12 @@ class Linearisation:
                     alive.pop(i, None)
 
     def push_to_next(self, source: Node, t: Tensor) -> Tensor:
-        """D_i t in a chain: vectors at x^i pass ReLU, pooling and reshapes to the next affine layer's input.
+        """D_i t in a chain: vectors at x^i pass ReLU, pooling and reshapes to the next affine
+        layer's input.
 
-        After the last affine layer they pass to the logits. t: [P, B or 1, *shape]; it may be written into. What all
-        examples share stays shared, [P, 1, ...], as long as no step depends on the example.
+        After the last affine layer they pass to the logits. t: [P, B or 1, *shape]; it may be
+        written into. What all examples share stays shared, [P, 1, ...], as long as no step depends
+        on the example.
         """
         self.net.chain()
         for node in self.net.nodes[source.index + 1 :]:
@@ -151,9 +167,11 @@ class Linearisation:
         return t if step is None else step.push(t)
 
     def pull(self, target: Node, t: Tensor, visit: Visit) -> None:
-        """Show (J^{i,j})ᵀ t to `visit` for every affine i before `target` = j, from the last to the first.
+        """Show (J^{i,j})ᵀ t to `visit` for every affine i before `target` = j, from the last to the
+        first.
 
-        t: [P, B or 1, *output_shape]. With t shared by all examples, the first product is done once for all.
+        t: [P, B or 1, *output_shape]. With t shared by all examples, the first product is done once
+        for all.
         """
         self._pull(target.inputs[0], _each(target.affine.operator.adjoint, t), visit)
 
@@ -164,7 +182,12 @@ class Linearisation:
             if t_node is None or not self._affine_at_or_before[node.index]:
                 continue
             if isinstance(node.op, Affine):
-                visit(node, t_node if t_node.shape[1] == self.batch else t_node.expand(-1, self.batch, *node.shape))
+                visit(
+                    node,
+                    t_node
+                    if t_node.shape[1] == self.batch
+                    else t_node.expand(-1, self.batch, *node.shape),
+                )
             parts = self._pull_through(node, t_node)
             for i, part in zip(node.inputs, parts, strict=True):
                 alive[i] = alive[i] + part if i in alive else part
@@ -178,15 +201,19 @@ class Linearisation:
             case Add():
                 return [t, *(t.clone() for _ in node.inputs[1:])]
             case Cat():
-                return list(torch.split(t, [self.net.nodes[i].shape[0] for i in node.inputs], dim=2))
+                return list(
+                    torch.split(t, [self.net.nodes[i].shape[0] for i in node.inputs], dim=2)
+                )
         step = self._steps[node.index]
         return [t if step is None else step.pull(t)]
 
     def pull_energy(self, target: Node) -> tuple[Node, Tensor] | None:
-        """The affine layer i before `target`, and Σ over outputs of (J^{i,j})² for each unit of x^i: [B, *shape].
+        """The affine layer i before `target`, and Σ over outputs of (J^{i,j})² for each unit of
+        x^i: [B, *shape].
 
-        In closed form from the columns' squared lengths of target's map; None unless each unit of x^i feeds one
-        input of `target` at most (ReLU, disjoint pooling windows, reshapes), with no fork on the way.
+        In closed form from the columns' squared lengths of target's map; None unless each unit of
+        x^i feeds one input of `target` at most (ReLU, disjoint pooling windows, reshapes), with no
+        fork on the way.
         """
         source = feeding_layer(self.net, target)
         if source is None:
@@ -209,13 +236,16 @@ class Linearisation:
 
 
 class _Masked:
-    """A ReLU: its mask, in the dtype of the vectors, because a product with booleans converts them each time."""
+    """A ReLU: its mask, in the dtype of the vectors, because a product with booleans converts them
+    each time.
+    """
 
     def __init__(self, mask: Tensor) -> None:
         self.mask = mask
 
     def push(self, t: Tensor) -> Tensor:
-        # In place where the vectors are not shared: a fresh allocation costs several times the product.
+        # In place where the vectors are not shared: a fresh allocation costs several times the
+        # product.
         return t.mul_(self.mask) if t.shape[1] == len(self.mask) else t * self.mask
 
     pull = push
@@ -228,7 +258,9 @@ class _Window:
     def __init__(self, selected: Tensor, window: tuple[int, int]) -> None:
         self.selected, self.window = selected, window
         size = zip(selected.shape[2:], window, strict=True)
-        self.reach = tuple(length // side * side for length, side in size)  # beyond it no window reads
+        self.reach = tuple(
+            length // side * side for length, side in size
+        )  # beyond it no window reads
 
     def push(self, t: Tensor) -> Tensor:
         t = _Masked(self.selected).push(t)
@@ -274,7 +306,9 @@ class _Chosen:
 class _Averaged:
     """An average pool: linear already."""
 
-    def __init__(self, op: AvgPool | AdaptiveAvgPool, shape: Shape, window: tuple[int, int] | None) -> None:
+    def __init__(
+        self, op: AvgPool | AdaptiveAvgPool, shape: Shape, window: tuple[int, int] | None
+    ) -> None:
         self.op, self.shape, self.window = op, shape, window
 
     def push(self, t: Tensor) -> Tensor:
@@ -285,7 +319,9 @@ class _Averaged:
 
     def _adjoint(self, t: Tensor) -> Tensor:
         with torch.enable_grad():
-            x = torch.zeros((len(t), *self.shape), dtype=t.dtype, device=t.device, requires_grad=True)
+            x = torch.zeros(
+                (len(t), *self.shape), dtype=t.dtype, device=t.device, requires_grad=True
+            )
             (adjoint,) = torch.autograd.grad(self.op(x), x, t)
         return adjoint
 
@@ -309,7 +345,9 @@ class _Reshaped:
 
 
 def feeding_layer(net: Network, target: Node) -> Node | None:
-    """The affine layer that alone feeds `target`, each of its units at most one input; None if there is none such."""
+    """The affine layer that alone feeds `target`, each of its units at most one input; None if
+    there is none such.
+    """
     node = net.nodes[target.inputs[0]]
     while len(net.users[node.index]) == 1 and node.index != 0:
         if isinstance(node.op, Affine):
@@ -323,8 +361,12 @@ def feeding_layer(net: Network, target: Node) -> Node | None:
     return None
 
 
-def disjoint_window(op: MaxPool | AvgPool | AdaptiveMaxPool | AdaptiveAvgPool, shape: Shape) -> tuple[int, int] | None:
-    """The pooling window if all windows lie inside the map, side by side from its corner; else None."""
+def disjoint_window(
+    op: MaxPool | AvgPool | AdaptiveMaxPool | AdaptiveAvgPool, shape: Shape
+) -> tuple[int, int] | None:
+    """The pooling window if all windows lie inside the map, side by side from its corner; else
+    None.
+    """
     height, width = shape[1:]
     if isinstance(op, (AdaptiveMaxPool, AdaptiveAvgPool)):
         if height % op.output[0] or width % op.output[1]:
@@ -332,7 +374,9 @@ def disjoint_window(op: MaxPool | AvgPool | AdaptiveMaxPool | AdaptiveAvgPool, s
         return height // op.output[0], width // op.output[1]
     partial = op.ceil_mode and (height % op.kernel[0] or width % op.kernel[1])
     spread = isinstance(op, MaxPool) and op.dilation != (1, 1)
-    return None if op.kernel != op.stride or op.padding != (0, 0) or partial or spread else op.kernel
+    return (
+        None if op.kernel != op.stride or op.padding != (0, 0) or partial or spread else op.kernel
+    )
 
 
 def _max_pool(op: MaxPool | AdaptiveMaxPool, x: Tensor) -> tuple[Tensor, Tensor]:

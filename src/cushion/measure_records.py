@@ -1,4 +1,6 @@
-"""What `cushion measure` answers: one row per affine layer, and the whole net; JSON out, no torch."""
+"""What `cushion measure` answers: one row per affine layer, and the whole net; JSON out, no
+torch.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,15 @@ _SHAPES = ("shape", "input_shape", "output_shape")
 class LayerMeasures(Record):
     """What is known of one affine layer, in the order in which data passes them.
 
-    `frobenius` is the norm of the layer's own parameters (for a convolution its kernel, as Arora 2018 uses it);
-    `operator_frobenius` and `spectral` are those of the true linear map on its feature map, with stride,
-    padding, dilation and groups. `spectral` comes from Lanczos iteration (converged, from below);
-    `spectral_upper` is an upper bound. `stable_rank` = operator_frobenius² / spectral². `layer_cushion` is
-    Definition 4, `activation_contraction` Definition 6 (of φ after this layer; none after the last) and
-    `noise_sensitivity` Proposition 3.1 of Arora 2018; `tail_alpha` is the exponent of the density of the tail of |w|,
-    p ∝ |w|^-tail_alpha from xmin on (`tails.weights.power_law`); `stability_records`, `capacity_records` and
-    `tail_records` document the rest.
+    `frobenius` is the norm of the layer's own parameters (for a convolution its kernel, as Arora
+    2018 uses it); `operator_frobenius` and `spectral` are those of the true linear map on its
+    feature map, with stride, padding, dilation and groups. `spectral` comes from Lanczos iteration
+    (converged, from below); `spectral_upper` is an upper bound. `stable_rank` = operator_frobenius²
+    / spectral². `layer_cushion` is Definition 4, `activation_contraction` Definition 6 (of φ after
+    this layer; none after the last) and `noise_sensitivity` Proposition 3.1 of Arora 2018;
+    `tail_alpha` is the exponent of the density of the tail of |w|, p ∝ |w|^-tail_alpha from xmin on
+    (`tails.weights.power_law`); `stability_records`, `capacity_records` and `tail_records` document
+    the rest.
     """
 
     name: str
@@ -73,10 +76,11 @@ class LayerMeasures(Record):
 
 @dataclass(frozen=True)
 class Margin(Record):
-    """The margin γ that all but a fraction ε of S exceed: the ⌈εm⌉-th smallest (Neyshabur 2017, §2.2).
+    """The margin γ that all but a fraction ε of S exceed: the ⌈εm⌉-th smallest (Neyshabur 2017,
+    §2.2).
 
-    Negative where more than a fraction ε of S is misclassified. `loss` is L̂_γ, the fraction of S with margin at most γ;
-    `hard` the smallest margin of all.
+    Negative where more than a fraction ε of S is misclassified. `loss` is L̂_γ, the fraction of S
+    with margin at most γ; `hard` the smallest margin of all.
     """
 
     epsilon: float
@@ -89,7 +93,8 @@ class Margin(Record):
 class NetMeasures(Record):
     """Whole-net quantities on S. Ties count as errors.
 
-    `l2` is the Euclidean norm of all parameters, biases included, `distance` that of their change since initialisation.
+    `l2` is the Euclidean norm of all parameters, biases included, `distance` that of their change
+    since initialisation.
     """
 
     m: int
@@ -103,7 +108,9 @@ class NetMeasures(Record):
     errors: int | None = None
     error_rate: float | None = None
     margins: Distribution | None = None
-    margin_5th: float | None = None  # the 5th-percentile margin, the papers' γ; negative margins stay negative
+    margin_5th: float | None = (
+        None  # the 5th-percentile margin, the papers' γ; negative margins stay negative
+    )
     margin: Margin | None = None
     stability: NetStability | None = None
     l2: float | None = None
@@ -117,8 +124,8 @@ class NetMeasures(Record):
 class MeasureTable(Record):
     """Everything `cushion measure` computed: one row per affine layer, and the whole net.
 
-    `beside` is the same table of the net's initialisation, or of random weights, scaled to match; on demand. `claims`
-    are then what Arora 2018 says of trained nets, checked on this one.
+    `beside` is the same table of the net's initialisation, or of random weights, scaled to match;
+    on demand. `claims` are then what Arora 2018 says of trained nets, checked on this one.
     """
 
     layers: tuple[LayerMeasures, ...]
@@ -129,11 +136,15 @@ class MeasureTable(Record):
     claims: tuple[Claim, ...] = ()
 
     def to_frame(self) -> Any:
-        """Return the layer table as a pandas DataFrame, one row a layer (needs `pip install cushion[frames]`)."""
+        """Return the layer table as a pandas DataFrame, one row a layer (needs `pip install
+        cushion[frames]`).
+        """
         try:
             import pandas
         except ImportError:
-            raise BadInput("to_frame needs pandas; install it with: pip install 'cushion[frames]'") from None
+            raise BadInput(
+                "to_frame needs pandas; install it with: pip install 'cushion[frames]'"
+            ) from None
 
         rows = []
         for layer in self.layers:
@@ -142,7 +153,9 @@ class MeasureTable(Record):
                 (law.value for law in layer.interlayer_smoothness if law.is_standard), None
             )
             for key, value in list(row.items()):
-                if isinstance(value, dict) and "value" in value:  # its value, and its median where it has one
+                if (
+                    isinstance(value, dict) and "value" in value
+                ):  # its value, and its median where it has one
                     row[key] = value["value"]
                     if "quantiles" in value:
                         row[f"{key}_median"] = value["quantiles"]["0.5"]

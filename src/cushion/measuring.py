@@ -74,11 +74,12 @@ def measure(
 ) -> MeasureTable:
     """Measure a net on its training set: every family of measures, or those that `only` names.
 
-    `stability`, `sharpness`, `conditions` and `tails` choose probes, draws and rows; γ is the margin that all but a
-    fraction `epsilon` of the examples exceed; `init`, the net at its initialisation, adds the versions from
-    initialisation. `spectra=False` leaves the singular values out, trace norms among them. `beside` measures a second
-    net in the same way: the initialisation scaled to match the net's layers (the conditions of Theorem 1: as it was),
-    or random weights of the same norms. The model is not changed.
+    `stability`, `sharpness`, `conditions` and `tails` choose probes, draws and rows; γ is the
+    margin that all but a fraction `epsilon` of the examples exceed; `init`, the net at its
+    initialisation, adds the versions from initialisation. `spectra=False` leaves the singular
+    values out, trace norms among them. `beside` measures a second net in the same way: the
+    initialisation scaled to match the net's layers (the conditions of Theorem 1: as it was), or
+    random weights of the same norms. The model is not changed.
     """
     data = as_dataset(data)
     families = _families(only, spectra)
@@ -102,19 +103,38 @@ def measure(
     if initial is not None:
         check_alike(net, initial, "the initialisation")
     if beside == "init" and initial is None:
-        raise BadInput("--beside init needs the net's initialisation: give a RUN folder, or use --beside random")
+        raise BadInput(
+            "--beside init needs the net's initialisation: give a RUN folder, or use --beside "
+            "random"
+        )
     table = _measure(net, data, families, options, initial)
     if beside is None:
         return table
     if beside == "init" and initial is not None:
-        twin = _measure(scaled_to_match(net, initial), data, families, options, None, "initial", unscaled=initial)
+        twin = _measure(
+            scaled_to_match(net, initial),
+            data,
+            families,
+            options,
+            None,
+            "initial",
+            unscaled=initial,
+        )
     else:
-        twin = _measure(random_like(net, options.stability.seed), data, families, options, None, "random")
-    return replace(table, beside=twin, claims=check_claims(table, twin) if "stability" in families else ())
+        twin = _measure(
+            random_like(net, options.stability.seed), data, families, options, None, "random"
+        )
+    return replace(
+        table, beside=twin, claims=check_claims(table, twin) if "stability" in families else ()
+    )
 
 
-def margins(model: nn.Module | Network, data: Dataset | str, *, batch: int = _BATCH) -> NDArray[np.float64]:
-    """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example, in the sample's order; at most 0 where the net errs."""
+def margins(
+    model: nn.Module | Network, data: Dataset | str, *, batch: int = _BATCH
+) -> NDArray[np.float64]:
+    """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example, in the sample's order; at most 0
+    where the net errs.
+    """
     sample = as_dataset(data)
     return one_pass(traced(model, sample), sample, batch, norms=False, margins=True)["margins"]
 
@@ -130,10 +150,12 @@ def noise_sensitivity(
     draws: int = 20,
     seed: int = 0,
 ) -> NoiseSensitivity:
-    """The noise sensitivity of the part of a net from the input of layer `start` to the output of layer `end`.
+    """The noise sensitivity of the part of a net from the input of layer `start` to the output of
+    layer `end`.
 
-    `noise` is "gaussian" (N(0, I) as in Proposition 3.1), "sphere", "signs", or a function that draws [B, *shape] from
-    a torch.Generator; `scale` multiplies it (sphere with scale 0.1: noise of 10 %). Names are those of `table.layers`.
+    `noise` is "gaussian" (N(0, I) as in Proposition 3.1), "sphere", "signs", or a function that
+    draws [B, *shape] from a torch.Generator; `scale` multiplies it (sphere with scale 0.1: noise of
+    10 %). Names are those of `table.layers`.
     """
     sample = as_dataset(data)
     net = traced(model, sample)
@@ -141,11 +163,22 @@ def noise_sensitivity(
 
 
 def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[str, ...]:
-    families = FAMILIES if only is None else tuple(only.split(",")) if isinstance(only, str) else tuple(only)
+    families = (
+        FAMILIES
+        if only is None
+        else tuple(only.split(","))
+        if isinstance(only, str)
+        else tuple(only)
+    )
     for family in families:
         if family not in FAMILIES:
-            raise BadInput(f"there is no family of measures called {family!r}; choose from {', '.join(FAMILIES)}")
-    whole = (*families, "spectra") if "stability" in families else families  # noise spreads over the whole spectrum
+            raise BadInput(
+                f"there is no family of measures called {family!r}; choose from "
+                f"{', '.join(FAMILIES)}"
+            )
+    whole = (
+        (*families, "spectra") if "stability" in families else families
+    )  # noise spreads over the whole spectrum
     chosen = whole if spectra else tuple(family for family in whole if family != "spectra")
     if not chosen:
         raise BadInput(f"nothing is left to measure; choose from {', '.join(FAMILIES)}")
@@ -157,10 +190,14 @@ def traced(model: nn.Module | Network, data: Dataset) -> Network:
     known = model.network if isinstance(model, NetworkModule) else model
     net = known if isinstance(known, Network) else trace(known, data.shape)
     if net.input_shape != tuple(data.shape):
-        raise BadInput(f"the net reads examples of shape {net.input_shape}, but {data.name} has {tuple(data.shape)}")
+        raise BadInput(
+            f"the net reads examples of shape {net.input_shape}, but {data.name} has "
+            f"{tuple(data.shape)}"
+        )
     if net.classes < data.classes:
         raise BadInput(
-            f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use its own data"
+            f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; "
+            "use its own data"
         )
     return net
 
@@ -174,7 +211,9 @@ def _measure(
     weights: Weights = "trained",
     unscaled: Network | None = None,
 ) -> MeasureTable:
-    """`unscaled`: the net whose conditions are measured in place of this one's; they depend on scale."""
+    """`unscaled`: the net whose conditions are measured in place of this one's; they depend on
+    scale.
+    """
     stable, marginal = "stability" in families, "margins" in families
     passed = one_pass(net, data, options.batch, norms=stable, margins=marginal)
     rows = {node.index: _describe_layer(node) for node in net.affine_layers}
@@ -206,7 +245,9 @@ def _measure(
     if "sharpness" in families:
         whole = replace(whole, sharpness=measure_sharpness(net, data, options.sharpness))
     if "conditions" in families:
-        whole = replace(whole, conditions=measure_conditions(unscaled or net, data, options.conditions))
+        whole = replace(
+            whole, conditions=measure_conditions(unscaled or net, data, options.conditions)
+        )
     if "tails" in families:
         rows = _with_tails(net, rows, options.tails)
     return MeasureTable(layers=tuple(rows.values()), net=whole)
@@ -230,13 +271,17 @@ def _with_norms(
 ) -> dict[int, LayerMeasures]:
     """The rows with the norms of every layer's parameters and map, and of what training changed."""
     found = {}
-    for at, node in enumerate(tqdm(net.affine_layers, desc="norms", unit="layer", disable=None, delay=2, leave=False)):
+    for at, node in enumerate(
+        tqdm(net.affine_layers, desc="norms", unit="layer", disable=None, delay=2, leave=False)
+    ):
         start = None if initial is None else initial.affine_layers[at].affine
         found[node.index] = replace(
             rows[node.index],
             **vars(layer_norms(node.affine.operator)),
             group_norms=group_norms(
-                node.affine.operator, trace_norms=options.singular_values, seed=options.stability.seed
+                node.affine.operator,
+                trace_norms=options.singular_values,
+                seed=options.stability.seed,
             ),
             distance=None if start is None else distance_from_initialisation(node.affine, start),
         )
@@ -246,7 +291,9 @@ def _with_norms(
 def one_pass(
     net: Network, data: Dataset, batch: int, *, norms: bool, margins: bool
 ) -> dict[object, NDArray[np.float64]]:
-    """One number per example: margins under "margins", the three norms of each affine layer under (index, stage)."""
+    """One number per example: margins under "margins", the three norms of each affine layer under
+    (index, stage).
+    """
     if not (norms or margins):
         return {}
 
@@ -256,27 +303,37 @@ def one_pass(
         observer = NormObserver()
         logits = net.run(as_floats(data.x[rows]).to(net.dtype), observer if norms else None)
         if not bool(torch.isfinite(logits).all()):
-            raise BadInput(f"the net's scores on {data.name} are not finite near row {rows.start}; check its weights")
+            raise BadInput(
+                f"the net's scores on {data.name} are not finite near row {rows.start}; check "
+                "its weights"
+            )
         found: dict[str, Samples] = {}
         if norms:  # one array of all columns: a conversion for each would cost as much as the norms
             order[:] = observer.norms
-            found["norms"] = Samples.of(rows.start, torch.stack(list(observer.norms.values()), dim=1).numpy())
+            found["norms"] = Samples.of(
+                rows.start, torch.stack(list(observer.norms.values()), dim=1).numpy()
+            )
         if margins:
             labels = torch.from_numpy(np.array(data.y[rows]))
             found["margins"] = Samples.of(rows.start, sample_margins(logits, labels).numpy())
         return found
 
     merged = {
-        key: samples.values() for key, samples in map_shards(len(data), batch, work, describe="measuring").items()
+        key: samples.values()
+        for key, samples in map_shards(len(data), batch, work, describe="measuring").items()
     }
     columns: dict[object, NDArray[np.float64]] = {"margins": merged["margins"]} if margins else {}
-    return columns | {key: np.ascontiguousarray(merged["norms"][:, at]) for at, key in enumerate(order)}
+    return columns | {
+        key: np.ascontiguousarray(merged["norms"][:, at]) for at, key in enumerate(order)
+    }
 
 
 def _with_spectra(
     net: Network, rows: dict[int, LayerMeasures], seed: int, initial: Network | None
 ) -> dict[int, LayerMeasures]:
-    """The rows with the singular values of every layer's map and kernel, and of what training changed."""
+    """The rows with the singular values of every layer's map and kernel, and of what training
+    changed.
+    """
     found = {}
     for at, node in enumerate(
         tqdm(net.affine_layers, desc="spectra", unit="layer", disable=None, delay=2, leave=False)
@@ -295,13 +352,19 @@ def _with_spectra(
     return found
 
 
-def _with_tails(net: Network, rows: dict[int, LayerMeasures], options: TailOptions) -> dict[int, LayerMeasures]:
+def _with_tails(
+    net: Network, rows: dict[int, LayerMeasures], options: TailOptions
+) -> dict[int, LayerMeasures]:
     """The rows with the laws fitted to every layer's weights and eigenvalues."""
     found = {}
-    for node in tqdm(net.affine_layers, desc="tails", unit="layer", disable=None, delay=2, leave=False):
+    for node in tqdm(
+        net.affine_layers, desc="tails", unit="layer", disable=None, delay=2, leave=False
+    ):
         tails = layer_tails(node.affine.operator.weight, options)
         law = tails.weights.power_law
-        found[node.index] = replace(rows[node.index], tails=tails, tail_alpha=None if law is None else law.alpha)
+        found[node.index] = replace(
+            rows[node.index], tails=tails, tail_alpha=None if law is None else law.alpha
+        )
     return found
 
 

@@ -54,16 +54,17 @@ class Cat(nn.Module):
 
 
 def build(spec: Spec | str, seed: int = 0, *, init: Initialisation = "he") -> nn.Sequential:
-    """A float32 module for the spec on the CPU: input [b, *input_shape], output [b, classes] scores.
+    """A float32 module for the spec on the CPU: input [b, *input_shape], output [b, classes]
+    scores.
 
-    Layers are named by kind and order: conv1, bn1, relu1, fc1, ... (inside branches add1.branches.0.conv2).
-    `init="he"` (He 2015): weights N(0, 2/fan), where fan is k²·out/groups for convolutions (what keeps a
-    VGG-19 without batch-norm trainable) and the number of inputs for dense layers; biases 0.
-    `init="torch"`: PyTorch's own rule, weights and biases uniform in ±1/sqrt(inputs of one output).
-    `init="centred"`: convolutions as "he" and dense layers as "torch", and the first layer, if a convolution,
-    starts as if it read (x - 1/2) / (1/4) instead of pixels x in [0, 1].
-    Batch-norms start at scale 1, shift 0, mean 0, variance 1.
-    The weights are a function of (spec, seed, init) alone and the global random state is not touched.
+    Layers are named by kind and order: conv1, bn1, relu1, fc1, ... (inside branches
+    add1.branches.0.conv2). `init="he"` (He 2015): weights N(0, 2/fan), where fan is k²·out/groups
+    for convolutions (what keeps a VGG-19 without batch-norm trainable) and the number of inputs for
+    dense layers; biases 0. `init="torch"`: PyTorch's own rule, weights and biases uniform in
+    ±1/sqrt(inputs of one output). `init="centred"`: convolutions as "he" and dense layers as
+    "torch", and the first layer, if a convolution, starts as if it read (x - 1/2) / (1/4) instead
+    of pixels x in [0, 1]. Batch-norms start at scale 1, shift 0, mean 0, variance 1. The weights
+    are a function of (spec, seed, init) alone and the global random state is not touched.
     """
     module = build_empty(spec).to_empty(device="cpu")
     first = True
@@ -94,7 +95,9 @@ def _generator(seed: int, name: str) -> torch.Generator:
 
 
 @torch.no_grad()
-def _initialise(layer: nn.Conv2d | nn.Linear, generator: torch.Generator, init: Initialisation) -> None:
+def _initialise(
+    layer: nn.Conv2d | nn.Linear, generator: torch.Generator, init: Initialisation
+) -> None:
     out, inputs = layer.weight.shape[0], layer.weight[0].numel()
     if init == "torch" or (init == "centred" and isinstance(layer, nn.Linear)):
         bound = 1 / math.sqrt(inputs)
@@ -118,7 +121,9 @@ def _centre(layer: nn.Conv2d) -> None:
         layer.bias -= layer.weight.sum(dim=(1, 2, 3)) / 2
 
 
-def _assemble(items: tuple[Item, ...], shape: Shape, seen: Counter[str]) -> tuple[nn.Sequential, Shape]:
+def _assemble(
+    items: tuple[Item, ...], shape: Shape, seen: Counter[str]
+) -> tuple[nn.Sequential, Shape]:
     modules: OrderedDict[str, nn.Module] = OrderedDict()
 
     def name(kind: str) -> str:

@@ -1,4 +1,6 @@
-"""From a traced net, its sample and what was measured on them to the numbers that the theorems ask for."""
+"""From a traced net, its sample and what was measured on them to the numbers that the theorems ask
+for.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _BATCH = 256
 
 @dataclass(frozen=True)
 class SampleFacts:
-    """One pass over a sample: per example its margin, ‖f(x)‖ and ‖x‖, [m] each; per coordinate Σ x², [n]."""
+    """One pass over a sample: per example its margin, ‖f(x)‖ and ‖x‖, [m] each; per coordinate Σ
+    x², [n].
+    """
 
     margins: NDArray[np.float64]
     scores: NDArray[np.float64]
@@ -55,19 +59,27 @@ def look_at(net: Network, data: Dataset, batch: int = _BATCH) -> SampleFacts:
         x = as_floats(data.x[rows]).to(net.dtype)
         logits = net.forward(x)
         if not bool(torch.isfinite(logits).all()):
-            raise BadInput(f"the net's scores on {data.name} are not finite near row {rows.start}; check its weights")
+            raise BadInput(
+                f"the net's scores on {data.name} are not finite near row {rows.start}; check "
+                "its weights"
+            )
         labels = torch.from_numpy(np.array(data.y[rows]))
         squares = x.flatten(1).double().square()
         return {
             "margins": Samples.of(rows.start, sample_margins(logits, labels).numpy()),
-            "scores": Samples.of(rows.start, torch.linalg.vector_norm(logits.double(), dim=1).numpy()),
+            "scores": Samples.of(
+                rows.start, torch.linalg.vector_norm(logits.double(), dim=1).numpy()
+            ),
             "inputs": Samples.of(rows.start, squares.sum(1).sqrt().numpy()),
             "columns": Total(squares.sum(0).numpy()),
         }
 
     found = map_shards(len(data), batch, work, describe="margins")
     return SampleFacts(
-        found["margins"].values(), found["scores"].values(), found["inputs"].values(), found["columns"].sum
+        found["margins"].values(),
+        found["scores"].values(),
+        found["inputs"].values(),
+        found["columns"].sum,
     )
 
 
@@ -83,12 +95,17 @@ def gather(
 ) -> NetFacts:
     """The theorems' numbers; `table` holds at least the families norms and paths."""
     margin = epsilon_margin(seen.margins, epsilon)
-    starts = [None] * len(net.affine_layers) if initial is None else [node.affine for node in initial.affine_layers]
+    starts = (
+        [None] * len(net.affine_layers)
+        if initial is None
+        else [node.affine for node in initial.affine_layers]
+    )
     size = math.prod(net.input_shape)
     first_two, first_sup = _after(net, net.nodes[0])
     radius = math.sqrt(size) if in_unit_cube(data) else float(seen.inputs.max())
     layers = tuple(
-        _layer(net, node, row, start) for node, row, start in zip(net.affine_layers, table.layers, starts, strict=True)
+        _layer(net, node, row, start)
+        for node, row, start in zip(net.affine_layers, table.layers, starts, strict=True)
     )
     return NetFacts(
         m=len(data),
@@ -104,7 +121,8 @@ def gather(
         radius=first_two * radius,
         is_chain=net.is_chain,
         not_a_chain_because=net.not_a_chain_because,
-        plain=net.is_chain and all(isinstance(n.op, (Affine, ReLU, Flatten, Unflatten)) for n in net.nodes[1:]),
+        plain=net.is_chain
+        and all(isinstance(n.op, (Affine, ReLU, Flatten, Unflatten)) for n in net.nodes[1:]),
         largest_score=float(seen.scores.max()),
         weight_bits=8 * net.dtype.itemsize,
         first_lipschitz=first_two,
@@ -147,7 +165,9 @@ def _layer(net: Network, node: Node, row: LayerMeasures, start: Affine | None) -
         l1_inf=norms.l1_inf,
         l2_inf=norms.l2_inf,
         l2_1=norms.l2_1,
-        bias=0.0 if bias is None else math.sqrt(places) * float(torch.linalg.vector_norm(bias.double())),
+        bias=0.0
+        if bias is None
+        else math.sqrt(places) * float(torch.linalg.vector_norm(bias.double())),
         bias_largest=0.0 if bias is None else float(bias.abs().max()),
         lipschitz=two,
         lipschitz_inf=sup,
@@ -157,7 +177,9 @@ def _layer(net: Network, node: Node, row: LayerMeasures, start: Affine | None) -
 
 
 def _after(net: Network, node: Node) -> tuple[float, float]:
-    """Lipschitz constants in ℓ2 and ℓ∞ of what stands between a layer (or the input) and the next; chains only."""
+    """Lipschitz constants in ℓ2 and ℓ∞ of what stands between a layer (or the input) and the next;
+    chains only.
+    """
     two = sup = 1.0
     for after in net.nodes[node.index + 1 :]:
         if isinstance(after.op, Affine):
@@ -168,18 +190,27 @@ def _after(net: Network, node: Node) -> tuple[float, float]:
     return two, sup
 
 
-def _pool(op: MaxPool | AvgPool | AdaptiveMaxPool | AdaptiveAvgPool, before: tuple[int, ...]) -> tuple[float, float]:
-    """Lipschitz constants of one pooling: ℓ2 from the number of windows that share an input, ℓ∞ from a window's sum.
+def _pool(
+    op: MaxPool | AvgPool | AdaptiveMaxPool | AdaptiveAvgPool, before: tuple[int, ...]
+) -> tuple[float, float]:
+    """Lipschitz constants of one pooling: ℓ2 from the number of windows that share an input, ℓ∞
+    from a window's sum.
 
-    A map with row sums ≤ r and column sums ≤ c has ‖·‖₂ ≤ √(r·c). A maximum changes by at most the largest change in
-    its window, whose square is at most the sum of the squares there.
+    A map with row sums ≤ r and column sums ≤ c has ‖·‖₂ ≤ √(r·c). A maximum changes by at most the
+    largest change in its window, whose square is at most the sum of the squares there.
     """
     if isinstance(op, (AdaptiveMaxPool, AdaptiveAvgPool)):
         sides = zip(before[1:], op.output, strict=True)
-        return math.sqrt(math.prod(1 if side % out == 0 else -(-out // side) + 1 for side, out in sides)), 1.0
-    if isinstance(op, MaxPool):  # with gaps between its taps, a window may share an input with as many others as it has
+        return math.sqrt(
+            math.prod(1 if side % out == 0 else -(-out // side) + 1 for side, out in sides)
+        ), 1.0
+    if isinstance(
+        op, MaxPool
+    ):  # with gaps between its taps, a window may share an input with as many others as it has
         reach = zip(op.kernel, op.stride, op.dilation, strict=True)
-        return math.sqrt(math.prod(side if gaps > 1 else -(-side // step) for side, step, gaps in reach)), 1.0
+        return math.sqrt(
+            math.prod(side if gaps > 1 else -(-side // step) for side, step, gaps in reach)
+        ), 1.0
     shared = math.prod(-(-side // step) for side, step in zip(op.kernel, op.stride, strict=True))
     window = math.prod(op.kernel)
     if op.divisor is not None:
@@ -190,9 +221,11 @@ def _pool(op: MaxPool | AvgPool | AdaptiveMaxPool | AdaptiveAvgPool, before: tup
 
 
 def decisions(net: Network) -> list[Decisions]:
-    """The levels at which signs decide what the net computes, and the last one, which decides its answer.
+    """The levels at which signs decide what the net computes, and the last one, which decides its
+    answer.
 
-    Between them every value is a polynomial in the parameters, of a degree that grows by one with each affine layer.
+    Between them every value is a polynomial in the parameters, of a degree that grows by one with
+    each affine layer.
     """
     degree = {0: 0}
     before: dict[int, frozenset[int]] = {0: frozenset()}
@@ -209,7 +242,9 @@ def decisions(net: Network) -> list[Decisions]:
             levels.append(Decisions(math.prod(node.shape), degree[node.index], known))
         elif isinstance(node.op, (MaxPool, AdaptiveMaxPool)):
             window = _window(net, node)
-            levels.append(Decisions(math.prod(node.shape) * window * (window - 1), degree[node.index], known))
+            levels.append(
+                Decisions(math.prod(node.shape) * window * (window - 1), degree[node.index], known)
+            )
     last = net.nodes[-1].index
     pairs = net.classes * (net.classes - 1)
     return [*levels, Decisions(pairs, max(1, degree[last]), sum(sizes[i] for i in before[last]))]
@@ -220,4 +255,6 @@ def _window(net: Network, node: Node) -> int:
     if isinstance(node.op, MaxPool):
         return math.prod(node.op.kernel)
     before = net.nodes[node.inputs[0]].shape
-    return math.prod(-(-size // out) + 1 for size, out in zip(before[1:], node.shape[1:], strict=True))
+    return math.prod(
+        -(-size // out) + 1 for size, out in zip(before[1:], node.shape[1:], strict=True)
+    )

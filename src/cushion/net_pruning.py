@@ -1,6 +1,8 @@
-"""prune_net(): pruning by magnitude (Guha 2023) on a trained net, its promises checked and its bounds beside.
+"""prune_net(): pruning by magnitude (Guha 2023) on a trained net, its promises checked and its
+bounds beside.
 
-Every setting that was asked for is tried with every grid; the one with the smallest Occam bound on the sample is taken.
+Every setting that was asked for is tried with every grid; the one with the smallest Occam bound on
+the sample is taken.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ from cushion.promises.subject import Subject
 from cushion.pruning_records import LayerSketch, NetPruning, Tried
 
 _BATCH = 256
-_WRITTEN = 1 << 15  # numbers up to which every message that is tried is written: a third of a second
+_WRITTEN = (
+    1 << 15
+)  # numbers up to which every message that is tried is written: a third of a second
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,9 @@ class _Setting:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """One setting with one grid, and how it does on the sample; `key` is smaller for a better one."""
+    """One setting with one grid, and how it does on the sample; `key` is smaller for a better
+    one.
+    """
 
     made: PrunedNet
     errors: LayerErrors
@@ -81,30 +87,46 @@ def prune_net(
 ) -> NetCompressed[NetPruning]:
     """Prune a trained net and hold what the lemmas of Guha 2023 promise against what happens.
 
-    method: "magnitude" stores positions and values; "sketch" stores A X Bᵀ of every layer that comes back from it
-    exactly, and the others as magnitude does. The coins of Algorithm 1 and the sketching matrices come from `seed`. The
-    model is not changed; the held-out examples are only looked at once the setting is chosen.
+    method: "magnitude" stores positions and values; "sketch" stores A X Bᵀ of every layer that
+    comes back from it exactly, and the others as magnitude does. The coins of Algorithm 1 and the
+    sketching matrices come from `seed`. The model is not changed; the held-out examples are only
+    looked at once the setting is chosen.
     """
     options = options or PruneOptions()
     if method not in METHODS:
         raise BadInput(f"--method {method} does not prune; use {' or '.join(METHODS)}")
     options.check(method)
     if type(seed) is not int or not 0 <= seed < MOST_FIELD - 1:
-        raise BadInput(f"--seed {seed} must be a whole number from 0 to {MOST_FIELD - 2}: it is part of the message")
+        raise BadInput(
+            f"--seed {seed} must be a whole number from 0 to {MOST_FIELD - 2}: it is part of the "
+            "message"
+        )
     sample = as_dataset(data)
     check_holdout(holdout, sample)
     exact = parse_delta(str(delta))
     net = traced(model, sample)
     _check_weights(net)
     subject = Subject(
-        net, None, sample, method, NetOptions(gamma=options.gamma, level=options.level), float(exact), seed
+        net,
+        None,
+        sample,
+        method,
+        NetOptions(gamma=options.gamma, level=options.level),
+        float(exact),
+        seed,
     )
     scores = _scores(net, sample)
     best, tried, curve = _best(subject, options, scores, exact)
     made, errors = best.made, best.errors
     if method == "sketch":
         made = _sketched(made, net, options, seed)
-    notes = {"method": method, "seed": seed, **options.settings(), "chosen": best.tried.asked, "on": best.tried.grid}
+    notes = {
+        "method": method,
+        "seed": seed,
+        **options.settings(),
+        "chosen": best.tried.asked,
+        "on": best.tried.grid,
+    }
     compressed = CompressedNet(made.stored, net, notes)
     if method == "sketch":  # what really comes back
         made = replace(made, network=compressed.network)
@@ -114,12 +136,27 @@ def prune_net(
     wrong = int((errors.margins <= 0).sum())
     occam = occam_rows(compressed, wrong, len(sample), exact, holdout, certificate, because)
     chosen = tried.index(best.tried)
-    held = None if holdout is None or occam[0].holdout_errors is None else occam[0].holdout_errors / len(holdout)
+    held = (
+        None
+        if holdout is None or occam[0].holdout_errors is None
+        else occam[0].holdout_errors / len(holdout)
+    )
     bound = float_up(occam_bound(wrong, len(sample), made.plain.bits, exact))
-    tried[chosen] = replace(best.tried, bits=made.plain.bits, bound=bound, written=True, chosen=True)
-    curve[chosen] = replace(best.point, bits=made.stored.bits, parameters=made.stored.parameters, test_error=held)
+    tried[chosen] = replace(
+        best.tried, bits=made.plain.bits, bound=bound, written=True, chosen=True
+    )
+    curve[chosen] = replace(
+        best.point, bits=made.stored.bits, parameters=made.stored.parameters, test_error=held
+    )
     said = (*summary.notes, *worthless(tried, net.classes))
-    summary = replace(summary, tried=tuple(tried), curve=tuple(curve), occam=occam, assumptions=ASSUMED, notes=said)
+    summary = replace(
+        summary,
+        tried=tuple(tried),
+        curve=tuple(curve),
+        occam=occam,
+        assumptions=ASSUMED,
+        notes=said,
+    )
     return NetCompressed(compressed, summary, certificate)
 
 
@@ -127,7 +164,10 @@ def _check_weights(net: Network) -> None:
     for node in net.affine_layers:
         for part in (node.affine.operator.weight, node.affine.bias):
             if part is not None and not bool(torch.isfinite(part).all()):
-                raise BadInput(f"{node.name}: a weight or bias is infinite or not a number; check how it was trained")
+                raise BadInput(
+                    f"{node.name}: a weight or bias is infinite or not a number; check how it "
+                    "was trained"
+                )
     if not any(is_pruned(node.affine.operator) for node in net.affine_layers):
         raise BadInput("the net has no dense or convolutional layer, so there is nothing to prune")
 
@@ -138,7 +178,10 @@ def _settings(options: PruneOptions) -> list[_Setting]:
     if rule == "bernoulli":
         return [_Setting(f"d={d:g}", d=d) for d in dict.fromkeys(options.strengths)]
     if rule in ("global", "layer"):
-        return [_Setting(f"sparsity={share:g}", sparsity=share) for share in dict.fromkeys(options.sparsity)]
+        return [
+            _Setting(f"sparsity={share:g}", sparsity=share)
+            for share in dict.fromkeys(options.sparsity)
+        ]
     return [_Setting(rule)]
 
 
@@ -150,7 +193,9 @@ def _best(
     grids = len(BEST_GRIDS) if options.grid == "best" else 1
     best: _Candidate | None = None
     tried, curve = [], []
-    with tqdm(total=len(settings) * grids, desc="settings", disable=None, delay=2, leave=False) as bar:
+    with tqdm(
+        total=len(settings) * grids, desc="settings", disable=None, delay=2, leave=False
+    ) as bar:
         for setting in settings:
             for candidate in _candidates(subject, options, setting, scores, delta):
                 tried.append(candidate.tried)
@@ -163,13 +208,20 @@ def _best(
 
 
 def _candidates(
-    subject: Subject, options: PruneOptions, setting: _Setting, scores: NDArray[np.float64], delta: Decimal
+    subject: Subject,
+    options: PruneOptions,
+    setting: _Setting,
+    scores: NDArray[np.float64],
+    delta: Decimal,
 ) -> Iterator[_Candidate]:
     net, sample, seed = subject.net, subject.sample, subject.seed
     masks = masks_for(net, options.chosen_rule, d=setting.d, sparsity=setting.sparsity, seed=seed)
     kept = sum(int(mask.sum()) for mask in masks)
     if 2 * kept > MOST_NUMBERS:
-        raise BadInput(f"{setting.asked} leaves {kept} weights, and a file holds {MOST_NUMBERS // 2}; prune more")
+        raise BadInput(
+            f"{setting.asked} leaves {kept} weights, and a file holds {MOST_NUMBERS // 2}; prune "
+            "more"
+        )
     pruned = apply_masks(net, masks)
     tuned = pruned
     if options.fine_tune:
@@ -208,9 +260,16 @@ def _grids(
 
 
 def _judge(
-    subject: Subject, setting: _Setting, grid: str, made: PrunedNet, errors: LayerErrors, delta: Decimal
+    subject: Subject,
+    setting: _Setting,
+    grid: str,
+    made: PrunedNet,
+    errors: LayerErrors,
+    delta: Decimal,
 ) -> _Candidate:
-    """How it does, by the length of its message, which is estimated where writing every one would take too long."""
+    """How it does, by the length of its message, which is estimated where writing every one would
+    take too long.
+    """
     wrong, m = int((errors.margins <= 0).sum()), len(errors.margins)
     written = made.stored.parameters <= _WRITTEN
     bits = made.stored.bits if written else made.stored.estimated_bits()
@@ -240,7 +299,9 @@ def _sketched(made: PrunedNet, net: Network, options: PruneOptions, seed: int) -
     sketches: list[LayerSketch | None] = []
     work = list(zip(made.stored.layers, places(net), strict=True))
     spent = 0.0
-    for layer, place in tqdm(work, desc="sketches", unit="layer", disable=None, delay=2, leave=False):
+    for layer, place in tqdm(
+        work, desc="sketches", unit="layer", disable=None, delay=2, leave=False
+    ):
         if not isinstance(layer, Pruned):
             layers.append(layer)
             sketches.append(None)
@@ -263,8 +324,13 @@ def _scores(net: Network, sample: Dataset) -> NDArray[np.float64]:
     def work(rows: slice) -> Accumulators:
         found = net.forward(as_floats(sample.x[rows]).to(net.dtype))
         if not bool(torch.isfinite(found).all()):
-            raise BadInput(f"the net's scores on {sample.name} are not finite near row {rows.start}; check its weights")
+            raise BadInput(
+                f"the net's scores on {sample.name} are not finite near row {rows.start}; check "
+                "its weights"
+            )
         return {"scores": Samples.of(rows.start, found.numpy())}
 
-    found: NDArray[np.float64] = map_shards(len(sample), _BATCH, work, describe="scores")["scores"].values()
+    found: NDArray[np.float64] = map_shards(len(sample), _BATCH, work, describe="scores")[
+        "scores"
+    ].values()
     return found

@@ -1,7 +1,8 @@
-"""replace_tails(): a net's small weights replaced by noise from a seed (Shin 2021), promises checked, bounds beside.
+"""replace_tails(): a net's small weights replaced by noise from a seed (Shin 2021), promises
+checked, bounds beside.
 
-Every threshold that was asked for is tried with every variance and grid; the one with the smallest Occam bound on the
-sample is taken. Then the noise is drawn again, under `trials` seeds.
+Every threshold that was asked for is tried with every variance and grid; the one with the smallest
+Occam bound on the sample is taken. Then the noise is drawn again, under `trials` seeds.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ from cushion.promises.subject import Subject
 from cushion.theorems.heavy_tails import spread_allowed, spread_allowed_printed
 
 _EXAMPLES = 1000  # rows for cushions and pairs of layers
-_WRITTEN = 1 << 15  # numbers up to which every message that is tried is written: a third of a second
+_WRITTEN = (
+    1 << 15
+)  # numbers up to which every message that is tried is written: a third of a second
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,9 @@ class _Setting:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """One setting with one grid, and how it does on the sample; `key` is smaller for a better one."""
+    """One setting with one grid, and how it does on the sample; `key` is smaller for a better
+    one.
+    """
 
     setting: _Setting
     bits: int
@@ -83,17 +88,19 @@ def replace_tails(
     delta: str | float = "0.05",
     seed: int = 0,
 ) -> NetCompressed[NetHeavyTail]:
-    """Keep the large weights of a trained net, replace the others, and hold Shin 2021 against what happens.
+    """Keep the large weights of a trained net, replace the others, and hold Shin 2021 against what
+    happens.
 
-    G comes from `seed`, which is part of the message and paid; the trials use seed, seed + 1, ..., and the net that is
-    returned is that of the first. The model is not changed; the held-out examples are only looked at once the setting
-    is chosen.
+    G comes from `seed`, which is part of the message and paid; the trials use seed, seed + 1, ...,
+    and the net that is returned is that of the first. The model is not changed; the held-out
+    examples are only looked at once the setting is chosen.
     """
     options = options or HeavyTailOptions()
     options.check(method)
     if type(seed) is not int or not 0 <= seed < MOST_FIELD - options.trials:
         raise BadInput(
-            f"--seed {seed} must be a whole number from 0 to {MOST_FIELD - options.trials - 1}: it is part of the "
+            f"--seed {seed} must be a whole number from 0 to {MOST_FIELD - options.trials - 1}: "
+            "it is part of the "
             "message, and the trials count up from it"
         )
     sample = as_dataset(data)
@@ -103,18 +110,30 @@ def replace_tails(
     _check_weights(net)
     chosen = choose_layers(net, options.chosen_layers)
     deviations = standard_deviations(net, chosen)
-    settings = NetOptions(gamma=options.gamma, level=options.level, examples=min(_EXAMPLES, len(sample)))
+    settings = NetOptions(
+        gamma=options.gamma, level=options.level, examples=min(_EXAMPLES, len(sample))
+    )
     subject = Subject(net, None, sample, method, settings, float(exact), seed)
     best, tried = _best(subject, options, deviations, exact)
     # The lemmas are about every weight that stays, also where no later layer reads it any more.
     faithful = store_replaced(net, best.replaced, best.bits, seed, faithful=True)
-    made = ReplacedNet(best.replaced, deviations, best.setting.t, best.stored, faithful, faithful.network(net))
-    notes = {"method": method, "seed": seed, **options.settings(), "chosen": best.tried.asked, "on": best.tried.grid}
+    made = ReplacedNet(
+        best.replaced, deviations, best.setting.t, best.stored, faithful, faithful.network(net)
+    )
+    notes = {
+        "method": method,
+        "seed": seed,
+        **options.settings(),
+        "chosen": best.tried.asked,
+        "on": best.tried.grid,
+    }
     compressed = CompressedNet(best.stored, net, notes)
     summary = describe(subject, options, made, best.errors, len(tried))
     trials = _trials(subject, options, best, holdout)
     certificate, because = certificate_of(compressed, sample, exact, holdout, notes)
-    occam = occam_rows(compressed, summary.errors, len(sample), exact, holdout, certificate, because)
+    occam = occam_rows(
+        compressed, summary.errors, len(sample), exact, holdout, certificate, because
+    )
     at, here = tried.index(best.tried), occam[0]
     tried[at] = replace(best.tried, bits=here.bits, bound=here.bound, written=True, chosen=True)
     held = None if holdout is None else look_at(net, holdout).errors
@@ -129,14 +148,19 @@ def replace_tails(
         occam=occam,
         assumptions=ASSUMED,
     )
-    return NetCompressed(compressed, replace(summary, notes=notes_on(summary, net.classes)), certificate)
+    return NetCompressed(
+        compressed, replace(summary, notes=notes_on(summary, net.classes)), certificate
+    )
 
 
 def _check_weights(net: Network) -> None:
     for node in net.affine_layers:
         for part in (node.affine.operator.weight, node.affine.bias):
             if part is not None and not bool(torch.isfinite(part).all()):
-                raise BadInput(f"{node.name}: a weight or bias is infinite or not a number; check how it was trained")
+                raise BadInput(
+                    f"{node.name}: a weight or bias is infinite or not a number; check how it "
+                    "was trained"
+                )
 
 
 def _settings(options: HeavyTailOptions) -> list[_Setting]:
@@ -152,12 +176,18 @@ def _best(
     subject: Subject, options: HeavyTailOptions, deviations: Sequence[float | None], delta: Decimal
 ) -> tuple[_Candidate, list[TriedTail]]:
     """The candidate with the smallest bound, and how all of them did."""
-    subject.seen  # noqa: B018 (refuses scores that are not finite)
+    subject.seen  # noqa: B018
     scores = follow_induction(subject.net, subject.net, subject.sample).scores
     settings = _settings(options)
     best: _Candidate | None = None
     tried = []
-    with tqdm(total=len(settings) * len(options.grids), desc="settings", disable=None, delay=2, leave=False) as bar:
+    with tqdm(
+        total=len(settings) * len(options.grids),
+        desc="settings",
+        disable=None,
+        delay=2,
+        leave=False,
+    ) as bar:
         for setting in settings:
             for candidate in _candidates(subject, options, setting, deviations, scores, delta):
                 tried.append(candidate.tried)
@@ -179,9 +209,14 @@ def _candidates(
     net, sample, seed = subject.net, subject.sample, subject.seed
     replaced = _replacements(net, options, setting, deviations)
     kept = sum(one.kept for one in replaced if one is not None)
-    if 2 * (net.parameters - sum(one.mask.numel() - one.kept for one in replaced if one is not None)) > MOST_NUMBERS:
+    if (
+        2
+        * (net.parameters - sum(one.mask.numel() - one.kept for one in replaced if one is not None))
+        > MOST_NUMBERS
+    ):
         raise BadInput(
-            f"{setting.asked} leaves more weights than the {MOST_NUMBERS // 2} of a file; use a larger --tau"
+            f"{setting.asked} leaves more weights than the {MOST_NUMBERS // 2} of a file; use a "
+            "larger --tau"
         )
     for bits in _grids(net, options, replaced, seed):
         stored = store_replaced(net, replaced, bits, seed)
@@ -197,8 +232,12 @@ def _candidates(
         yield _Candidate(setting, bits, replaced, stored, network, errors, tried, (bound, beyond))
 
 
-def _grids(net: Network, options: HeavyTailOptions, replaced: Sequence[Replacement | None], seed: int) -> Iterator[int]:
-    """The grids that are tried; where τ was chosen for ε, only those that round no layer by more, and the finest."""
+def _grids(
+    net: Network, options: HeavyTailOptions, replaced: Sequence[Replacement | None], seed: int
+) -> Iterator[int]:
+    """The grids that are tried; where τ was chosen for ε, only those that round no layer by more,
+    and the finest.
+    """
     for bits in options.grids:
         if options.epsilon is not None and bits != options.grids[-1]:
             layers = store_replaced(net, replaced, bits, seed, faithful=True).layers
@@ -242,7 +281,9 @@ def _trials(
         first = seed == subject.seed
         network = best.network if first else replace(best.stored, seed=seed).network(subject.net)
         errors = best.tried.errors if first else look_at(network, subject.sample).errors
-        found.append(Trial(seed, errors, None if holdout is None else look_at(network, holdout).errors))
+        found.append(
+            Trial(seed, errors, None if holdout is None else look_at(network, holdout).errors)
+        )
     return tuple(found)
 
 

@@ -59,7 +59,9 @@ class MaxPool:
     ceil_mode: bool
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.max_pool2d(x, self.kernel, self.stride, self.padding, self.dilation, self.ceil_mode)
+        return F.max_pool2d(
+            x, self.kernel, self.stride, self.padding, self.dilation, self.ceil_mode
+        )
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,13 @@ class AvgPool:
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.avg_pool2d(
-            x, self.kernel, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor
+            x,
+            self.kernel,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor,
         )
 
 
@@ -137,16 +145,29 @@ class Cat:
 
 
 Op: TypeAlias = (
-    Input | Affine | ReLU | MaxPool | AvgPool | AdaptiveAvgPool | AdaptiveMaxPool | Flatten | Unflatten | Add | Cat
+    Input
+    | Affine
+    | ReLU
+    | MaxPool
+    | AvgPool
+    | AdaptiveAvgPool
+    | AdaptiveMaxPool
+    | Flatten
+    | Unflatten
+    | Add
+    | Cat
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation: `inputs` are the indices of the nodes whose outputs it reads, all smaller than `index`."""
+    """One operation: `inputs` are the indices of the nodes whose outputs it reads, all smaller than
+    `index`.
+    """
 
     index: int
-    name: str  # the module's path ("layer1.0.conv1"), or that of the caller and the operation ("layer1.0.add")
+    # the module's path ("layer1.0.conv1"), or that of the caller and the operation ("layer1.0.add")
+    name: str
     op: Op
     inputs: tuple[int, ...]
     shape: Shape  # of one example's output
@@ -166,10 +187,12 @@ Layer: TypeAlias = Callable[[Node, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network:
-    """An immutable graph of nodes in topological order: node 0 is the input, the last node gives the logits.
+    """An immutable graph of nodes in topological order: node 0 is the input, the last node gives
+    the logits.
 
-    Its tensors are its own copies, without gradients; it computes what the traced module computes in eval mode.
-    A module that is called twice appears as two nodes ("fc" and "fc#2"), and `parameters` counts both.
+    Its tensors are its own copies, without gradients; it computes what the traced module computes
+    in eval mode. A module that is called twice appears as two nodes ("fc" and "fc#2"), and
+    `parameters` counts both.
     """
 
     nodes: tuple[Node, ...]
@@ -177,7 +200,10 @@ class Network:
     def __repr__(self) -> str:
         layers = ", ".join(node.name for node in self.affine_layers[:8])
         more = ", ..." if len(self.affine_layers) > 8 else ""
-        return f"Network({self.input_shape} -> {self.classes}, {self.parameters} parameters, layers {layers}{more})"
+        return (
+            f"Network({self.input_shape} -> {self.classes}, {self.parameters} parameters, layers "
+            f"{layers}{more})"
+        )
 
     @property
     def input_shape(self) -> Shape:
@@ -215,21 +241,25 @@ class Network:
 
     @torch.no_grad()
     def run(self, x: Tensor, observe: Observer | None) -> Tensor:
-        """The logits; on the way `observe` sees every affine layer three times: its input, A·input, and that plus bias.
+        """The logits; on the way `observe` sees every affine layer three times: its input, A·input,
+        and that plus bias.
 
-        An observer that only reads costs a forward pass: the bias is added in place and each activation is freed
-        after its last use, so it must clone what it wants to keep.
+        An observer that only reads costs a forward pass: the bias is added in place and each
+        activation is freed after its last use, so it must clone what it wants to keep.
         """
         return self.evaluate(x, None if observe is None else partial(_observed, observe))
 
     def evaluate(self, x: Tensor, layer: Layer | None = None) -> Tensor:
-        """The logits; `layer` computes the output of every affine node from its input (None: the node's own map).
+        """The logits; `layer` computes the output of every affine node from its input (None: the
+        node's own map).
 
-        Outside torch.no_grad gradients flow to x and to the weights of affine maps put in with `with_affine`.
+        Outside torch.no_grad gradients flow to x and to the weights of affine maps put in with
+        `with_affine`.
         """
         if tuple(x.shape[1:]) != self.input_shape:
             raise BadInput(
-                f"the net reads examples of shape {self.input_shape}, not {tuple(x.shape[1:])}; reshape the data "
+                f"the net reads examples of shape {self.input_shape}, not {tuple(x.shape[1:])}; "
+                "reshape the data "
                 "or trace the net with that input shape"
             )
         alive: dict[int, Tensor] = {0: x}
@@ -266,7 +296,9 @@ class Network:
 
     @property
     def is_chain(self) -> bool:
-        """Whether each node reads just the one before it, so that x^i alone determines everything after it."""
+        """Whether each node reads just the one before it, so that x^i alone determines everything
+        after it.
+        """
         return not self.not_a_chain_because
 
     @cached_property
@@ -280,7 +312,8 @@ class Network:
                 return (
                     f"the output of {node.name} is read by {', '.join(names[:-1])} and {names[-1]}"
                     + (f", and {join.name} joins their branches" if join else "")
-                    + f", so between {node.name} and {join.name if join else 'the logits'} no single vector x^i "
+                    + f", so between {node.name} and {join.name if join else 'the logits'} no "
+                    "single vector x^i "
                     "separates the net"
                 )
             if len(node.inputs) > 1:  # without a fork: a value joined with itself
@@ -298,14 +331,18 @@ class Network:
         return None
 
     def chain(self) -> tuple[Node, ...]:
-        """The affine layers of a chain, in order; Unsupported, saying where, if the net is not a chain."""
+        """The affine layers of a chain, in order; Unsupported, saying where, if the net is not a
+        chain.
+        """
         if not self.is_chain:
             raise Unsupported(f"the net is not a chain of layers: {self.not_a_chain_because}")
         return self.affine_layers
 
     def with_affine(self, changes: Mapping[int, Affine]) -> Network:
         """The same graph with other affine maps at the given node indices."""
-        return Network(tuple(replace(n, op=changes[n.index]) if n.index in changes else n for n in self.nodes))
+        return Network(
+            tuple(replace(n, op=changes[n.index]) if n.index in changes else n for n in self.nodes)
+        )
 
     def to(self, dtype: torch.dtype) -> Network:
         """The same net with weights of its own in `dtype`."""
@@ -331,5 +368,7 @@ def _cast(op: Op, dtype: torch.dtype) -> Op:
     if not isinstance(op, Affine):
         return op
     return replace(
-        op, operator=op.operator.to(dtype), bias=None if op.bias is None else op.bias.detach().to(dtype, copy=True)
+        op,
+        operator=op.operator.to(dtype),
+        bias=None if op.bias is None else op.bias.detach().to(dtype, copy=True),
     )

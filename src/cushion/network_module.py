@@ -8,7 +8,8 @@ from cushion.network import Network
 
 
 class NetworkModule(nn.Module):
-    """Computes what its `network` computes; weights and biases are its buffers, so that it has a fingerprint.
+    """Computes what its `network` computes; weights and biases are its buffers, so that it has a
+    fingerprint.
 
     `cushion.measure` and the like take the network out again instead of tracing the module.
     """

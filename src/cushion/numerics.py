@@ -1,8 +1,9 @@
 """Tails and their inverses in the log domain; every function says on which side it errs.
 
-A certificate of a few thousand bits needs the binomial tail at probabilities like 2^-3000, far below the
-smallest float, so everything here works with logarithms. Inverses return the safe side: never below the true
-upper bound, and within 1e-9 of it. `verifier` does not use this file: it rechecks with its own arithmetic.
+A certificate of a few thousand bits needs the binomial tail at probabilities like 2^-3000, far
+below the smallest float, so everything here works with logarithms. Inverses return the safe side:
+never below the true upper bound, and within 1e-9 of it. `verifier` does not use this file: it
+rechecks with its own arithmetic.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ _CHUNK = 4096  # terms of the tail summed at once
 def log_binomial_cdf_upper(k: int, m: int, p: float) -> float:
     """ln P[Bin(m, p) ≤ k], erring upwards.
 
-    The sum runs down from its last term t_k: Σ_{i≤k} t_i = t_k (1 + r_k + r_k r_{k-1} + …) with
-    r_i = t_{i-1}/t_i = i(1-p) / ((m-i+1)p), which shrinks with i, so the rest is below a geometric series.
+    The sum runs down from its last term t_k: Σ_{i≤k} t_i = t_k (1 + r_k + r_k r_{k-1} + …) with r_i
+    = t_{i-1}/t_i = i(1-p) / ((m-i+1)p), which shrinks with i, so the rest is below a geometric
+    series.
 
     >>> abs(log_binomial_cdf_upper(0, 100, 0.5) - 100 * math.log(0.5)) < 1e-9
     True
@@ -80,7 +82,8 @@ def binomial_inverse(k: int, m: int, log_delta: float) -> float:
     """
     if m < 1 or not 0 <= k <= m:
         raise BadInput(
-            f"{k} errors among {m} examples is not a count; it must lie between 0 and m, and m be at least 1"
+            f"{k} errors among {m} examples is not a count; it must lie between 0 and m, and m "
+            "be at least 1"
         )
     if not log_delta < 0.0:
         raise BadInput("the failure probability δ must lie strictly between 0 and 1")
@@ -101,7 +104,9 @@ def occam_log_delta(delta: Decimal, bits: int) -> float:
 
 
 def kl(q: float, p: float) -> float:
-    """kl(q‖p) between two coins, in nats (rounded to nearest; the inverse below accounts for it)."""
+    """kl(q‖p) between two coins, in nats (rounded to nearest; the inverse below accounts for
+    it).
+    """
     if (q > 0.0 and p <= 0.0) or (q < 1.0 and p >= 1.0):
         return math.inf
     left = q * math.log(q / p) if q > 0.0 else 0.0
@@ -126,14 +131,20 @@ def kl_inverse(q: float, budget: float) -> float:
 
     def beyond(p: float) -> bool:
         # Rounding of the two terms, each a few units in the last place of its largest part.
-        parts = (abs(q * math.log(q / p)) if q > 0.0 else 0.0) + abs((1 - q) * math.log1p(-p)) + abs(math.log1p(-q))
+        parts = (
+            (abs(q * math.log(q / p)) if q > 0.0 else 0.0)
+            + abs((1 - q) * math.log1p(-p))
+            + abs(math.log1p(-q))
+        )
         return kl(q, p) - 8 * _EPS * (1.0 + parts) >= budget
 
     return _first_true(lambda p: p >= 1.0 or beyond(p), q, 1.0)
 
 
 def _first_true(test: Callable[[float], bool], low: float, high: float) -> float:
-    """The smallest p found by bisection with test(p) true; test(high) must hold. Errs upwards, to the last bit."""
+    """The smallest p found by bisection with test(p) true; test(high) must hold. Errs upwards, to
+    the last bit.
+    """
     while True:
         middle = low + (high - low) / 2
         if not low < middle < high:

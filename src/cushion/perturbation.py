@@ -14,17 +14,22 @@ class Activations:
 
     def __init__(self, net: Network, x: Tensor) -> None:
         self.net = net
-        # Channels last, as in a Linearisation: faster convolutions, and differences of the two lie alike in memory.
-        self.values: dict[int, Tensor] = {0: x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x}
+        # Channels last, as in a Linearisation: faster convolutions, and differences of the two lie
+        # alike in memory.
+        self.values: dict[int, Tensor] = {
+            0: x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+        }
         with torch.no_grad():
             for node in net.nodes[1:]:
                 self.values[node.index] = node.op(*(self.values[i] for i in node.inputs))  # type: ignore[operator]
 
     @torch.no_grad()
     def rerun(self, source: Node, t: Tensor, visit: Visit) -> None:
-        """Put t, [B, *shape], in place of the source's output and show every affine layer that changes, in order.
+        """Put t, [B, *shape], in place of the source's output and show every affine layer that
+        changes, in order.
 
-        This is M^{i,j}(t) of Arora 2018, Section 3, for all j > i. What `visit` is shown is its own to keep.
+        This is M^{i,j}(t) of Arora 2018, Section 3, for all j > i. What `visit` is shown is its own
+        to keep.
         """
         changed = {source.index: t}
         for node in self.net.nodes[source.index + 1 :]:

@@ -1,8 +1,9 @@
 """A torch.export program as a plain module whose calls the trace understands.
 
-A program's graph is written in ATen calls and guarded to the batch size of its example. Here each understood call
-is replaced by the torch function it stands for, and the guards are dropped, so the net reads batches of any size.
-An ATen call without such a function stays as it is: the trace then names it and refuses.
+A program's graph is written in ATen calls and guarded to the batch size of its example. Here each
+understood call is replaced by the torch function it stands for, and the guards are dropped, so the
+net reads batches of any size. An ATen call without such a function stays as it is: the trace then
+names it and refuses.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
 
 
 def plain_module(program: ExportedProgram) -> nn.Module:
-    """The program's net, in evaluation mode, on a batch of any size; checked against it on its own example."""
+    """The program's net, in evaluation mode, on a batch of any size; checked against it on its own
+    example.
+    """
     guarded = program.module()
     assert isinstance(guarded, fx.GraphModule)
     graph: fx.Graph = fx.Graph()
@@ -51,8 +54,13 @@ def plain_module(program: ExportedProgram) -> nn.Module:
     for node in guarded.graph.nodes:
         if node.op != "output" and not node.users:
             continue  # the guards, and parts of a result that nothing reads
-        if node.target is operator.getitem and node.args[0].target is _ATEN.adaptive_max_pool2d.default:
-            copies[node] = copies[node.args[0]]  # ATen returns the indices too, the torch function does not
+        if (
+            node.target is operator.getitem
+            and node.args[0].target is _ATEN.adaptive_max_pool2d.default
+        ):
+            copies[node] = copies[
+                node.args[0]
+            ]  # ATen returns the indices too, the torch function does not
             continue
         if node.target in (_ATEN.view.default, _ATEN.reshape.default):
             copies[node] = _reshape(graph, copies, node)
@@ -70,7 +78,8 @@ def _translate(node: fx.Node, copy: fx.Node) -> None:
     elif node.target is _ATEN.sym_size.int:
         copy.op, copy.target = "call_method", "size"
     elif node.target is _ATEN.batch_norm.default:
-        # ATen puts weight and bias before the statistics, and a flag at the end that changes nothing here.
+        # ATen puts weight and bias before the statistics, and a flag at the end that changes
+        # nothing here.
         x, weight, bias, mean, var, training, momentum, eps, _ = copy.args
         copy.target = F.batch_norm
         copy.args = (x, mean, var, weight, bias, training, momentum, eps)
@@ -79,7 +88,9 @@ def _translate(node: fx.Node, copy: fx.Node) -> None:
 
 
 def _reshape(graph: fx.Graph, copies: dict[fx.Node, fx.Node], node: fx.Node) -> fx.Node:
-    """Export writes the example's batch size into shapes as a number; a net that reads any batch asks for it."""
+    """Export writes the example's batch size into shapes as a number; a net that reads any batch
+    asks for it.
+    """
     before: Any = node.args[0]
     wanted: Any = node.args[1]
     x, sizes = copies[before], [copies.get(size, size) for size in wanted]
@@ -94,8 +105,11 @@ def _check(guarded: fx.GraphModule, module: nn.Module, program: ExportedProgram)
         return
     args, kwargs = program.example_inputs
     with torch.no_grad():
-        if not torch.allclose(guarded(*args, **kwargs), module(*args, **kwargs), rtol=1e-4, atol=1e-5):
+        if not torch.allclose(
+            guarded(*args, **kwargs), module(*args, **kwargs), rtol=1e-4, atol=1e-5
+        ):
             raise Unsupported(
-                "the torch.export program computes something else than its calls read as torch functions; "
+                "the torch.export program computes something else than its calls read as torch "
+                "functions; "
                 "export it in evaluation mode, with model.eval()"
             )

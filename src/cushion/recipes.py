@@ -1,7 +1,8 @@
 """The papers' nets and training settings as data, under the names `cushion train` takes; no torch.
 
-What a paper leaves open is chosen here and said in `notes`. Every recipe adapts to other data: the input
-shape and the number of classes are replaced, and a net that does not fit says which layer does not and why.
+What a paper leaves open is chosen here and said in `notes`. Every recipe adapts to other data: the
+input shape and the number of classes are replaced, and a net that does not fit says which layer
+does not and why.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ Labels = Literal["true", "shuffled", "random"]
 
 @dataclass(frozen=True)
 class Recipe(Record):
-    """A net and how to train it with the mean cross-entropy; `spec` is written for the data set `dataset`.
+    """A net and how to train it with the mean cross-entropy; `spec` is written for the data set
+    `dataset`.
 
-    The learning rate is lr · 2^-(epoch // lr_halve_every). Training ends after `epochs`, or after the first
-    epoch at whose end the evaluation-mode cross-entropy on the sample is below `stop_loss`. `labels` says what
-    is done to the labels first. `augment`: each epoch sees each image zero-padded by 4, cropped at random to
-    its size and mirrored with probability 1/2.
+    The learning rate is lr · 2^-(epoch // lr_halve_every). Training ends after `epochs`, or after
+    the first epoch at whose end the evaluation-mode cross-entropy on the sample is below
+    `stop_loss`. `labels` says what is done to the labels first. `augment`: each epoch sees each
+    image zero-padded by 4, cropped at random to its size and mirrored with probability 1/2.
     """
 
     name: str
@@ -55,7 +57,9 @@ class Recipe(Record):
             ("weight_decay", self.weight_decay),
         ):
             if not math.isfinite(value) or value < 0:
-                raise BadInput(f"recipe {self.name}: {option} must be a number of at least 0, not {value}")
+                raise BadInput(
+                    f"recipe {self.name}: {option} must be a number of at least 0, not {value}"
+                )
         for option, count in (
             ("batch", self.batch),
             ("epochs", self.epochs),
@@ -75,12 +79,14 @@ NEYSHABUR = "Neyshabur 2017"
 SHIN = "Shin 2021"
 
 _VGG19 = (
-    "3x32x32: 2*[conv64k3p1 relu] maxpool2 2*[conv128k3p1 relu] maxpool2 4*[conv256k3p1 relu] maxpool2 "
+    "3x32x32: 2*[conv64k3p1 relu] maxpool2 2*[conv128k3p1 relu] maxpool2 4*[conv256k3p1 relu] "
+    "maxpool2 "
     "4*[conv512k3p1 relu] maxpool2 4*[conv512k3p1 relu] maxpool2 "
     "flatten drop0.5 fc512 relu drop0.5 fc512 relu fc10"
 )
 _ALEXNET = (
-    "3x32x32: conv64k11s4p5 relu maxpool2 conv192k5p2 relu maxpool2 conv384k3p1 relu conv256k3p1 relu "
+    "3x32x32: conv64k11s4p5 relu maxpool2 conv192k5p2 relu maxpool2 conv384k3p1 relu conv256k3p1 "
+    "relu "
     "conv256k3p1 relu maxpool2 flatten drop0.5 fc10"
 )
 _NEYSHABUR_VGG = (
@@ -147,7 +153,9 @@ def _guha(name: str, width: int, dataset: str, shape: str, batch: int) -> Recipe
     )
 
 
-def _neyshabur(name: str, title: str, spec: str, dataset: str, init: Initialisation, notes: str) -> Recipe:
+def _neyshabur(
+    name: str, title: str, spec: str, dataset: str, init: Initialisation, notes: str
+) -> Recipe:
     return Recipe(
         name=name,
         source=NEYSHABUR,
@@ -180,12 +188,14 @@ def _shin(name: str, title: str, spec: str, notes: str) -> Recipe:
         epochs=200,
         lr_halve_every=30,
         augment=True,
-        notes=f"the paper takes trained nets from a model zoo; the training settings are ours; {notes}",
+        notes="the paper takes trained nets from a model zoo; the training settings are ours; "
+        f"{notes}",
     )
 
 
 _ALEXNET_NOTES = (
-    "the common 32x32 variant: five convolutions and one dense layer; initialisation not stated: centred He"
+    "the common 32x32 variant: five convolutions and one dense layer; initialisation not stated: "
+    "centred He"
 )
 
 _ALL = (
@@ -231,10 +241,14 @@ _ALL = (
         "AlexNet on CIFAR-10 with shuffled labels",
         _ALEXNET,
         "shuffled",
-        f"{_ALEXNET_NOTES}; augmentation not stated: off, because shuffled labels must be memorised",
+        f"{_ALEXNET_NOTES}; augmentation not stated: off, because shuffled labels must be "
+        "memorised",
     ),
     _guha("guha-mlp", 784, "mnist", "1x28x28", 256),
-    *(_guha(f"guha-mlp-{width}", width, "mnist", "1x28x28", 256) for width in (500, 1000, 1500, 2000, 2500)),
+    *(
+        _guha(f"guha-mlp-{width}", width, "mnist", "1x28x28", 256)
+        for width in (500, 1000, 1500, 2000, 2500)
+    ),
     _guha("guha-mlp-cifar10", 784, "cifar10", "3x32x32", 4),
     _neyshabur(
         "neyshabur-vgg",
@@ -242,7 +256,8 @@ _ALL = (
         _NEYSHABUR_VGG,
         "cifar10",
         "he",
-        "pools after three of the four stacks, else the 4x4 average pool does not fit; dropout rate ours: 1/4",
+        "pools after three of the four stacks, else the 4x4 average pool does not fit; dropout "
+        "rate ours: 1/4",
     ),
     *(
         _neyshabur(
@@ -261,7 +276,8 @@ _ALL = (
         "1x28x28: flatten 10*[fc1000 relu] fc10",
         "mnist",
         "he",
-        "initialisation not stated: He, because PyTorch's own fades out over ten layers; at most 1000 epochs",
+        "initialisation not stated: He, because PyTorch's own fades out over ten layers; at most "
+        "1000 epochs",
     ),
     _shin(
         "shin-resnet20",
@@ -269,14 +285,21 @@ _ALL = (
         _RESNET20,
         "projections (1x1, stride 2) where the width changes",
     ),
-    _shin("shin-densenet", "DenseNet-40 (growth 12) on CIFAR-10", _DENSENET40, "no bottleneck, no compression"),
+    _shin(
+        "shin-densenet",
+        "DenseNet-40 (growth 12) on CIFAR-10",
+        _DENSENET40,
+        "no bottleneck, no compression",
+    ),
 )
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
 
 
 def find_recipe(text: str) -> Recipe:
-    """The recipe of that name, or, if the text holds a colon or a space, a free spec with Adam at 1e-3."""
+    """The recipe of that name, or, if the text holds a colon or a space, a free spec with Adam at
+    1e-3.
+    """
     if text in RECIPES:
         return RECIPES[text]
     if ":" in text or any(letter.isspace() for letter in text.strip()):
@@ -294,11 +317,15 @@ def find_recipe(text: str) -> Recipe:
         )
     close = difflib.get_close_matches(text, RECIPES, n=1)
     hint = f"did you mean {close[0]}?" if close else f"the recipes are {', '.join(RECIPES)}"
-    raise BadInput(f"recipe '{text}' is not known ({hint}); or give a spec such as '1x28x28: flatten fc10'")
+    raise BadInput(
+        f"recipe '{text}' is not known ({hint}); or give a spec such as '1x28x28: flatten fc10'"
+    )
 
 
 def fit_recipe(recipe: Recipe, shape: Shape, classes: int) -> Spec:
-    """The recipe's net for examples of this shape and so many classes; BadInput says why it does not fit."""
+    """The recipe's net for examples of this shape and so many classes; BadInput says why it does
+    not fit.
+    """
     spec = parse(recipe.spec)
     if (spec.input_shape, spec.classes) == (shape, classes):
         return spec
@@ -310,4 +337,6 @@ def fit_recipe(recipe: Recipe, shape: Shape, classes: int) -> Spec:
     try:
         return fit_data(spec, shape, classes)
     except BadInput as error:
-        raise BadInput(f"recipe {recipe.name} does not fit data of shape {write_shape(shape)}: {error}") from None
+        raise BadInput(
+            f"recipe {recipe.name} does not fit data of shape {write_shape(shape)}: {error}"
+        ) from None

@@ -1,11 +1,11 @@
 """The vocabulary that stages exchange: frozen records, JSON in and out, no torch.
 
-A field's meaning never changes once released. There are two kinds of number and they never mix: records of
-kind "measure" are diagnostics ("relative, not a bound"); records of kind "certificate" hold with a stated
-probability and can be rechecked by `cushion verify`.
+A field's meaning never changes once released. There are two kinds of number and they never mix:
+records of kind "measure" are diagnostics ("relative, not a bound"); records of kind "certificate"
+hold with a stated probability and can be rechecked by `cushion verify`.
 
-Throughout, S is the sample (m labelled examples), x^i the pre-activation output of affine layer i, φ the ReLU
-and everything else between two affine layers, A^i the weights of layer i.
+Throughout, S is the sample (m labelled examples), x^i the pre-activation output of affine layer i,
+φ the ReLU and everything else between two affine layers, A^i the weights of layer i.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ class Record:
     """Mixin: a frozen dataclass that writes itself as JSON with its field names as keys."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts, lists, strings and numbers; a non-finite float becomes null (JSON has none)."""
+        """Return plain dicts, lists, strings and numbers; a non-finite float becomes null (JSON has
+        none).
+        """
         result = _plain(self)
         assert isinstance(result, dict)
         return result
@@ -50,7 +52,8 @@ class SupportLine(Record):
     path: str  # dotted module path, or the FX node name for an operation without a module
     module: str  # class or function name
     understood: bool
-    role: str  # what it becomes: "affine (linear)", "folded into conv1", "relu", "dropped in eval mode", ...
+    # what it becomes: "affine (linear)", "folded into conv1", "relu", "dropped in eval mode", ...
+    role: str
     reason: str = ""  # why not understood
     fix: str = ""  # what would fix it
 
@@ -78,12 +81,12 @@ class SupportReport(Record):
 class Distribution(Record):
     """One number per example of S: its defined extremum over S, and how it is spread.
 
-    `value` is the minimum or maximum over S, whichever the definition asks for (`extremum` says which).
-    `quantiles` maps "0.01", "0.05", ... to order statistics (the ζ-quantile versions of Corollaries A.1/C.1
-    of Arora 2018 read from here); the histogram has len(edges) == len(counts) + 1 and its
-    counts sum to `count`. `infinite` examples have no finite value (a contraction where the ReLU switches everything
-    off): they are in the quantiles and, if the extremum is the maximum, make `value` infinite (null in JSON), but not
-    in mean, std and histogram.
+    `value` is the minimum or maximum over S, whichever the definition asks for (`extremum` says
+    which). `quantiles` maps "0.01", "0.05", ... to order statistics (the ζ-quantile versions of
+    Corollaries A.1/C.1 of Arora 2018 read from here); the histogram has len(edges) == len(counts) +
+    1 and its counts sum to `count`. `infinite` examples have no finite value (a contraction where
+    the ReLU switches everything off): they are in the quantiles and, if the extremum is the
+    maximum, make `value` infinite (null in JSON), but not in mean, std and histogram.
     """
 
     value: float

@@ -1,7 +1,9 @@
-"""What noise stability (Arora 2018) is reported in: frozen records, no torch. Every one is a measure, not a bound.
+"""What noise stability (Arora 2018) is reported in: frozen records, no torch. Every one is a
+measure, not a bound.
 
-Layers are named; i is the layer that a record belongs to, j a later one. Distributions hold one number per
-example; `standard_error` belongs to random probes or draws and is None where the value is exact.
+Layers are named; i is the layer that a record belongs to, j a later one. Distributions hold one
+number per example; `standard_error` belongs to random probes or draws and is None where the value
+is exact.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ Weights: TypeAlias = Literal["trained", "initial", "random"]  # whose weights a 
 
 @dataclass(frozen=True)
 class PairCushion(Record):
-    """μ_{i,j} for one later layer (Definitions 5, 8): √(n₁n₂)·‖J x^i‖ / (‖J‖_F ‖x^i‖), its minimum over the examples.
+    """μ_{i,j} for one later layer (Definitions 5, 8): √(n₁n₂)·‖J x^i‖ / (‖J‖_F ‖x^i‖), its minimum
+    over the examples.
 
-    `standard_error` is relative: the mean over examples of that of the ratio. `bias_gap` is the largest
-    |‖J x^i‖ - ‖x^j‖| / ‖x^j‖: 0 without biases, and beyond rounding a sign that they matter.
+    `standard_error` is relative: the mean over examples of that of the ratio. `bias_gap` is the
+    largest |‖J x^i‖ - ‖x^j‖| / ‖x^j‖: 0 without biases, and beyond rounding a sign that they
+    matter.
     """
 
     to: str
@@ -40,7 +44,9 @@ class InterlayerCushion(Record):
 
 @dataclass(frozen=True)
 class MinimalInterlayerCushion(Record):
-    """μ_{i→}: `value` = min(`clip`, smallest μ_{i,j}); `clip` = μ_{i,i} = 1/√h^i; `unclipped` leaves μ_{i,i} out."""
+    """μ_{i→}: `value` = min(`clip`, smallest μ_{i,j}); `clip` = μ_{i,i} = 1/√h^i; `unclipped`
+    leaves μ_{i,i} out.
+    """
 
     value: float
     clip: float
@@ -50,10 +56,12 @@ class MinimalInterlayerCushion(Record):
 
 @dataclass(frozen=True)
 class JacobianBeta(Record):
-    """β of Definition 9 for layer i: the largest √(n₁n₂)·‖J restricted to a place‖_F / ‖J‖_F, over places and examples.
+    """β of Definition 9 for layer i: the largest √(n₁n₂)·‖J restricted to a place‖_F / ‖J‖_F, over
+    places and examples.
 
-    `to` names the layers j whose Jacobians entered with all their places; `sampled_to` those of which only `places`
-    sampled ones did (their β is then too small). A dense layer has one place and β = 1.
+    `to` names the layers j whose Jacobians entered with all their places; `sampled_to` those of
+    which only `places` sampled ones did (their β is then too small). A dense layer has one place
+    and β = 1.
     """
 
     value: float
@@ -75,11 +83,12 @@ class PairSmoothness(Record):
 class Smoothness(Record):
     """ρ_δ of Definition 7 under one kind of noise at layer i: the larger, the smoother.
 
-    For one draw of the noise ρ is the smallest ‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i+η) - x^j - Jη‖) over the examples and j > i.
-    `value` is the largest number that at least a fraction 1 - δ of the draws reach (None: none left the linear piece);
-    `standard_error` comes from the order statistics one binomial standard deviation away (None: too few draws).
-    `inverse_spread` describes each example's own 1/ρ_δ over the draws, 0 where it never left the linear piece.
-    `inverse` = 1/`value`. `relative_norm` is the mean ‖η‖/‖x^i‖.
+    For one draw of the noise ρ is the smallest ‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i+η) - x^j - Jη‖) over the
+    examples and j > i. `value` is the largest number that at least a fraction 1 - δ of the draws
+    reach (None: none left the linear piece); `standard_error` comes from the order statistics one
+    binomial standard deviation away (None: too few draws). `inverse_spread` describes each
+    example's own 1/ρ_δ over the draws, 0 where it never left the linear piece. `inverse` =
+    1/`value`. `relative_norm` is the mean ‖η‖/‖x^i‖.
     """
 
     noise: str
@@ -96,16 +105,20 @@ class Smoothness(Record):
 
     @property
     def is_standard(self) -> bool:
-        """Whether this is the law that tables show first: Algorithm 1's noise at a stated relative norm."""
+        """Whether this is the law that tables show first: Algorithm 1's noise at a stated relative
+        norm.
+        """
         return self.kind == "sign-projection" and self.level is not None
 
 
 @dataclass(frozen=True)
 class AttenuationPoint(Record):
-    """The relative error ‖x̂^j - x^j‖/‖x^j‖ at one layer: mean over examples and draws, its standard error over draws.
+    """The relative error ‖x̂^j - x^j‖/‖x^j‖ at one layer: mean over examples and draws, its
+    standard error over draws.
 
-    `sensitivity` is the noise sensitivity ψ of Definition 3 of the part of the net from the noisy input to x^j, for
-    noise uniform on the sphere of radius `level`: the largest over the examples of the mean squared relative error.
+    `sensitivity` is the noise sensitivity ψ of Definition 3 of the part of the net from the noisy
+    input to x^j, for noise uniform on the sphere of radius `level`: the largest over the examples
+    of the mean squared relative error.
     """
 
     to: str
@@ -116,7 +129,9 @@ class AttenuationPoint(Record):
 
 @dataclass(frozen=True)
 class AttenuationCurve(Record):
-    """Noise of relative norm `level` in the input of layer i, followed to every later layer, i included."""
+    """Noise of relative norm `level` in the input of layer i, followed to every later layer, i
+    included.
+    """
 
     level: float
     draws: int
@@ -125,10 +140,11 @@ class AttenuationCurve(Record):
 
 @dataclass(frozen=True)
 class NoiseSensitivity(Record):
-    """ψ of Definition 3 of the part from the input of layer `start` to the output of `end`, largest over the examples.
+    """ψ of Definition 3 of the part from the input of layer `start` to the output of `end`, largest
+    over the examples.
 
-    η is `scale` times a draw of `noise`; the value is a mean over `draws` with the worst example's `standard_error`;
-    the largest of noisy means overstates the largest mean a little.
+    η is `scale` times a draw of `noise`; the value is a mean over `draws` with the worst example's
+    `standard_error`; the largest of noisy means overstates the largest mean a little.
     """
 
     start: str
@@ -143,10 +159,12 @@ class NoiseSensitivity(Record):
 
 @dataclass(frozen=True)
 class EffectiveParameters(Record):
-    """Table 1 of Arora 2018: c_i²β_i²⌈κ_i/s_i⌉²/(μ_i²μ_{i→}²), without the theorem's constants and logarithms.
+    """Table 1 of Arora 2018: c_i²β_i²⌈κ_i/s_i⌉²/(μ_i²μ_{i→}²), without the theorem's constants and
+    logarithms.
 
-    `percent` is of the layer's weights, `parameters` (the table leaves biases out). `zeta_value` is the same on the
-    sample without its worst fraction ζ (Corollaries A.1, C.1), one set of examples for all layers.
+    `percent` is of the layer's weights, `parameters` (the table leaves biases out). `zeta_value` is
+    the same on the sample without its worst fraction ζ (Corollaries A.1, C.1), one set of examples
+    for all layers.
     """
 
     value: float
@@ -157,12 +175,14 @@ class EffectiveParameters(Record):
 
 @dataclass(frozen=True)
 class Spectrum(Record):
-    """The singular values of one matrix, with stride, padding, dilation and groups if it is a layer's map.
+    """The singular values of one matrix, with stride, padding, dilation and groups if it is a
+    layer's map.
 
-    `exact`: all `count` values were computed (operators.spectrum states to what accuracy); else `counts`,
-    `quantiles` and `effective_rank_90` are estimates from random probes, and `standard_error` holds one number for each
-    of the counts. `top`: the largest values, at most 16, in either case computed. A quantile at level q is the
-    smallest value with at least a fraction q at or below it. The histogram has len(edges) == len(counts) + 1.
+    `exact`: all `count` values were computed (operators.spectrum states to what accuracy); else
+    `counts`, `quantiles` and `effective_rank_90` are estimates from random probes, and
+    `standard_error` holds one number for each of the counts. `top`: the largest values, at most 16,
+    in either case computed. A quantile at level q is the smallest value with at least a fraction q
+    at or below it. The histogram has len(edges) == len(counts) + 1.
     """
 
     of: Literal["map", "kernel"]  # the true linear map, or the weight as a matrix [out, -1]
@@ -181,10 +201,11 @@ class Spectrum(Record):
 
 @dataclass(frozen=True)
 class FromInitialisation(Record):
-    """A layer seen from its initialisation: A - A₀ in place of A wherever the weights are what is compressed.
+    """A layer seen from its initialisation: A - A₀ in place of A wherever the weights are what is
+    compressed.
 
-    `distance` = ‖A - A₀‖_F of the parameters; `layer_cushion` = min ‖Aφ(x)‖/(‖A - A₀‖_F‖φ(x)‖). `spectrum` is that of
-    the true map of A - A₀.
+    `distance` = ‖A - A₀‖_F of the parameters; `layer_cushion` = min ‖Aφ(x)‖/(‖A - A₀‖_F‖φ(x)‖).
+    `spectrum` is that of the true map of A - A₀.
     """
 
     distance: float
@@ -197,7 +218,9 @@ class FromInitialisation(Record):
 
 @dataclass(frozen=True)
 class Claim(Record):
-    """One qualitative claim of the paper: what was found on this net, the threshold that decides, and the answer."""
+    """One qualitative claim of the paper: what was found on this net, the threshold that decides,
+    and the answer.
+    """
 
     claim: str
     found: str
@@ -209,10 +232,10 @@ class Claim(Record):
 class NetStability(Record):
     """Whole-net noise stability, and how it was measured.
 
-    `activation_contraction` is Definition 6's c over all layers. `capacity` is the note's (depth·c/(μ·μ_→))² at the
-    layer whose μ_i·μ_{i→} is smallest, with that c. The effective parameters are sums over layers. `bias_gap` is the
-    largest of the pairs'. `examples` are the rows on which all but layer cushion, contraction and sensitivity were
-    measured.
+    `activation_contraction` is Definition 6's c over all layers. `capacity` is the note's
+    (depth·c/(μ·μ_→))² at the layer whose μ_i·μ_{i→} is smallest, with that c. The effective
+    parameters are sums over layers. `bias_gap` is the largest of the pairs'. `examples` are the
+    rows on which all but layer cushion, contraction and sensitivity were measured.
     """
 
     examples: int

@@ -1,8 +1,10 @@
-"""Training: a recipe and a sample in, a RUN folder out; killed at any time, it resumes to the same weights.
+"""Training: a recipe and a sample in, a RUN folder out; killed at any time, it resumes to the same
+weights.
 
-Every epoch is a function of (seed, epoch, state at its start) alone: the order of the examples, the augmentation
-and dropout all draw from streams seeded by (seed, epoch). So the last checkpoint determines the rest, bit for
-bit on the same machine with the same number of threads. The files of a RUN are described in runs.py.
+Every epoch is a function of (seed, epoch, state at its start) alone: the order of the examples, the
+augmentation and dropout all draw from streams seeded by (seed, epoch). So the last checkpoint
+determines the rest, bit for bit on the same machine with the same number of threads. The files of a
+RUN are described in runs.py.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ LOOK_EVERY = 32  # batches between two looks at the running loss (a look waits f
 
 @dataclass(frozen=True)
 class RunResult(Record):
-    """What `train` did and reached. `status`: "trained", "resumed" or "already done" (then nothing changed)."""
+    """What `train` did and reached. `status`: "trained", "resumed" or "already done" (then nothing
+    changed).
+    """
 
     folder: str
     net: str
@@ -62,16 +66,20 @@ def train(
     snapshots: Sequence[int] = (),
     progress: bool = True,
 ) -> RunResult:
-    """Train a recipe (its name, a Recipe, or a spec) on `data` into the RUN folder `out`, or finish such a run.
+    """Train a recipe (its name, a Recipe, or a spec) on `data` into the RUN folder `out`, or finish
+    such a run.
 
-    `width` scales the hidden widths; `epochs` and `lr_halve_every` (the epochs after which the learning rate is
-    halved) replace the recipe's numbers, so that a shorter run can keep its schedule's shape. After each epoch that
-    `snapshots` names, the net stays in the folder as epoch-NNNN.safetensors. Metrics of the final net, in evaluation
-    mode: train_error and test_error (fractions; a tie for the highest score is an error) and train_loss, test_loss
-    (mean cross-entropy). The caller's random state is left as it was.
+    `width` scales the hidden widths; `epochs` and `lr_halve_every` (the epochs after which the
+    learning rate is halved) replace the recipe's numbers, so that a shorter run can keep its
+    schedule's shape. After each epoch that `snapshots` names, the net stays in the folder as
+    epoch-NNNN.safetensors. Metrics of the final net, in evaluation mode: train_error and test_error
+    (fractions; a tie for the highest score is an error) and train_loss, test_loss (mean
+    cross-entropy). The caller's random state is left as it was.
     """
     setting = settle(recipe, data, test, width, epochs, lr_halve_every, seed, device)
-    return train_into(Path(out), replace(setting, snapshots=_settle_snapshots(snapshots)), progress=progress)
+    return train_into(
+        Path(out), replace(setting, snapshots=_settle_snapshots(snapshots)), progress=progress
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +98,12 @@ class Setting:
     @property
     def options(self) -> dict[str, Any]:
         """What the plan of a run says besides spec and data."""
-        plan = {"recipe": self.recipe, "width": self.width, "seed": self.seed, "device": str(self.device)}
+        plan = {
+            "recipe": self.recipe,
+            "width": self.width,
+            "seed": self.seed,
+            "device": str(self.device),
+        }
         return plan | ({"snapshots": list(self.snapshots)} if self.snapshots else {})
 
 
@@ -104,7 +117,9 @@ def settle(
     seed: int,
     device: str,
 ) -> Setting:
-    """The setting that the options of `train` describe, or one sentence about the first that does not fit."""
+    """The setting that the options of `train` describe, or one sentence about the first that does
+    not fit.
+    """
     if not isinstance(recipe, Recipe):
         recipe = find_recipe(str(recipe))
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
@@ -119,9 +134,9 @@ def settle(
 class Pruning:
     """What sets a run with pruned weights (imp.py) apart from a plain one.
 
-    plan: what run.json says about it. masks: by parameter name, False where a weight is zero from the start to the
-    end. rewind: the checkpoint from which the run goes on (None: it starts at the initialisation). keep: the epoch
-    after which a checkpoint is kept for such runs.
+    plan: what run.json says about it. masks: by parameter name, False where a weight is zero from
+    the start to the end. rewind: the checkpoint from which the run goes on (None: it starts at the
+    initialisation). keep: the epoch after which a checkpoint is kept for such runs.
     """
 
     plan: dict[str, Any]
@@ -130,7 +145,9 @@ class Pruning:
     keep: int | None
 
 
-def train_into(folder: Path, setting: Setting, pruning: Pruning | None = None, *, progress: bool) -> RunResult:
+def train_into(
+    folder: Path, setting: Setting, pruning: Pruning | None = None, *, progress: bool
+) -> RunResult:
     """Train into one RUN folder, or finish the run that it holds."""
     recipe, device = setting.recipe, setting.device
     plan = setting.options | ({} if pruning is None else {"prune": pruning.plan})
@@ -155,7 +172,9 @@ def train_into(folder: Path, setting: Setting, pruning: Pruning | None = None, *
 
 
 def label_sample(recipe: Recipe, data: Dataset, seed: int) -> Dataset:
-    """The sample as the recipe labels it, seeded by the run's seed; its history records what was done."""
+    """The sample as the recipe labels it, seeded by the run's seed; its history records what was
+    done.
+    """
     if recipe.labels == "shuffled":
         return shuffle_labels(data, seed)
     if recipe.labels == "random":
@@ -163,15 +182,21 @@ def label_sample(recipe: Recipe, data: Dataset, seed: int) -> Dataset:
     return data
 
 
-def evaluate(module: nn.Module, data: Dataset, device: str | torch.device = "cpu") -> tuple[float, int]:
-    """Mean cross-entropy and number of errors in evaluation mode; a tie for the highest score is an error."""
+def evaluate(
+    module: nn.Module, data: Dataset, device: str | torch.device = "cpu"
+) -> tuple[float, int]:
+    """Mean cross-entropy and number of errors in evaluation mode; a tie for the highest score is an
+    error.
+    """
     modes = {part: part.training for part in module.modules()}
     module.eval()
     loss, errors = 0.0, 0
     try:
         with torch.inference_mode():
             starts = range(0, len(data), EVALUATION_BATCH)
-            for start in tqdm(starts, desc="evaluating", unit="batch", disable=None, delay=2, leave=False):
+            for start in tqdm(
+                starts, desc="evaluating", unit="batch", disable=None, delay=2, leave=False
+            ):
                 rows = np.arange(start, min(start + EVALUATION_BATCH, len(data)))
                 y = torch.from_numpy(data.y[rows]).to(device)
                 scores = module(as_floats(data.x[rows]).to(device))
@@ -184,23 +209,33 @@ def evaluate(module: nn.Module, data: Dataset, device: str | torch.device = "cpu
 
 
 def count_errors(scores: Tensor, y: Tensor) -> Tensor:
-    """How many rows of [b, classes] scores do not put the label strictly first; NaN rows are errors."""
+    """How many rows of [b, classes] scores do not put the label strictly first; NaN rows are
+    errors.
+    """
     return ((scores >= scores.gather(1, y[:, None])).sum(dim=1) != 1).sum()
 
 
 class Trainer:
     """The state of a run in memory, and one epoch of it."""
 
-    def __init__(self, recipe: Recipe, spec: Spec, sample: Dataset, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, recipe: Recipe, spec: Spec, sample: Dataset, seed: int, device: torch.device
+    ) -> None:
         self.recipe, self.sample, self.seed, self.device = recipe, sample, seed, device
         self.module = models.build(spec, seed, init=recipe.init).to(device)
         parameters = self.module.parameters()
         self.optimiser: torch.optim.Optimizer
         if recipe.optimiser == "adam":
-            self.optimiser = torch.optim.Adam(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
+            self.optimiser = torch.optim.Adam(
+                parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True
+            )
         else:
             self.optimiser = torch.optim.SGD(
-                parameters, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay, fused=True
+                parameters,
+                lr=recipe.lr,
+                momentum=recipe.momentum,
+                weight_decay=recipe.weight_decay,
+                fused=True,
             )
         self.pruned: list[tuple[nn.Parameter, Tensor]] = []
 
@@ -208,14 +243,18 @@ class Trainer:
     def hold(self, masks: Mapping[str, Tensor]) -> None:
         """From now on the weights outside the masks are exactly zero.
 
-        They and what the optimiser remembers of them are set to zero, and their gradients are from now on: neither
-        optimiser, momentum nor weight decay then moves them.
+        They and what the optimiser remembers of them are set to zero, and their gradients are from
+        now on: neither optimiser, momentum nor weight decay then moves them.
         """
         for name, parameter in self.module.named_parameters():
             if name in masks:
                 pruned = ~masks[name].to(self.device)
                 self.pruned.append((parameter, pruned))
-                state = self.optimiser.state[parameter].values() if parameter in self.optimiser.state else ()
+                state = (
+                    self.optimiser.state[parameter].values()
+                    if parameter in self.optimiser.state
+                    else ()
+                )
                 for tensor in (parameter, *(one for one in state if one.shape == parameter.shape)):
                     tensor.masked_fill_(pruned, 0.0)
 
@@ -224,7 +263,9 @@ class Trainer:
         batches = len(batch_bounds(len(self.sample), self.recipe.batch))
         total = (self.recipe.epochs - len(run.history)) * batches
         disable = None if progress else True
-        with tqdm(total=total, unit="batch", desc=self.recipe.name, disable=disable, delay=2) as bar:
+        with tqdm(
+            total=total, unit="batch", desc=self.recipe.name, disable=disable, delay=2
+        ) as bar:
             while len(run.history) < self.recipe.epochs and not run.stopped:
                 line = self.epoch(len(run.history), bar)
                 stop = False
@@ -235,7 +276,9 @@ class Trainer:
                 run.checkpoint(self.module, self.optimiser, line, stop)
 
     def epoch(self, epoch: int, bar: Any) -> dict[str, Any]:
-        """One pass over the sample; its line of the history, with the loss and error while it was learning."""
+        """One pass over the sample; its line of the history, with the loss and error while it was
+        learning.
+        """
         started = time.perf_counter()
         lr = self.recipe.learning_rate(epoch)
         for group in self.optimiser.param_groups:
@@ -273,7 +316,9 @@ class Trainer:
                     refresh=False,
                 )
             bar.update()
-        if not all(bool(torch.isfinite(tensor).all()) for tensor in self.module.state_dict().values()):
+        if not all(
+            bool(torch.isfinite(tensor).all()) for tensor in self.module.state_dict().values()
+        ):
             self.look(epoch, math.nan)
         return {
             "epoch": epoch + 1,
@@ -286,29 +331,39 @@ class Trainer:
     def look(self, epoch: int, loss: float) -> None:
         if not math.isfinite(loss):
             raise BadInput(
-                f"training {self.recipe.name} diverged in epoch {epoch + 1} (the loss is not finite); lower the "
-                f"learning rate {self.recipe.learning_rate(epoch):g}; the last good checkpoint is kept"
+                f"training {self.recipe.name} diverged in epoch {epoch + 1} (the loss is not "
+                "finite); lower the "
+                f"learning rate {self.recipe.learning_rate(epoch):g}; the last good checkpoint "
+                "is kept"
             )
 
 
-def _final_metrics(module: nn.Module, sample: Dataset, test: Dataset | None, device: torch.device) -> dict[str, Any]:
+def _final_metrics(
+    module: nn.Module, sample: Dataset, test: Dataset | None, device: torch.device
+) -> dict[str, Any]:
     metrics: dict[str, Any] = {}
     for name, part in (("train", sample), ("test", test)):
         if part is not None:
             loss, errors = evaluate(module, part, device)
-            metrics |= {f"{name}_loss": loss, f"{name}_error": errors / len(part), f"{name}_errors": errors}
+            metrics |= {
+                f"{name}_loss": loss,
+                f"{name}_error": errors / len(part),
+                f"{name}_errors": errors,
+            }
     return metrics
 
 
 def _check_sets(recipe: Recipe, data: Dataset, test: Dataset | None) -> None:
     if recipe.augment and len(data.shape) != 3:
         raise BadInput(
-            f"recipe {recipe.name} crops and mirrors images, but {data.name} has shape {write_shape(data.shape)}; "
+            f"recipe {recipe.name} crops and mirrors images, but {data.name} has shape "
+            f"{write_shape(data.shape)}; "
             "use data of shape channels x height x width"
         )
     if test is not None and (test.shape, test.classes) != (data.shape, data.classes):
         raise BadInput(
-            f"the test set {test.name} is {write_shape(test.shape)} with {test.classes} classes, but {data.name} is "
+            f"the test set {test.name} is {write_shape(test.shape)} with {test.classes} classes, "
+            f"but {data.name} is "
             f"{write_shape(data.shape)} with {data.classes}; use sets of one kind"
         )
     if len(data) < 2:

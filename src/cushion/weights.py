@@ -1,8 +1,9 @@
-"""Nets as files: safetensors with the spec in the metadata, and the other things a NET argument may be.
+"""Nets as files: safetensors with the spec in the metadata, and the other things a NET argument may
+be.
 
-Reading never runs code from a weights file: safetensors holds only numbers, `.pt` files go through torch's
-restricted unpickler (`weights_only=True`), and a torch.export program needs `trust`. `file.py:factory` runs
-the file that the user names.
+Reading never runs code from a weights file: safetensors holds only numbers, `.pt` files go through
+torch's restricted unpickler (`weights_only=True`), and a torch.export program needs `trust`.
+`file.py:factory` runs the file that the user names.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _TEXT_KEYS = frozenset({"recipe", "data", "data_fingerprint"})
 class LoadedNet:
     """A net in evaluation mode on the CPU.
 
-    `spec` and `meta` (recipe, data, data_fingerprint, seed, metrics, ...) are there when cushion wrote the file;
-    `init` is the same net at its initialisation, when that file lies beside it.
+    `spec` and `meta` (recipe, data, data_fingerprint, seed, metrics, ...) are there when cushion
+    wrote the file; `init` is the same net at its initialisation, when that file lies beside it.
     """
 
     module: nn.Module
@@ -51,9 +52,15 @@ class LoadedNet:
     init: nn.Module | None = None
 
 
-def save_net(path: str | os.PathLike[str], module: nn.Module, spec: Spec, meta: Mapping[str, Any]) -> None:
-    """Write the module's weights and buffers with spec and meta, atomically; tensors are float32 or int64."""
-    written = {key: value if key in _TEXT_KEYS else json.dumps(value) for key, value in meta.items()}
+def save_net(
+    path: str | os.PathLike[str], module: nn.Module, spec: Spec, meta: Mapping[str, Any]
+) -> None:
+    """Write the module's weights and buffers with spec and meta, atomically; tensors are float32 or
+    int64.
+    """
+    written = {
+        key: value if key in _TEXT_KEYS else json.dumps(value) for key, value in meta.items()
+    }
     save_tensors(Path(path), module.state_dict(), {"format": FORMAT, "spec": str(spec), **written})
 
 
@@ -64,7 +71,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
 
 
 def _in_order(content: bytes) -> bytes:
-    """The same safetensors file with its metadata sorted: safetensors shuffles it, and equal nets give equal files."""
+    """The same safetensors file with its metadata sorted: safetensors shuffles it, and equal nets
+    give equal files.
+    """
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -76,13 +85,21 @@ def _in_order(content: bytes) -> bytes:
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors (copies that share nothing with the file) and metadata of a safetensors file."""
     if not path.is_file():
-        raise BadInput(f"{path} does not exist; give a weights file, a RUN folder or file.py:factory")
+        raise BadInput(
+            f"{path} does not exist; give a weights file, a RUN folder or file.py:factory"
+        )
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            # clone: memory that torch allocated is aligned, so results do not depend on the file's layout
-            return {name: file.get_tensor(name).clone() for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            # clone: memory that torch allocated is aligned, so results do not depend on the file's
+            # layout
+            return {
+                name: file.get_tensor(name).clone()
+                for name in file.keys()  # noqa: SIM118
+            }, file.metadata() or {}
     except (SafetensorError, OSError) as error:
-        raise Malformed(f"{path} is not a complete safetensors file ({_first_line(error)}); write it again") from None
+        raise Malformed(
+            f"{path} is not a complete safetensors file ({_first_line(error)}); write it again"
+        ) from None
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -102,10 +119,12 @@ def load_net(
     input_shape: Shape | None = None,
     classes: int | None = None,
 ) -> LoadedNet:
-    """Load a NET argument: a cushion weights file, a RUN folder, `file.py:factory`, or a `.pt2` program.
+    """Load a NET argument: a cushion weights file, a RUN folder, `file.py:factory`, or a `.pt2`
+    program.
 
-    `weights` (a safetensors or `.pt` state dict) goes with `file.py:factory` only. With `input_shape` and
-    `classes` the net is also checked to read such examples and give that many scores.
+    `weights` (a safetensors or `.pt` state dict) goes with `file.py:factory` only. With
+    `input_shape` and `classes` the net is also checked to read such examples and give that many
+    scores.
     """
     text = os.fspath(reference)
     file, colon, factory = text.rpartition(":")
@@ -128,22 +147,34 @@ def load_net(
 
 def _load_cushion_net(path: Path) -> LoadedNet:
     if path.suffix == ".py":
-        raise BadInput(f"{path} names no factory; write {path}:FUNCTION, a function that returns the nn.Module")
+        raise BadInput(
+            f"{path} names no factory; write {path}:FUNCTION, a function that returns the nn.Module"
+        )
     if path.is_dir():
         if not (path / NET_FILE).exists():
             unfinished = "an unfinished run; run cushion train again to finish it"
             if (path / IMP_FILE).exists():
-                raise BadInput(f"{path} holds the levels of --prune imp; give one of them, such as {path}/level-00")
-            raise BadInput(f"{path} is {unfinished if (path / RUN_FILE).exists() else f'a folder without {NET_FILE}'}")
+                raise BadInput(
+                    f"{path} holds the levels of --prune imp; give one of them, such as "
+                    f"{path}/level-00"
+                )
+            raise BadInput(
+                f"{path} is "
+                f"{unfinished if (path / RUN_FILE).exists() else f'a folder without {NET_FILE}'}"
+            )
         path = path / NET_FILE
     if path.suffix in (".pt", ".pth", ".bin", ".pkl"):
-        raise BadInput(f"{path} holds weights without a net; give file.py:factory with --weights {path}")
+        raise BadInput(
+            f"{path} holds weights without a net; give file.py:factory with --weights {path}"
+        )
     module, spec, meta = _read_cushion_net(path)
     init = None
     beside = path.with_name(INIT_FILE)
     if beside != path and beside.exists():
         start, start_spec, start_meta = _read_cushion_net(beside)
-        same = all(start_meta.get(key) == meta.get(key) for key in ("seed", "recipe", "data_fingerprint"))
+        same = all(
+            start_meta.get(key) == meta.get(key) for key in ("seed", "recipe", "data_fingerprint")
+        )
         init = start if same and start_spec == spec else None
     return LoadedNet(module, spec, meta, init)
 
@@ -154,10 +185,13 @@ def _read_cushion_net(path: Path) -> tuple[nn.Module, Spec, dict[str, Any]]:
         raise BadInput(f"{path} is a compressed net; read it with cushion.load_compressed")
     if "spec" not in metadata:
         raise BadInput(
-            f"{path} was not written by cushion (no spec inside); give file.py:factory with --weights {path}"
+            f"{path} was not written by cushion (no spec inside); give file.py:factory with "
+            f"--weights {path}"
         )
     if metadata.get("format") != FORMAT:
-        raise BadInput(f"{path} has format {metadata.get('format')!r}, but this version reads {FORMAT!r}")
+        raise BadInput(
+            f"{path} has format {metadata.get('format')!r}, but this version reads {FORMAT!r}"
+        )
     try:
         spec = parse(metadata["spec"])
         meta = {
@@ -186,7 +220,8 @@ def _check_keys(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -
     if problems:
         more = f" and {len(problems) - 5} more misfits" if len(problems) > 5 else ""
         raise BadInput(
-            f"{source} does not fit the net: it {', '.join(problems[:5])}{more}; use the weights of this net"
+            f"{source} does not fit the net: it {', '.join(problems[:5])}{more}; use the weights "
+            "of this net"
         )
 
 
@@ -198,8 +233,15 @@ def _fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None
 
 def _check_finite(module: nn.Module, source: str) -> None:
     for name, tensor in module.state_dict().items():
-        if isinstance(tensor, Tensor) and tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise BadInput(f"{source}: tensor {name} holds NaN or infinite values; train the net again or repair it")
+        if (
+            isinstance(tensor, Tensor)
+            and tensor.is_floating_point()
+            and not bool(torch.isfinite(tensor).all())
+        ):
+            raise BadInput(
+                f"{source}: tensor {name} holds NaN or infinite values; train the net again or "
+                "repair it"
+            )
 
 
 def _check_data(net: LoadedNet, source: str, input_shape: Shape, classes: int | None) -> None:
@@ -207,23 +249,30 @@ def _check_data(net: LoadedNet, source: str, input_shape: Shape, classes: int | 
         reads, gives = net.spec.input_shape, net.spec.classes
         if reads != tuple(input_shape):
             raise BadInput(
-                f"{source} reads {write_shape(reads)}, but the data are {write_shape(input_shape)}; "
+                f"{source} reads {write_shape(reads)}, but the data are "
+                f"{write_shape(input_shape)}; "
                 "use data of its shape"
             )
     else:
         with torch.no_grad():
             try:
                 numbers = (p.dtype for p in net.module.parameters() if p.is_floating_point())
-                scores = net.module(torch.zeros(2, *input_shape, dtype=next(numbers, torch.float32)))
+                scores = net.module(
+                    torch.zeros(2, *input_shape, dtype=next(numbers, torch.float32))
+                )
             except Exception as error:
                 raise BadInput(
-                    f"{source} cannot read examples of shape {write_shape(input_shape)}: {_first_line(error)}"
+                    f"{source} cannot read examples of shape {write_shape(input_shape)}: "
+                    f"{_first_line(error)}"
                 ) from None
         if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != 2:
             raise BadInput(f"{source} must return one row of class scores for each example")
         gives = scores.shape[1]
     if classes is not None and gives < classes:
-        raise BadInput(f"{source} gives {gives} scores, but the data have {classes} classes; use data of its classes")
+        raise BadInput(
+            f"{source} gives {gives} scores, but the data have {classes} classes; use data of "
+            "its classes"
+        )
 
 
 def _call_factory(path: Path, name: str) -> nn.Module:
@@ -238,18 +287,27 @@ def _call_factory(path: Path, name: str) -> nn.Module:
         found.loader.exec_module(code)
     except (Exception, SystemExit) as error:
         del sys.modules[found.name]
-        raise BadInput(f"{path} could not be imported: {type(error).__name__}: {_first_line(error)}") from None
+        raise BadInput(
+            f"{path} could not be imported: {type(error).__name__}: {_first_line(error)}"
+        ) from None
     factory = getattr(code, name, None)
     if not callable(factory):
-        raise BadInput(f"{path} has no function '{name}'; give file.py:factory with a function that the file defines")
+        raise BadInput(
+            f"{path} has no function '{name}'; give file.py:factory with a function that the "
+            "file defines"
+        )
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # a net without weights of its own is the same one every time
             module = factory()
     except (Exception, SystemExit) as error:
-        raise BadInput(f"{path}:{name}() raised {type(error).__name__}: {_first_line(error)}") from None
+        raise BadInput(
+            f"{path}:{name}() raised {type(error).__name__}: {_first_line(error)}"
+        ) from None
     if not isinstance(module, nn.Module):
-        raise BadInput(f"{path}:{name}() returned {type(module).__name__}; it must return an nn.Module")
+        raise BadInput(
+            f"{path}:{name}() returned {type(module).__name__}; it must return an nn.Module"
+        )
     return module.eval()
 
 
@@ -259,23 +317,31 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise BadInput(f"{path} does not exist; give --weights a .safetensors or .pt file")
     try:
-        with warnings.catch_warnings(action="ignore"):  # torch warns of a pickle's age before it refuses it
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # torch warns of a pickle's age before it refuses it
             state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:
         # torch's own message tells the reader to switch the protection off: not repeated here
         raise BadInput(
-            f"{path} is not a plain state dict (it is damaged, or a pickle with code in it, which is never "
+            f"{path} is not a plain state dict (it is damaged, or a pickle with code in it, "
+            "which is never "
             "run); save it again with torch.save(net.state_dict(), ...)"
         ) from None
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise BadInput(f"{path} holds no state dict; save it with torch.save(net.state_dict(), ...)")
+    if not isinstance(state, dict) or not all(
+        isinstance(value, Tensor) for value in state.values()
+    ):
+        raise BadInput(
+            f"{path} holds no state dict; save it with torch.save(net.state_dict(), ...)"
+        )
     return state
 
 
 def _load_program(path: Path, trust: bool) -> nn.Module:
     if not trust:
         raise BadInput(
-            f"{path} is a torch.export program, whose loading can run code from it; add --trust if you trust it"
+            f"{path} is a torch.export program, whose loading can run code from it; add --trust "
+            "if you trust it"
         )
     if not path.is_file():
         raise BadInput(f"{path} does not exist; give the .pt2 file that torch.export.save wrote")

@@ -1,4 +1,6 @@
-"""Files that are not certificates: broken containers, claims and messages outside the format, bombs."""
+"""Files that are not certificates: broken containers, claims and messages outside the format,
+bombs.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +54,14 @@ def _container() -> Iterator[Case]:
     for name, end in ends.items():
         yield _bad(f"cut-{name}", whole[:end], f"the file ends after {end} bytes")
     yield _bad("trailing-byte", whole + b"\0", "a byte follows the digest")
-    yield _bad("digest-wrong", whole[:-1] + bytes([whole[-1] ^ 1]), "one bit of the digest is flipped")
+    yield _bad(
+        "digest-wrong", whole[:-1] + bytes([whole[-1] ^ 1]), "one bit of the digest is flipped"
+    )
     yield _bad("digest-of-nothing", whole[:-32] + bytes(32), "the digest is zeros")
     yield _bad("magic-wrong", sealed(b"", b"")[1:], "the first byte is missing")
-    yield _bad("magic-of-a-later-file", whole.replace(b"cushion1", b"cushion2", 1), "another container")
+    yield _bad(
+        "magic-of-a-later-file", whole.replace(b"cushion1", b"cushion2", 1), "another container"
+    )
     for name, at in (("claim", len(MAGIC)), ("message", claim)):
         for size in (2**32 - 1, 2**31, 2**20 + 1):
             changed = whole[:at] + struct.pack("<I", size) + whole[at + 4 :]
@@ -70,11 +76,15 @@ def _json() -> Iterator[Case]:
     numeral = f'"m":{plain.claim.m},'
     tricks = {
         "spaces": json.dumps(obj, sort_keys=True, ensure_ascii=False),
-        "unsorted": json.dumps(dict(reversed(obj.items())), separators=(",", ":"), ensure_ascii=False),
+        "unsorted": json.dumps(
+            dict(reversed(obj.items())), separators=(",", ":"), ensure_ascii=False
+        ),
         "key-twice": text.replace(numeral, f'{numeral}"m":7,'),
         "key-twice-the-same": text.replace(numeral, numeral + numeral),
         "key-unknown": text[:-1] + ',"zzz":1}',
-        "architecture-with-weights": text.replace('"assumptions"', '"architecture":"4-2 [1,0,-1,0]","assumptions"', 1),
+        "architecture-with-weights": text.replace(
+            '"assumptions"', '"architecture":"4-2 [1,0,-1,0]","assumptions"', 1
+        ),
         "float-for-integer": text.replace(numeral, '"m":200.0,'),
         "exponent-for-integer": text.replace(numeral, '"m":2e2,'),
         "boolean-for-integer": text.replace(numeral, '"m":true,'),
@@ -102,15 +112,27 @@ def _json() -> Iterator[Case]:
     }
     for name, trick in tricks.items():
         assert trick != text, name
-        yield _bad(f"json-{name}", sealed(trick, plain.message), "the claim is not the canonical JSON of a claim")
-    yield _bad("json-not-utf8", sealed(text.encode().replace(b"halves", b"halv\xe9s"), plain.message), "not UTF-8")
+        yield _bad(
+            f"json-{name}",
+            sealed(trick, plain.message),
+            "the claim is not the canonical JSON of a claim",
+        )
     yield _bad(
-        "json-overlong-utf8", sealed(text.encode().replace(b"halves", b"halv\xc1\xa5s"), plain.message), "not UTF-8"
+        "json-not-utf8",
+        sealed(text.encode().replace(b"halves", b"halv\xe9s"), plain.message),
+        "not UTF-8",
+    )
+    yield _bad(
+        "json-overlong-utf8",
+        sealed(text.encode().replace(b"halves", b"halv\xc1\xa5s"), plain.message),
+        "not UTF-8",
     )
     for key in obj:
         kept = {k: v for k, v in obj.items() if k != key}
         short = json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        yield _bad(f"key-missing-{key.replace('_', '-')}", sealed(short, plain.message), f"no {key}")
+        yield _bad(
+            f"key-missing-{key.replace('_', '-')}", sealed(short, plain.message), f"no {key}"
+        )
 
 
 def _fields() -> Iterator[Case]:
@@ -161,7 +183,11 @@ def _fields() -> Iterator[Case]:
     }.items():
         content = altered(held, holdout=dataclasses.replace(line, **change))
         yield _bad(f"holdout-{name}", content, f"a hold-out line whose {name} is not allowed")
-    yield _bad("holdout-unassumed", altered(held, assumptions=ASSUMPTIONS), "a hold-out line without its assumption")
+    yield _bad(
+        "holdout-unassumed",
+        altered(held, assumptions=ASSUMPTIONS),
+        "a hold-out line without its assumption",
+    )
     for name, change in {
         "tolerance-zero": {"tolerance": "0.0"},
         "tolerance-infinite": {"tolerance": "Infinity"},
@@ -172,12 +198,18 @@ def _fields() -> Iterator[Case]:
     }.items():
         content = altered(moved, transfer=dataclasses.replace(f_line, **change))
         yield _bad(f"transfer-{name}", content, f"a bound on f whose {name} is not allowed")
-    yield _bad("transfer-unassumed", altered(moved, assumptions=ASSUMPTIONS), "a bound on f without its assumptions")
+    yield _bad(
+        "transfer-unassumed",
+        altered(moved, assumptions=ASSUMPTIONS),
+        "a bound on f without its assumptions",
+    )
 
 
 def _bits() -> Iterator[Case]:
     plain = base()
-    encoded = next(made for made in map(encode, map(nets.masked, range(9))) if made.bits % 8)  # so that it is padded
+    encoded = next(
+        made for made in map(encode, map(nets.masked, range(9))) if made.bits % 8
+    )  # so that it is padded
     text = "".join(f"{byte:08b}" for byte in encoded.data)[: encoded.bits]
 
     def of(name: str, bits: str, why: str, padding: str = "0") -> Case:
@@ -187,20 +219,32 @@ def _bits() -> Iterator[Case]:
 
     yield of("padding-not-zero", text, "the bits that fill the last byte are ones", "1")
     for tail in ("0", "1", "00000000", "1" * 40):
-        yield of(f"trailing-bits-{len(tail)}-{tail[0]}", text + tail, "bits behind the end of the message")
+        yield of(
+            f"trailing-bits-{len(tail)}-{tail[0]}",
+            text + tail,
+            "bits behind the end of the message",
+        )
     for short in (1, 2, 3, 10):
         yield of(f"bits-cut-{short}", text[:-short], "the message ends too early")
-    yield of("end-not-canonical", text[:-1] + str(1 - int(text[-1])), "another end of the coded stream")
+    yield of(
+        "end-not-canonical", text[:-1] + str(1 - int(text[-1])), "another end of the coded stream"
+    )
     yield of("version-1", "1" + text[3:], "format version 1")
     yield of("version-3", "011" + text[3:], "format version 3")
     yield of("only-zeros", "0" * len(text), "a number without end")
     yield of("only-ones", "1" * len(text), "not a message")
     yield _bad("message-empty", altered(plain, b""), "no message")
-    yield _bad("message-a-byte-more", altered(plain, plain.message + b"\0"), "more bytes than the bits fill")
+    yield _bad(
+        "message-a-byte-more",
+        altered(plain, plain.message + b"\0"),
+        "more bytes than the bits fill",
+    )
 
 
 def written(shape: tuple[int, int, int], *fields: str | int, depth: int = 1) -> tuple[bytes, int]:
-    """A header for byte inputs written by hand; text is bits as they stand, numbers are gamma words."""
+    """A header for byte inputs written by hand; text is bits as they stand, numbers are gamma
+    words.
+    """
     writer = BitWriter()
     for field in (2, *shape, "0", 1, depth, *fields):
         if isinstance(field, int):
@@ -215,24 +259,42 @@ BOMBS = {
     "weights": written((1, 1000, 1000), "00", 900_000, 1, 1, "0"),
     "outputs": written((1, 1, 1), "00", 10**6 + 1, 1, 1, "0"),
     "layers": written((1, 1, 1), "00", 2, 1, 1, "0", depth=100),
-    "layers-of-weights": written((1, 1, 1000), *["00", 900, 1, 1, "0", 1] * 3, "00", 2, 1, 1, "0", depth=4),
-    "biases": written((1, 1, 1), *["00", 300_000, 1, 1, "1", 1, 1, "00", 1, 1, 1, "0", 1] * 2, depth=5),
+    "layers-of-weights": written(
+        (1, 1, 1000), *["00", 900, 1, 1, "0", 1] * 3, "00", 2, 1, 1, "0", depth=4
+    ),
+    "biases": written(
+        (1, 1, 1), *["00", 300_000, 1, 1, "1", 1, 1, "00", 1, 1, 1, "0", 1] * 2, depth=5
+    ),
     "kernel": written((1, 8, 8), "01", 1, 1024, 1, 1024, 2, "00", 1, 1, "0", 1, depth=2),
-    "windows": written((1, 512, 512), "01", 1, 64, 1, 1, 2, "00", 1, 1, "0", 1, "00", 2, 1, 1, "0", depth=2),
+    "windows": written(
+        (1, 512, 512), "01", 1, 64, 1, 1, 2, "00", 1, 1, "0", 1, "00", 2, 1, 1, "0", depth=2
+    ),
     "stride": written((1, 8, 8), "01", 1, 1, 2**30, 1, 2, "00", 1, 1, "0", 1, depth=2),
     "groups": written((3, 8, 8), "01", 3, 1, 1, 1, 3, "00", 1, 1, "0", 1, depth=2),
     "input": written((2**20, 2**20, 2**20), "10", 2**20 - 1, "00", 2, 1, 1, "0", depth=2),
     "input-side": written((2**21, 1, 1), "00", 2, 1, 1, "0"),
     "projection": written((1, 1, 2**18), "00", 2, 4, 1, 257, 1, 1, "0"),
-    "projections": written((1, 1, 300), *["00", 300, 4, 1, 500, 1, 1, "0", 1] * 10, "00", 2, 1, 1, "0", depth=11),
+    "projections": written(
+        (1, 1, 300), *["00", 300, 4, 1, 500, 1, 1, "0", 1] * 10, "00", 2, 1, 1, "0", depth=11
+    ),
     "coefficients": written((1, 1, 2), "00", 2, 4, 1, 10**6, 1, 1, "0"),
     "noise": written((1, 1000, 1000), "00", 2, 5, 1, 2**20, "0"),
     "noise-amplitude": written((1, 1, 2), "00", 2, 5, 1, 2**20 + 1, "0"),
     "mask": written((1, 1000, 1000), "00", 2, 3, 2**32, "0"),
     "seed": written((1, 1, 2), "00", 2, 3, 2**32 + 1, "0"),
-    "symmetry": written((1, 400, 400), "01", 1, 400, 400, 1, 2, "11", 1, 1, "0", 1, "00", 2, "0", 1, 1, "0", depth=2),
+    "symmetry": written(
+        (1, 400, 400), "01", 1, 400, 400, 1, 2, "11", 1, 1, "0", 1, "00", 2, "0", 1, 1, "0", depth=2
+    ),
     "symmetry-of-symmetry": written(
-        (1, 1, 1), *["01", 300, 1, 1, 1, 2, "11", 1, 1, "0", 1] * 2, "00", 2, "0", 1, 1, "0", depth=3
+        (1, 1, 1),
+        *["01", 300, 1, 1, 1, 2, "11", 1, 1, "0", 1] * 2,
+        "00",
+        2,
+        "0",
+        1,
+        1,
+        "0",
+        depth=3,
     ),
     "word": written((1, 1, 1), "0" * 41 + "1"),
     "levels": written((1, 1, 1), "00", 2, 1, 128, "0"),
@@ -244,9 +306,15 @@ BOMBS = {
 def _bombs() -> Iterator[Case]:
     plain = base()
     for name, (data, bits) in BOMBS.items():
-        yield _bad(f"bomb-{name}", altered(plain, data, bits=bits), "a few bytes that ask for much work or memory")
+        yield _bad(
+            f"bomb-{name}",
+            altered(plain, data, bits=bits),
+            "a few bytes that ask for much work or memory",
+        )
     yield _bad(
-        "notes-of-bytes", sealed(b'{"kind":"occam","made_with":"' + bytes(2000) + b'"}', plain.message), "raw zeros"
+        "notes-of-bytes",
+        sealed(b'{"kind":"occam","made_with":"' + bytes(2000) + b'"}', plain.message),
+        "raw zeros",
     )
 
 
@@ -272,7 +340,11 @@ def _posteriors() -> Iterator[Case]:
         "nats-seven-places": {"kl": claim.kl + "0"},
         "nats-negative": {"kl": "-" + claim.kl},
         "share-as-large-as-delta": {"delta_draws": claim.delta},
-        "share-of-the-draws": {"delta_draws": "0.02", "sample_bound": "1.000000", "bound": "1.000000"},
+        "share-of-the-draws": {
+            "delta_draws": "0.02",
+            "sample_bound": "1.000000",
+            "bound": "1.000000",
+        },
         "draws-none": {"draws": 0, "errors": 0},
         "draws-beyond": {"draws": 10**7 + 1},
         "errors-beyond": {"errors": claim.draws + 1},
@@ -280,4 +352,6 @@ def _posteriors() -> Iterator[Case]:
         "assumptions": {"assumptions": claim.assumptions[:-1]},
     }
     for name, change in changes.items():
-        yield _bad(f"pac-bayes-{name}", altered(plain, **change), "a field that the format does not allow")
+        yield _bad(
+            f"pac-bayes-{name}", altered(plain, **change), "a field that the format does not allow"
+        )

@@ -27,7 +27,9 @@ DRAWS = 300
 
 @dataclass(frozen=True)
 class Case:
-    """data, holdout, unlabelled: names in `samples`; net: a factory in `user_net`, where f is replayed."""
+    """data, holdout, unlabelled: names in `samples`; net: a factory in `user_net`, where f is
+    replayed.
+    """
 
     name: str
     content: bytes
@@ -52,7 +54,12 @@ class Case:
 
 def base(holdout: bool = False) -> Certificate:
     """The true certificate that most cases alter: the difference net on `halves`."""
-    return certify_net(difference(), sample("halves"), DELTA, holdout=sample("halves held out") if holdout else None)
+    return certify_net(
+        difference(),
+        sample("halves"),
+        DELTA,
+        holdout=sample("halves held out") if holdout else None,
+    )
 
 
 def transferred(holdout: bool = False, inputs: str = "halves unlabelled") -> Certificate:
@@ -68,7 +75,9 @@ def gaussian(holdout: bool = False) -> PosteriorCertificate:
     return certify_gaussian(posterior(), sample("halves"), DELTA, draws=DRAWS, holdout=held)
 
 
-def altered(certificate: Certificate | PosteriorCertificate, message: bytes | None = None, **changes: Any) -> bytes:
+def altered(
+    certificate: Certificate | PosteriorCertificate, message: bytes | None = None, **changes: Any
+) -> bytes:
     """The file with some of its claim replaced, sealed again with a fitting digest."""
     claim: Any = dataclasses.replace(certificate.claim, **changes)  # type: ignore[type-var]
     return pack(claim, certificate.message if message is None else message)

@@ -29,7 +29,9 @@ def false_cases() -> Iterator[Case]:
     yield from _posteriors()
 
 
-def _no(name: str, content: bytes, level: str, why: str, data: str = "halves", **more: str | None) -> Case:
+def _no(
+    name: str, content: bytes, level: str, why: str, data: str = "halves", **more: str | None
+) -> Case:
     return Case(name, content, "not ok", level, why, data, **more)
 
 
@@ -38,14 +40,30 @@ def _arithmetic() -> Iterator[Case]:
     claim, line = plain.claim, plain.claim.holdout
     assert line is not None
     unpaid = occam_bound(claim.errors, claim.m, claim.bits - 1, DELTA)
-    yield _no("bound-one-step-smaller", altered(plain, bound=less(claim.bound)), "none", "one millionth too small")
-    yield _no("bound-training-error", altered(plain, bound="0.1"), "none", "the training error stated as the bound")
-    yield _no("bound-zero", altered(plain, bound="0.0"), "none", "a bound of zero")
     yield _no(
-        "entropy-as-length", altered(plain, bound=unpaid), "none", "a bound for one bit less than the message has"
+        "bound-one-step-smaller",
+        altered(plain, bound=less(claim.bound)),
+        "none",
+        "one millionth too small",
     )
     yield _no(
-        "no-bits-paid", altered(plain, bound=holdout_bound(claim.errors, claim.m, DELTA)), "none", "no bit is paid"
+        "bound-training-error",
+        altered(plain, bound="0.1"),
+        "none",
+        "the training error stated as the bound",
+    )
+    yield _no("bound-zero", altered(plain, bound="0.0"), "none", "a bound of zero")
+    yield _no(
+        "entropy-as-length",
+        altered(plain, bound=unpaid),
+        "none",
+        "a bound for one bit less than the message has",
+    )
+    yield _no(
+        "no-bits-paid",
+        altered(plain, bound=holdout_bound(claim.errors, claim.m, DELTA)),
+        "none",
+        "no bit is paid",
     )
     yield _no(
         "minimum-of-two-lines",
@@ -70,7 +88,12 @@ def _arithmetic() -> Iterator[Case]:
     seeded = certify_net(nets.masked(4711), sample("halves"), DELTA)
     free = encode(nets.masked(0)).bits
     cheap = occam_bound(seeded.claim.errors, 200, free, DELTA)
-    yield _no("seed-unpaid", altered(seeded, bound=cheap), "none", "a bound that leaves out what the seed costs")
+    yield _no(
+        "seed-unpaid",
+        altered(seeded, bound=cheap),
+        "none",
+        "a bound that leaves out what the seed costs",
+    )
     long = certify_net(nets.long_net(), _wide(), DELTA)
     stuck = occam_bound(1200, 60000, 1075, DELTA)
     yield _no(
@@ -82,7 +105,9 @@ def _arithmetic() -> Iterator[Case]:
 
 
 def _wide() -> Dataset:
-    """A sample that the long net can read; its rows do not matter, since the bound is false already."""
+    """A sample that the long net can read; its rows do not matter, since the bound is false
+    already.
+    """
     x = noise("wide", 280).reshape(2, 1, 1, 140).astype("uint8")
     return Dataset("wide", x, noise("wide labels", 2) % 2, 2)
 
@@ -105,11 +130,17 @@ def _message() -> Iterator[Case]:
         "side information in the ledger's words",
     )
     yield _no(
-        "ledger-short", altered(plain, ledger=tuple(ledger[:-1])), "arithmetic", "the ledger does not sum to the bits"
+        "ledger-short",
+        altered(plain, ledger=tuple(ledger[:-1])),
+        "arithmetic",
+        "the ledger does not sum to the bits",
     )
     yield _no("ledger-empty", altered(plain, ledger=()), "arithmetic", "an empty ledger")
     yield _no(
-        "ledger-moved", altered(plain, ledger=(*moved, *ledger[2:])), "arithmetic", "the right sum, but a bit moved"
+        "ledger-moved",
+        altered(plain, ledger=(*moved, *ledger[2:])),
+        "arithmetic",
+        "the right sum, but a bit moved",
     )
     yield _no(
         "ledger-swapped",
@@ -122,7 +153,10 @@ def _message() -> Iterator[Case]:
         dataclasses.replace(ledger[1], bits=ledger[0].bits + ledger[1].bits + 5),
     ]
     yield _no(
-        "ledger-negative", altered(plain, ledger=(*negative, *ledger[2:])), "arithmetic", "a line with negative bits"
+        "ledger-negative",
+        altered(plain, ledger=(*negative, *ledger[2:])),
+        "arithmetic",
+        "a line with negative bits",
     )
     yield _no(
         "message-swapped",
@@ -137,7 +171,10 @@ def _data() -> Iterator[Case]:
     claim = plain.claim
     fewer = occam_bound(claim.errors - 1, claim.m, claim.bits, DELTA)
     yield _no(
-        "errors-one-less", altered(plain, errors=claim.errors - 1, bound=fewer), "message", "one error was not counted"
+        "errors-one-less",
+        altered(plain, errors=claim.errors - 1, bound=fewer),
+        "message",
+        "one error was not counted",
     )
     yield _no(
         "errors-one-more",
@@ -151,7 +188,12 @@ def _data() -> Iterator[Case]:
         "message",
         "no errors claimed",
     )
-    yield _no("fingerprint", altered(plain, data_fingerprint="0" * 64), "message", "the fingerprint of no known data")
+    yield _no(
+        "fingerprint",
+        altered(plain, data_fingerprint="0" * 64),
+        "message",
+        "the fingerprint of no known data",
+    )
     for name, data in (
         ("row-dropped", "halves without a row"),
         ("row-duplicated", "halves with a row twice"),
@@ -160,7 +202,13 @@ def _data() -> Iterator[Case]:
         ("pixel-changed", "halves with one pixel changed"),
         ("held-out-as-sample", HELD),
     ):
-        yield _no(f"data-{name}", altered(plain), "message", f"given {data}, which is not the sample", data)
+        yield _no(
+            f"data-{name}",
+            altered(plain),
+            "message",
+            f"given {data}, which is not the sample",
+            data,
+        )
     dropped = sample("halves without a row")
     yield _no(
         "data-row-dropped-and-stated",
@@ -177,7 +225,9 @@ def _data() -> Iterator[Case]:
         yield _no(name, content, "message", f"the net cannot be evaluated on {data}", data)
     bars = sample("bars")
     shape = altered(plain, data_fingerprint=bars.fingerprint, m=len(bars), errors=0, bound="1.0")
-    yield _no("inputs-of-another-shape", shape, "message", "the net reads inputs of another size", "bars")
+    yield _no(
+        "inputs-of-another-shape", shape, "message", "the net reads inputs of another size", "bars"
+    )
 
 
 def _lines() -> Iterator[Case]:
@@ -191,7 +241,9 @@ def _lines() -> Iterator[Case]:
         ("fingerprint", "message", {"data_fingerprint": "f" * 64}),
     ):
         content = altered(plain, holdout=dataclasses.replace(line, **changes))
-        yield _no(f"holdout-{name}", content, level, f"the hold-out line's {name} is false", holdout=HELD)
+        yield _no(
+            f"holdout-{name}", content, level, f"the hold-out line's {name} is false", holdout=HELD
+        )
 
 
 def _transfers() -> Iterator[Case]:
@@ -211,7 +263,12 @@ def _transfers() -> Iterator[Case]:
         ("sum", "none", {"bound_f": less(line.bound_f)}, "the bound on f is not the sum of both"),
         ("sum-more", "none", {"bound_f": less(line.bound_f, "-0.000001")}, "the sum must be exact"),
         ("sum-g-only", "none", {"bound_f": claim.bound}, "g's bound stated as f's"),
-        ("delta", "none", {"delta": "0.001"}, "a smaller δ than the disagreements were bounded for"),
+        (
+            "delta",
+            "none",
+            {"delta": "0.001"},
+            "a smaller δ than the disagreements were bounded for",
+        ),
         (
             "count",
             "message",
@@ -224,12 +281,29 @@ def _transfers() -> Iterator[Case]:
         content = altered(plain, transfer=dataclasses.replace(line, **changes))
         yield _no(f"transfer-{name}", content, level, why, **replayed)
     yield _no(
-        "transfer-other-net", altered(plain), "message", "given a net that is not f", unlabelled=FRESH, net="other"
+        "transfer-other-net",
+        altered(plain),
+        "message",
+        "given a net that is not f",
+        unlabelled=FRESH,
+        net="other",
     )
-    yield _no("transfer-other-inputs", altered(plain), "message", "given other inputs", unlabelled=HELD, net="f")
+    yield _no(
+        "transfer-other-inputs",
+        altered(plain),
+        "message",
+        "given other inputs",
+        unlabelled=HELD,
+        net="f",
+    )
     stale = transferred(inputs="halves")
     yield _no(
-        "transfer-not-fresh", altered(stale), "message", "the inputs are the sample's own", unlabelled="halves", net="f"
+        "transfer-not-fresh",
+        altered(stale),
+        "message",
+        "the inputs are the sample's own",
+        unlabelled="halves",
+        net="f",
     )
 
 
@@ -239,7 +313,10 @@ def _posteriors() -> Iterator[Case]:
     line = claim.holdout
     assert line is not None
     ledger = list(claim.ledger)
-    kl = [dataclasses.replace(paid, nats="0.000000") if paid.meaning.startswith("KL") else paid for paid in ledger]
+    kl = [
+        dataclasses.replace(paid, nats="0.000000") if paid.meaning.startswith("KL") else paid
+        for paid in ledger
+    ]
     unconfident = [*ledger[:-1], dataclasses.replace(ledger[-1], nats="0.000000")]
     changes: dict[str, tuple[str, dict[str, Any]]] = {
         "bound": ("none", {"bound": less(claim.bound)}),
@@ -248,9 +325,15 @@ def _posteriors() -> Iterator[Case]:
         "kl-zero-everywhere": ("arithmetic", {"kl": "0.000000", "ledger": tuple(kl)}),
         "confidence-unpaid": ("arithmetic", {"ledger": tuple(unconfident)}),
         "ledger-short": ("arithmetic", {"ledger": tuple(ledger[:-1])}),
-        "ledger-words": ("arithmetic", {"ledger": (dataclasses.replace(ledger[0], meaning="side"), *ledger[1:])}),
+        "ledger-words": (
+            "arithmetic",
+            {"ledger": (dataclasses.replace(ledger[0], meaning="side"), *ledger[1:])},
+        ),
         "errors": ("message", {"errors": claim.errors - 1, "bound": "1.000000"}),
-        "draws": ("message", {"draws": claim.draws // 2, "sample_bound": "1.000000", "bound": "1.000000"}),
+        "draws": (
+            "message",
+            {"draws": claim.draws // 2, "sample_bound": "1.000000", "bound": "1.000000"},
+        ),
         "holdout": ("message", {"holdout": dataclasses.replace(line, errors=line.errors - 1)}),
         "holdout-bound": ("none", {"holdout": dataclasses.replace(line, bound=less(line.bound))}),
         "fingerprint": ("message", {"data_fingerprint": "3" * 64}),
@@ -261,13 +344,19 @@ def _posteriors() -> Iterator[Case]:
                 "delta_draws": "0.000000000000000001",
                 "sample_bound": "0.999999",
                 "bound": "1.000000",
-                "holdout": dataclasses.replace(line, delta="0.000000000000000005", bound="1.000000"),
+                "holdout": dataclasses.replace(
+                    line, delta="0.000000000000000005", bound="1.000000"
+                ),
             },
         ),
     }
     for name, (level, change) in changes.items():
         yield _no(
-            f"pac-bayes-{name}", altered(plain, **change), level, f"the posterior's {name} is false", holdout=HELD
+            f"pac-bayes-{name}",
+            altered(plain, **change),
+            level,
+            f"the posterior's {name} is false",
+            holdout=HELD,
         )
     other = certify_gaussian(nets.posterior(1), sample("halves"), DELTA, draws=claim.draws)
     errors = [other.claim.errors, claim.errors]

@@ -13,7 +13,15 @@ from cushion.encoding.inputs import Bytes, Floats
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.layers import Conv, Dense, Pool
 from cushion.encoding.posterior import Factor, Posterior
-from cushion.encoding.sources import Grid, Product, SeededMask, SeededNoise, SeededProjection, SignProjection, Values
+from cushion.encoding.sources import (
+    Grid,
+    Product,
+    SeededMask,
+    SeededNoise,
+    SeededProjection,
+    SignProjection,
+    Values,
+)
 
 
 def whole(values: Any) -> NDArray[np.int64]:
@@ -49,7 +57,15 @@ def grouped() -> IntegerNet:
         (2, 6, 6),
         Bytes(3),
         (
-            Conv(Grid(small("grouped", (4, 1, 3, 3), 2), 2), whole([0, 3, -3, 1]), 1, 2, 2, 1, groups=2),
+            Conv(
+                Grid(small("grouped", (4, 1, 3, 3), 2), 2),
+                whole([0, 3, -3, 1]),
+                1,
+                2,
+                2,
+                1,
+                groups=2,
+            ),
             Conv(Grid(small("depthwise", (4, 1, 2, 2), 1), 1), None, 0, 1, groups=0),
             Dense(Grid(small("grouped head", (3, 16), 1), 1), None, 0, 0),
         ),
@@ -75,11 +91,25 @@ def symmetric(order: int, sides: tuple[int, int] = (6, 6)) -> IntegerNet:
         (1, *sides),
         Bytes(5),
         (
-            Conv(Grid(small("lifting", (2, 1, 3, 3), 1), 1), whole([1, -1]), 0, 2, 1, 1, symmetry=order),
+            Conv(
+                Grid(small("lifting", (2, 1, 3, 3), 1), 1),
+                whole([1, -1]),
+                0,
+                2,
+                1,
+                1,
+                symmetry=order,
+            ),
             Pool("max", 2),
-            Conv(Grid(small("regular", (1, 2, order, 2, 2), 1), 1), None, 0, 1, 1, 1, symmetry=order),
+            Conv(
+                Grid(small("regular", (1, 2, order, 2, 2), 1), 1), None, 0, 1, 1, 1, symmetry=order
+            ),
             Dense(
-                Grid(small("invariant", (3, 1, sides[0] // 2 + 1, sides[1] // 2 + 1), 1), 1), None, 0, 0, symmetry=order
+                Grid(small("invariant", (3, 1, sides[0] // 2 + 1, sides[1] // 2 + 1), 1), 1),
+                None,
+                0,
+                0,
+                symmetry=order,
             ),
         ),
     )
@@ -88,12 +118,16 @@ def symmetric(order: int, sides: tuple[int, int] = (6, 6)) -> IntegerNet:
 def floats(own: bool) -> IntegerNet:
     quantiser = Floats(8, (8, 2, 16), (0, -3, 7)) if own else Floats(6, (6,), (-2,))
     weight = Values(whole([[1, 0, 0], [0, 0, 0]]))
-    return IntegerNet((1, 1, 3), quantiser, (Dense(weight, whole([-34 if not own else -128, 0]), 0, 0),))
+    return IntegerNet(
+        (1, 1, 3), quantiser, (Dense(weight, whole([-34 if not own else -128, 0]), 0, 0),)
+    )
 
 
 def long_net() -> IntegerNet:
     """About three thousand bits of weights that mean nothing."""
-    return IntegerNet((1, 1, 140), Bytes(0), (Dense(Values(small("long", (2, 140), 100)), None, 0, 0),))
+    return IntegerNet(
+        (1, 1, 140), Bytes(0), (Dense(Values(small("long", (2, 140), 100)), None, 0, 0),)
+    )
 
 
 def layered(source: Callable[[tuple[int, int], int], Any]) -> IntegerNet:
@@ -108,7 +142,11 @@ def posterior(seed: int = 0) -> Posterior:
     net = on_halves(Dense(Values(np.zeros((2, 4), dtype=np.int64)), whole([0, 0]), 2, 0))
     variances = np.full((2, 4), 1, dtype=np.int64)
     return Posterior(
-        net, (Factor(1, "weights", 6, means, variances), Factor(1, "biases", 4, whole([0, 0]), whole([3, 3])))
+        net,
+        (
+            Factor(1, "weights", 6, means, variances),
+            Factor(1, "biases", 4, whole([0, 0]), whole([3, 3])),
+        ),
     )
 
 
@@ -125,7 +163,13 @@ def convolutional_posterior() -> Posterior:
     return Posterior(
         net,
         (
-            Factor(1, "weights", 8, small("q convolution", (1, 2, 2, 2), 60), small("q widths", (1, 2, 2, 2), 3)),
+            Factor(
+                1,
+                "weights",
+                8,
+                small("q convolution", (1, 2, 2, 2), 60),
+                small("q widths", (1, 2, 2, 2), 3),
+            ),
             Factor(3, "weights", 9, small("q head", (3, 2), 90), small("q head widths", (3, 2), 4)),
         ),
     )
@@ -135,8 +179,14 @@ SOURCES: dict[str, Callable[[tuple[int, int], int], Any]] = {
     "grid": lambda shape, place: Grid(small(f"grid {place}", shape, 3), 3),
     "values": lambda shape, place: Values(small(f"values {place}", shape, 40)),
     "mask": lambda shape, place: SeededMask(small(f"mask {place}", shape, 1) ** 2, 11, place),
-    "projection": lambda shape, place: SeededProjection(small(f"q {place}", (3,), 9), shape, 2**32 - 1, place, 2, 1),
+    "projection": lambda shape, place: SeededProjection(
+        small(f"q {place}", (3,), 9), shape, 2**32 - 1, place, 2, 1
+    ),
     "noise": lambda shape, place: SeededNoise(small(f"noise {place}", shape, 1), 0, place, 2),
-    "sign-projection": lambda shape, place: SignProjection(small(f"signs {place}", (67,), 9), shape, 7, place, 2),
-    "product": lambda shape, place: Product(small(f"factors {place}", (2 * sum(shape),), 9), shape, 2, 1),
+    "sign-projection": lambda shape, place: SignProjection(
+        small(f"signs {place}", (67,), 9), shape, 7, place, 2
+    ),
+    "product": lambda shape, place: Product(
+        small(f"factors {place}", (2 * sum(shape),), 9), shape, 2, 1
+    ),
 }

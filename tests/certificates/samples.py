@@ -1,4 +1,6 @@
-"""Tiny samples that the corpus is about, made from a hash so that their bytes never change with a library."""
+"""Tiny samples that the corpus is about, made from a hash so that their bytes never change with a
+library.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,15 @@ from cushion.data.dataset import Dataset
 
 def noise(name: str, n: int) -> NDArray[np.int64]:
     """n whole numbers 0..255 that the name decides."""
-    return np.frombuffer(hashlib.shake_256(name.encode()).digest(n), dtype=np.uint8).astype(np.int64)
+    return np.frombuffer(hashlib.shake_256(name.encode()).digest(n), dtype=np.uint8).astype(
+        np.int64
+    )
 
 
 def halves(name: str, m: int) -> Dataset:
-    """Two classes of 1x2x2 bytes, told apart by which value of the first column is brighter, with some overlap."""
+    """Two classes of 1x2x2 bytes, told apart by which value of the first column is brighter, with
+    some overlap.
+    """
     y = noise(f"{name} labels", m) % 2
     x = (noise(f"{name} inputs", 4 * m) % 120).reshape(m, 1, 2, 2)
     x[np.arange(m), 0, y, 0] += noise(f"{name} signal", m) % 130
@@ -35,7 +41,9 @@ def bars(name: str, m: int, sides: tuple[int, int, int] = (2, 6, 6), classes: in
 
 
 def table(name: str, m: int) -> Dataset:
-    """Three float features of different scales; the class is whether the first exceeds its middle."""
+    """Three float features of different scales; the class is whether the first exceeds its
+    middle.
+    """
     numbers = noise(f"{name} inputs", 3 * m).reshape(m, 3)
     x = (numbers / np.array([256.0, 4.0, 65536.0])).astype(np.float32)
     return Dataset(name, x.reshape(m, 1, 1, 3), (numbers[:, 0] > 127).astype(np.int64), 2)
@@ -48,7 +56,9 @@ def thousand(name: str, m: int) -> Dataset:
     return Dataset(name, x, y, 1000)
 
 
-def changed(name: str, change: Callable[[NDArray[np.uint8], NDArray[np.int64]], Dataset]) -> Dataset:
+def changed(
+    name: str, change: Callable[[NDArray[np.uint8], NDArray[np.int64]], Dataset]
+) -> Dataset:
     plain = halves("halves", 200)
     made = change(plain.x.copy(), plain.y.copy())
     return Dataset(name, made.x, made.y, made.classes)
@@ -78,8 +88,12 @@ SAMPLES: dict[str, Callable[[], Dataset]] = {
     "halves doubled": lambda: _rows(lambda y: np.repeat(np.arange(len(y)), 2), "halves doubled"),
     "halves with one label changed": lambda: changed("halves", _one_label),
     "halves with one pixel changed": lambda: changed("halves", _one_pixel),
-    "halves with a third class": lambda: changed("halves", lambda x, y: Dataset("", x, np.where(y[0] == y, 2, y), 3)),
-    "halves as floats": lambda: changed("halves", lambda x, y: Dataset("", x.astype(np.float32), y, 2)),
+    "halves with a third class": lambda: changed(
+        "halves", lambda x, y: Dataset("", x, np.where(y[0] == y, 2, y), 3)
+    ),
+    "halves as floats": lambda: changed(
+        "halves", lambda x, y: Dataset("", x.astype(np.float32), y, 2)
+    ),
     "one row": lambda: halves("one row", 1),
     "bars": lambda: bars("bars", 120),
     "bars held out": lambda: bars("bars held out", 40),

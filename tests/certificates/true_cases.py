@@ -1,4 +1,6 @@
-"""Files that verify: every layer, source, input and kind of claim; and the misuse that no file can betray."""
+"""Files that verify: every layer, source, input and kind of claim; and the misuse that no file can
+betray.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,27 @@ def _ok(name: str, content: bytes, why: str, data: str = "halves", **more: str |
 
 
 def _grammar() -> Iterator[Case]:
-    def of(name: str, net: IntegerNet, why: str, data: str = "halves", delta: Decimal = DELTA) -> Case:
+    def of(
+        name: str, net: IntegerNet, why: str, data: str = "halves", delta: Decimal = DELTA
+    ) -> Case:
         made = certify_net(net, sample(data), delta)
         return _ok(name, pack(made.claim, made.message), why, data)
 
     for kind, source in nets.SOURCES.items():
-        yield of(f"source-{kind}", nets.layered(source), f"two dense layers with numbers of the source '{kind}'")
-    yield of("convolutions", nets.grouped(), "a strided, padded convolution in groups and a depthwise one", "bars")
-    yield of("pooling", nets.pooled(), "maximum and sum pooling, and a 1x1 convolution of values", "bars")
+        yield of(
+            f"source-{kind}",
+            nets.layered(source),
+            f"two dense layers with numbers of the source '{kind}'",
+        )
+    yield of(
+        "convolutions",
+        nets.grouped(),
+        "a strided, padded convolution in groups and a depthwise one",
+        "bars",
+    )
+    yield of(
+        "pooling", nets.pooled(), "maximum and sum pooling, and a 1x1 convolution of values", "bars"
+    )
     for order in (2, 4, 8):
         yield of(
             f"symmetry-{order}",
@@ -42,31 +57,72 @@ def _grammar() -> Iterator[Case]:
             f"lifting, regular and invariant layers of order {order}",
             "grey bars",
         )
-    yield of("symmetry-oblong", nets.symmetric(2, (6, 4)), "mirror images of maps that are not square", "oblong bars")
-    yield of("floats-shared", nets.floats(own=False), "float inputs with one quantiser for all features", "table")
-    yield of("floats-own", nets.floats(own=True), "float inputs with a quantiser for each feature", "table")
     yield of(
-        "thousand-classes", nets.thousand_classes(), "a thousand classes; the bound is vacuous and says 1", "thousand"
+        "symmetry-oblong",
+        nets.symmetric(2, (6, 4)),
+        "mirror images of maps that are not square",
+        "oblong bars",
     )
     yield of(
-        "one-example", nets.difference(), "a sample of one example proves nothing, and the bound says so", "one row"
+        "floats-shared",
+        nets.floats(own=False),
+        "float inputs with one quantiser for all features",
+        "table",
     )
     yield of(
-        "delta-tiny", nets.difference(), "the smallest δ that can be stated", delta=Decimal("0.000000000000000001")
+        "floats-own",
+        nets.floats(own=True),
+        "float inputs with a quantiser for each feature",
+        "table",
+    )
+    yield of(
+        "thousand-classes",
+        nets.thousand_classes(),
+        "a thousand classes; the bound is vacuous and says 1",
+        "thousand",
+    )
+    yield of(
+        "one-example",
+        nets.difference(),
+        "a sample of one example proves nothing, and the bound says so",
+        "one row",
+    )
+    yield of(
+        "delta-tiny",
+        nets.difference(),
+        "the smallest δ that can be stated",
+        delta=Decimal("0.000000000000000001"),
     )
 
 
 def _lines() -> Iterator[Case]:
     plain, held, moved = base(), base(holdout=True), transferred()
     both, q = transferred(holdout=True), gaussian()
-    yield _ok("plain", altered(plain), "two classes, a grid of three levels; the file that most others alter")
+    yield _ok(
+        "plain",
+        altered(plain),
+        "two classes, a grid of three levels; the file that most others alter",
+    )
     yield _ok("holdout", altered(held), "with a hold-out line", holdout="halves held out")
-    yield _ok("holdout-not-given", altered(held), "held-out examples need not be given; the line is then not replayed")
+    yield _ok(
+        "holdout-not-given",
+        altered(held),
+        "held-out examples need not be given; the line is then not replayed",
+    )
     yield _ok("transfer", altered(moved), "with the bound on f, not replayed: ok is about g")
     replayed = {"unlabelled": "halves unlabelled", "net": "f"}
-    yield _ok("transfer-replayed", altered(moved), "with the bound on f, replayed with f and the inputs", **replayed)
     yield _ok(
-        "transfer-and-holdout", altered(both), "with both lines, both replayed", holdout="halves held out", **replayed
+        "transfer-replayed",
+        altered(moved),
+        "with the bound on f, replayed with f and the inputs",
+        **replayed,
+    )
+    yield _ok(
+        "transfer-and-holdout",
+        altered(both),
+        "with both lines, both replayed",
+        holdout="halves held out",
+        **replayed,
     )
     yield _ok("pac-bayes", altered(q), "a Gaussian posterior over dense nets with biases")
     yield _ok(
@@ -76,21 +132,40 @@ def _lines() -> Iterator[Case]:
         holdout="halves held out",
     )
     deep = certify_gaussian(nets.convolutional_posterior(), sample("bars"), DELTA, draws=50)
-    yield _ok("pac-bayes-convolution", altered(deep), "a posterior with a tied convolution and pooling", "bars")
-    yield _ok("bound-weaker", altered(plain, bound="0.999"), "a bound above what is implied is true all the more")
+    yield _ok(
+        "pac-bayes-convolution",
+        altered(deep),
+        "a posterior with a tied convolution and pooling",
+        "bars",
+    )
+    yield _ok(
+        "bound-weaker",
+        altered(plain, bound="0.999"),
+        "a bound above what is implied is true all the more",
+    )
     yield _ok("bound-one", altered(plain, bound="1.0"), "a bound of 1 is always true")
     yield _ok(
-        "notes", altered(plain, made_with={"a": None, "b": True, "c": -1.5, "é": 'x"\n'}), "notes of every plain type"
+        "notes",
+        altered(plain, made_with={"a": None, "b": True, "c": -1.5, "é": 'x"\n'}),
+        "notes of every plain type",
     )
-    yield _ok("name", altered(plain, data="Ziffern 数字 😀"), "the name of the data may be any printable text")
+    yield _ok(
+        "name",
+        altered(plain, data="Ziffern 数字 😀"),
+        "the name of the data may be any printable text",
+    )
 
 
 def _undetectable() -> Iterator[Case]:
-    """True as far as anyone can check; what is wrong with them is what the printed assumptions are for."""
+    """True as far as anyone can check; what is wrong with them is what the printed assumptions are
+    for.
+    """
     plain = base()
     side = {"weights": "0123456789abcdef" * 16}
     yield _ok(
-        "side-information-in-notes", altered(plain, made_with=side), "the decoder never reads the notes: nothing gained"
+        "side-information-in-notes",
+        altered(plain, made_with=side),
+        "the decoder never reads the notes: nothing gained",
     )
     yield _ok(
         "side-information-in-name",
@@ -101,29 +176,38 @@ def _undetectable() -> Iterator[Case]:
     yield _ok(
         "delta-chosen-late",
         altered(late),
-        "a δ raised after the fact, with its own bound, is consistent: only the third assumption speaks against it",
+        "a δ raised after the fact, with its own bound, is consistent: only the third assumption "
+        "speaks against it",
     )
     yield _ok(
         "sample-sorted-by-label",
         altered(certify_net(nets.difference(), sample("halves sorted by label"), DELTA)),
-        "a sample sorted by label verifies as itself: the bound needs independent draws, which nobody can check",
+        "a sample sorted by label verifies as itself: the bound needs independent draws, which "
+        "nobody can check",
         "halves sorted by label",
     )
     yield _ok(
         "sample-doubled",
         altered(certify_net(nets.difference(), sample("halves doubled"), DELTA)),
-        "every row twice halves the bound's width and verifies: independence is the first assumption",
+        "every row twice halves the bound's width and verifies: independence is the first "
+        "assumption",
         "halves doubled",
     )
-    best = min(range(200), key=lambda seed: nets.masked(seed).errors(sample("halves").x, sample("halves").y))
+    best = min(
+        range(200),
+        key=lambda seed: nets.masked(seed).errors(sample("halves").x, sample("halves").y),
+    )
     yield _ok(
         "seed-best-of-many",
-        altered(certify_net(nets.masked(best), sample("halves"), DELTA, made_with={"seeds_tried": 200})),
+        altered(
+            certify_net(nets.masked(best), sample("halves"), DELTA, made_with={"seeds_tried": 200})
+        ),
         "the best of 200 seeds is allowed because the seed stands in the message and is paid",
     )
     other = dataclasses.replace(plain.claim, made_with={"other_bound": "0.9"})
     yield _ok(
         "quoted-with-another",
         pack(other, plain.message),
-        "two messages about one sample share one δ (all messages hold at once), so the smaller may be quoted",
+        "two messages about one sample share one δ (all messages hold at once), so the smaller "
+        "may be quoted",
     )

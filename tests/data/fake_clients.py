@@ -20,11 +20,16 @@ from cushion.errors import BadInput
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
-    return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
+    return (
+        struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+        + array.astype(np.uint8).tobytes()
+    )
 
 
 class World:
-    """A tiny set called `tiny`, its archive, a folder of fake clients that is all of PATH, and a data root."""
+    """A tiny set called `tiny`, its archive, a folder of fake clients that is all of PATH, and a
+    data root.
+    """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, client: str = "npm") -> None:
         self.root, self.bin, self.log = folder / "root", folder / "bin", folder / "calls"

@@ -1,4 +1,6 @@
-"""Random labels, shuffled labels, confusion sets: what changes, what stays, and how uniform it is."""
+"""Random labels, shuffled labels, confusion sets: what changes, what stays, and how uniform it
+is.
+"""
 
 from __future__ import annotations
 
@@ -59,12 +61,27 @@ def test_fraction_zero_changes_nothing_and_never_the_original(sample: Dataset) -
 def test_seeds_repeat_and_differ(sample: Dataset) -> None:
     first, again, other = (randomize_labels(sample, 1.0, seed=s) for s in (1, 1, 2))
     assert first.fingerprint == again.fingerprint != other.fingerprint
-    assert randomize_labels(sample, 1.0, seed=0).y[:12].tolist() == [8, 3, 5, 9, 8, 9, 2, 0, 2, 5, 6, 0]
+    assert randomize_labels(sample, 1.0, seed=0).y[:12].tolist() == [
+        8,
+        3,
+        5,
+        9,
+        8,
+        9,
+        2,
+        0,
+        2,
+        5,
+        6,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, float("nan"), float("inf")])
 def test_bad_fraction(sample: Dataset, fraction: float) -> None:
-    with pytest.raises(BadInput, match=f"^toy: the fraction of random labels must lie in 0 to 1, not {fraction}$"):
+    with pytest.raises(
+        BadInput, match=f"^toy: the fraction of random labels must lie in 0 to 1, not {fraction}$"
+    ):
         randomize_labels(sample, fraction, seed=0)
 
 
@@ -75,7 +92,9 @@ def test_shuffled_labels_keep_their_counts_and_lose_their_rows(sample: Dataset) 
     assert shuffled.y.tolist() == [int(sample.y[row]) for row in permutation(M, 0)]
     by_chance = float(((np.bincount(sample.y) / M) ** 2).sum())
     assert abs((shuffled.y == sample.y).mean() - by_chance) < 0.04
-    assert shuffled.history == ("shuffled labels: y taken in the order of permutation(2000, seed=0)",)
+    assert shuffled.history == (
+        "shuffled labels: y taken in the order of permutation(2000, seed=0)",
+    )
 
 
 def test_the_confusion_set_is_disjoint_and_comes_last(sample: Dataset) -> None:
@@ -87,7 +106,8 @@ def test_the_confusion_set_is_disjoint_and_comes_last(sample: Dataset) -> None:
     assert 0.07 < (union.y[700:] == sample.y[rows[700:]]).mean() < 0.13
     assert union.history == (
         "subset: the first 1900 rows of permutation(2000, seed=0)",
-        "confusion set: the first 700 rows keep their true labels, the other 1200 have labels uniform over "
+        "confusion set: the first 700 rows keep their true labels, the other 1200 have labels "
+        "uniform over "
         "10 classes, seed=0",
     )
 
@@ -104,10 +124,20 @@ def test_a_larger_confusion_set_joins_the_same_true_rows(sample: Dataset) -> Non
     ("true_size", "confusion_size", "sentence"),
     [
         (0, 5, "the true part needs at least 1 row and the confusion set at least 0, not 0 and 5"),
-        (5, -1, "the true part needs at least 1 row and the confusion set at least 0, not 5 and -1"),
-        (1500, 501, "1500 true and 501 confusion rows are more than the 2000 there are; ask for fewer"),
+        (
+            5,
+            -1,
+            "the true part needs at least 1 row and the confusion set at least 0, not 5 and -1",
+        ),
+        (
+            1500,
+            501,
+            "1500 true and 501 confusion rows are more than the 2000 there are; ask for fewer",
+        ),
     ],
 )
-def test_bad_confusion_sizes(sample: Dataset, true_size: int, confusion_size: int, sentence: str) -> None:
+def test_bad_confusion_sizes(
+    sample: Dataset, true_size: int, confusion_size: int, sentence: str
+) -> None:
     with pytest.raises(BadInput, match=f"^toy: {sentence}$"):
         with_confusion_set(sample, true_size, confusion_size, seed=0)

@@ -20,8 +20,12 @@ def test_npm_success(world: World) -> None:
     world.check_loaded()
     assert folder == world.root / "tiny" / "arrays"
     assert sorted(p.name for p in folder.iterdir()) == [
-        "meta.json", "x_test.npy", "x_train.npy", "y_test.npy", "y_train.npy",
-    ]  # fmt: skip
+        "meta.json",
+        "x_test.npy",
+        "x_train.npy",
+        "y_test.npy",
+        "y_train.npy",
+    ]
     meta = json.loads((folder / "meta.json").read_text())
     assert meta["train_fingerprint"] == world.named.train_fingerprint
     assert not world.partial.exists()
@@ -64,7 +68,9 @@ def test_apt_success(debian: World) -> None:
 def test_apt_with_old_lists_refreshes_private_ones(debian: World) -> None:
     debian.fake(
         "apt-get",
-        'case "$*" in *Dir::State::Lists*download*) ' + debian.delivers() + " ;; *update*) exit 0 ;; "
+        'case "$*" in *Dir::State::Lists*download*) '
+        + debian.delivers()
+        + " ;; *update*) exit 0 ;; "
         "*) echo 'E: Unable to locate package' >&2; exit 100 ;; esac",
     )
     get("tiny")
@@ -84,11 +90,13 @@ def test_apt_with_old_lists_refreshes_private_ones(debian: World) -> None:
 def test_apt_says_why_the_lists_could_not_be_refreshed(debian: World) -> None:
     debian.fake(
         "apt-get",
-        'case "$*" in *update*) echo "W: Failed to fetch the list: no route" >&2; echo "E: old ones used" >&2 ;; '
+        'case "$*" in *update*) echo "W: Failed to fetch the list: no route" >&2; echo "E: old '
+        'ones used" >&2 ;; '
         "*) echo 'E: Unable to locate package' >&2 ;; esac; exit 100",
     )
     with pytest.raises(
-        BadInput, match=r"^apt-get failed, saying 'W: Failed to fetch the list: no route'; check the net"
+        BadInput,
+        match=r"^apt-get failed, saying 'W: Failed to fetch the list: no route'; check the net",
     ):
         get("tiny")
     debian.check_nothing_published()
@@ -96,14 +104,19 @@ def test_apt_says_why_the_lists_could_not_be_refreshed(debian: World) -> None:
 
 
 def test_apt_one_broken_source_does_not_matter(debian: World) -> None:
-    debian.fake("apt-get", 'case "$*" in *Dir::*download*) ' + debian.delivers() + " ;; *) exit 100 ;; esac")
+    debian.fake(
+        "apt-get", 'case "$*" in *Dir::*download*) ' + debian.delivers() + " ;; *) exit 100 ;; esac"
+    )
     get("tiny")
     debian.check_loaded()
 
 
 def test_npm_is_missing(world: World) -> None:
     (world.bin / "npm").unlink()
-    sentence = "npm is not installed; install Node.js's npm, or point --data at a folder that has the files"
+    sentence = (
+        "npm is not installed; install Node.js's npm, or point --data at a folder that has the "
+        "files"
+    )
     with pytest.raises(BadInput) as caught:
         get("tiny")
     assert str(caught.value) == sentence
@@ -113,7 +126,10 @@ def test_npm_is_missing(world: World) -> None:
 @pytest.mark.parametrize("client", ["apt-get", "dpkg"])
 def test_a_debian_client_is_missing(debian: World, client: str) -> None:
     (debian.bin / client).unlink()
-    with pytest.raises(BadInput, match=f"^{client} is not installed; .*point --data at a folder that has the files$"):
+    with pytest.raises(
+        BadInput,
+        match=f"^{client} is not installed; .*point --data at a folder that has the files$",
+    ):
         get("tiny")
     debian.check_nothing_published()
 
@@ -125,11 +141,13 @@ def test_a_debian_client_is_missing(debian: World, client: str) -> None:
         ("", "exit code 7"),
         (
             "npm error code ENOTFOUND\nnpm error request failed, reason: no such host\nnpm error\n"
-            "npm error If you are behind a proxy, check it\nnpm error A complete log of this run can be found in: x",
+            "npm error If you are behind a proxy, check it\nnpm error A complete log of this run "
+            "can be found in: x",
             "npm error request failed, reason: no such host",
         ),
         (
-            "npm ERR! code ETARGET\nnpm ERR! notarget No matching version found\nnpm ERR! notarget In most cases\n"
+            "npm ERR! code ETARGET\nnpm ERR! notarget No matching version found\nnpm ERR! "
+            "notarget In most cases\n"
             "npm ERR! A complete log of this run can be found in: x",
             "npm ERR! notarget No matching version found",
         ),
@@ -149,7 +167,9 @@ def test_the_client_fails_and_is_quoted(world: World, said: str, quoted: str) ->
 
 def test_the_client_delivers_nothing(world: World) -> None:
     world.fake("npm", "exit 0")
-    with pytest.raises(BadInput, match=r"^npm finished without leaving the archive of tiny@1\.0; try again$"):
+    with pytest.raises(
+        BadInput, match=r"^npm finished without leaving the archive of tiny@1\.0; try again$"
+    ):
         get("tiny")
 
 
@@ -157,7 +177,9 @@ def test_another_archive_is_refused_and_not_kept(world: World, tmp_path: Path) -
     other = tmp_path / "other.tgz"
     other.write_bytes(world.archive.read_bytes() + b"x")
     world.fake("npm", world.delivers(other))
-    with pytest.raises(Malformed, match=r"^tiny: the downloaded archive has sha256 [0-9a-f]{64}, not the pinned"):
+    with pytest.raises(
+        Malformed, match=r"^tiny: the downloaded archive has sha256 [0-9a-f]{64}, not the pinned"
+    ):
         get("tiny")
     assert len(world.calls) == 1
     assert not world.partial.exists()
@@ -165,7 +187,9 @@ def test_another_archive_is_refused_and_not_kept(world: World, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbage"])
-def test_a_damaged_archive_without_a_pin_is_refused(world: World, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_archive_without_a_pin_is_refused(
+    world: World, tmp_path: Path, damage: str
+) -> None:
     other = tmp_path / "other.tgz"
     other.write_bytes(world.archive.read_bytes()[:100] if damage == "cut" else b"garbage")
     world.fake("npm", world.delivers(other))
@@ -191,7 +215,10 @@ def test_a_file_with_another_hash_is_named(world: World, which: int) -> None:
     pins = dict(world.named.package.files)
     path = list(pins)[which]
     world.repin(files={**pins, path: "0" * 32})
-    with pytest.raises(Malformed, match=f"^tiny: {Path(path).name} in the downloaded archive is missing or does not"):
+    with pytest.raises(
+        Malformed,
+        match=f"^tiny: {Path(path).name} in the downloaded archive is missing or does not",
+    ):
         get("tiny")
     world.check_nothing_published()
 
@@ -204,7 +231,9 @@ def test_a_file_missing_from_the_archive_is_named(world: World) -> None:
 
 
 def test_decoded_arrays_with_another_fingerprint_are_refused(world: World) -> None:
-    world.monkeypatch.setitem(catalogue.SETS, "tiny", replace(world.named, test_fingerprint="0" * 64))
+    world.monkeypatch.setitem(
+        catalogue.SETS, "tiny", replace(world.named, test_fingerprint="0" * 64)
+    )
     with pytest.raises(BadInput, match=r"^tiny: the decoded arrays are not the published ones"):
         get("tiny")
     world.check_nothing_published()
@@ -225,18 +254,22 @@ def test_an_archive_cannot_write_outside(world: World, tmp_path: Path) -> None:
 
 def test_unknown_and_embedded_names(world: World) -> None:
     with pytest.raises(
-        BadInput, match=r"^mnits: no set of that name; the named sets are digits, mnist, fashion-mnist, "
+        BadInput,
+        match=r"^mnits: no set of that name; the named sets are digits, mnist, fashion-mnist, ",
     ):
         get("mnits")
     with pytest.raises(
-        BadInput, match=r"^digits: nothing to get, since this set ships inside scikit-learn; use it with"
+        BadInput,
+        match=r"^digits: nothing to get, since this set ships inside scikit-learn; use it with",
     ):
         get("digits")
 
 
 def test_a_root_that_cannot_be_written(world: World, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match=r"file/tiny: cannot be written \(Not a directory\); .*CUSHION_DATA"):
+    with pytest.raises(
+        BadInput, match=r"file/tiny: cannot be written \(Not a directory\); .*CUSHION_DATA"
+    ):
         get("tiny", root=tmp_path / "file")
 
 
@@ -275,7 +308,9 @@ def test_the_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert store.root() == tmp_path / "home" / ".cache" / "cushion"
 
 
-def test_stages_are_told_on_a_terminal_only(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+def test_stages_are_told_on_a_terminal_only(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
     get("tiny")
     assert capfd.readouterr().err == ""
     world.monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)

@@ -1,4 +1,6 @@
-"""`data get` killed between and inside its stages, run twice at once, and handed damaged leftovers."""
+"""`data get` killed between and inside its stages, run twice at once, and handed damaged
+leftovers.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,10 @@ def test_killed_inside_the_download_it_starts_that_stage_again(world: World) -> 
     "at",
     [
         f"fetch._unpack = lambda *a: {KILL}",
-        f"fetch._extract_tar = lambda package, archive, into: ((into / 'half').write_text('x'), {KILL})",
-        f"fetch.npy.write_folder = lambda folder, *a: ((folder / 'x_train.npy').write_text('x'), {KILL})",
+        "fetch._extract_tar = lambda package, archive, into: ((into / 'half').write_text('x'), "
+        f"{KILL})",
+        "fetch.npy.write_folder = lambda folder, *a: ((folder / 'x_train.npy').write_text('x'), "
+        f"{KILL})",
         f"fetch.store.write_meta = lambda *a: {KILL}",
     ],
     ids=["after the download", "inside unpacking", "inside writing", "before the rename"],
@@ -67,7 +71,9 @@ def test_a_kept_corrupt_archive_is_fetched_again_once(world: World) -> None:
     assert len(world.calls) == 1
 
 
-def test_a_kept_corrupt_archive_that_comes_again_corrupt_is_refused(world: World, tmp_path: Path) -> None:
+def test_a_kept_corrupt_archive_that_comes_again_corrupt_is_refused(
+    world: World, tmp_path: Path
+) -> None:
     kept(world, b"corrupt")
     other = tmp_path / "other.tgz"
     other.write_bytes(b"corrupt again")

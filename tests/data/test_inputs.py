@@ -1,4 +1,6 @@
-"""Unlabelled inputs: where they come from, their fingerprint, and rows that they share with the sample."""
+"""Unlabelled inputs: where they come from, their fingerprint, and rows that they share with the
+sample.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,25 @@ def images(n: int, seed: int = 0) -> np.ndarray:
 
 def test_the_fingerprint_is_what_the_format_says() -> None:
     x = images(3)
-    assert Inputs("a", x).fingerprint == hashlib.sha256(b"cushion-inputs-1\n|u1 3,1,2,3\n" + x.tobytes()).hexdigest()
+    assert (
+        Inputs("a", x).fingerprint
+        == hashlib.sha256(b"cushion-inputs-1\n|u1 3,1,2,3\n" + x.tobytes()).hexdigest()
+    )
     floats = x.astype(np.float32)
-    expected = hashlib.sha256(b"cushion-inputs-1\n<f4 3,1,2,3\n" + floats.astype("<f4").tobytes()).hexdigest()
-    assert Inputs("b", floats[:, :, ::-1][:, :, ::-1]).fingerprint == expected, "memory order does not matter"
+    expected = hashlib.sha256(
+        b"cushion-inputs-1\n<f4 3,1,2,3\n" + floats.astype("<f4").tobytes()
+    ).hexdigest()
+    assert Inputs("b", floats[:, :, ::-1][:, :, ::-1]).fingerprint == expected, (
+        "memory order does not matter"
+    )
 
 
 def test_labels_are_ignored() -> None:
     x = images(4)
-    both = [Inputs("a", x), *(as_inputs(Dataset("a", x, np.array(y), 2)) for y in ([0, 1, 0, 1], [1, 1, 1, 1]))]
+    both = [
+        Inputs("a", x),
+        *(as_inputs(Dataset("a", x, np.array(y), 2)) for y in ([0, 1, 0, 1], [1, 1, 1, 1])),
+    ]
     assert len({inputs.fingerprint for inputs in both}) == 1
     assert as_inputs(both[0]) is both[0]
 
@@ -47,7 +59,9 @@ def test_the_held_out_part_of_a_set() -> None:
     assert np.array_equal(as_inputs("digits,split=test").x, held_out.x)
     assert np.array_equal(as_inputs("digits,split=train").x, sample.x)
     assert np.array_equal(as_inputs("digits").x, sample.x)
-    assert np.array_equal(as_inputs("digits,split=test,subset=5,seed=2").x, subset(held_out, 5, 2).x)
+    assert np.array_equal(
+        as_inputs("digits,split=test,subset=5,seed=2").x, subset(held_out, 5, 2).x
+    )
 
 
 def test_bad_sources_get_a_sentence(tmp_path: Path) -> None:
@@ -71,7 +85,10 @@ def test_bad_sources_get_a_sentence(tmp_path: Path) -> None:
 
 def test_shared_rows_are_counted_like_a_double_loop() -> None:
     rng = np.random.default_rng(0)
-    a, b = rng.integers(0, 2, (40, 1, 2, 2), dtype=np.uint8), rng.integers(0, 2, (6, 1, 2, 2), dtype=np.uint8)
+    a, b = (
+        rng.integers(0, 2, (40, 1, 2, 2), dtype=np.uint8),
+        rng.integers(0, 2, (6, 1, 2, 2), dtype=np.uint8),
+    )
     naive = sum(any(np.array_equal(row, other) for other in b) for row in a)
     assert 0 < count_shared(a, b) == naive < 40
     assert count_shared(a, b.astype(np.float32)) == 0
@@ -88,7 +105,9 @@ def test_one_row_of_a_sample_without_repetitions_is_too_many() -> None:
 
 
 def test_draws_from_few_possible_rows_may_meet_but_a_copy_may_not() -> None:
-    """Independent draws from 3000 equally likely rows: both parts repeat rows, and that is no fault."""
+    """Independent draws from 3000 equally likely rows: both parts repeat rows, and that is no
+    fault.
+    """
     rows = images(3000, seed=99)
     for seed in range(10):
         rng = np.random.default_rng(seed)

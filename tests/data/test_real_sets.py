@@ -1,4 +1,6 @@
-"""The real downloads: all three sets arrive, match their pins and the published statistics, and load fast."""
+"""The real downloads: all three sets arrive, match their pins and the published statistics, and
+load fast.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", PUBLISHED_MEANS)
-def test_a_set_arrives_and_is_the_published_one(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_set_arrives_and_is_the_published_one(
+    name: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUSHION_DATA", str(root))
     get(name)
     named = catalogue.SETS[name]
     sample, held_out = load_pair(name)
     assert held_out is not None
-    assert (sample.fingerprint, held_out.fingerprint) == (named.train_fingerprint, named.test_fingerprint)
+    assert (sample.fingerprint, held_out.fingerprint) == (
+        named.train_fingerprint,
+        named.test_fingerprint,
+    )
     assert (len(sample), len(held_out), sample.shape) == (named.train, named.test, named.shape)
     means = sample.x.mean(axis=(0, 2, 3), dtype=np.float64) / 255
     digits = 4 if len(means) == 1 else 8
@@ -51,7 +58,8 @@ def test_cifar10_loads_in_3_seconds_and_400_megabytes(root: Path) -> None:
         "print([part.fingerprint for part in load_pair('cifar10')][0])\n"
         "print(time.perf_counter() - start)\n"
         # not ru_maxrss: that one starts at the peak of the process that forked
-        "print(*[int(line.split()[1]) / 1024 for line in open('/proc/self/status') if 'VmHWM' in line])\n"
+        "print(*[int(line.split()[1]) / 1024 for line in open('/proc/self/status') if 'VmHWM' in "
+        "line])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

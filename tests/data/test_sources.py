@@ -16,7 +16,9 @@ from cushion.errors import BadInput
 
 
 @pytest.fixture(autouse=True)
-def no_fetched_sets(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_fetched_sets(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUSHION_DATA", str(tmp_path_factory.mktemp("data")))
 
 
@@ -43,7 +45,9 @@ def test_digits_never_change() -> None:
     assert (len(load("digits")), len(load("digits", "test"))) == (pinned.train, pinned.test)
 
 
-def test_digits_without_the_table_file_come_from_the_public_function(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digits_without_the_table_file_come_from_the_public_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(digits.importlib.util, "find_spec", lambda name: None)
     assert load("digits").fingerprint == catalogue.DIGITS.train_fingerprint
 
@@ -52,13 +56,17 @@ def save(folder: Path, labels: list[int], test_labels: list[int] | None = None) 
     path = folder / "toy.npz"
     arrays = {"x": np.zeros((len(labels), 2), np.uint8), "y": np.array(labels, dtype=int)}
     if test_labels is not None:
-        arrays |= {"x_test": np.ones((len(test_labels), 2), np.uint8), "y_test": np.array(test_labels, dtype=int)}
+        arrays |= {
+            "x_test": np.ones((len(test_labels), 2), np.uint8),
+            "y_test": np.array(test_labels, dtype=int),
+        }
     np.savez(path, **arrays)
     return path
 
 
 @pytest.mark.parametrize(
-    ("labels", "test_labels", "classes"), [([0, 0], None, 2), ([0, 1, 4], None, 5), ([0, 1], [6], 7), ([3], [0], 4)]
+    ("labels", "test_labels", "classes"),
+    [([0, 0], None, 2), ([0, 1, 4], None, 5), ([0, 1], [6], 7), ([3], [0], 4)],
 )
 def test_classes_are_read_off_both_parts(
     tmp_path: Path, labels: list[int], test_labels: list[int] | None, classes: int
@@ -126,17 +134,29 @@ def test_negative_labels_lengths_and_empty_sets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("x_test", [np.zeros((1, 3), np.uint8), np.zeros((1, 2), np.float32)])
 def test_parts_must_be_alike(tmp_path: Path, x_test: np.ndarray) -> None:
-    np.savez(tmp_path / "toy.npz", x=np.zeros((2, 2), np.uint8), y=[0, 1], x_test=x_test, y_test=[0])
-    with pytest.raises(BadInput, match=r"toy\.npz: held-out examples are .* but the sample's are uint8 \(2,\)"):
+    np.savez(
+        tmp_path / "toy.npz", x=np.zeros((2, 2), np.uint8), y=[0, 1], x_test=x_test, y_test=[0]
+    )
+    with pytest.raises(
+        BadInput, match=r"toy\.npz: held-out examples are .* but the sample's are uint8 \(2,\)"
+    ):
         load(tmp_path / "toy.npz")
 
 
 @pytest.mark.parametrize("source", ["mnsit", "no/such/file.npz", ""])
-def test_an_unknown_source_lists_the_names(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_source_lists_the_names(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    sentence = "no such file or folder, nor a named set; the named sets are digits, mnist, fashion-mnist, cifar10$"
+    sentence = (
+        "no such file or folder, nor a named set; the named sets are digits, mnist, "
+        "fashion-mnist, cifar10$"
+    )
     with pytest.raises(
-        BadInput, match=f"^{source}: {sentence}" if source else "^the source of the data is empty; give a name"
+        BadInput,
+        match=f"^{source}: {sentence}"
+        if source
+        else "^the source of the data is empty; give a name",
     ):
         load(source)
 
@@ -144,12 +164,15 @@ def test_an_unknown_source_lists_the_names(source: str, tmp_path: Path, monkeypa
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
 def test_a_set_that_was_not_fetched_says_how(name: str) -> None:
     with pytest.raises(
-        BadInput, match=f"^{name}: this set has not been downloaded; run `cushion data get {name}` first$"
+        BadInput,
+        match=f"^{name}: this set has not been downloaded; run `cushion data get {name}` first$",
     ):
         load(name)
 
 
-def test_a_known_name_wins_over_a_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_name_wins_over_a_folder_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     part = Arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1]))
     (tmp_path / "mnist").mkdir()
     npy.write_folder(tmp_path / "mnist", part, part)
@@ -162,12 +185,15 @@ def test_a_known_name_wins_over_a_folder_of_that_name(tmp_path: Path, monkeypatc
 def test_a_single_file_of_another_kind(tmp_path: Path) -> None:
     (tmp_path / "train-images-idx3-ubyte").write_bytes(b"")
     with pytest.raises(
-        BadInput, match=r"a single file must be an \.npz with x and y; for other layouts give the folder"
+        BadInput,
+        match=r"a single file must be an \.npz with x and y; for other layouts give the folder",
     ):
         load(tmp_path / "train-images-idx3-ubyte")
 
 
-def test_an_unreadable_file_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = save(tmp_path, [0, 1])
 
     def denied(*_arguments: object, **_options: object) -> None:

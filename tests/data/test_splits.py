@@ -1,4 +1,6 @@
-"""The counter, permutations, subsets and splits: golden values, a naive version, uniformity, refusals."""
+"""The counter, permutations, subsets and splits: golden values, a naive version, uniformity,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def naive_permutation(n: int, seed: int) -> list[int]:
 
 
 def numbered(n: int = 20) -> Dataset:
-    return Dataset("toy", np.arange(n, dtype=np.uint8)[:, None], np.arange(n, dtype=np.int64) % 4, 4)
+    return Dataset(
+        "toy", np.arange(n, dtype=np.uint8)[:, None], np.arange(n, dtype=np.int64) % 4, 4
+    )
 
 
 @pytest.mark.parametrize("state", [0, 1234567, MASK])
@@ -53,7 +57,9 @@ def test_splitmix64_golden_values() -> None:
 
 
 def test_streams_of_other_purposes_and_seeds_share_nothing() -> None:
-    streams = [stream(purpose, seed, 100) for purpose in ("labels", "permutation") for seed in (0, 1)]
+    streams = [
+        stream(purpose, seed, 100) for purpose in ("labels", "permutation") for seed in (0, 1)
+    ]
     assert len(set(np.concatenate(streams).tolist())) == 400
 
 
@@ -101,13 +107,17 @@ def test_history_grows_in_order() -> None:
 
 @pytest.mark.parametrize("n", [0, -1, 21])
 def test_bad_subset_sizes(n: int) -> None:
-    with pytest.raises(BadInput, match=f"^toy: a subset of {n} rows cannot be drawn from 20; ask for 1 to 20$"):
+    with pytest.raises(
+        BadInput, match=f"^toy: a subset of {n} rows cannot be drawn from 20; ask for 1 to 20$"
+    ):
         subset(numbered(), n, seed=0)
 
 
 @pytest.mark.parametrize("n", [0, -1, 20, 21])
 def test_bad_split_sizes(n: int) -> None:
-    with pytest.raises(BadInput, match=f"^toy: 20 rows cannot be split at {n}; both parts need at least one row$"):
+    with pytest.raises(
+        BadInput, match=f"^toy: 20 rows cannot be split at {n}; both parts need at least one row$"
+    ):
         split(numbered(), n, seed=0)
 
 

@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cushion.data import load, load_pair, randomize_labels, shuffle_labels, subset, with_confusion_set
+from cushion.data import (
+    load,
+    load_pair,
+    randomize_labels,
+    shuffle_labels,
+    subset,
+    with_confusion_set,
+)
 from cushion.errors import BadInput
 
 
@@ -19,7 +26,10 @@ from cushion.errors import BadInput
         ("digits,random-labels=0.25", lambda d: randomize_labels(d, 0.25, 0)),
         ("digits,shuffle-labels,seed=2", lambda d: shuffle_labels(d, 2)),
         ("digits,confusion=200+50,seed=9", lambda d: with_confusion_set(d, 200, 50, 9)),
-        ("digits,subset=100,random-labels=1,seed=3", lambda d: randomize_labels(subset(d, 100, 3), 1.0, 3)),
+        (
+            "digits,subset=100,random-labels=1,seed=3",
+            lambda d: randomize_labels(subset(d, 100, 3), 1.0, 3),
+        ),
     ],
 )
 def test_a_step_is_its_function(text: str, expected) -> None:

@@ -21,9 +21,11 @@ from cushion.numerics import float_up, percent_up
 
 @dataclass(frozen=True)
 class Certificate:
-    """With probability ≥ 1-δ over the draw of the m examples, the net in the message errs at most `bound` often.
+    """With probability ≥ 1-δ over the draw of the m examples, the net in the message errs at most
+    `bound` often.
 
-    With a transfer, `about` is "f" and `bound` is that of the user's own net; `claim.bound` is always g's.
+    With a transfer, `about` is "f" and `bound` is that of the user's own net; `claim.bound` is
+    always g's.
     """
 
     claim: Claim
@@ -54,10 +56,11 @@ def certify_net(
     holdout: Dataset | None = None,
     made_with: Mapping[str, Any] | None = None,
 ) -> Certificate:
-    """State the Occam bound of one integer net on its sample (and the hold-out line, if there are held-out labels).
+    """State the Occam bound of one integer net on its sample (and the hold-out line, if there are
+    held-out labels).
 
-    Valid however the net was found, as long as it was found without the held-out examples: only its message is
-    paid. Guarantee as in `occam_bound`, under `records.ASSUMPTIONS`.
+    Valid however the net was found, as long as it was found without the held-out examples: only its
+    message is paid. Guarantee as in `occam_bound`, under `records.ASSUMPTIONS`.
     """
     check_holdout(holdout, sample)
     message = encode(net)
@@ -66,7 +69,13 @@ def certify_net(
     line = None
     if holdout is not None:
         missed = net.errors(holdout.x, holdout.y)
-        line = Holdout(holdout.fingerprint, missed, len(holdout), stated, holdout_bound(missed, len(holdout), delta))
+        line = Holdout(
+            holdout.fingerprint,
+            missed,
+            len(holdout),
+            stated,
+            holdout_bound(missed, len(holdout), delta),
+        )
     claim = Claim(
         kind="occam",
         about="g",
@@ -86,21 +95,28 @@ def certify_net(
 
 
 def sentence(claim: Claim) -> str:
-    """What the certificate proves, in plain words that say which net each number is about; percentages rounded up."""
+    """What the certificate proves, in plain words that say which net each number is about;
+    percentages rounded up.
+    """
     about_g = sentence_about_g(claim)
     line = claim.transfer
     if line is None:
         return about_g
     m, n = spaced(claim.m), spaced(line.m)
     shares = (
-        f"{about_g} f and g disagree on {spaced(line.disagreements)} of the {n} unlabelled inputs, so on at most "
+        f"{about_g} f and g disagree on {spaced(line.disagreements)} of the {n} unlabelled "
+        "inputs, so on at most "
         f"{percent_up(line.bound)} of new ones with probability {_sure(line.delta)}."
     )
     if Decimal(line.bound_f) >= 1:
-        return f"Vacuous for your net f: the bounds below prove nothing about its errors on new examples.\n{shares}"
+        return (
+            "Vacuous for your net f: the bounds below prove nothing about its errors on new "
+            f"examples.\n{shares}"
+        )
     total = str(Decimal(claim.delta) + Decimal(line.delta))
     return (
-        f"With probability {_sure(total)} over the draw of these {m} examples and {n} unlabelled inputs, your net f "
+        f"With probability {_sure(total)} over the draw of these {m} examples and {n} unlabelled "
+        "inputs, your net f "
         f"errs on at most {percent_up(line.bound_f)} of new examples.\n{shares}"
     )
 
@@ -110,19 +126,23 @@ def sentence_about_g(claim: Claim) -> str:
     m, bits = spaced(claim.m), spaced(claim.bits)
     if Decimal(claim.bound) >= 1:
         return (
-            f"Vacuous: {spaced(claim.errors)} errors on {m} examples and {bits} bits prove nothing about new examples."
+            f"Vacuous: {spaced(claim.errors)} errors on {m} examples and {bits} bits prove "
+            "nothing about new examples."
         )
     name = "this" if claim.transfer is None else "g, the integer net in the file, a"
     return (
-        f"With probability {_sure(claim.delta)} over the draw of these {m} examples, {name} {bits}-bit classifier"
-        f"{'' if claim.transfer is None else ','} errs on at most {percent_up(claim.bound)} of new ones."
+        f"With probability {_sure(claim.delta)} over the draw of these {m} examples, {name} "
+        f"{bits}-bit classifier"
+        f"{'' if claim.transfer is None else ','} errs on at most {percent_up(claim.bound)} of "
+        "new ones."
     )
 
 
 def holdout_sentence(line: Holdout, whose: str) -> str:
     """The bound that the held-out examples give, in plain words that say on whose error."""
     return (
-        f"For comparison: {spaced(line.errors)} errors on {spaced(line.m)} held-out examples bound {whose} error by "
+        f"For comparison: {spaced(line.errors)} errors on {spaced(line.m)} held-out examples "
+        f"bound {whose} error by "
         f"{percent_up(line.bound)} (δ = {line.delta})."
     )
 

@@ -18,20 +18,25 @@ def parse_delta(text: str) -> Decimal:
     try:
         delta = Decimal(text)
     except ArithmeticError:
-        raise BadInput(f"--delta {text!r} is not a number; give a failure probability such as 0.05") from None
+        raise BadInput(
+            f"--delta {text!r} is not a number; give a failure probability such as 0.05"
+        ) from None
     if not delta.is_finite() or not 0 < delta <= Decimal("0.5"):
         raise BadInput(f"--delta {text} must be above 0 and at most 0.5, such as 0.05")
     if delta != delta.quantize(Decimal("1e-18"), context=Context(prec=40)):
-        raise BadInput(f"--delta {text} has more digits than a certificate can state; give at most 18 decimals")
+        raise BadInput(
+            f"--delta {text} has more digits than a certificate can state; give at most 18 decimals"
+        )
     return delta.normalize(Context(prec=40))
 
 
 def occam_bound(errors: int, m: int, bits: int, delta: Decimal) -> str:
     """BinInv(errors; m, δ·2^-bits) as a decimal string, rounded up.
 
-    With probability ≥ 1-δ over S ~ D^m, for every message of the prefix code at once, the net it decodes to has
-    true error at most this, given its own errors on S and its own length: a union bound in which a message of
-    b bits gets δ·2^-b (Kraft's inequality makes the shares sum to at most δ). docs/derivations.md, section 1.
+    With probability ≥ 1-δ over S ~ D^m, for every message of the prefix code at once, the net it
+    decodes to has true error at most this, given its own errors on S and its own length: a union
+    bound in which a message of b bits gets δ·2^-b (Kraft's inequality makes the shares sum to at
+    most δ). docs/derivations.md, section 1.
 
     >>> occam_bound(0, 1000, 0, Decimal("0.05"))  # rounded up from 1 - 0.05^(1/1000)
     '0.002992'
@@ -40,14 +45,18 @@ def occam_bound(errors: int, m: int, bits: int, delta: Decimal) -> str:
 
 
 def holdout_bound(errors: int, n: int, delta: Decimal) -> str:
-    """BinInv(errors; n, δ): the bound for a net fixed before the n held-out examples were looked at."""
+    """BinInv(errors; n, δ): the bound for a net fixed before the n held-out examples were looked
+    at.
+    """
     return occam_bound(errors, n, 0, delta)
 
 
 def hoeffding_bound(errors: int, m: int, bits: int, delta: Decimal) -> float:
-    """The looser textbook form k/m + sqrt((bits·ln 2 + ln 1/δ) / 2m), for display beside the exact one; errs upwards.
+    """The looser textbook form k/m + sqrt((bits·ln 2 + ln 1/δ) / 2m), for display beside the exact
+    one; errs upwards.
 
-    >>> hoeffding_bound(0, 1000, 0, Decimal("0.05")) > float(occam_bound(0, 1000, 0, Decimal("0.05")))
+    >>> delta = Decimal("0.05")
+    >>> hoeffding_bound(0, 1000, 0, delta) > float(occam_bound(0, 1000, 0, delta))
     True
     """
     value = errors / m + math.sqrt(-occam_log_delta(delta, bits) / (2 * m))

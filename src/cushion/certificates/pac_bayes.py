@@ -1,4 +1,6 @@
-"""The PAC-Bayes-kl bound of a Gaussian posterior over integer nets; docs/derivations.md has the proof."""
+"""The PAC-Bayes-kl bound of a Gaussian posterior over integer nets; docs/derivations.md has the
+proof.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from cushion.claims import Holdout
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import check_holdout
 from cushion.encoding.container import pack
-from cushion.encoding.posterior import Factor, Posterior, count_draws, encode_posterior, key_of, random_rows, row_by_row
+from cushion.encoding.posterior import (
+    Factor,
+    Posterior,
+    count_draws,
+    encode_posterior,
+    key_of,
+    random_rows,
+    row_by_row,
+)
 from cushion.encoding.rounded_gaussian import ERROR, LEAST_EXPONENT
 from cushion.errors import BadInput, Malformed
 from cushion.files import write_whole
@@ -33,7 +43,9 @@ _SHARE_OF_DRAWS = 5  # δ' = δ/5
 
 @dataclass(frozen=True)
 class PosteriorCertificate:
-    """With probability ≥ 1-δ over examples and draws, nets drawn from the message's Q err at most `bound` often."""
+    """With probability ≥ 1-δ over examples and draws, nets drawn from the message's Q err at most
+    `bound` often.
+    """
 
     claim: GaussianClaim
     message: bytes
@@ -60,7 +72,9 @@ def gaussian_kl(factor: Factor) -> Fraction:
     With σ² = 2^v and s² = 2^p the logarithm is (p - v)/2 · ln 2, so all but ln 2 is exact.
     """
     halves = int((factor.prior - factor.variances).sum())
-    scaled = (np.int64(1) << (factor.variances - LEAST_EXPONENT)).sum()  # Σ σ² in units of 2^LEAST_EXPONENT
+    scaled = (
+        np.int64(1) << (factor.variances - LEAST_EXPONENT)
+    ).sum()  # Σ σ² in units of 2^LEAST_EXPONENT
     squares = (factor.means**2).sum()  # Σ (4μ)²: below 2^40 · 10^5
     moments = int(scaled) * Fraction(2) ** LEAST_EXPONENT + Fraction(int(squares), 16)
     ln2 = _LN2_UP if halves > 0 else _LN2_DOWN
@@ -77,14 +91,17 @@ def confidence_nats(m: int, delta: Fraction) -> float:
 
 
 def sampling_slack(size: int, draws: int, m: int) -> Fraction:
-    """How far, in total variation, the law of all counted nets and rows is from independent ideal draws, at most."""
+    """How far, in total variation, the law of all counted nets and rows is from independent ideal
+    draws, at most.
+    """
     return draws * (size * ERROR + Fraction(m, 2**64))
 
 
 def binomial_bound(errors: int, draws: int, delta: Fraction) -> str:
     """BinInv(errors; draws, δ), rounded up: at least L̂(Q), with probability ≥ 1-δ over the draws.
 
-    Each draw, a net from Q on a uniform row of the sample, errs with probability L̂(Q), independently of the others.
+    Each draw, a net from Q on a uniform row of the sample, errs with probability L̂(Q),
+    independently of the others.
     """
     return decimal_up(binomial_inverse(errors, draws, math.log(delta) * _SLACK))
 
@@ -92,8 +109,9 @@ def binomial_bound(errors: int, draws: int, delta: Fraction) -> str:
 def pac_bayes_bound(sample_error: str, m: int, nats: float) -> str:
     """kl⁻¹(sample_error, nats/m), rounded up; nats = header bits · ln 2 + KL(Q‖P) + ln(2√m/δ).
 
-    With probability ≥ 1-δ over S ~ D^m, for every header and every Q at once, kl(L̂(Q)‖L(Q)) ≤ nats/m (Seeger 2002,
-    Maurer 2004): the prior is the mixture of all headers' priors, a header of b bits weighing 2^-b.
+    With probability ≥ 1-δ over S ~ D^m, for every header and every Q at once, kl(L̂(Q)‖L(Q)) ≤
+    nats/m (Seeger 2002, Maurer 2004): the prior is the mixture of all headers' priors, a header of
+    b bits weighing 2^-b.
 
     >>> pac_bayes_bound("0.000000", 100, 5.0)  # rounded up from 1 - exp(-0.05)
     '0.048771'
@@ -110,19 +128,27 @@ def certify_gaussian(
     holdout: Dataset | None = None,
     made_with: Mapping[str, Any] | None = None,
 ) -> PosteriorCertificate:
-    """State the PAC-Bayes bound of one posterior on its sample (and a hold-out line, if there are held-out labels).
+    """State the PAC-Bayes bound of one posterior on its sample (and a hold-out line, if there are
+    held-out labels).
 
-    Valid however the posterior was found, as long as neither the stated draws nor the held-out examples were looked at.
-    δ/5 goes to the draws, the rest to the theorem.
+    Valid however the posterior was found, as long as neither the stated draws nor the held-out
+    examples were looked at. δ/5 goes to the draws, the rest to the theorem.
     """
     check_holdout(holdout, sample)
     try:
         posterior.check_draws(draws + (0 if holdout is None else len(holdout)))
     except Malformed as problem:
-        raise BadInput(f"{problem}; ask for fewer draws, hold out fewer examples, or take a smaller net") from None
+        raise BadInput(
+            f"{problem}; ask for fewer draws, hold out fewer examples, or take a smaller net"
+        ) from None
     message = encode_posterior(posterior)
-    share = (delta / _SHARE_OF_DRAWS).quantize(Decimal("1e-18"), context=Context(prec=40, rounding=ROUND_FLOOR))
-    payments = [Payment(paid.item, paid.bits, nats_up(paid.bits * _LN2_UP), paid.meaning) for paid in message.ledger]
+    share = (delta / _SHARE_OF_DRAWS).quantize(
+        Decimal("1e-18"), context=Context(prec=40, rounding=ROUND_FLOOR)
+    )
+    payments = [
+        Payment(paid.item, paid.bits, nats_up(paid.bits * _LN2_UP), paid.meaning)
+        for paid in message.ledger
+    ]
     prices = [Payment(f.item, 0, nats_up(gaussian_kl(f)), f.meaning) for f in posterior.factors]
     kl = sum((Decimal(paid.nats) for paid in prices), Decimal(0))
     m = len(sample)
@@ -133,19 +159,24 @@ def certify_gaussian(
         exact = Fraction(failure) - sampling_slack(posterior.size, nets, rows)
         if exact <= 0:
             raise BadInput(
-                f"--delta {delta} is too small for {nets} draws of {posterior.size} numbers; give a larger one"
+                f"--delta {delta} is too small for {nets} draws of {posterior.size} numbers; "
+                "give a larger one"
             )
         return exact
 
     for_draws = left(share, draws, m)
     key = key_of(message.data, draws)
-    errors = count_draws(posterior, key, sample.x, sample.y, draws, random_rows(key, m), progress=True)
+    errors = count_draws(
+        posterior, key, sample.x, sample.y, draws, random_rows(key, m), progress=True
+    )
     empirical = binomial_bound(errors, draws, for_draws)
     stated, line = format(delta, "f"), None
     if holdout is not None:
         n = len(holdout)
         missed = count_draws(posterior, key, holdout.x, holdout.y, n, row_by_row, progress=True)
-        line = Holdout(holdout.fingerprint, missed, n, stated, binomial_bound(missed, n, left(delta, n, 0)))
+        line = Holdout(
+            holdout.fingerprint, missed, n, stated, binomial_bound(missed, n, left(delta, n, 0))
+        )
     claim = GaussianClaim(
         kind="pac-bayes",
         about="Q",
@@ -160,7 +191,11 @@ def certify_gaussian(
         delta_draws=format(share.normalize(), "f"),
         sample_bound=empirical,
         bound=pac_bayes_bound(empirical, m, nats),
-        ledger=(*payments, *prices, Payment(CONFIDENCE[0], 0, nats_up(Fraction(confidence)), CONFIDENCE[1])),
+        ledger=(
+            *payments,
+            *prices,
+            Payment(CONFIDENCE[0], 0, nats_up(Fraction(confidence)), CONFIDENCE[1]),
+        ),
         assumptions=posterior_assumptions(line is not None),
         holdout=line,
         made_with=dict(made_with or {}),
@@ -183,8 +218,12 @@ def posterior_sentence(claim: GaussianClaim) -> str:
     sure = (1 - Decimal(claim.delta)) * 100
     m = f"{claim.m:,}".replace(",", " ")
     if Decimal(claim.bound) >= 1:
-        return f"Vacuous: a divergence of {claim.kl} nats on {m} examples proves nothing about new examples."
+        return (
+            f"Vacuous: a divergence of {claim.kl} nats on {m} examples proves nothing about new "
+            "examples."
+        )
     return (
-        f"With probability {sure.normalize():f} % over the draw of these {m} examples and of the nets counted, a net "
+        f"With probability {sure.normalize():f} % over the draw of these {m} examples and of the "
+        "nets counted, a net "
         f"drawn anew from this posterior errs on at most {percent_up(claim.bound)} of new examples."
     )

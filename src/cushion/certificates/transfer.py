@@ -1,7 +1,9 @@
-"""From g back to f: fresh unlabelled inputs bound how often the user's own net f and the certified net g disagree.
+"""From g back to f: fresh unlabelled inputs bound how often the user's own net f and the certified
+net g disagree.
 
-Wherever f errs on an example, g errs on it too or the two answers differ. So L(f) ≤ L(g) + P[f(x) ≠ g(x)], and the
-last term is a coin's probability that unlabelled inputs estimate: BinInv of the disagreements, as on held-out labels.
+Wherever f errs on an example, g errs on it too or the two answers differ. So L(f) ≤ L(g) + P[f(x) ≠
+g(x)], and the last term is a coin's probability that unlabelled inputs estimate: BinInv of the
+disagreements, as on held-out labels.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from cushion.encoding.message import decode
 from cushion.errors import BadInput
 
 SHARE_OF_G = Decimal("0.8")  # of the total failure probability; the rest pays for the disagreements
-RELATIVE_TOLERANCE = 1e-4  # of a typical largest score: a hundred times what float32 sums differ by between machines
+RELATIVE_TOLERANCE = (
+    1e-4  # of a typical largest score: a hundred times what float32 sums differ by between machines
+)
 _EXACT = Context(prec=60)
 _LAST_PLACE = Decimal("1e-18")
 
@@ -33,19 +37,24 @@ def split_delta(total: Decimal) -> tuple[Decimal, Decimal]:
     (Decimal('0.04'), Decimal('0.01'))
     """
     share = (
-        _EXACT.multiply(total, SHARE_OF_G).quantize(_LAST_PLACE, rounding=ROUND_DOWN, context=_EXACT).normalize(_EXACT)
+        _EXACT.multiply(total, SHARE_OF_G)
+        .quantize(_LAST_PLACE, rounding=ROUND_DOWN, context=_EXACT)
+        .normalize(_EXACT)
     )
     rest = _EXACT.subtract(total, share).normalize(_EXACT)
     if not (share > 0 and rest > 0):
-        raise BadInput(f"--delta {total} is too small to be shared between g and the disagreements of f and g")
+        raise BadInput(
+            f"--delta {total} is too small to be shared between g and the disagreements of f and g"
+        )
     return share, rest
 
 
 def choose_tolerance(largest: NDArray[np.float64]) -> Decimal:
     """The gap between f's two largest scores up to which an answer counts as a disagreement.
 
-    largest: [m], the largest magnitude among f's scores of each row of the *sample*. The rule is fixed: 10^-4 times
-    their median, rounded up to two digits. It never looks at the unlabelled inputs.
+    largest: [m], the largest magnitude among f's scores of each row of the *sample*. The rule is
+    fixed: 10^-4 times their median, rounded up to two digits. It never looks at the unlabelled
+    inputs.
 
     >>> choose_tolerance(np.array([9.0, 12.345, 50.0]))
     Decimal('0.0013')
@@ -54,15 +63,22 @@ def choose_tolerance(largest: NDArray[np.float64]) -> Decimal:
     if typical <= _LAST_PLACE:
         return _LAST_PLACE
     tolerance = typical.quantize(
-        max(_LAST_PLACE, Decimal(1).scaleb(typical.adjusted() - 1)), rounding=ROUND_CEILING, context=_EXACT
+        max(_LAST_PLACE, Decimal(1).scaleb(typical.adjusted() - 1)),
+        rounding=ROUND_CEILING,
+        context=_EXACT,
     )
     if tolerance >= 10**18:
-        raise BadInput("the net's scores are too large for a certificate to state their tolerance; scale them down")
+        raise BadInput(
+            "the net's scores are too large for a certificate to state their tolerance; scale "
+            "them down"
+        )
     return tolerance
 
 
 def count_disagreements(g: NDArray[np.int64], f: Answers, tolerance: Decimal) -> int:
-    """Rows on which the answers differ; a tie in g (-1) or a gap of f of at most the tolerance is a disagreement."""
+    """Rows on which the answers differ; a tie in g (-1) or a gap of f of at most the tolerance is a
+    disagreement.
+    """
     sure = f.outside(tolerance)
     return int(((sure != g) | (sure < 0)).sum())
 
@@ -72,9 +88,10 @@ def transfer(
 ) -> Certificate:
     """The certificate with the bound on f added.
 
-    With probability ≥ 1 - claim.delta - delta over the draws of the sample and of `inputs`,
-    L(f) ≤ claim.bound + BinInv(disagreements; n, delta). `inputs` are i.i.d. and neither f nor g nor the tolerance
-    was chosen by looking at them. `answers`: what f says on them. docs/derivations.md, section 1.
+    With probability ≥ 1 - claim.delta - delta over the draws of the sample and of `inputs`, L(f) ≤
+    claim.bound + BinInv(disagreements; n, delta). `inputs` are i.i.d. and neither f nor g nor the
+    tolerance was chosen by looking at them. `answers`: what f says on them. docs/derivations.md,
+    section 1.
     """
     claim = certificate.claim
     g = decode(certificate.message, claim.bits)

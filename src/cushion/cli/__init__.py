@@ -1,6 +1,7 @@
 """The command line: parsing and printing only; one verb per stage.
 
-Exit codes: 0 done, 1 the answer is "no" (a certificate that does not verify), 2 bad input, in one sentence.
+Exit codes: 0 done, 1 the answer is "no" (a certificate that does not verify), 2 bad input, in one
+sentence.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="cushion",
-        description="Measure why a trained classifier generalises, compress it, and prove a bound on its error.",
-        epilog="example: cushion certify --data digits -o d.cushion && cushion verify d.cushion --data digits",
+        description="Measure why a trained classifier generalises, compress it, and prove a "
+        "bound on its "
+        "error.",
+        epilog="example: cushion certify --data digits -o d.cushion && cushion verify d.cushion "
+        "--data digits",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"cushion {__version__}")
@@ -44,11 +48,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code."""
-    # Threads that wait for work sleep instead of spinning: several runs on one machine then do not slow each other
-    # down. It must be set before torch is loaded.
+    # Threads that wait for work sleep instead of spinning: several runs on one machine then do not
+    # slow each other down. It must be set before torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no δ gets its code instead of an error
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a terminal that knows no δ gets its code instead of an error
             stream.reconfigure(errors="backslashreplace")
     args = build_parser().parse_args(argv)
     try:
@@ -63,16 +69,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
-        return _refuse(f"{where}{problem.strerror or problem}; check the path, its permissions and the free space")
+        return _refuse(
+            f"{where}{problem.strerror or problem}; check the path, its permissions and the free "
+            "space"
+        )
     except KeyboardInterrupt:
-        again = "; run the same command again to continue" if args.verb in ("train", "reproduce") else ""
+        again = (
+            "; run the same command again to continue"
+            if args.verb in ("train", "reproduce")
+            else ""
+        )
         print(f"cushion: interrupted{again}", file=sys.stderr)
         return 130
     except Exception as problem:
-        if isinstance(problem, MemoryError) or "allocate memory" in str(problem):  # torch says it in its own words
+        if isinstance(problem, MemoryError) or "allocate memory" in str(
+            problem
+        ):  # torch says it in its own words
             return _refuse("out of memory; use a smaller net or fewer examples")
         traceback.print_exc()
-        print("cushion: this is a bug in cushion; please report it with the lines above", file=sys.stderr)
+        print(
+            "cushion: this is a bug in cushion; please report it with the lines above",
+            file=sys.stderr,
+        )
         return 70  # not 1, which means that a certificate does not hold
 
 

@@ -1,4 +1,6 @@
-"""The table of bounds for people: certificates first, then what only ranks nets; what each row means beside it."""
+"""The table of bounds for people: certificates first, then what only ranks nets; what each row
+means beside it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ def describe(found: BoundsTable) -> str:
     lines = [*_about(found), ""]
     lines += _rows(found)
     if found.beside is not None:
-        lines += ["", "Beside it:", *_about(found.beside), "", *_rows(found.beside), "", *_verdicts(found)]
+        lines += [
+            "",
+            "Beside it:",
+            *_about(found.beside),
+            "",
+            *_rows(found.beside),
+            "",
+            *_verdicts(found),
+        ]
     return "\n".join(lines)
 
 
@@ -36,8 +46,10 @@ def _about(found: BoundsTable) -> list[str]:
         held = f"; {found.holdout_errors} errors on {found.holdout_m} held-out examples"
     return [
         f"{found.net} on {found.m} examples of {found.data}: {found.errors} errors{held}",
-        f"loss: {found.loss}; each row fails with probability at most {found.delta:g}, the best of n with n times that",
-        f"gamma = {found.margin:.4g}: the margin that all but {found.margin_level:.3g} of the examples exceed (margin "
+        f"loss: {found.loss}; each row fails with probability at most {found.delta:g}, the best "
+        "of n with n times that",
+        f"gamma = {found.margin:.4g}: the margin that all but {found.margin_level:.3g} of the "
+        "examples exceed (margin "
         f"loss {found.margin_loss:.4g})",
     ]
 
@@ -50,26 +62,43 @@ def _rows(found: BoundsTable) -> list[str]:
     lines = [
         "Certificates: every constant explicit; f is the net itself, Q the net under noise",
         wrapped_table(
-            ["bound", "of", "error at most", "meaning"], [[b.name, b.about, error(b), _meaning(b)] for b in proved]
+            ["bound", "of", "error at most", "meaning"],
+            [[b.name, b.about, error(b), _meaning(b)] for b in proved],
         ),
-        f"guessing one of {found.classes} classes at random errs on {1 - 1 / found.classes:.4g} of the examples",
+        f"guessing one of {found.classes} classes at random errs on {1 - 1 / found.classes:.4g} "
+        "of the examples",
         *textwrap.wrap(f"assuming that {'; '.join(found.assumptions)}", _WIDTH),
         "",
-        "Measures: bounds of the literature with their constants (rechecked by nobody: not certificates)",
+        "Measures: bounds of the literature with their constants (rechecked by nobody: not "
+        "certificates)",
         wrapped_table(
-            ["bound", "value", "", "meaning"], [[b.name, error(b), _vacuous(b), _meaning(b)] for b in stated]
+            ["bound", "value", "", "meaning"],
+            [[b.name, error(b), _vacuous(b), _meaning(b)] for b in stated],
         ),
         "",
-        "Measures: up to constants, as the papers plot or print them; they rank nets and prove nothing",
+        "Measures: up to constants, as the papers plot or print them; they rank nets and prove "
+        "nothing",
         wrapped_table(
             ["measure", "form", "capacity", "as error", "", "meaning"],
-            [[b.name, b.form, power(b.capacity_log10, b.capacity), error(b), _vacuous(b), _meaning(b)] for b in rest],
+            [
+                [
+                    b.name,
+                    b.form,
+                    power(b.capacity_log10, b.capacity),
+                    error(b),
+                    _vacuous(b),
+                    _meaning(b),
+                ]
+                for b in rest
+            ],
         ),
     ]
     silent: dict[str, list[str]] = {}
     for bound in found.bounds:
         if bound.abstains:
-            silent.setdefault(bound.meaning.removeprefix("abstains: "), []).append(f"{bound.name} ({bound.form})")
+            silent.setdefault(bound.meaning.removeprefix("abstains: "), []).append(
+                f"{bound.name} ({bound.form})"
+            )
     for why, names in silent.items():
         lines += ["", *textwrap.wrap(f"No value for {', '.join(names)}: {why}", _WIDTH)]
     return lines
@@ -91,7 +120,16 @@ def _verdicts(found: BoundsTable) -> list[str]:
         choice = {"first": found.net, "second": other.net, "neither": "neither"}[verdict.prefers]
         right = "-" if verdict.right is None else "right" if verdict.right else "WRONG"
         right = "no difference" if verdict.prefers == "neither" else right
-        rows.append([verdict.name, verdict.form, _log10(verdict.first), _log10(verdict.second), choice, right])
+        rows.append(
+            [
+                verdict.name,
+                verdict.form,
+                _log10(verdict.first),
+                _log10(verdict.second),
+                choice,
+                right,
+            ]
+        )
     return [
         "Which net each row prefers, and whether the held-out errors agree",
         table(["row", "form", "log10", "log10 beside", "prefers", "verdict"], rows),

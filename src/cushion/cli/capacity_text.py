@@ -1,4 +1,6 @@
-"""Norms, paths, margins, sharpness and conditions for people: numbers in columns, and under them what they mean."""
+"""Norms, paths, margins, sharpness and conditions for people: numbers in columns, and under them
+what they mean.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +16,58 @@ def norm_lines(found: MeasureTable) -> list[str]:
     """Norms of each layer, and how far training moved it."""
     if not any(layer.spectral is not None for layer in found.layers):
         return []
-    header = ["layer", "kind", "shape", "weight ‖·‖_F", "map ‖·‖_F", "‖·‖₂", "at most", "stable rank"]
+    header = [
+        "layer",
+        "kind",
+        "shape",
+        "weight ‖·‖_F",
+        "map ‖·‖_F",
+        "‖·‖₂",
+        "at most",
+        "stable rank",
+    ]
     header += ["‖·‖_1,∞", "‖·‖_2,1", "trace norm"]
     moved = any(layer.distance is not None for layer in found.layers)
     header += ["moved ‖·‖_F", "moved ‖·‖₂"] if moved else []
     rows = []
     for layer in found.layers:
         groups = layer.group_norms
-        values = [layer.frobenius, layer.operator_frobenius, layer.spectral, layer.spectral_upper, layer.stable_rank]
+        values = [
+            layer.frobenius,
+            layer.operator_frobenius,
+            layer.spectral,
+            layer.spectral_upper,
+            layer.stable_rank,
+        ]
         values += [None, None] if groups is None else [groups.l1_inf, groups.l2_1]
-        trace = "-" if groups is None else ("" if groups.trace_norm_exact else "~") + number(groups.trace_norm)
-        cells = [layer.name, layer.kind, "x".join(map(str, layer.shape)), *map(number, values), trace]
+        trace = (
+            "-"
+            if groups is None
+            else ("" if groups.trace_norm_exact else "~") + number(groups.trace_norm)
+        )
+        cells = [
+            layer.name,
+            layer.kind,
+            "x".join(map(str, layer.shape)),
+            *map(number, values),
+            trace,
+        ]
         if moved:
             far = layer.distance
             cells += ["-", "-"] if far is None else [number(far.frobenius), number(far.spectral)]
         rows.append(cells)
     net = found.net
     total = f"all parameters together: ‖w‖₂ = {number(net.l2)}"
-    total += "" if net.distance is None else f", moved from initialisation by {number(net.distance)}"
+    total += (
+        "" if net.distance is None else f", moved from initialisation by {number(net.distance)}"
+    )
     return [
         "Norms of the layers",
         table(header, rows),
-        "weight: of the layer's parameters; the rest of the true map, a convolution with stride and padding; at most:",
-        "above ‖·‖₂ whatever the rounding; ‖·‖_p,q: ℓ_q over units of the ℓ_p norm of their incoming weights",
+        "weight: of the layer's parameters; the rest of the true map, a convolution with stride "
+        "and padding; at most:",
+        "above ‖·‖₂ whatever the rounding; ‖·‖_p,q: ℓ_q over units of the ℓ_p norm of their "
+        "incoming weights",
         total,
     ]
 
@@ -46,13 +77,19 @@ def path_lines(net: NetMeasures) -> list[str]:
     if not net.path_norms:
         return []
     rows = [
-        [f"l{path.p:g}", power(path.log10, path.value), power(path.log10_with_biases, path.with_biases)]
+        [
+            f"l{path.p:g}",
+            power(path.log10, path.value),
+            power(path.log10_with_biases, path.with_biases),
+        ]
         for path in net.path_norms
     ]
     return [
-        "Path norms: ℓ_p norm of the products of the weights along all paths from an input to an output",
+        "Path norms: ℓ_p norm of the products of the weights along all paths from an input to an "
+        "output",
         table(["p", "path norm", "with paths from biases"], rows),
-        "unchanged if a hidden unit's incoming weights are multiplied and its outgoing ones divided by a number",
+        "unchanged if a hidden unit's incoming weights are multiplied and its outgoing ones "
+        "divided by a number",
     ]
 
 
@@ -62,13 +99,18 @@ def margin_lines(net: NetMeasures) -> list[str]:
     if spread is None or margin is None:
         return []
     lines = [
-        f"errors on these examples {net.errors}/{net.m}; margins: hard (smallest) {number(margin.hard)}, "
+        f"errors on these examples {net.errors}/{net.m}; margins: hard (smallest) "
+        f"{number(margin.hard)}, "
         f"5th percentile {number(net.margin_5th)}, median {number(spread.quantiles['0.5'])}",
-        f"γ = {number(margin.value)}: all but {margin.epsilon:.3g} of the examples exceed it; a fraction "
+        f"γ = {number(margin.value)}: all but {margin.epsilon:.3g} of the examples exceed it; a "
+        "fraction "
         f"{number(margin.loss)} does not (margin loss)",
     ]
     if margin.value <= 0:
-        lines.append("γ is not positive, so norms cannot be compared relative to it: the net errs on too many examples")
+        lines.append(
+            "γ is not positive, so norms cannot be compared relative to it: the net errs on too "
+            "many examples"
+        )
     return lines
 
 
@@ -82,8 +124,10 @@ def sharpness_lines(net: NetMeasures) -> list[str]:
     if most is not None:
         end = "; the ascent ended below its start" if most.ended_below else ""
         lines.append(
-            f"largest: ζ = {number(most.value)} in the box {most.alpha:g}(|w| + 1), found by {most.steps} steps of "
-            f"ascent, so at least that{end}; cross-entropy {number(most.loss_before)} → {number(most.loss_after)}, "
+            f"largest: ζ = {number(most.value)} in the box {most.alpha:g}(|w| + 1), found by "
+            f"{most.steps} steps of "
+            f"ascent, so at least that{end}; cross-entropy {number(most.loss_before)} → "
+            f"{number(most.loss_after)}, "
             f"error {number(most.error_before)} → {number(most.error_after)}"
         )
     curve = found.expected
@@ -99,10 +143,12 @@ def sharpness_lines(net: NetMeasures) -> list[str]:
         ]
         draws, batch = curve.points[0].draws, curve.points[0].batch
         lines += [
-            f"expected, under Gaussian noise of std {curve.rule.replace('alpha*', 'α')} in every parameter "
+            f"expected, under Gaussian noise of std {curve.rule.replace('alpha*', 'α')} in every "
+            "parameter "
             f"({draws} draws on {batch} examples each), ± one standard error",
             table(["α", "KL (nats)", "rise of cross-entropy", "rise of error"], rows),
-            "little noise: large KL, no sharpness; the lower the curve of sharpness over KL, the better",
+            "little noise: large KL, no sharpness; the lower the curve of sharpness over KL, the "
+            "better",
         ]
     return lines
 
@@ -113,7 +159,9 @@ def condition_lines(found: MeasureTable) -> list[str]:
     if mine is None:
         return []
     if mine.not_measured_because:
-        return [f"Conditions of Theorem 1 (Neyshabur 2017): not measured: {mine.not_measured_because}"]
+        return [
+            f"Conditions of Theorem 1 (Neyshabur 2017): not measured: {mine.not_measured_because}"
+        ]
     other = None if found.beside is None else found.beside.net.conditions
     nets = [mine] if other is None or other.not_measured_because else [mine, other]
     rows = []
@@ -125,23 +173,38 @@ def condition_lines(found: MeasureTable) -> list[str]:
     return [
         f"Conditions of Theorem 1 (Neyshabur 2017), on {mine.examples} examples, C1 {how}",
         table(header, rows),
-        "C1  1/μ: how weakly layers interact, 1 = as strongly as random ones; the paper reports at most 4",
-        "C2  share of a layer's units that a perturbation of size δ can flip, over δ; the paper reports at most 5",
-        "C3  largest incoming norm of a unit over the active units' root mean square; the paper reports at most 3",
+        "C1  1/μ: how weakly layers interact, 1 = as strongly as random ones; the paper reports "
+        "at most 4",
+        "C2  share of a layer's units that a perturbation of size δ can flip, over δ; the paper "
+        "reports at most 5",
+        "C3  largest incoming norm of a unit over the active units' root mean square; the paper "
+        "reports at most 3",
     ]
 
 
 def _conditions(nets: list[NetConditions]) -> list[tuple[str, list[str]]]:
     rows: list[tuple[str, list[str]]] = []
-    for label, part in (("a < c < b, as in the text", "text"), ("a ≤ c ≤ b-1, as in Figure 6", "figure6")):
+    for label, part in (
+        ("a < c < b, as in the text", "text"),
+        ("a ≤ c ≤ b-1, as in Figure 6", "figure6"),
+    ):
         sets = [None if net.interaction is None else getattr(net.interaction, part) for net in nets]
-        rows.append((f"C1 1/μ, {label}: median", [_quantile(one and one.inverse, "0.5") for one in sets]))
-        rows.append(("   largest", [number(one and one.inverse and one.inverse.value) for one in sets]))
+        rows.append(
+            (f"C1 1/μ, {label}: median", [_quantile(one and one.inverse, "0.5") for one in sets])
+        )
+        rows.append(
+            ("   largest", [number(one and one.inverse and one.inverse.value) for one in sets])
+        )
     rows.append(
-        ("C2 for all δ: largest", [number(max((f.value for f in n.activation_flips), default=None)) for n in nets])
+        (
+            "C2 for all δ: largest",
+            [number(max((f.value for f in n.activation_flips), default=None)) for n in nets],
+        )
     )
     for label, pick in (("median", _median_flips), ("largest", _largest_flips)):
-        rows.append((f"   for δ that flip at least 1 %: {label}", [number(pick(net)) for net in nets]))
+        rows.append(
+            (f"   for δ that flip at least 1 %: {label}", [number(pick(net)) for net in nets])
+        )
     largest = [[part.value for part in net.unit_norms if part.value is not None] for net in nets]
     rows.append(("C3 largest", [number(max(values, default=None)) for values in largest]))
     for version in ("as printed", "corrected"):
@@ -157,11 +220,15 @@ def _largest_flips(net: NetConditions) -> float | None:
 
 def _median_flips(net: NetConditions) -> float | None:
     """The worst layer's median over the examples."""
-    return max((flips.restricted_spread.quantiles["0.5"] for flips in net.activation_flips), default=None)
+    return max(
+        (flips.restricted_spread.quantiles["0.5"] for flips in net.activation_flips), default=None
+    )
 
 
 def _theorem(net: NetConditions, version: str) -> TheoremOne | None:
-    return next((t for t in net.theorem if t.version == version and t.delta_range == "restricted"), None)
+    return next(
+        (t for t in net.theorem if t.version == version and t.delta_range == "restricted"), None
+    )
 
 
 def _quantile(spread: Distribution | None, level: str) -> str:

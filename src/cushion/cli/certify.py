@@ -37,7 +37,8 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(
         verbs,
         "certify",
-        summary="find a small integer net and write a certificate that bounds its error; Ctrl-C keeps the best so far",
+        summary="find a small integer net and write a certificate that bounds its error; Ctrl-C "
+        "keeps the best so far",
         example="cushion certify --data digits -o digits.cushion --minutes 1",
     )
     add_data(parser)
@@ -49,23 +50,32 @@ def add_parser(verbs: Any) -> None:
         help=f"bound the error of NET itself, with {UNLABELLED_HELP}",
     )
     parser.add_argument(
-        "-o", "--out", type=filled, required=True, metavar="FILE.cushion", help="where to write the certificate"
+        "-o",
+        "--out",
+        type=filled,
+        required=True,
+        metavar="FILE.cushion",
+        help="where to write the certificate",
     )
     parser.add_argument(
         "--delta",
         default="0.05",
         metavar="P",
-        help="probability that the statement fails (default 0.05); with --unlabelled, 4/5 of it go to the bound on the "
+        help="probability that the statement fails (default 0.05); with --unlabelled, 4/5 of it "
+        "go to the bound on the "
         "integer net and 1/5 to its disagreements with NET",
     )
     parser.add_argument(
         "--kind",
         choices=("occam", "pac-bayes"),
         default="occam",
-        help="occam: one integer net, paid by its bits (default); pac-bayes: a Gaussian distribution over nets, "
+        help="occam: one integer net, paid by its bits (default); pac-bayes: a Gaussian "
+        "distribution over nets, "
         "paid by its divergence from a prior",
     )
-    parser.add_argument("--minutes", type=positive, default=1.0, metavar="N", help="time for the search (default 1)")
+    parser.add_argument(
+        "--minutes", type=positive, default=1.0, metavar="N", help="time for the search (default 1)"
+    )
     parser.add_argument(
         "--seed",
         type=seed,
@@ -90,7 +100,10 @@ def run(args: argparse.Namespace) -> int:
     if args.net is None and (args.weights or args.trust):
         raise BadInput("--weights and --trust say how to load a net; give --net as well")
     if args.net is None and args.unlabelled is not None:
-        raise BadInput("--unlabelled serves to bound the error of your own net; give the net with --net as well")
+        raise BadInput(
+            "--unlabelled serves to bound the error of your own net; give the net with --net as "
+            "well"
+        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the search as Ctrl-C does
     if args.kind == "pac-bayes":
         answer(args, *certify_posterior(args))
@@ -100,7 +113,9 @@ def run(args: argparse.Namespace) -> int:
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
     shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed} of {unit}{postfix}"
     total = 60 * args.minutes
-    with tqdm(total=total, desc="searching", unit=f"{args.minutes:g} min", bar_format=shape, disable=None) as bar:
+    with tqdm(
+        total=total, desc="searching", unit=f"{args.minutes:g} min", bar_format=shape, disable=None
+    ) as bar:
 
         def report(seconds: float, best: Decimal) -> None:
             bar.set_postfix_str(f"best bound {percent_up(str(best))}", refresh=False)
@@ -125,8 +140,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _own_net(model: nn.Module, data: Dataset, holdout: Dataset | None, claim: Claim) -> dict[str, Any]:
-    """f's own errors on the sample (no bound: it was trained on them), and its hold-out line at the total δ."""
+def _own_net(
+    model: nn.Module, data: Dataset, holdout: Dataset | None, claim: Claim
+) -> dict[str, Any]:
+    """f's own errors on the sample (no bound: it was trained on them), and its hold-out line at the
+    total δ.
+    """
     from cushion.certificates.occam import holdout_bound
     from cushion.float_nets import answer as answers_on
     from cushion.numerics import float_up
@@ -156,7 +175,8 @@ def _words(
     lines = [sentence(claim)]
     if own is not None and claim.transfer is None:
         lines.append(
-            "This is about g, the integer net in the file, which imitates your net f; not about f. Fresh inputs "
+            "This is about g, the integer net in the file, which imitates your net f; not about "
+            "f. Fresh inputs "
             "without labels (--unlabelled) would bound f too."
         )
     g, whose = ("It", "its") if own is None else ("g", "g's")
@@ -172,7 +192,8 @@ def _words(
     if own is not None and own["holdout"] is not None:
         line = own["holdout"]
         lines.append(
-            f"The same for f: {spaced(line['errors'])} errors on them bound f's error by {percent_up(line['bound'])} "
+            f"The same for f: {spaced(line['errors'])} errors on them bound f's error by "
+            f"{percent_up(line['bound'])} "
             f"(δ = {total_delta(claim)})."
         )
     if inputs is not None and holdout is not None:
@@ -181,7 +202,8 @@ def _words(
         shared = count_shared(inputs.x, holdout.x)
         if shared:
             lines.append(
-                f"Note: {spaced(shared)} of the {spaced(len(inputs))} unlabelled inputs are held-out examples, "
+                f"Note: {spaced(shared)} of the {spaced(len(inputs))} unlabelled inputs are "
+                "held-out examples, "
                 "so the hold-out lines and the bound on f share inputs; each holds by itself."
             )
     lines += [
@@ -200,4 +222,7 @@ def _own_options(args: argparse.Namespace) -> str:
     if args.unlabelled is None:
         return ""
     weights = f" --weights {args.weights}" if args.weights else ""
-    return f" --net {args.net}{weights}{' --trust' if args.trust else ''} --unlabelled {args.unlabelled}"
+    return (
+        f" --net {args.net}{weights}{' --trust' if args.trust else ''} --unlabelled "
+        f"{args.unlabelled}"
+    )

@@ -41,19 +41,29 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(
         verbs,
         "compress",
-        summary="compress a net, or search for a small one, by a method of your choice; check what the method promises",
-        example="cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% -o lenet.net; "
-        "or: cushion compress runs/mlp --data mnist --method heavy-tail --tau 1,2 --t 0,1 -o mlp.net",
+        summary="compress a net, or search for a small one, by a method of your choice; check what "
+        "the method promises",
+        example="cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% "
+        "-o lenet.net; "
+        "or: cushion compress runs/mlp --data mnist --method heavy-tail --tau 1,2 --t 0,1 -o "
+        "mlp.net",
     )
     parser.add_argument(
         "net",
         metavar="NET",
         nargs="?",
-        help="the net to compress, or for a search to imitate: weights that cushion wrote, a RUN folder, "
+        help="the net to compress, or for a search to imitate: weights that cushion wrote, a RUN "
+        "folder, "
         "file.py:factory, or a torch.export program (.pt2)",
     )
-    parser.add_argument("--weights", metavar="W", help="with file.py:factory: its state dict, .safetensors or .pt")
-    parser.add_argument("--trust", action="store_true", help="load a .pt2 program, although loading one can run code")
+    parser.add_argument(
+        "--weights", metavar="W", help="with file.py:factory: its state dict, .safetensors or .pt"
+    )
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="load a .pt2 program, although loading one can run code",
+    )
     add_data(parser)
     parser.add_argument(
         "--method",
@@ -68,20 +78,33 @@ def add_parser(verbs: Any) -> None:
         type=filled,
         required=True,
         metavar="OUT",
-        help="where to write: a certificate file (integer, subspace, supermask), or the compressed NET",
+        help="where to write: a certificate file (integer, subspace, supermask), or the "
+        "compressed NET",
     )
-    parser.add_argument("--delta", default="0.05", metavar="P", help="probability that the bound fails (default 0.05)")
+    parser.add_argument(
+        "--delta",
+        default="0.05",
+        metavar="P",
+        help="probability that the bound fails (default 0.05)",
+    )
     parser.add_argument(
         "--seed",
         type=seed,
         default=0,
         metavar="N",
-        help="seed of the training, or of the helper string, which is part of the net and paid (default 0)",
+        help="seed of the training, or of the helper string, which is part of the net and paid "
+        "(default 0)",
     )
-    parser.add_argument("--certificate", metavar="FILE", help="also write the certificate of the compressed NET")
-    parser.add_argument("--figures", metavar="DIR", help="also draw errors and the curve of --sweep (PNG and SVG)")
+    parser.add_argument(
+        "--certificate", metavar="FILE", help="also write the certificate of the compressed NET"
+    )
+    parser.add_argument(
+        "--figures", metavar="DIR", help="also draw errors and the curve of --sweep (PNG and SVG)"
+    )
     for option in OPTIONS.values():
-        takers = ", ".join(method.name for method in METHODS.values() if option.name in method.options)
+        takers = ", ".join(
+            method.name for method in METHODS.values() if option.name in method.options
+        )
         _add(parser, option, f"{option.meaning.replace('%', '%%')} ({takers})")
     parser.set_defaults(run=run)
 
@@ -101,7 +124,9 @@ def _add(parser: argparse.ArgumentParser, option: Option, text: str) -> None:
         "numbers": levels,
     }
     shown = {"word": "WORD", "words": "WORD,WORD", "numbers": "N,N"}
-    parser.add_argument(flag, type=kinds[option.kind], metavar=shown.get(option.kind, "N"), help=text)
+    parser.add_argument(
+        flag, type=kinds[option.kind], metavar=shown.get(option.kind, "N"), help=text
+    )
 
 
 def _size(text: str) -> int | str:
@@ -119,29 +144,50 @@ def run(args: argparse.Namespace) -> int:
 
     parse_delta(args.delta)
     options = {
-        option.attribute: value for option in OPTIONS.values() if (value := getattr(args, option.attribute)) is not None
+        option.attribute: value
+        for option in OPTIONS.values()
+        if (value := getattr(args, option.attribute)) is not None
     }
     method = choose(args.method, options)
     for name in ("certificate", "figures"):
         if getattr(args, name) is not None and not method.of_a_net:
-            raise BadInput(f"--method {method.name} does not take --{name}; -o is its certificate, and it has no curve")
+            raise BadInput(
+                f"--method {method.name} does not take --{name}; -o is its certificate, and it "
+                "has no curve"
+            )
     if args.figures is not None and method.name in TAILS:
-        raise BadInput(f"--method {method.name} does not take --figures: it has no pictures; leave it out")
+        raise BadInput(
+            f"--method {method.name} does not take --figures: it has no pictures; leave it out"
+        )
     for path in (args.out, args.certificate):
         if path is not None:
             check_writable(path)
-    named = {"-o": args.out, "--certificate": args.certificate, "--json": None if args.json == "-" else args.json}
+    named = {
+        "-o": args.out,
+        "--certificate": args.certificate,
+        "--json": None if args.json == "-" else args.json,
+    }
     files = [(option, Path(path).resolve()) for option, path in named.items() if path is not None]
     for at, (option, path) in enumerate(files):
         for other, same in files[:at]:
             if path == same:
-                raise BadInput(f"{other} and {option} are one file, {path.name}; give each a name of its own")
+                raise BadInput(
+                    f"{other} and {option} are one file, {path.name}; give each a name of its own"
+                )
         if args.net is not None and path == Path(args.net).resolve():
             raise BadInput(f"{option} is the net itself, {args.net}; give another name")
-        if args.net is not None and Path(args.net).is_dir() and path.parent == Path(args.net).resolve():
-            raise BadInput(f"{option} lies in {args.net}, the folder of the net's run; give another folder")
+        if (
+            args.net is not None
+            and Path(args.net).is_dir()
+            and path.parent == Path(args.net).resolve()
+        ):
+            raise BadInput(
+                f"{option} lies in {args.net}, the folder of the net's run; give another folder"
+            )
     if args.certificate is not None and (why := _no_certificate(args)):
-        raise BadInput(f"--certificate {args.certificate}: there is none for this net ({why}); leave it out")
+        raise BadInput(
+            f"--certificate {args.certificate}: there is none for this net ({why}); leave it out"
+        )
     if args.figures is not None:
         from cushion.figures import prepare
 
@@ -149,7 +195,9 @@ def run(args: argparse.Namespace) -> int:
     if args.net is None and (args.weights or args.trust):
         raise BadInput("--weights and --trust say how to load a net; give NET as well")
     if args.net is None and method.of_a_net:
-        raise BadInput(f"--method {method.name} compresses a trained net; give NET, such as a RUN folder")
+        raise BadInput(
+            f"--method {method.name} compresses a trained net; give NET, such as a RUN folder"
+        )
     data, holdout = load_pair(args.data)
     net = None if args.net is None else load_named_net(args, data)
     if method.of_a_net:
@@ -170,7 +218,11 @@ def _no_certificate(args: argparse.Namespace) -> str:
 
 
 def _compress_net(
-    args: argparse.Namespace, net: LoadedNet, data: Dataset, holdout: Dataset | None, options: dict[str, Any]
+    args: argparse.Namespace,
+    net: LoadedNet,
+    data: Dataset,
+    holdout: Dataset | None,
+    options: dict[str, Any],
 ) -> int:
     from cushion.compressing import compress_model
 
@@ -187,7 +239,10 @@ def _compress_net(
     )
     if args.certificate is not None and found.certificate is None:
         because = next(row.because for row in found.summary.occam if row.kind == "certificate")
-        raise BadInput(f"--certificate {args.certificate}: there is none for this net ({because}); leave it out")
+        raise BadInput(
+            f"--certificate {args.certificate}: there is none for this net ({because}); leave it "
+            "out"
+        )
     found.save(args.out)
     if args.certificate is not None and found.certificate is not None:
         found.certificate.save(args.certificate)
@@ -206,7 +261,11 @@ def _draw(found: NetCompression | NetPruning | NetHeavyTail, folder: str | None)
 
     if folder is None or isinstance(found, NetHeavyTail):
         return []
-    paths = draw_pruning(found, folder) if isinstance(found, NetPruning) else draw_compression(found, folder)
+    paths = (
+        draw_pruning(found, folder)
+        if isinstance(found, NetPruning)
+        else draw_compression(found, folder)
+    )
     return [str(path) for path in paths]
 
 
@@ -223,7 +282,11 @@ def _describe(found: NetCompression | NetPruning | NetHeavyTail, args: argparse.
 
 
 def _search(
-    args: argparse.Namespace, net: LoadedNet | None, data: Dataset, holdout: Dataset | None, options: dict[str, Any]
+    args: argparse.Namespace,
+    net: LoadedNet | None,
+    data: Dataset,
+    holdout: Dataset | None,
+    options: dict[str, Any],
 ) -> int:
     from tqdm import tqdm
 
@@ -261,7 +324,14 @@ def _words(args: argparse.Namespace, found: Compressed) -> list[str]:
 
     summary, claim = found.summary, found.certificate.claim
     rows = [
-        [layer.name, layer.kind, "x".join(map(str, layer.shape)) or "-", layer.source or "-", layer.stored, layer.bits]
+        [
+            layer.name,
+            layer.kind,
+            "x".join(map(str, layer.shape)) or "-",
+            layer.source or "-",
+            layer.stored,
+            layer.bits,
+        ]
         for layer in summary.layers
     ]
     rest = summary.bits - sum(layer.bits for layer in summary.layers)
@@ -278,7 +348,10 @@ def _words(args: argparse.Namespace, found: Compressed) -> list[str]:
         f"It errs on {spaced(summary.errors)} of these {spaced(summary.m)} examples itself.",
     ]
     if args.net is not None:
-        lines.append("This is about the compressed net in the file, which imitates your net; not about your net.")
+        lines.append(
+            "This is about the compressed net in the file, which imitates your net; not about "
+            "your net."
+        )
     if summary.interrupted:
         lines.append("The training was interrupted; this is the best net until then.")
     if not claim.made_with["trained"]:

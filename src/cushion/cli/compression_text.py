@@ -1,4 +1,6 @@
-"""A compressed net for people: layers before and after, promises beside what was seen, what it proves."""
+"""A compressed net for people: layers before and after, promises beside what was seen, what it
+proves.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,14 @@ def describe(found: NetCompression, file: str, certificate: str | None, data: st
     if found.place_sums:
         lines += ["", *_place_sums(found)]
     if len(found.layers) > 1:
-        caption = "Worst relative error at each layer when the first i layers are compressed, beside (i/d)ε"
-        lines += ["", *induction_lines([layer.name for layer in found.layers], found.induction, caption)]
+        caption = (
+            "Worst relative error at each layer when the first i layers are compressed, beside "
+            "(i/d)ε"
+        )
+        lines += [
+            "",
+            *induction_lines([layer.name for layer in found.layers], found.induction, caption),
+        ]
     if found.curve:
         lines += ["", *_curve(found)]
     if found.rates:
@@ -37,11 +45,14 @@ def _about(found: NetCompression) -> list[str]:
         f"zeta = {found.zeta:g}" if found.zeta else "",
         helper,
         found.variant,
-        "what training changed is compressed, the initialisation is helper string" if found.from_initialisation else "",
+        "what training changed is compressed, the initialisation is helper string"
+        if found.from_initialisation
+        else "",
     ]
     return [
         f"{found.method}: {METHODS[found.method].meaning}",
-        f"{found.parameters_before} parameters become {found.parameters} numbers ({share:.3g} %) in {found.bits} bits",
+        f"{found.parameters_before} parameters become {found.parameters} numbers ({share:.3g} %) "
+        f"in {found.bits} bits",
         "; ".join(text for text in settings if text),
     ]
 
@@ -59,24 +70,31 @@ def _layers(found: NetCompression) -> list[str]:
     ]
     shown = [(name, cells) for name, cells in columns if any(cell != "-" for cell in cells)]
     sizes = [(layer.parameters_before, layer.parameters, layer.bits) for layer in found.layers]
-    rows: list[list[object]] = [[*(cells[at] for _, cells in shown), *sizes[at]] for at in range(len(sizes))]
+    rows: list[list[object]] = [
+        [*(cells[at] for _, cells in shown), *sizes[at]] for at in range(len(sizes))
+    ]
     empty: list[object] = [""] * (len(shown) - 1)
-    rows.append(["sizes and grids", *empty, 0, 0, found.bits - sum(layer.bits for layer in found.layers)])
+    rows.append(
+        ["sizes and grids", *empty, 0, 0, found.bits - sum(layer.bits for layer in found.layers)]
+    )
     rows.append(["total", *empty, found.parameters_before, found.parameters, found.bits])
     names = [name for name, _ in shown]
     lines = [table([*names, "before", "after", "bits"], rows)]
     if "accuracy" in names:
         lines.append(
-            "accuracy: what the lemma allows this layer alone; seen/allowed: the worst that was seen, over that"
+            "accuracy: what the lemma allows this layer alone; seen/allowed: the worst that was "
+            "seen, over that"
         )
     lines.append(
         ("(i/d)ε: what Lemma 3 promises where it applies; " if "(i/d)ε" in names else "")
-        + "measured: relative error of the layer's output once it and all before it are compressed, the worst of all "
+        + "measured: relative error of the layer's output once it and all before it are "
+        "compressed, the worst of all "
         "examples"
     )
     if all(layer.size == 0 for layer in found.layers):
         lines.append(
-            "At this accuracy nothing can be cut: every layer is kept, on a grid; give --k or a larger --epsilon"
+            "At this accuracy nothing can be cut: every layer is kept, on a grid; give --k or a "
+            "larger --epsilon"
         )
     lines += [f"{layer.name}: {layer.note}" for layer in found.layers if layer.note]
     return lines + [text for layer in found.layers if (text := _dependence(layer))]
@@ -87,8 +105,10 @@ def _dependence(layer: LayerCompression) -> str:
     if found is None:
         return ""
     return (
-        f"{layer.name}: the filters of two of its {found.places} places are correlated by {found.correlation:.3g} "
-        f"({found.expected:.3g} expected, 0 if Lemma 12 held), so sums over places have {found.variance_factor:.3g} "
+        f"{layer.name}: the filters of two of its {found.places} places are correlated by "
+        f"{found.correlation:.3g} "
+        f"({found.expected:.3g} expected, 0 if Lemma 12 held), so sums over places have "
+        f"{found.variance_factor:.3g} "
         "times the variance of independent filters"
     )
 
@@ -107,9 +127,11 @@ def _place_sums(found: NetCompression) -> list[str]:
     ]
     first = found.place_sums[0]
     return [
-        f"Sums over {first.places} places of {first.layer}, {first.trials} simulated (k = {first.k}, p = {first.p})",
+        f"Sums over {first.places} places of {first.layer}, {first.trials} simulated (k = "
+        f"{first.k}, p = {first.p})",
         table(["claim", "filters", "moment", "tail", "variance", "correlation of places"], rows),
-        "moment, tail: seen over promised (loose: they may hold anyway); variance: over that of independent filters",
+        "moment, tail: seen over promised (loose: they may hold anyway); variance: over that of "
+        "independent filters",
     ]
 
 
@@ -127,7 +149,16 @@ def _curve(found: NetCompression) -> list[str]:
         ]
         for point in found.curve
     ]
-    header = ["size", "numbers", "bits", "mean error", "worst error", "margin loss", "train error", "test error"]
+    header = [
+        "size",
+        "numbers",
+        "bits",
+        "mean error",
+        "worst error",
+        "margin loss",
+        "train error",
+        "test error",
+    ]
     return ["Error against size (relative errors of the scores)", table(header, rows)]
 
 
@@ -136,10 +167,14 @@ def _rates(found: NetCompression) -> list[str]:
     by = {(rate.method, rate.coordinates, rate.m): rate.bound for rate in found.rates}
     sizes = sorted({rate.m for rate in found.rates})
     rows = [[f"{m:.0e}", *(number(by[*column, m]) for column in columns)] for m in sizes]
-    names = [method if method == "vector-project" else f"{method}, h = {h:.4g}" for method, h in columns]
+    names = [
+        method if method == "vector-project" else f"{method}, h = {h:.4g}" for method, h in columns
+    ]
     return [
-        "What the two vector algorithms add to the margin loss, by theorem, at this margin (above 1: nothing is said);",
-        "vector-compress falls as m^-1/3 until it keeps all h coordinates, vector-project as m^-1/2",
+        "What the two vector algorithms add to the margin loss, by theorem, at this margin "
+        "(above 1: nothing is said);",
+        "vector-compress falls as m^-1/3 until it keeps all h coordinates, vector-project as "
+        "m^-1/2",
         table(["m", *names], rows),
     ]
 
@@ -152,4 +187,7 @@ def _paper(found: NetCompression) -> list[str]:
         for bound in found.paper_bounds
         if bound.abstains or not ("Cor. A.1" in bound.source and (bound.form, bound.value) in known)
     ]
-    return bound_lines("The paper's theorems for this net, with explicit constants (docs/compression-bounds.md)", shown)
+    return bound_lines(
+        "The paper's theorems for this net, with explicit constants (docs/compression-bounds.md)",
+        shown,
+    )

@@ -18,10 +18,18 @@ def add_parser(verbs: Any) -> None:
         allow_abbrev=False,
     )
     actions = parser.add_subparsers(dest="action", metavar="list|get", required=True)
-    listing = add_verb(actions, "list", summary="the named sets and whether they are here", example="cushion data list")
+    listing = add_verb(
+        actions,
+        "list",
+        summary="the named sets and whether they are here",
+        example="cushion data list",
+    )
     listing.set_defaults(run=run_list)
     getting = add_verb(
-        actions, "get", summary="fetch a named set, checked against its hashes", example="cushion data get cifar10"
+        actions,
+        "get",
+        summary="fetch a named set, checked against its hashes",
+        example="cushion data get cifar10",
     )
     getting.add_argument("name", metavar="NAME", help="mnist, fashion-mnist or cifar10")
     getting.set_defaults(run=run_get)
@@ -58,7 +66,8 @@ def run_get(args: argparse.Namespace) -> int:
         "name": args.name,
         "folder": str(folder),
         "parts": {
-            part: {"m": len(d), "shape": list(d.shape), "fingerprint": d.fingerprint} for part, d in parts.items()
+            part: {"m": len(d), "shape": list(d.shape), "fingerprint": d.fingerprint}
+            for part, d in parts.items()
         },
     }
     lines = [f"{part}: {len(d)} examples, fingerprint {d.fingerprint}" for part, d in parts.items()]

@@ -1,4 +1,6 @@
-"""How verbs show what a certificate pays: bits item by item with their positions, and the failure probability δ."""
+"""How verbs show what a certificate pays: bits item by item with their positions, and the failure
+probability δ.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class DeltaItem:
 
 
 def total_delta(claim: Claim) -> str:
-    """The failure probability of the certificate's statement: g's share, and that of the disagreements with f."""
+    """The failure probability of the certificate's statement: g's share, and that of the
+    disagreements with f.
+    """
     if claim.transfer is None:
         return claim.delta
     return format(_EXACT.add(Decimal(claim.delta), Decimal(claim.transfer.delta)).normalize(), "f")
@@ -31,9 +35,12 @@ def delta_items(claim: Claim) -> list[DeltaItem]:
     """What each share of δ pays; the hold-out line is a statement of its own."""
     items = [
         DeltaItem(
-            "bound on the net in the file" if claim.transfer is None else "bound on g, the net in the file",
+            "bound on the net in the file"
+            if claim.transfer is None
+            else "bound on g, the net in the file",
             claim.delta,
-            f"that any message of the code breaks its bound; this one's own part is δ·2^-{claim.bits}",
+            "that any message of the code breaks its bound; this one's own part is "
+            f"δ·2^-{claim.bits}",
         )
     ]
     if claim.transfer is not None:
@@ -41,14 +48,17 @@ def delta_items(claim: Claim) -> list[DeltaItem]:
             DeltaItem(
                 "f and g disagree",
                 claim.transfer.delta,
-                f"that they disagree more often than their count on {claim.transfer.m} unlabelled inputs implies",
+                f"that they disagree more often than their count on {claim.transfer.m} "
+                "unlabelled inputs implies",
             )
         )
     return items
 
 
 def bit_positions(claim: Claim) -> list[tuple[int, int]]:
-    """First and last bit of each ledger item, counted from 0; last = first - 1 where an item costs nothing."""
+    """First and last bit of each ledger item, counted from 0; last = first - 1 where an item costs
+    nothing.
+    """
     positions, start = [], 0
     for item in claim.ledger:
         positions.append((start, start + item.bits - 1))
@@ -63,7 +73,9 @@ def show_ledger(claim: Claim) -> list[str]:
         for item, (first, last) in zip(claim.ledger, bit_positions(claim), strict=True)
     ]
     rows.append(["total", claim.bits, f"0-{claim.bits - 1}", "the length of the message"])
-    shares: list[list[object]] = [[share.item, share.delta, share.meaning] for share in delta_items(claim)]
+    shares: list[list[object]] = [
+        [share.item, share.delta, share.meaning] for share in delta_items(claim)
+    ]
     about = "the net in the file" if claim.transfer is None else "your net f"
     shares.append(["total", total_delta(claim), f"that the statement about {about} is false"])
     lines = [
@@ -73,5 +85,8 @@ def show_ledger(claim: Claim) -> list[str]:
         table(["paid for", "δ", "the probability"], shares),
     ]
     if claim.holdout is not None:
-        lines.append(f"The hold-out line is a statement of its own, with δ = {claim.holdout.delta} of its own.")
+        lines.append(
+            f"The hold-out line is a statement of its own, with δ = {claim.holdout.delta} of its "
+            "own."
+        )
     return lines

@@ -36,7 +36,8 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(
         verbs,
         "measure",
-        summary="measure why a net generalises, on its training set (measures, not bounds: see `cushion bounds`)",
+        summary="measure why a net generalises, on its training set (measures, not bounds: see "
+        "`cushion bounds`)",
         example="cushion measure runs/guha --data mnist --only norms,paths,margins,sharpness",
     )
     add_net(parser, flag=False)
@@ -44,30 +45,41 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--only",
         metavar="FAMILIES",
-        help="some of stability (with spectra), spectra, norms, paths, margins, sharpness, conditions, tails "
+        help="some of stability (with spectra), spectra, norms, paths, margins, sharpness, "
+        "conditions, tails "
         "(default: all)",
     )
     parser.add_argument(
         "--examples",
         type=whole_or_all,
         metavar="N|all",
-        help="rows for conditions and all of noise stability but its one pass (default: what some minutes allow)",
+        help="rows for conditions and all of noise stability but its one pass (default: what some "
+        "minutes allow)",
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of rows, probes and draws (0)")
+    parser.add_argument(
+        "--seed", type=seed, default=0, metavar="N", help="of rows, probes and draws (0)"
+    )
     parser.add_argument(
         "--paper",
         action="store_true",
-        help="Neyshabur 2017's counts: 1000 draws and 2000 steps of ascent for sharpness, condition C1 without probes",
+        help="Neyshabur 2017's counts: 1000 draws and 2000 steps of ascent for sharpness, "
+        "condition C1 without probes",
     )
     parser.add_argument(
         "--beside",
         choices=("init", "random"),
-        help="measure the initialisation, or random weights, too: scaled to match, but for the conditions",
+        help="measure the initialisation, or random weights, too: scaled to match, but for the "
+        "conditions",
     )
     _add_stability(parser)
     _add_neyshabur(parser)
     _add_tails(parser)
-    parser.add_argument("--figures", type=filled, metavar="DIR", help="draw histograms and curves (needs matplotlib)")
+    parser.add_argument(
+        "--figures",
+        type=filled,
+        metavar="DIR",
+        help="draw histograms and curves (needs matplotlib)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -80,19 +92,55 @@ def _add_stability(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="random probes for large pairs; 0 leaves them out (16)",
     )
-    group.add_argument("--exact", action="store_true", help="no probes: every Jacobian norm exactly, whatever it takes")
-    group.add_argument("--draws", type=natural, default=20, metavar="N", help="of noise for smoothness; 0: none (20)")
-    group.add_argument("--delta", type=fraction, default=0.05, metavar="F", help="of the smoothness rho_delta (0.05)")
-    group.add_argument("--k", type=whole, default=1000, metavar="K", help="sign matrices of Algorithm 1 (1000)")
     group.add_argument(
-        "--levels", type=levels, default=(0.1, 1.0), metavar="L,...", help="relative norms of injected noise (0.1,1)"
+        "--exact",
+        action="store_true",
+        help="no probes: every Jacobian norm exactly, whatever it takes",
     )
     group.add_argument(
-        "--attenuation-draws", type=natural, default=4, metavar="N", help="of injected noise; 0: none (4)"
+        "--draws",
+        type=natural,
+        default=20,
+        metavar="N",
+        help="of noise for smoothness; 0: none (20)",
     )
-    group.add_argument("--zeta", type=fraction, default=0.05, metavar="F", help="examples that may be dropped (0.05)")
     group.add_argument(
-        "--places", type=natural, default=0, metavar="N", help="sampled places for beta of large pairs (0)"
+        "--delta",
+        type=fraction,
+        default=0.05,
+        metavar="F",
+        help="of the smoothness rho_delta (0.05)",
+    )
+    group.add_argument(
+        "--k", type=whole, default=1000, metavar="K", help="sign matrices of Algorithm 1 (1000)"
+    )
+    group.add_argument(
+        "--levels",
+        type=levels,
+        default=(0.1, 1.0),
+        metavar="L,...",
+        help="relative norms of injected noise (0.1,1)",
+    )
+    group.add_argument(
+        "--attenuation-draws",
+        type=natural,
+        default=4,
+        metavar="N",
+        help="of injected noise; 0: none (4)",
+    )
+    group.add_argument(
+        "--zeta",
+        type=fraction,
+        default=0.05,
+        metavar="F",
+        help="examples that may be dropped (0.05)",
+    )
+    group.add_argument(
+        "--places",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="sampled places for beta of large pairs (0)",
     )
     group.add_argument("--no-spectra", action="store_true", help="leave the singular values out")
 
@@ -100,7 +148,12 @@ def _add_stability(parser: argparse.ArgumentParser) -> None:
 def _add_neyshabur(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("margins, sharpness and conditions (Neyshabur 2017)")
     add_epsilon(group)
-    group.add_argument("--save-margins", type=filled, metavar="FILE", help="write every example's margin, a line each")
+    group.add_argument(
+        "--save-margins",
+        type=filled,
+        metavar="FILE",
+        help="write every example's margin, a line each",
+    )
     add_sharpness(group)
 
 
@@ -111,7 +164,8 @@ def _add_tails(parser: argparse.ArgumentParser) -> None:
         type=natural,
         default=0,
         metavar="N",
-        help="samples of each fitted power law that test its goodness of fit, such as 100; 0: no test (0)",
+        help="samples of each fitted power law that test its goodness of fit, such as 100; 0: no "
+        "test (0)",
     )
 
 
@@ -138,7 +192,10 @@ def condition_options(args: argparse.Namespace) -> ConditionOptions:
 
     exact = args.exact or args.paper
     return ConditionOptions(
-        examples=args.examples, probes=max(1, args.probes), method="exact" if exact else "auto", seed=args.seed
+        examples=args.examples,
+        probes=max(1, args.probes),
+        method="exact" if exact else "auto",
+        seed=args.seed,
     )
 
 
@@ -187,6 +244,10 @@ def run(args: argparse.Namespace) -> int:
         from cushion.figures import draw
 
         names = sorted({path.stem for path in draw(found, args.figures)})
-        drawn = f"drew {', '.join(names)} (png and svg) into {args.figures}" if names else "had nothing to draw"
+        drawn = (
+            f"drew {', '.join(names)} (png and svg) into {args.figures}"
+            if names
+            else "had nothing to draw"
+        )
         print(f"cushion: {drawn}", file=sys.stderr)
     return 0

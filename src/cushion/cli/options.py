@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from cushion.weights import LoadedNet
 
 CONSTANT = (
-    "This net always gives the most frequent class: nothing that was trained has a smaller bound. Give it longer "
+    "This net always gives the most frequent class: nothing that was trained has a smaller "
+    "bound. Give it longer "
     "(--minutes), or more examples."
 )
 
@@ -41,13 +42,22 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 def add_net(parser: argparse.ArgumentParser, *, flag: bool) -> None:
     """NET as a positional argument, or as --net where it is optional."""
-    text = "weights that cushion wrote, a RUN folder, a compressed net, file.py:factory, or a .pt2 program"
+    text = (
+        "weights that cushion wrote, a RUN folder, a compressed net, file.py:factory, or a .pt2 "
+        "program"
+    )
     if flag:
         parser.add_argument("--net", metavar="NET", help=text)
     else:
         parser.add_argument("net", metavar="NET", help=text)
-    parser.add_argument("--weights", metavar="W", help="with file.py:factory: its state dict, .safetensors or .pt")
-    parser.add_argument("--trust", action="store_true", help="load a .pt2 program, although loading one can run code")
+    parser.add_argument(
+        "--weights", metavar="W", help="with file.py:factory: its state dict, .safetensors or .pt"
+    )
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="load a .pt2 program, although loading one can run code",
+    )
 
 
 def add_epsilon(group: Any) -> None:
@@ -56,7 +66,8 @@ def add_epsilon(group: Any) -> None:
         type=fraction,
         default=0.05,
         metavar="F",
-        help="gamma is the margin that all but this fraction of examples exceed (0.05); 0: the hard margin",
+        help="gamma is the margin that all but this fraction of examples exceed (0.05); 0: the "
+        "hard margin",
     )
 
 
@@ -80,7 +91,9 @@ def wholes(text: str) -> tuple[int, ...]:
     try:
         return tuple(whole(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be whole numbers with commas, such as 5,10, not '{text}'") from None
+        raise argparse.ArgumentTypeError(
+            f"must be whole numbers with commas, such as 5,10, not '{text}'"
+        ) from None
 
 
 def natural(text: str) -> int:
@@ -120,7 +133,9 @@ def whole_or_all(text: str) -> int:
     try:
         return sys.maxsize if text == "all" else whole(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, or all, not '{text}'") from None
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number of at least 1, or all, not '{text}'"
+        ) from None
 
 
 def levels(text: str) -> tuple[float, ...]:
@@ -128,20 +143,30 @@ def levels(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be numbers separated by commas, such as 0.1,1, not '{text}'") from None
+        raise argparse.ArgumentTypeError(
+            f"must be numbers separated by commas, such as 0.1,1, not '{text}'"
+        ) from None
 
 
 def say_if_untrained(args: argparse.Namespace) -> None:
-    """A factory without --weights gives a net that nobody trained, unless it loads weights itself."""
+    """A factory without --weights gives a net that nobody trained, unless it loads weights
+    itself.
+    """
     if args.net is not None and ".py:" in args.net and args.weights is None:
-        print(f"cushion: note: no --weights, so {args.net} is taken as its factory returns it", file=sys.stderr)
+        print(
+            f"cushion: note: no --weights, so {args.net} is taken as its factory returns it",
+            file=sys.stderr,
+        )
 
 
 def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -> bool:
     """Say, and return, whether the net was trained on other data than these."""
     other = net.meta.get("data_fingerprint", data.fingerprint) != data.fingerprint
     if other:
-        print(f"cushion: note: {args.net} was trained on other examples or labels than {args.data}", file=sys.stderr)
+        print(
+            f"cushion: note: {args.net} was trained on other examples or labels than {args.data}",
+            file=sys.stderr,
+        )
     return bool(other)
 
 
@@ -152,6 +177,14 @@ def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
 
     if is_compressed(args.net):
         if args.weights or args.trust:
-            raise BadInput(f"--weights and --trust do not go with {args.net}, a compressed net; leave them out")
+            raise BadInput(
+                f"--weights and --trust do not go with {args.net}, a compressed net; leave them out"
+            )
         return LoadedNet(NetworkModule(load_compressed(args.net).network).eval(), None, {})
-    return load_net(args.net, weights=args.weights, trust=args.trust, input_shape=data.shape, classes=data.classes)
+    return load_net(
+        args.net,
+        weights=args.weights,
+        trust=args.trust,
+        input_shape=data.shape,
+        classes=data.classes,
+    )

@@ -15,7 +15,9 @@ from cushion.files import check_writable, write_whole
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--json", metavar="FILE|-", help="write the answer as one JSON object to FILE, or to stdout with -"
+        "--json",
+        metavar="FILE|-",
+        help="write the answer as one JSON object to FILE, or to stdout with -",
     )
 
 
@@ -31,7 +33,9 @@ def answer(args: argparse.Namespace, obj: Mapping[str, Any], text: str) -> None:
         sys.stdout.write(json.dumps(obj, indent=2, allow_nan=False) + "\n")
         return
     if args.json is not None:
-        write_whole(args.json, json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        write_whole(
+            args.json, json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        )
     print(text)
 
 
@@ -45,9 +49,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """
     cells = [[str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    numeric = [bool(rows) and all(isinstance(row[i], (int, float)) for row in rows) for i in range(len(header))]
+    numeric = [
+        bool(rows) and all(isinstance(row[i], (int, float)) for row in rows)
+        for i in range(len(header))
+    ]
     lines = [
-        "  ".join(c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numeric, strict=True)).rstrip()
+        "  ".join(
+            c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numeric, strict=True)
+        ).rstrip()
         for row in cells
     ]
     return "\n".join(lines)

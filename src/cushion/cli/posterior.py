@@ -21,25 +21,38 @@ def certify_posterior(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from cushion.numerics import percent_up
 
     if args.net is not None or args.unlabelled is not None:
-        raise BadInput("--kind pac-bayes certifies a distribution over nets that it trains itself; leave --net out")
+        raise BadInput(
+            "--kind pac-bayes certifies a distribution over nets that it trains itself; leave "
+            "--net out"
+        )
     data, holdout = load_pair(args.data)
     shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed} of {unit}{postfix}"
     total = 60 * args.minutes
-    with tqdm(total=total, desc="training", unit=f"{args.minutes:g} min", bar_format=shape, disable=None) as bar:
+    with tqdm(
+        total=total, desc="training", unit=f"{args.minutes:g} min", bar_format=shape, disable=None
+    ) as bar:
 
         def report(seconds: float, estimate: float) -> None:
             bar.set_postfix_str(f"bound perhaps {percent_up(str(estimate))}", refresh=False)
             bar.update(min(seconds, total) - bar.n)
 
         certificate = pac_bayes.certify_posterior(
-            data, delta=args.delta, minutes=args.minutes, seed=args.seed, holdout=holdout, report=report
+            data,
+            delta=args.delta,
+            minutes=args.minutes,
+            seed=args.seed,
+            holdout=holdout,
+            report=report,
         )
     certificate.save(args.out)
     claim = certificate.claim
     lines = show_posterior(claim)
     if claim.holdout is not None:
         lines.append(holdout_sentence(claim.holdout, "Q's"))
-    lines += ["What nobody can check, and is assumed:", *(f"- {text}" for text in claim.assumptions)]
+    lines += [
+        "What nobody can check, and is assumed:",
+        *(f"- {text}" for text in claim.assumptions),
+    ]
     lines.append(f"Check it with: cushion verify {args.out} --data {args.data}")
     return {"ok": True, "file": args.out, **claim_json(claim)}, "\n".join(lines)
 
@@ -54,9 +67,11 @@ def show_posterior(claim: GaussianClaim) -> list[str]:
     return [
         posterior_sentence(claim),
         "",
-        f"Q: {spaced(claim.errors)} errors in {spaced(claim.draws)} draws on {spaced(claim.m)} examples of "
+        f"Q: {spaced(claim.errors)} errors in {spaced(claim.draws)} draws on {spaced(claim.m)} "
+        "examples of "
         f"{claim.data}, KL = {claim.kl} nats, "
-        f"δ = {claim.delta}, of which {claim.delta_draws} pay for the draws: at most {percent_up(claim.bound)}",
+        f"δ = {claim.delta}, of which {claim.delta_draws} pay for the draws: at most "
+        f"{percent_up(claim.bound)}",
         f"   fingerprint of the examples: {claim.data_fingerprint}",
         "",
         "What was paid:",

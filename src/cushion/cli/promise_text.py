@@ -1,4 +1,6 @@
-"""What is promised and proved of a compressed net, for people: lemmas, Occam bounds, the papers' theorems."""
+"""What is promised and proved of a compressed net, for people: lemmas, Occam bounds, the papers'
+theorems.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,27 @@ def promise_lines(promises: Sequence[PromiseCheck]) -> list[str]:
     """Every lemma, and whether it held."""
     words = {True: "held", False: "BROKEN", None: "not promised"}
     rows = [
-        [one.name, words[one.held], number(one.worst_ratio), one.cases, f"{one.meaning} [{one.source}]"]
+        [
+            one.name,
+            words[one.held],
+            number(one.worst_ratio),
+            one.cases,
+            f"{one.meaning} [{one.source}]",
+        ]
         for one in promises
     ]
-    return ["What the lemmas promise", wrapped_table(["lemma", "", "worst/promised", "cases", "meaning"], rows, WIDTH)]
+    return [
+        "What the lemmas promise",
+        wrapped_table(["lemma", "", "worst/promised", "cases", "meaning"], rows, WIDTH),
+    ]
 
 
 def tried_lines(
     title: str, tried: Sequence[Tried | TriedTail], counts: Sequence[int], counted: str, m: int
 ) -> list[str]:
-    """Every setting with its bound, and which was taken; counts: of what `counted` says, one a setting."""
+    """Every setting with its bound, and which was taken; counts: of what `counted` says, one a
+    setting.
+    """
     rows = [
         [
             one.asked,
@@ -42,7 +55,9 @@ def tried_lines(
         ]
         for one, count in zip(tried, counts, strict=True)
     ]
-    estimates = "" if all(one.written for one in tried) else "; ~ before bits: estimated, not written"
+    estimates = (
+        "" if all(one.written for one in tried) else "; ~ before bits: estimated, not written"
+    )
     header = ["setting", "grid", counted, "bits", f"errors of {m}", "Occam bound", ""]
     return [f"{title}{estimates}", table(header, rows)]
 
@@ -52,22 +67,28 @@ def choice_line(tried: int, price: float) -> str:
     if tried == 1:
         return "One setting was tried, so there was no choice to pay for."
     return (
-        f"The best of {tried} settings was taken. That is free here: the code covers every message, whichever setting "
+        f"The best of {tried} settings was taken. That is free here: the code covers every "
+        "message, whichever setting "
         f"made it. The paper's own bounds pay ln {tried} = {price:.3g} nats for it."
     )
 
 
-def induction_lines(names: Sequence[str], induction: Sequence[InductionError], title: str) -> list[str]:
+def induction_lines(
+    names: Sequence[str], induction: Sequence[InductionError], title: str
+) -> list[str]:
     """Rows: how many layers are changed; columns: at which layer the error is seen."""
     seen = {(one.compressed, one.at): one.worst for one in induction}
     promised = {one.compressed: one.promised for one in induction}
     rows = [
-        [i, number(promised.get(i)), *(number(seen.get((i, name))) for name in names)] for i in range(1, len(names) + 1)
+        [i, number(promised.get(i)), *(number(seen.get((i, name))) for name in names)]
+        for i in range(1, len(names) + 1)
     ]
     return [title, table(["i", "(i/d)ε", *names], rows)]
 
 
-def proved_lines(before: int, m: int, occam: Sequence[Occam], assumptions: Sequence[str]) -> list[str]:
+def proved_lines(
+    before: int, m: int, occam: Sequence[Occam], assumptions: Sequence[str]
+) -> list[str]:
     """What is proved, and what that assumes."""
     lines = [f"Before: {before} errors on {m} examples. What is proved of the compressed net:"]
     lines += [_occam(row) for row in occam]
@@ -78,7 +99,11 @@ def _occam(row: Occam) -> str:
     if row.because:
         return f"no certificate file: {row.because}"
     held = f"; {row.holdout_errors} errors on {row.holdout_m} held-out" if row.holdout_m else ""
-    kind = "as an integer net, for cushion verify" if row.kind == "certificate" else "in this machine's floating point"
+    kind = (
+        "as an integer net, for cushion verify"
+        if row.kind == "certificate"
+        else "in this machine's floating point"
+    )
     shown = percent_up(str(row.bound))
     bound = "vacuous" if shown == "100.00 %" else f"errs on at most {shown} of new examples"
     return f"{kind}: {row.errors} errors{held}, {row.bits} bits, {bound} (delta = {row.delta:g})"
@@ -90,7 +115,9 @@ def bound_lines(title: str, bounds: Sequence[Bound]) -> list[str]:
     shown = [bound for bound in bounds if not bound.abstains]
     if shown:
         rows = [[b.name, b.form, b.kind, error(b), f"{b.meaning} [{b.source}]"] for b in shown]
-        lines.append(wrapped_table(["bound", "form", "kind", "error at most", "meaning"], rows, WIDTH))
+        lines.append(
+            wrapped_table(["bound", "form", "kind", "error at most", "meaning"], rows, WIDTH)
+        )
     silent: dict[str, list[Bound]] = {}
     for bound in bounds:
         if bound.abstains:

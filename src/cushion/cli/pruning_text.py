@@ -1,4 +1,6 @@
-"""A pruned net for people: what was tried, layers before and after, normality, promises, what is proved."""
+"""A pruned net for people: what was tried, layers before and after, normality, promises, what is
+proved.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,14 @@ import textwrap
 from collections.abc import Sequence
 
 from cushion.cli.output import number, table
-from cushion.cli.promise_text import WIDTH, bound_lines, choice_line, promise_lines, proved_lines, tried_lines
+from cushion.cli.promise_text import (
+    WIDTH,
+    bound_lines,
+    choice_line,
+    promise_lines,
+    proved_lines,
+    tried_lines,
+)
 from cushion.compressors.registry import METHODS
 from cushion.pruning_records import LayerPruning, NetPruning
 
@@ -16,7 +25,13 @@ def describe(found: NetPruning, file: str, certificate: str | None, data: str) -
     lines = [
         *_about(found),
         "",
-        *tried_lines("What was tried", found.tried, [one.nonzeros for one in found.tried], "non-zeros", found.m),
+        *tried_lines(
+            "What was tried",
+            found.tried,
+            [one.nonzeros for one in found.tried],
+            "non-zeros",
+            found.m,
+        ),
         "",
         *_layers(found),
         "",
@@ -33,14 +48,19 @@ def describe(found: NetPruning, file: str, certificate: str | None, data: str) -
     lines.append(choice_line(len(found.tried), found.price))
     lines += [
         "",
-        *bound_lines("The paper's bounds for this net (docs/pruning.md); kind says what each is", found.paper_bounds),
+        *bound_lines(
+            "The paper's bounds for this net (docs/pruning.md); kind says what each is",
+            found.paper_bounds,
+        ),
         "",
     ]
     lines.append(f"The pruned net is in {file}; in Python: cushion.load_compressed")
     if certificate is not None:
         lines.append(f"Check the certificate with: cushion verify {certificate} --data {data}")
     elif not any(row.because for row in found.occam):
-        lines.append("For a file that anybody can check with cushion verify, add --certificate FILE.cushion")
+        lines.append(
+            "For a file that anybody can check with cushion verify, add --certificate FILE.cushion"
+        )
     return "\n".join(lines)
 
 
@@ -54,12 +74,17 @@ def _about(found: NetPruning) -> list[str]:
         f"gamma = {number(found.gamma)}" if found.gamma is not None else "no positive margin",
         f"seed {found.seed}" if found.d is not None or found.method == "sketch" else "",
     ]
-    errors = f"errors on {found.m} examples: {found.errors_before} before, {found.errors_after_pruning} pruned"
+    errors = (
+        f"errors on {found.m} examples: {found.errors_before} before, "
+        f"{found.errors_after_pruning} pruned"
+    )
     lines = [
         f"{found.method}: {METHODS[found.method].meaning}",
-        f"{found.parameters_before} parameters become {found.parameters} numbers ({share:.3g} %) in {found.bits} bits",
+        f"{found.parameters_before} parameters become {found.parameters} numbers ({share:.3g} %) "
+        f"in {found.bits} bits",
         "; ".join(text for text in settings if text),
-        f"{errors}, {found.errors} {'fine-tuned and ' if found.fine_tuned else ''}on the grid; scores move by up to "
+        f"{errors}, {found.errors} {'fine-tuned and ' if found.fine_tuned else ''}on the grid; "
+        "scores move by up to "
         f"{number(found.output_error)}",
     ]
     for note in found.notes:
@@ -85,18 +110,30 @@ def _layers(found: NetPruning) -> list[str]:
     ]
     shown = [(name, cells) for name, cells in columns if any(cell != "-" for cell in cells)]
     sizes = [(layer.parameters_before, layer.nonzeros, layer.bits) for layer in layers]
-    rows: list[list[object]] = [[*(cells[at] for _, cells in shown), *sizes[at]] for at in range(len(layers))]
+    rows: list[list[object]] = [
+        [*(cells[at] for _, cells in shown), *sizes[at]] for at in range(len(layers))
+    ]
     empty: list[object] = [""] * (len(shown) - 1)
     rest = found.bits - sum(layer.bits for layer in layers)
     rows.append(["sizes and grids", *empty, 0, 0, rest])
-    rows.append(["total", *empty, found.parameters_before, sum(layer.nonzeros for layer in layers), found.bits])
+    rows.append(
+        [
+            "total",
+            *empty,
+            found.parameters_before,
+            sum(layer.nonzeros for layer in layers),
+            found.bits,
+        ]
+    )
     return [
         table([*(name for name, _ in shown), "before", "non-zeros", "bits"], rows),
         "‖Δ‖₂: of what pruning took away"
         + ("; Lemma 4.2 has it at most C·ε_l·Γ_l, for an unstated C" if found.d else ""),
-        "ρ: step of the grid; ρ limit: Lemma 4.4 with ‖Δ‖₂ and (ρ/2)√J, and as printed; not positive: no grid does",
+        "ρ: step of the grid; ρ limit: Lemma 4.4 with ‖Δ‖₂ and (ρ/2)√J, and as printed; not "
+        "positive: no grid does",
         *_overlaps(layers),
-        "rounding: ‖Ã - Â‖₂, beside (ρ/2)√J and the printed ρJ; bits include the bias, non-zeros do not",
+        "rounding: ‖Ã - Â‖₂, beside (ρ/2)√J and the printed ρJ; bits include the bias, non-zeros "
+        "do not",
         *_dead(layers),
     ]
 
@@ -105,7 +142,8 @@ def _overlaps(layers: Sequence[LayerPruning]) -> list[str]:
     if not any(len(layer.shape) > 2 for layer in layers):
         return []
     return [
-        "of a convolution J counts a weight once for each patch that can share an input: its map has as many copies"
+        "of a convolution J counts a weight once for each patch that can share an input: its map "
+        "has as many copies"
     ]
 
 
@@ -113,7 +151,10 @@ def _dead(layers: Sequence[LayerPruning]) -> list[str]:
     dead = sum(layer.dead for layer in layers)
     if not dead:
         return []
-    return [f"{dead} more weights went because their unit has no inputs or no reader left; constants moved to biases"]
+    return [
+        f"{dead} more weights went because their unit has no inputs or no reader left; constants "
+        "moved to biases"
+    ]
 
 
 def _needed(layer: LayerPruning) -> float | None:
@@ -136,12 +177,15 @@ def _spreads(found: NetPruning) -> list[str]:
         if layer.normality is not None
     ]
     allowed = ["Lemma 5.1", "as printed"] if limits else []
-    lines = [table(["layer", "left", "most in a row", "in a column", *allowed, "diagonal whole"], rows)]
+    lines = [
+        table(["layer", "left", "most in a row", "in a column", *allowed, "diagonal whole"], rows)
+    ]
     shares = found.failure
     if shares:
         one = next(layer for layer in found.layers if layer.epsilon_l is not None)
         lines.append(
-            f"ε_l = {number(one.epsilon_l)} and λ_l = {number(one.lambda_l)} in every layer: Lemmas 4.2 and 5.1 "
+            f"ε_l = {number(one.epsilon_l)} and λ_l = {number(one.lambda_l)} in every layer: "
+            "Lemmas 4.2 and 5.1 "
             f"together fail with at most {shares['total']:.3g} (δ = {found.delta:g})"
         )
     return lines
@@ -163,8 +207,12 @@ def _normality(found: NetPruning) -> list[str]:
                 ]
             )
     return [
-        "Assumption 3.1, on which Γ_l, χ and Lemmas 4.1, 4.2 and 5.1 rest: weights off the diagonal against N(0, Ψ)",
-        table(["layer", "Ψ", "KS distance", "1 % level", "kurtosis (3)", "mean/√Ψ (0)", "normal"], rows),
+        "Assumption 3.1, on which Γ_l, χ and Lemmas 4.1, 4.2 and 5.1 rest: weights off the "
+        "diagonal against N(0, Ψ)",
+        table(
+            ["layer", "Ψ", "KS distance", "1 % level", "kurtosis (3)", "mean/√Ψ (0)", "normal"],
+            rows,
+        ),
     ]
 
 
@@ -176,13 +224,17 @@ def _moments(found: NetPruning) -> list[str]:
                 [
                     layer.name,
                     f"{number(seen.mean)} ± {number(seen.mean_error)}",
-                    f"{number(seen.second)} ({number(seen.second_expected)} ± {number(seen.second_error)})",
-                    f"{number(seen.fourth)} ({number(seen.fourth_expected)} ± {number(seen.fourth_error)})",
-                    f"{number(seen.kept)} ({number(seen.kept_expected)} ± {number(seen.kept_error)})",
+                    f"{number(seen.second)} ({number(seen.second_expected)} ± "
+                    f"{number(seen.second_error)})",
+                    f"{number(seen.fourth)} ({number(seen.fourth_expected)} ± "
+                    f"{number(seen.fourth_error)})",
+                    f"{number(seen.kept)} ({number(seen.kept_expected)} ± "
+                    f"{number(seen.kept_error)})",
                 ]
             )
     return [
-        "Moments of Δ off the diagonal and the share that stays; in brackets Lemma 4.1 and χ, ± one standard error",
+        "Moments of Δ off the diagonal and the share that stays; in brackets Lemma 4.1 and χ, ± "
+        "one standard error",
         table(["layer", "mean (0)", "second", "fourth", "kept"], rows),
     ]
 
@@ -207,8 +259,21 @@ def _sketches(found: NetPruning) -> list[str]:
         for layer in found.layers
         if (one := layer.sketch) is not None
     ]
-    header = ["layer", "sketch", "√(jp) ln p", "ones", "came back", "gap", "time", "bits", "as mask and values"]
-    title = "Sketches A X Bᵀ, and what the smallest ℓ1 norm recovers (bits of the weight alone, its sizes included)"
+    header = [
+        "layer",
+        "sketch",
+        "√(jp) ln p",
+        "ones",
+        "came back",
+        "gap",
+        "time",
+        "bits",
+        "as mask and values",
+    ]
+    title = (
+        "Sketches A X Bᵀ, and what the smallest ℓ1 norm recovers (bits of the weight alone, its "
+        "sizes included)"
+    )
     return [title, table(header, rows)]
 
 
@@ -218,8 +283,11 @@ def _condition(found: NetPruning) -> list[str]:
     if seen is None:
         return []
     text = (
-        f"Condition C.1 ({seen.how}; {seen.rows} examples, {' '.join(map(str, seen.directions))} directions a layer): "
-        f"a = {number(seen.a)}, b = {' '.join(map(number, seen.b))}, t = {' '.join(map(number, seen.t))}, κ = "
-        f"{' '.join(map(number, seen.kappa))}, ∏κ = {number(seen.product)}, failure {number(seen.failure)}; a measure"
+        f"Condition C.1 ({seen.how}; {seen.rows} examples, {' '.join(map(str, seen.directions))} "
+        "directions a layer): "
+        f"a = {number(seen.a)}, b = {' '.join(map(number, seen.b))}, t = "
+        f"{' '.join(map(number, seen.t))}, κ = "
+        f"{' '.join(map(number, seen.kappa))}, ∏κ = {number(seen.product)}, failure "
+        f"{number(seen.failure)}; a measure"
     )
     return textwrap.wrap(text, WIDTH)

@@ -15,27 +15,51 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(
         verbs,
         "reproduce",
-        summary="make a paper's table or figure again, ours beside the paper's; run it again to continue",
+        summary="make a paper's table or figure again, ours beside the paper's; run it again to "
+        "continue",
         example="cushion reproduce arora2018-table1 --quick -o pages",
     )
     parser.add_argument("id", metavar="ID", nargs="?", help="what to make; --list shows the ids")
     parser.add_argument("--all", action="store_true", help="make every item")
-    parser.add_argument("--list", action="store_true", help="show the items and at which sizes they are done")
-    parser.add_argument("--summary", action="store_true", help="every verdict and claim of what is done, in markdown")
     parser.add_argument(
-        "--link", metavar="LINK", help="with --summary: how the folder is reached from where its text will stand"
+        "--list", action="store_true", help="show the items and at which sizes they are done"
+    )
+    parser.add_argument(
+        "--summary",
+        action="store_true",
+        help="every verdict and claim of what is done, in markdown",
+    )
+    parser.add_argument(
+        "--link",
+        metavar="LINK",
+        help="with --summary: how the folder is reached from where its text will stand",
     )
     sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--quick", dest="size", action="store_const", const="quick", help="small, the default")
     sizes.add_argument(
-        "--recorded", dest="size", action="store_const", const="recorded", help="what results/ holds: fewer epochs"
+        "--quick", dest="size", action="store_const", const="quick", help="small, the default"
     )
-    sizes.add_argument("--full", dest="size", action="store_const", const="full", help="the paper's own settings")
-    parser.add_argument(
-        "-o", "--out", type=filled, default="results/reproduce", metavar="DIR", help="default: results/reproduce"
+    sizes.add_argument(
+        "--recorded",
+        dest="size",
+        action="store_const",
+        const="recorded",
+        help="what results/ holds: fewer epochs",
+    )
+    sizes.add_argument(
+        "--full", dest="size", action="store_const", const="full", help="the paper's own settings"
     )
     parser.add_argument(
-        "--from-records", action="store_true", help="train and measure nothing: pages from OUT/records alone"
+        "-o",
+        "--out",
+        type=filled,
+        default="results/reproduce",
+        metavar="DIR",
+        help="default: results/reproduce",
+    )
+    parser.add_argument(
+        "--from-records",
+        action="store_true",
+        help="train and measure nothing: pages from OUT/records alone",
     )
     parser.add_argument("--device", default="cpu", metavar="DEV", help="cpu (default) or cuda")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="default 0")
@@ -46,7 +70,10 @@ def run(args: argparse.Namespace) -> int:
     from cushion.reproduction.runner import reproduce, reproduce_all
 
     if (args.id is not None) + args.all + args.list + args.summary != 1:
-        raise BadInput("say what to reproduce: one ID, or --all; --list shows the ids, --summary what was found")
+        raise BadInput(
+            "say what to reproduce: one ID, or --all; --list shows the ids, --summary what was "
+            "found"
+        )
     if args.link is not None and not args.summary:
         raise BadInput("--link goes with --summary; add that, or leave it out")
     if args.from_records and (args.list or args.summary):
@@ -58,9 +85,15 @@ def run(args: argparse.Namespace) -> int:
         return _list(args, out)
     if args.summary:
         return _summary(args, out)
-    options: dict[str, Any] = {"size": args.size or "quick", "device": args.device, "seed": args.seed}
+    options: dict[str, Any] = {
+        "size": args.size or "quick",
+        "device": args.device,
+        "seed": args.seed,
+    }
     options["from_records"] = args.from_records
-    folders, without = reproduce_all(out, **options) if args.all else ([reproduce(args.id, out, **options)], [])
+    folders, without = (
+        reproduce_all(out, **options) if args.all else ([reproduce(args.id, out, **options)], [])
+    )
     pages = [(folder / "page.md").read_text(encoding="utf-8") for folder in folders]
     if without:
         pages.append(f"No records in {out / 'records'} for {', '.join(without)}: left as they are.")
@@ -77,14 +110,29 @@ def _list(args: argparse.Namespace, out: Path) -> int:
     items = []
     for item in ITEMS.values():
         sizes = done_sizes(item, out)
-        facts = {key: getattr(item, key) for key in ("id", "title", "source", "shows", "quick", "recorded", "full")}
-        items.append({**facts, "done": bool(sizes) if args.size is None else args.size in sizes, "done_at": sizes})
+        facts = {
+            key: getattr(item, key)
+            for key in ("id", "title", "source", "shows", "quick", "recorded", "full")
+        }
+        items.append(
+            {
+                **facts,
+                "done": bool(sizes) if args.size is None else args.size in sizes,
+                "done_at": sizes,
+            }
+        )
     columns = ("id", "source", "shows", "quick", "recorded", "full")
-    rows = [[*(item[column] for column in columns), ", ".join(item["done_at"]) or "no"] for item in items]
+    rows = [
+        [*(item[column] for column in columns), ", ".join(item["done_at"]) or "no"]
+        for item in items
+    ]
     text = table([*columns, "done"], rows)
     count = sum(item["done"] for item in items)
     asked = "" if args.size is None else f" at {args.size} size"
-    ends = f"{count} of {len(items)} items are done{asked} in {out}. Times are for two cores; (shared): trainings are."
+    ends = (
+        f"{count} of {len(items)} items are done{asked} in {out}. Times are for two cores; "
+        "(shared): trainings are."
+    )
     answer(args, {"items": items}, f"{text}\n\n{ends}")
     return 0
 

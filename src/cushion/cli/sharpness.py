@@ -20,10 +20,18 @@ def add_sharpness(group: Any) -> None:
         metavar="A,...",
         help="sizes of the noise alpha(10|w| + 1) in the weights (0.001,0.003,0.01,0.03,0.1)",
     )
-    group.add_argument("--sharpness-draws", type=natural, metavar="N", help="of that noise, for each alpha (100)")
-    group.add_argument("--ascent-steps", type=natural, metavar="N", help="of ascent to the largest loss (100)")
     group.add_argument(
-        "--max-alpha", type=positive, default=5e-4, metavar="A", help="of the box alpha(|w| + 1) of the ascent (0.0005)"
+        "--sharpness-draws", type=natural, metavar="N", help="of that noise, for each alpha (100)"
+    )
+    group.add_argument(
+        "--ascent-steps", type=natural, metavar="N", help="of ascent to the largest loss (100)"
+    )
+    group.add_argument(
+        "--max-alpha",
+        type=positive,
+        default=5e-4,
+        metavar="A",
+        help="of the box alpha(|w| + 1) of the ascent (0.0005)",
     )
 
 

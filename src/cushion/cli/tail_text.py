@@ -1,4 +1,6 @@
-"""Tails for people: the fitted laws in columns, what speaks against them, and what every number means."""
+"""Tails for people: the fitted laws in columns, what speaks against them, and what every number
+means.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +13,45 @@ from cushion.tail_records import PowerLawFit, StableFit, TailFits
 
 _WIDTH = 120
 _MEANING = {
-    "alpha": "the power law's density falls as x^-alpha from xmin on; ± one standard error, given xmin",
-    "index": "alpha - 1: P(X > x) falls as x^-index, and moments of order index and above are infinite: up to 2, so is "
+    "alpha": "the power law's density falls as x^-alpha from xmin on; ± one standard error, "
+    "given xmin",
+    "index": "alpha - 1: P(X > x) falls as x^-index, and moments of order index and above are "
+    "infinite: up to 2, so is "
     "the variance. Papers call either number alpha",
-    "xmin": "where the tail begins: the value whose tail is nearest to a power law; below it nothing is fitted",
-    "KS": "Kolmogorov-Smirnov distance: the largest gap between the distribution functions of sample and law; just "
-    "below each value for a power law (as packages have it: ties hide there), on both sides of it for a stable law",
-    "tail": "how many are at least xmin, and their share of the non-zero ones; reach: the largest over xmin",
-    "likeliest": "of the laws that beat the power law on its tail, by likelihood ratio at level 0.1, the one with the "
-    "largest likelihood (they are not tested against each other); else the power law, with 'or' beside those of "
-    "exponential and Gaussian that it does not beat. A log-normal law imitates any power law, so it is named only "
+    "xmin": "where the tail begins: the value whose tail is nearest to a power law; below it "
+    "nothing "
+    "is fitted",
+    "KS": "Kolmogorov-Smirnov distance: the largest gap between the distribution functions of "
+    "sample and law; just "
+    "below each value for a power law (as packages have it: ties hide there), on both sides of "
+    "it for a stable law",
+    "tail": "how many are at least xmin, and their share of the non-zero ones; reach: the largest "
+    "over xmin",
+    "likeliest": "of the laws that beat the power law on its tail, by likelihood ratio at level "
+    "0.1, the "
+    "one with the "
+    "largest likelihood (they are not tested against each other); else the power law, with 'or' "
+    "beside those of "
+    "exponential and Gaussian that it does not beat. A log-normal law imitates any power law, so "
+    "it is named only "
     "where it is better",
-    "weights": "of the net as it is traced: a batch-norm is folded into the layer before it, where there is one, and "
+    "weights": "of the net as it is traced: a batch-norm is folded into the layer before it, where "
+    "there is one, and "
     "multiplies that layer's rows; biases are left out",
-    "p": "of the bootstrap test (--bootstrap N): below 0.1 the tail is no power law; a large p proves nothing",
-    "stable": "a law whose sums have its own shape: alpha = 2 is the normal law, 1 the Cauchy law; below 2 the tail "
-    "index is alpha and the variance infinite. c is its scale (σ/√2 if normal), δ its centre, beta its skewness in "
-    "[-1, 1], held at 0 in the symmetric fit. It is fitted to all weights with their signs, so the body counts as well "
+    "p": "of the bootstrap test (--bootstrap N): below 0.1 the tail is no power law; a large p "
+    "proves nothing",
+    "stable": "a law whose sums have its own shape: alpha = 2 is the normal law, 1 the Cauchy law; "
+    "below 2 the tail "
+    "index is alpha and the variance infinite. c is its scale (σ/√2 if normal), δ its centre, "
+    "beta its skewness in "
+    "[-1, 1], held at 0 in the symmetric fit. It is fitted to all weights with their signs, so "
+    "the body counts as well "
     "as the tail",
-    "eigenvalues": "of WWᵀ, W the weight as the matrix [out, rest] (a convolution's kernel is reshaped, not cut into "
-    "slices). They repel each other: standard errors and p, which take values as independent, are rough",
+    "eigenvalues": "of WWᵀ, W the weight as the matrix [out, rest] (a convolution's kernel is "
+    "reshaped, not "
+    "cut into "
+    "slices). They repel each other: standard errors and p, which take values as independent, "
+    "are rough",
 }
 
 
@@ -39,12 +60,20 @@ def tail_lines(found: MeasureTable) -> list[str]:
     layers = [layer for layer in found.layers if layer.tails is not None]
     if not layers:
         return []
-    lines = ["Tails of the weights |w| (Shin 2021): a power law from xmin on, by maximum likelihood"]
-    lines += _power_laws([(layer, layer.tails.weights) for layer in layers if layer.tails is not None])
+    lines = [
+        "Tails of the weights |w| (Shin 2021): a power law from xmin on, by maximum likelihood"
+    ]
+    lines += _power_laws(
+        [(layer, layer.tails.weights) for layer in layers if layer.tails is not None]
+    )
     lines += ["", "Stable laws of all weights of a layer"]
-    lines += _stable_laws([(layer, layer.tails.weights) for layer in layers if layer.tails is not None])
+    lines += _stable_laws(
+        [(layer, layer.tails.weights) for layer in layers if layer.tails is not None]
+    )
     lines += ["", "Tails of the eigenvalues of WWᵀ (heavy-tailed self-regularisation)"]
-    lines += _power_laws([(layer, layer.tails.eigenvalues) for layer in layers if layer.tails is not None])
+    lines += _power_laws(
+        [(layer, layer.tails.eigenvalues) for layer in layers if layer.tails is not None]
+    )
     lines += _doubts(layers)
     if found.beside is not None:
         lines += _beside(found, found.beside)
@@ -52,7 +81,9 @@ def tail_lines(found: MeasureTable) -> list[str]:
 
 
 def likeliest_law(fits: TailFits) -> str:
-    """The likeliest of the laws that beat the power law; else the power law, with those that it does not beat."""
+    """The likeliest of the laws that beat the power law; else the power law, with those that it
+    does not beat.
+    """
     if not fits.comparisons:
         return "not compared"
     better = [test for test in fits.comparisons if test.favours == test.rival]
@@ -70,12 +101,24 @@ def _power_laws(fitted: list[tuple[LayerMeasures, TailFits]]) -> list[str]:
     rows = []
     for layer, fits in fitted:
         if fits.power_law is not None:
-            test = [] if not tested else ["-" if fits.goodness is None else f"{fits.goodness.p:.2g}"]
-            cells = [layer.name, "x".join(map(str, layer.shape)), str(fits.count), *_cells(fits.power_law)]
+            test = (
+                [] if not tested else ["-" if fits.goodness is None else f"{fits.goodness.p:.2g}"]
+            )
+            cells = [
+                layer.name,
+                "x".join(map(str, layer.shape)),
+                str(fits.count),
+                *_cells(fits.power_law),
+            ]
             rows.append([*cells, *test, likeliest_law(fits)])
-    lines = [*([table(header, rows)] if rows else []), *_refused([(layer.name, fits.no_fit) for layer, fits in fitted])]
+    lines = [
+        *([table(header, rows)] if rows else []),
+        *_refused([(layer.name, fits.no_fit) for layer, fits in fitted]),
+    ]
     return lines + [
-        f"{layer.name}: not compared: {fits.no_comparisons}" for layer, fits in fitted if fits.no_comparisons
+        f"{layer.name}: not compared: {fits.no_comparisons}"
+        for layer, fits in fitted
+        if fits.no_comparisons
     ]
 
 
@@ -130,11 +173,15 @@ def _doubts(layers: list[LayerMeasures]) -> list[str]:
             if fits.doubts:
                 lines.append(f"{layer.name}, {fits.what}:")
                 for doubt in fits.doubts:
-                    lines += textwrap.wrap(doubt, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+                    lines += textwrap.wrap(
+                        doubt, _WIDTH, initial_indent="  - ", subsequent_indent="    "
+                    )
             elif fits.power_law is not None or fits.stable is not None:
                 silent.append(f"{layer.name} ({fits.what})")
     if silent:
-        lines += textwrap.wrap(f"nothing that was looked at speaks against: {', '.join(silent)}", _WIDTH)
+        lines += textwrap.wrap(
+            f"nothing that was looked at speaks against: {', '.join(silent)}", _WIDTH
+        )
     return lines if len(lines) > 2 else []
 
 
@@ -151,7 +198,15 @@ def _beside(found: MeasureTable, other: MeasureTable) -> list[str]:
             stable = None if tails is None else tails.weights.stable
             cells.append("-" if stable is None else _with_error(stable, "alpha"))
         rows.append(cells)
-    header = ["layer", "weights: alpha", "beside", "eigenvalues: alpha", "beside", "stable alpha", "beside"]
+    header = [
+        "layer",
+        "weights: alpha",
+        "beside",
+        "eigenvalues: alpha",
+        "beside",
+        "stable alpha",
+        "beside",
+    ]
     return ["", "The exponents, and those of the net beside it", table(header, rows)]
 
 
@@ -159,13 +214,17 @@ def _legend(tested: bool) -> list[str]:
     lines = []
     for name, meaning in _MEANING.items():
         if name != "p" or tested:
-            lines += textwrap.wrap(meaning, _WIDTH, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
+            lines += textwrap.wrap(
+                meaning, _WIDTH, initial_indent=f"{name:<13}", subsequent_indent=" " * 13
+            )
     return lines
 
 
 def _tested(layer: LayerMeasures) -> bool:
     tails = layer.tails
-    return tails is not None and any(fits.goodness is not None for fits in (tails.weights, tails.eigenvalues))
+    return tails is not None and any(
+        fits.goodness is not None for fits in (tails.weights, tails.eigenvalues)
+    )
 
 
 def _plus_minus(value: float, error: float | None) -> str:

@@ -33,13 +33,21 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "recipe",
         metavar="RECIPE",
-        help='a recipe (such as arora-vgg19, guha-mlp, small) or a spec such as "1x28x28: flatten fc300 relu fc10"',
+        help='a recipe (such as arora-vgg19, guha-mlp, small) or a spec such as "1x28x28: flatten '
+        'fc300 relu fc10"',
     )
     add_data(parser)
     parser.add_argument(
-        "-o", "--out", type=filled, required=True, metavar="RUN", help="folder of the run: init, checkpoint, net"
+        "-o",
+        "--out",
+        type=filled,
+        required=True,
+        metavar="RUN",
+        help="folder of the run: init, checkpoint, net",
     )
-    parser.add_argument("--width", type=positive, default=1.0, metavar="F", help="scale every hidden width by F")
+    parser.add_argument(
+        "--width", type=positive, default=1.0, metavar="F", help="scale every hidden width by F"
+    )
     parser.add_argument("--epochs", type=whole, metavar="N", help="instead of the recipe's number")
     parser.add_argument(
         "--lr-halve-every",
@@ -48,29 +56,56 @@ def add_parser(verbs: Any) -> None:
         help="halve the learning rate every N epochs (a shorter run's schedule)",
     )
     parser.add_argument(
-        "--snapshots", type=wholes, default=(), metavar="N,N", help="keep the net after these epochs: RUN/epoch-NNNN"
+        "--snapshots",
+        type=wholes,
+        default=(),
+        metavar="N,N",
+        help="keep the net after these epochs: RUN/epoch-NNNN",
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="initialisation, order, dropout (default 0)")
+    parser.add_argument(
+        "--seed",
+        type=seed,
+        default=0,
+        metavar="N",
+        help="initialisation, order, dropout (default 0)",
+    )
     parser.add_argument("--device", default="cpu", metavar="DEV", help="cpu (default) or cuda")
     add_pruning(parser)
     parser.set_defaults(run=run)
 
 
 def add_pruning(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("iterative magnitude pruning", "(lottery tickets; RUN gets a folder a level)")
-    group.add_argument(
-        "--prune", choices=["imp"], help="train, prune the smallest weights, rewind the others, train again"
+    group = parser.add_argument_group(
+        "iterative magnitude pruning", "(lottery tickets; RUN gets a folder a level)"
     )
-    group.add_argument("--prune-rounds", type=whole, metavar="N", help="how often (default: until --prune-to)")
-    group.add_argument("--prune-to", type=float, metavar="F", help="share of weights to prune in all (0.95)")
     group.add_argument(
-        "--prune-fraction", type=float, metavar="F", help="share of what is left to prune each time (0.2)"
+        "--prune",
+        choices=["imp"],
+        help="train, prune the smallest weights, rewind the others, train again",
     )
-    group.add_argument("--rewind-epoch", type=natural, metavar="K", help="rewind to the end of epoch K (0: the start)")
+    group.add_argument(
+        "--prune-rounds", type=whole, metavar="N", help="how often (default: until --prune-to)"
+    )
+    group.add_argument(
+        "--prune-to", type=float, metavar="F", help="share of weights to prune in all (0.95)"
+    )
+    group.add_argument(
+        "--prune-fraction",
+        type=float,
+        metavar="F",
+        help="share of what is left to prune each time (0.2)",
+    )
+    group.add_argument(
+        "--rewind-epoch",
+        type=natural,
+        metavar="K",
+        help="rewind to the end of epoch K (0: the start)",
+    )
     group.add_argument(
         "--prune-scope",
         choices=["layer", "global"],
-        help="layer (default): each layer loses that share, the last one half of it; global: the net as a whole",
+        help="layer (default): each layer loses that share, the last one half of it; global: the "
+        "net as a whole",
     )
 
 
@@ -87,7 +122,11 @@ def run(args: argparse.Namespace) -> int:
     from cushion.imp import train_imp
     from cushion.training import train
 
-    pruning = {name: value for name, option in _PRUNING.items() if (value := getattr(args, option)) is not None}
+    pruning = {
+        name: value
+        for name, option in _PRUNING.items()
+        if (value := getattr(args, option)) is not None
+    }
     if pruning and args.prune is None:
         option = _PRUNING[next(iter(pruning))].replace("_", "-")
         raise BadInput(f"--{option} goes with --prune imp; add that, or leave it out")
@@ -107,8 +146,14 @@ def run(args: argparse.Namespace) -> int:
         answer(args, found.to_json(), describe_levels(found))
         return 0
     result = train(args.recipe, data, args.out, snapshots=args.snapshots, **options)
-    metrics = ", ".join(f"{key} {value:.4g}" for key, value in result.metrics.items() if isinstance(value, float))
-    answer(args, result.to_json(), f"{result.status} after {result.epochs} epochs: {result.net}\n{metrics}")
+    metrics = ", ".join(
+        f"{key} {value:.4g}" for key, value in result.metrics.items() if isinstance(value, float)
+    )
+    answer(
+        args,
+        result.to_json(),
+        f"{result.status} after {result.epochs} epochs: {result.net}\n{metrics}",
+    )
     return 0
 
 
@@ -129,8 +174,10 @@ def describe_levels(found: ImpResult) -> str:
     ]
     header = ["level", "pruned", "weights left", "train error", "test error", "epochs", "net"]
     return (
-        f"{found.status}: {found.recipe}, {len(found.levels)} levels, {last.nonzeros} of {found.weights} weights left\n"
+        f"{found.status}: {found.recipe}, {len(found.levels)} levels, {last.nonzeros} of "
+        f"{found.weights} weights left\n"
         f"{table(header, rows)}\n"
-        f"Certify a level with: cushion compress {last.folder} --data D --method magnitude --rule zeros --grid best "
+        f"Certify a level with: cushion compress {last.folder} --data D --method magnitude "
+        "--rule zeros --grid best "
         "-o NET --certificate FILE"
     )

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from cushion.data.inputs import Inputs
 
 UNLABELLED_HELP = (
-    "fresh inputs that were used for nothing else, as in --data (labels may be missing and are ignored); "
+    "fresh inputs that were used for nothing else, as in --data (labels may be missing and are "
+    "ignored); "
     "NAME,split=test means the held-out part of a set"
 )
 
@@ -29,15 +30,20 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(
         verbs,
         "verify",
-        summary="recheck a certificate from its bytes and the data; exit code 1 if it does not hold",
+        summary="recheck a certificate from its bytes and the data; exit code 1 if it does not "
+        "hold",
         example="cushion verify digits.cushion --data digits --json -",
     )
     parser.add_argument("file", metavar="FILE.cushion")
     add_data(parser)
     add_net(parser, flag=True)
-    parser.add_argument("--unlabelled", type=filled, metavar="U", help=f"with --net: {UNLABELLED_HELP}")
     parser.add_argument(
-        "--slow", action="store_true", help="replay even a certificate that takes more than some minutes"
+        "--unlabelled", type=filled, metavar="U", help=f"with --net: {UNLABELLED_HELP}"
+    )
+    parser.add_argument(
+        "--slow",
+        action="store_true",
+        help="replay even a certificate that takes more than some minutes",
     )
     parser.set_defaults(run=run)
 
@@ -50,11 +56,16 @@ def run(args: argparse.Namespace) -> int:
     if args.net is None and (args.weights or args.trust):
         raise BadInput("--weights and --trust say how to load a net; give --net as well")
     if (args.net is None) != (args.unlabelled is None):
-        raise BadInput("the bound on your net f is replayed with both --net and --unlabelled; give both, or neither")
+        raise BadInput(
+            "the bound on your net f is replayed with both --net and --unlabelled; give both, or "
+            "neither"
+        )
     data, holdout = load_pair(args.data)
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
     answering = None if args.net is None else _answering(args, data)
-    verdict = verify(args.file, data, holdout, unlabelled=inputs, answering=answering, slow=args.slow)
+    verdict = verify(
+        args.file, data, holdout, unlabelled=inputs, answering=answering, slow=args.slow
+    )
     obj = {
         "ok": verdict.ok,
         "level": verdict.level,
@@ -80,7 +91,9 @@ def _words(verdict: Verdict) -> list[str]:
     if not verdict.ok:
         lines = [f"NOT OK: {verdict.reason}", f"highest level that holds: {verdict.level}"]
         if verdict.sample_replayed:
-            lines.append(f"The errors of {claim.about} on the sample were replayed and are as stated.")
+            lines.append(
+                f"The errors of {claim.about} on the sample were replayed and are as stated."
+            )
         return lines
     return [
         "ok: arithmetic, message and replay all hold",
@@ -105,12 +118,14 @@ def _statement(claim: AnyClaim, transfer_replayed: bool) -> list[str]:
     if transfer_replayed:
         return [
             sentence(claim),
-            "This net has the numbers of that f, and its disagreements with g were replayed and are as stated.",
+            "This net has the numbers of that f, and its disagreements with g were replayed and "
+            "are as stated.",
         ]
     return [
         "That is about g, the integer net in the file:",
         sentence_about_g(claim),
-        "The file also makes a statement about a net f, and f's disagreements with g were NOT replayed "
+        "The file also makes a statement about a net f, and f's disagreements with g were NOT "
+        "replayed "
         "(give --net and --unlabelled for that). Claimed, not checked:",
         sentence(claim).splitlines()[0],
     ]
@@ -123,7 +138,8 @@ def _sample_words(claim: AnyClaim) -> list[str]:
     m = spaced(claim.m)
     if isinstance(claim, GaussianClaim):
         return [
-            f"Q: {spaced(claim.errors)} of {spaced(claim.draws)} nets drawn err, each on one of these {m} examples."
+            f"Q: {spaced(claim.errors)} of {spaced(claim.draws)} nets drawn err, each on one of "
+            f"these {m} examples."
         ]
     assert isinstance(claim, Claim)
     which = "It" if claim.transfer is None else "g"
@@ -137,14 +153,18 @@ def _holdout_words(claim: AnyClaim, replayed: bool) -> list[str]:
     from cushion.certificates.certificate import holdout_sentence
 
     whose = "its" if isinstance(claim, Claim) and claim.transfer is None else f"{claim.about}'s"
-    return [holdout_sentence(line, whose), *([] if replayed else ["That last count was NOT replayed."])]
+    return [
+        holdout_sentence(line, whose),
+        *([] if replayed else ["That last count was NOT replayed."]),
+    ]
 
 
 def claim_json(claim: AnyClaim, *, f_confirmed: bool = True) -> dict[str, Any]:
     """The claim with its probabilities as numbers, rounded up.
 
-    `about` names the net that `bound` and `delta` are about: f where the file bounds it (and, in a verdict, its
-    disagreements were replayed), else g. errors, m, bits and the hold-out line are always about g.
+    `about` names the net that `bound` and `delta` are about: f where the file bounds it (and, in a
+    verdict, its disagreements were replayed), else g. errors, m, bits and the hold-out line are
+    always about g.
     """
     from cushion.numerics import float_up
 

@@ -1,9 +1,11 @@
-"""Training of Gaussian posteriors over integer nets: noisy weights, rounded; the PAC-Bayes bound sets the price of KL.
+"""Training of Gaussian posteriors over integer nets: noisy weights, rounded; the PAC-Bayes bound
+sets the price of KL.
 
-Each step draws one net, w = μ + σ·noise rounded straight through, and descends cross-entropy plus λ·KL(Q‖P), where λ
-follows the bound itself: ∂bound/∂KL over ∂bound/∂error at the present error and divergence. Variances are kept on their
-grid (powers of two) in every forward pass, again straight through, so that what is trained is what is stored. Nothing
-in here is trusted: what counts is the message of the posterior that comes out, and draws that training never saw.
+Each step draws one net, w = μ + σ·noise rounded straight through, and descends cross-entropy plus
+λ·KL(Q‖P), where λ follows the bound itself: ∂bound/∂KL over ∂bound/∂error at the present error and
+divergence. Variances are kept on their grid (powers of two) in every forward pass, again straight
+through, so that what is trained is what is stored. Nothing in here is trusted: what counts is the
+message of the posterior that comes out, and draws that training never saw.
 """
 
 from __future__ import annotations
@@ -33,16 +35,24 @@ from cushion.numerics import kl_inverse
 Shape = tuple[int, int, int]
 _BATCH = 256
 _SPREAD = 2.0 ** (USUAL_PRIOR / 2)  # the prior's standard deviation, in steps of the integers
-_RATES = (0.03, 0.2, 0.02)  # of means (in prior deviations), of variances' exponents, of the softmax's scale
+_RATES = (
+    0.03,
+    0.2,
+    0.02,
+)  # of means (in prior deviations), of variances' exponents, of the softmax's scale
 _EXCHANGE = 5.0  # cross-entropy that goes with one unit of error rate
 _BYTES_SHIFT = 4
 _UNKNOWN = 80.0  # nats beside KL while training: header and confidence, about
 
 
 class GaussianNumbers(nn.Module):
-    """Means in units of the prior's deviation, and exponents of (σ/s)²; a `Weights` whose rate is KL in nats."""
+    """Means in units of the prior's deviation, and exponents of (σ/s)²; a `Weights` whose rate is
+    KL in nats.
+    """
 
-    def __init__(self, shape: tuple[int, ...], generator: torch.Generator, means: float, exponent: float) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], generator: torch.Generator, means: float, exponent: float
+    ) -> None:
         super().__init__()
         self.generator = generator
         self.means = nn.Parameter(torch.randn(shape, generator=generator) * means)
@@ -89,14 +99,27 @@ class PosteriorNet(TrainableIntegerNet):
     """An integer net all of whose weights and biases are drawn anew in every forward pass."""
 
     def __init__(
-        self, blueprint: Blueprint, shape: Shape, classes: int, quantiser: Input, generator: torch.Generator
+        self,
+        blueprint: Blueprint,
+        shape: Shape,
+        classes: int,
+        quantiser: Input,
+        generator: torch.Generator,
     ) -> None:
-        # Means begin as draws of the prior and deviations at an eighth of its own; biases begin at zero.
+        # Means begin as draws of the prior and deviations at an eighth of its own; biases begin at
+        # zero.
         super().__init__(
-            blueprint, shape, classes, quantiser, lambda stored, _: GaussianNumbers(stored, generator, 1.0, -6.0)
+            blueprint,
+            shape,
+            classes,
+            quantiser,
+            lambda stored, _: GaussianNumbers(stored, generator, 1.0, -6.0),
         )
         self.drawn_biases = nn.ModuleDict(
-            {key: GaussianNumbers(tuple(b.shape), generator, 0.0, -4.0) for key, b in self.biases.items()}
+            {
+                key: GaussianNumbers(tuple(b.shape), generator, 0.0, -4.0)
+                for key, b in self.biases.items()
+            }
         )
 
     def numbers(self) -> list[tuple[int, str, GaussianNumbers]]:
@@ -130,14 +153,20 @@ class PosteriorNet(TrainableIntegerNet):
                 layers.append(layer)
             else:
                 bias = np.zeros(layer.source.shape[0], dtype=np.int64)
-                layers.append(dataclasses.replace(layer, bias=bias, bias_shift=self.bias_shifts[str(place)]))
+                layers.append(
+                    dataclasses.replace(layer, bias=bias, bias_shift=self.bias_shifts[str(place)])
+                )
         skeleton = IntegerNet(self.shape, self.quantiser, tuple(layers))
-        return Posterior(skeleton, tuple(laws.factor(place, what) for place, what, laws in self.numbers()))
+        return Posterior(
+            skeleton, tuple(laws.factor(place, what) for place, what, laws in self.numbers())
+        )
 
 
 @dataclass(frozen=True)
 class FoundPosterior:
-    """The posterior of a training, how many steps it took, and whether someone ended it before its time."""
+    """The posterior of a training, how many steps it took, and whether someone ended it before its
+    time.
+    """
 
     posterior: Posterior
     steps: int
@@ -145,7 +174,9 @@ class FoundPosterior:
 
 
 def blueprint_for(shape: Shape) -> Blueprint:
-    """Few weights, each used often: what a Gaussian prior charges is about one and a half nats a weight."""
+    """Few weights, each used often: what a Gaussian prior charges is about one and a half nats a
+    weight.
+    """
     side = min(shape[1:])
     if side >= 16:
         wide = 1 if shape[0] == 1 else 2
@@ -169,14 +200,19 @@ def train_posterior(
 ) -> FoundPosterior:
     """Train a posterior until the time is over; Ctrl-C ends it early and keeps what there is.
 
-    report is told now and then the seconds passed and an *estimate* of the bound (from training batches). The schedule
-    follows the clock, so it ends in time however slow the machine is; the randomness follows the seed.
+    report is told now and then the seconds passed and an *estimate* of the bound (from training
+    batches). The schedule follows the clock, so it ends in time however slow the machine is; the
+    randomness follows the seed.
     """
     shape: Shape = data.shape if len(data.shape) == 3 else (1, 1, math.prod(data.shape))
     generator = torch.Generator().manual_seed(seed)
     m = len(data)
     flat = np.asarray(data.x).reshape(m, -1)
-    quantiser: Input = Bytes(_BYTES_SHIFT) if data.x.dtype == np.uint8 else fit_floats(flat, alike=len(data.shape) == 3)
+    quantiser: Input = (
+        Bytes(_BYTES_SHIFT)
+        if data.x.dtype == np.uint8
+        else fit_floats(flat, alike=len(data.shape) == 3)
+    )
     pixels = torch.from_numpy(quantiser.read(flat, np.float32).astype(np.int16)).reshape(m, *shape)
     labels = torch.from_numpy(np.array(data.y))
     threads = torch.get_num_threads()
@@ -208,7 +244,8 @@ def _descend(
     laws = [law for _, _, law in model.numbers()]
     groups = [[law.means for law in laws], [law.exponents for law in laws], [model.log_scale]]
     optimiser = torch.optim.Adam(
-        [{"params": group, "lr": rate} for group, rate in zip(groups, _RATES, strict=True)], betas=(0.9, 0.99)
+        [{"params": group, "lr": rate} for group, rate in zip(groups, _RATES, strict=True)],
+        betas=(0.9, 0.99),
     )
     begin = time.monotonic()
     error, price, progress, step = 0.5, 0.0, 0.0, 0
@@ -229,7 +266,9 @@ def _descend(
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-        error = 0.98 * error + 0.02 * float((logits.detach().argmax(1) != labels[rows]).float().mean())
+        error = 0.98 * error + 0.02 * float(
+            (logits.detach().argmax(1) != labels[rows]).float().mean()
+        )
         step += 1
         yield step
 

@@ -1,4 +1,6 @@
-"""The methods of `cushion compress`: what each means, which options it takes, and the function behind it; no torch."""
+"""The methods of `cushion compress`: what each means, which options it takes, and the function
+behind it; no torch.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ _DEFAULTS = NetOptions()
 class Task:
     """What every search is given besides its own options.
 
-    judge: the bound of a net on `data`. teacher: [m, classes] scores to imitate, or None. report is told now and then
-    which part of the work is done, and the best bound so far.
+    judge: the bound of a net on `data`. teacher: [m, classes] scores to imitate, or None. report is
+    told now and then which part of the work is done, and the best bound so far.
     """
 
     data: Dataset
@@ -42,8 +44,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of some methods, `--name VALUE`: a whole number of at least 1, any number above 0, a fraction below 1,
-    a size (a whole number or a percentage), a word, words or numbers separated by commas, or a flag without a value."""
+    """An option of some methods, `--name VALUE`: a whole number of at least 1, any number above 0,
+    a fraction below 1, a size (a whole number or a percentage), a word, words or numbers separated
+    by commas, or a flag without a value.
+    """
 
     name: str
     kind: Literal["whole", "number", "fraction", "size", "word", "words", "numbers", "flag"]
@@ -55,10 +59,14 @@ class Option:
         return self.name.replace("-", "_")
 
     def check(self, value: Any) -> None:
-        """BadInput unless the value is of the kind; sizes and words are checked by whoever understands them."""
+        """BadInput unless the value is of the kind; sizes and words are checked by whoever
+        understands them.
+        """
         if self.kind == "whole" and not (type(value) is int and value >= 1):
             raise BadInput(f"--{self.name} {value} must be a whole number of at least 1")
-        if self.kind == "number" and not (isinstance(value, int | float) and 0 < value < float("inf")):
+        if self.kind == "number" and not (
+            isinstance(value, int | float) and 0 < value < float("inf")
+        ):
             raise BadInput(f"--{self.name} {value} must be a number above 0")
         if self.kind == "fraction" and not (isinstance(value, int | float) and 0 <= value < 1):
             raise BadInput(f"--{self.name} {value} must be at least 0 and below 1")
@@ -68,8 +76,8 @@ class Option:
 class Method:
     """One way to compress.
 
-    A search looks for a small net itself: run(task, options) trains until its budget is spent and returns the best. A
-    method without `run` compresses a given net (`net_compressing`).
+    A search looks for a small net itself: run(task, options) trains until its budget is spent and
+    returns the best. A method without `run` compresses a given net (`net_compressing`).
     """
 
     name: str
@@ -84,9 +92,13 @@ class Method:
 
 
 def choose(name: str, options: Mapping[str, Any]) -> Method:
-    """The method of that name, or BadInput where there is none or an option does not belong to it."""
+    """The method of that name, or BadInput where there is none or an option does not belong to
+    it.
+    """
     if name not in METHODS:
-        raise BadInput(f"there is no method called {name!r}; --method is one of {', '.join(METHODS)}")
+        raise BadInput(
+            f"there is no method called {name!r}; --method is one of {', '.join(METHODS)}"
+        )
     method = METHODS[name]
     for option, value in options.items():
         shown = option.replace("_", "-")
@@ -97,13 +109,17 @@ def choose(name: str, options: Mapping[str, Any]) -> Method:
     if method.of_a_net:
         net_options(name, options)
     elif "k" in options and not (type(options["k"]) is int and options["k"] >= 1):
-        raise BadInput(f"--k {options['k']} must be a whole number of at least 1 for --method {name}")
+        raise BadInput(
+            f"--k {options['k']} must be a whole number of at least 1 for --method {name}"
+        )
     if "minutes" in options and "steps" in options:
         raise BadInput("--minutes and --steps both say how long to train; give one of them")
     return method
 
 
-def net_options(name: str, options: Mapping[str, Any]) -> NetOptions | PruneOptions | HeavyTailOptions:
+def net_options(
+    name: str, options: Mapping[str, Any]
+) -> NetOptions | PruneOptions | HeavyTailOptions:
     """The options of a method that compresses a given net, checked."""
     if name in PRUNING:
         pruning = PruneOptions.given(**options)
@@ -128,7 +144,9 @@ def _run_integer(task: Task, options: Mapping[str, Any]) -> Found:
         if report is not None:
             report(min(1.0, passed / seconds), best)
 
-    return search(task.data, task.judge, seconds=seconds, seed=task.seed, teacher=task.teacher, report=share)
+    return search(
+        task.data, task.judge, seconds=seconds, seed=task.seed, teacher=task.teacher, report=share
+    )
 
 
 def _run_subspace(task: Task, options: Mapping[str, Any]) -> Found:
@@ -159,55 +177,126 @@ OPTIONS = {
     option.name: option
     for option in (
         Option("minutes", "number", f"time for the training (default {DEFAULT_MINUTES:g})"),
-        Option("steps", "whole", "train for so many steps instead of a time; the answer then repeats"),
+        Option(
+            "steps", "whole", "train for so many steps instead of a time; the answer then repeats"
+        ),
         Option("width", "number", "make the seeded net wider or narrower by this factor"),
         Option(
             "k",
             "size",
-            "how large: the coefficients to train, a layer's rank, its helper matrices, the vectors of a place; 5% is "
+            "how large: the coefficients to train, a layer's rank, its helper matrices, the "
+            "vectors of a place; 5% is "
             "of the weights",
         ),
         Option(
             "epsilon",
             "number",
-            "accuracy of each layer's map (low-rank), or of the scores, by which k is chosen; for heavy-tail the error "
+            "accuracy of each layer's map (low-rank), or of the scores, by which k is chosen; "
+            "for heavy-tail the error "
             "that Proposition 1.1 promises a layer, by which tau is",
         ),
-        Option("gamma", "number", "the margin that must survive, from which accuracy follows (default: see --level)"),
-        Option("level", "fraction", f"gamma is the margin that all but this fraction exceed ({_DEFAULTS.level:g})"),
-        Option("eta", "number", "how often an example may fail; for heavy-tail the proposition, with --epsilon"),
-        Option("p", "whole", "how many places Algorithm 4 takes as independent (default: log2 of 1/eta)"),
+        Option(
+            "gamma",
+            "number",
+            "the margin that must survive, from which accuracy follows (default: see --level)",
+        ),
+        Option(
+            "level",
+            "fraction",
+            f"gamma is the margin that all but this fraction exceed ({_DEFAULTS.level:g})",
+        ),
+        Option(
+            "eta",
+            "number",
+            "how often an example may fail; for heavy-tail the proposition, with --epsilon",
+        ),
+        Option(
+            "p",
+            "whole",
+            "how many places Algorithm 4 takes as independent (default: log2 of 1/eta)",
+        ),
         Option("constant", "number", f"the constant Q of Algorithm 4 ({_DEFAULTS.constant:g})"),
-        Option("helper", "word", "the helper string: signs, gaussian, or srht, a fast structured variant"),
-        Option("from-initialisation", "flag", "compress what training changed; NET is a RUN folder"),
-        Option("zeta", "fraction", "leave out this fraction of examples, the worst, and add it to the bounds (0)"),
-        Option("number-bits", "whole", f"bits of a stored number, sign included ({_DEFAULTS.number_bits})"),
-        Option("examples", "whole", f"rows for cushions and for pairs of layers ({_DEFAULTS.examples})"),
-        Option("rule", "word", "which weights go: bernoulli (Algorithm 1), global, layer, N:M such as 2:4, or zeros"),
-        Option("d", "numbers", "strength of Algorithm 1; of several the one with the smallest bound is taken"),
-        Option("sparsity", "numbers", "fraction of the weights that go (global, layer); several as for --d"),
+        Option(
+            "helper",
+            "word",
+            "the helper string: signs, gaussian, or srht, a fast structured variant",
+        ),
+        Option(
+            "from-initialisation", "flag", "compress what training changed; NET is a RUN folder"
+        ),
+        Option(
+            "zeta",
+            "fraction",
+            "leave out this fraction of examples, the worst, and add it to the bounds (0)",
+        ),
+        Option(
+            "number-bits",
+            "whole",
+            f"bits of a stored number, sign included ({_DEFAULTS.number_bits})",
+        ),
+        Option(
+            "examples", "whole", f"rows for cushions and for pairs of layers ({_DEFAULTS.examples})"
+        ),
+        Option(
+            "rule",
+            "word",
+            "which weights go: bernoulli (Algorithm 1), global, layer, N:M such as 2:4, or zeros",
+        ),
+        Option(
+            "d",
+            "numbers",
+            "strength of Algorithm 1; of several the one with the smallest bound is taken",
+        ),
+        Option(
+            "sparsity",
+            "numbers",
+            "fraction of the weights that go (global, layer); several as for --d",
+        ),
         Option(
             "grid",
             "word",
-            "the bits of a weight, best of several, or for pruning lemma (ρ of Lemma 4.4, the default there)",
+            "the bits of a weight, best of several, or for pruning lemma (ρ of Lemma 4.4, the "
+            "default there)",
         ),
-        Option("fine-tune", "whole", "train for so many epochs with the pruned weights held at zero"),
         Option(
-            "m", "whole", "side of a layer's sketch, at most the layer's own (default: the smallest that comes back)"
+            "fine-tune", "whole", "train for so many epochs with the pruned weights held at zero"
         ),
-        Option("ones", "whole", "ones in each column of the sketching matrices, at most half of it"),
+        Option(
+            "m",
+            "whole",
+            "side of a layer's sketch, at most the layer's own (default: the smallest that comes "
+            "back)",
+        ),
+        Option(
+            "ones", "whole", "ones in each column of the sketching matrices, at most half of it"
+        ),
         Option("subgaussian", "word", "a,b,t of Condition C.1, or fit (the default)"),
         Option(
             "form",
             "word",
-            "corrected (|w| > tau stays; the default), algorithm (w > tau stays, as Algorithm 1 of Shin 2021 prints "
+            "corrected (|w| > tau stays; the default), algorithm (w > tau stays, as Algorithm 1 "
+            "of Shin 2021 prints "
             "it), or appendix (its Appendix E)",
         ),
-        Option("tau", "numbers", "thresholds in standard deviations of a layer; of several the best is taken"),
-        Option("t", "numbers", "variances of the noise, in mean squares of what goes; 0: none; several as for --tau"),
+        Option(
+            "tau",
+            "numbers",
+            "thresholds in standard deviations of a layer; of several the best is taken",
+        ),
+        Option(
+            "t",
+            "numbers",
+            "variances of the noise, in mean squares of what goes; 0: none; several as for --tau",
+        ),
         Option("layers", "words", "which layers: all, last (the final dense one), or names"),
-        Option("trials", "whole", "seeds of the noise to try, for mean and standard deviation (10)"),
-        Option("sweep", "words", "more sizes, or epsilon=F, gamma=G, eta=F, for the curve of error against size"),
+        Option(
+            "trials", "whole", "seeds of the noise to try, for mean and standard deviation (10)"
+        ),
+        Option(
+            "sweep",
+            "words",
+            "more sizes, or epsilon=F, gamma=G, eta=F, for the curve of error against size",
+        ),
     )
 }
 _OF_NETS = ("level", "from-initialisation", "zeta", "sweep")
@@ -250,13 +339,25 @@ METHODS = {
         ),
         Method(
             "magnitude",
-            "NET without its small weights, the rest on a grid (Guha 2023, Algorithm 1, or as practitioners prune)",
+            "NET without its small weights, the rest on a grid (Guha 2023, Algorithm 1, or as "
+            "practitioners prune)",
             ("rule", "d", "sparsity", "grid", "fine-tune", "subgaussian", "gamma", "level"),
         ),
         Method(
             "sketch",
             "the same, each layer stored as a sketch A X Bᵀ and recovered by its smallest ℓ1 norm",
-            ("m", "ones", "rule", "d", "sparsity", "grid", "fine-tune", "subgaussian", "gamma", "level"),
+            (
+                "m",
+                "ones",
+                "rule",
+                "d",
+                "sparsity",
+                "grid",
+                "fine-tune",
+                "subgaussian",
+                "gamma",
+                "level",
+            ),
         ),
         Method(
             "heavy-tail",

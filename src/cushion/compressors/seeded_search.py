@@ -1,8 +1,9 @@
 """Anytime training of nets that a seed makes: what random-subspace training and supermasks share.
 
-What a seed makes costs nothing, so these nets are wider than those of the integer search. Each try trains one plan on
-cross-entropy plus the price of its bits, as the integer search does. Nothing in here is trusted: what counts is the
-message of the net that comes out, and its error count by exact evaluation.
+What a seed makes costs nothing, so these nets are wider than those of the integer search. Each try
+trains one plan on cross-entropy plus the price of its bits, as the integer search does. Nothing in
+here is trusted: what counts is the message of the net that comes out, and its error count by exact
+evaluation.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, lay_out
+from cushion.compressors.integer.blueprints import (
+    Blueprint,
+    ConvBlock,
+    DenseBlock,
+    PoolBlock,
+    lay_out,
+)
 from cushion.compressors.integer.plans import Shape
 from cushion.compressors.integer.relaxation import price_of_a_bit
 from cushion.compressors.integer.search import Found, constant_net, quantiser_for
@@ -36,7 +43,11 @@ _NEWS = 50  # steps between two looks at price and clock
 _JUDGED = (0.2, 0.4, 0.6, 0.8, 0.9)  # of a try, besides its end
 _SETTLED = 0.6  # of a try, from where on shadows are drawn to their whole numbers
 _PULL = 6.0  # how far at most between two looks, in learning rates
-_CALIBRATED = (0.1, 0.2, 0.3)  # of a try: the sizes of sums move while weights are switched on and off
+_CALIBRATED = (
+    0.1,
+    0.2,
+    0.3,
+)  # of a try: the sizes of sums move while weights are switched on and off
 
 Judge = Callable[[IntegerNet], Decimal]
 Report = Callable[[float, Decimal], None]
@@ -44,10 +55,12 @@ Report = Callable[[float, Decimal], None]
 
 @dataclass(frozen=True)
 class SeededPlan:
-    """One try: a blueprint, how a layer's weights arise, the learning rate of their shadows, and what a bit costs.
+    """One try: a blueprint, how a layer's weights arise, the learning rate of their shadows, and
+    what a bit costs.
 
-    weights(stored shape, place from 1, generator) makes a layer's `Weights`. price: weight of the rate, in units of
-    what a bit is worth to the bound itself. steps: length of the schedule, if time allows.
+    weights(stored shape, place from 1, generator) makes a layer's `Weights`. price: weight of the
+    rate, in units of what a bit is worth to the bound itself. steps: length of the schedule, if
+    time allows.
     """
 
     blueprint: Blueprint
@@ -59,7 +72,9 @@ class SeededPlan:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to search: for some seconds, or for one try of exactly so many steps, which then repeats exactly."""
+    """How long to search: for some seconds, or for one try of exactly so many steps, which then
+    repeats exactly.
+    """
 
     seconds: float | None = None
     steps: int | None = None
@@ -71,7 +86,9 @@ def image_shape(data: Dataset) -> Shape:
 
 
 def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blueprint:
-    """Convolutions for images of at least 16x16, else one hidden layer; `width` multiplies channels or `hidden`."""
+    """Convolutions for images of at least 16x16, else one hidden layer; `width` multiplies channels
+    or `hidden`.
+    """
 
     def scaled(count: int) -> int:
         return max(1, round(count * width))
@@ -89,7 +106,8 @@ def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blu
         blueprint = (DenseBlock(scaled(hidden)), DenseBlock())
     if (total := sum(sizes_of(blueprint, shape, classes).values())) > MOST_WEIGHTS:
         raise BadInput(
-            f"--width {width:g} makes a net of {total} weights, more than the {MOST_WEIGHTS} of the format; "
+            f"--width {width:g} makes a net of {total} weights, more than the {MOST_WEIGHTS} of "
+            "the format; "
             "give a smaller one"
         )
     return blueprint
@@ -103,7 +121,9 @@ def sizes_of(blueprint: Blueprint, shape: Shape, classes: int) -> dict[int, int]
 
 def check_seed(seed: int) -> None:
     if not 0 <= seed <= MOST_SEED:
-        raise BadInput(f"--seed {seed} cannot be written into a net; give a whole number from 0 to {MOST_SEED}")
+        raise BadInput(
+            f"--seed {seed} cannot be written into a net; give a whole number from 0 to {MOST_SEED}"
+        )
 
 
 def search_seeded(
@@ -118,10 +138,11 @@ def search_seeded(
 ) -> Found:
     """Train plan after plan until the budget is spent; return the net with the smallest judge(net).
 
-    A budget of steps trains the first plan only, judges it at fixed steps and never looks at the clock. teacher:
-    [m, classes] scores to imitate, or None. report is told now and then which part of the budget is spent, and the best
-    bound so far. Until a trained net is judged the answer is the net that always says the most frequent class, so there
-    is always one; Ctrl-C ends the search early and keeps the best so far.
+    A budget of steps trains the first plan only, judges it at fixed steps and never looks at the
+    clock. teacher: [m, classes] scores to imitate, or None. report is told now and then which part
+    of the budget is spent, and the best bound so far. Until a trained net is judged the answer is
+    the net that always says the most frequent class, so there is always one; Ctrl-C ends the search
+    early and keeps the best so far.
     """
     begin = judged = time.monotonic()
     best = constant_net(image_shape(data), data, quantiser_for(data, 7))
@@ -132,7 +153,9 @@ def search_seeded(
     seconds = budget.seconds or math.inf
     tries = cycle(plans) if timed else iter([replace(plans[0], steps=budget.steps or 1)])
 
-    def deadline() -> float:  # moves as the cost becomes known: the last judgement and the certificate's own count
+    def deadline() -> (
+        float
+    ):  # moves as the cost becomes known: the last judgement and the certificate's own count
         return begin + seconds - 2 * cost
 
     try:
@@ -144,10 +167,15 @@ def search_seeded(
                     bound = judge(net)
                     judged = time.monotonic()
                     cost = judged - before
-                    if bound < lowest or not trained:  # the method's own net, even where it is the worse one
+                    if (
+                        bound < lowest or not trained
+                    ):  # the method's own net, even where it is the worse one
                         lowest, best, trained = bound, net, True
                 if report is not None:
-                    report(min(1.0, (time.monotonic() - begin) / seconds) if timed else progress, lowest)
+                    report(
+                        min(1.0, (time.monotonic() - begin) / seconds) if timed else progress,
+                        lowest,
+                    )
             if time.monotonic() >= deadline():
                 break
     except KeyboardInterrupt:
@@ -156,9 +184,15 @@ def search_seeded(
 
 
 def _train(
-    plan: SeededPlan, data: Dataset, teacher: Tensor | None, seed: int, deadline: Callable[[], float]
+    plan: SeededPlan,
+    data: Dataset,
+    teacher: Tensor | None,
+    seed: int,
+    deadline: Callable[[], float],
 ) -> Iterator[tuple[float, bool, TrainableIntegerNet]]:
-    """One try; yields its progress, whether the net is due to be judged, and the net. It ends by the deadline."""
+    """One try; yields its progress, whether the net is due to be judged, and the net. It ends by
+    the deadline.
+    """
     begin = time.monotonic()
     m, shape = len(data), image_shape(data)
     generator = torch.Generator().manual_seed(seed)
@@ -167,7 +201,11 @@ def _train(
     pixels, labels = torch.from_numpy(values).reshape(m, *shape), torch.from_numpy(np.array(data.y))
     sample = Sample(pixels, labels, teacher, generator)
     model = TrainableIntegerNet(
-        plan.blueprint, shape, data.classes, quantiser, lambda stored, place: plan.weights(stored, place, generator)
+        plan.blueprint,
+        shape,
+        data.classes,
+        quantiser,
+        lambda stored, place: plan.weights(stored, place, generator),
     )
     model.calibrate(sample.some())
     rates = (plan.learning_rate, 0.1, 0.02)
@@ -195,7 +233,9 @@ def _train(
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-        error = 0.98 * error + 0.02 * float((logits.detach().argmax(1) != labels[rows]).float().mean())
+        error = 0.98 * error + 0.02 * float(
+            (logits.detach().argmax(1) != labels[rows]).float().mean()
+        )
         due = _passed(judgements, progress) or progress >= 1.0
         if due or step % _NEWS == 0:
             yield progress, due, model
@@ -204,10 +244,11 @@ def _train(
 
 
 def settle(model: TrainableIntegerNet, pull: float) -> None:
-    """Move every shadow towards the whole number that it is rounded to, by at most `pull`; no integer changes.
+    """Move every shadow towards the whole number that it is rounded to, by at most `pull`; no
+    integer changes.
 
-    What is worth little more than it costs would otherwise flip to and fro at its threshold for ever. As the learning
-    rate falls below the pull, it settles on one side.
+    What is worth little more than it costs would otherwise flip to and fro at its threshold for
+    ever. As the learning rate falls below the pull, it settles on one side.
     """
     with torch.no_grad():
         for shadow in model.weights.parameters():

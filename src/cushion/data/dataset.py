@@ -18,9 +18,10 @@ from cushion.errors import BadInput
 class Dataset:
     """m labelled examples.
 
-    x: [m, *shape], uint8 (kept so until a batch needs floats; then divided by 255) or float32 (fed as it is).
-    y: [m] int64 in 0..classes-1. `history` records, in order, every seeded step (split, corruption) that made
-    these rows from the named source. Arrays may be memory-mapped; nothing here copies x.
+    x: [m, *shape], uint8 (kept so until a batch needs floats; then divided by 255) or float32 (fed
+    as it is). y: [m] int64 in 0..classes-1. `history` records, in order, every seeded step (split,
+    corruption) that made these rows from the named source. Arrays may be memory-mapped; nothing
+    here copies x.
     """
 
     name: str
@@ -31,23 +32,34 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if self.x.dtype not in (np.uint8, np.float32):
-            raise BadInput(f"{self.name}: x must be uint8 or float32, not {self.x.dtype}; convert it first")
+            raise BadInput(
+                f"{self.name}: x must be uint8 or float32, not {self.x.dtype}; convert it first"
+            )
         if self.x.ndim < 2:
-            raise BadInput(f"{self.name}: x has shape {self.x.shape}; it needs a row per example, [m, ...]")
+            raise BadInput(
+                f"{self.name}: x has shape {self.x.shape}; it needs a row per example, [m, ...]"
+            )
         if self.y.dtype != np.int64 or self.y.ndim != 1:
-            raise BadInput(f"{self.name}: y must be a vector of whole numbers, not {self.y.dtype} {self.y.shape}")
+            raise BadInput(
+                f"{self.name}: y must be a vector of whole numbers, not {self.y.dtype} "
+                f"{self.y.shape}"
+            )
         if len(self.x) != len(self.y):
             raise BadInput(
-                f"{self.name}: x has {len(self.x)} rows but y has {len(self.y)}; they must describe the same examples"
+                f"{self.name}: x has {len(self.x)} rows but y has {len(self.y)}; they must "
+                "describe the same examples"
             )
         if len(self.y) == 0:
             raise BadInput(f"{self.name}: the set is empty; give at least one example")
         if 0 in self.x.shape:
             raise BadInput(
-                f"{self.name}: x has shape {self.x.shape}, so its examples hold no numbers; give each at least one"
+                f"{self.name}: x has shape {self.x.shape}, so its examples hold no numbers; give "
+                "each at least one"
             )
         if self.classes < 2:
-            raise BadInput(f"{self.name}: a classifier needs at least 2 classes, not {self.classes}")
+            raise BadInput(
+                f"{self.name}: a classifier needs at least 2 classes, not {self.classes}"
+            )
         low, high = int(self.y.min()), int(self.y.max())
         if low < 0 or high >= self.classes:
             wrong = low if low < 0 else high
@@ -59,7 +71,8 @@ class Dataset:
             np.isfinite(self.x[i : i + 4096]).all() for i in range(0, len(self.x), 4096)
         ):
             raise BadInput(
-                f"{self.name}: x holds NaN, infinite values or numbers too large for float32; remove those rows first"
+                f"{self.name}: x holds NaN, infinite values or numbers too large for float32; "
+                "remove those rows first"
             )
 
     def __len__(self) -> int:
@@ -76,7 +89,9 @@ class Dataset:
         return self.hashed()
 
     def hashed(self) -> str:
-        """sha256 over dtype, shape and little-endian C-order bytes of x, then y, as they are now."""
+        """sha256 over dtype, shape and little-endian C-order bytes of x, then y, as they are
+        now.
+        """
         digest = hashlib.sha256(b"cushion-data-1\n")
         for array in (self.x, self.y):
             little = array.dtype.newbyteorder("<")
@@ -87,7 +102,9 @@ class Dataset:
 
     def select(self, rows: NDArray[np.int64], step: str) -> Dataset:
         """The given rows in the given order, with `step` added to the history."""
-        return dataclasses.replace(self, x=self.x[rows], y=self.y[rows], history=(*self.history, step))
+        return dataclasses.replace(
+            self, x=self.x[rows], y=self.y[rows], history=(*self.history, step)
+        )
 
     def relabel(self, y: NDArray[np.int64], step: str) -> Dataset:
         """The same inputs with other labels, with `step` added to the history."""

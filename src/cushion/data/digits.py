@@ -1,4 +1,6 @@
-"""The embedded set: 1797 handwritten digits of 8x8 pixels that ship inside scikit-learn; no download."""
+"""The embedded set: 1797 handwritten digits of 8x8 pixels that ship inside scikit-learn; no
+download.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def _rows() -> NDArray[Any]:
     """[1797, 65]: 64 pixels and the label."""
     package = importlib.util.find_spec("sklearn")
     if package is not None and package.origin is not None:
-        # Reading the table itself takes a tenth of the two seconds that importing scikit-learn takes.
+        # Reading the table itself takes a tenth of the two seconds that importing scikit-learn
+        # takes.
         table = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
         if table.is_file():
             return np.loadtxt(table, delimiter=",", dtype=np.int64)

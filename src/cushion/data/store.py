@@ -1,4 +1,6 @@
-"""Where fetched sets live: ROOT/NAME/arrays, four .npy files and meta.json, there whole or not at all."""
+"""Where fetched sets live: ROOT/NAME/arrays, four .npy files and meta.json, there whole or not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def folder(name: str, under: Path | None = None) -> Path:
 
 
 def is_present(named: NamedSet, under: Path | None = None) -> bool:
-    """Whether the set was fetched: every file is there and meta.json states the catalogue's fingerprints.
+    """Whether the set was fetched: every file is there and meta.json states the catalogue's
+    fingerprints.
 
     Quick, since it reads no pixels; `is_sound` does.
     """
@@ -45,7 +48,10 @@ def is_sound(named: NamedSet, place: Path) -> bool:
         train, test = read(named, place)
     except (CushionError, OSError):
         return False
-    return (train.fingerprint, test.fingerprint) == (named.train_fingerprint, named.test_fingerprint)
+    return (train.fingerprint, test.fingerprint) == (
+        named.train_fingerprint,
+        named.test_fingerprint,
+    )
 
 
 def read(named: NamedSet, place: Path) -> tuple[Dataset, Dataset]:
@@ -55,7 +61,9 @@ def read(named: NamedSet, place: Path) -> tuple[Dataset, Dataset]:
     except Malformed as problem:
         raise Malformed(f"{problem}; run `cushion data get {named.name}` to mend it") from None
     if test is None:
-        raise BadInput(f"{place}: the held-out part is missing; run `cushion data get {named.name}` again")
+        raise BadInput(
+            f"{place}: the held-out part is missing; run `cushion data get {named.name}` again"
+        )
     return (
         Dataset(named.name, train.x, train.y, named.classes),
         Dataset(f"{named.name} test", test.x, test.y, named.classes),

@@ -1,1 +1,3 @@
-"""From an integer net to the exact bits that pay for it, and back. Integers and bytes only: no torch."""
+"""From an integer net to the exact bits that pay for it, and back. Integers and bytes only: no
+torch.
+"""

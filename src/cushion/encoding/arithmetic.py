@@ -1,10 +1,10 @@
 """Adaptive binary arithmetic coding with integer probabilities (Witten, Neal and Cleary 1987).
 
-A context holds two counts. After n0 zeros and n1 ones it gives the next bit the Krichevsky-Trofimov odds
-(2·n0 + 1) : (2·n1 + 1): never zero, exact in integers, so every machine decodes the same symbols. The stream
-ends with the two bits (plus pending ones) that name a dyadic interval inside the final interval, so no stream
-of the same number of symbols is a prefix of another: together with the header that fixes that number, the
-message is a prefix code.
+A context holds two counts. After n0 zeros and n1 ones it gives the next bit the Krichevsky-Trofimov
+odds (2·n0 + 1) : (2·n1 + 1): never zero, exact in integers, so every machine decodes the same
+symbols. The stream ends with the two bits (plus pending ones) that name a dyadic interval inside
+the final interval, so no stream of the same number of symbols is a prefix of another: together with
+the header that fixes that number, the message is a prefix code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _QUARTER = 1 << (_WIDTH - 2)
 
 
 class Context:
-    """The two adaptive counts of one kind of decision; `zero` and `total` are twice the KT estimates."""
+    """The two adaptive counts of one kind of decision; `zero` and `total` are twice the KT
+    estimates.
+    """
 
     __slots__ = ("total", "zero")
 
@@ -69,7 +71,9 @@ class ArithmeticEncoder:
             high = 2 * (high - offset) + 1
 
     def finish(self) -> None:
-        """End the stream inside the current interval: [1/4, 1/2) or [1/2, 3/4) of the register always fits."""
+        """End the stream inside the current interval: [1/4, 1/2) or [1/2, 3/4) of the register
+        always fits.
+        """
         self._pending += 1
         self._emit(0 if self._low < _QUARTER else 1)
 
@@ -81,7 +85,9 @@ class ArithmeticEncoder:
 
 
 class ArithmeticDecoder:
-    """Reads decisions back. It looks ahead of the stream's end; re-encoding (see `message`) settles the length."""
+    """Reads decisions back. It looks ahead of the stream's end; re-encoding (see `message`) settles
+    the length.
+    """
 
     def __init__(self, reader: BitReader) -> None:
         self._reader = reader

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from cushion.errors import Malformed
 
 _LOOK_AHEAD = 30  # a decoder of 32 bits, less the two that end every stream
-_LONGEST_GAMMA = 40  # leading zeros accepted in a gamma word; no field of the format comes near 2^40
+_LONGEST_GAMMA = (
+    40  # leading zeros accepted in a gamma word; no field of the format comes near 2^40
+)
 
 
 class BitWriter:
@@ -43,7 +45,9 @@ class BitWriter:
         self.fixed(value, width)
 
     def bounded(self, value: int, most: int) -> None:
-        """Gamma code of a number in 1..most; Malformed beyond, so that nothing is written that cannot be read."""
+        """Gamma code of a number in 1..most; Malformed beyond, so that nothing is written that
+        cannot be read.
+        """
         if not 1 <= value <= most:
             raise Malformed(f"a field of {value} is beyond the format's limits of 1 and {most}")
         self.gamma(value)
@@ -62,7 +66,9 @@ class BitReader:
 
     def __init__(self, data: bytes, length: int) -> None:
         if len(data) != (length + 7) // 8:
-            raise Malformed(f"a message of {length} bits fills {(length + 7) // 8} bytes, not {len(data)}")
+            raise Malformed(
+                f"a message of {length} bits fills {(length + 7) // 8} bytes, not {len(data)}"
+            )
         if length % 8 and data[-1] & ((1 << (-length % 8)) - 1):
             raise Malformed("the bits that pad the message to a whole byte must be zero", length)
         self._data = data
@@ -77,7 +83,9 @@ class BitReader:
         return bit
 
     def get_or_zero(self) -> int:
-        """Like `get`, but zeros past the end: the arithmetic decoder looks up to 30 bits ahead of its stream."""
+        """Like `get`, but zeros past the end: the arithmetic decoder looks up to 30 bits ahead of
+        its stream.
+        """
         if self.position < self.length:
             return self.get()
         if self.position >= self.length + _LOOK_AHEAD:
@@ -103,7 +111,9 @@ class BitReader:
         """A gamma word of at most `most`."""
         value = self.gamma()
         if value > most:
-            raise Malformed(f"a field of {value} is beyond the format's limit of {most}", self.position)
+            raise Malformed(
+                f"a field of {value} is beyond the format's limit of {most}", self.position
+            )
         return value
 
     def signed(self, most: int) -> int:

@@ -1,4 +1,6 @@
-"""The certificate file: magic, claim (canonical JSON), message, and a sha256 digest of all before it."""
+"""The certificate file: magic, claim (canonical JSON), message, and a sha256 digest of all before
+it.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,13 @@ def unpack(data: bytes) -> tuple[AnyClaim, bytes]:
     message, position = _block(data, position, _MOST_MESSAGE, "message")
     if len(data) != position + _DIGEST:
         raise Malformed(
-            f"{len(data) - position} bytes follow the message where a digest of {_DIGEST} belongs", position
+            f"{len(data) - position} bytes follow the message where a digest of {_DIGEST} belongs",
+            position,
         )
     if hashlib.sha256(data[:position]).digest() != data[position:]:
-        raise Malformed("the file's digest does not fit its contents: it was damaged or altered", position)
+        raise Malformed(
+            "the file's digest does not fit its contents: it was damaged or altered", position
+        )
     try:
         obj = json.loads(text.decode("utf-8"))
         canonical = _canonical(obj) == text
@@ -47,7 +52,9 @@ def unpack(data: bytes) -> tuple[AnyClaim, bytes]:
 
 
 def _canonical(obj: Any) -> bytes:
-    return json.dumps(obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8")
+    return json.dumps(
+        obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode("utf-8")
 
 
 def _block(data: bytes, position: int, most: int, what: str) -> tuple[bytes, int]:

@@ -1,8 +1,9 @@
 """Exact layers on whole numbers held in floats: sums of products in any order, no transforms.
 
-Only plain matrix products and sums are used (no Winograd, no FFT), so that the range proof of `integer_net` makes every
-partial sum exact and the result independent of threads, batches and machines. Feature maps are [n, h, w, channels]
-here: a window's row is then one run of memory, so that gathering windows costs little beside the products.
+Only plain matrix products and sums are used (no Winograd, no FFT), so that the range proof of
+`integer_net` makes every partial sum exact and the result independent of threads, batches and
+machines. Feature maps are [n, h, w, channels] here: a window's row is then one run of memory, so
+that gathering windows costs little beside the products.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ Values = NDArray[Any]
 Integers = NDArray[np.int64]
 Step = Callable[[Values], Values]
 _VALUES = 2**23  # that all threads may hold at once: about 100 MB
-_IN_LINE = 512  # batches waiting for a thread: each takes memory, and an interrupt has to sit them out
+_IN_LINE = (
+    512  # batches waiting for a thread: each takes memory, and an interrupt has to sit them out
+)
 
 
 def for_each(starts: range, work: Callable[[int], None], values: int, progress: bool) -> None:
-    """work(start) for every start, on as many threads as the matrix library was allowed, if memory allows them too.
+    """work(start) for every start, on as many threads as the matrix library was allowed, if memory
+    allows them too.
 
     values: what one call of work holds at its widest point.
 
-    The library itself gets one thread: its own threads wait for each other in every product, which on busy cores costs
-    ten times what they save.
+    The library itself gets one thread: its own threads wait for each other in every product, which
+    on busy cores costs ten times what they save.
     """
     from tqdm import tqdm
 
@@ -39,7 +43,14 @@ def for_each(starts: range, work: Callable[[int], None], values: int, progress: 
     with (
         library.limit(limits=1),
         ThreadPoolExecutor(threads) as pool,
-        tqdm(desc="counting errors", total=len(starts), unit="batch", disable=hidden, delay=2, leave=False) as bar,
+        tqdm(
+            desc="counting errors",
+            total=len(starts),
+            unit="batch",
+            disable=hidden,
+            delay=2,
+            leave=False,
+        ) as bar,
     ):
         for first in range(0, len(starts), _IN_LINE):
             for _ in pool.map(work, starts[first : first + _IN_LINE]):
@@ -49,7 +60,9 @@ def for_each(starts: range, work: Callable[[int], None], values: int, progress: 
 def convolution(weight: Integers, stride: int, pad: int, floats: type[np.floating[Any]]) -> Step:
     """weight: [out, in/groups, k, k]; the step takes [n, h, w, in] to [n, h', w', out]."""
     out, depth, k, _ = weight.shape
-    taps = np.ascontiguousarray(weight.transpose(2, 3, 1, 0).astype(floats))  # [k, k, in/groups, out]
+    taps = np.ascontiguousarray(
+        weight.transpose(2, 3, 1, 0).astype(floats)
+    )  # [k, k, in/groups, out]
 
     def step(values: Values) -> Values:
         groups = values.shape[3] // depth
@@ -57,9 +70,13 @@ def convolution(weight: Integers, stride: int, pad: int, floats: type[np.floatin
             values = np.pad(values, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
         if depth == 1 and out == groups:
             return _depthwise(values, taps[:, :, 0], stride)
-        windows = np.lib.stride_tricks.sliding_window_view(values, (k, k), axis=(1, 2))[:, ::stride, ::stride]
+        windows = np.lib.stride_tricks.sliding_window_view(values, (k, k), axis=(1, 2))[
+            :, ::stride, ::stride
+        ]
         n, h, w = windows.shape[:3]
-        split = windows.transpose(0, 1, 2, 4, 5, 3).reshape(n, h, w, k, k, groups, depth)  # a view still
+        split = windows.transpose(0, 1, 2, 4, 5, 3).reshape(
+            n, h, w, k, k, groups, depth
+        )  # a view still
         columns = split.transpose(5, 0, 1, 2, 3, 4, 6).reshape(groups, n * h * w, k * k * depth)
         filters = taps.reshape(k * k * depth, groups, out // groups).transpose(1, 0, 2)
         sums: Values = (columns @ filters).transpose(1, 0, 2).reshape(n, h, w, out)
@@ -80,11 +97,17 @@ def _depthwise(padded: Values, taps: Values, stride: int) -> Values:
 
 
 def _every(values: Values, row: int, column: int, h: int, w: int, stride: int) -> Values:
-    return values[:, row : row + (h - 1) * stride + 1 : stride, column : column + (w - 1) * stride + 1 : stride]
+    return values[
+        :,
+        row : row + (h - 1) * stride + 1 : stride,
+        column : column + (w - 1) * stride + 1 : stride,
+    ]
 
 
 def dense(weight: Integers, before: tuple[int, ...], floats: type[np.floating[Any]]) -> Step:
-    """weight: [out, in], in over channels, rows, columns of a map `before`; the step takes such maps to [n, out]."""
+    """weight: [out, in], in over channels, rows, columns of a map `before`; the step takes such
+    maps to [n, out].
+    """
     if len(before) == 3:
         weight = weight.reshape(len(weight), *before).transpose(0, 2, 3, 1)
     matrix = np.ascontiguousarray(weight.reshape(len(weight), -1).T.astype(floats))
@@ -98,7 +121,9 @@ def addition(bias: Integers, floats: type[np.floating[Any]]) -> Step:
 
 
 def rectifier(shift: int) -> Step:
-    """max(x, 0) >> shift, in place; exact because multiplying by a power of two only moves the exponent."""
+    """max(x, 0) >> shift, in place; exact because multiplying by a power of two only moves the
+    exponent.
+    """
 
     def step(values: Values) -> Values:
         np.maximum(values, 0, out=values)
@@ -111,7 +136,9 @@ def rectifier(shift: int) -> Step:
 
 
 def pooling(kind: str, size: int) -> Step:
-    """[n, h, w, c] -> size × size windows side by side, their maximum or sum: rows first, then columns."""
+    """[n, h, w, c] -> size × size windows side by side, their maximum or sum: rows first, then
+    columns.
+    """
     combine = np.maximum if kind == "max" else np.add
 
     def step(values: Values) -> Values:

@@ -1,4 +1,6 @@
-"""The uncompressed front of a message: input, quantiser and one header a layer (FORMAT.md, section 3)."""
+"""The uncompressed front of a message: input, quantiser and one header a layer (FORMAT.md, section
+3).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ import numpy as np
 from cushion.encoding.bits import BitReader, BitWriter
 from cushion.encoding.inputs import MOST_EXPONENT, MOST_OFFSET, MOST_WIDTH, Bytes, Floats, Input
 from cushion.encoding.layers import Conv, Dense, Feature, Layer, Pool, stored_shape
-from cushion.encoding.limits import MOST_ACTIVATIONS, MOST_AMPLITUDE, MOST_BIAS_BITS, MOST_SHIFT, MOST_WEIGHTS
+from cushion.encoding.limits import (
+    MOST_ACTIVATIONS,
+    MOST_AMPLITUDE,
+    MOST_BIAS_BITS,
+    MOST_SHIFT,
+    MOST_WEIGHTS,
+)
 from cushion.encoding.sources import (
     Grid,
     Product,
@@ -64,9 +72,16 @@ def read_input(reader: BitReader) -> tuple[Shape, Input]:
     width = reader.bounded(MOST_WIDTH)
     own = reader.fixed(1)
     features = math.prod(shape)
-    if own and not 2 <= features <= min(reader.length, MOST_ACTIVATIONS):  # each needs bits of its own
-        raise Malformed(f"quantisers for {features} features do not fit the message", reader.position)
-    pairs = [(reader.signed(MOST_EXPONENT), reader.signed(MOST_OFFSET)) for _ in range(features if own else 1)]
+    if own and not 2 <= features <= min(
+        reader.length, MOST_ACTIVATIONS
+    ):  # each needs bits of its own
+        raise Malformed(
+            f"quantisers for {features} features do not fit the message", reader.position
+        )
+    pairs = [
+        (reader.signed(MOST_EXPONENT), reader.signed(MOST_OFFSET))
+        for _ in range(features if own else 1)
+    ]
     return shape, Floats(width, tuple(e for e, _ in pairs), tuple(o for _, o in pairs))
 
 
@@ -106,7 +121,9 @@ def write_layer(writer: BitWriter, layer: Layer, before: Feature, last: bool) ->
 
 
 def read_layer(reader: BitReader, before: Feature, place: int, last: bool, room: int) -> Layer:
-    """One layer with its coded numbers still zero; sizes are checked before anything is allocated."""
+    """One layer with its coded numbers still zero; sizes are checked before anything is
+    allocated.
+    """
     kind = reader.fixed(2)
     if kind in (_MAX, _SUM):
         return Pool("max" if kind == _MAX else "sum", reader.bounded(MOST_SIDE) + 1)
@@ -154,7 +171,9 @@ def _write_source(writer: BitWriter, source: Source) -> None:
 def _read_source(reader: BitReader, shape: tuple[int, ...], place: int, room: int) -> Source:
     kind = _SOURCES[reader.bounded(len(_SOURCES)) - 1]
     if math.prod(shape) > room:
-        raise Malformed(f"more than the {MOST_WEIGHTS} weights that the format allows", reader.position)
+        raise Malformed(
+            f"more than the {MOST_WEIGHTS} weights that the format allows", reader.position
+        )
     if kind is Grid:
         return Grid(_zeros(shape), reader.bounded(MOST_LEVELS))
     if kind is Values:
@@ -163,7 +182,9 @@ def _read_source(reader: BitReader, shape: tuple[int, ...], place: int, room: in
         rank = reader.bounded(MOST_WEIGHTS)
         factors = rank * (shape[0] + math.prod(shape[1:]))
         if math.prod(shape) + factors > room:
-            raise Malformed(f"more than the {MOST_WEIGHTS} weights that the format allows", reader.position)
+            raise Malformed(
+                f"more than the {MOST_WEIGHTS} weights that the format allows", reader.position
+            )
         return Product(_zeros((factors,)), shape, rank, reader.bounded(MOST_SHIFT + 1) - 1)
     seed = reader.bounded(MOST_SEED) - 1
     if kind is SeededMask:
@@ -197,7 +218,8 @@ def describe_layer(layer: Layer) -> str:
     if layer.groups > 1:
         words.insert(0, f"{layer.groups} groups")
     head = (
-        f"{kind} {side}x{side} to {outputs * layer.symmetry} channels, stride {layer.stride}, padding {layer.padding}"
+        f"{kind} {side}x{side} to {outputs * layer.symmetry} channels, stride {layer.stride}, "
+        f"padding {layer.padding}"
     )
     return ", ".join([head, *words])
 

@@ -1,4 +1,6 @@
-"""How examples become the small whole numbers that an integer net reads: a shift of bytes, a quantiser of floats."""
+"""How examples become the small whole numbers that an integer net reads: a shift of bytes, a
+quantiser of floats.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,11 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Floats:
-    """float32 inputs: feature f becomes ⌊x·2^exponents[f]⌋ - offsets[f], clipped to 0..2^width - 1; NaN becomes 0.
+    """float32 inputs: feature f becomes ⌊x·2^exponents[f]⌋ - offsets[f], clipped to 0..2^width - 1;
+    NaN becomes 0.
 
-    One exponent and offset serve all features, or each feature has its own. Exact: a power of two only moves the
-    exponent of a float32 held in float64, and the floor of a float64 is a float64.
+    One exponent and offset serve all features, or each feature has its own. Exact: a power of two
+    only moves the exponent of a float32 held in float64, and the floor of a float64 is a float64.
     """
 
     width: int
@@ -59,19 +62,31 @@ class Floats:
         if not 1 <= self.width <= MOST_WIDTH:
             raise Malformed(f"quantised inputs have 1 to {MOST_WIDTH} bits, not {self.width}")
         if len(self.exponents) != len(self.offsets) or len(self.exponents) not in (1, features):
-            raise Malformed("an input quantiser has one exponent and offset, or one of each for every feature")
-        if any(abs(e) > MOST_EXPONENT for e in self.exponents) or any(abs(o) > MOST_OFFSET for o in self.offsets):
-            raise Malformed("an exponent or offset of the input quantiser is beyond the format's limits")
+            raise Malformed(
+                "an input quantiser has one exponent and offset, or one of each for every feature"
+            )
+        if any(abs(e) > MOST_EXPONENT for e in self.exponents) or any(
+            abs(o) > MOST_OFFSET for o in self.offsets
+        ):
+            raise Malformed(
+                "an exponent or offset of the input quantiser is beyond the format's limits"
+            )
 
     def fault(self, x: NDArray[Any]) -> str:
         return "" if x.dtype == np.float32 else f"the net reads float32 inputs, not {x.dtype}"
 
     def read(self, x: NDArray[Any], floats: type[np.floating[Any]]) -> NDArray[Any]:
-        """x: [n, features] -> quantised, as whole numbers in a float type that holds them exactly."""
+        """x: [n, features] -> quantised, as whole numbers in a float type that holds them
+        exactly.
+        """
         scaled = np.floor(np.ldexp(x.astype(np.float64), np.array(self.exponents, dtype=np.intc)))
-        # Clipping before the subtraction keeps infinities out of it; the window is exact in float64.
+        # Clipping before the subtraction keeps infinities out of it; the window is exact in
+        # float64.
         low = np.array(self.offsets, dtype=np.float64)
-        clipped = np.minimum(np.maximum(np.nan_to_num(scaled, nan=-math.inf), low), low + self.largest) - low
+        clipped = (
+            np.minimum(np.maximum(np.nan_to_num(scaled, nan=-math.inf), low), low + self.largest)
+            - low
+        )
         values: NDArray[Any] = clipped.astype(floats)
         return values
 
@@ -80,10 +95,12 @@ Input = Bytes | Floats
 
 
 def fit_floats(x: NDArray[np.float32], width: int = 6, *, alike: bool = False) -> Floats:
-    """A quantiser for [n, features] floats: each feature's range, less 1 % on either side, fills the window.
+    """A quantiser for [n, features] floats: each feature's range, less 1 % on either side, fills
+    the window.
 
-    One window serves all features, and is paid once, if they are alike (pixels), or if each still gets an eighth of
-    its levels in it. It looks at the sample, which is allowed because what it chooses is coded and paid.
+    One window serves all features, and is paid once, if they are alike (pixels), or if each still
+    gets an eighth of its levels in it. It looks at the sample, which is allowed because what it
+    chooses is coded and paid.
     """
     if not len(x):
         raise BadInput("an input quantiser cannot be fitted to an empty set")
@@ -91,14 +108,21 @@ def fit_floats(x: NDArray[np.float32], width: int = 6, *, alike: bool = False) -
     ranges = [_range(column[~np.isnan(column)]) for column in finite.T]
     windows = [_window(low, high, width) for low, high in ranges]
     shared = _window(min(low for low, _ in ranges), max(high for _, high in ranges), width)
-    finest = max((own for (own, _), (low, high) in zip(windows, ranges, strict=True) if high > low), default=0)
+    finest = max(
+        (own for (own, _), (low, high) in zip(windows, ranges, strict=True) if high > low),
+        default=0,
+    )
     if alike or finest - shared[0] <= 2:
         windows = [shared]
-    return Floats(width, tuple(exponent for exponent, _ in windows), tuple(offset for _, offset in windows))
+    return Floats(
+        width, tuple(exponent for exponent, _ in windows), tuple(offset for _, offset in windows)
+    )
 
 
 def _range(known: NDArray[np.float64]) -> tuple[float, float]:
-    """Where a feature's values lie, but for 1 % on either side, if the others are not all the same."""
+    """Where a feature's values lie, but for 1 % on either side, if the others are not all the
+    same.
+    """
     if not len(known):
         return 0.0, 1.0
     low, high = np.quantile(known, [0.01, 0.99])

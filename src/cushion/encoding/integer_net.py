@@ -1,10 +1,11 @@
 """The certified classifier: a net of integers whose outputs are the same on every machine.
 
-Inputs are small whole numbers (see `inputs`). Convolutions and dense layers have integer weights and biases; between
-layers stand ReLU and a right shift (a floor), maximum or sum pooling. If Σ|w|·max|x| + |b| is below 2^53 for every
-output, each partial sum is an integer that float64 holds exactly, in any order of addition: plain matrix products then
-give the same count on every machine, thread count and batch size. The range is proved per layer when a net is made,
-and a net that could overflow is refused.
+Inputs are small whole numbers (see `inputs`). Convolutions and dense layers have integer weights
+and biases; between layers stand ReLU and a right shift (a floor), maximum or sum pooling. If
+Σ|w|·max|x| + |b| is below 2^53 for every output, each partial sum is an integer that float64 holds
+exactly, in any order of addition: plain matrix products then give the same count on every machine,
+thread count and batch size. The range is proved per layer when a net is made, and a net that could
+overflow is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.encoding.evaluation import Step, addition, convolution, dense, for_each, pooling, rectifier
+from cushion.encoding.evaluation import (
+    Step,
+    addition,
+    convolution,
+    dense,
+    for_each,
+    pooling,
+    rectifier,
+)
 from cushion.encoding.inputs import Input
 from cushion.encoding.layers import Conv, Dense, Feature, Layer, Pool, feature_after, stored_shape
 from cushion.encoding.limits import patches_of, prove_range
@@ -43,7 +52,9 @@ BATCH_VALUES = 2**20  # of a batch at its widest point: about what a core's cach
 
 @dataclass(frozen=True, eq=False)
 class IntegerNet:
-    """input_shape: (channels, height, width); the last layer is Dense and gives one score a class."""
+    """input_shape: (channels, height, width); the last layer is Dense and gives one score a
+    class.
+    """
 
     input_shape: tuple[int, int, int]
     input: Input
@@ -97,7 +108,9 @@ class IntegerNet:
 
     @property
     def weights(self) -> int:
-        """How many weights and biases are stored or made from a seed; each counts once, however often it is used."""
+        """How many weights and biases are stored or made from a seed; each counts once, however
+        often it is used.
+        """
         return sum(
             math.prod(layer.source.shape) + (0 if layer.bias is None else layer.bias.size)
             for layer in self.layers
@@ -111,7 +124,9 @@ class IntegerNet:
         return self.input.fault(x)
 
     def scores(self, x: NDArray[Any]) -> Integers:
-        """x: [n, *input_shape] (any shape with as many entries) -> [n, classes] exact integer scores."""
+        """x: [n, *input_shape] (any shape with as many entries) -> [n, classes] exact integer
+        scores.
+        """
         if fault := self.fault(x):
             raise BadInput(fault)
         flat = self.input.read(x.reshape(len(x), -1), self._floats)
@@ -120,7 +135,9 @@ class IntegerNet:
             values = step(values)
         return values.astype(np.int64)
 
-    def answers(self, x: NDArray[Any], batch: int | None = None, progress: bool = False) -> Integers:
+    def answers(
+        self, x: NDArray[Any], batch: int | None = None, progress: bool = False
+    ) -> Integers:
         """[n] the class with the largest score of each row, or -1 where two classes tie for it."""
         size = batch or max(1, min(512, BATCH_VALUES // self._memory))
         found = np.empty(len(x), dtype=np.int64)
@@ -134,8 +151,16 @@ class IntegerNet:
         for_each(range(0, len(x), size), answer, size * self._memory, progress)
         return found
 
-    def errors(self, x: NDArray[Any], y: NDArray[np.int64], batch: int | None = None, progress: bool = False) -> int:
-        """How many rows are misclassified; a tie for the top score is an error. The batch changes memory only."""
+    def errors(
+        self,
+        x: NDArray[Any],
+        y: NDArray[np.int64],
+        batch: int | None = None,
+        progress: bool = False,
+    ) -> int:
+        """How many rows are misclassified; a tie for the top score is an error. The batch changes
+        memory only.
+        """
         return int((self.answers(x, batch, progress) != y).sum())
 
 

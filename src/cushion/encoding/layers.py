@@ -1,4 +1,6 @@
-"""The layers of an integer net: what each stores, the weights that follow from it, and which layers fit each other."""
+"""The layers of an integer net: what each stores, the weights that follow from it, and which layers
+fit each other.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from cushion.errors import Malformed
 
 @dataclass(frozen=True)
 class Feature:
-    """What flows between layers: (channels, height, width) or (values,), and the symmetry that its channels carry."""
+    """What flows between layers: (channels, height, width) or (values,), and the symmetry that its
+    channels carry.
+    """
 
     shape: tuple[int, ...]
     symmetry: int = 1
@@ -25,7 +29,8 @@ class Feature:
 class Dense:
     """out[o] = Σ_i weight[o, i]·x[i] + bias[o], x flattened in C order.
 
-    With symmetry > 1 (the input's own) the stored weights are those of one group element, [o, channels/|G|, h, w].
+    With symmetry > 1 (the input's own) the stored weights are those of one group element, [o,
+    channels/|G|, h, w].
     """
 
     source: Source
@@ -52,9 +57,9 @@ class Dense:
 class Conv:
     """Cross-correlation with zero padding and output side ⌊(n + 2·padding - k)/stride⌋ + 1.
 
-    groups 0 means depthwise: every channel has its own filter. With symmetry > 1 each stored filter is used in all
-    its positions (see `symmetry`); stored as [o, i/groups, k, k], or [o, i/groups, |G|, k, k] where the input carries
-    the same symmetry.
+    groups 0 means depthwise: every channel has its own filter. With symmetry > 1 each stored filter
+    is used in all its positions (see `symmetry`); stored as [o, i/groups, k, k], or [o, i/groups,
+    |G|, k, k] where the input carries the same symmetry.
     """
 
     source: Source
@@ -82,7 +87,9 @@ class Conv:
 
 @dataclass(frozen=True)
 class Pool:
-    """size × size windows side by side (a remainder at the edge is dropped): the maximum, or the sum."""
+    """size × size windows side by side (a remainder at the edge is dropped): the maximum, or the
+    sum.
+    """
 
     kind: str  # "max" | "sum"
     size: int
@@ -91,16 +98,24 @@ class Pool:
 Layer = Dense | Conv | Pool
 
 
-def stored_shape(before: Feature, outputs: int, side: int, groups: int, symmetry: int) -> tuple[int, ...]:
-    """Shape of a convolution's stored numbers on this input; Malformed where groups or symmetry do not fit."""
+def stored_shape(
+    before: Feature, outputs: int, side: int, groups: int, symmetry: int
+) -> tuple[int, ...]:
+    """Shape of a convolution's stored numbers on this input; Malformed where groups or symmetry do
+    not fit.
+    """
     regular = symmetry > 1 and before.symmetry == symmetry
     channels = before.shape[0] // symmetry if regular else before.shape[0]
     if groups == 0:
         if outputs != channels or (symmetry > 1 and not regular):
-            raise Malformed("a depthwise convolution keeps the channels and the symmetry of its input")
+            raise Malformed(
+                "a depthwise convolution keeps the channels and the symmetry of its input"
+            )
         return (outputs, 1, side, side)
     if groups < 0 or channels % groups or outputs % groups:
-        raise Malformed(f"{groups} groups do not divide {channels} input and {outputs} output channels")
+        raise Malformed(
+            f"{groups} groups do not divide {channels} input and {outputs} output channels"
+        )
     return (outputs, channels // groups, *([symmetry] if regular else []), side, side)
 
 
@@ -112,29 +127,44 @@ def feature_after(before: Feature, layer: Layer) -> Feature:
         stored: tuple[int, ...] = (math.prod(before.shape),)
         if layer.symmetry != 1:
             if layer.symmetry != before.symmetry:
-                raise Malformed("an invariant dense layer needs a feature map of its own symmetry before it")
+                raise Malformed(
+                    "an invariant dense layer needs a feature map of its own symmetry before it"
+                )
             stored = (before.shape[0] // layer.symmetry, *before.shape[1:])
             if layer.symmetry > 2 and stored[1] != stored[2]:
-                raise Malformed(f"quarter turns need a square feature map, not {stored[1]}x{stored[2]}")
+                raise Malformed(
+                    f"quarter turns need a square feature map, not {stored[1]}x{stored[2]}"
+                )
         if layer.source.shape[1:] != stored:
-            raise Malformed(f"a dense layer of shape {layer.source.shape} does not fit {before.shape}")
+            raise Malformed(
+                f"a dense layer of shape {layer.source.shape} does not fit {before.shape}"
+            )
         return Feature((layer.source.shape[0],))
     if len(before.shape) != 3:
         raise Malformed("a convolution or pooling cannot follow a dense layer")
     if isinstance(layer, Pool):
         if layer.kind not in ("max", "sum") or layer.size < 2:
-            raise Malformed(f"pooling must be 'max' or 'sum' over at least 2x2, not {layer.kind!r} {layer.size}")
+            raise Malformed(
+                f"pooling must be 'max' or 'sum' over at least 2x2, not {layer.kind!r} {layer.size}"
+            )
         sides = [side // layer.size for side in before.shape[1:]]
         channels, symmetry = before.shape[0], before.symmetry
     else:
         if layer.symmetry not in tying.ORDERS or len(layer.source.shape) not in (4, 5):
-            raise Malformed(f"a convolution of shape {layer.source.shape} and symmetry {layer.symmetry} is not one")
+            raise Malformed(
+                f"a convolution of shape {layer.source.shape} and symmetry {layer.symmetry} is "
+                "not one"
+            )
         k = layer.source.shape[-1]
         outputs = layer.source.shape[0]
         if layer.source.shape != stored_shape(before, outputs, k, layer.groups, layer.symmetry):
-            raise Malformed(f"a convolution of shape {layer.source.shape} does not fit {before.shape}")
+            raise Malformed(
+                f"a convolution of shape {layer.source.shape} does not fit {before.shape}"
+            )
         if layer.stride < 1 or not 0 <= layer.padding < k:
-            raise Malformed(f"a {k}x{k} convolution with padding {layer.padding} is not in the grammar")
+            raise Malformed(
+                f"a {k}x{k} convolution with padding {layer.padding} is not in the grammar"
+            )
         sides = [(side + 2 * layer.padding - k) // layer.stride + 1 for side in before.shape[1:]]
         channels, symmetry = outputs * layer.symmetry, layer.symmetry
     if min(sides) < 1:

@@ -1,4 +1,6 @@
-"""What one net may cost, and the proof that its sums stay exact; what breaks either is refused when a net is made."""
+"""What one net may cost, and the proof that its sums stay exact; what breaks either is refused when
+a net is made.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,13 @@ from cushion.errors import Malformed
 # Limits on one net, so that a hostile file costs little time and memory.
 MOST_WEIGHTS = 10**6
 MOST_SIGNS = 2**27  # that seeded projections draw: coefficients times numbers
-MOST_TABLED_SIGNS = 2**33  # that sign projections draw, eight at one look into a table: some seconds
+MOST_TABLED_SIGNS = (
+    2**33
+)  # that sign projections draw, eight at one look into a table: some seconds
 MOST_ACTIVATIONS = 2**20  # of one example at one layer, padding included
-MOST_PATCHES = 2**22  # values that a convolution reads for one example, each as often as a window covers it
+MOST_PATCHES = (
+    2**22
+)  # values that a convolution reads for one example, each as often as a window covers it
 MOST_WORK = 2**28  # multiplications of one example
 MOST_WEIGHT = 2**42
 MOST_SHIFT = 52
@@ -48,11 +54,17 @@ def check_sizes(shape: tuple[int, int, int], quantiser: Input, layers: tuple[Lay
     for index, layer in enumerate(layers):
         after = feature_after(before, layer)
         if max(_padded(before, layer), math.prod(after.shape)) > MOST_ACTIVATIONS:
-            raise Malformed(f"a feature map of shape {before.shape} or {after.shape} is larger than the format allows")
+            raise Malformed(
+                f"a feature map of shape {before.shape} or {after.shape} is larger than the "
+                "format allows"
+            )
         if not isinstance(layer, Pool):
             patches = patches_of(layer, after.shape)
             if patches > MOST_PATCHES:
-                raise Malformed(f"a layer of shape {layer.source.shape} reads more values than the format allows")
+                raise Malformed(
+                    f"a layer of shape {layer.source.shape} reads more values than the format "
+                    "allows"
+                )
             work += _work(layer, after.shape)
             numbers += numbers_of(layer)
             if isinstance(layer.source, SeededProjection):
@@ -62,12 +74,22 @@ def check_sizes(shape: tuple[int, int, int], quantiser: Input, layers: tuple[Lay
             if getattr(layer.source, "layer", index + 1) != index + 1:
                 raise Malformed("a seeded layer must carry its own place in the net")
         if work > MOST_WORK:
-            raise Malformed(f"more than the {MOST_WORK} multiplications an example that the format allows")
+            raise Malformed(
+                f"more than the {MOST_WORK} multiplications an example that the format allows"
+            )
         if numbers > MOST_WEIGHTS:
-            raise Malformed(f"{numbers} numbers are more than the {MOST_WEIGHTS} that the format allows")
-        for drawn, most, kind in ((signs, MOST_SIGNS, "seeded"), (tabled, MOST_TABLED_SIGNS, "sign")):
+            raise Malformed(
+                f"{numbers} numbers are more than the {MOST_WEIGHTS} that the format allows"
+            )
+        for drawn, most, kind in (
+            (signs, MOST_SIGNS, "seeded"),
+            (tabled, MOST_TABLED_SIGNS, "sign"),
+        ):
             if drawn > most:
-                raise Malformed(f"{kind} projections of {drawn} signs are more than the {most} that the format allows")
+                raise Malformed(
+                    f"{kind} projections of {drawn} signs are more than the {most} that the "
+                    "format allows"
+                )
         before = after
     if len(before.shape) != 1 or before.shape[0] < 2:
         raise Malformed("a classifier needs at least two classes")
@@ -90,21 +112,29 @@ def prove_range(shape: tuple[int, int, int], quantiser: Input, layers: tuple[Lay
             reach = max(reach, largest)
             largest >>= layer.shift
         if reach >= EXACT:
-            raise Malformed("a sum could leave the exact range of ±2^53, so two machines could disagree")
+            raise Malformed(
+                "a sum could leave the exact range of ±2^53, so two machines could disagree"
+            )
     return reach
 
 
 def numbers_of(layer: Layer) -> int:
-    """What a layer adds to MOST_WEIGHTS: its weights as they are used, its biases, and what is coded to make them.
+    """What a layer adds to MOST_WEIGHTS: its weights as they are used, its biases, and what is
+    coded to make them.
 
-    This limits the work of multiplying a product's factors too: with o·r, r·w and o·w numbers in the factors and the
-    weights, o·r·w is at most (10^6 / 3)^(3/2) < 2^28, by the inequality of the means.
+    This limits the work of multiplying a product's factors too: with o·r, r·w and o·w numbers in
+    the factors and the weights, o·r·w is at most (10^6 / 3)^(3/2) < 2^28, by the inequality of the
+    means.
     """
     if isinstance(layer, Pool):
         return 0
     made = isinstance(layer.source, SeededProjection | SignProjection | Product)
     biases = 0 if layer.bias is None else layer.bias.size
-    return math.prod(layer.source.shape) * layer.symmetry + made * coded_numbers(layer.source).size + biases
+    return (
+        math.prod(layer.source.shape) * layer.symmetry
+        + made * coded_numbers(layer.source).size
+        + biases
+    )
 
 
 def _padded(before: Feature, layer: Layer) -> int:
@@ -124,12 +154,16 @@ def patches_of(layer: Dense | Conv, after: tuple[int, ...]) -> int:
 
 
 def effort(shape: tuple[int, int, int], layers: tuple[Layer, ...]) -> int:
-    """About how long one example takes, in multiplications; a value that is moved counts as _MOVED of them."""
+    """About how long one example takes, in multiplications; a value that is moved counts as _MOVED
+    of them.
+    """
     feature, total = Feature(tuple(shape)), multiplications(shape, layers)
     for layer in layers:
         moved = _padded(feature, layer)
         feature = feature_after(feature, layer)
-        total += _MOVED * (moved + (0 if isinstance(layer, Pool) else patches_of(layer, feature.shape)))
+        total += _MOVED * (
+            moved + (0 if isinstance(layer, Pool) else patches_of(layer, feature.shape))
+        )
     return total
 
 
@@ -152,12 +186,16 @@ def _largest_output(layer: Dense | Conv, largest: int) -> int:
     if not 0 <= layer.shift <= MOST_SHIFT or not 0 <= layer.bias_shift <= MOST_BIAS_BITS:
         raise Malformed(f"a shift of {layer.shift} or {layer.bias_shift} is outside the format")
     _check_source(layer.source)
-    if layer.bias is not None and (layer.bias.dtype != np.int64 or layer.bias.shape != layer.source.shape[:1]):
+    if layer.bias is not None and (
+        layer.bias.dtype != np.int64 or layer.bias.shape != layer.source.shape[:1]
+    ):
         raise Malformed("a layer must have one bias an output, a 64-bit integer")
     weight = layer.weight.reshape(len(layer.weight), -1)
     if _outside(weight, 1 - MOST_WEIGHT, MOST_WEIGHT - 1):
         raise Malformed(f"a weight reaches the format's limit of {MOST_WEIGHT}")
-    sums = np.abs(weight).sum(axis=1).tolist()  # below 2^42 · 10^6, so nothing wraps; from here on in Python's integers
+    sums = (
+        np.abs(weight).sum(axis=1).tolist()
+    )  # below 2^42 · 10^6, so nothing wraps; from here on in Python's integers
     biases = [0] * len(sums)
     if layer.bias is not None:
         repeat = len(sums) // len(layer.bias)
@@ -174,13 +212,20 @@ def _check_source(source: Source) -> None:
         raise Malformed(f"a weight lies outside -{source.levels}..{source.levels}")
     if isinstance(source, SeededMask) and _outside(coded, 0, 1):
         raise Malformed("a mask keeps a sign or does not: its numbers are 0 and 1")
-    if isinstance(source, SeededProjection | SignProjection) and (coded.ndim != 1 or not _in_shift(source.shift)):
+    if isinstance(source, SeededProjection | SignProjection) and (
+        coded.ndim != 1 or not _in_shift(source.shift)
+    ):
         raise Malformed("a projection has a row of coefficients and a right shift of at most 52")
     if isinstance(source, Product):
         size = source.rank * (source.shape[0] + math.prod(source.shape[1:]))
         if source.rank < 1 or coded.shape != (size,) or not _in_shift(source.shift):
-            raise Malformed("a product has two factors of a rank of at least 1 and a right shift of at most 52")
-    if isinstance(source, SeededProjection | SeededNoise) and not 0 <= source.amplitude <= MOST_AMPLITUDE:
+            raise Malformed(
+                "a product has two factors of a rank of at least 1 and a right shift of at most 52"
+            )
+    if (
+        isinstance(source, SeededProjection | SeededNoise)
+        and not 0 <= source.amplitude <= MOST_AMPLITUDE
+    ):
         raise Malformed(f"an amplitude of {source.amplitude} is outside the format")
 
 

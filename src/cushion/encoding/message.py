@@ -1,8 +1,10 @@
-"""An integer net as a message of a prefix code, and back; the message's length is what a certificate pays.
+"""An integer net as a message of a prefix code, and back; the message's length is what a
+certificate pays.
 
-The layout is FORMAT.md's. Everything the decoder reads is inside the message and counted: format version, input shape
-and quantiser, architecture, seeds, grids, shifts, biases, weights. Decoding is strict: the net that was read is encoded
-again and must give the same bits, so there is exactly one message for a net and no room for trailing bits.
+The layout is FORMAT.md's. Everything the decoder reads is inside the message and counted: format
+version, input shape and quantiser, architecture, seeds, grids, shifts, biases, weights. Decoding is
+strict: the net that was read is encoded again and must give the same bits, so there is exactly one
+message for a net and no room for trailing bits.
 """
 
 from __future__ import annotations
@@ -15,11 +17,26 @@ import numpy as np
 from cushion.claims import LedgerItem
 from cushion.encoding.arithmetic import ArithmeticDecoder, ArithmeticEncoder
 from cushion.encoding.bits import BitReader, BitWriter
-from cushion.encoding.headers import describe_input, describe_layer, read_input, read_layer, write_input, write_layer
+from cushion.encoding.headers import (
+    describe_input,
+    describe_layer,
+    read_input,
+    read_layer,
+    write_input,
+    write_layer,
+)
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.layers import Feature, Layer, Pool, feature_after
 from cushion.encoding.limits import MOST_WEIGHTS, check_sizes, numbers_of
-from cushion.encoding.numbers import Coder, NumberContexts, Reading, Writing, code_flag, code_small, code_wide
+from cushion.encoding.numbers import (
+    Coder,
+    NumberContexts,
+    Reading,
+    Writing,
+    code_flag,
+    code_small,
+    code_wide,
+)
 from cushion.encoding.sources import (
     Grid,
     Product,
@@ -38,7 +55,9 @@ MOST_BITS = 2**22
 
 @dataclass(frozen=True)
 class Message:
-    """The encoded net: `bits` is the paid length, `data` its bytes (zero-padded), the ledger sums to `bits`."""
+    """The encoded net: `bits` is the paid length, `data` its bytes (zero-padded), the ledger sums
+    to `bits`.
+    """
 
     bits: int
     data: bytes
@@ -46,7 +65,9 @@ class Message:
 
 
 def encode(net: IntegerNet) -> Message:
-    """Encode a net; the result decodes to exactly this net. Raises Malformed for one outside the grammar."""
+    """Encode a net; the result decodes to exactly this net. Raises Malformed for one outside the
+    grammar.
+    """
     writer = BitWriter()
     ledger: list[LedgerItem] = []
 
@@ -68,9 +89,15 @@ def encode(net: IntegerNet) -> Message:
     for index, numbers, meaning in _coded(net.layers, Writing(stream)):
         charge(f"layer {index + 1}: {numbers}", meaning, stream.written)
     stream.finish()
-    charge("end of the coded stream", "the last bits name an interval inside the final one", len(writer))
+    charge(
+        "end of the coded stream",
+        "the last bits name an interval inside the final one",
+        len(writer),
+    )
     if len(writer) > MOST_BITS:
-        raise Malformed(f"a message of {len(writer)} bits is longer than the {MOST_BITS} that the format allows")
+        raise Malformed(
+            f"a message of {len(writer)} bits is longer than the {MOST_BITS} that the format allows"
+        )
     return Message(len(writer), writer.to_bytes(), tuple(ledger))
 
 
@@ -80,13 +107,20 @@ def decode(data: bytes, bits: int) -> IntegerNet:
 
 
 def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
-    """Net and ledger. Malformed unless `data` is, to the last bit, the message of the net that it describes."""
+    """Net and ledger. Malformed unless `data` is, to the last bit, the message of the net that it
+    describes.
+    """
     if bits > MOST_BITS:
-        raise Malformed(f"a message of {bits} bits is longer than the {MOST_BITS} that the format allows")
+        raise Malformed(
+            f"a message of {bits} bits is longer than the {MOST_BITS} that the format allows"
+        )
     reader = BitReader(data, bits)
     version = reader.gamma()
     if version != VERSION:
-        raise Malformed(f"format version {version} is not known to this decoder (it knows {VERSION})", reader.position)
+        raise Malformed(
+            f"format version {version} is not known to this decoder (it knows {VERSION})",
+            reader.position,
+        )
     shape, quantiser = read_input(reader)
     depth = reader.bounded(MOST_LAYERS)
     layers: list[Layer] = []
@@ -97,18 +131,24 @@ def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
         room -= numbers_of(layer)
         feature = feature_after(feature, layer)
         layers.append(layer)
-    check_sizes(shape, quantiser, tuple(layers))  # refuses sizes beyond the limits before any number is read
+    check_sizes(
+        shape, quantiser, tuple(layers)
+    )  # refuses sizes beyond the limits before any number is read
     for _ in _coded(tuple(layers), Reading(ArithmeticDecoder(reader))):
         pass
     net = IntegerNet(shape, quantiser, tuple(layers))  # proves the range, or refuses
     again = encode(net)
     if again.bits != bits or again.data != data:
-        raise Malformed("the message is not the canonical one of its net (trailing or altered bits)")
+        raise Malformed(
+            "the message is not the canonical one of its net (trailing or altered bits)"
+        )
     return net, again.ledger
 
 
 def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[int, str, str]]:
-    """Walk the coded stream, writing the layers' numbers or filling them in; yields (layer, what, meaning)."""
+    """Walk the coded stream, writing the layers' numbers or filling them in; yields (layer, what,
+    meaning).
+    """
     reading = isinstance(coder, Reading)
     for index, layer in enumerate(layers):
         if isinstance(layer, Pool):
@@ -144,4 +184,6 @@ def _wide_numbers(source: Source) -> str:
     """What the wide numbers of a source are."""
     if isinstance(source, SeededProjection | SignProjection):
         return "coefficients"
-    return "numbers of two factors" if isinstance(source, Product) else "weights (most of them none)"
+    return (
+        "numbers of two factors" if isinstance(source, Product) else "weights (most of them none)"
+    )

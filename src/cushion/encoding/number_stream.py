@@ -1,15 +1,17 @@
 """Fields and arrays of whole numbers as one message of a prefix code, and back.
 
-For compressed nets whose architecture is known to both sides. Three parts: the fields, each the Elias gamma word of
-field + 1; how many bits each number has (0 for zero, at most 40), one arithmetic-coded stream for all arrays; for each
-number that is not zero its sign (1: negative) and the bits below its leading one, as they are: they are as good as
-random. A decoder that knows the arrays' sizes finds the end of each part, so no message begins another: its length may
-be charged by an Occam bound (docs/derivations.md, section 1).
+For compressed nets whose architecture is known to both sides. Three parts: the fields, each the
+Elias gamma word of field + 1; how many bits each number has (0 for zero, at most 40), one
+arithmetic-coded stream for all arrays; for each number that is not zero its sign (1: negative) and
+the bits below its leading one, as they are: they are as good as random. A decoder that knows the
+arrays' sizes finds the end of each part, so no message begins another: its length may be charged by
+an Occam bound (docs/derivations.md, section 1).
 
-Bit lengths are unary: decision j, "more than j bits", is made under context j, and the one after the 40th is left out.
-Every array starts with 40 fresh contexts. They are those of `arithmetic`, but where both counts together exceed 2^12,
-each is halved (rounded down, and made odd). So no decision is surer than 1 - 2^-12, each costs 2^-12 bits or more, and
-a short message cannot claim numbers without end.
+Bit lengths are unary: decision j, "more than j bits", is made under context j, and the one after
+the 40th is left out. Every array starts with 40 fresh contexts. They are those of `arithmetic`, but
+where both counts together exceed 2^12, each is halved (rounded down, and made odd). So no decision
+is surer than 1 - 2^-12, each costs 2^-12 bits or more, and a short message cannot claim numbers
+without end.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _MOST_COUNT = 2**12
 
 @dataclass(frozen=True)
 class Coded:
-    """The message; `arrays` says what each array took. Fields and the stream's end are what is left of `bits`."""
+    """The message; `arrays` says what each array took. Fields and the stream's end are what is left
+    of `bits`.
+    """
 
     data: bytes
     bits: int
@@ -42,9 +46,13 @@ class Coded:
 
 
 def encode_numbers(fields: Sequence[int], arrays: Sequence[Integers]) -> Coded:
-    """fields: whole numbers of at least 0. arrays: of any shape, each number of less than 2^40 in size."""
+    """fields: whole numbers of at least 0. arrays: of any shape, each number of less than 2^40 in
+    size.
+    """
     if sum(array.size for array in arrays) > MOST_NUMBERS:
-        raise Malformed(f"a message holds at most {MOST_NUMBERS} numbers, and the net has more; store fewer")
+        raise Malformed(
+            f"a message holds at most {MOST_NUMBERS} numbers, and the net has more; store fewer"
+        )
     writer = BitWriter()
     for field in fields:
         writer.bounded(field + 1, MOST_FIELD)
@@ -63,17 +71,24 @@ def encode_numbers(fields: Sequence[int], arrays: Sequence[Integers]) -> Coded:
 
 
 def estimate_bits(fields: Sequence[int], arrays: Sequence[Integers]) -> float:
-    """About what `encode_numbers` writes, from counts alone: to compare many messages before one is made.
+    """About what `encode_numbers` writes, from counts alone: to compare many messages before one is
+    made.
 
-    A context with Krichevsky-Trofimov odds that has seen n decisions, k of them yes, has spent log2 of
-    π·n!/(Γ(k+½)·Γ(n-k+½)); that counts are halved and the coder rounds changes it by a few parts in a thousand.
+    A context with Krichevsky-Trofimov odds that has seen n decisions, k of them yes, has spent log2
+    of π·n!/(Γ(k+½)·Γ(n-k+½)); that counts are halved and the coder rounds changes it by a few parts
+    in a thousand.
     """
     total = float(sum(2 * (field + 1).bit_length() - 1 for field in fields))  # Elias gamma
     for array in arrays:
         lengths = np.bincount(_bit_lengths(array), minlength=MOST_NUMBER_BITS + 1)
         beyond = np.concatenate((np.cumsum(lengths[::-1])[::-1], [0]))  # numbers of at least j bits
         for n, k in zip(beyond[:MOST_NUMBER_BITS].tolist(), beyond[1:].tolist(), strict=False):
-            nats = math.log(math.pi) + math.lgamma(n + 1) - math.lgamma(k + 0.5) - math.lgamma(n - k + 0.5)
+            nats = (
+                math.log(math.pi)
+                + math.lgamma(n + 1)
+                - math.lgamma(k + 0.5)
+                - math.lgamma(n - k + 0.5)
+            )
             total += nats / math.log(2.0)
         total += float((np.arange(MOST_NUMBER_BITS + 1) * lengths).sum())
     return total
@@ -91,9 +106,13 @@ class NumberReader:
         return self._reader.bounded(most + 1) - 1
 
     def arrays(self, shapes: Sequence[Sequence[int]]) -> list[Integers]:
-        """Arrays of these shapes, in order; Malformed where the message does not hold exactly them."""
+        """Arrays of these shapes, in order; Malformed where the message does not hold exactly
+        them.
+        """
         sizes = [math.prod(shape) for shape in shapes]
-        if sum(sizes) > min(MOST_NUMBERS, _MOST_COUNT * self._bits):  # each number is a decision, of 2^-12 bits or more
+        if sum(sizes) > min(
+            MOST_NUMBERS, _MOST_COUNT * self._bits
+        ):  # each number is a decision, of 2^-12 bits or more
             raise Malformed(f"{sum(sizes)} numbers do not fit a message of {self._bits} bits")
         decoder = ArithmeticDecoder(self._reader)
         lengths = [_decoded_lengths(decoder, size) for size in sizes]
@@ -112,7 +131,10 @@ class NumberReader:
 def check_canonical(data: bytes, bits: int, again: Coded) -> None:
     """Malformed unless what was read encodes to the very same message."""
     if again.bits != bits or again.data != data:
-        raise Malformed("the stored numbers are not the canonical message of their net (trailing or altered bits)")
+        raise Malformed(
+            "the stored numbers are not the canonical message of their net (trailing or altered "
+            "bits)"
+        )
 
 
 class _Bounded(Context):
@@ -130,7 +152,9 @@ class _Bounded(Context):
 
 def _bit_lengths(array: Integers) -> Integers:
     """Of each magnitude: [n]; Malformed beyond the limit."""
-    if array.size and (int(array.min()) <= -(2**MOST_NUMBER_BITS) or int(array.max()) >= 2**MOST_NUMBER_BITS):
+    if array.size and (
+        int(array.min()) <= -(2**MOST_NUMBER_BITS) or int(array.max()) >= 2**MOST_NUMBER_BITS
+    ):
         raise Malformed(f"a stored number has more than {MOST_NUMBER_BITS} bits")
     magnitudes = np.abs(array.reshape(-1)).astype(np.float64)  # exact: below 2^53
     return np.frexp(magnitudes)[1].astype(np.int64)  # 2^(w-1) ≤ magnitude < 2^w
@@ -157,7 +181,9 @@ def _decoded_lengths(decoder: ArithmeticDecoder, size: int) -> Integers:
 
 
 def _raw_bits(numbers: Integers, lengths: Integers) -> NDArray[np.uint8]:
-    """For each number that is not zero its sign (1: negative), then the bits below its leading one: [Σ lengths]."""
+    """For each number that is not zero its sign (1: negative), then the bits below its leading one:
+    [Σ lengths].
+    """
     starts = np.cumsum(lengths) - lengths
     bits = np.zeros(int(lengths.sum()), dtype=np.uint8)
     some = lengths > 0

@@ -1,11 +1,13 @@
 """A Gaussian posterior over integer nets: its message, and the draws by which its error is counted.
 
-The stochastic classifier Q picks every weight and bias anew: w ~ N(μ, σ²), rounded to ⌊w + 1/2⌋. The prior P gives the
-numbers of one factor (a layer's weights, or its biases) N(0, s²). Architecture and prior scales stand in a header, a
-prefix code, and are paid in bits; means and variances follow it uncoded, because they are paid by KL(Q‖P) instead.
+The stochastic classifier Q picks every weight and bias anew: w ~ N(μ, σ²), rounded to ⌊w + 1/2⌋.
+The prior P gives the numbers of one factor (a layer's weights, or its biases) N(0, s²).
+Architecture and prior scales stand in a header, a prefix code, and are paid in bits; means and
+variances follow it uncoded, because they are paid by KL(Q‖P) instead.
 
-Message: the header padded to a byte, then all means (signed 32-bit, little-endian, in quarters), then all exponents of
-the variances (signed 8-bit), factor after factor in C order. There is exactly one message for a posterior.
+Message: the header padded to a byte, then all means (signed 32-bit, little-endian, in quarters),
+then all exponents of the variances (signed 8-bit), factor after factor in C order. There is exactly
+one message for a posterior.
 """
 
 from __future__ import annotations
@@ -26,12 +28,25 @@ from cushion.counter import stream
 from cushion.encoding.bits import BitReader, BitWriter
 from cushion.encoding.drawn_nets import DrawnNets
 from cushion.encoding.evaluation import for_each
-from cushion.encoding.headers import describe_input, describe_layer, read_input, read_layer, write_input, write_layer
+from cushion.encoding.headers import (
+    describe_input,
+    describe_layer,
+    read_input,
+    read_layer,
+    write_input,
+    write_layer,
+)
 from cushion.encoding.integer_net import IntegerNet
 from cushion.encoding.layers import Feature, Layer, Pool, feature_after
 from cushion.encoding.limits import multiplications
 from cushion.encoding.message import MOST_LAYERS, VERSION
-from cushion.encoding.rounded_gaussian import LEAST_EXPONENT, MOST_EXPONENT, RoundedGaussians, Words, choose_rows
+from cushion.encoding.rounded_gaussian import (
+    LEAST_EXPONENT,
+    MOST_EXPONENT,
+    RoundedGaussians,
+    Words,
+    choose_rows,
+)
 from cushion.encoding.sources import Integers, Values
 from cushion.errors import Malformed
 
@@ -48,7 +63,9 @@ _VALUES_AT_ONCE = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """One layer's weights or biases: prior N(0, 2^prior), posterior N(means/4, 2^variances), elementwise."""
+    """One layer's weights or biases: prior N(0, 2^prior), posterior N(means/4, 2^variances),
+    elementwise.
+    """
 
     layer: int  # from 1
     what: str  # "weights" | "biases"
@@ -67,19 +84,25 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """skeleton: the architecture, its weights and biases all zero; factors: the laws of its numbers, in their order."""
+    """skeleton: the architecture, its weights and biases all zero; factors: the laws of its
+    numbers, in their order.
+    """
 
     skeleton: IntegerNet
     factors: tuple[Factor, ...]
 
     def __post_init__(self) -> None:
-        shapes = [(index, what, numbers.shape) for index, what, numbers in _stored(self.skeleton.layers)]
+        shapes = [
+            (index, what, numbers.shape) for index, what, numbers in _stored(self.skeleton.layers)
+        ]
         if shapes != [(f.layer, f.what, f.means.shape) for f in self.factors]:
             raise Malformed("the factors of a posterior are not the layers of its net")
         for factor in self.factors:
             _check_factor(factor)
         if self.size > MOST_NUMBERS:
-            raise Malformed(f"a posterior over more than the {MOST_NUMBERS} numbers that the format allows")
+            raise Malformed(
+                f"a posterior over more than the {MOST_NUMBERS} numbers that the format allows"
+            )
         _ = self.nets
 
     @property
@@ -88,11 +111,14 @@ class Posterior:
         return sum(factor.means.size for factor in self.factors)
 
     def check_draws(self, nets: int) -> None:
-        """Malformed if counting the errors of so many nets, each on one example, is more than a file may ask for."""
+        """Malformed if counting the errors of so many nets, each on one example, is more than a
+        file may ask for.
+        """
         products = multiplications(self.skeleton.input_shape, self.skeleton.layers)
         if nets * self.size > MOST_DRAWN or nets * products > MOST_PRODUCTS:
             raise Malformed(
-                f"{nets} draws of {self.size} numbers and {products} multiplications are more than the format allows"
+                f"{nets} draws of {self.size} numbers and {products} multiplications are more "
+                "than the format allows"
             )
 
     @cached_property
@@ -104,7 +130,9 @@ class Posterior:
 
     @cached_property
     def nets(self) -> DrawnNets:
-        """The nets that Q draws, ready to be scored; Malformed if a sum of any of them could leave the exact range."""
+        """The nets that Q draws, ready to be scored; Malformed if a sum of any of them could leave
+        the exact range.
+        """
         return DrawnNets(self.skeleton, self.with_numbers(self._law.largest()).reach)
 
     def with_numbers(self, numbers: Integers) -> IntegerNet:
@@ -148,7 +176,9 @@ def encode_posterior(posterior: Posterior) -> PosteriorMessage:
     write_input(writer, net.input_shape, net.input)
     charge("input", describe_input(net.input_shape, net.input))
     if len(net.layers) > MOST_LAYERS:
-        raise Malformed(f"{len(net.layers)} layers are more than the {MOST_LAYERS} that the format allows")
+        raise Malformed(
+            f"{len(net.layers)} layers are more than the {MOST_LAYERS} that the format allows"
+        )
     writer.gamma(len(net.layers))
     charge("depth", "number of layers")
     feature = Feature(tuple(net.input_shape))
@@ -158,19 +188,29 @@ def encode_posterior(posterior: Posterior) -> PosteriorMessage:
         feature = feature_after(feature, layer)
     for factor in posterior.factors:
         writer.signed(factor.prior - USUAL_PRIOR, MOST_EXPONENT - LEAST_EXPONENT)
-        charge(f"layer {factor.layer}: prior of its {factor.what}", f"Gaussian with variance 2^{factor.prior}")
+        charge(
+            f"layer {factor.layer}: prior of its {factor.what}",
+            f"Gaussian with variance 2^{factor.prior}",
+        )
     means = np.concatenate([f.means.reshape(-1) for f in posterior.factors]).astype("<i4").tobytes()
-    variances = np.concatenate([f.variances.reshape(-1) for f in posterior.factors]).astype("<i1").tobytes()
+    variances = (
+        np.concatenate([f.variances.reshape(-1) for f in posterior.factors]).astype("<i1").tobytes()
+    )
     return PosteriorMessage(len(writer), writer.to_bytes() + means + variances, tuple(ledger))
 
 
 def read_posterior(data: bytes, bits: int) -> tuple[Posterior, PosteriorMessage]:
-    """Malformed unless `data`, with a header of `bits` bits, is to the last bit the message of a posterior."""
+    """Malformed unless `data`, with a header of `bits` bits, is to the last bit the message of a
+    posterior.
+    """
     front = (bits + 7) // 8
     reader = BitReader(data[:front], bits)
     version = reader.gamma()
     if version != VERSION:
-        raise Malformed(f"format version {version} is not known to this decoder (it knows {VERSION})", reader.position)
+        raise Malformed(
+            f"format version {version} is not known to this decoder (it knows {VERSION})",
+            reader.position,
+        )
     shape, quantiser = read_input(reader)
     depth = reader.bounded(MOST_LAYERS)
     layers: list[Layer] = []
@@ -180,7 +220,10 @@ def read_posterior(data: bytes, bits: int) -> tuple[Posterior, PosteriorMessage]
         layer = read_layer(reader, feature, index + 1, last=index + 1 == depth, room=room)
         if not isinstance(layer, Pool):
             if not isinstance(layer.source, Values):
-                raise Malformed("a posterior draws all its weights: its layers hold plain values", reader.position)
+                raise Malformed(
+                    "a posterior draws all its weights: its layers hold plain values",
+                    reader.position,
+                )
             room -= layer.source.values.size + (0 if layer.bias is None else layer.bias.size)
             if room < 0:
                 raise Malformed("the message holds fewer numbers than its net has", reader.position)
@@ -197,7 +240,13 @@ def read_posterior(data: bytes, bits: int) -> tuple[Posterior, PosteriorMessage]
     for (index, what, numbers), prior in zip(stored, priors, strict=True):
         cut = slice(start, start + numbers.size)
         factors.append(
-            Factor(index, what, prior, means[cut].reshape(numbers.shape), variances[cut].reshape(numbers.shape))
+            Factor(
+                index,
+                what,
+                prior,
+                means[cut].reshape(numbers.shape),
+                variances[cut].reshape(numbers.shape),
+            )
         )
         start = cut.stop
     posterior = Posterior(IntegerNet(shape, quantiser, tuple(layers)), tuple(factors))
@@ -208,15 +257,19 @@ def read_posterior(data: bytes, bits: int) -> tuple[Posterior, PosteriorMessage]
 
 
 def key_of(message: bytes, draws: int) -> str:
-    """What names the streams of a claim: sha256("cushion posterior `draws`\\n" + message) in hexadecimal.
+    """What names the streams of a claim: sha256("cushion posterior `draws`\\n" + message) in
+    hexadecimal.
 
-    Other numbers of draws have other streams, so that nobody can stop a count where it happens to look good.
+    Other numbers of draws have other streams, so that nobody can stop a count where it happens to
+    look good.
     """
     return hashlib.sha256(f"cushion posterior {draws}\n".encode() + message).hexdigest()
 
 
 def random_rows(key: str, m: int) -> Rows:
-    """The row of m that each drawn net is counted on: net j's is word j of the stream "rows `key` 0"."""
+    """The row of m that each drawn net is counted on: net j's is word j of the stream "rows `key`
+    0".
+    """
     return lambda first, n: choose_rows(stream(f"rows {key}", 0, n, first), m)
 
 
@@ -236,8 +289,8 @@ def count_draws(
 ) -> int:
     """How many of so many nets drawn from Q err, each on its row; a tie is an error.
 
-    Net j is made from words j·D..(j+1)·D-1 of the stream "net `key` 0" (`counter.stream`), D the posterior's size.
-    Memory does not grow with the number of nets: a file may ask for 10^7.
+    Net j is made from words j·D..(j+1)·D-1 of the stream "net `key` 0" (`counter.stream`), D the
+    posterior's size. Memory does not grow with the number of nets: a file may ask for 10^7.
     """
     size = posterior.size
     at_once = max(1, min(_NETS_AT_ONCE, _VALUES_AT_ONCE // posterior.nets.width))
@@ -274,6 +327,9 @@ def _check_factor(factor: Factor) -> None:
         raise Malformed("a factor has one variance a mean, and at least one")
     if factor.means.min() < -MOST_MEAN or factor.means.max() > MOST_MEAN:
         raise Malformed(f"a mean lies beyond ±{MOST_MEAN} quarters")
-    low, high = min(factor.prior, int(factor.variances.min())), max(factor.prior, int(factor.variances.max()))
+    low, high = (
+        min(factor.prior, int(factor.variances.min())),
+        max(factor.prior, int(factor.variances.max())),
+    )
     if low < LEAST_EXPONENT or high > MOST_EXPONENT:
         raise Malformed(f"a variance lies outside 2^{LEAST_EXPONENT}..2^{MOST_EXPONENT}")

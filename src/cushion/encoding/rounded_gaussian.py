@@ -1,10 +1,12 @@
-"""Exact draws of rounded Gaussians: ⌊w + 1/2⌋ for w ~ N(μ, σ²), made from 64-bit words by inverting tables of the CDF.
+"""Exact draws of rounded Gaussians: ⌊w + 1/2⌋ for w ~ N(μ, σ²), made from 64-bit words by inverting
+tables of the CDF.
 
-Means are quarters (μ = a/4 with a whole), variances powers of two (σ² = 2^e). The number drawn for a word u is the
-smallest k with u < T_k, where T_k = ⌊2^64 Φ((k + 1/2 - μ)/σ)⌋ below the mean and 2^64 less its mirror image above it.
-Each T_k is off by less than 1: below the mean downwards, above it upwards. So each number's chance is off by less than
-2^-64 (the one at the mean by twice that), the tails left out together by less than 2^-63, and the law of a drawn number
-is, in total variation, within ERROR of the rounded Gaussian: half the sum over fewer than 2^11 - 4 numbers.
+Means are quarters (μ = a/4 with a whole), variances powers of two (σ² = 2^e). The number drawn for
+a word u is the smallest k with u < T_k, where T_k = ⌊2^64 Φ((k + 1/2 - μ)/σ)⌋ below the mean and
+2^64 less its mirror image above it. Each T_k is off by less than 1: below the mean downwards, above
+it upwards. So each number's chance is off by less than 2^-64 (the one at the mean by twice that),
+the tails left out together by less than 2^-63, and the law of a drawn number is, in total
+variation, within ERROR of the rounded Gaussian: half the sum over fewer than 2^11 - 4 numbers.
 """
 
 from __future__ import annotations
@@ -21,10 +23,14 @@ Words = NDArray[np.uint64]
 
 QUARTERS = 4
 LEAST_EXPONENT, MOST_EXPONENT = -8, 12  # of σ², in steps of the integers
-ERROR = Fraction(1, 2**54)  # total variation of one drawn number; the largest table has fewer than 2^11 - 4 entries
+ERROR = Fraction(
+    1, 2**54
+)  # total variation of one drawn number; the largest table has fewer than 2^11 - 4 entries
 _CONTEXT = Context(prec=50, rounding=ROUND_HALF_EVEN, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _FLOOR = Context(prec=50, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
-_INVERSE_ROOT_TWO_PI = Decimal("0.39894228040143267793994605993438186847585863116493465766592582967")
+_INVERSE_ROOT_TWO_PI = Decimal(
+    "0.39894228040143267793994605993438186847585863116493465766592582967"
+)
 _FAR = Decimal("9.2")  # Φ(-9.2) < 2^-64
 
 
@@ -32,14 +38,17 @@ _FAR = Decimal("9.2")  # Φ(-9.2) < 2^-64
 def lower_tail(n: int, exponent: int) -> int:
     """⌊2^64 Φ(-x)⌋ for x = n/(4σ) ≥ 0, σ² = 2^exponent.
 
-    Φ(x) - 1/2 = φ(x)·(x + x³/3 + x⁵/(3·5) + …), all terms positive, in 50 digits: the floor is right unless the product
-    comes within 10^-20 of a whole number, which the tests exclude for every entry of every table.
+    Φ(x) - 1/2 = φ(x)·(x + x³/3 + x⁵/(3·5) + …), all terms positive, in 50 digits: the floor is
+    right unless the product comes within 10^-20 of a whole number, which the tests exclude for
+    every entry of every table.
 
     >>> lower_tail(0, 0) == 2**63
     True
     """
     c = _CONTEXT
-    square = c.divide(n * n, c.multiply(16, c.power(2, exponent)))  # exact: a dyadic number of few digits
+    square = c.divide(
+        n * n, c.multiply(16, c.power(2, exponent))
+    )  # exact: a dyadic number of few digits
     x = c.sqrt(square)
     if x > _FAR:
         return 0
@@ -74,13 +83,16 @@ def table(exponent: int, quarter: int) -> tuple[int, Words]:
 
 
 class RoundedGaussians:
-    """Independent rounded Gaussians, one for each of D means (in quarters, [D]) and variance exponents ([D])."""
+    """Independent rounded Gaussians, one for each of D means (in quarters, [D]) and variance
+    exponents ([D]).
+    """
 
     def __init__(self, means: Integers, exponents: Integers) -> None:
         self._whole, part = np.divmod(means, QUARTERS)
         keys = exponents * QUARTERS + part
         self._groups = [
-            (np.flatnonzero(keys == key), *table(int(key) // QUARTERS, int(key) % QUARTERS)) for key in np.unique(keys)
+            (np.flatnonzero(keys == key), *table(int(key) // QUARTERS, int(key) % QUARTERS))
+            for key in np.unique(keys)
         ]
 
     def draw(self, words: Words) -> Integers:

@@ -1,8 +1,10 @@
-"""Where a layer's numbers come from: stored one by one, or made from a seed by exact integer generators.
+"""Where a layer's numbers come from: stored one by one, or made from a seed by exact integer
+generators.
 
-Anything that a declared seed makes is helper string and costs nothing but the seed; what is coded is paid. Every source
-gives whole numbers that are the same on every machine (FORMAT.md, section 4). The word for index i of layer n under
-seed s is SplitMix64's output i from the state sha256("weights n s")[:8].
+Anything that a declared seed makes is helper string and costs nothing but the seed; what is coded
+is paid. Every source gives whole numbers that are the same on every machine (FORMAT.md, section 4).
+The word for index i of layer n under seed s is SplitMix64's output i from the state sha256("weights
+n s")[:8].
 """
 
 from __future__ import annotations
@@ -75,8 +77,8 @@ class SeededMask:
 class SeededProjection:
     """amplitude·noise + ⌊(Σ_j coefficients[j]·Z_j) / 2^shift⌋, Z_j the j-th matrix of seeded signs.
 
-    Numbers inside a random subspace around a random start. Noise is that of SeededNoise, from words after those of
-    the signs.
+    Numbers inside a random subspace around a random start. Noise is that of SeededNoise, from words
+    after those of the signs.
     """
 
     coefficients: Integers
@@ -94,7 +96,9 @@ class SeededProjection:
         rows = max(1, _CHUNK // size)
         for start in range(0, len(self.coefficients), rows):
             part = self.coefficients[start : start + rows].astype(np.float64)
-            total += part @ sign_rows(self.seed, self.layer, start, len(part), size)  # exact: below 2^53
+            total += part @ sign_rows(
+                self.seed, self.layer, start, len(part), size
+            )  # exact: below 2^53
         result: Integers = total.astype(np.int64) >> self.shift
         if self.amplitude:
             words = -(-size // 64) * len(self.coefficients)
@@ -104,7 +108,9 @@ class SeededProjection:
 
 @dataclass(frozen=True, eq=False)
 class SeededNoise:
-    """A coded value where there is one; elsewhere amplitude times bell-shaped noise from a seed (values: 0 = none)."""
+    """A coded value where there is one; elsewhere amplitude times bell-shaped noise from a seed
+    (values: 0 = none).
+    """
 
     values: Integers
     seed: int
@@ -117,13 +123,16 @@ class SeededNoise:
 
     @cached_property
     def numbers(self) -> Integers:
-        made = self.amplitude * noise(self.seed, self.layer, 0, self.values.size).reshape(self.values.shape)
+        made = self.amplitude * noise(self.seed, self.layer, 0, self.values.size).reshape(
+            self.values.shape
+        )
         return np.where(self.values != 0, self.values, made)
 
 
 @dataclass(frozen=True, eq=False)
 class SignProjection:
-    """⌊(Σ_t coefficients[t]·M_t) / 2^shift⌋: Matrix-Project, Algorithm 1 of Arora 2018, but for its factor 1/k.
+    """⌊(Σ_t coefficients[t]·M_t) / 2^shift⌋: Matrix-Project, Algorithm 1 of Arora 2018, but for its
+    factor 1/k.
 
     M_t are the sign matrices of `sign_combination`; a net's running scale takes the 1/k.
     """
@@ -142,9 +151,12 @@ class SignProjection:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """⌊left·right / 2^shift⌋: a weight of low rank. factors: the numbers of left, then those of right, row by row."""
+    """⌊left·right / 2^shift⌋: a weight of low rank. factors: the numbers of left, then those of
+    right, row by row.
+    """
 
-    factors: Integers  # [rank · (out + rest)], for a shape (out, ...) with rest numbers behind each output
+    # [rank · (out + rest)], for a shape (out, ...) with rest numbers behind each output
+    factors: Integers
     shape: tuple[int, ...]
     rank: int
     shift: int
@@ -164,7 +176,9 @@ class Product:
         columns, rows = _largest(self.left.T), _largest(self.right)
         if sum(a * b for a, b in zip(columns, rows, strict=True)) >= EXACT:
             raise Malformed("the factors of a product could leave the exact range of ±2^53")
-        total = self.left.astype(np.float64) @ self.right.astype(np.float64)  # exact: every partial sum is below 2^53
+        total = self.left.astype(np.float64) @ self.right.astype(
+            np.float64
+        )  # exact: every partial sum is below 2^53
         return (total.astype(np.int64) >> self.shift).reshape(self.shape)
 
 
@@ -188,7 +202,9 @@ def words(seed: int, layer: int, first: int, n: int) -> NDArray[np.uint64]:
 
 
 def signs(seed: int, layer: int, first: int, n: int) -> Integers:
-    """n signs from word `first` on: +1 where a bit is set (each word's lowest bit first), else -1."""
+    """n signs from word `first` on: +1 where a bit is set (each word's lowest bit first), else
+    -1.
+    """
     made = words(seed, layer, first, -(-n // 64))
     bits = np.unpackbits(made.astype("<u8").view(np.uint8), bitorder="little")[:n]
     return 2 * bits.astype(np.int64) - 1
@@ -197,7 +213,12 @@ def signs(seed: int, layer: int, first: int, n: int) -> Integers:
 def sign_rows(seed: int, layer: int, start: int, rows: int, size: int) -> NDArray[np.float64]:
     """Sign matrices start..start+rows-1, [rows, size] floats; each begins with a fresh word."""
     width = -(-size // 64)
-    made = words(seed, layer, start * width, rows * width).astype("<u8").view(np.uint8).reshape(rows, width * 8)
+    made = (
+        words(seed, layer, start * width, rows * width)
+        .astype("<u8")
+        .view(np.uint8)
+        .reshape(rows, width * 8)
+    )
     bits = np.unpackbits(made, axis=1, bitorder="little")[:, :size]
     return 2.0 * bits.astype(np.float64) - 1.0
 
@@ -205,31 +226,43 @@ def sign_rows(seed: int, layer: int, start: int, rows: int, size: int) -> NDArra
 def sign_combination(coefficients: Integers, n: int, seed: int, layer: int) -> Integers:
     """Σ_t coefficients[t]·M_t, exactly: [n]; Malformed unless Σ|coefficients| is below 2^53.
 
-    Entry s of M_t is bit t mod 64 of word ⌊t/64⌋·n + s of the layer's stream, 1 for +1 and 0 for -1: the layout of
-    `operators.sign_projection`. Eight signs of an entry are a byte, so a table of the 256 signed sums of eight
-    coefficients gives their part at one look ("four Russians"). Memory is O(n): never k·n signs.
+    Entry s of M_t is bit t mod 64 of word ⌊t/64⌋·n + s of the layer's stream, 1 for +1 and 0 for
+    -1: the layout of `operators.sign_projection`. Eight signs of an entry are a byte, so a table of
+    the 256 signed sums of eight coefficients gives their part at one look ("four Russians"). Memory
+    is O(n): never k·n signs.
     """
     _check_exact(coefficients)
     k = len(coefficients)
-    padded = np.zeros(-(-k // 8) * 8, dtype=np.int64)  # zero coefficients at the end, whose signs do not matter
+    padded = np.zeros(
+        -(-k // 8) * 8, dtype=np.int64
+    )  # zero coefficients at the end, whose signs do not matter
     padded[:k] = coefficients
     total = np.zeros(n, dtype=np.int64)
     for first in range(0, k, 64):  # the coefficients of one word
         tables = _signed_sums(padded[first : first + 64].reshape(-1, 8))
         for start in range(0, n, _BLOCK):
             part = total[start : start + _BLOCK]
-            made = words(seed, layer, first // 64 * n + start, len(part)).astype("<u8").view(np.uint8).reshape(-1, 8)
+            made = (
+                words(seed, layer, first // 64 * n + start, len(part))
+                .astype("<u8")
+                .view(np.uint8)
+                .reshape(-1, 8)
+            )
             for byte, table in enumerate(tables):
                 part += table.take(made[:, byte])
     return total
 
 
 def _signed_sums(eights: Integers) -> Integers:
-    """[m, 8] -> [m, 256]: entry b is the sum of the eight numbers, number i with sign + where bit i of b is set."""
+    """[m, 8] -> [m, 256]: entry b is the sum of the eight numbers, number i with sign + where bit i
+    of b is set.
+    """
     tables = np.zeros((len(eights), 1), dtype=np.int64)
     for bit in range(8):
         number = eights[:, bit : bit + 1]
-        tables = np.concatenate((tables - number, tables + number), axis=1)  # the upper half has this bit set
+        tables = np.concatenate(
+            (tables - number, tables + number), axis=1
+        )  # the upper half has this bit set
     return tables
 
 
@@ -240,7 +273,10 @@ def _check_exact(coefficients: Integers) -> None:
 
 def _largest(rows: Integers) -> list[int]:
     """The largest magnitude of each row, in Python's integers (np.abs would wrap at -2^63)."""
-    return [max(high, -low) for low, high in zip(rows.min(axis=1).tolist(), rows.max(axis=1).tolist(), strict=True)]
+    return [
+        max(high, -low)
+        for low, high in zip(rows.min(axis=1).tolist(), rows.max(axis=1).tolist(), strict=True)
+    ]
 
 
 def noise(seed: int, layer: int, first: int, n: int) -> Integers:

@@ -1,10 +1,11 @@
 """Filters that come in all their mirror images and quarter turns, paid once.
 
-A group G of 1, 2, 4 or 8 motions of the square (nothing; mirror; quarter turns; both) acts on filters. A convolution
-with symmetry G stores one filter per output and applies it in every position of the group, so its output has |G|
-channels for each stored one, ordered (output, element). Where its input is already of that kind, the stored filter has
-one slice for each *relative* motion, which makes the layer commute with G (group convolution: Cohen and Welling,
-"Group equivariant convolutional networks", 2016). Everything here is a table of indices into the stored numbers, so
+A group G of 1, 2, 4 or 8 motions of the square (nothing; mirror; quarter turns; both) acts on
+filters. A convolution with symmetry G stores one filter per output and applies it in every position
+of the group, so its output has |G| channels for each stored one, ordered (output, element). Where
+its input is already of that kind, the stored filter has one slice for each *relative* motion, which
+makes the layer commute with G (group convolution: Cohen and Welling, "Group equivariant
+convolutional networks", 2016). Everything here is a table of indices into the stored numbers, so
 that training (torch) and evaluation (numpy) expand weights in the same way.
 """
 
@@ -31,7 +32,9 @@ def motions(order: int) -> tuple[tuple[int, int], ...]:
 
 
 def moved(element: tuple[int, int], filters: Indices) -> Indices:
-    """Mirror the last axis, then turn the last two by quarter turns (row axis towards column axis)."""
+    """Mirror the last axis, then turn the last two by quarter turns (row axis towards column
+    axis).
+    """
     mirror, turns = element
     if mirror:
         filters = filters[..., ::-1]
@@ -44,7 +47,10 @@ def relative(order: int) -> tuple[tuple[int, ...], ...]:
     probe = np.arange(9).reshape(3, 3)
     images = [moved(c, probe) for c in motions(order)]
     return tuple(
-        tuple(next(k for k, image in enumerate(images) if np.array_equal(moved(a, image), target)) for target in images)
+        tuple(
+            next(k for k, image in enumerate(images) if np.array_equal(moved(a, image), target))
+            for target in images
+        )
         for a in motions(order)
     )
 
@@ -56,15 +62,22 @@ def lifted(shape: tuple[int, ...], order: int) -> Indices:
 
 
 def regular(shape: tuple[int, ...], order: int) -> Indices:
-    """Stored [o, i, |G|, k, k] -> used [o·|G|, i·|G|, k, k]: slice ((o, a), (i, b)) is a applied to (o, i, a⁻¹b)."""
+    """Stored [o, i, |G|, k, k] -> used [o·|G|, i·|G|, k, k]: slice ((o, a), (i, b)) is a applied to
+    (o, i, a⁻¹b).
+    """
     stored = np.arange(np.prod(shape)).reshape(shape)
-    rows = [moved(a, stored[:, :, list(relative(order)[index])]) for index, a in enumerate(motions(order))]
+    rows = [
+        moved(a, stored[:, :, list(relative(order)[index])])
+        for index, a in enumerate(motions(order))
+    ]
     o, i, _, k, _ = shape
     return np.stack(rows, axis=1).reshape(o * order, i * order, k, k)
 
 
 def invariant(shape: tuple[int, ...], order: int) -> Indices:
-    """Stored [c, i, h, w] -> used [c, i·|G|, h, w]: slice (c, (i, b)) is b applied to (c, i), so scores ignore G."""
+    """Stored [c, i, h, w] -> used [c, i·|G|, h, w]: slice (c, (i, b)) is b applied to (c, i), so
+    scores ignore G.
+    """
     c, i, h, w = shape
     if h != w and order > 2:
         raise Malformed(f"quarter turns need a square feature map, not {h}x{w}")

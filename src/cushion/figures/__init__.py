@@ -14,7 +14,9 @@ from cushion.measure_records import MeasureTable
 
 
 def prepare(folder: str) -> None:
-    """Refuse before the work, not after it: matplotlib must be there, and nothing but folders in the way."""
+    """Refuse before the work, not after it: matplotlib must be there, and nothing but folders in
+    the way.
+    """
     new_figure()
     for path in (Path(folder), *Path(folder).parents):
         if path.exists():

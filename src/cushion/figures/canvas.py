@@ -21,7 +21,9 @@ def new_figure(**options: Any) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise BadInput("drawing needs matplotlib; install it with: pip install 'cushion[figures]'") from None
+        raise BadInput(
+            "drawing needs matplotlib; install it with: pip install 'cushion[figures]'"
+        ) from None
     return Figure(**options, layout="constrained")
 
 
@@ -33,8 +35,12 @@ def save(figure: Any, folder: Path, name: str) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for kind in ("png", "svg"):
         buffer = io.BytesIO()
-        with rc_context({"svg.hashsalt": name}):  # no date and no random ids: equal figures are equal files
-            figure.savefig(buffer, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
+        with rc_context(
+            {"svg.hashsalt": name}
+        ):  # no date and no random ids: equal figures are equal files
+            figure.savefig(
+                buffer, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None
+            )
         write_whole(folder / f"{name}.{kind}", buffer.getvalue())
         paths.append(folder / f"{name}.{kind}")
     return paths
@@ -44,7 +50,9 @@ def steps(axes: Any, spread: Distribution | Spectrum | None, colour: str, label:
     """The density of a distribution as filled steps."""
     if spread is not None:
         widths = [right - left for left, right in pairwise(spread.edges)]
-        heights = [count / spread.count / width for count, width in zip(spread.counts, widths, strict=True)]
+        heights = [
+            count / spread.count / width for count, width in zip(spread.counts, widths, strict=True)
+        ]
         axes.stairs(heights, spread.edges, fill=True, alpha=0.35, color=colour)
         axes.stairs(heights, spread.edges, color=colour, label=label)
 

@@ -12,16 +12,26 @@ from cushion.records import Distribution
 
 
 def draw_conditions(found: MeasureTable, folder: str) -> list[Path]:
-    """C1 over its index sets, C2's curves, C3 of the units, the outputs; with the net beside it, if there is one."""
+    """C1 over its index sets, C2's curves, C3 of the units, the outputs; with the net beside it, if
+    there is one.
+    """
     nets = [(found.net.conditions, MINE, "this net")]
     if found.beside is not None:
         nets.append((found.beside.net.conditions, OTHER, "the net beside it"))
-    drawn = [(net, colour, label) for net, colour, label in nets if net is not None and net.interaction is not None]
+    drawn = [
+        (net, colour, label)
+        for net, colour, label in nets
+        if net is not None and net.interaction is not None
+    ]
     if not drawn:
         return []
     pictures = {"condition-c1": _interaction, "condition-c2": _flips, "condition-c3": _units}
     title = f"{found.net.data} (measure)"
-    return [path for name, picture in pictures.items() for path in save(picture(drawn, title), Path(folder), name)]
+    return [
+        path
+        for name, picture in pictures.items()
+        for path in save(picture(drawn, title), Path(folder), name)
+    ]
 
 
 Nets = list[tuple[NetConditions, str, str]]
@@ -44,13 +54,17 @@ def _interaction(nets: Nets, title: str) -> Any:
 
 
 def _flips(nets: Nets, title: str) -> Any:
-    """Figure 7: the mean share of a layer's units that a perturbation of size δ can flip, a line a layer."""
+    """Figure 7: the mean share of a layer's units that a perturbation of size δ can flip, a line a
+    layer.
+    """
     figure = new_figure(figsize=(5 * len(nets) + 1, 4))
     for at, (net, _, label) in enumerate(nets, 1):
         axes = figure.add_subplot(1, len(nets), at)
         for index, part in enumerate(net.activation_flips):
             shade = index / max(1, len(net.activation_flips) - 1)
-            axes.plot(part.deltas, part.mean_fraction, color=(0.8 * shade, 0.45, 0.7), label=part.layer)
+            axes.plot(
+                part.deltas, part.mean_fraction, color=(0.8 * shade, 0.45, 0.7), label=part.layer
+            )
         axes.set_xscale("log")
         axes.set_title(label, fontsize=10)
         axes.set_xlabel("size of the perturbation δ (inputs of length 1)")
@@ -62,7 +76,9 @@ def _flips(nets: Nets, title: str) -> Any:
 
 
 def _units(nets: Nets, title: str) -> Any:
-    """Figures 5 and 8: incoming norm of each unit over its layer's mean, and the lengths of the outputs."""
+    """Figures 5 and 8: incoming norm of each unit over its layer's mean, and the lengths of the
+    outputs.
+    """
     figure = new_figure(figsize=(10, 4))
     left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
     for net, colour, label in nets:
@@ -80,4 +96,9 @@ def _units(nets: Nets, title: str) -> Any:
 
 def _outline(axes: Any, spread: Distribution | None, colour: str, label: str) -> None:
     if spread is not None:
-        axes.stairs([count / spread.count for count in spread.counts], spread.edges, color=colour, label=label or None)
+        axes.stairs(
+            [count / spread.count for count in spread.counts],
+            spread.edges,
+            color=colour,
+            label=label or None,
+        )

@@ -1,4 +1,6 @@
-"""Margins and the bi-criteria curve of expected sharpness against KL (Neyshabur 2017, Figure 2) as pictures."""
+"""Margins and the bi-criteria curve of expected sharpness against KL (Neyshabur 2017, Figure 2) as
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +58,21 @@ def _bi_criteria(found: MeasureTable) -> Any:
                 across = [point.kl for point in curve.points]
                 up = [getattr(point, rise) for point in curve.points]
                 bars = [getattr(point, error) or 0.0 for point in curve.points]
-                axes.errorbar(across, up, yerr=bars, color=colour, marker="o", markersize=4, capsize=3, label=label)
+                axes.errorbar(
+                    across,
+                    up,
+                    yerr=bars,
+                    color=colour,
+                    marker="o",
+                    markersize=4,
+                    capsize=3,
+                    label=label,
+                )
         axes.set_xscale("log")
         axes.set_xlabel("KL = ½Σw²/σ² (nats)")
         axes.set_ylabel(f"rise of the {name}")
         axes.legend(fontsize=9)
-    figure.suptitle(f"expected sharpness against KL, {found.net.data} (measure): lower is better", fontsize=12)
+    figure.suptitle(
+        f"expected sharpness against KL, {found.net.data} (measure): lower is better", fontsize=12
+    )
     return figure

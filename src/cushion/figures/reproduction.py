@@ -1,7 +1,7 @@
 """The pictures of `cushion reproduce`, from the numbers in an item's records; needs matplotlib.
 
-Colours are apart in every common kind of colour blindness (Okabe and Ito), and no two lines differ in colour alone:
-markers and dashes differ too. Every kind of picture names its axes.
+Colours are apart in every common kind of colour blindness (Okabe and Ito), and no two lines differ
+in colour alone: markers and dashes differ too. Every kind of picture names its axes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LEGEND_INSIDE = 6  # more lines than these are named beside the picture
 def draw_picture(picture: Mapping[str, Any], folder: Path) -> list[Path]:
     """One picture as folder/name.png and .svg, from the JSON of a reproduction's drawing.
 
-    A Picture has lines over numbers, groups of bars over names: name, title, x, x_label, y_label, x_log, y_log, and
-    series, each with label, values (None where there is none) and from_paper: the paper's own numbers are dashed or
-    hatched. The others name their `kind`.
+    A Picture has lines over numbers, groups of bars over names: name, title, x, x_label, y_label,
+    x_log, y_log, and series, each with label, values (None where there is none) and from_paper: the
+    paper's own numbers are dashed or hatched. The others name their `kind`.
     """
     if picture.get("kind") == "panels":
         return save(_panels(picture), folder, picture["name"])
@@ -37,7 +37,9 @@ def draw_picture(picture: Mapping[str, Any], folder: Path) -> list[Path]:
     _draw(figure, axes, picture, title_size=11)
     if picture.get("kind") != "contour":
         beside = len(axes.get_legend_handles_labels()[1]) > _LEGEND_INSIDE
-        axes.legend(fontsize=9, **({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if beside else {}))
+        axes.legend(
+            fontsize=9, **({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if beside else {})
+        )
     return save(figure, folder, picture["name"])
 
 
@@ -48,12 +50,16 @@ def _panels(picture: Mapping[str, Any]) -> Any:
     figure = new_figure(figsize=(3.4 * columns + 0.6, 2.9 * rows + 0.8))
     for number, part in enumerate(parts, 1):
         _draw(figure, figure.add_subplot(rows, columns, number), part, title_size=10)
-    figure.suptitle(fill(picture["title"], width=int(_LETTERS * figure.get_figwidth())), fontsize=12)
+    figure.suptitle(
+        fill(picture["title"], width=int(_LETTERS * figure.get_figwidth())), fontsize=12
+    )
     legends = [axes.get_legend_handles_labels() for axes in figure.axes]
     if len({tuple(labels) for _, labels in legends}) == 1:
         handles, labels = legends[0]
         if len(labels) > 1:
-            figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=9)
+            figure.legend(
+                handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=9
+            )
     else:
         for axes in figure.axes:
             if len(axes.get_legend_handles_labels()[1]) > 1:
@@ -64,7 +70,9 @@ def _panels(picture: Mapping[str, Any]) -> Any:
 def _draw(figure: Any, axes: Any, picture: Mapping[str, Any], title_size: int) -> None:
     axes.set_xlabel(picture["x_label"], fontsize=title_size - 1)
     axes.set_ylabel(picture["y_label"], fontsize=title_size - 1)
-    axes.set_title(fill(picture["title"], width=int(_LETTERS * figure.get_figwidth())), fontsize=title_size)
+    axes.set_title(
+        fill(picture["title"], width=int(_LETTERS * figure.get_figwidth())), fontsize=title_size
+    )
     kind = picture.get("kind")
     if kind == "contour":
         figure.colorbar(_contour(axes, picture), ax=axes, label=picture["value_label"])
@@ -100,16 +108,26 @@ def _scatter(axes: Any, picture: Mapping[str, Any]) -> None:
         x, y = zip(*group["places"], strict=True) if group["places"] else ((), ())
         marker, colour = _MARKERS[number % len(_MARKERS)], _COLOURS[number % len(_COLOURS)]
         if group.get("x_errors"):
-            axes.errorbar(x, y, xerr=group["x_errors"], fmt="none", ecolor=colour, elinewidth=0.6, alpha=0.6)
+            axes.errorbar(
+                x, y, xerr=group["x_errors"], fmt="none", ecolor=colour, elinewidth=0.6, alpha=0.6
+            )
         axes.scatter(x, y, s=28, marker=marker, color=colour, label=group["label"])
     for number, line in enumerate(picture["lines"]):
         ends = (min(across, default=0.0), max(across, default=1.0))
         heights = [line["slope"] * x + line["intercept"] for x in ends]
-        axes.plot(ends, heights, color="#333333", linestyle=_DASHES[number % len(_DASHES)], label=line["label"])
+        axes.plot(
+            ends,
+            heights,
+            color="#333333",
+            linestyle=_DASHES[number % len(_DASHES)],
+            label=line["label"],
+        )
 
 
 def _curves(axes: Any, picture: Mapping[str, Any]) -> None:
-    """Lines with places of their own; past as many lines as there are colours, dashes tell them apart."""
+    """Lines with places of their own; past as many lines as there are colours, dashes tell them
+    apart.
+    """
     for number, curve in enumerate(picture["curves"]):
         axes.errorbar(
             curve["x"],
@@ -141,7 +159,14 @@ def _histogram(axes: Any, picture: Mapping[str, Any]) -> None:
         ]
         axes.stairs(heights, spread["edges"], fill=True, alpha=0.3, color=colour)
         style = _DASHES[number % len(_DASHES)]
-        axes.stairs(heights, spread["edges"], color=colour, linestyle=style, linewidth=1.3, label=spread["label"])
+        axes.stairs(
+            heights,
+            spread["edges"],
+            color=colour,
+            linestyle=style,
+            linewidth=1.3,
+            label=spread["label"],
+        )
     axes.tick_params(labelsize=8)
 
 
@@ -151,13 +176,22 @@ def _lines(axes: Any, picture: Mapping[str, Any]) -> None:
     labels = [series["label"] for series in picture["series"]]
     for number, series in enumerate(picture["series"]):
         same = next(
-            (at for at in range(number) if series["from_paper"] and labels[number].endswith(labels[at])), number
+            (
+                at
+                for at in range(number)
+                if series["from_paper"] and labels[number].endswith(labels[at])
+            ),
+            number,
         )
         axes.plot(
             picture["x"],
             _heights(series["values"]),
             marker=_MARKERS[number % len(_MARKERS)] if marked else None,
-            linestyle="--" if series["from_paper"] else "-" if marked else _DASHES[number % len(_DASHES)],
+            linestyle="--"
+            if series["from_paper"]
+            else "-"
+            if marked
+            else _DASHES[number % len(_DASHES)],
             color=_COLOURS[same % len(_COLOURS)],
             label=series["label"],
         )

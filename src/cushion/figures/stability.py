@@ -1,4 +1,6 @@
-"""Noise stability as pictures: a histogram of each quantity for every layer, and the fate of injected noise."""
+"""Noise stability as pictures: a histogram of each quantity for every layer, and the fate of
+injected noise.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def _interlayer(layer: LayerMeasures) -> Distribution | None:
 
 
 def _smoothness(layer: LayerMeasures) -> Distribution | None:
-    return next((law.inverse_spread for law in layer.interlayer_smoothness if law.is_standard), None)
+    return next(
+        (law.inverse_spread for law in layer.interlayer_smoothness if law.is_standard), None
+    )
 
 
 def _beta(layer: LayerMeasures) -> Distribution | None:
@@ -45,7 +49,10 @@ _HISTOGRAMS: dict[str, tuple[str, Pick]] = {
     "layer-cushion": ("layer cushion ‖Aφ(x)‖ / (‖A‖_F ‖φ(x)‖)", _cushion),
     "activation-contraction": ("activation contraction ‖x‖ / ‖φ(x)‖", _contraction),
     "interlayer-cushion": ("minimal interlayer cushion, unclipped", _interlayer),
-    "interlayer-smoothness": ("interlayer smoothness, 1/ρ under sign-projection noise", _smoothness),
+    "interlayer-smoothness": (
+        "interlayer smoothness, 1/ρ under sign-projection noise",
+        _smoothness,
+    ),
     "jacobian-beta": ("well-distributed Jacobian β", _beta),
     "singular-values": ("singular values of the true map", _spectrum),
 }
@@ -111,5 +118,8 @@ def _attenuation(found: MeasureTable, at: int) -> Any:
     axes.set_yscale("log")
     axes.set_xlabel("layer")
     axes.set_ylabel("relative error ‖x̂ - x‖ / ‖x‖")
-    axes.set_title(f"noise of {level:.0%} in the input of each layer, followed upwards\n{found.net.data} (measure)")
+    axes.set_title(
+        f"noise of {level:.0%} in the input of each layer, followed upwards\n{found.net.data} "
+        "(measure)"
+    )
     return figure

@@ -1,4 +1,6 @@
-"""Tails as pictures: P(X ≥ x) on logarithmic axes with the fitted power law, and the Hill plot of every layer."""
+"""Tails as pictures: P(X ≥ x) on logarithmic axes with the fitted power law, and the Hill plot of
+every layer.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from cushion.measure_records import LayerMeasures, MeasureTable
 from cushion.tail_records import TailFits
 
 _COLUMNS = 4
-_PANELS = 24  # of one picture; of deeper nets it shows layers at even distances, first and last among them
+# of one picture; of deeper nets it shows layers at even distances, first and last among them
+_PANELS = 24
 _BLACK = "#000000"
 _STEADY = 10  # k from which Hill's estimates set the height of a panel: before, they jump
 _WHAT = {"weights": "weights |w|", "eigenvalues": "eigenvalues of WWᵀ"}
@@ -20,7 +23,9 @@ Panel: TypeAlias = Callable[[Any, TailFits, str, str], None]
 
 
 def draw_tails(found: MeasureTable, folder: str) -> list[Path]:
-    """Survival functions and Hill plots of weights and eigenvalues, where a power law was fitted."""
+    """Survival functions and Hill plots of weights and eigenvalues, where a power law was
+    fitted.
+    """
     paths: list[Path] = []
     for what, name in _WHAT.items():
         layers = [layer for layer in found.layers if _fits(layer, what) is not None]
@@ -28,8 +33,17 @@ def draw_tails(found: MeasureTable, folder: str) -> list[Path]:
             title = f"tails of the {name}, {found.net.data} (measure)"
             survivals = _panels(found, what, layers, title, _survival, ("x", "share of values ≥ x"))
             paths += save(survivals, Path(folder), f"tails-{what}")
-            title = f"Hill plots of the {name}, {found.net.data} (measure): is there a flat stretch?"
-            plots = _panels(found, what, layers, title, _hill, ("largest values used, k", "tail index ± 2 errors"))
+            title = (
+                f"Hill plots of the {name}, {found.net.data} (measure): is there a flat stretch?"
+            )
+            plots = _panels(
+                found,
+                what,
+                layers,
+                title,
+                _hill,
+                ("largest values used, k", "tail index ± 2 errors"),
+            )
             paths += save(plots, Path(folder), f"hill-{what}")
     return paths
 
@@ -41,7 +55,12 @@ def _fits(layer: LayerMeasures, what: str) -> TailFits | None:
 
 
 def _panels(
-    found: MeasureTable, what: str, layers: list[LayerMeasures], title: str, panel: Panel, labels: tuple[str, str]
+    found: MeasureTable,
+    what: str,
+    layers: list[LayerMeasures],
+    title: str,
+    panel: Panel,
+    labels: tuple[str, str],
 ) -> Any:
     """One panel a layer; the net beside it in the second colour."""
     shown = _evenly(layers)
@@ -50,7 +69,11 @@ def _panels(
     figure = new_figure(figsize=(max(7.0, 3 * columns), 2.6 * rows + 1.2))
     some = "" if len(shown) == len(layers) else f"\n{len(shown)} of {len(layers)} layers"
     figure.suptitle(f"{title}{some}", fontsize=12)
-    twins = {} if found.beside is None else {twin.name: _fits(twin, what) for twin in found.beside.layers}
+    twins = (
+        {}
+        if found.beside is None
+        else {twin.name: _fits(twin, what) for twin in found.beside.layers}
+    )
     for at, layer in enumerate(shown, 1):
         axes = figure.add_subplot(rows, columns, at)
         mine, twin = _fits(layer, what), twins.get(layer.name)
@@ -85,7 +108,13 @@ def _survival(axes: Any, fits: TailFits, colour: str, label: str) -> None:
     start = law.tail / law.values
     heights = [start, start * (law.largest / law.xmin) ** -law.tail_index]
     line = "power law from xmin" if colour == MINE else None
-    axes.loglog([law.xmin, law.largest], heights, color=_BLACK if colour == MINE else OTHER, linewidth=1.2, label=line)
+    axes.loglog(
+        [law.xmin, law.largest],
+        heights,
+        color=_BLACK if colour == MINE else OTHER,
+        linewidth=1.2,
+        label=line,
+    )
     if colour == MINE:
         axes.axvline(law.xmin, color=_BLACK, linestyle=":", linewidth=0.8)
         median = next(x for x, share in zip(points.x, points.share, strict=True) if share >= 0.5)
@@ -104,17 +133,32 @@ def _few_ticks(axis: Any, decades: float) -> None:
 
 
 def _hill(axes: Any, fits: TailFits, colour: str, label: str) -> None:
-    """Hill's estimate with a band of two standard errors; dotted: the fitted tail's size and index."""
+    """Hill's estimate with a band of two standard errors; dotted: the fitted tail's size and
+    index.
+    """
     law, plot = fits.power_law, fits.hill
     if law is None or plot is None or not plot.k:
         return
     below = [index - 2 * error for index, error in zip(plot.tail_index, plot.errors, strict=True)]
     above = [index + 2 * error for index, error in zip(plot.tail_index, plot.errors, strict=True)]
     axes.fill_between(plot.k, below, above, color=colour, alpha=0.25, linewidth=0)
-    axes.plot(plot.k, plot.tail_index, color=colour, linewidth=1.2, label=label, zorder=3 if colour == MINE else 2)
+    axes.plot(
+        plot.k,
+        plot.tail_index,
+        color=colour,
+        linewidth=1.2,
+        label=label,
+        zorder=3 if colour == MINE else 2,
+    )
     axes.set_xscale("log")
     if colour == MINE:
-        axes.axhline(law.tail_index, color=_BLACK, linestyle=":", linewidth=0.8, label="fitted tail: size and index")
+        axes.axhline(
+            law.tail_index,
+            color=_BLACK,
+            linestyle=":",
+            linewidth=0.8,
+            label="fitted tail: size and index",
+        )
         axes.axvline(law.tail, color=_BLACK, linestyle=":", linewidth=0.8)
         steady = [height for k, height in zip(plot.k, above, strict=True) if k >= _STEADY] or above
         axes.set_ylim(0, 1.1 * max(*steady, law.tail_index))

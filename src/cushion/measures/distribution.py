@@ -14,10 +14,14 @@ _BINS = 50
 _ROUNDING = 1e-12  # relative; what a few hundred float64 operations leave
 
 
-def describe(values: NDArray[Any], extremum: Literal["min", "max"], bins: int = _BINS) -> Distribution | None:
-    """Summarise; None if there is nothing to summarise. NaN constrains nothing and is left out; so is +∞ of a minimum.
+def describe(
+    values: NDArray[Any], extremum: Literal["min", "max"], bins: int = _BINS
+) -> Distribution | None:
+    """Summarise; None if there is nothing to summarise. NaN constrains nothing and is left out; so
+    is +∞ of a minimum.
 
-    A quantile at level q is the smallest value with at least a fraction q of the values at or below it.
+    A quantile at level q is the smallest value with at least a fraction q of the values at or below
+    it.
 
     >>> describe(np.array([3.0, 1.0, 2.0, np.inf]), "min").value
     1.0
@@ -45,7 +49,9 @@ def describe(values: NDArray[Any], extremum: Literal["min", "max"], bins: int = 
 
 
 def _range(finite: NDArray[np.float64]) -> tuple[float, float]:
-    """From the smallest to the largest value; wider where they differ by rounding alone, which no bins resolve."""
+    """From the smallest to the largest value; wider where they differ by rounding alone, which no
+    bins resolve.
+    """
     if len(finite) == 0:
         return 0.0, 1.0
     low, high = float(finite.min()), float(finite.max())

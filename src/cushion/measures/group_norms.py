@@ -20,7 +20,8 @@ from cushion.operators.spectrum import is_exact, singular_values
 def group_norms(operator: Operator, *, trace_norms: bool = True, seed: int = 0) -> GroupNorms:
     """Norms of the true map, and in `kernel` those of the weight with one row a filter.
 
-    Trace norms need singular values, far the dearest part; `seed` chooses the probes where they are estimated.
+    Trace norms need singular values, far the dearest part; `seed` chooses the probes where they are
+    estimated.
     """
     norms = _norms(operator, trace_norms, seed)
     if isinstance(operator, Linear):
@@ -46,10 +47,12 @@ def distance_from_initialisation(layer: Affine, initial: Affine) -> DistanceFrom
 
 
 def row_norms(operator: Operator, p: float) -> Tensor:
-    """The ℓ_p norm of the weights that enter each unit of the true map, [*output_shape], in float64.
+    """The ℓ_p norm of the weights that enter each unit of the true map, [*output_shape], in
+    float64.
 
-    Σ|a|^p over a row is what the map with |w|^p gives for an input of ones, which knows the padding. On ones the input
-    channels add up beforehand, whatever their group, so a convolution reads one channel only.
+    Σ|a|^p over a row is what the map with |w|^p gives for an input of ones, which knows the
+    padding. On ones the input channels add up beforehand, whatever their group, so a convolution
+    reads one channel only.
     """
     weight = operator.weight.detach().to(torch.float64).abs()
     largest = weight.max()
@@ -58,7 +61,10 @@ def row_norms(operator: Operator, p: float) -> Tensor:
     powers = (weight / largest) ** p  # of numbers up to 1: cannot overflow
     if isinstance(operator, Conv2d):
         one = dataclasses.replace(
-            operator, weight=powers.sum(1, keepdim=True), input_shape=(1, *operator.input_shape[1:]), groups=1
+            operator,
+            weight=powers.sum(1, keepdim=True),
+            input_shape=(1, *operator.input_shape[1:]),
+            groups=1,
         )
         sums = one.apply(powers.new_ones((1, *one.input_shape)))[0]
     else:
@@ -89,7 +95,9 @@ def _over_units(norms: Tensor, q: float) -> float:
     largest = float(norms.max())
     if q == math.inf or not 0 < largest < math.inf:
         return largest
-    return largest * float(torch.linalg.vector_norm(norms / largest, q))  # no square leaves the range of floats
+    return largest * float(
+        torch.linalg.vector_norm(norms / largest, q)
+    )  # no square leaves the range of floats
 
 
 @dataclass(frozen=True)
@@ -102,10 +110,11 @@ class _TraceNorm:
 
 
 def _trace_norm(operator: Operator, seed: int) -> _TraceNorm:
-    """Σσ: of all singular values, or as random probes see it, with the error of the probes and of the quadrature.
+    """Σσ: of all singular values, or as random probes see it, with the error of the probes and of
+    the quadrature.
 
-    A probe gives the means of σ and of σ² in its eyes. The true mean of σ² is known, so what a probe errs in it
-    foretells what it errs in the mean of σ: a control variate.
+    A probe gives the means of σ and of σ² in its eyes. The true mean of σ² is known, so what a
+    probe errs in it foretells what it errs in the mean of σ: a control variate.
     """
     if is_exact(operator):
         return _TraceNorm(float(singular_values(operator).sum()), True, None)
@@ -114,22 +123,29 @@ def _trace_norm(operator: Operator, seed: int) -> _TraceNorm:
         return _TraceNorm(0.0, True, None)
     density = estimate_density(operator, seed=seed)
     fine, coarse = (
-        np.array([rule.weights @ rule.values for rule in rules]) for rules in (density.rules, density.coarse)
+        np.array([rule.weights @ rule.values for rule in rules])
+        for rules in (density.rules, density.coarse)
     )
-    surplus = np.array([rule.weights @ rule.values**2 for rule in density.rules]) - frobenius**2 / density.count
+    surplus = (
+        np.array([rule.weights @ rule.values**2 for rule in density.rules])
+        - frobenius**2 / density.count
+    )
     spread = surplus - surplus.mean()
     slope = spread @ fine / (spread @ spread) if spread.any() else 0.0
     corrected = fine - slope * surplus
     of_probes = corrected.std(ddof=2) / math.sqrt(len(corrected))
     of_quadrature = abs((fine - coarse).mean())
     return _TraceNorm(
-        float(density.count * corrected.mean()), False, density.count * math.hypot(of_probes, of_quadrature)
+        float(density.count * corrected.mean()),
+        False,
+        density.count * math.hypot(of_probes, of_quadrature),
     )
 
 
 def _bias_distance(bias: Tensor | None, initial: Tensor | None) -> float:
     """‖b - b₀‖₂, where a layer without a bias has zeros."""
     values = [
-        torch.zeros((), dtype=torch.float64) if b is None else b.detach().to(torch.float64) for b in (bias, initial)
+        torch.zeros((), dtype=torch.float64) if b is None else b.detach().to(torch.float64)
+        for b in (bias, initial)
     ]
     return float(torch.linalg.vector_norm(values[0] - values[1]))

@@ -1,4 +1,6 @@
-"""Classification margins: the score of the true class minus the best other score; negative ones stay negative."""
+"""Classification margins: the score of the true class minus the best other score; negative ones
+stay negative.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,14 @@ def sample_margins(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def epsilon_margin(margins: NDArray[np.float64], epsilon: float) -> float:
-    """γ: the ⌈εm⌉-th smallest margin, so that all but a fraction ε of the examples exceed it; ε = 0: the hard margin.
+    """γ: the ⌈εm⌉-th smallest margin, so that all but a fraction ε of the examples exceed it; ε =
+    0: the hard margin.
 
-    Neyshabur 2017, §2.2 (ε = 0.05 in its figures). Negative where more than a fraction ε is misclassified.
+    Neyshabur 2017, §2.2 (ε = 0.05 in its figures). Negative where more than a fraction ε is
+    misclassified.
 
-    >>> epsilon_margin(np.array([3.0, -1.0, 2.0, 5.0]), 0.5), epsilon_margin(np.array([3.0, -1.0]), 0.0)
+    >>> margins = np.array([3.0, -1.0, 2.0, 5.0])
+    >>> epsilon_margin(margins, 0.5), epsilon_margin(margins[:2], 0.0)
     (2.0, -1.0)
     """
     if not 0 <= epsilon < 1:

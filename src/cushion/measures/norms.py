@@ -22,7 +22,9 @@ class LayerNorms:
 
 
 def layer_norms(operator: Operator) -> LayerNorms:
-    """Norms of one layer. The reshaped kernel is never used in place of a convolution: it underestimates ‖A‖₂."""
+    """Norms of one layer. The reshaped kernel is never used in place of a convolution: it
+    underestimates ‖A‖₂.
+    """
     spectral = operator.spectral()
     frobenius = operator.operator_frobenius()
     return LayerNorms(
@@ -35,12 +37,20 @@ def layer_norms(operator: Operator) -> LayerNorms:
 
 
 def squared_distance(net: Network, other: Network | None = None) -> float:
-    """‖w - w₀‖² over all weights and biases, in float64; w₀ = 0 without another net of the same layers."""
+    """‖w - w₀‖² over all weights and biases, in float64; w₀ = 0 without another net of the same
+    layers.
+    """
     total = 0.0
-    others = [None] * len(net.affine_layers) if other is None else [node.affine for node in other.affine_layers]
+    others = (
+        [None] * len(net.affine_layers)
+        if other is None
+        else [node.affine for node in other.affine_layers]
+    )
     for node, start in zip(net.affine_layers, others, strict=True):
         weight, bias = node.affine.operator.weight.double(), node.affine.bias
-        total += float((weight if start is None else weight - start.operator.weight.double()).square().sum())
+        total += float(
+            (weight if start is None else weight - start.operator.weight.double()).square().sum()
+        )
         first = None if start is None else start.bias
         if bias is not None or first is not None:
             zero = torch.zeros(node.shape[0], dtype=torch.float64)

@@ -1,8 +1,10 @@
-"""Path norms: the sum over all paths of a net of the products of their weights, in one pass from the outputs back.
+"""Path norms: the sum over all paths of a net of the products of their weights, in one pass from
+the outputs back.
 
-The sum s over the paths from a unit to the outputs is 1 at each output, and every operation hands s back to its
-inputs (`operators.path_sums`). One pass with one vector then gives the sum over the paths that start at an input, Σ s
-over inputs, and over those that start at a bias, Σ |b|^p s over the units that it enters.
+The sum s over the paths from a unit to the outputs is 1 at each output, and every operation hands s
+back to its inputs (`operators.path_sums`). One pass with one vector then gives the sum over the
+paths that start at an input, Σ s over inputs, and over those that start at a bias, Σ |b|^p s over
+the units that it enters.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ Pool: TypeAlias = MaxPool | AvgPool | AdaptiveAvgPool | AdaptiveMaxPool
 
 
 def path_norm(net: Network, p: float) -> PathNorm:
-    """The ℓ_p path norm of a net, without and with its biases, for any p ≥ 1; 0 if no path has all weights non-zero."""
+    """The ℓ_p path norm of a net, without and with its biases, for any p ≥ 1; 0 if no path has all
+    weights non-zero.
+    """
     return path_norms(net, (p,))[0]
 
 
@@ -57,7 +61,9 @@ def path_norms(net: Network, exponents: Sequence[float]) -> tuple[PathNorm, ...]
 
 
 def path_log_sum(net: Network, p: float, *, biases: bool = False) -> float:
-    """ln Σ ∏|w|^p over the paths from inputs (and, on demand, from biases) to outputs; -∞ if all are zero."""
+    """ln Σ ∏|w|^p over the paths from inputs (and, on demand, from biases) to outputs; -∞ if all
+    are zero.
+    """
     total = _totals(net, (p,))[0][int(biases)]
     return total.log2() * math.log(2) if total.mantissa else -math.inf
 
@@ -84,11 +90,16 @@ class _Scaled:
 
 def _sum(terms: list[_Scaled]) -> _Scaled:
     exponent = max((term.exponent for term in terms if term.mantissa), default=0.0)
-    return _Scaled(math.fsum(t.mantissa * 2.0 ** (t.exponent - exponent) for t in terms if t.mantissa), exponent)
+    return _Scaled(
+        math.fsum(t.mantissa * 2.0 ** (t.exponent - exponent) for t in terms if t.mantissa),
+        exponent,
+    )
 
 
 def _totals(net: Network, exponents: Sequence[float]) -> list[tuple[_Scaled, _Scaled]]:
-    """For each p Σ ∏|w|^p over the paths that start at an input, and over those that start at an input or a bias."""
+    """For each p Σ ∏|w|^p over the paths that start at an input, and over those that start at an
+    input or a bias.
+    """
     for p in exponents:
         if not 1 <= p < math.inf:
             raise BadInput(f"a path norm needs a finite p of at least 1, not {p}")
@@ -103,10 +114,14 @@ def _totals(net: Network, exponents: Sequence[float]) -> list[tuple[_Scaled, _Sc
             continue
         if isinstance(node.op, Affine):
             if node.op.bias is not None:
-                for terms, one, (bias, lacks) in zip(from_biases, sums, powers.of_vector(node.op.bias), strict=True):
+                for terms, one, (bias, lacks) in zip(
+                    from_biases, sums, powers.of_vector(node.op.bias), strict=True
+                ):
                     if one is not None:
                         terms.append(_Scaled(float(bias @ one.per_channel()), one.exponent + lacks))
-            handed = [[one and one.in_range()] for one in sums_before(node.op.operator, sums, powers)]
+            handed = [
+                [one and one.in_range()] for one in sums_before(node.op.operator, sums, powers)
+            ]
         else:
             handed = [
                 [None] * len(node.inputs) if one is None else _handed_back(net, node, one, p)
@@ -118,13 +133,17 @@ def _totals(net: Network, exponents: Sequence[float]) -> list[tuple[_Scaled, _Sc
                     each[i] = each[i] + part if i in each else part
     totals = []
     for each, terms in zip(found, from_biases, strict=True):
-        from_inputs = [_Scaled(float(sums.per_channel().sum()), sums.exponent) for sums in each.values()]
+        from_inputs = [
+            _Scaled(float(sums.per_channel().sum()), sums.exponent) for sums in each.values()
+        ]
         totals.append((_sum(from_inputs), _sum(from_inputs + terms)))
     return totals
 
 
 def _handed_back(net: Network, node: Node, sums: PathSums, p: float) -> list[PathSums | None]:
-    """What each input of a node that is not affine receives from the sums of its output; None where that is zero."""
+    """What each input of a node that is not affine receives from the sums of its output; None where
+    that is zero.
+    """
     op = node.op
     if isinstance(op, ReLU):
         return [sums]
@@ -153,11 +172,12 @@ def _as_map(shape: Shape) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=256)
 def _windows(op: Pool, axis: int, size: int, seen: Indices, p: float) -> tuple[Floats, Indices]:
-    """Along one axis of a pool: for each distinct input row and each distinct output row the weight^p between them.
+    """Along one axis of a pool: for each distinct input row and each distinct output row the
+    weight^p between them.
 
-    The weight of a place in a window is the product of those along its two axes. `seen` says which distinct row each
-    output row is, and output rows that share their sums are added up. Also returned: which distinct row each of the
-    `size` input rows is.
+    The weight of a place in a window is the product of those along its two axes. `seen` says which
+    distinct row each output row is, and output rows that share their sums are added up. Also
+    returned: which distinct row each of the `size` input rows is.
     """
     weights = np.zeros((size, max(seen) + 1))
     for output, row in enumerate(seen):
@@ -168,7 +188,9 @@ def _windows(op: Pool, axis: int, size: int, seen: Indices, p: float) -> tuple[F
 
 
 def _window(op: Pool, axis: int, size: int, output: int, outputs: int) -> tuple[range, int]:
-    """The places that one output of a pool reads along an axis, on padding too, and this axis' part of the divisor."""
+    """The places that one output of a pool reads along an axis, on padding too, and this axis' part
+    of the divisor.
+    """
     if isinstance(op, AdaptiveAvgPool | AdaptiveMaxPool):
         places = range(output * size // outputs, -(-(output + 1) * size // outputs))
         return places, len(places) if isinstance(op, AdaptiveAvgPool) else 1
@@ -179,4 +201,6 @@ def _window(op: Pool, axis: int, size: int, output: int, outputs: int) -> tuple[
     places = range(first, min(first + op.kernel[axis], size + op.padding[axis]))
     if op.divisor is not None:
         return places, op.divisor if axis == 0 else 1
-    return places, len(places) if op.count_include_pad else sum(0 <= place < size for place in places)
+    return places, len(places) if op.count_include_pad else sum(
+        0 <= place < size for place in places
+    )

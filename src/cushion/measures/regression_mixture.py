@@ -1,6 +1,7 @@
 """A mixture of linear regressions by expectation maximisation (Figure 3 of Shin 2021). A measure.
 
-Each point (x, y) belongs to line k with probability share_k, and then y = slope_k·x + intercept_k + N(0, deviation_k²).
+Each point (x, y) belongs to line k with probability share_k, and then y = slope_k·x + intercept_k +
+N(0, deviation_k²).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from cushion.records import Record
 
 Floats = NDArray[np.float64]
 
-# Of the deviation about the one line of least squares. A line through two of the points would have deviation 0 and an
-# infinite likelihood. The floor keeps it finite, not honest: of samples of one true line BIC still takes two or three
-# lines in 56 % at 20 points, 27 % at 30 and 18 % at 43. `one_line_p` is the test that holds its level.
+# Of the deviation about the one line of least squares. A line through two of the points would have
+# deviation 0 and an infinite likelihood. The floor keeps it finite, not honest: of samples of one
+# true line BIC still takes two or three lines in 56 % at 20 points, 27 % at 30 and 18 % at 43.
+# `one_line_p` is the test that holds its level.
 FLOOR = 0.05
 _STEPS = 2000
 _SHORT, _LONG = 30, 3  # steps that every start has, and how many of them climb on
@@ -28,7 +30,9 @@ _GAIN = 1e-10  # in nats a point: a step that gains less is the last
 
 @dataclass(frozen=True)
 class RegressionLine(Record):
-    """y = slope·x + intercept + N(0, deviation²), for the share of the points that the line is expected to have."""
+    """y = slope·x + intercept + N(0, deviation²), for the share of the points that the line is
+    expected to have.
+    """
 
     slope: float
     intercept: float
@@ -38,10 +42,12 @@ class RegressionLine(Record):
 
 @dataclass(frozen=True)
 class RegressionMixture(Record):
-    """The most likely mixture that was found, its lines in the order of their slopes, then intercepts.
+    """The most likely mixture that was found, its lines in the order of their slopes, then
+    intercepts.
 
-    bic: (4K - 1)·ln n - 2·log_likelihood for K lines; smaller is better. responsibilities: of each point, the
-    probabilities that it belongs to each line. iterations: of expectation maximisation, until no restart gained.
+    bic: (4K - 1)·ln n - 2·log_likelihood for K lines; smaller is better. responsibilities: of each
+    point, the probabilities that it belongs to each line. iterations: of expectation maximisation,
+    until no restart gained.
     """
 
     lines: tuple[RegressionLine, ...]
@@ -53,7 +59,9 @@ class RegressionMixture(Record):
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """K lines in standardised coordinates: slope, intercept, deviation and share, each [K]; [R, K] for R mixtures."""
+    """K lines in standardised coordinates: slope, intercept, deviation and share, each [K]; [R, K]
+    for R mixtures.
+    """
 
     slope: Floats
     intercept: Floats
@@ -61,12 +69,15 @@ class Lines:
     share: Floats
 
 
-def fit_mixture(x: ArrayLike, y: ArrayLike, components: int, *, seed: int, restarts: int = 20) -> RegressionMixture:
+def fit_mixture(
+    x: ArrayLike, y: ArrayLike, components: int, *, seed: int, restarts: int = 20
+) -> RegressionMixture:
     """The mixture of `components` lines with the largest likelihood among `restarts` seeded starts.
 
-    Every step of expectation maximisation raises the likelihood or leaves it. No deviation falls below a twentieth of
-    that of the one line of least squares, which is the answer, in closed form, for one component. With more, a start is
-    a line through two random points for each of them; the best of the starts need not be the best of all.
+    Every step of expectation maximisation raises the likelihood or leaves it. No deviation falls
+    below a twentieth of that of the one line of least squares, which is the answer, in closed form,
+    for one component. With more, a start is a line through two random points for each of them; the
+    best of the starts need not be the best of all.
     """
     x, y = _points(x, y, components, restarts)
     n = x.size
@@ -75,7 +86,10 @@ def fit_mixture(x: ArrayLike, y: ArrayLike, components: int, *, seed: int, resta
     rest = y - y.mean() - slope * moved
     unit = math.sqrt(float(rest @ rest) / n)
     if unit <= 1e-12 * float(np.abs(y).max()):
-        raise BadInput("the points lie on one straight line exactly: a mixture of regressions has no deviation to fit")
+        raise BadInput(
+            "the points lie on one straight line exactly: a mixture of regressions has no "
+            "deviation to fit"
+        )
     scaled = (y - y.mean()) / unit
     one = Lines(*(np.array([[value]]) for value in (slope / unit, 0.0, 1.0, 1.0)))
     rng = np.random.default_rng(seed)
@@ -87,22 +101,31 @@ def fit_mixture(x: ArrayLike, y: ArrayLike, components: int, *, seed: int, resta
     likelihood -= n * math.log(unit)
     return RegressionMixture(
         lines=tuple(
-            RegressionLine(*(float(value[k]) for value in (slopes, intercepts, lines.deviation * unit, lines.share)))
+            RegressionLine(
+                *(
+                    float(value[k])
+                    for value in (slopes, intercepts, lines.deviation * unit, lines.share)
+                )
+            )
             for k in order
         ),
         log_likelihood=likelihood,
         bic=(4 * components - 1) * math.log(n) - 2 * likelihood,
-        responsibilities=tuple(tuple(float(value) for value in row) for row in responsibilities[:, order]),
+        responsibilities=tuple(
+            tuple(float(value) for value in row) for row in responsibilities[:, order]
+        ),
         iterations=iterations,
     )
 
 
 def one_line_p(x: ArrayLike, y: ArrayLike, components: int, *, draws: int, seed: int) -> float:
-    """How often samples of the one fitted line gain as much by `components` lines: a test of one line, not by BIC.
+    """How often samples of the one fitted line gain as much by `components` lines: a test of one
+    line, not by BIC.
 
-    Each of `draws` samples has the same x and normal deviations about the least-squares line. p = (1 + #{gains at
-    least the data's})/(1 + draws), so that p ≤ a has probability at most a where one line with normal errors is true
-    (up to that its deviation and slope are estimated, which the gain does not depend on).
+    Each of `draws` samples has the same x and normal deviations about the least-squares line. p =
+    (1 + #{gains at least the data's})/(1 + draws), so that p ≤ a has probability at most a where
+    one line with normal errors is true (up to that its deviation and slope are estimated, which the
+    gain does not depend on).
     """
     x, y = _points(x, y, components, 1)
     rng = np.random.default_rng(seed)
@@ -115,14 +138,21 @@ def one_line_p(x: ArrayLike, y: ArrayLike, components: int, *, draws: int, seed:
     seen = gain(y)
     expected = line.slope * x + line.intercept
     drawn = (expected + line.deviation * rng.standard_normal(x.size) for _ in range(draws))
-    as_much = sum(gain(values) >= seen for values in tqdm(drawn, "mixtures", draws, disable=None, delay=2, leave=False))
+    as_much = sum(
+        gain(values) >= seen
+        for values in tqdm(drawn, "mixtures", draws, disable=None, delay=2, leave=False)
+    )
     return (1 + as_much) / (1 + draws)
 
 
 def expectation(x: Floats, y: Floats, lines: Lines) -> tuple[Floats, Floats]:
-    """Responsibilities [..., n, K] of the lines for the points, and the log-likelihood [...] of each mixture."""
+    """Responsibilities [..., n, K] of the lines for the points, and the log-likelihood [...] of
+    each mixture.
+    """
     deviation = lines.deviation[..., None, :]
-    residual = (y[:, None] - x[:, None] * lines.slope[..., None, :] - lines.intercept[..., None, :]) / deviation
+    residual = (
+        y[:, None] - x[:, None] * lines.slope[..., None, :] - lines.intercept[..., None, :]
+    ) / deviation
     with np.errstate(divide="ignore"):  # a line may have lost all of its points
         weight = np.log(lines.share)[..., None, :] - np.log(deviation * math.sqrt(2 * math.pi))
     joint = weight - np.square(residual) / 2
@@ -132,10 +162,12 @@ def expectation(x: Floats, y: Floats, lines: Lines) -> tuple[Floats, Floats]:
 
 
 def maximisation(x: Floats, y: Floats, responsibilities: Floats, before: Lines) -> Lines:
-    """The lines that maximise the expected log-likelihood: least squares with the responsibilities as weights.
+    """The lines that maximise the expected log-likelihood: least squares with the responsibilities
+    as weights.
 
-    The deviation is at least `FLOOR`, which is the constrained maximum, so the likelihood still cannot fall. A line
-    without points stays where it was, one whose points share one x keeps its slope.
+    The deviation is at least `FLOOR`, which is the constrained maximum, so the likelihood still
+    cannot fall. A line without points stays where it was, one whose points share one x keeps its
+    slope.
     """
     mass = responsibilities.sum(axis=-2)
     there = mass > 1e-10
@@ -144,25 +176,37 @@ def maximisation(x: Floats, y: Floats, responsibilities: Floats, before: Lines) 
     from_x, from_y = x[:, None] - mean_x[..., None, :], y[:, None] - mean_y[..., None, :]
     spread = (weights * from_x * from_x).sum(axis=-2)
     steep = there & (spread > 1e-12)
-    slope = np.where(steep, (weights * from_x * from_y).sum(axis=-2) / np.where(steep, spread, 1.0), before.slope)
+    slope = np.where(
+        steep, (weights * from_x * from_y).sum(axis=-2) / np.where(steep, spread, 1.0), before.slope
+    )
     intercept = np.where(there, mean_y - slope * mean_x, before.intercept)
     residual = y[:, None] - x[:, None] * slope[..., None, :] - intercept[..., None, :]
     deviation = np.maximum(np.sqrt((weights * residual * residual).sum(axis=-2)), FLOOR)
     return Lines(
-        slope, intercept, np.where(there, deviation, before.deviation), mass / mass.sum(axis=-1, keepdims=True)
+        slope,
+        intercept,
+        np.where(there, deviation, before.deviation),
+        mass / mass.sum(axis=-1, keepdims=True),
     )
 
 
 def _climb(x: Floats, y: Floats, lines: Lines) -> tuple[Lines, Floats, float, int]:
-    """Of the mixtures [R, K] the best after some steps climb on; the best of those, with its likelihood and steps.
+    """Of the mixtures [R, K] the best after some steps climb on; the best of those, with its
+    likelihood and steps.
 
-    A short run tells which start is worth a long one, and a long one may creep for hundreds of steps.
+    A short run tells which start is worth a long one, and a long one may creep for hundreds of
+    steps.
     """
     responsibilities, likelihood = expectation(x, y, lines)
     for step in range(1, _STEPS + 1):
         if step == _SHORT:
             some = np.argsort(-likelihood)[:_LONG]
-            lines = Lines(*(value[some] for value in (lines.slope, lines.intercept, lines.deviation, lines.share)))
+            lines = Lines(
+                *(
+                    value[some]
+                    for value in (lines.slope, lines.intercept, lines.deviation, lines.share)
+                )
+            )
             responsibilities, likelihood = responsibilities[some], likelihood[some]
         lines = maximisation(x, y, responsibilities, lines)
         responsibilities, reached = expectation(x, y, lines)
@@ -170,12 +214,18 @@ def _climb(x: Floats, y: Floats, lines: Lines) -> tuple[Lines, Floats, float, in
         if gain < _GAIN * x.size:
             break
     best = int(likelihood.argmax())
-    own = Lines(*(value[best] for value in (lines.slope, lines.intercept, lines.deviation, lines.share)))
+    own = Lines(
+        *(value[best] for value in (lines.slope, lines.intercept, lines.deviation, lines.share))
+    )
     return own, responsibilities[best], float(likelihood[best]), step
 
 
-def _starts(x: Floats, y: Floats, components: int, restarts: int, rng: np.random.Generator) -> Lines:
-    """Lines through two random points of different x each, as wide as the line of least squares, with equal shares."""
+def _starts(
+    x: Floats, y: Floats, components: int, restarts: int, rng: np.random.Generator
+) -> Lines:
+    """Lines through two random points of different x each, as wide as the line of least squares,
+    with equal shares.
+    """
     shape = (restarts, components)
     first = rng.integers(x.size, size=shape)
     second = np.array([[rng.choice(np.flatnonzero(x != x[at])) for at in row] for row in first])
@@ -186,16 +236,24 @@ def _starts(x: Floats, y: Floats, components: int, restarts: int, rng: np.random
 def _points(x: ArrayLike, y: ArrayLike, components: int, restarts: int) -> tuple[Floats, Floats]:
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if x.ndim != 1 or x.shape != y.shape:
-        raise BadInput(f"a mixture of regressions needs as many x as y, in one row each, not {x.shape} and {y.shape}")
+        raise BadInput(
+            f"a mixture of regressions needs as many x as y, in one row each, not {x.shape} and "
+            f"{y.shape}"
+        )
     if components < 1 or restarts < 1:
-        raise BadInput(f"a mixture has at least one component and one start, not {components} and {restarts}")
+        raise BadInput(
+            f"a mixture has at least one component and one start, not {components} and {restarts}"
+        )
     if x.size < 4 * components:
         raise BadInput(
-            f"{components} lines have {4 * components - 1} parameters and need at least {4 * components} points, "
+            f"{components} lines have {4 * components - 1} parameters and need at least "
+            f"{4 * components} points, "
             f"not {x.size}; take fewer components"
         )
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise BadInput("a mixture of regressions needs finite x and y; leave the points without a number out")
+        raise BadInput(
+            "a mixture of regressions needs finite x and y; leave the points without a number out"
+        )
     if x.max() - x.min() <= 1e-12 * np.abs(x).max():
         raise BadInput(f"all {x.size} points have the x {x[0]:.6g}: no slope can be fitted")
     return x, y

@@ -24,10 +24,11 @@ def layer_spectrum(operator: Operator, *, seed: int = 0) -> Spectrum:
 
 
 def kernel_spectrum(operator: Operator, *, seed: int = 0) -> Spectrum:
-    """The spectrum of the weight as a matrix with one row a filter, which is what plots of filters show.
+    """The spectrum of the weight as a matrix with one row a filter, which is what plots of filters
+    show.
 
-    It is not the layer's: the norm of a convolution exceeds that of its reshaped kernel, for the most part.
-    A diagonal map's weight stands for the diagonal matrix of one factor a channel.
+    It is not the layer's: the norm of a convolution exceeds that of its reshaped kernel, for the
+    most part. A diagonal map's weight stands for the diagonal matrix of one factor a channel.
     """
     if isinstance(operator, Diagonal):
         return _spectrum("kernel", Diagonal(operator.weight, (len(operator.weight),)), seed)
@@ -78,7 +79,9 @@ def _exact(of: Literal["map", "kernel"], values: NDArray[np.float64], frobenius:
         operator_frobenius=frobenius,
         spectral=spectral,
         stable_rank=(frobenius / spectral) ** 2 if spectral > 0 else None,
-        effective_rank_90=int(np.searchsorted(energy, _ENERGY * energy[-1])) + 1 if spectral > 0 else 0,
+        effective_rank_90=int(np.searchsorted(energy, _ENERGY * energy[-1])) + 1
+        if spectral > 0
+        else 0,
     )
 
 

@@ -1,11 +1,14 @@
-"""Condition C.1 of Guha 2023 on the inputs of one layer: P(|⟨x, v⟩| ≥ t) ≤ a·exp(-b t² d_1), x scaled to length 1.
+"""Condition C.1 of Guha 2023 on the inputs of one layer: P(|⟨x, v⟩| ≥ t) ≤ a·exp(-b t² d_1), x
+scaled to length 1.
 
-The paper's condition is about one side and "some" v; Lemma C.1 needs both sides, and each of the k right singular
-vectors of the layer's Δ that has a singular value above 0. It then holds for all m inputs at once but with probability
-m·k·a·exp(-b t² d_1). The paper leaves out k, and the uniform law on the circle shows that it may not (a = 1, b = 0.68:
-κ = 0.99 at t = 0.7 fails always for B = I, where the paper has 0.52).
+The paper's condition is about one side and "some" v; Lemma C.1 needs both sides, and each of the k
+right singular vectors of the layer's Δ that has a singular value above 0. It then holds for all m
+inputs at once but with probability m·k·a·exp(-b t² d_1). The paper leaves out k, and the uniform
+law on the circle shows that it may not (a = 1, b = 0.68: κ = 0.99 at t = 0.7 fails always for B =
+I, where the paper has 0.52).
 
-d_1 is the number of numbers of x. A b that was fitted to a sample says nothing certain about other inputs: a measure.
+d_1 is the number of numbers of x. A b that was fitted to a sample says nothing certain about other
+inputs: a measure.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from cushion.errors import BadInput
 
 @dataclass(frozen=True)
 class SubgaussianFit:
-    """Condition C.1 with constants a, b for unit inputs of `dimension` numbers: `inputs` of them, `directions` v."""
+    """Condition C.1 with constants a, b for unit inputs of `dimension` numbers: `inputs` of them,
+    `directions` v.
+    """
 
     a: float
     b: float
@@ -37,7 +42,9 @@ class SubgaussianFit:
         return math.exp(min(0.0, log))
 
     def threshold(self, failure: float) -> float:
-        """The smallest t, at most 1, whose `failure` is at most this; beyond 1 no unit vectors have a product."""
+        """The smallest t, at most 1, whose `failure` is at most this; beyond 1 no unit vectors have
+        a product.
+        """
         if not 0.0 < failure < 1.0:
             raise BadInput(f"a failure probability lies strictly between 0 and 1, not {failure}")
         nats = math.log(self.a) + math.log(self.inputs * self.directions) - math.log(failure)
@@ -48,15 +55,22 @@ class SubgaussianFit:
         return self.b * self.dimension
 
 
-def fit_subgaussian(projections: NDArray[np.float64], dimension: int, a: float = 2.0) -> SubgaussianFit:
-    """The largest b for which the inequality holds on the sample, for every direction and at every observed t.
+def fit_subgaussian(
+    projections: NDArray[np.float64], dimension: int, a: float = 2.0
+) -> SubgaussianFit:
+    """The largest b for which the inequality holds on the sample, for every direction and at every
+    observed t.
 
-    projections: |⟨x, v⟩| of m unit inputs on k unit directions, [m, k]. In each column the share of inputs with at
-    least the i-th largest value t_i is i/m, so b ≤ ln(a·m/i)/(t_i² d_1). With this b `threshold` is at least the
-    largest projection, so Lemma C.1 holds on the sample itself. ∞ where every projection is 0.
+    projections: |⟨x, v⟩| of m unit inputs on k unit directions, [m, k]. In each column the share of
+    inputs with at least the i-th largest value t_i is i/m, so b ≤ ln(a·m/i)/(t_i² d_1). With this b
+    `threshold` is at least the largest projection, so Lemma C.1 holds on the sample itself. ∞ where
+    every projection is 0.
     """
     if projections.ndim != 2 or projections.size == 0:
-        raise BadInput("the fit of Condition C.1 needs the projections of at least one input on at least one direction")
+        raise BadInput(
+            "the fit of Condition C.1 needs the projections of at least one input on at least "
+            "one direction"
+        )
     if not (np.isfinite(projections).all() and (projections >= 0).all()):
         raise BadInput("the fit of Condition C.1 needs finite projections, without their signs")
     if not 1.0 <= a < math.inf:  # at t = 0 the probability is 1

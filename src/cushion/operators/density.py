@@ -1,4 +1,6 @@
-"""The density of a map's singular values, by stochastic Lanczos quadrature: for maps too large to factorise."""
+"""The density of a map's singular values, by stochastic Lanczos quadrature: for maps too large to
+factorise.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ Values = NDArray[np.float64]
 class GaussRule:
     """Singular values and weights (summing to 1) that stand for the spectrum as one probe sees it.
 
-    `closed`: the Krylov space was invariant, so the rule is the probe's own spectrum and not a quadrature of it.
+    `closed`: the Krylov space was invariant, so the rule is the probe's own spectrum and not a
+    quadrature of it.
     """
 
     values: Values
@@ -33,13 +36,16 @@ class GaussRule:
     def below(self, points: Values) -> Values:
         """The part of the spectrum below each point.
 
-        By the Chebyshev-Markov-Stieltjes inequalities the part below a node lies between the sums of the weights
-        without and with that node's own: take the middle, and a straight line from node to node.
+        By the Chebyshev-Markov-Stieltjes inequalities the part below a node lies between the sums
+        of the weights without and with that node's own: take the middle, and a straight line from
+        node to node.
         """
         total = np.cumsum(self.weights)
         if self.closed:
             return np.concatenate([[0.0], total])[np.searchsorted(self.values, points)]
-        middle = total - np.where(self.values**2 > _ZERO * self.values[-1] ** 2, self.weights / 2, 0.0)
+        middle = total - np.where(
+            self.values**2 > _ZERO * self.values[-1] ** 2, self.weights / 2, 0.0
+        )
         return np.interp(points, self.values, middle, left=0.0, right=1.0)
 
 
@@ -47,8 +53,9 @@ class GaussRule:
 class Density:
     """The spectrum of a map of `count` singular values, as `len(rules)` random probes see it.
 
-    `coarse` holds the same probes after three quarters of the steps: what still changed in the last quarter is
-    the measure of the error of the quadrature, which averaging over probes does not remove.
+    `coarse` holds the same probes after three quarters of the steps: what still changed in the last
+    quarter is the measure of the error of the quadrature, which averaging over probes does not
+    remove.
     """
 
     count: int
@@ -56,7 +63,9 @@ class Density:
     coarse: tuple[GaussRule, ...]
 
     def histogram(self, edges: Values) -> tuple[Values, Values]:
-        """Expected number of singular values in each bin, and its standard error; the last edge takes the rest."""
+        """Expected number of singular values in each bin, and its standard error; the last edge
+        takes the rest.
+        """
 
         def counts(rules: tuple[GaussRule, ...]) -> Values:
             inner = np.array([rule.below(edges[1:-1]) for rule in rules])
@@ -85,17 +94,22 @@ class Density:
         return min(self.count, math.ceil(self.count * float(share)))
 
 
-def estimate_density(operator: Operator, *, seed: int, probes: int = PROBES, steps: int = STEPS) -> Density:
+def estimate_density(
+    operator: Operator, *, seed: int, probes: int = PROBES, steps: int = STEPS
+) -> Density:
     """Stochastic Lanczos quadrature (Ubaru, Chen & Saad 2017) on the smaller Gram matrix.
 
-    Each probe is a vector of random signs; Lanczos from it with full reorthogonalisation, in float32 products,
-    gives the Gauss rule of the spectral measure that it sees, and the mean over probes has the right expectation.
+    Each probe is a vector of random signs; Lanczos from it with full reorthogonalisation, in
+    float32 products, gives the Gauss rule of the spectral measure that it sees, and the mean over
+    probes has the right expectation.
     """
     scaled, unit = scale_to_one(operator)
     gram, rng = Gram(scaled, torch.float32), np.random.default_rng(seed)
     fine, coarse = [], []
     for _ in range(probes):
-        diagonal, beside = _lanczos(gram, rng.choice(np.array([-1, 1], np.float32), gram.size), min(steps, gram.size))
+        diagonal, beside = _lanczos(
+            gram, rng.choice(np.array([-1, 1], np.float32), gram.size), min(steps, gram.size)
+        )
         closed = len(diagonal) < steps
         fine.append(_rule(diagonal, beside, unit, closed))
         part = len(diagonal) if closed else 3 * steps // 4
@@ -104,7 +118,9 @@ def estimate_density(operator: Operator, *, seed: int, probes: int = PROBES, ste
 
 
 def _lanczos(gram: Gram, start: NDArray[np.float32], steps: int) -> tuple[list[float], list[float]]:
-    """The tridiagonal matrix of G in the Krylov space of `start`; shorter than `steps` if that is invariant."""
+    """The tridiagonal matrix of G in the Krylov space of `start`; shorter than `steps` if that is
+    invariant.
+    """
     basis = np.empty((steps, len(start)), np.float32)
     basis[0] = start / np.linalg.norm(start)
     diagonal: list[float] = []
@@ -113,7 +129,9 @@ def _lanczos(gram: Gram, start: NDArray[np.float32], steps: int) -> tuple[list[f
         rest, so_far = gram(basis[step]), basis[: step + 1]
         inner = so_far @ rest
         rest = rest - inner @ so_far
-        rest -= (so_far @ rest) @ so_far  # once more: the first pass leaves rounding of the size of what it removed
+        rest -= (
+            so_far @ rest
+        ) @ so_far  # once more: the first pass leaves rounding of the size of what it removed
         diagonal.append(float(inner[step]))
         length = float(np.linalg.norm(rest))
         if step + 1 == steps or length <= 1e-5 * max(diagonal):

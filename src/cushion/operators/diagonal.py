@@ -14,7 +14,9 @@ from cushion.operators.operator import Operator
 
 @dataclass(frozen=True, eq=False)
 class Diagonal(Operator):
-    """x[c, ...] -> weight[c] · x[c, ...] on feature maps of `input_shape` = (C, ...); weight: [C]."""
+    """x[c, ...] -> weight[c] · x[c, ...] on feature maps of `input_shape` = (C, ...); weight:
+    [C].
+    """
 
     weight: Tensor
     input_shape: tuple[int, ...]

@@ -27,14 +27,16 @@ Vector = NDArray[np.floating[Any]]
 
 
 def lanczos_norm(operator: Operator) -> float:
-    """‖A‖₂ to a relative 1e-6, from below but for float64 rounding; fixed seeds, so repeated calls agree.
+    """‖A‖₂ to a relative 1e-6, from below but for float64 rounding; fixed seeds, so repeated calls
+    agree.
 
-    G is AᵀA or AAᵀ, whichever is smaller. Lanczos iteration (ARPACK) in float32 finds a vector x; the answer is
-    its Rayleigh quotient ρ = ‖A x‖² in float64, with the residual r = ‖G x - ρ x‖. Some eigenvalue lies within r
-    of ρ. That alone is no proof that the largest does: where two are nearly equal, a start vector that is poor
-    in the first converges to the second. So Lanczos runs again from another start, on the complement of x. Its
-    top, β, bounds the second eigenvalue (interlacing), and if β < ρ the largest is at most ρ + r² / (ρ - β)
-    (Kato-Temple). Unless that or r is within 1e-6·ρ, Lanczos goes on from x in float64 until r is.
+    G is AᵀA or AAᵀ, whichever is smaller. Lanczos iteration (ARPACK) in float32 finds a vector x;
+    the answer is its Rayleigh quotient ρ = ‖A x‖² in float64, with the residual r = ‖G x - ρ x‖.
+    Some eigenvalue lies within r of ρ. That alone is no proof that the largest does: where two are
+    nearly equal, a start vector that is poor in the first converges to the second. So Lanczos runs
+    again from another start, on the complement of x. Its top, β, bounds the second eigenvalue
+    (interlacing), and if β < ρ the largest is at most ρ + r² / (ρ - β) (Kato-Temple). Unless that
+    or r is within 1e-6·ρ, Lanczos goes on from x in float64 until r is.
     """
     if operator.operator_frobenius() == 0.0:
         return 0.0
@@ -57,7 +59,9 @@ def lanczos_norm(operator: Operator) -> float:
 
 
 def scale_to_one(operator: Operator) -> tuple[Operator, float]:
-    """A / unit, with weights in [-1, 1], and unit: a power of two, so exact; float32 squares then stay in range."""
+    """A / unit, with weights in [-1, 1], and unit: a power of two, so exact; float32 squares then
+    stay in range.
+    """
     unit = 2.0 ** math.frexp(float(operator.weight.abs().max()))[1]
     weight = operator.weight.detach().to(torch.float64) / unit
     return dataclasses.replace(operator, weight=weight), unit  # type: ignore[type-var]
@@ -68,7 +72,9 @@ class Gram:
 
     def __init__(self, operator: Operator, dtype: torch.dtype) -> None:
         operator = operator.to(dtype)
-        if operator.weight.dim() == 4 and dtype == torch.float32:  # a quarter faster on single images
+        if (
+            operator.weight.dim() == 4 and dtype == torch.float32
+        ):  # a quarter faster on single images
             weight = operator.weight.to(memory_format=torch.channels_last)
             operator = dataclasses.replace(operator, weight=weight)  # type: ignore[type-var]
         wide = operator.input_size > operator.output_size
@@ -93,7 +99,9 @@ class Gram:
         return flat
 
     def rayleigh_ritz(self, vectors: Vector) -> tuple[float, Vector, float]:
-        """The largest ρ = ‖A x‖² over unit vectors x in the span, its x, and the residual ‖G x - ρ x‖."""
+        """The largest ρ = ‖A x‖² over unit vectors x in the span, its x, and the residual ‖G x - ρ
+        x‖.
+        """
         basis = np.linalg.qr(vectors.T.astype(np.float64))[0].T.copy()
         images = self.first(self.maps(basis))
         left, singular, _ = torch.linalg.svd(images.flatten(1), full_matrices=False)
@@ -106,17 +114,22 @@ class Gram:
 def _largest(
     gram: Callable[[Vector], Vector], start: Vector, tolerance: float, restarts: int | None = None
 ) -> tuple[float, Vector]:
-    """The largest eigenvalue of a symmetric map and its unit vector, to a residual of tolerance · eigenvalue."""
+    """The largest eigenvalue of a symmetric map and its unit vector, to a residual of tolerance ·
+    eigenvalue.
+    """
     linear = LinearOperator((start.size, start.size), matvec=gram, dtype=start.dtype)
     values, vectors = eigsh(linear, k=1, which="LA", v0=start, tol=tolerance, maxiter=restarts)
     return float(values[0]), vectors[:, 0]
 
 
-def _second_look(gram: Callable[[Vector], Vector], start: Vector, value: float, vector: Vector) -> tuple[float, Vector]:
-    """The top of G on the complement of `vector`, as a Ritz value plus residual, and the Ritz vector.
+def _second_look(
+    gram: Callable[[Vector], Vector], start: Vector, value: float, vector: Vector
+) -> tuple[float, Vector]:
+    """The top of G on the complement of `vector`, as a Ritz value plus residual, and the Ritz
+    vector.
 
-    Precise only where `value` is close. The map is shifted by `value` because ARPACK's tolerance is relative:
-    on the complement there may be nothing left but rounding.
+    Precise only where `value` is close. The map is shifted by `value` because ARPACK's tolerance is
+    relative: on the complement there may be nothing left but rounding.
     """
 
     def rest(x: Vector) -> Vector:
@@ -133,13 +146,14 @@ def _second_look(gram: Callable[[Vector], Vector], start: Vector, value: float, 
 
 
 def gram_upper(blocks: Tensor, guess: float = 0.0, perturbation: float = 0.0) -> float:
-    """An upper bound on the largest spectral norm among `blocks`, [F, rows, columns] in float64 or complex128.
+    """An upper bound on the largest spectral norm among `blocks`, [F, rows, columns] in float64 or
+    complex128.
 
-    t bounds the eigenvalues of G = B Bᴴ if the Cholesky factorisation of t·I - G runs to completion, up to
-    (n + 2)·u·trace for its rounding (Rump 2006, "Verification of positive definiteness", Theorem 2.3) and
-    γ·‖B‖_F² for the rounding of G; both are added. `guess` is where the search for t starts (any number is
-    safe; a good one makes the bound tight to 1e-5), `perturbation` how far, in Frobenius norm, each given block may
-    be from the true one.
+    t bounds the eigenvalues of G = B Bᴴ if the Cholesky factorisation of t·I - G runs to
+    completion, up to (n + 2)·u·trace for its rounding (Rump 2006, "Verification of positive
+    definiteness", Theorem 2.3) and γ·‖B‖_F² for the rounding of G; both are added. `guess` is where
+    the search for t starts (any number is safe; a good one makes the bound tight to 1e-5),
+    `perturbation` how far, in Frobenius norm, each given block may be from the true one.
     """
     if blocks.shape[1] > blocks.shape[2]:
         blocks = blocks.mH
@@ -147,7 +161,9 @@ def gram_upper(blocks: Tensor, guess: float = 0.0, perturbation: float = 0.0) ->
     largest = float(blocks.abs().max())
     if largest == 0.0:
         return perturbation
-    unit = 2.0 ** math.frexp(largest)[1]  # a power of two: scaling by it is exact, and squares cannot underflow
+    unit = (
+        2.0 ** math.frexp(largest)[1]
+    )  # a power of two: scaling by it is exact, and squares cannot underflow
     blocks = blocks / unit
     gram = blocks @ blocks.mH
     squares = float(torch.linalg.vector_norm(blocks, dim=(1, 2)).max()) ** 2
@@ -169,6 +185,8 @@ def _power_estimate(gram: Tensor) -> float:
     vectors = gram[:, :, gram.diagonal(dim1=1, dim2=2).real.sum(0).argmax(), None]
     estimate = gram.diagonal(dim1=1, dim2=2).real.max()
     for _ in range(24):
-        vectors = gram @ (vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(1e-300))
+        vectors = gram @ (
+            vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(1e-300)
+        )
         estimate = torch.maximum(estimate, torch.linalg.vector_norm(vectors, dim=1).max())
     return float(estimate)

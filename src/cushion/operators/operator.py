@@ -18,9 +18,9 @@ from cushion.operators.norms import lanczos_norm
 class Operator(ABC):
     """A linear map A from [*input_shape] to [*output_shape], given by its weight.
 
-    `frobenius` is a norm of the weight (for a convolution: of its kernel, as Arora 2018 uses it); all other
-    norms are those of the true map, with stride, padding, dilation and groups. Immutable: nothing here writes
-    to the weight, and the weight carries no gradient.
+    `frobenius` is a norm of the weight (for a convolution: of its kernel, as Arora 2018 uses it);
+    all other norms are those of the true map, with stride, padding, dilation and groups. Immutable:
+    nothing here writes to the weight, and the weight carries no gradient.
     """
 
     weight: Tensor
@@ -29,7 +29,9 @@ class Operator(ABC):
 
     @abstractmethod
     def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """[B, *input_shape] -> [B, *output_shape]: A x, plus `bias` (one number a channel) when it is given."""
+        """[B, *input_shape] -> [B, *output_shape]: A x, plus `bias` (one number a channel) when it
+        is given.
+        """
 
     @abstractmethod
     def adjoint(self, y: Tensor) -> Tensor:
@@ -37,11 +39,15 @@ class Operator(ABC):
 
     @abstractmethod
     def dense(self) -> Tensor:
-        """The matrix of A, [output_size, input_size], in row-major order of the shapes: for small maps."""
+        """The matrix of A, [output_size, input_size], in row-major order of the shapes: for small
+        maps.
+        """
 
     @abstractmethod
     def column_energies(self) -> Tensor:
-        """The squared length of each column of A, [*input_shape]: what a unit input contributes to ‖A‖_F²."""
+        """The squared length of each column of A, [*input_shape]: what a unit input contributes to
+        ‖A‖_F².
+        """
 
     @property
     @abstractmethod
@@ -53,7 +59,9 @@ class Operator(ABC):
         """‖A‖_F of the true map, in closed form (float64)."""
 
     def spectral(self) -> float:
-        """‖A‖₂ of the true map to a relative 1e-6, from below (`norms.lanczos_norm`); computed once."""
+        """‖A‖₂ of the true map to a relative 1e-6, from below (`norms.lanczos_norm`); computed
+        once.
+        """
         return self._lanczos_norm
 
     @cached_property
@@ -74,9 +82,18 @@ class Operator(ABC):
 
     def minus(self, other: Operator) -> Self:
         """The map x -> A x - B x in float64, for a map B that differs from A in its weight only."""
-        if type(self) is not type(other) or self.weight.shape != other.weight.shape or self._setting != other._setting:
-            raise BadInput("the two layers differ in more than their weights; compare a layer with its own start")
-        return self.with_weight(self.weight.detach().to(torch.float64) - other.weight.detach().to(torch.float64))
+        if (
+            type(self) is not type(other)
+            or self.weight.shape != other.weight.shape
+            or self._setting != other._setting
+        ):
+            raise BadInput(
+                "the two layers differ in more than their weights; compare a layer with its own "
+                "start"
+            )
+        return self.with_weight(
+            self.weight.detach().to(torch.float64) - other.weight.detach().to(torch.float64)
+        )
 
     @property
     def _setting(self) -> list[object]:
@@ -85,8 +102,12 @@ class Operator(ABC):
         return [getattr(self, field.name) for field in fields if field.name != "weight"]
 
     def to(self, dtype: torch.dtype) -> Self:
-        """The same map with a weight of its own in `dtype`: detached, contiguous, shared with nothing."""
-        return self.with_weight(self.weight.detach().to(dtype, copy=True, memory_format=torch.contiguous_format))
+        """The same map with a weight of its own in `dtype`: detached, contiguous, shared with
+        nothing.
+        """
+        return self.with_weight(
+            self.weight.detach().to(dtype, copy=True, memory_format=torch.contiguous_format)
+        )
 
     @property
     def input_size(self) -> int:

@@ -1,9 +1,11 @@
-"""Sums over paths, taken back through the transpose of |A|^p: the step of a path norm at one affine layer.
+"""Sums over paths, taken back through the transpose of |A|^p: the step of a path norm at one affine
+layer.
 
-Let s(unit) be the sum, over all paths from that unit to an output of the net, of ∏|w|^p. What enters a layer has
-(|A|^p)ᵀ s. Two things make that about as cheap as a forward pass of one example although it is in float64. Rows of a
-feature map often share their sums (a pool hands every number of a window the same one, a global pool every
-position), so a map is kept as its distinct rows and columns. And |w|^p is formed for a block of weights at a time.
+Let s(unit) be the sum, over all paths from that unit to an output of the net, of ∏|w|^p. What
+enters a layer has (|A|^p)ᵀ s. Two things make that about as cheap as a forward pass of one example
+although it is in float64. Rows of a feature map often share their sums (a pool hands every number
+of a window the same one, a global pool every position), so a map is kept as its distinct rows and
+columns. And |w|^p is formed for a block of weights at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from cushion.operators.linear import Linear
 from cushion.operators.operator import Operator
 
 _BLOCK = 1 << 17  # weights whose powers are held at a time: 1 MB
-_FAR = 1000  # powers of two by which numbers are scaled at most, so that the factor itself is a normal float
+# powers of two by which numbers are scaled at most, so that the factor itself is a normal float
+_FAR = 1000
 
 Floats = NDArray[np.float64]
 Table = NDArray[np.intp]
@@ -35,9 +38,11 @@ Indices: TypeAlias = tuple[int, ...]
 
 @dataclass(slots=True, eq=False)
 class PathSums:
-    """s of every unit of a feature map [C, H, W]: s[c, y, x] = values[c, rows[y], columns[x]] · 2^exponent.
+    """s of every unit of a feature map [C, H, W]: s[c, y, x] = values[c, rows[y], columns[x]] ·
+    2^exponent.
 
-    Vectors are maps of one position. A number below about 2^-1000 of the largest in its map is lost.
+    Vectors are maps of one position. A number below about 2^-1000 of the largest in its map is
+    lost.
     """
 
     values: Floats  # [C, distinct rows, distinct columns]
@@ -62,10 +67,14 @@ class PathSums:
         sides, columns = distinct(zip(low.columns, high.columns, strict=True))
         (row, other_row), (column, other_column) = np.array(pairs).T, np.array(sides).T
         aligned = low.values[:, row][:, :, column] * 2.0 ** (low.exponent - high.exponent)
-        return PathSums(aligned + high.values[:, other_row][:, :, other_column], rows, columns, high.exponent)
+        return PathSums(
+            aligned + high.values[:, other_row][:, :, other_column], rows, columns, high.exponent
+        )
 
     def in_range(self) -> PathSums | None:
-        """The same with a largest number that is far from both ends of float64; None if all are zero."""
+        """The same with a largest number that is far from both ends of float64; None if all are
+        zero.
+        """
         largest = float(self.values.max())
         if 2.0**-64 < largest < 2.0**64:
             return self
@@ -83,7 +92,9 @@ class Powers:
         self._buffer = np.empty(_BLOCK)
 
     def units(self, weight: NDArray[Any]) -> tuple[int, ...]:
-        """For each p the power of two to divide weights by so that their powers are floats; squares of float32 are."""
+        """For each p the power of two to divide weights by so that their powers are floats; squares
+        of float32 are.
+        """
         if not weight.size or (max(self.exponents) <= 2 and weight.dtype == np.float32):
             return (0,) * len(self.exponents)
         unit = _power_of_two(float(np.abs(weight).max()))
@@ -92,7 +103,8 @@ class Powers:
     def each(self, weight: NDArray[Any], units: Sequence[int]) -> Iterator[Floats]:
         """|weight / 2^unit|^p for each p in turn; a result lasts until the next is asked for.
 
-        Taking absolute values in float64 is the dearest part, so squares are made of what p = 1 left behind.
+        Taking absolute values in float64 is the dearest part, so squares are made of what p = 1
+        left behind.
         """
         if weight.size > len(self._buffer):
             self._buffer = np.empty(weight.size)
@@ -121,8 +133,12 @@ class Powers:
         return [(power.copy(), p * unit) for p, unit, power in powers]
 
 
-def sums_before(operator: Operator, sums: Sequence[PathSums | None], powers: Powers) -> list[PathSums | None]:
-    """(|A|^p)ᵀ s for each p: the sums of what enters a layer, from those of what leaves it; None stays None."""
+def sums_before(
+    operator: Operator, sums: Sequence[PathSums | None], powers: Powers
+) -> list[PathSums | None]:
+    """(|A|^p)ᵀ s for each p: the sums of what enters a layer, from those of what leaves it; None
+    stays None.
+    """
     weight = _array(operator.weight)
     units = powers.units(weight)
     if type(operator) is Conv2d:
@@ -145,7 +161,9 @@ def sums_before(operator: Operator, sums: Sequence[PathSums | None], powers: Pow
                 if (one := sums[at]) is not None:
                     part = one.values.ravel()[start : start + step]
                     totals[at] = dgemv(1.0, block.T, part, 1.0, totals[at], overwrite_y=1)
-        before = [one and PathSums(total[:, None, None]) for one, total in zip(sums, totals, strict=True)]
+        before = [
+            one and PathSums(total[:, None, None]) for one, total in zip(sums, totals, strict=True)
+        ]
     for one, found, p, unit in zip(sums, before, powers.exponents, units, strict=True):
         if one is not None and found is not None:
             found.exponent = one.exponent + p * unit
@@ -153,20 +171,30 @@ def sums_before(operator: Operator, sums: Sequence[PathSums | None], powers: Pow
 
 
 def _by_adjoint(operator: Operator, sums: PathSums, power: Floats) -> PathSums:
-    """Any map, by its own adjoint: what is left of a layer that was compressed to something else."""
+    """Any map, by its own adjoint: what is left of a layer that was compressed to something
+    else.
+    """
     positive = operator.with_weight(torch.from_numpy(power.copy()))
-    whole = positive.adjoint(torch.from_numpy(sums.expanded().reshape(1, *operator.output_shape)))[0].numpy()
+    whole = positive.adjoint(torch.from_numpy(sums.expanded().reshape(1, *operator.output_shape)))[
+        0
+    ].numpy()
     values = whole.reshape(len(whole), *(whole.shape[1:] or (1, 1)))
     return PathSums(values, tuple(range(values.shape[1])), tuple(range(values.shape[2])))
 
 
 def _before_convolution(
-    operator: Conv2d, weight: NDArray[Any], sums: Sequence[PathSums | None], powers: Powers, units: Sequence[int]
+    operator: Conv2d,
+    weight: NDArray[Any],
+    sums: Sequence[PathSums | None],
+    powers: Powers,
+    units: Sequence[int],
 ) -> list[PathSums | None]:
-    """The transpose of a convolution with |w|^p, for the distinct rows and columns of its input only.
+    """The transpose of a convolution with |w|^p, for the distinct rows and columns of its input
+    only.
 
-    First the product of every tap with every distinct output position, then for each input row the sum over the taps
-    that read it, and the same for columns. A block is some of the input channels, of all groups.
+    First the product of every tap with every distinct output position, then for each input row the
+    sum over the taps that read it, and the same for columns. A block is some of the input channels,
+    of all groups.
     """
     groups, (out, inside, high, wide) = operator.groups, weight.shape
     taps = weight.reshape(groups, out // groups, inside, high, wide)
@@ -181,7 +209,9 @@ def _before_convolution(
 
 @dataclass(slots=True, eq=False)
 class _Transposed:
-    """One transposed convolution under way: its sums, who reads what along either axis, and the result so far."""
+    """One transposed convolution under way: its sums, who reads what along either axis, and the
+    result so far.
+    """
 
     seen: Floats  # [groups, outputs of a group, distinct positions]
     size: tuple[int, int]  # distinct rows and columns of the output
@@ -196,18 +226,26 @@ class _Transposed:
         groups, (out, inside, high, wide) = operator.groups, operator.weight.shape
         _, height, width = sums.values.shape
         (above, _, left, _), (_, tall, broad) = operator.padding, operator.input_shape
-        down, rows = _readers(tall, high, operator.stride[0], operator.dilation[0], above, sums.rows)
-        across, columns = _readers(broad, wide, operator.stride[1], operator.dilation[1], left, sums.columns)
+        down, rows = _readers(
+            tall, high, operator.stride[0], operator.dilation[0], above, sums.rows
+        )
+        across, columns = _readers(
+            broad, wide, operator.stride[1], operator.dilation[1], left, sums.columns
+        )
         seen = sums.values.reshape(groups, out // groups, height * width)
         result = np.empty((groups, inside, len(down), len(across)))
         return cls(seen, (height, width), down, rows, across, columns, result)
 
     def take_in(self, start: int, power: Floats) -> None:
-        """The input channels of each group from `start` on: power is [groups, outputs, channels, high, wide]."""
+        """The input channels of each group from `start` on: power is [groups, outputs, channels,
+        high, wide].
+        """
         groups, outputs, channels, high, wide = power.shape
         matrix = power.reshape(groups, outputs, -1).swapaxes(1, 2)
         products = (matrix @ self.seen).reshape(groups, channels, high, wide, *self.size)
-        by_row = _collected(products, self.down, axis=-2)  # [groups, channels, wide, input rows, width]
+        by_row = _collected(
+            products, self.down, axis=-2
+        )  # [groups, channels, wide, input rows, width]
         self.result[:, start : start + channels] = _collected(by_row, self.across, axis=-1)
 
     def sums(self) -> PathSums:
@@ -215,7 +253,9 @@ class _Transposed:
 
 
 def _collected(products: Floats, readers: Table, axis: int) -> Floats:
-    """Σ over taps t of products[:, :, t], at the places readers[:, t] along `axis`; nothing for a place of -1."""
+    """Σ over taps t of products[:, :, t], at the places readers[:, t] along `axis`; nothing for a
+    place of -1.
+    """
     total: Floats | None = None
     for tap, places in enumerate(readers.T):
         taken = products[:, :, tap].take(places, axis=axis, mode="clip")
@@ -226,11 +266,14 @@ def _collected(products: Floats, readers: Table, axis: int) -> Floats:
 
 
 @lru_cache(maxsize=256)
-def _readers(size: int, taps: int, stride: int, dilation: int, before: int, seen: Indices) -> tuple[Table, Indices]:
-    """Along one axis: for each distinct input row and each tap the distinct output row that reads it with that tap.
+def _readers(
+    size: int, taps: int, stride: int, dilation: int, before: int, seen: Indices
+) -> tuple[Table, Indices]:
+    """Along one axis: for each distinct input row and each tap the distinct output row that reads
+    it with that tap.
 
-    `seen` says which distinct row each output row is; -1 stands for no output. Also returned: which distinct row each
-    of the `size` input rows is.
+    `seen` says which distinct row each output row is; -1 stands for no output. Also returned: which
+    distinct row each of the `size` input rows is.
     """
     readers = [[-1] * taps for _ in range(size)]
     for tap in range(taps):

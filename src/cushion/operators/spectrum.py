@@ -18,12 +18,15 @@ from cushion.operators.linear import Linear
 from cushion.operators.norms import Gram, scale_to_one
 from cushion.operators.operator import Operator
 
-EXACT_SIDE = 4096  # rows or columns, whichever are fewer, up to which all values are computed (about 12 s on a core)
+# rows or columns, whichever are fewer, up to which all values are computed (about 12 s on a core)
+EXACT_SIDE = 4096
 SVD_SIDE = 2048  # up to which they come from an SVD and not from the Gram matrix
 _ENTRIES = 1 << 25  # of a matrix that may be written out (256 MB)
 
 Values = NDArray[np.float64]
-_KNOWN: WeakKeyDictionary[Operator, Values] = WeakKeyDictionary()  # maps never change, and several measures ask
+_KNOWN: WeakKeyDictionary[Operator, Values] = (
+    WeakKeyDictionary()
+)  # maps never change, and several measures ask
 
 
 def is_exact(operator: Operator) -> bool:
@@ -32,15 +35,19 @@ def is_exact(operator: Operator) -> bool:
 
 
 def singular_values(operator: Operator) -> Values:
-    """The min(input_size, output_size) singular values of the true map, largest first, zeros included.
+    """The min(input_size, output_size) singular values of the true map, largest first, zeros
+    included.
 
-    Diagonal maps in closed form; a convolution falls apart into its groups, and with a 1x1 kernel into its
-    positions. Blocks whose smaller sides, cubed, sum to at most 2048³ take an SVD: every value is right to about
-    1e-14·σ₁. Larger ones take the eigenvalues of the Gram matrix, so that σ² and not σ has that error:
-    values above 1e-3·σ₁ are right to a relative 1e-8, values below about 1e-7·σ₁ are lost in rounding.
+    Diagonal maps in closed form; a convolution falls apart into its groups, and with a 1x1 kernel
+    into its positions. Blocks whose smaller sides, cubed, sum to at most 2048³ take an SVD: every
+    value is right to about 1e-14·σ₁. Larger ones take the eigenvalues of the Gram matrix, so that
+    σ² and not σ has that error: values above 1e-3·σ₁ are right to a relative 1e-8, values below
+    about 1e-7·σ₁ are lost in rounding.
     """
     if not is_exact(operator):
-        raise BadInput("this map is too large for all of its singular values; estimate their density instead")
+        raise BadInput(
+            "this map is too large for all of its singular values; estimate their density instead"
+        )
     if operator not in _KNOWN:
         _KNOWN[operator] = _all_values(operator)
         _KNOWN[operator].flags.writeable = False
@@ -50,11 +57,19 @@ def singular_values(operator: Operator) -> Values:
 def _all_values(operator: Operator) -> Values:
     count = min(operator.input_size, operator.output_size)
     if isinstance(operator, Diagonal):
-        found = operator.weight.detach().to(torch.float64).abs().repeat_interleave(count // len(operator.weight))
+        found = (
+            operator.weight.detach()
+            .to(torch.float64)
+            .abs()
+            .repeat_interleave(count // len(operator.weight))
+        )
     else:
         blocks, copies = _blocks(operator)
         by_svd = _cost(blocks) <= SVD_SIDE**3
-        each = [_dense_values(block) if by_svd and _fits(block) else _gram_values(block) for block in blocks]
+        each = [
+            _dense_values(block) if by_svd and _fits(block) else _gram_values(block)
+            for block in blocks
+        ]
         found = torch.cat(each).repeat_interleave(copies)
     values = np.zeros(count)
     ordered = np.sort(found.cpu().numpy())[::-1]
@@ -63,17 +78,23 @@ def _all_values(operator: Operator) -> Values:
 
 
 def _blocks(operator: Operator) -> tuple[list[Operator], int]:
-    """Maps on separate inputs and outputs that make up A, and how often each of them occurs in it."""
+    """Maps on separate inputs and outputs that make up A, and how often each of them occurs in
+    it.
+    """
     if not isinstance(operator, Conv2d):
         return [operator], 1
     weights = operator.weight.detach().chunk(operator.groups)
     _, height, width = operator.input_shape
     if operator.weight.shape[2:] != (1, 1):
         shape = (operator.weight.shape[1], height, width)
-        return [replace(operator, weight=weight, input_shape=shape, groups=1) for weight in weights], 1
+        return [
+            replace(operator, weight=weight, input_shape=shape, groups=1) for weight in weights
+        ], 1
     # One matrix per position at which an output reads the image and not the padding.
     one = replace(operator, weight=torch.ones(1, 1, 1, 1), input_shape=(1, height, width), groups=1)
-    return [Linear(weight[:, :, 0, 0]) for weight in weights], int(one.apply(torch.ones(1, 1, height, width)).sum())
+    return [Linear(weight[:, :, 0, 0]) for weight in weights], int(
+        one.apply(torch.ones(1, 1, height, width)).sum()
+    )
 
 
 def _cost(blocks: list[Operator]) -> int:
@@ -109,8 +130,9 @@ def _gram_values(block: Operator) -> Tensor:
 def top_values(operator: Operator, count: int) -> Values:
     """The `count` largest singular values (fewer than the map has), largest first, from below.
 
-    Lanczos to residuals of 1e-6·σ², then Rayleigh-Ritz in float64: far closer than that where values are apart.
-    Unlike for the norm alone there is no second start: a value that occurs several times may be listed less often.
+    Lanczos to residuals of 1e-6·σ², then Rayleigh-Ritz in float64: far closer than that where
+    values are apart. Unlike for the norm alone there is no second start: a value that occurs
+    several times may be listed less often.
     """
     scaled, unit = scale_to_one(operator)
     fast, exact = Gram(scaled, torch.float32), Gram(scaled, torch.float64)
@@ -118,7 +140,9 @@ def top_values(operator: Operator, count: int) -> Values:
 
     def eigenvectors(gram: Gram, restarts: int | None) -> Values:
         linear = LinearOperator((gram.size, gram.size), matvec=gram, dtype=np.float64)
-        vectors: Values = eigsh(linear, k=count, which="LA", v0=start, tol=1e-6, maxiter=restarts)[1]
+        vectors: Values = eigsh(linear, k=count, which="LA", v0=start, tol=1e-6, maxiter=restarts)[
+            1
+        ]
         return vectors
 
     try:

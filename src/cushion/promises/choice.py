@@ -27,6 +27,8 @@ def worthless(tried: Sequence[Tried], classes: int) -> list[str]:
     if len(tried) == 1 or gentlest.chosen or min(one.bound for one in tried) < 1 - 1 / classes:
         return []
     return [
-        f"no setting has a bound better than guessing; the smallest was taken all the same, and {gentlest.asked} with "
-        f"grid {gentlest.grid} errs least ({gentlest.errors} of the examples): ask for it alone to get that net"
+        "no setting has a bound better than guessing; the smallest was taken all the same, and "
+        f"{gentlest.asked} with "
+        f"grid {gentlest.grid} errs least ({gentlest.errors} of the examples): ask for it alone "
+        "to get that net"
     ]

@@ -1,4 +1,6 @@
-"""A net whose small weights were replaced, on its sample, as one record: layers, promises, the count of Theorem 2."""
+"""A net whose small weights were replaced, on its sample, as one record: layers, promises, the
+count of Theorem 2.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,9 @@ from cushion.theorems.union import price
 class ReplacedNet:
     """One replacement of a net.
 
-    replacements: one a layer, None for a layer that is left as it is; deviations: σ of the others. asked_t: t as it was
-    asked for. stored: what is written. faithful: the same with every kept weight, also of units without readers, which
-    the lemmas are about; network: what it computes.
+    replacements: one a layer, None for a layer that is left as it is; deviations: σ of the others.
+    asked_t: t as it was asked for. stored: what is written. faithful: the same with every kept
+    weight, also of units without readers, which the lemmas are about; network: what it computes.
     """
 
     replacements: tuple[Replacement | None, ...]
@@ -59,7 +61,9 @@ class ReplacedNet:
 
 @dataclass(frozen=True)
 class _Spent:
-    """What the propositions allow one layer, relative to ‖W‖_F: corrected and as printed, and its rounding."""
+    """What the propositions allow one layer, relative to ‖W‖_F: corrected and as printed, and its
+    rounding.
+    """
 
     corrected: float | None
     printed: float | None
@@ -69,16 +73,22 @@ class _Spent:
 def describe(
     subject: Subject, options: HeavyTailOptions, made: ReplacedNet, errors: LayerErrors, tried: int
 ) -> NetHeavyTail:
-    """The record, but for certificates, trials and what else was tried; errors: of the net that is written."""
+    """The record, but for certificates, trials and what else was tried; errors: of the net that is
+    written.
+    """
     net, sample = subject.net, subject.sample
-    spent = [_spent(node, at, made, options, subject.eta) for at, node in enumerate(net.affine_layers)]
+    spent = [
+        _spent(node, at, made, options, subject.eta) for at, node in enumerate(net.affine_layers)
+    ]
     rows = np.sort(permutation(len(sample), subject.seed)[: subject.options.examples])
     some = sample.select(rows, f"{len(rows)} rows for pairs of layers, seed={subject.seed}")
     printed = options.form != "corrected"
     allowed = [
         None
         if (epsilon := one.printed if printed else one.corrected) is None
-        else Allowance(epsilon, node.affine.operator.frobenius(), math.sqrt(overlap(node.affine.operator)))
+        else Allowance(
+            epsilon, node.affine.operator.frobenius(), math.sqrt(overlap(node.affine.operator))
+        )
         for one, node in zip(spent, net.affine_layers, strict=True)
     ]
     ratios = check_pairs(net, made.network, some, allowed, seed=subject.seed)
@@ -90,7 +100,9 @@ def describe(
         eta = options.eta
         own = [
             (one.printed if printed else one.corrected)
-            for one in (_spent(node, at, made, options, eta) for at, node in enumerate(net.affine_layers))
+            for one in (
+                _spent(node, at, made, options, eta) for at, node in enumerate(net.affine_layers)
+            )
         ]
     promises: list[PromiseCheck] = []
     if any(one is not None for one in own):
@@ -130,7 +142,9 @@ def describe(
 
 
 def rounding(node: Node, one: Replacement | None, stored: StoredLayer) -> float:
-    """‖B̂ - B‖_F/‖W‖_F of what stays in a layer, B̂ as it is stored with every kept weight; 0 for a layer of zeros."""
+    """‖B̂ - B‖_F/‖W‖_F of what stays in a layer, B̂ as it is stored with every kept weight; 0 for a
+    layer of zeros.
+    """
     weight = node.affine.operator.weight.double().numpy()
     norm = float(np.linalg.norm(weight))
     kept = weight if one is None else np.where(one.mask.numpy(), weight, 0.0)
@@ -138,7 +152,11 @@ def rounding(node: Node, one: Replacement | None, stored: StoredLayer) -> float:
 
 
 def _spent(node: Node, at: int, made: ReplacedNet, options: HeavyTailOptions, eta: float) -> _Spent:
-    one, stored, weight = made.replacements[at], made.faithful.layers[at], node.affine.operator.weight.double()
+    one, stored, weight = (
+        made.replacements[at],
+        made.faithful.layers[at],
+        node.affine.operator.weight.double(),
+    )
     norm = float(torch.linalg.vector_norm(weight))
     moved = rounding(node, one, stored)
     if one is None:
@@ -162,7 +180,9 @@ def _is_dense(net: Network) -> bool:
     return net.is_chain and all(node.affine.kind == "linear" for node in net.affine_layers)
 
 
-def _lemma_2_2(subject: Subject, options: HeavyTailOptions, spent: Sequence[_Spent]) -> tuple[float | None, str]:
+def _lemma_2_2(
+    subject: Subject, options: HeavyTailOptions, spent: Sequence[_Spent]
+) -> tuple[float | None, str]:
     """ε of the whole net by Lemma 2.2's expression, and why it is not promised; empty where it is.
 
     A layer that is left as it is spends its rounding.
@@ -185,7 +205,10 @@ def _silent(subject: Subject, options: HeavyTailOptions, epsilon: float) -> str:
     facts, m = subject.stability, len(subject.sample)
     assert facts is not None
     if options.form != "corrected":
-        return "Proposition 1.1 as printed, on which it rests, is false: the mean of what goes survives"
+        return (
+            "Proposition 1.1 as printed, on which it rests, is false: the mean of what goes "
+            "survives"
+        )
     if facts.unmet:
         return facts.unmet
     if epsilon > 1:
@@ -198,23 +221,46 @@ def _silent(subject: Subject, options: HeavyTailOptions, epsilon: float) -> str:
 
 
 def _layers(
-    net: Network, made: ReplacedNet, spent: Sequence[_Spent], ratios: PairRatios, *, both_signs: bool
+    net: Network,
+    made: ReplacedNet,
+    spent: Sequence[_Spent],
+    ratios: PairRatios,
+    *,
+    both_signs: bool,
 ) -> list[LayerReplacement]:
     bits = made.stored.layer_bits()
     return [
-        _layer(node, at, made, spent[at], bits[at], ratios.worst(at) if made.replacements[at] else None, both_signs)
+        _layer(
+            node,
+            at,
+            made,
+            spent[at],
+            bits[at],
+            ratios.worst(at) if made.replacements[at] else None,
+            both_signs,
+        )
         for at, node in enumerate(net.affine_layers)
     ]
 
 
 def _layer(
-    node: Node, at: int, made: ReplacedNet, spent: _Spent, bits: int, worst: float | None, both_signs: bool
+    node: Node,
+    at: int,
+    made: ReplacedNet,
+    spent: _Spent,
+    bits: int,
+    worst: float | None,
+    both_signs: bool,
 ) -> LayerReplacement:
     operator, one, stored = node.affine.operator, made.replacements[at], made.stored.layers[at]
     size = operator.weight.numel()
     fit = None if one is None else _power_law(node)
     tail = both_signs and one is not None and fit is not None and one.tau >= fit.xmin
-    share = exceeds(one.tau, fit.tail_index, fit.xmin) if one is not None and fit is not None and tail else 0.0
+    share = (
+        exceeds(one.tau, fit.tail_index, fit.xmin)
+        if one is not None and fit is not None and tail
+        else 0.0
+    )
     return LayerReplacement(
         name=node.name,
         kind=node.affine.kind,
@@ -229,7 +275,8 @@ def _layer(
         kept=size if one is None else one.kept,
         replaced=0 if one is None else size - one.kept,
         nonzeros=int(np.count_nonzero(_values(stored))),
-        rounded_away=(size if one is None else one.kept) - int(np.count_nonzero(_values(made.faithful.layers[at]))),
+        rounded_away=(size if one is None else one.kept)
+        - int(np.count_nonzero(_values(made.faithful.layers[at]))),
         bits=bits,
         frobenius=operator.frobenius(),
         replaced_mean=0.0 if one is None else one.removed_mean,
@@ -273,9 +320,16 @@ def _induction(net: Network, errors: LayerErrors, epsilon: float | None) -> list
 
 
 def _bounds(
-    subject: Subject, made: ReplacedNet, errors: LayerErrors, epsilon: float | None, why: str, tried: int
+    subject: Subject,
+    made: ReplacedNet,
+    errors: LayerErrors,
+    epsilon: float | None,
+    why: str,
+    tried: int,
 ) -> tuple[Bound, ...]:
-    """Theorem 2 on what is written: positions and values of every layer, biases and batch-norms beside."""
+    """Theorem 2 on what is written: positions and values of every layer, biases and batch-norms
+    beside.
+    """
     others = [bias for bias in made.stored.biases if bias is not None]
     counted = []
     for layer in made.stored.layers:
@@ -288,10 +342,14 @@ def _bounds(
         if isinstance(layer, Spiked):  # the numbers of the law and their grid
             header += price(layer.law.exponent) + sum(price(int(one)) for one in layer.law.integers)
         largest = 2 * int(np.abs(kept.values.integers).max(initial=0))
-        counted.append(HeavyTailLayerFacts(math.prod(layer.shape), kept.parameters, largest, header))
+        counted.append(
+            HeavyTailLayerFacts(math.prod(layer.shape), kept.parameters, largest, header)
+        )
     values = [2 * int(np.abs(part.integers).max(initial=0)) + 1 for part in others]
     facts = HeavyTailFacts(
-        compressed=count_on_sample(subject.gamma or 0.0, subject.seen.margins, errors, made.stored, subject.delta),
+        compressed=count_on_sample(
+            subject.gamma or 0.0, subject.seen.margins, errors, made.stored, subject.delta
+        ),
         layers=tuple(counted),
         epsilon=epsilon,
         largest_score=float(subject.seen.scores.max()),

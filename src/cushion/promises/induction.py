@@ -1,7 +1,8 @@
-"""The induction of Lemmas 3 and 14 (Arora 2018), run: layers compressed one after the other, errors seen at all later.
+"""The induction of Lemmas 3 and 14 (Arora 2018), run: layers compressed one after the other, errors
+seen at all later.
 
-x̂_i^j is the output of layer j when layers 1 to i are compressed and the others are not. The lemmas promise
-‖x̂_i^j - x^j‖ ≤ (i/d)·ε·‖x^j‖ for every j ≥ i and every example.
+x̂_i^j is the output of layer j when layers 1 to i are compressed and the others are not. The lemmas
+promise ‖x̂_i^j - x^j‖ ≤ (i/d)·ε·‖x^j‖ for every j ≥ i and every example.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _VALUES = 1 << 24  # numbers in all activations of a shard
 class LayerErrors:
     """Relative errors, one number per example.
 
-    errors: under (i, j), places in `net.affine_layers` from 0 with j ≥ i. gaps: ‖f̂(x) - f(x)‖₂ of the whole compressed
-    net, and largest_gaps its largest score difference. sizes: ‖f(x)‖₂. margins: of the compressed net. scores: of the
-    net as it was, [m, classes].
+    errors: under (i, j), places in `net.affine_layers` from 0 with j ≥ i. gaps: ‖f̂(x) - f(x)‖₂ of
+    the whole compressed net, and largest_gaps its largest score difference. sizes: ‖f(x)‖₂.
+    margins: of the compressed net. scores: of the net as it was, [m, classes].
     """
 
     errors: dict[tuple[int, int], NDArray[np.float64]]
@@ -49,7 +50,9 @@ class LayerErrors:
 def follow_induction(
     net: Network, compressed: Network, data: Dataset, *, scores: NDArray[np.float64] | None = None
 ) -> LayerErrors:
-    """Both nets on all of `data`, streamed. With the `scores` of `net` only the whole compressed net is run."""
+    """Both nets on all of `data`, streamed. With the `scores` of `net` only the whole compressed
+    net is run.
+    """
     values = sum(int(np.prod(node.shape)) for node in net.nodes)
     batch = max(1, min(256, _VALUES // values))
 
@@ -58,12 +61,16 @@ def follow_induction(
         found: dict[str, Samples] = {}
         if scores is None:
             clean = Activations(net, x).values
-            own, changed = clean[net.nodes[-1].index], _follow(net, compressed, clean, found, rows.start)
+            own, changed = (
+                clean[net.nodes[-1].index],
+                _follow(net, compressed, clean, found, rows.start),
+            )
         else:
             own, changed = torch.from_numpy(scores[rows]).to(net.dtype), compressed.forward(x)
         if not bool(torch.isfinite(changed).all()):
             raise BadInput(
-                f"the compressed net's scores are not finite near row {rows.start}: so few numbers lose the net; use "
+                f"the compressed net's scores are not finite near row {rows.start}: so few "
+                "numbers lose the net; use "
                 "more (--k)"
             )
         gap = changed.double() - own.double()
@@ -74,11 +81,15 @@ def follow_induction(
             "scores": own,
             "margins": sample_margins(changed.double(), torch.from_numpy(np.array(data.y[rows]))),
         }
-        return found | {name: Samples.of(rows.start, column.numpy()) for name, column in columns.items()}
+        return found | {
+            name: Samples.of(rows.start, column.numpy()) for name, column in columns.items()
+        }
 
     merged = {
         key: part.values()
-        for key, part in map_shards(len(data), batch, work, describe="errors of the compressed layers").items()
+        for key, part in map_shards(
+            len(data), batch, work, describe="errors of the compressed layers"
+        ).items()
     }
     whole = [merged.pop(name) for name in ("gaps", "largest", "sizes", "margins", "scores")]
     errors = {(int(key.split()[0]), int(key.split()[1])): values for key, values in merged.items()}
@@ -87,7 +98,11 @@ def follow_induction(
 
 @torch.no_grad()
 def _follow(
-    net: Network, compressed: Network, clean: dict[int, torch.Tensor], found: dict[str, Samples], start: int
+    net: Network,
+    compressed: Network,
+    clean: dict[int, torch.Tensor],
+    found: dict[str, Samples],
+    start: int,
 ) -> torch.Tensor:
     """Fill in the errors of every (i, j); the scores of the whole compressed net."""
     values = dict(clean)

@@ -1,14 +1,16 @@
-"""Lemmas 2 and 13 (Arora 2018) on a net: what a compressed layer's error becomes under the Jacobians of later layers.
+"""Lemmas 2 and 13 (Arora 2018) on a net: what a compressed layer's error becomes under the
+Jacobians of later layers.
 
-For layer i with Δ = Â - A, input v = φ(x^{i-1}) and U = J^{i,j} at x^i, j ≥ i (J^{i,i} the identity), all of them
-independent of the helper string, the lemmas promise
+For layer i with Δ = Â - A, input v = φ(x^{i-1}) and U = J^{i,j} at x^i, j ≥ i (J^{i,i} the
+identity), all of them independent of the helper string, the lemmas promise
 
     ‖U Δ v‖ ≤ ε·‖A‖_F·‖U‖_F·‖v‖                          (Lemma 2, a dense layer),
-    ‖U Δ v‖ ≤ ε·⌈κ/s⌉·‖A‖_F·‖U‖_F·‖v‖                    (the same for one projected kernel used at every place),
+    ‖U Δ v‖ ≤ ε·⌈κ/s⌉·‖A‖_F·‖U‖_F·‖v‖      (one projected kernel used at every place),
     ‖U Δ v‖ ≤ ε·β·‖A‖_F·‖U‖_F·‖v‖ / √(places)            (Lemma 13, a filter at each place).
 
-The second line is Lemma 2 for the matrix B = Σ_places u ⊗ patch in place of uvᵀ: its ‖B‖_F is at most ‖u‖ times the
-length of all patches together, and every number of v is in at most ⌈κ/s⌉² of them.
+The second line is Lemma 2 for the matrix B = Σ_places u ⊗ patch in place of uvᵀ: its ‖B‖_F is at
+most ‖u‖ times the length of all patches together, and every number of v is in at most ⌈κ/s⌉² of
+them.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _VALUES = 1 << 22
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a lemma allows layer i: ε times a factor of its geometry; with `spread`, times β/√(places) too."""
+    """What a lemma allows layer i: ε times a factor of its geometry; with `spread`, times
+    β/√(places) too.
+    """
 
     epsilon: float
     frobenius: float  # ‖A‖_F of what was projected
@@ -47,7 +51,8 @@ class Allowance:
 
 @dataclass(frozen=True)
 class PairRatios:
-    """Observed over allowed, one number per example, under (i, j): places in `net.affine_layers`, j ≥ i.
+    """Observed over allowed, one number per example, under (i, j): places in `net.affine_layers`, j
+    ≥ i.
 
     exact: the pairs whose ‖J‖_F is not an estimate from random probes.
     """
@@ -57,13 +62,17 @@ class PairRatios:
 
     def worst(self, i: int) -> float:
         """Over all examples and j, of layer i."""
-        return max((float(np.fmax.reduce(values)) for (at, _), values in self.ratios.items() if at == i), default=0.0)
+        return max(
+            (float(np.fmax.reduce(values)) for (at, _), values in self.ratios.items() if at == i),
+            default=0.0,
+        )
 
 
 def overlap(operator: Operator) -> int:
     """⌈κ/s⌉², in how many patches a number of the input can be; 1 for a dense layer.
 
-    With dilation t a number that tap a of one patch reads is read by tap a + s/gcd(s, t) of another: ⌈κ·gcd(s, t)/s⌉.
+    With dilation t a number that tap a of one patch reads is read by tap a + s/gcd(s, t) of
+    another: ⌈κ·gcd(s, t)/s⌉.
     """
     if not isinstance(operator, Conv2d):
         return 1
@@ -97,14 +106,24 @@ def check_pairs(
             if allowance is None:
                 continue
             v = clean[node.inputs[0]]
-            noise = compressed.nodes[node.index].affine.operator.apply(v) - node.affine.operator.apply(v)
+            noise = compressed.nodes[node.index].affine.operator.apply(
+                v
+            ) - node.affine.operator.apply(v)
             size = lengths(v)
-            own = _ratio(noise, math.sqrt(node.affine.operator.output_size), size, allowance, 1.0, node)
+            own = _ratio(
+                noise, math.sqrt(node.affine.operator.output_size), size, allowance, 1.0, node
+            )
             found[f"{i} {i}"] = Samples.of(rows.start, own.numpy())
             exact.add((i, i))
 
-            def visit(later: Node, t: Tensor, i: int = i, allowance: Allowance = allowance, node: Node = node,
-                      size: Tensor = size) -> None:  # fmt: skip
+            def visit(
+                later: Node,
+                t: Tensor,
+                i: int = i,
+                allowance: Allowance = allowance,
+                node: Node = node,
+                size: Tensor = size,
+            ) -> None:
                 pair = jacobians.get((node.index, later.index))
                 if pair is None or (allowance.spread and pair.spread is None):
                     return
@@ -118,12 +137,19 @@ def check_pairs(
         return found
 
     merged = map_shards(len(data), batch, work, describe="pairs of layers")
-    ratios = {(int(key.split()[0]), int(key.split()[1])): part.values() for key, part in merged.items()}
+    ratios = {
+        (int(key.split()[0]), int(key.split()[1])): part.values() for key, part in merged.items()
+    }
     return PairRatios(ratios, frozenset(exact))
 
 
 def _ratio(
-    image: Tensor, jacobian: Tensor | float, size: Tensor, allowance: Allowance, beta: Tensor | float, node: Node
+    image: Tensor,
+    jacobian: Tensor | float,
+    size: Tensor,
+    allowance: Allowance,
+    beta: Tensor | float,
+    node: Node,
 ) -> Tensor:
     allowed = allowance.epsilon * allowance.factor * allowance.frobenius * jacobian * size
     if allowance.spread:

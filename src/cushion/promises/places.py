@@ -1,7 +1,9 @@
-"""Lemma 15 and Corollary C.2 (Arora 2018) simulated on a net's own convolution: sums over places, two kinds of filter.
+"""Lemma 15 and Corollary C.2 (Arora 2018) simulated on a net's own convolution: sums over places,
+two kinds of filter.
 
-Both bound the moments and tails of a sum of p-wise independent terms. Truly independent filters satisfy them;
-Algorithm 4's share a subspace and are not independent even two at a time, which the variance of the sum shows first.
+Both bound the moments and tails of a sum of p-wise independent terms. Truly independent filters
+satisfy them; Algorithm 4's share a subspace and are not independent even two at a time, which the
+variance of the sum shows first.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ _ROWS = 4  # of U for the vectors of Corollary C.2
 
 
 def simulate_places(net: Network, stored: StoredNet, seed: int) -> tuple[PlaceSums, ...]:
-    """Numbers (Lemma 15) and vectors (Corollary C.2) with independent filters and with Algorithm 4's: four records.
+    """Numbers (Lemma 15) and vectors (Corollary C.2) with independent filters and with Algorithm
+    4's: four records.
 
-    On the smallest convolution whose subspace is affordable, with its own kernel, k, p and places (at most 64 of them).
-    The direction U is seeded and the same at all places, as where the mean of a constant image is taken: there the
-    dependence of the filters adds up. () where there is no such convolution.
+    On the smallest convolution whose subspace is affordable, with its own kernel, k, p and places
+    (at most 64 of them). The direction U is seeded and the same at all places, as where the mean of
+    a constant image is taken: there the dependence of the filters adds up. () where there is no
+    such convolution.
     """
     found = [
         (layer, node)

@@ -1,4 +1,6 @@
-"""A pruned net on its sample as one record: every layer before and after, Assumption 3.1 and all promises beside."""
+"""A pruned net on its sample as one record: every layer before and after, Assumption 3.1 and all
+promises beside.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +53,10 @@ Integers = NDArray[np.int64]
 class PrunedNet:
     """One pruning of a net.
 
-    masks: one a layer. pruned: the net without what they take away; tuned: the same after fine-tuning, if there was
-    one; plain: its weights on their grids as positions and values, and `stored` what is written, some of them sketched
-    perhaps; network: the net that comes back from it.
+    masks: one a layer. pruned: the net without what they take away; tuned: the same after
+    fine-tuning, if there was one; plain: its weights on their grids as positions and values, and
+    `stored` what is written, some of them sketched perhaps; network: the net that comes back from
+    it.
     """
 
     rule: str
@@ -75,13 +78,17 @@ class PrunedNet:
         return self.plain.layers[at].operator(operator, self.plain.seed)
 
 
-def describe(subject: Subject, options: PruneOptions, made: PrunedNet, errors: LayerErrors, tried: int) -> NetPruning:
+def describe(
+    subject: Subject, options: PruneOptions, made: PrunedNet, errors: LayerErrors, tried: int
+) -> NetPruning:
     """The record, but for certificates and for what else was tried."""
     net, sample = subject.net, subject.sample
     shares = _shares(subject, made)
     layers = tuple(_layers(subject, made, shares))
     before = follow_induction(net, made.pruned, sample, scores=errors.scores)
-    condition = check_condition(net, made.pruned, sample, options.subgaussian_constants, subject.delta, subject.seed)
+    condition = check_condition(
+        net, made.pruned, sample, options.subgaussian_constants, subject.delta, subject.seed
+    )
     promises, gamma_needed = _promises(subject, made, layers, before, errors, condition)
     weights = sum(layer.weights for layer, _ in _pruned(layers, net))
     return NetPruning(
@@ -147,7 +154,9 @@ def _layers(subject: Subject, made: PrunedNet, shares: Shares | None) -> list[La
     net, bits = subject.net, made.stored.layer_bits()
     own = iter(()) if shares is None else iter(zip(shares.epsilon, shares.lambda_, strict=True))
     found = []
-    work = tqdm(net.affine_layers, desc="norms of Δ", unit="layer", disable=None, delay=2, leave=False)
+    work = tqdm(
+        net.affine_layers, desc="norms of Δ", unit="layer", disable=None, delay=2, leave=False
+    )
     for at, node in enumerate(work):
         pair = next(own, None) if is_pruned(node.affine.operator) else None
         found.append(_layer(node, at, made, pair, bits[at], len(net.affine_layers)))
@@ -165,14 +174,22 @@ def _layer(
     nonzeros = int(np.count_nonzero(integers))
     shape = tuple(operator.weight.shape)
     rows, columns = _sides(shape)
-    spectral, moved = operator.spectral(), made.pruned.nodes[node.index].affine.operator.minus(operator)
+    spectral, moved = (
+        operator.spectral(),
+        made.pruned.nodes[node.index].affine.operator.minus(operator),
+    )
     shift = moved.spectral() if pruned else 0.0
     rounded = made.rounded(node).minus(made.tuned.nodes[node.index].affine.operator)
-    dropped = torch.from_numpy(integers == 0).reshape(shape) & (rounded.weight.abs() > rho / 2)  # not by rounding
+    dropped = torch.from_numpy(integers == 0).reshape(shape) & (
+        rounded.weight.abs() > rho / 2
+    )  # not by rounding
     if bool(dropped.any()):
         rounded = rounded.with_weight(rounded.weight.masked_fill(dropped, 0.0))
     normal = normality(operator.weight) if pruned else None
-    d, lemma = made.d, None if made.d is None or normal is None or pair is None else (made.d, normal.psi, *pair)
+    d, lemma = (
+        made.d,
+        None if made.d is None or normal is None or pair is None else (made.d, normal.psi, *pair),
+    )
     gamma = gamma_l(lemma[0], lemma[1], rows, columns) if lemma is not None and dense else None
     chi = None if d is None or not pruned else keep_probability(d)
     limits = None if chi is None or pair is None else _row_limits(rows, columns, chi, pair[1])
@@ -204,7 +221,9 @@ def _layer(
         rounding_limit=rounding_limit(rho, kept, patches),
         row_most=row_most,
         column_most=column_most,
-        limit_printed=None if chi is None or pair is None else row_limit_printed(pair[1], rows, columns, chi),
+        limit_printed=None
+        if chi is None or pair is None
+        else row_limit_printed(pair[1], rows, columns, chi),
         limit=None if limits is None else float(max(limits)),
         diagonal=whole,
         stored_as=_words(plain, sketch),
@@ -213,24 +232,36 @@ def _layer(
 
 
 def _row_limits(rows: int, columns: int, chi: float, share: float) -> tuple[int, int]:
-    """Lemma 5.1 corrected: no row and no column has more non-zeros; half of 1/λ_l may fail for either."""
+    """Lemma 5.1 corrected: no row and no column has more non-zeros; half of 1/λ_l may fail for
+    either.
+    """
     return row_limit(rows, columns, chi, 0.5 / share), row_limit(columns, rows, chi, 0.5 / share)
 
 
 def _spread(matrix: Integers, shape: tuple[int, ...]) -> tuple[int, int, bool]:
-    """The most non-zeros of a row and of a column, and whether the diagonal has no zero (Definition 5.1)."""
+    """The most non-zeros of a row and of a column, and whether the diagonal has no zero (Definition
+    5.1).
+    """
     there = matrix != 0
     diagonal = diagonal_mask(shape).numpy().reshape(matrix.shape)
-    return int(there.sum(1).max(initial=0)), int(there.sum(0).max(initial=0)), bool(there[diagonal].all())
+    return (
+        int(there.sum(1).max(initial=0)),
+        int(there.sum(0).max(initial=0)),
+        bool(there[diagonal].all()),
+    )
 
 
 def _moments(moved: Tensor, mask: Tensor, d: float, psi: float) -> Moments:
-    """Of Δ off the diagonal. Standard errors of the means of n independent entries: √(variance/n)."""
+    """Of Δ off the diagonal. Standard errors of the means of n independent entries:
+    √(variance/n).
+    """
     off = ~diagonal_mask(tuple(moved.shape))
     entries = moved[off]
     n = max(1, entries.numel())
     second, fourth, chi = second_moment(d, psi), fourth_moment(d, psi), keep_probability(d)
-    eighth = 105.0 * psi**4 * (d / (d + 2.0)) ** 4.5  # as Lemma 4.1's: 105·s⁸ of a pruned N(0, s²), s² = Ψd/(d+2)
+    eighth = (
+        105.0 * psi**4 * (d / (d + 2.0)) ** 4.5
+    )  # as Lemma 4.1's: 105·s⁸ of a pruned N(0, s²), s² = Ψd/(d+2)
     seen = [float(entries.pow(power).sum()) / n for power in (1, 2, 4)]
     return Moments(
         mean=seen[0],
@@ -252,7 +283,11 @@ def _words(plain: Pruned | Kept, sketch: LayerSketch | None) -> str:
         return "kept"
     if sketch is None:
         return "mask and values"
-    return f"sketch {sketch.rows}x{sketch.columns}" if sketch.recovered else "mask and values (no sketch came back)"
+    return (
+        f"sketch {sketch.rows}x{sketch.columns}"
+        if sketch.recovered
+        else "mask and values (no sketch came back)"
+    )
 
 
 def _promises(
@@ -266,15 +301,22 @@ def _promises(
     """Every lemma, and the γ that Lemma 4.4 with the exact shifts asks for, where it speaks."""
     net, facts, inputs = subject.net, subject.facts, subject.seen.inputs
     silent = "" if net.is_chain else net.not_a_chain_because
-    tuned = "the net was fine-tuned, and the lemma is about weights that were only pruned and rounded"
+    tuned = (
+        "the net was fine-tuned, and the lemma is about weights that were only pruned and rounded"
+    )
     also = silent or (tuned if made.fine_tuned else "")
     first = layer_shifts(net, made.pruned, facts)
     last = layer_shifts(net, made.network, facts)
     promises = [checks.lemma_4_1(layers), checks.lemma_4_2(layers)]
-    for name, shifts, errors, rounded in (("Lemma 4.3", first, before, False), ("Lemma 4.4", last, after, True)):
+    for name, shifts, errors, rounded in (
+        ("Lemma 4.3", first, before, False),
+        ("Lemma 4.4", last, after, True),
+    ):
         promises.append(checks.output_check(name, shifts, facts, inputs, errors.gaps, also))
         if not also:
-            printed = checks.printed_check(name, layers, shifts, facts, inputs, errors.gaps, rounded=rounded)
+            printed = checks.printed_check(
+                name, layers, shifts, facts, inputs, errors.gaps, rounded=rounded
+            )
             promises += [] if printed is None else [printed]
         promises.append(checks.subgaussian_check(promises, name, condition))
     promises += [checks.lemma_c_1(condition), checks.lemma_5_1(layers)]
@@ -290,7 +332,9 @@ def _bounds(
     gamma_needed: float | None,
     tried: int,
 ) -> list[Bound]:
-    compressed = count_on_sample(subject.gamma or 0.0, subject.seen.margins, errors, made.plain, subject.delta)
+    compressed = count_on_sample(
+        subject.gamma or 0.0, subject.seen.margins, errors, made.plain, subject.delta
+    )
     counted = []
     others = [bias for bias in made.plain.biases if bias is not None]
     for layer, plain in zip(layers, made.plain.layers, strict=True):
@@ -304,7 +348,9 @@ def _bounds(
                 rows=rows,
                 columns=columns,
                 nonzeros=layer.nonzeros,
-                chi=keep_probability(made.d) if made.d is not None else layer.nonzeros / (rows * columns),
+                chi=keep_probability(made.d)
+                if made.d is not None
+                else layer.nonzeros / (rows * columns),
                 rho=layer.rho,
                 values=2 * int(np.abs(plain.values.integers).max(initial=0)),
                 row_most=layer.row_most,
@@ -320,31 +366,48 @@ def _bounds(
         normal=all(layer.normality is None or layer.normality.plausible for layer in layers),
         tried=tried,
         others=sum(part.integers.size for part in others),
-        other_values=max((2 * int(np.abs(part.integers).max(initial=0)) + 1 for part in others), default=1),
+        other_values=max(
+            (2 * int(np.abs(part.integers).max(initial=0)) + 1 for part in others), default=1
+        ),
     )
     return pruning_rows(facts)
 
 
-def _notes(net: Network, made: PrunedNet, layers: Sequence[LayerPruning], shares: Shares | None) -> list[str]:
+def _notes(
+    net: Network, made: PrunedNet, layers: Sequence[LayerPruning], shares: Shares | None
+) -> list[str]:
     pruned = _pruned(layers, net)
     notes = []
     if all(layer.kept == layer.weights for layer, _ in pruned):
         notes.append("nothing was pruned: every weight stays, on its grid")
     empty = [layer.name for layer, _ in pruned if layer.nonzeros == 0]
     if empty:
-        what = "the net gives every example the same scores" if net.is_chain else "what passes through it is constant"
+        what = (
+            "the net gives every example the same scores"
+            if net.is_chain
+            else "what passes through it is constant"
+        )
         notes.append(f"{', '.join(empty)} with no weight left: {what}")
     if made.grid.exponents is not None:
         pairs = zip(layers, made.grid.exponents, strict=True)
-        none = [layer.name for layer, exponent in pairs if exponent is None and layer.normality is not None]
+        none = [
+            layer.name
+            for layer, exponent in pairs
+            if exponent is None and layer.normality is not None
+        ]
         if none:
             notes.append(
-                f"Lemma 4.4 leaves no grid, or none of 16 bits, for {', '.join(none)} (pruning alone may move a layer "
+                f"Lemma 4.4 leaves no grid, or none of 16 bits, for {', '.join(none)} (pruning "
+                "alone may move a layer "
                 f"by at most ‖A‖₂/L): {made.grid.bits} bits a weight there"
             )
-    lost = [layer.name for layer in layers if layer.sketch is not None and not layer.sketch.recovered]
+    lost = [
+        layer.name for layer in layers if layer.sketch is not None and not layer.sketch.recovered
+    ]
     if lost:
-        notes.append(f"no sketch of {', '.join(lost)} came back exactly, so it is stored as mask and values")
+        notes.append(
+            f"no sketch of {', '.join(lost)} came back exactly, so it is stored as mask and values"
+        )
     if shares is not None and shares.note:
         notes.append(shares.note)
     return notes

@@ -1,4 +1,6 @@
-"""Condition C.1 (Guha 2023) on a net: how the inputs of each layer lie to the singular vectors of what was pruned."""
+"""Condition C.1 (Guha 2023) on a net: how the inputs of each layer lie to the singular vectors of
+what was pruned.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +49,11 @@ def check_condition(
     delta: float,
     seed: int,
 ) -> Subgaussian:
-    """Lemma C.1 with the constants (a, b, t) as given, or with b fitted and t such that all layers fail with δ at most.
+    """Lemma C.1 with the constants (a, b, t) as given, or with b fitted and t such that all layers
+    fail with δ at most.
 
-    The inputs of a layer are those of the net as it was, on up to 2000 examples; the lemma's m is that of the sample.
+    The inputs of a layer are those of the net as it was, on up to 2000 examples; the lemma's m is
+    that of the sample.
     """
     rows = np.sort(permutation(len(sample), seed)[:ROWS])
     some = sample.select(rows, f"{len(rows)} rows for Condition C.1, seed={seed}")
@@ -63,12 +67,20 @@ def check_condition(
     layers = []
     for node in net.affine_layers:
         if node.index not in moved or not len(projections[node.index]):
-            layers.append(_Layer(1.0 if constants is None else constants[1], 1.0, 1.0, 0.0, 0.0, 0))  # nothing moved
+            layers.append(
+                _Layer(1.0 if constants is None else constants[1], 1.0, 1.0, 0.0, 0.0, 0)
+            )  # nothing moved
             continue
         size, seen = node.affine.operator.input_size, projections[node.index]
         sides = node.affine.operator.output_size, size
-        fit = SubgaussianFit(*constants[:2], size, 1, 1) if constants is not None else fit_subgaussian(seen, size, _A)
-        fit = replace(fit, inputs=len(sample), directions=min(sides))  # the lemma is about all of them
+        fit = (
+            SubgaussianFit(*constants[:2], size, 1, 1)
+            if constants is not None
+            else fit_subgaussian(seen, size, _A)
+        )
+        fit = replace(
+            fit, inputs=len(sample), directions=min(sides)
+        )  # the lemma is about all of them
         t = constants[2] if constants is not None else fit.threshold(delta / len(moved))
         stretch = float(stretches[node.index].max()) / moved[node.index].spectral()
         factor = kappa(*sides, t)
@@ -89,18 +101,24 @@ def check_condition(
 
 
 def right_singular_vectors(operator: Operator) -> Tensor:
-    """[k, input_size], orthonormal rows: all of a small dense map, else the leading 64 by subspace iteration."""
+    """[k, input_size], orthonormal rows: all of a small dense map, else the leading 64 by subspace
+    iteration.
+    """
     least = min(operator.input_size, operator.output_size)
     if operator.weight.ndim == 2 and least <= _EXACT:
         vectors: Tensor = torch.linalg.svd(operator.weight.double(), full_matrices=False)[2]
         return vectors
     count = min(_LEADING, least)
     size = operator.output_size
-    waves = torch.outer(torch.arange(1.0, count + 1), torch.arange(size) + 0.5).double()  # any start does
+    waves = torch.outer(
+        torch.arange(1.0, count + 1), torch.arange(size) + 0.5
+    ).double()  # any start does
     start = torch.cos(math.pi * waves / size).reshape(count, *operator.output_shape)
     basis = _orthonormal(operator.adjoint(start))
     for _ in range(_ITERATIONS):
-        basis = _orthonormal(operator.adjoint(operator.apply(basis.reshape(-1, *operator.input_shape))))
+        basis = _orthonormal(
+            operator.adjoint(operator.apply(basis.reshape(-1, *operator.input_shape)))
+        )
     images = operator.apply(basis.reshape(-1, *operator.input_shape)).flatten(1)
     left: Tensor = torch.linalg.svd(images, full_matrices=False)[0]
     return left.mT @ basis
@@ -114,7 +132,9 @@ def _orthonormal(vectors: Tensor) -> Tensor:
 def _project(
     net: Network, some: Dataset, moved: dict[int, Operator], looks: dict[int, Tensor]
 ) -> tuple[dict[int, Values], dict[int, Values]]:
-    """Of every layer that moved: |⟨x, v⟩| of its inputs x of length 1, [rows, k], and ‖Δx‖, [rows]; without x = 0."""
+    """Of every layer that moved: |⟨x, v⟩| of its inputs x of length 1, [rows, k], and ‖Δx‖, [rows];
+    without x = 0.
+    """
 
     def work(rows: slice) -> Accumulators:
         found: dict[str, Samples] = {}
@@ -125,8 +145,12 @@ def _project(
             flat = values.double().flatten(1)
             size = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
             unit = flat / size  # NaN where the input is 0
-            stretch = torch.linalg.vector_norm(moved[node.index].apply(unit.reshape(values.shape)).flatten(1), dim=1)
-            found[f"p {node.index}"] = Samples.of(rows.start, (unit @ looks[node.index].mT).abs().numpy())
+            stretch = torch.linalg.vector_norm(
+                moved[node.index].apply(unit.reshape(values.shape)).flatten(1), dim=1
+            )
+            found[f"p {node.index}"] = Samples.of(
+                rows.start, (unit @ looks[node.index].mT).abs().numpy()
+            )
             found[f"s {node.index}"] = Samples.of(rows.start, stretch.numpy())
 
         net.run(as_floats(some.x[rows]).to(net.dtype), observe)

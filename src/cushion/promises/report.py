@@ -1,4 +1,6 @@
-"""A compressed net on its sample as one record: every layer before and after, every promise beside what was seen."""
+"""A compressed net on its sample as one record: every layer before and after, every promise beside
+what was seen.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from cushion.compression_records import (
     PromiseCheck,
 )
 from cushion.compressors.arora.conv_project import Located, paper_p
-from cushion.compressors.arora.location_sums import filter_correlation, measured_dependence, variance_factor
+from cushion.compressors.arora.location_sums import (
+    filter_correlation,
+    measured_dependence,
+    variance_factor,
+)
 from cushion.compressors.arora.low_rank import LowRankMap
 from cushion.compressors.arora.storing import LayerPlan
 from cushion.compressors.arora.vectors import ProjectedRows, Sparse
@@ -48,7 +54,9 @@ _Own = Sequence[tuple[float, float] | None]
 
 @dataclass(frozen=True, eq=False)
 class Compressed:
-    """What is stored, the net that it makes, what was planned for each layer, and the errors on the sample."""
+    """What is stored, the net that it makes, what was planned for each layer, and the errors on the
+    sample.
+    """
 
     stored: StoredNet
     network: Network
@@ -65,7 +73,9 @@ def describe(subject: Subject, found: Compressed) -> NetCompression:
     return NetCompression(
         method=method,
         helper=helper,
-        variant="a structured variant: Hadamard rows in place of independent ones" if helper == "srht" else "",
+        variant="a structured variant: Hadamard rows in place of independent ones"
+        if helper == "srht"
+        else "",
         from_initialisation=options.from_initialisation,
         seed=subject.seed,
         gamma=subject.gamma,
@@ -91,8 +101,15 @@ def describe(subject: Subject, found: Compressed) -> NetCompression:
 
 def _number_bits(subject: Subject) -> int | None:
     """What --number-bits said; None where the accuracy or γ sets the grid."""
-    chosen = subject.options.k is not None and subject.method not in ("vector-compress", "vector-project")
-    return subject.options.number_bits if chosen or subject.method in ("matrix-project", "conv-project") else None
+    chosen = subject.options.k is not None and subject.method not in (
+        "vector-compress",
+        "vector-project",
+    )
+    return (
+        subject.options.number_bits
+        if chosen or subject.method in ("matrix-project", "conv-project")
+        else None
+    )
 
 
 def _checks(subject: Subject, found: Compressed) -> tuple[list[PromiseCheck], _Own]:
@@ -100,8 +117,13 @@ def _checks(subject: Subject, found: Compressed) -> tuple[list[PromiseCheck], _O
     if subject.method == "low-rank":
         shifts = layer_shifts(subject.net, found.network, subject.facts)
         first = checks.lemma_1(shifts, [plan.accuracy for plan in found.plans])
-        promised = lemma_9(shifts, subject.facts, subject.seen.inputs) if subject.net.is_chain else None
-        why = subject.net.not_a_chain_because or "a layer moved by more than ‖A‖₂/d, where the lemma is silent"
+        promised = (
+            lemma_9(shifts, subject.facts, subject.seen.inputs) if subject.net.is_chain else None
+        )
+        why = (
+            subject.net.not_a_chain_because
+            or "a layer moved by more than ‖A‖₂/d, where the lemma is silent"
+        )
         promises = [first.check, checks.lemma_9(promised, found.errors, why)]
         from_margin = subject.options.k is None and subject.options.epsilon is None
         if from_margin and subject.gamma is not None:
@@ -110,13 +132,19 @@ def _checks(subject: Subject, found: Compressed) -> tuple[list[PromiseCheck], _O
     if subject.method in ("vector-compress", "vector-project"):
         return [_vector_check(subject, found)], nothing
     norms = [_projected_norm(subject, at) for at in range(len(found.plans))]
-    allowed = checks.allowances(subject.net, found.stored, subject.eta, subject.options.constant, norms)
+    allowed = checks.allowances(
+        subject.net, found.stored, subject.eta, subject.options.constant, norms
+    )
     rows = np.sort(permutation(len(subject.sample), subject.seed)[: subject.options.examples])
     some = subject.sample.select(rows, f"{len(rows)} rows for pairs of layers, seed={subject.seed}")
     ratios = check_pairs(subject.net, found.network, some, allowed, seed=subject.seed)
     located = [isinstance(layer, Located) for layer in found.stored.layers]
-    variant = "Hadamard rows have no tail bound of this kind" if subject.options.helper == "srht" else ""
-    dense = checks.lemma_pairs("Lemma 2", ratios, allowed, zeta, chosen=[not one for one in located], silent=variant)
+    variant = (
+        "Hadamard rows have no tail bound of this kind" if subject.options.helper == "srht" else ""
+    )
+    dense = checks.lemma_pairs(
+        "Lemma 2", ratios, allowed, zeta, chosen=[not one for one in located], silent=variant
+    )
     promises, own = [dense.check], list(dense.own)
     name = "Lemma 3"
     if subject.method == "conv-project":
@@ -133,7 +161,9 @@ def _checks(subject: Subject, found: Compressed) -> tuple[list[PromiseCheck], _O
         own = [mine or other for mine, other in zip(own, filters.own, strict=True)]
         promises = [*([] if all(located) else promises), *([filters.check] if any(located) else [])]
     why = _why_no_induction(subject, found, allowed, variant)
-    promises.append(checks.induction_check(name, found.errors, subject.epsilon, why, len(found.plans), zeta))
+    promises.append(
+        checks.induction_check(name, found.errors, subject.epsilon, why, len(found.plans), zeta)
+    )
     return promises, own
 
 
@@ -144,22 +174,33 @@ def _too_few_places(subject: Subject, found: Compressed) -> str:
     return f"not promised: p = {least} where the lemma needs {needed}" if 0 < least < needed else ""
 
 
-def _why_no_induction(subject: Subject, found: Compressed, allowed: Sequence[Allowance], variant: str) -> str:
+def _why_no_induction(
+    subject: Subject, found: Compressed, allowed: Sequence[Allowance], variant: str
+) -> str:
     """Why Lemma 3 or 14 does not speak of this compression; empty where it does."""
-    layers, counts, stability, epsilon = found.stored.layers, subject.counts, subject.stability, subject.epsilon
+    layers, counts, stability, epsilon = (
+        found.stored.layers,
+        subject.counts,
+        subject.stability,
+        subject.epsilon,
+    )
     if counts is None or stability is None or epsilon is None:
         return checks.why_no_induction(None, (), (), (), "")
     spent = [
         layer.numbers[0].step / 2 / one.frobenius if isinstance(layer, Kept) else one.epsilon
         for layer, one in zip(layers, allowed, strict=True)
     ]
-    shares = [math.exp(min(700.0, stability.log_share(layer, epsilon))) for layer in stability.layers]
+    shares = [
+        math.exp(min(700.0, stability.log_share(layer, epsilon))) for layer in stability.layers
+    ]
     also = variant or subject.outside_the_lemma
     return checks.why_no_induction(counts, [_size(layer) for layer in layers], spent, shares, also)
 
 
 def _vector_check(subject: Subject, found: Compressed) -> PromiseCheck:
-    """Lemma 5 or 7 on the sample: an example fails with probability at most η, so about a fraction η may."""
+    """Lemma 5 or 7 on the sample: an example fails with probability at most η, so about a fraction
+    η may.
+    """
     gamma, eta = subject.need_gamma(), subject.vector_eta
     ratios = found.errors.largest_gaps / (gamma / 2)
     if subject.net.classes == 2:
@@ -167,7 +208,8 @@ def _vector_check(subject: Subject, found: Compressed) -> PromiseCheck:
     failed = float((~(ratios <= 1)).mean())
     name = "Lemma 5" if subject.method == "vector-compress" else "Lemma 7"
     text = (
-        f"change of the scores over what a margin of {gamma:.3g} allows; {100 * failed:.3g} % of the examples exceed "
+        f"change of the scores over what a margin of {gamma:.3g} allows; {100 * failed:.3g} % of "
+        "the examples exceed "
         f"it, and η = {eta:.3g} of them may"
     )
     silent = ""
@@ -202,11 +244,15 @@ def _size(layer: StoredLayer) -> int:
     return layer.parameters
 
 
-def _layers(subject: Subject, found: Compressed, own: _Own, epsilon: float | None) -> list[LayerCompression]:
+def _layers(
+    subject: Subject, found: Compressed, own: _Own, epsilon: float | None
+) -> list[LayerCompression]:
     depth, bits = len(found.plans), found.stored.layer_bits()
     counts = subject.counts if epsilon is not None else None
     rows = []
-    for at, (node, layer) in enumerate(zip(subject.net.affine_layers, found.stored.layers, strict=True)):
+    for at, (node, layer) in enumerate(
+        zip(subject.net.affine_layers, found.stored.layers, strict=True)
+    ):
         count = None if counts is None else counts.layers[at]
         bias = found.stored.biases[at]
         stored = layer.parameters + (0 if bias is None else bias.integers.size)
@@ -230,7 +276,9 @@ def _layers(subject: Subject, found: Compressed, own: _Own, epsilon: float | Non
                 own_ratio=None if promised is None else promised[1],
                 weight_error=_weight_error(node, found.network),
                 dependence=_dependence(layer, node, found.network),
-                note="stores no fewer numbers than the layer has" if stored >= node.affine.parameters else "",
+                note="stores no fewer numbers than the layer has"
+                if stored >= node.affine.parameters
+                else "",
             )
         )
     return rows
@@ -253,15 +301,17 @@ def _words(layer: StoredLayer) -> str:
 
 
 def _weight_error(node: Node, network: Network) -> float:
-    """‖Â - A‖_F/‖A‖_F of the numbers of the weight; of a filter at each place, the root mean square over them."""
+    """‖Â - A‖_F/‖A‖_F of the numbers of the weight; of a filter at each place, the root mean square
+    over them.
+    """
     mine, other = node.affine.operator, network.nodes[node.index].affine.operator
     size = mine.frobenius()
     if other.weight.shape == mine.weight.shape:
         gap = float(torch.linalg.vector_norm(other.weight.double() - mine.weight.double()))
     elif other.weight.ndim == 5:
-        gap = float(torch.linalg.vector_norm(other.weight.double() - mine.weight.double())) / math.sqrt(
-            len(other.weight)
-        )
+        gap = float(
+            torch.linalg.vector_norm(other.weight.double() - mine.weight.double())
+        ) / math.sqrt(len(other.weight))
     else:
         dense = mine.to(torch.float64).dense()
         gap, size = (
@@ -278,7 +328,9 @@ def _dependence(layer: StoredLayer, node: Node, network: Network) -> Dependence 
     kernel = node.affine.operator.weight.double().numpy()
     correlation = measured_dependence(filters, kernel)
     expected = filter_correlation(kernel.size, layer.k, layer.p)
-    return Dependence(layer.places, correlation, expected, variance_factor(layer.places, correlation))
+    return Dependence(
+        layer.places, correlation, expected, variance_factor(layer.places, correlation)
+    )
 
 
 def _induction(subject: Subject, found: Compressed, epsilon: float | None) -> list[InductionError]:
@@ -297,7 +349,9 @@ def _induction(subject: Subject, found: Compressed, epsilon: float | None) -> li
 
 def _bounds(subject: Subject, found: Compressed) -> list[Bound]:
     """The paper's theorems for this compression."""
-    facts = count_on_sample(subject.gamma or 0.0, subject.seen.margins, found.errors, found.stored, subject.delta)
+    facts = count_on_sample(
+        subject.gamma or 0.0, subject.seen.margins, found.errors, found.stored, subject.delta
+    )
     rows = [*theorem_2_1(facts), *corollary_a_1(facts)]
     if subject.method == "low-rank":
         rows += theorem_2_2(subject.facts)

@@ -17,8 +17,8 @@ def count_on_sample(
 ) -> CompressedFacts:
     """What Theorem 2.1 and Corollary A.1 (Arora 2018) ask for; margins: [m], of f.
 
-    f and g are compared in whichever norm fewer examples fail under. Where g errs although f is sure and g close to it,
-    rounding is to blame: the argument failed there too.
+    f and g are compared in whichever norm fewer examples fail under. Where g errs although f is
+    sure and g close to it, rounding is to blame: the argument failed there too.
     """
     far = errors.largest_gaps > gamma
     far_l2 = errors.gaps > gamma / math.sqrt(2.0)

@@ -1,8 +1,10 @@
-"""Lemmas 1 and 9 (Arora 2018): how far a net moves when every layer's map moves by a known spectral norm.
+"""Lemmas 1 and 9 (Arora 2018): how far a net moves when every layer's map moves by a known spectral
+norm.
 
-Lemma 9: if ‖Δ^i‖₂ ≤ ‖A^i‖₂/d for every layer, then ‖f̂(x) - f(x)‖ ≤ e·‖x‖·∏L_i‖A^i‖₂·Σ‖Δ^i‖₂/‖A^i‖₂, with L_i the
-Lipschitz constant of what follows layer i. A net with biases is one without on (x, 1): each layer then is
-[[A, b], [0, 1]] (the last [A, b]), and Δ = [[Â - A, b̂ - b], [0, 0]].
+Lemma 9: if ‖Δ^i‖₂ ≤ ‖A^i‖₂/d for every layer, then ‖f̂(x) - f(x)‖ ≤
+e·‖x‖·∏L_i‖A^i‖₂·Σ‖Δ^i‖₂/‖A^i‖₂, with L_i the Lipschitz constant of what follows layer i. A net with
+biases is one without on (x, 1): each layer then is [[A, b], [0, 1]] (the last [A, b]), and Δ = [[Â
+- A, b̂ - b], [0, 0]].
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ class LayerShift:
     @property
     def relative(self) -> float:
         """‖Â - A‖₂/‖A‖₂, erring upwards."""
-        return 0.0 if self.shift == 0 else math.inf if self.spectral == 0 else self.shift / self.spectral
+        return (
+            0.0
+            if self.shift == 0
+            else math.inf
+            if self.spectral == 0
+            else self.shift / self.spectral
+        )
 
 
 def layer_shifts(net: Network, compressed: Network, facts: NetFacts) -> list[LayerShift]:
@@ -44,7 +52,10 @@ def layer_shifts(net: Network, compressed: Network, facts: NetFacts) -> list[Lay
         last = at == len(facts.layers) - 1
         found.append(
             LayerShift(
-                shift, layer.spectral, math.hypot(shift, moved), lifted_spectral(layer, facts.has_bias, last=last)
+                shift,
+                layer.spectral,
+                math.hypot(shift, moved),
+                lifted_spectral(layer, facts.has_bias, last=last),
             )
         )
     return found
@@ -55,7 +66,9 @@ def _shift(mine: Affine, other: Affine) -> float:
     if type(mine.operator) is type(other.operator):
         return other.operator.minus(mine.operator).spectral_upper()
     difference = other.operator.to(torch.float64).dense() - mine.operator.to(torch.float64).dense()
-    return FlatMap(difference, mine.operator.input_shape, mine.operator.output_shape).spectral_upper()
+    return FlatMap(
+        difference, mine.operator.input_shape, mine.operator.output_shape
+    ).spectral_upper()
 
 
 def _bias_shift(mine: Affine, other: Affine, places: int) -> float:
@@ -63,12 +76,18 @@ def _bias_shift(mine: Affine, other: Affine, places: int) -> float:
     if mine.bias is None and other.bias is None:
         return 0.0
     zero = torch.zeros((), dtype=torch.float64)
-    ours, theirs = (zero if part is None else part.to(torch.float64) for part in (mine.bias, other.bias))
+    ours, theirs = (
+        zero if part is None else part.to(torch.float64) for part in (mine.bias, other.bias)
+    )
     return float(torch.linalg.vector_norm(theirs - ours)) * math.sqrt(places) * (1 + 1e-12)
 
 
-def lemma_9(shifts: list[LayerShift], facts: NetFacts, inputs: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """The promised ‖f̂(x) - f(x)‖ for inputs of these lengths, [n]; None where a layer moved by more than ‖A‖₂/d."""
+def lemma_9(
+    shifts: list[LayerShift], facts: NetFacts, inputs: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """The promised ‖f̂(x) - f(x)‖ for inputs of these lengths, [n]; None where a layer moved by
+    more than ‖A‖₂/d.
+    """
     if any(shift.lifted_shift > shift.lifted / facts.depth for shift in shifts):
         return None
     logs = [math.log(shift.lifted) if shift.lifted > 0 else -math.inf for shift in shifts]
@@ -85,12 +104,19 @@ def first_step(facts: NetFacts) -> float:
 
 
 def accuracy_for(gamma: float, facts: NetFacts, longest: float) -> float:
-    """δ = γ/(√2·e·max‖x‖·d·∏L‖A‖₂), at most 1/d: Lemma 1 at this δ in every layer keeps ‖f̂ - f‖₂ ≤ γ/√2 (Thm 2.2)."""
+    """δ = γ/(√2·e·max‖x‖·d·∏L‖A‖₂), at most 1/d: Lemma 1 at this δ in every layer keeps ‖f̂ - f‖₂ ≤
+    γ/√2 (Thm 2.2).
+    """
     last = len(facts.layers) - 1
-    norms = [lifted_spectral(layer, facts.has_bias, last=at == last) for at, layer in enumerate(facts.layers)]
+    norms = [
+        lifted_spectral(layer, facts.has_bias, last=at == last)
+        for at, layer in enumerate(facts.layers)
+    ]
     size = (math.hypot(longest, 1.0) if facts.has_bias else longest) * first_step(facts)
     if not all(one > 0 for one in (*norms, size)):
         return 1.0 / facts.depth  # the scores are 0 whatever the other layers do
-    total = math.fsum(map(math.log, norms)) + math.fsum(facts.log_step(layer) for layer in facts.layers)
+    total = math.fsum(map(math.log, norms)) + math.fsum(
+        facts.log_step(layer) for layer in facts.layers
+    )
     log_delta = math.log(gamma) - total - math.log(math.sqrt(2.0) * math.e * size * facts.depth)
     return min(1.0 / facts.depth, math.exp(min(max(log_delta, -700.0), 0.0)))

@@ -1,4 +1,6 @@
-"""What Lemmas 3 and 14 (Arora 2018) need to know of a net: cushions, contraction, spread, smoothness on its sample."""
+"""What Lemmas 3 and 14 (Arora 2018) need to know of a net: cushions, contraction, spread,
+smoothness on its sample.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,9 @@ def stability_facts(
 ) -> StabilityFacts | None:
     """The numbers of Lemmas 3 and 14, each with its worst value over the examples that are kept.
 
-    `shared`: a convolution's kernel is compressed once and used at every place (matrix-project), so that Lemma 2 loses
-    ⌈κ/s⌉ and Definition 5 holds instead of Definition 8: μ_{i→} is divided by √places·⌈κ/s⌉. None unless the net is a
-    chain in which every quantity is defined.
+    `shared`: a convolution's kernel is compressed once and used at every place (matrix-project), so
+    that Lemma 2 loses ⌈κ/s⌉ and Definition 5 holds instead of Definition 8: μ_{i→} is divided by
+    √places·⌈κ/s⌉. None unless the net is a chain in which every quantity is defined.
     """
     options = StabilityOptions(examples=examples, seed=seed, draws=_DRAWS, attenuation_draws=0)
     terms, rows = measure_terms(net, data, norms, options, initial)
@@ -49,12 +51,17 @@ def stability_facts(
     smoothness = None
     if len(terms) > 1:
         noise = Noise("sign-projection" if initial is None else "from-initialisation", 0.1, _K)
-        drawn = measure_smoothness(net, some, [noise], draws=_DRAWS, seed=seed, batch=64, initial=initial)[noise]
+        drawn = measure_smoothness(
+            net, some, [noise], draws=_DRAWS, seed=seed, batch=64, initial=initial
+        )[noise]
         value = drawn.describe_net(noise, 0.0).value if drawn.examples else None
         smoothness = math.inf if value is None and drawn.examples else value
     whole = zeta == 0.0
     return StabilityFacts(
-        layers=tuple(_layer(term, kept, initial, whole=whole, shared=shared, at=at) for at, term in enumerate(terms)),
+        layers=tuple(
+            _layer(term, kept, initial, whole=whole, shared=shared, at=at)
+            for at, term in enumerate(terms)
+        ),
         contraction=max(_contraction(term, kept, whole) for term in terms),
         m=len(data),
         width=max(node.affine.operator.output_size for node in net.affine_layers),
@@ -67,18 +74,28 @@ def stability_facts(
 def _contraction(term: LayerTerms, kept: np.ndarray, whole: bool) -> float:
     """c of one layer: over all of S, or over the examples that are kept."""
     some = float(np.fmax.reduce(term.contraction[kept]))
-    return float(np.fmax(some, term.whole_contraction)) if whole else some  # NaN: nothing was measured; ∞ counts
+    return (
+        float(np.fmax(some, term.whole_contraction)) if whole else some
+    )  # NaN: nothing was measured; ∞ counts
 
 
 def _layer(
-    term: LayerTerms, kept: np.ndarray, initial: Network | None, *, whole: bool, shared: bool, at: int
+    term: LayerTerms,
+    kept: np.ndarray,
+    initial: Network | None,
+    *,
+    whole: bool,
+    shared: bool,
+    at: int,
 ) -> LayerStabilityFacts:
     operator = term.node.affine.operator
     places = math.prod(operator.output_shape[1:])
     interlayer = float(np.fmin.reduce(term.minimal[kept]))
     if shared and isinstance(operator, Conv2d):
         interlayer /= math.sqrt(places * overlap(operator))
-    moved = operator if initial is None else operator.minus(initial.affine_layers[at].affine.operator)
+    moved = (
+        operator if initial is None else operator.minus(initial.affine_layers[at].affine.operator)
+    )
     return LayerStabilityFacts(
         name=term.node.name,
         weights=operator.parameters,

@@ -1,4 +1,6 @@
-"""The net that is compressed, its sample, and what was measured on them: each once, and only when it is needed."""
+"""The net that is compressed, its sample, and what was measured on them: each once, and only when
+it is needed.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,19 @@ from cushion.operators import Conv2d
 from cushion.promises.stability import stability_facts
 from cushion.theorems.compression import ROUNDING
 from cushion.theorems.facts import NetFacts
-from cushion.theorems.noise_stability import StabilityCounts, StabilityFacts, epsilon_from_margin, lemma_3, lemma_14
+from cushion.theorems.noise_stability import (
+    StabilityCounts,
+    StabilityFacts,
+    epsilon_from_margin,
+    lemma_3,
+    lemma_14,
+)
 
 
 class Subject:
-    """One compression's subject; `at` gives the same subject under other options, with what is known already."""
+    """One compression's subject; `at` gives the same subject under other options, with what is
+    known already.
+    """
 
     def __init__(
         self,
@@ -44,7 +54,9 @@ class Subject:
 
     @cached_property
     def gamma(self) -> float | None:
-        """The margin: as given, or the one that all but a fraction `level` of S exceeds; None if not positive."""
+        """The margin: as given, or the one that all but a fraction `level` of S exceeds; None if
+        not positive.
+        """
         if self.options.gamma is not None:
             return self.options.gamma
         found = epsilon_margin(self.seen.margins, self.options.level)
@@ -53,7 +65,15 @@ class Subject:
     @cached_property
     def facts(self) -> NetFacts:
         table = measure(self.net, self.sample, only=["norms", "paths"], spectra=False)
-        found = gather(self.net, self.sample, self.seen, table, None, delta=self.delta, epsilon=self.options.level)
+        found = gather(
+            self.net,
+            self.sample,
+            self.seen,
+            table,
+            None,
+            delta=self.delta,
+            epsilon=self.options.level,
+        )
         gamma = found.margin if self.gamma is None else self.gamma
         return replace(found, margin=gamma, margin_loss=margin_loss(self.seen.margins, gamma))
 
@@ -81,11 +101,17 @@ class Subject:
         """The ε of Lemmas 3 and 14: as given, or the one that keeps margins of γ (Lemma 10)."""
         if self.options.epsilon is not None:
             return self.options.epsilon
-        return None if self.gamma is None else epsilon_from_margin(self.gamma, float(self.seen.scores.max()))
+        return (
+            None
+            if self.gamma is None
+            else epsilon_from_margin(self.gamma, float(self.seen.scores.max()))
+        )
 
     @cached_property
     def counts(self) -> StabilityCounts | None:
-        """What Lemma 3 or 14 asks for; Lemma 3 with as much of ε left to the grid as Theorem 4.1 leaves."""
+        """What Lemma 3 or 14 asks for; Lemma 3 with as much of ε left to the grid as Theorem 4.1
+        leaves.
+        """
         if self.stability is None or self.epsilon is None or self.stability.contraction == math.inf:
             return None
         dense = lemma_3(self.stability, (1 - ROUNDING) * self.epsilon)
@@ -93,21 +119,31 @@ class Subject:
             return dense
         filters = lemma_14(self.stability, self.epsilon, self.options.constant)
         pairs = zip(self.net.affine_layers, dense.layers, filters.layers, strict=True)
-        located = [two if isinstance(node.affine.operator, Conv2d) else one for node, one, two in pairs]
+        located = [
+            two if isinstance(node.affine.operator, Conv2d) else one for node, one, two in pairs
+        ]
         return replace(filters, layers=tuple(located))  # dense layers go by Algorithm 1
 
     @cached_property
     def outside_the_lemma(self) -> str:
-        """What the chain of inequalities of Lemma 3 does not know of this net or of these measurements; else empty.
+        """What the chain of inequalities of Lemma 3 does not know of this net or of these
+        measurements; else empty.
 
-        With biases neither ‖Aφ(x)‖ = ‖x^i‖ nor ‖J x^i‖ = ‖x^j‖; pooling over windows that overlap may lengthen noise.
+        With biases neither ‖Aφ(x)‖ = ‖x^i‖ nor ‖J x^i‖ = ‖x^j‖; pooling over windows that overlap
+        may lengthen noise.
         """
         if self.facts.has_bias:
             return "the lemma is about nets without biases"
         if any(layer.lipschitz > 1 + 1e-9 for layer in self.facts.layers[:-1]):
-            return "the lemma is about φ that lengthens nothing, and windows of this net's pooling overlap"
+            return (
+                "the lemma is about φ that lengthens nothing, and windows of this net's pooling "
+                "overlap"
+            )
         if self.options.examples < len(self.sample):
-            return f"cushions were measured on {self.options.examples} of {len(self.sample)} examples (--examples)"
+            return (
+                f"cushions were measured on {self.options.examples} of {len(self.sample)} "
+                "examples (--examples)"
+            )
         return ""
 
     @cached_property
@@ -119,7 +155,9 @@ class Subject:
 
     @cached_property
     def vector_eta(self) -> float:
-        """As given; else (1/(γ²m))^{1/3} for Vector-Compress (Lemma 6) and 1/m for Vector-Project (Lemma 8)."""
+        """As given; else (1/(γ²m))^{1/3} for Vector-Compress (Lemma 6) and 1/m for Vector-Project
+        (Lemma 8).
+        """
         if self.options.eta is not None:
             return min(self.options.eta, 1 - 1e-9)
         m = len(self.sample)
@@ -157,16 +195,24 @@ class Subject:
         """γ, or BadInput where the net has none and none was given."""
         if self.gamma is None:
             raise BadInput(
-                f"the net's margin γ is not positive (it errs on {self.seen.errors} of {len(self.sample)} examples, a "
-                f"fraction above --level {self.options.level:g}), and --method {self.method} needs one; give a larger "
+                f"the net's margin γ is not positive (it errs on {self.seen.errors} of "
+                f"{len(self.sample)} examples, a "
+                f"fraction above --level {self.options.level:g}), and --method {self.method} "
+                "needs one; give a larger "
                 "--level, or --gamma"
             )
         return self.gamma
 
     def at(self, options: NetOptions) -> Subject:
         """The same net and sample under the options of one point of a curve."""
-        other = Subject(self.net, self.start, self.sample, self.method, options, self.delta, self.seed)
-        same = ("seen", "stability", "facts") if options.gamma == self.options.gamma else ("seen", "stability")
+        other = Subject(
+            self.net, self.start, self.sample, self.method, options, self.delta, self.seed
+        )
+        same = (
+            ("seen", "stability", "facts")
+            if options.gamma == self.options.gamma
+            else ("seen", "stability")
+        )
         for name in same:
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]

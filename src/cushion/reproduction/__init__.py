@@ -1,1 +1,3 @@
-"""One function per table or figure of a paper: registered, resumable, with its verdict computed from records."""
+"""One function per table or figure of a paper: registered, resumable, with its verdict computed
+from records.
+"""

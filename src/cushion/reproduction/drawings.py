@@ -1,4 +1,6 @@
-"""Pictures as data: numbers, labels and what kind of picture they make; `figures.reproduction` draws them."""
+"""Pictures as data: numbers, labels and what kind of picture they make; `figures.reproduction`
+draws them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Series(Record):
 
 @dataclass(frozen=True)
 class Picture(Record):
-    """Numbers to draw over the places x: lines where the places are numbers, bars where they are names."""
+    """Numbers to draw over the places x: lines where the places are numbers, bars where they are
+    names.
+    """
 
     name: str  # of the file
     title: str
@@ -34,7 +38,9 @@ class Picture(Record):
 
 @dataclass(frozen=True)
 class Contour(Record):
-    """A number over a plane: values[row][column] at (x[column], y[row]), from `low` to `high` for the colours."""
+    """A number over a plane: values[row][column] at (x[column], y[row]), from `low` to `high` for
+    the colours.
+    """
 
     name: str  # of the file
     title: str
@@ -51,7 +57,9 @@ class Contour(Record):
 
 @dataclass(frozen=True)
 class Points(Record):
-    """One group of points (x, y) of a scatter; x_errors: the standard errors of their x, drawn as bars."""
+    """One group of points (x, y) of a scatter; x_errors: the standard errors of their x, drawn as
+    bars.
+    """
 
     label: str
     places: tuple[tuple[float, float], ...]
@@ -82,7 +90,9 @@ class Scatter(Record):
 
 @dataclass(frozen=True)
 class Curve(Record):
-    """One line through points of its own, in their order; y_errors: standard errors, drawn as bars."""
+    """One line through points of its own, in their order; y_errors: standard errors, drawn as
+    bars.
+    """
 
     label: str
     x: tuple[float, ...]
@@ -128,7 +138,9 @@ class Histogram(Record):
 
 @dataclass(frozen=True)
 class Panels(Record):
-    """Several pictures in one file, row by row; a panel's own name is not used. Equal legends are drawn once."""
+    """Several pictures in one file, row by row; a panel's own name is not used. Equal legends are
+    drawn once.
+    """
 
     name: str  # of the file
     title: str

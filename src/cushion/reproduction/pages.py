@@ -28,8 +28,8 @@ class Table(Record):
 class Claim(Record):
     """A sentence of the source, tried on the source's own numbers and on ours.
 
-    holds: on ours; None where ours cannot decide. in_paper: on the source's numbers; None where it gives none. The two
-    texts say what was compared.
+    holds: on ours; None where ours cannot decide. in_paper: on the source's numbers; None where it
+    gives none. The two texts say what was compared.
     """
 
     text: str
@@ -70,11 +70,14 @@ def judge(claims: Sequence[Claim]) -> tuple[Verdict, str]:
     held = sum(claim.holds is True for claim in claims)
     undecided = sum(claim.holds is None for claim in claims)
     rest = f", {undecided} cannot be decided here" if undecided else ""
-    return judged([claim.holds for claim in claims]), f"{held} of {len(claims)} claims hold on our numbers{rest}."
+    return judged(
+        [claim.holds for claim in claims]
+    ), f"{held} of {len(claims)} claims hold on our numbers{rest}."
 
 
 def judged(holds: Sequence[bool | None]) -> Verdict:
-    """All claims hold: reproduced; none (or no claim at all): not reproduced; none is decided: undecided; else differs.
+    """All claims hold: reproduced; none (or no claim at all): not reproduced; none is decided:
+    undecided; else differs.
 
     Beside claims that are decided, one that is not counts as not holding.
     """
@@ -95,7 +98,10 @@ def render(records: Mapping[str, Any]) -> str:
         "",
     ]
     if records["claims"]:
-        lines += grid(("claim", "in the source's numbers", "in ours"), [_tried(claim) for claim in records["claims"]])
+        lines += grid(
+            ("claim", "in the source's numbers", "in ours"),
+            [_tried(claim) for claim in records["claims"]],
+        )
     for table in records["tables"]:
         lines += [table["caption"], ""] if table["caption"] else []
         lines += grid(table["header"], table["rows"])
@@ -107,7 +113,9 @@ def render(records: Mapping[str, Any]) -> str:
     if records["notes"]:
         lines += [*(f"- {note}" for note in records["notes"]), ""]
     lines += [
-        "Settings: " + ", ".join(f"{key} {value}" for key, value in records["settings"].items()) + ".",
+        "Settings: "
+        + ", ".join(f"{key} {value}" for key, value in records["settings"].items())
+        + ".",
         "",
         f"Made by `{records['command']}`.",
     ]
@@ -116,7 +124,11 @@ def render(records: Mapping[str, Any]) -> str:
 
 def _tried(claim: Mapping[str, Any]) -> tuple[str, str, str]:
     words = {True: "holds", False: "does not hold", None: "cannot be decided"}
-    paper = "gives none" if claim["in_paper"] is None else f"{words[claim['in_paper']]}: {claim['paper_because']}"
+    paper = (
+        "gives none"
+        if claim["in_paper"] is None
+        else f"{words[claim['in_paper']]}: {claim['paper_because']}"
+    )
     return claim["text"], paper, f"{words[claim['holds']]}: {claim['because']}"
 
 

@@ -17,5 +17,8 @@ ITEMS: dict[str, Item] = {item.id: item for item in (*OWN, *ARORA, *NOTE, *GUHA,
 def find(item_id: str) -> Item:
     """The item of that id, or a sentence that lists what there is."""
     if item_id not in ITEMS:
-        raise BadInput(f"there is nothing to reproduce called {item_id!r}; `cushion reproduce --list` shows the ids")
+        raise BadInput(
+            f"there is nothing to reproduce called {item_id!r}; `cushion reproduce --list` shows "
+            "the ids"
+        )
     return ITEMS[item_id]

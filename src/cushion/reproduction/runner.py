@@ -1,10 +1,11 @@
 """Runs registered items so that killing at any point and running again continues.
 
-An item does its work in named steps. A step's result is JSON, kept under OUT/records by the hash of its name and
-settings: run again, or asked for by another item, it is read back instead of made. Nets are trained into OUT/.runs,
-one RUN folder each. When all is made, the tables, the pictures and the page are written, and last of all done.json,
-which marks the item as done. A page is a function of its steps alone: `from_records` makes it from them and refuses to
-make a step, so that anyone can derive what a page prints again without training anything.
+An item does its work in named steps. A step's result is JSON, kept under OUT/records by the hash of
+its name and settings: run again, or asked for by another item, it is read back instead of made.
+Nets are trained into OUT/.runs, one RUN folder each. When all is made, the tables, the pictures and
+the page are written, and last of all done.json, which marks the item as done. A page is a function
+of its steps alone: `from_records` makes it from them and refuses to make a step, so that anyone can
+derive what a page prints again without training anything.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Unrecorded(BadInput):
 class Workshop:
     """Where an item works: its size and device, and steps that are made once.
 
-    used: the files of the steps that were asked for, in order. from_records: whether a missing step is refused.
+    used: the files of the steps that were asked for, in order. from_records: whether a missing step
+    is refused.
     """
 
     out: Path
@@ -62,7 +64,10 @@ class Workshop:
         path = self.records / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if not path.is_file():
             if self.from_records:
-                raise Unrecorded(f"{path} is missing, and nothing is made with --from-records; leave that option out")
+                raise Unrecorded(
+                    f"{path} is missing, and nothing is made with --from-records; leave that "
+                    "option out"
+                )
             value = make()
             path.parent.mkdir(parents=True, exist_ok=True)
             record = {"step": name, "settings": dict(settings), "value": value}
@@ -74,7 +79,9 @@ class Workshop:
 
 
 def _read(path: Path, name: str, settings: Mapping[str, Any]) -> Any:
-    """The value of a step's file, which must be about that very step: its name alone is not believed."""
+    """The value of a step's file, which must be about that very step: its name alone is not
+    believed.
+    """
 
     def refuse(constant: str) -> None:
         raise ValueError(constant)
@@ -82,7 +89,10 @@ def _read(path: Path, name: str, settings: Mapping[str, Any]) -> Any:
     try:
         record = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
         value = record["value"]
-        same = (record["step"], record["settings"]) == (name, json.loads(json.dumps(dict(settings))))
+        same = (record["step"], record["settings"]) == (
+            name,
+            json.loads(json.dumps(dict(settings))),
+        )
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Malformed(f"{path} is damaged; delete it and run again") from None
     if not same:
@@ -112,7 +122,9 @@ def reproduce(
     seed: int = 0,
     from_records: bool = False,
 ) -> Path:
-    """Make one item and return its folder: records.json, table*.csv, pictures, page.md, done.json."""
+    """Make one item and return its folder: records.json, table*.csv, pictures, page.md,
+    done.json.
+    """
     from cushion.training import find_device  # torch: not for --list and --summary
 
     item = find(item_id)
@@ -122,7 +134,9 @@ def reproduce(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
-        raise BadInput(f"{folder} is not a folder and cannot become one; choose another -o than {root}") from None
+        raise BadInput(
+            f"{folder} is not a folder and cannot become one; choose another -o than {root}"
+        ) from None
     workshop = Workshop(root, size, device, seed, from_records)
     page = _make(item, workshop)
     done = folder / "done.json"
@@ -139,7 +153,10 @@ def reproduce(
         "made_from": workshop.used,
         "not_drawn_because": _draw(page, folder),
     }
-    write_whole(folder / "records.json", json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_whole(
+        folder / "records.json",
+        json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+    )
     for number, table in enumerate(page.tables, 1):
         write_whole(folder / ("table.csv" if number == 1 else f"table-{number}.csv"), _csv(table))
     write_whole(folder / "page.md", render(records))
@@ -147,8 +164,11 @@ def reproduce(
     return folder
 
 
-def reproduce_all(out: str | Path, *, from_records: bool = False, **options: Any) -> tuple[list[Path], list[str]]:
-    """Every registered item, in order: the folders, and with `from_records` the ids of those without records.
+def reproduce_all(
+    out: str | Path, *, from_records: bool = False, **options: Any
+) -> tuple[list[Path], list[str]]:
+    """Every registered item, in order: the folders, and with `from_records` the ids of those
+    without records.
 
     Otherwise an item that refuses (data that are not here, say) stops the rest.
     """
@@ -158,16 +178,28 @@ def reproduce_all(out: str | Path, *, from_records: bool = False, **options: Any
             bar.set_description(item_id)
             try:
                 made.append(reproduce(item_id, out, from_records=from_records, **options))
-            except Unrecorded:
+            except BadInput:  # a step without a record, or data that such a step would read
+                if not from_records:
+                    raise
                 without.append(item_id)
     return made, without
 
 
 def _make(item: Item, workshop: Workshop) -> Page:
-    """The page; a record that was read and is not of the shape that the item expects is a sentence, not a bug."""
+    """The page; a record that was read and is not of the shape that the item expects is a sentence,
+    not a bug.
+    """
     try:
         return item.load()(workshop)
-    except (LookupError, TypeError, ValueError, ArithmeticError, AssertionError, AttributeError, StopIteration):
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        StopIteration,
+    ):
         if not workshop.from_records:
             raise
         used = ", ".join(workshop.used)

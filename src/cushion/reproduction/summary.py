@@ -1,4 +1,6 @@
-"""All pages in one: the verdicts of every item that is done, and which claims hold, from the items' records."""
+"""All pages in one: the verdicts of every item that is done, and which claims hold, from the items'
+records.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,16 @@ from cushion.reproduction.registry import ITEMS
 from cushion.reproduction.runner import done_sizes, folder_of
 
 _PREFERRED: tuple[Size, ...] = ("full", "recorded", "quick")
-_ANSWERS = ((True, "Claims that hold"), (False, "Claims that do not hold"), (None, "Claims that cannot be decided"))
+_ANSWERS = (
+    (True, "Claims that hold"),
+    (False, "Claims that do not hold"),
+    (None, "Claims that cannot be decided"),
+)
 
 
 def summarise(out: str | Path, link: str = "") -> str:
-    """Markdown: one row an item at the largest size at which it is done, then every claim under its answer.
+    """Markdown: one row an item at the largest size at which it is done, then every claim under its
+    answer.
 
     link: how the folder `out` is reached from where the text will stand.
     """
@@ -38,7 +45,11 @@ def summarise(out: str | Path, link: str = "") -> str:
         for item_id, (size, records) in done.items()
     ]
     missing = [item_id for item_id in ITEMS if item_id not in done]
-    lines = [f"{len(done)} of {len(ITEMS)} items are done" + (f"; not {', '.join(missing)}." if missing else "."), ""]
+    lines = [
+        f"{len(done)} of {len(ITEMS)} items are done"
+        + (f"; not {', '.join(missing)}." if missing else "."),
+        "",
+    ]
     lines += grid(("item", "source", "title", "size", "verdict", "claims that hold"), rows)
     for answer, title in _ANSWERS:
         claims = [

@@ -12,7 +12,7 @@
       maxpoolK[sS][pP] | avgpoolK[sS][pP]  pooling: window K, stride S (K), padding P (0)
       N*[items]                            the items N times, with fresh weights each time
       add[items | items ...]               the sum of the branches (residual blocks)
-      cat[items | items ...]               the branches side by side along the channels (dense blocks);
+      cat[items | items ...]               the branches side by side along the channels;
                                            an empty branch is the identity
 
 `str(spec)` is canonical: `parse(str(spec)) == spec`, and options at their defaults are left out.
@@ -26,7 +26,19 @@ from __future__ import annotations
 import re
 
 from cushion.errors import BadInput
-from cushion.specs.layers import Conv, Dense, Dropout, Item, Join, Layer, Plain, Pool, Repeat, Spec, refuse
+from cushion.specs.layers import (
+    Conv,
+    Dense,
+    Dropout,
+    Item,
+    Join,
+    Layer,
+    Plain,
+    Pool,
+    Repeat,
+    Spec,
+    refuse,
+)
 
 MAX_LAYERS = 10_000
 MAX_NESTING = 32
@@ -42,13 +54,16 @@ _DROPOUT = re.compile(r"drop([0-9](?:\.[0-9]{1,9})?)")
 _SPACE = re.compile(r"\s*")
 _TOKEN = re.compile(rf"{_NUMBER}\*\[|(add|cat)\[|([|\]])|([^\s\[\]|]+)|(\[)")
 _KNOWN = (
-    "convC[kK][sS][pP][gG][dD][nobias] (in this order), fcN[nobias], bn, relu, dropF, maxpoolK[sS][pP], "
+    "convC[kK][sS][pP][gG][dD][nobias] (in this order), fcN[nobias], bn, relu, dropF, "
+    "maxpoolK[sS][pP], "
     "avgpoolK[sS][pP], gap, flatten, N*[...], add[...|...] and cat[...|...]"
 )
 
 
 def parse(text: str) -> Spec:
-    """Read a spec strictly and check its shapes; BadInput names the token and its position in `text`."""
+    """Read a spec strictly and check its shapes; BadInput names the token and its position in
+    `text`.
+    """
     spec = read(text)
     spec.check()
     return spec
@@ -57,14 +72,22 @@ def parse(text: str) -> Spec:
 def read(text: str) -> Spec:
     """Read a spec without checking that its shapes fit together."""
     if len(text) > MAX_LENGTH:
-        raise BadInput(f"spec has {len(text):,} characters, more than {MAX_LENGTH:,}; write repetitions as N*[...]")
+        raise BadInput(
+            f"spec has {len(text):,} characters, more than {MAX_LENGTH:,}; write repetitions as "
+            "N*[...]"
+        )
     head, colon, _ = text.partition(":")
     if not colon or not re.fullmatch(r"\s*[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,3}\s*", head):
-        raise BadInput(f"spec '{text}' must begin with one example's shape and a colon, as in '1x28x28: flatten fc10'")
+        raise BadInput(
+            f"spec '{text}' must begin with one example's shape and a colon, as in '1x28x28: "
+            "flatten fc10'"
+        )
     reader = _Reader(text, len(head) + 1)
     items = reader.items(closers="")
     if not items:
-        raise BadInput(f"spec '{text}' has no layers after its colon; add some, as in '1x28x28: flatten fc10'")
+        raise BadInput(
+            f"spec '{text}' has no layers after its colon; add some, as in '1x28x28: flatten fc10'"
+        )
     return Spec(tuple(int(side) for side in head.split("x")), items)
 
 
@@ -90,25 +113,32 @@ class _Reader:
             if token[3]:
                 if token[3] not in closers:
                     raise BadInput(
-                        f"spec has an unexpected '{token[3]}' at position {start}; no bracket is open for it"
+                        f"spec has an unexpected '{token[3]}' at position {start}; no bracket is "
+                        "open for it"
                     )
                 return tuple(found)
             self.at = token.end()
             if token[4]:
                 item: Item = _layer(token[4], start)
             elif token[5]:
-                raise BadInput(f"spec has an unexpected '[' at position {start}; write N*[, add[ or cat[")
+                raise BadInput(
+                    f"spec has an unexpected '[' at position {start}; write N*[, add[ or cat["
+                )
             else:
                 item = self.bracket(token, start)
             found.append(item)
             layers += _unrolled(item)
             if layers > MAX_LAYERS:
-                raise BadInput(f"spec has more than {MAX_LAYERS:,} layers at position {start}; repeat less")
+                raise BadInput(
+                    f"spec has more than {MAX_LAYERS:,} layers at position {start}; repeat less"
+                )
 
     def bracket(self, token: re.Match[str], start: int) -> Repeat | Join:
         self.depth += 1
         if self.depth > MAX_NESTING:
-            raise BadInput(f"spec nests brackets deeper than {MAX_NESTING} at position {start}; nest less")
+            raise BadInput(
+                f"spec nests brackets deeper than {MAX_NESTING} at position {start}; nest less"
+            )
         branches = [self.items("]" if token[1] else "|]")]
         while self.text[self.at] == "|":
             self.at += 1
@@ -117,10 +147,16 @@ class _Reader:
         self.depth -= 1
         if token[1]:
             if int(token[1]) < 1 or not branches[0]:
-                raise BadInput(f"spec token '{token[0]}' at position {start} must repeat something at least once")
+                raise BadInput(
+                    f"spec token '{token[0]}' at position {start} must repeat something at least "
+                    "once"
+                )
             return Repeat(int(token[1]), branches[0], position=start)
         if len(branches) < 2:
-            raise BadInput(f"spec token '{token[0]}' at position {start} needs two or more branches separated by |")
+            raise BadInput(
+                f"spec token '{token[0]}' at position {start} needs two or more branches "
+                "separated by |"
+            )
         return Join("add" if token[2] == "add" else "cat", tuple(branches), position=start)
 
 
@@ -148,7 +184,13 @@ def _layer(word: str, at: int) -> Layer:
     elif match := _POOL.fullmatch(word):
         window = int(match[2])
         stride = _given(_int(match[3]), window)
-        layer = Pool("max" if match[1] == "max" else "avg", window, stride, _given(_int(match[4]), 0), position=at)
+        layer = Pool(
+            "max" if match[1] == "max" else "avg",
+            window,
+            stride,
+            _given(_int(match[4]), 0),
+            position=at,
+        )
         positive = (window, stride)
         if 2 * layer.padding > window:
             refuse(layer, "pads by more than half its window; pad less")
@@ -157,7 +199,9 @@ def _layer(word: str, at: int) -> Layer:
         if layer.probability >= 1:
             refuse(layer, "must drop with a probability below 1")
     else:
-        raise BadInput(f"spec token '{word}' at position {at} is not known; the tokens are {_KNOWN}")
+        raise BadInput(
+            f"spec token '{word}' at position {at} is not known; the tokens are {_KNOWN}"
+        )
     if min(positive, default=1) < 1:
         refuse(layer, "holds a 0 where a size of at least 1 is needed")
     return layer
@@ -172,7 +216,9 @@ def _given(value: int | None, default: int) -> int:
 
 
 def _unrolled(item: Item) -> int:
-    """How many layers are built; an empty branch counts as one, since it is walked and built like the others."""
+    """How many layers are built; an empty branch counts as one, since it is walked and built like
+    the others.
+    """
     if isinstance(item, Repeat):
         return item.count * sum(map(_unrolled, item.body))
     if isinstance(item, Join):

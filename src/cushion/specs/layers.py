@@ -1,4 +1,6 @@
-"""The layers a spec is made of and the shapes that pass through them: plain arithmetic, no torch."""
+"""The layers a spec is made of and the shapes that pass through them: plain arithmetic, no
+torch.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ MAX_FEATURES = 10**9
 
 
 def _position() -> int:
-    # Where the token stands in the text it was parsed from; two specs are equal wherever their tokens stood.
+    # Where the token stands in the text it was parsed from; two specs are equal wherever their
+    # tokens stood.
     return field(default=0, compare=False, repr=False, kw_only=True)
 
 
@@ -41,7 +44,9 @@ class Conv:
             ("g", self.groups, 1),
             ("d", self.dilation, 1),
         )
-        shown = "".join(f"{letter}{value}" for letter, value, default in options if value != default)
+        shown = "".join(
+            f"{letter}{value}" for letter, value, default in options if value != default
+        )
         return f"conv{self.channels}k{self.kernel}{shown}{'' if self.bias else 'nobias'}"
 
 
@@ -134,26 +139,40 @@ class Spec:
         return f"{write_shape(self.input_shape)}: {write(self.items)}"
 
     def check(self) -> Shape:
-        """Return the output shape, (classes,); a misfit is one BadInput naming the token and its position."""
+        """Return the output shape, (classes,); a misfit is one BadInput naming the token and its
+        position.
+        """
         weights = 0
 
         def count(layer: Layer, before: Shape, after: Shape) -> None:
             nonlocal weights
             weights += count_parameters(layer, before)
             if weights > MAX_PARAMETERS:
-                refuse(layer, f"brings the net past {MAX_PARAMETERS:,} parameters; use smaller widths")
+                refuse(
+                    layer, f"brings the net past {MAX_PARAMETERS:,} parameters; use smaller widths"
+                )
             if prod(after) > MAX_FEATURES:
-                refuse(layer, f"makes a feature map of {write_shape(after)} numbers; use a smaller net or input")
+                refuse(
+                    layer,
+                    f"makes a feature map of {write_shape(after)} numbers; use a smaller net or "
+                    "input",
+                )
 
         if prod(self.input_shape) > MAX_FEATURES:
-            raise BadInput(f"spec input shape {write_shape(self.input_shape)} is absurdly large; use a smaller one")
+            raise BadInput(
+                f"spec input shape {write_shape(self.input_shape)} is absurdly large; use a "
+                "smaller one"
+            )
         shape = walk(self.items, self.input_shape, count)
         if not weights:
-            raise BadInput(f"spec '{self}' has no layer with weights; it needs at least one conv or fc")
+            raise BadInput(
+                f"spec '{self}' has no layer with weights; it needs at least one conv or fc"
+            )
         if len(shape) != 1 or shape[0] < 2:
             refuse(
                 self.items[-1],
-                f"leaves {write_shape(shape)}, but a classifier ends in a vector of 2 or more scores",
+                f"leaves {write_shape(shape)}, but a classifier ends in a vector of 2 or more "
+                "scores",
             )
         return shape
 
@@ -201,8 +220,12 @@ def count_parameters(layer: Layer, shape: Shape) -> int:
     return 0
 
 
-def walk(items: tuple[Item, ...], shape: Shape, visit: Callable[[Layer, Shape, Shape], None]) -> Shape:
-    """Visit every layer in order, repetitions unrolled, with the shapes around it; return the last shape."""
+def walk(
+    items: tuple[Item, ...], shape: Shape, visit: Callable[[Layer, Shape, Shape], None]
+) -> Shape:
+    """Visit every layer in order, repetitions unrolled, with the shapes around it; return the last
+    shape.
+    """
     for item in items:
         match item:
             case Repeat():
@@ -218,7 +241,9 @@ def walk(items: tuple[Item, ...], shape: Shape, visit: Callable[[Layer, Shape, S
 
 
 def join_shapes(join: Join, shapes: list[Shape]) -> Shape:
-    """The shape of a sum or concatenation of branches, refused past MAX_FEATURES: nested cats double it each time."""
+    """The shape of a sum or concatenation of branches, refused past MAX_FEATURES: nested cats
+    double it each time.
+    """
     listed = " and ".join(write_shape(shape) for shape in dict.fromkeys(shapes))
     if join.kind == "add":
         if len(set(shapes)) > 1:
@@ -228,7 +253,9 @@ def join_shapes(join: Join, shapes: list[Shape]) -> Shape:
         refuse(join, f"concatenates branches of shapes {listed}; only the first number may differ")
     after = (sum(shape[0] for shape in shapes), *shapes[0][1:])
     if prod(after) > MAX_FEATURES:
-        refuse(join, f"makes a feature map of {write_shape(after)} numbers; use a smaller net or input")
+        refuse(
+            join, f"makes a feature map of {write_shape(after)} numbers; use a smaller net or input"
+        )
     return after
 
 
@@ -240,11 +267,16 @@ def _after(layer: Layer, shape: Shape) -> Shape:
             return (prod(shape),)
         case Dense():
             if len(shape) != 1:
-                refuse(layer, f"reads a vector but gets {write_shape(shape)}; put flatten before it")
+                refuse(
+                    layer, f"reads a vector but gets {write_shape(shape)}; put flatten before it"
+                )
             return (layer.width,)
         case Plain(kind="bn"):
             if len(shape) not in (1, 3):
-                refuse(layer, f"reads a vector or channels x height x width but gets {write_shape(shape)}")
+                refuse(
+                    layer,
+                    f"reads a vector or channels x height x width but gets {write_shape(shape)}",
+                )
             return shape
     if len(shape) != 3:
         refuse(layer, f"reads channels x height x width but gets {write_shape(shape)}")
@@ -254,7 +286,8 @@ def _after(layer: Layer, shape: Shape) -> Shape:
             if channels % layer.groups or layer.channels % layer.groups:
                 refuse(
                     layer,
-                    f"has {layer.groups} groups, which must divide its {channels} input channels and itself",
+                    f"has {layer.groups} groups, which must divide its {channels} input channels "
+                    "and itself",
                 )
             reach = layer.dilation * (layer.kernel - 1) + 1
             return (layer.channels, *_slide(layer, sides, reach, layer.stride, layer.padding))
@@ -263,12 +296,15 @@ def _after(layer: Layer, shape: Shape) -> Shape:
     return (channels, 1, 1)  # gap
 
 
-def _slide(layer: Conv | Pool, sides: list[int], reach: int, stride: int, padding: int) -> Iterator[int]:
+def _slide(
+    layer: Conv | Pool, sides: list[int], reach: int, stride: int, padding: int
+) -> Iterator[int]:
     for side in sides:
         if side + 2 * padding < reach:
             refuse(
                 layer,
                 f"needs at least {reach}x{reach} but gets {write_shape(tuple(sides))}"
-                f"{f' with padding {padding}' if padding else ''}; the net is too deep for such small images",
+                f"{f' with padding {padding}' if padding else ''}; the net is too deep for such "
+                "small images",
             )
         yield (side + 2 * padding - reach) // stride + 1

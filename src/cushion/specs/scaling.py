@@ -7,20 +7,35 @@ from dataclasses import replace
 
 from cushion.errors import BadInput
 from cushion.specs.grammar import read
-from cushion.specs.layers import Conv, Dense, Item, Join, Repeat, Shape, Spec, join_shapes, refuse, walk
+from cushion.specs.layers import (
+    Conv,
+    Dense,
+    Item,
+    Join,
+    Repeat,
+    Shape,
+    Spec,
+    join_shapes,
+    refuse,
+    walk,
+)
 
 MAX_FACTOR = 1000
 
 
 def scale_width(spec: Spec, factor: float) -> Spec:
-    """The same net with every hidden width times `factor`, rounded, at least 1; the last layer stays.
+    """The same net with every hidden width times `factor`, rounded, at least 1; the last layer
+    stays.
 
-    Convolution channels and dense widths scale. With grouped convolutions all widths become multiples of the
-    groups; a depthwise convolution stays depthwise. The branches of an `add` are kept equal by setting the
-    last layer of those that would differ. Repetitions whose turns come out differently are written out.
+    Convolution channels and dense widths scale. With grouped convolutions all widths become
+    multiples of the groups; a depthwise convolution stays depthwise. The branches of an `add` are
+    kept equal by setting the last layer of those that would differ. Repetitions whose turns come
+    out differently are written out.
     """
     if not (math.isfinite(factor) and 0 < factor <= MAX_FACTOR):
-        raise BadInput(f"width {factor} must be above 0 and at most {MAX_FACTOR}; 1 keeps the net as it is")
+        raise BadInput(
+            f"width {factor} must be above 0 and at most {MAX_FACTOR}; 1 keeps the net as it is"
+        )
     if factor == 1:
         return spec
     before, head, rest = split_head(spec.items)
@@ -39,7 +54,9 @@ def scale_width(spec: Spec, factor: float) -> Spec:
 
 
 def fit_data(spec: Spec, input_shape: Shape, classes: int) -> Spec:
-    """The same net for other data: its input shape replaced, and its last layer as wide as the classes."""
+    """The same net for other data: its input shape replaced, and its last layer as wide as the
+    classes.
+    """
     before, head, rest = split_head(spec.items)
     fitted = read(str(Spec(input_shape, (*before, _with_width(head, classes), *rest))))
     fitted.check()
@@ -56,7 +73,8 @@ def split_head(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], Conv | Dense,
             case Join():
                 refuse(
                     item,
-                    "makes the scores; end the net in an fc or conv outside it so that this layer can be set",
+                    "makes the scores; end the net in an fc or conv outside it so that this "
+                    "layer can be set",
                 )
             case Repeat():
                 if not _has_weights(item):
@@ -64,11 +82,16 @@ def split_head(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], Conv | Dense,
                 before, head, rest = split_head(item.body)
                 earlier = (replace(item, count=item.count - 1),) if item.count > 1 else ()
                 return (*items[:at], *earlier, *before), head, (*rest, *items[at + 1 :])
-    raise BadInput(f"spec '{' '.join(map(str, items))}' has no layer with weights; it needs at least one conv or fc")
+    raise BadInput(
+        f"spec '{' '.join(map(str, items))}' has no layer with weights; it needs at least one "
+        "conv or fc"
+    )
 
 
 class _Scaler:
-    """Walks the old and the new net side by side, because what a width becomes depends on what it reads."""
+    """Walks the old and the new net side by side, because what a width becomes depends on what it
+    reads.
+    """
 
     def __init__(self, factor: float, unit: int) -> None:
         self.factor, self.unit = factor, unit
@@ -76,7 +99,9 @@ class _Scaler:
     def width(self, width: int) -> int:
         return self.unit * max(1, round(width * self.factor / self.unit))
 
-    def scale(self, items: tuple[Item, ...], old: Shape, new: Shape) -> tuple[tuple[Item, ...], Shape, Shape]:
+    def scale(
+        self, items: tuple[Item, ...], old: Shape, new: Shape
+    ) -> tuple[tuple[Item, ...], Shape, Shape]:
         """Return the scaled items and the old and new shapes after them."""
         scaled: list[Item] = []
         for item in items:
@@ -96,7 +121,9 @@ class _Scaler:
                     scaled.append(replacement)
                     continue
                 case Conv() if _is_depthwise(item, old):
-                    made: Item = replace(item, channels=item.channels // old[0] * new[0], groups=new[0])
+                    made: Item = replace(
+                        item, channels=item.channels // old[0] * new[0], groups=new[0]
+                    )
                 case Conv():
                     made = replace(item, channels=self.width(item.channels))
                 case Dense():
@@ -112,9 +139,14 @@ class _Scaler:
         branches = [items for items, _, _ in results]
         shapes = [shape for _, _, shape in results]
         if join.kind == "add" and len(set(shapes)) > 1:
-            # A branch whose width is given from outside (the identity, a cat) decides; the others follow it.
+            # A branch whose width is given from outside (the identity, a cat) decides; the others
+            # follow it.
             leader = next(
-                (shape for items, shape in zip(branches, shapes, strict=True) if not _settable(items)),
+                (
+                    shape
+                    for items, shape in zip(branches, shapes, strict=True)
+                    if not _settable(items)
+                ),
                 shapes[0],
             )
             for at, items in enumerate(branches):
@@ -147,7 +179,9 @@ def _has_weights(item: Item) -> bool:
 
 
 def _with_width(layer: Conv | Dense, width: int) -> Conv | Dense:
-    return replace(layer, channels=width) if isinstance(layer, Conv) else replace(layer, width=width)
+    return (
+        replace(layer, channels=width) if isinstance(layer, Conv) else replace(layer, width=width)
+    )
 
 
 def _ignore(*_: object) -> None:

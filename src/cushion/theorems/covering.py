@@ -1,7 +1,7 @@
 """Bartlett, Foster and Telgarsky 2017: spectral norms times distances in ℓ2,1, by covering numbers.
 
-For nets with ‖A_i‖₂ ≤ s_i and ‖A_i - A₀_i‖_{2,1} ≤ a_i, the references A₀_i fixed before the sample (docs/bounds.md,
-"Covering"),
+For nets with ‖A_i‖₂ ≤ s_i and ‖A_i - A₀_i‖_{2,1} ≤ a_i, the references A₀_i fixed before the sample
+(docs/bounds.md, "Covering"),
 
     R̂ ≤ 4/m + 48 ln(m) √(ln(2W²)) / (γ m) · √Σ‖x‖² · ∏ s_i · (Σ (a_i/s_i)^{2/3})^{3/2},
 
@@ -46,15 +46,30 @@ def _covered(facts: NetFacts, name: str, moved: bool) -> Bound:
     width = max(facts.input_size, *(layer.outputs for layer in facts.layers)) + lift
     m = facts.m
     spread = spectral + 1.5 * log_sum(*ratios)
-    # margin_bound multiplies by 2/γ; the 4/m of Dudley's integral does not depend on γ, so it is divided out here.
-    main = math.log(24.0) + log(math.log(m)) + 0.5 * math.log(math.log(2.0 * width**2)) - math.log(m) + energy + spread
+    # margin_bound multiplies by 2/γ; the 4/m of Dudley's integral does not depend on γ, so it is
+    # divided out here.
+    main = (
+        math.log(24.0)
+        + log(math.log(m))
+        + 0.5 * math.log(math.log(2.0 * width**2))
+        - math.log(m)
+        + energy
+        + spread
+    )
     value = log_sum(margin_bound(facts, main, nats), math.log(8.0 / m))
     start = "the distance from initialisation" if moved else "the weights"
-    return stated(name, SOURCE, value, f"product of the spectral norms, times {start} in ℓ2,1, summed to the power 2/3")
+    return stated(
+        name,
+        SOURCE,
+        value,
+        f"product of the spectral norms, times {start} in ℓ2,1, summed to the power 2/3",
+    )
 
 
 def _l2_1(layer: LayerFacts, has_bias: bool, moved: bool, *, last: bool) -> float:
-    """At least ‖Ã - Ã₀‖_{2,1}: each unit's row grows by its bias; the constant's row is that of Ã₀ if there is one."""
+    """At least ‖Ã - Ã₀‖_{2,1}: each unit's row grows by its bias; the constant's row is that of Ã₀
+    if there is one.
+    """
     norm, bias = layer.l2_1, layer.bias
     if moved:
         assert layer.moved_l2_1 is not None
@@ -62,5 +77,6 @@ def _l2_1(layer: LayerFacts, has_bias: bool, moved: bool, *, last: bool) -> floa
         norm, bias = layer.moved_l2_1, layer.moved_bias
     if not has_bias:
         return norm
-    # Σ √(‖a‖² + b²) ≤ Σ ‖a‖ + Σ |b|, and Σ |b| ≤ √units · ‖b‖. Without a reference the constant's own row counts 1.
+    # Σ √(‖a‖² + b²) ≤ Σ ‖a‖ + Σ |b|, and Σ |b| ≤ √units · ‖b‖. Without a reference the constant's
+    # own row counts 1.
     return norm + math.sqrt(layer.outputs) * bias + (0.0 if moved or last else 1.0)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """One affine layer x -> A x + b; all norms are those of the true map, a unit is one number of its output.
+    """One affine layer x -> A x + b; all norms are those of the true map, a unit is one number of
+    its output.
 
-    ‖A‖_{p,q} is the ℓ_q norm over units of the ℓ_p norm of the incoming weights. `spectral` is accurate,
-    `spectral_upper` at least ‖A‖₂. `bias` is the ℓ2 norm of b over all units, `bias_largest` its largest entry.
-    `moved_*` are of A - A₀ and b - b₀, from the initialisation; None where that is not known. `lipschitz` is the
-    constant of what stands between this layer and the next (ReLU, pooling) in ℓ2, `lipschitz_inf` in ℓ∞.
+    ‖A‖_{p,q} is the ℓ_q norm over units of the ℓ_p norm of the incoming weights. `spectral` is
+    accurate, `spectral_upper` at least ‖A‖₂. `bias` is the ℓ2 norm of b over all units,
+    `bias_largest` its largest entry. `moved_*` are of A - A₀ and b - b₀, from the initialisation;
+    None where that is not known. `lipschitz` is the constant of what stands between this layer and
+    the next (ReLU, pooling) in ℓ2, `lipschitz_inf` in ℓ∞.
     """
 
     name: str
@@ -36,11 +38,13 @@ class LayerFacts:
 
 @dataclass(frozen=True)
 class NetFacts:
-    """A net on its sample S of m examples. Margins: γ = `margin`, of which a fraction `margin_loss` of S has no more.
+    """A net on its sample S of m examples. Margins: γ = `margin`, of which a fraction `margin_loss`
+    of S has no more.
 
-    `input_energy` = √Σ‖x‖², `input_column` = the largest √Σ_i x_ij² of a coordinate j. `radius` bounds ‖x‖₂ of every
-    input that can occur: √n for n pixels in [0, 1], else the largest of S, and the theorems then assume that no input
-    is longer. `plain` nets are chains of affine layers and ReLUs, without pooling.
+    `input_energy` = √Σ‖x‖², `input_column` = the largest √Σ_i x_ij² of a coordinate j. `radius`
+    bounds ‖x‖₂ of every input that can occur: √n for n pixels in [0, 1], else the largest of S, and
+    the theorems then assume that no input is longer. `plain` nets are chains of affine layers and
+    ReLUs, without pooling.
     """
 
     m: int
@@ -74,7 +78,9 @@ class NetFacts:
         return any(layer.bias > 0 for layer in self.layers)
 
     def log_step(self, layer: LayerFacts) -> float:
-        """ln of the ℓ2 constant of what follows a layer; the constant input of biases passes unchanged: at least 0."""
+        """ln of the ℓ2 constant of what follows a layer; the constant input of biases passes
+        unchanged: at least 0.
+        """
         step = max(1.0, layer.lipschitz) if self.has_bias else layer.lipschitz
         return math.log(step) if step > 0 else -math.inf
 
@@ -89,7 +95,8 @@ class NetFacts:
 
 
 def lifted_spectral(layer: LayerFacts, has_bias: bool, *, last: bool) -> float:
-    """At least the spectral norm of the layer as a linear map on (x, 1): [[A, b], [0, 1]], or [A, b] for the last.
+    """At least the spectral norm of the layer as a linear map on (x, 1): [[A, b], [0, 1]], or [A,
+    b] for the last.
 
     The norm of a block matrix is at most that of the matrix of its blocks' norms.
     """

@@ -1,12 +1,14 @@
-"""Bounds that see only the architecture: how many labellings it can make, and how many bits its weights take.
+"""Bounds that see only the architecture: how many labellings it can make, and how many bits its
+weights take.
 
 Growth function: a net of d levels of piecewise-linear units labels m points in at most
 
     Π(m) ≤ ∏_levels 2 (2e·m·u·t / w)^w
 
-ways: at each level the signs that decide ReLUs and maxima are those of m·u polynomials of degree ≤ t in the w
-parameters that came before (Warren's theorem, as Bartlett et al. 2019 use it; docs/bounds.md, "Counting"). With
-probability ≥ 1 - δ, L(f) ≤ L̂(f) + √(8 (ln Π(2m) + ln(4/δ))/m) for all weights at once (Vapnik and Chervonenkis).
+ways: at each level the signs that decide ReLUs and maxima are those of m·u polynomials of degree ≤
+t in the w parameters that came before (Warren's theorem, as Bartlett et al. 2019 use it;
+docs/bounds.md, "Counting"). With probability ≥ 1 - δ, L(f) ≤ L̂(f) + √(8 (ln Π(2m) + ln(4/δ))/m)
+for all weights at once (Vapnik and Chervonenkis).
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from cushion.theorems.rows import certified, log, stated
 
 @dataclass(frozen=True)
 class Decisions:
-    """One level of decisions: `count` signs an example, of polynomials of degree `degree` in `parameters` numbers."""
+    """One level of decisions: `count` signs an example, of polynomials of degree `degree` in
+    `parameters` numbers.
+    """
 
     count: int
     degree: int
@@ -39,7 +43,11 @@ def log_growth(levels: Sequence[Decisions], points: int) -> float:
         if signs == 0 or level.parameters == 0:
             continue
         w = level.parameters
-        warren = math.log(2.0) + w * (1.0 + math.log(2.0 * signs * level.degree / w)) if signs >= w else math.inf
+        warren = (
+            math.log(2.0) + w * (1.0 + math.log(2.0 * signs * level.degree / w))
+            if signs >= w
+            else math.inf
+        )
         total += min(warren, signs * math.log(2.0))
     return total
 
@@ -55,19 +63,23 @@ def vc_bound(facts: NetFacts, levels: Sequence[Decisions]) -> Bound:
         "labellings",
         "Vapnik and Chervonenkis; Bartlett et al. 2019",
         log(facts.error + deviation),
-        "how many labellings of 2m points nets of this architecture can make, whatever their weights",
+        "how many labellings of 2m points nets of this architecture can make, whatever their "
+        "weights",
         factors={"ln_labellings": labellings},
     )
 
 
 def bits_bound(facts: NetFacts) -> Bound:
-    """The certificate that charges the stored weights: L ≤ BinInv(errors; m, δ·2^-bits); architecture fixed before."""
+    """The certificate that charges the stored weights: L ≤ BinInv(errors; m, δ·2^-bits);
+    architecture fixed before.
+    """
     bits = facts.weight_bits * facts.parameters
     return certified(
         "stored weights",
         "Occam",
         binomial_inverse(facts.errors, facts.m, occam_log_delta(Decimal(str(facts.delta)), bits)),
-        f"{bits} bits for the weights as they are stored; `cushion certify` finds a net that needs far fewer",
+        f"{bits} bits for the weights as they are stored; `cushion certify` finds a net that "
+        "needs far fewer",
         form="stated",
         factors={"bits": float(bits)},
     )

@@ -1,15 +1,18 @@
-"""Shin 2021: what replacing the small weights costs (Propositions 1.1 and 2.1), and Theorem 2's count.
+"""Shin 2021: what replacing the small weights costs (Propositions 1.1 and 2.1), and Theorem 2's
+count.
 
-W = A + B with A the entries of magnitude at most τ, and W(t) = √t·G + B with G of independent N(0, 1) from the helper
-string; t = 0 is magnitude pruning. For fixed u, v the error uᵀ(A - √t·G)v is small where A's entries are independent
-and symmetric about 0: each A_ij is then sub-Gaussian with variance proxy τ², and √t·G_ij with t, so that
+W = A + B with A the entries of magnitude at most τ, and W(t) = √t·G + B with G of independent N(0,
+1) from the helper string; t = 0 is magnitude pruning. For fixed u, v the error uᵀ(A - √t·G)v is
+small where A's entries are independent and symmetric about 0: each A_ij is then sub-Gaussian with
+variance proxy τ², and √t·G_ij with t, so that
 
     P(|uᵀ(W - W(t))v| > s) ≤ 2 exp(-s²/(2(τ² + t)‖u‖²‖v‖²)).
 
-The paper has positive entries, whose mean survives, and thresholds W instead of |W|; its statement then fails always.
-Errors here are relative: s = ε‖W‖_F‖u‖‖v‖. With that Lemma 2.2 is Lemma 3 of Arora 2018, ε_i = ε μ_i μ_{i→}/(6cd) and
-η = δ/(2d²mh) (`noise_stability.StabilityFacts`), and no ‖W‖_F ≥ 1 is needed. It uses u and v that depend on W
-(Jacobians, activations): what it says of a real net is a measure. docs/heavy-tail-bounds.md has the proofs.
+The paper has positive entries, whose mean survives, and thresholds W instead of |W|; its statement
+then fails always. Errors here are relative: s = ε‖W‖_F‖u‖‖v‖. With that Lemma 2.2 is Lemma 3 of
+Arora 2018, ε_i = ε μ_i μ_{i→}/(6cd) and η = δ/(2d²mh) (`noise_stability.StabilityFacts`), and no
+‖W‖_F ≥ 1 is needed. It uses u and v that depend on W (Jacobians, activations): what it says of a
+real net is a measure. docs/heavy-tail-bounds.md has the proofs.
 """
 
 from __future__ import annotations
@@ -28,32 +31,45 @@ from cushion.theorems.rows import abstain, log, stated
 from cushion.theorems.union import price
 
 Place: TypeAlias = Literal["main text", "appendix", "equation 37"]
-# 2/(τ² + t) = factor·ln(3/η)/ε²: in Proposition 1.1 and Algorithm 1, after eq. 37, and what eq. 37 itself needs.
+# 2/(τ² + t) = factor·ln(3/η)/ε²: in Proposition 1.1 and Algorithm 1, after eq. 37, and what eq. 37
+# itself needs.
 FACTORS: dict[Place, float] = {"main text": 2.0, "appendix": 1.0, "equation 37": 4.0}
 COUNT, CODED = "heavy-tail count", "heavy-tail message"
 _THEOREM = "Shin 2021, Thm 2"
 
 
 def failure(spread: float, epsilon: float, frobenius: float = 1.0) -> float:
-    """Proposition 2.1 corrected: with which |uᵀ(W - W(t))v| > ε‖W‖_F‖u‖‖v‖ fails at most; `spread` is τ² + t.
+    """Proposition 2.1 corrected: with which |uᵀ(W - W(t))v| > ε‖W‖_F‖u‖‖v‖ fails at most; `spread`
+    is τ² + t.
 
-    For fixed u, v and independent A_ij, each symmetric about 0, |A_ij| ≤ τ. With `frobenius` 1 the error is absolute.
+    For fixed u, v and independent A_ij, each symmetric about 0, |A_ij| ≤ τ. With `frobenius` 1 the
+    error is absolute.
 
     >>> failure(1.0, 1.0)  # 2 exp(-1/2) is more than 1
     1.0
     """
-    return min(1.0, 2.0 * math.exp(-((epsilon * frobenius) ** 2) / (2.0 * spread))) if spread > 0 else 0.0
+    return (
+        min(1.0, 2.0 * math.exp(-((epsilon * frobenius) ** 2) / (2.0 * spread)))
+        if spread > 0
+        else 0.0
+    )
 
 
 def failure_printed(spread: float, epsilon: float) -> float:
-    """Eq. 37 at s = ε‖uvᵀ‖_F, 3 exp(-ε²/(2(τ² + t))): of one side, which the paper then claims of |uᵀ(W - W(t))v|."""
+    """Eq. 37 at s = ε‖uvᵀ‖_F, 3 exp(-ε²/(2(τ² + t))): of one side, which the paper then claims of
+    |uᵀ(W - W(t))v|.
+    """
     return min(1.0, 3.0 * math.exp(-epsilon * epsilon / (2.0 * spread))) if spread > 0 else 0.0
 
 
-def spread_seen(magnitudes: NDArray[np.float64], u: NDArray[np.float64], v: NDArray[np.float64], t: float) -> float:
-    """Ours, and sharper: Σ u_i²v_j²(A_ij² + t)/(‖u‖²‖v‖²), which may stand for τ² + t and never exceeds it.
+def spread_seen(
+    magnitudes: NDArray[np.float64], u: NDArray[np.float64], v: NDArray[np.float64], t: float
+) -> float:
+    """Ours, and sharper: Σ u_i²v_j²(A_ij² + t)/(‖u‖²‖v‖²), which may stand for τ² + t and never
+    exceeds it.
 
-    Only the signs of A and the numbers of G need then be random; the magnitudes |A_ij| [N₁, N₂] may be anything.
+    Only the signs of A and the numbers of G need then be random; the magnitudes |A_ij| [N₁, N₂] may
+    be anything.
     """
     left, right = np.square(u) / np.square(u).sum(), np.square(v) / np.square(v).sum()
     return float(left @ np.square(magnitudes) @ right) + t
@@ -65,12 +81,16 @@ def spread_allowed(epsilon: float, eta: float, frobenius: float = 1.0) -> float:
 
 
 def spread_allowed_printed(epsilon: float, eta: float, place: Place) -> float:
-    """The τ² + t of the paper's three settings, 2ε²/(factor·ln(3/η)): the first two allow more than eq. 37 does."""
+    """The τ² + t of the paper's three settings, 2ε²/(factor·ln(3/η)): the first two allow more than
+    eq. 37 does.
+    """
     return 2.0 * epsilon * epsilon / (FACTORS[place] * math.log(3.0 / eta))
 
 
 def epsilon_promised(spread: float, eta: float, frobenius: float = 1.0) -> float:
-    """The ε that holds with probability ≥ 1 - η: √(2(τ² + t) ln(2/η))/‖W‖_F; 0 where nothing is replaced."""
+    """The ε that holds with probability ≥ 1 - η: √(2(τ² + t) ln(2/η))/‖W‖_F; 0 where nothing is
+    replaced.
+    """
     if spread == 0.0:
         return 0.0
     return math.sqrt(2.0 * spread * math.log(2.0 / eta)) / frobenius if frobenius > 0 else math.inf
@@ -83,9 +103,11 @@ def epsilon_promised_printed(spread: float, eta: float, place: Place) -> float:
 
 @dataclass(frozen=True)
 class HeavyTailLayerFacts:
-    """One layer as it is stored: k = `nonzeros` of its N = `weights` have a value, one of r = `values` each.
+    """One layer as it is stored: k = `nonzeros` of its N = `weights` have a value, one of r =
+    `values` each.
 
-    header_nats: what else a decoder reads of it, such as the exponent of its grid and t; k and r are counted apart.
+    header_nats: what else a decoder reads of it, such as the exponent of its grid and t; k and r
+    are counted apart.
     """
 
     weights: int
@@ -98,11 +120,13 @@ class HeavyTailLayerFacts:
 class HeavyTailFacts:
     """A net whose small weights were replaced, on its sample.
 
-    compressed: f and g compared on the sample, with γ, δ and the bits that a coder wrote (`CompressedFacts`). layers:
-    all of them, those that were left as they are too. epsilon: what Lemma 2.2 promises, ‖f(x) - g(x)‖ ≤ ε‖f(x)‖; None
-    where it promises nothing, and silent_because says why. largest_score: max‖f(x)‖₂ over the sample. tried: how many
-    settings were tried. others: biases and what else is stored, `others` numbers of `other_values` values each.
-    header_nats: what else a decoder reads of the net as a whole: the seed, and the grids of the others.
+    compressed: f and g compared on the sample, with γ, δ and the bits that a coder wrote
+    (`CompressedFacts`). layers: all of them, those that were left as they are too. epsilon: what
+    Lemma 2.2 promises, ‖f(x) - g(x)‖ ≤ ε‖f(x)‖; None where it promises nothing, and silent_because
+    says why. largest_score: max‖f(x)‖₂ over the sample. tried: how many settings were tried.
+    others: biases and what else is stored, `others` numbers of `other_values` values each.
+    header_nats: what else a decoder reads of the net as a whole: the seed, and the grids of the
+    others.
     """
 
     compressed: CompressedFacts
@@ -142,7 +166,9 @@ def chosen_nats(layer: HeavyTailLayerFacts) -> float:
 
 
 def heavy_tail_rows(found: HeavyTailFacts) -> tuple[Bound, ...]:
-    """Theorem 2 as printed and corrected, then the two certificates with a coder's bits; all about g."""
+    """Theorem 2 as printed and corrected, then the two certificates with a coder's bits; all about
+    g.
+    """
     return tuple(replace(row, about="g") for row in (*_counted(found), *_coded(found)))
 
 
@@ -151,7 +177,11 @@ def _counted(found: HeavyTailFacts) -> list[Bound]:
     positions, values, chosen = (
         math.fsum(map(part, found.layers)) for part in (position_nats, value_nats, chosen_nats)
     )
-    rest = found.others * math.log(max(1, found.other_values)) + found.header_nats + math.log(found.tried)
+    rest = (
+        found.others * math.log(max(1, found.other_values))
+        + found.header_nats
+        + math.log(found.tried)
+    )
     nats = positions + values + chosen + rest
     if not given.gamma > 0:
         why = f"γ = {given.gamma:.3g} is not positive; "
@@ -163,8 +193,12 @@ def _counted(found: HeavyTailFacts) -> list[Bound]:
         ]
     zeta = given.failed / given.m
     level = "2γ" if given.norm == "largest" else "γ"
-    failed = f", and the {given.failed} examples on which g is too far from f" if given.failed else ""
-    tried = f"; ln {found.tried} nats for the best of {found.tried} settings" if found.tried > 1 else ""
+    failed = (
+        f", and the {given.failed} examples on which g is too far from f" if given.failed else ""
+    )
+    tried = (
+        f"; ln {found.tried} nats for the best of {found.tried} settings" if found.tried > 1 else ""
+    )
     printed = given.below_gamma / given.m + math.sqrt(found.nonzeros / given.m)
     deviation = math.sqrt((nats + math.log(1.0 / given.delta)) / (2 * given.m))
     return [
@@ -172,7 +206,8 @@ def _counted(found: HeavyTailFacts) -> list[Bound]:
             COUNT,
             _THEOREM,
             log(printed),
-            "the theorem's expression with 1 for Õ(.): positions, values and all else are left out; the paper calls it "
+            "the theorem's expression with 1 for Õ(.): positions, values and all else are left "
+            "out; the paper calls it "
             f"non-vacuous and gives no value; {_condition(found)}",
             form="as printed",
             factors={"nonzeros": float(found.nonzeros)},
@@ -181,7 +216,8 @@ def _counted(found: HeavyTailFacts) -> list[Bound]:
             COUNT,
             _THEOREM,
             log(given.unsure / given.m + zeta + deviation),
-            f"positions and values counted exactly, with k, r and the header of each layer paid, G from the helper "
+            "positions and values counted exactly, with k, r and the header of each layer paid, "
+            "G from the helper "
             f"string; L̂ at {level}{failed}{tried}",
             form="corrected",
             factors={
@@ -198,10 +234,16 @@ def _counted(found: HeavyTailFacts) -> list[Bound]:
 
 
 def _coded(found: HeavyTailFacts) -> list[Bound]:
-    """Corollary A.1's certificates with the bits that were written: they pay for every choice, τ, t and γ included."""
+    """Corollary A.1's certificates with the bits that were written: they pay for every choice, τ, t
+    and γ included.
+    """
     rows = [row for row in corollary_a_1(found.compressed) if row.kind == "certificate"]
     return [
-        replace(row, name=f"{CODED}, {row.name.rpartition(', ')[2]}", source=f"{_THEOREM}, counted by a coder")
+        replace(
+            row,
+            name=f"{CODED}, {row.name.rpartition(', ')[2]}",
+            source=f"{_THEOREM}, counted by a coder",
+        )
         for row in rows
     ]
 
@@ -209,7 +251,12 @@ def _coded(found: HeavyTailFacts) -> list[Bound]:
 def _condition(found: HeavyTailFacts) -> str:
     """Whether Lemma 2.2 promises as little error as Lemma 2.3 needs at this γ."""
     if found.epsilon is None:
-        return f"Lemma 2.2 promises nothing here{': ' if found.silent_because else ''}{found.silent_because}"
+        return (
+            "Lemma 2.2 promises nothing "
+            f"here{': ' if found.silent_because else ''}{found.silent_because}"
+        )
     needed = epsilon_from_margin(found.compressed.gamma, found.largest_score)
     words = "holds" if found.epsilon <= needed else "fails here"
-    return f"its condition {words} (Lemma 2.2 promises ε = {found.epsilon:.3g}, γ needs {needed:.3g})"
+    return (
+        f"its condition {words} (Lemma 2.2 promises ε = {found.epsilon:.3g}, γ needs {needed:.3g})"
+    )

@@ -1,10 +1,13 @@
-"""Noise stability as counts: how many numbers the projected net of Arora 2018 takes for an error, and the way back.
+"""Noise stability as counts: how many numbers the projected net of Arora 2018 takes for an error,
+and the way back.
 
-Algorithm 1 stores k numbers ⟨A, M_t⟩ a layer, M_t sign matrices of the helper string. With k ≥ ln(4/η)/(ε²/4 - ε³/6) a
-fixed |uᵀ(Â - A)v| is at most ε‖A‖_F‖u‖‖v‖ with probability ≥ 1 - η (docs/compression-bounds.md, "One layer"). Lemma 3
-gives layer i the error ε_i = ε μ_i μ_{i→}/(6cd) and shows ‖f(x) - g(x)‖ ≤ ε‖f(x)‖ on the whole sample if ρ ≥ 3d.
+Algorithm 1 stores k numbers ⟨A, M_t⟩ a layer, M_t sign matrices of the helper string. With k ≥
+ln(4/η)/(ε²/4 - ε³/6) a fixed |uᵀ(Â - A)v| is at most ε‖A‖_F‖u‖‖v‖ with probability ≥ 1 - η
+(docs/compression-bounds.md, "One layer"). Lemma 3 gives layer i the error ε_i = ε μ_i μ_{i→}/(6cd)
+and shows ‖f(x) - g(x)‖ ≤ ε‖f(x)‖ on the whole sample if ρ ≥ 3d.
 
-Counts are floats, with their logarithms beside them: small cushions need more numbers than any memory holds.
+Counts are floats, with their logarithms beside them: small cushions need more numbers than any
+memory holds.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from dataclasses import dataclass
 
 from cushion.theorems.rows import LN10, exp, log_sum
 
-DIVISOR = 6.0  # of ε_i = ε μ_i μ_{i→}/(6cd): the paper's other line has 4, with which the induction does not close
+# of ε_i = ε μ_i μ_{i→}/(6cd): the paper's other line has 4, with which the induction does not close
+DIVISOR = 6.0
 _CLOSED = 162.0  # = 4 · 6² · 9/8; the 9/8 is 1/(1 - 2ε_i/3) at ε_i = 1/6
 _PRINTED = 72.0
 _SLACK = 1 + 1e-12  # for the rounding of a few float operations
@@ -25,9 +29,9 @@ _SLACK = 1 + 1e-12  # for the rounding of a few float operations
 class LayerStabilityFacts:
     """One layer: its number of weights, their Frobenius norm, and what was measured on the sample.
 
-    `cushion` is μ_i, `interlayer` μ_{i→} (clipped at 1/√h^i), `beta` β_i, `overlap` ⌈κ/s⌉² (1 for a dense layer),
-    `places` n₁n₂. From the initialisation `frobenius` is ‖A - A₀‖_F and `cushion` was measured with it; the formulas
-    are the same.
+    `cushion` is μ_i, `interlayer` μ_{i→} (clipped at 1/√h^i), `beta` β_i, `overlap` ⌈κ/s⌉² (1 for a
+    dense layer), `places` n₁n₂. From the initialisation `frobenius` is ‖A - A₀‖_F and `cushion` was
+    measured with it; the formulas are the same.
     """
 
     name: str
@@ -48,10 +52,11 @@ class LayerStabilityFacts:
 
 @dataclass(frozen=True)
 class StabilityFacts:
-    """A net on its sample of m examples. `width` is h, the largest number of units of a layer's output.
+    """A net on its sample of m examples. `width` is h, the largest number of units of a layer's
+    output.
 
-    `smoothness` is ρ_δ over all pairs of layers: ∞ where no noise left the linear piece, None where not measured.
-    `examples`: on how many of the m the Jacobians were measured, None for all.
+    `smoothness` is ρ_δ over all pairs of layers: ∞ where no noise left the linear piece, None where
+    not measured. `examples`: on how many of the m the Jacobians were measured, None for all.
     """
 
     layers: tuple[LayerStabilityFacts, ...]
@@ -68,7 +73,9 @@ class StabilityFacts:
 
     @property
     def eta(self) -> float:
-        """What one row of one Jacobian may fail with: at most d·m·h rows a layer, d layers, and δ/2 in all."""
+        """What one row of one Jacobian may fail with: at most d·m·h rows a layer, d layers, and δ/2
+        in all.
+        """
         return self.delta / (2.0 * self.depth**2 * self.m * self.width)
 
     @property
@@ -81,30 +88,51 @@ class StabilityFacts:
         """Why the counts have no value; empty where they have one."""
         for layer in self.layers:
             if not layer.log_stability > -math.inf:
-                return f"a cushion of layer {layer.name} is 0 or unknown, so no number of projections is enough"
+                return (
+                    f"a cushion of layer {layer.name} is 0 or unknown, so no number of "
+                    "projections is enough"
+                )
         if not math.isfinite(self.contraction):
-            return "the activation contraction is not finite: an example is blocked by all units of a layer"
+            return (
+                "the activation contraction is not finite: an example is blocked by all units of "
+                "a layer"
+            )
         return ""
 
     @property
     def unmet(self) -> str:
-        """Which condition of the lemma fails, so that its counts promise nothing; empty where none does."""
+        """Which condition of the lemma fails, so that its counts promise nothing; empty where none
+        does.
+        """
         if self.depth == 1:  # ρ is about pairs of layers, and there is none
             return ""
         if self.smoothness is None:
-            return f"the interlayer smoothness ρ was not measured, and the proof needs ρ ≥ 3d = {3 * self.depth}"
+            return (
+                "the interlayer smoothness ρ was not measured, and the proof needs ρ ≥ 3d = "
+                f"{3 * self.depth}"
+            )
         if not self.smoothness >= 3 * self.depth:
-            return f"the interlayer smoothness ρ = {self.smoothness:.3g} is below 3d = {3 * self.depth}"
+            return (
+                f"the interlayer smoothness ρ = {self.smoothness:.3g} is below 3d = "
+                f"{3 * self.depth}"
+            )
         return ""
 
     def log_share(self, layer: LayerStabilityFacts, epsilon: float) -> float:
-        """ln ε_i, ε_i = ε μ_i μ_{i→}/(6cd): the error that layer i may make where the net may make ε."""
-        return math.log(epsilon) + layer.log_stability - math.log(DIVISOR * self.contraction * self.depth)
+        """ln ε_i, ε_i = ε μ_i μ_{i→}/(6cd): the error that layer i may make where the net may make
+        ε.
+        """
+        return (
+            math.log(epsilon)
+            + layer.log_stability
+            - math.log(DIVISOR * self.contraction * self.depth)
+        )
 
 
 @dataclass(frozen=True)
 class LayerCount:
-    """What one layer takes: `projections` k, a whole number or ∞, and p = `independence` times as many numbers stored.
+    """What one layer takes: `projections` k, a whole number or ∞, and p = `independence` times as
+    many numbers stored.
 
     p is 1 but for Algorithm 4, whose subspace has k·p dimensions.
     """
@@ -117,8 +145,12 @@ class LayerCount:
     independence: int = 1
 
     @classmethod
-    def of(cls, layer: LayerStabilityFacts, log_epsilon: float, log_count: float, independence: int = 1) -> LayerCount:
-        """With the count, given as ln, rounded up; beyond 2^51 it has no fraction that a float could show."""
+    def of(
+        cls, layer: LayerStabilityFacts, log_epsilon: float, log_count: float, independence: int = 1
+    ) -> LayerCount:
+        """With the count, given as ln, rounded up; beyond 2^51 it has no fraction that a float
+        could show.
+        """
         count = exp(log_count)
         if count < 2.0**51:
             count = float(max(1, math.ceil(count * _SLACK)))
@@ -141,10 +173,12 @@ class LayerCount:
 
 @dataclass(frozen=True)
 class StabilityCounts:
-    """A net's counts. `why_not` says which condition of the lemma fails, if any: the counts then promise nothing.
+    """A net's counts. `why_not` says which condition of the lemma fails, if any: the counts then
+    promise nothing.
 
-    `closed_log10` is log10 of the closed form that bounds the counts before they are rounded up, so `numbers` is at
-    most that plus d; None where it does not hold. `printed_log10` is the paper's own formula.
+    `closed_log10` is log10 of the closed form that bounds the counts before they are rounded up, so
+    `numbers` is at most that plus d; None where it does not hold. `printed_log10` is the paper's
+    own formula.
     """
 
     epsilon: float
@@ -168,9 +202,11 @@ class StabilityCounts:
 
 
 def epsilon_from_margin(gamma: float, largest_score: float) -> float:
-    """Lemma 10: the relative error ε that leaves every margin above γ positive, γ/(√2 max‖f(x)‖), at most 1.
+    """Lemma 10: the relative error ε that leaves every margin above γ positive, γ/(√2 max‖f(x)‖),
+    at most 1.
 
-    ‖f - g‖ ≤ ε‖f(x)‖ ≤ γ/√2 moves a difference of two scores by at most γ. 0 where γ is not positive.
+    ‖f - g‖ ≤ ε‖f(x)‖ ≤ γ/√2 moves a difference of two scores by at most γ. 0 where γ is not
+    positive.
     """
     if not gamma > 0.0:
         return 0.0
@@ -178,15 +214,25 @@ def epsilon_from_margin(gamma: float, largest_score: float) -> float:
 
 
 def log_projections(log_epsilon: float, eta: float) -> float:
-    """ln of Lemma 2's count with our constants, ln(4/η)/(ε²/4 - ε³/6), from ln ε ≤ 0; ∞ for ε = 0."""
+    """ln of Lemma 2's count with our constants, ln(4/η)/(ε²/4 - ε³/6), from ln ε ≤ 0; ∞ for ε =
+    0.
+    """
     if log_epsilon == -math.inf:
         return math.inf
-    return math.log(4.0 * math.log(4.0 / eta)) - 2 * log_epsilon - math.log1p(-2.0 / 3.0 * math.exp(log_epsilon))
+    return (
+        math.log(4.0 * math.log(4.0 / eta))
+        - 2 * log_epsilon
+        - math.log1p(-2.0 / 3.0 * math.exp(log_epsilon))
+    )
 
 
 def lemma_3(facts: StabilityFacts, epsilon: float) -> StabilityCounts:
-    """The numbers with which ‖f(x) - g(x)‖ ≤ ε‖f(x)‖ on the sample; fails with δ/2 and what ρ fails with, 0 < ε ≤ 1."""
-    logs = [min(0.0, facts.log_share(layer, epsilon)) for layer in facts.layers]  # Lemma 2 knows no larger error
+    """The numbers with which ‖f(x) - g(x)‖ ≤ ε‖f(x)‖ on the sample; fails with δ/2 and what ρ fails
+    with, 0 < ε ≤ 1.
+    """
+    logs = [
+        min(0.0, facts.log_share(layer, epsilon)) for layer in facts.layers
+    ]  # Lemma 2 knows no larger error
     layers = tuple(
         LayerCount.of(layer, own, log_projections(own, facts.eta))
         for layer, own in zip(facts.layers, logs, strict=True)
@@ -194,15 +240,27 @@ def lemma_3(facts: StabilityFacts, epsilon: float) -> StabilityCounts:
     spread = 2 * math.log(facts.contraction * facts.depth / epsilon)
     spread += log_sum(*(-2 * layer.log_stability for layer in facts.layers))
     # From the initialisation μ_i may exceed 1, and ε_i then 1/6.
-    closed = math.log(_CLOSED * math.log(4.0 / facts.eta)) + spread if max(logs) <= -math.log(6.0) + 1e-12 else None
-    printed = math.log(_PRINTED * math.log(facts.m * facts.depth * facts.width / facts.delta)) + spread
+    closed = (
+        math.log(_CLOSED * math.log(4.0 / facts.eta)) + spread
+        if max(logs) <= -math.log(6.0) + 1e-12
+        else None
+    )
+    printed = (
+        math.log(_PRINTED * math.log(facts.m * facts.depth * facts.width / facts.delta)) + spread
+    )
     return StabilityCounts(
-        epsilon, facts.eta, layers, None if closed is None else closed / LN10, printed / LN10, facts.why_not
+        epsilon,
+        facts.eta,
+        layers,
+        None if closed is None else closed / LN10,
+        printed / LN10,
+        facts.why_not,
     )
 
 
 def epsilon_of_k(k: int, eta: float) -> float | None:
-    """The least ε in (0, 1] with ln(4/η)/(ε²/4 - ε³/6) ≤ k, erring upwards; None where even ε = 1 needs more.
+    """The least ε in (0, 1] with ln(4/η)/(ε²/4 - ε³/6) ≤ k, erring upwards; None where even ε = 1
+    needs more.
 
     >>> epsilon_of_k(12, 0.01) is None
     True
@@ -221,7 +279,8 @@ def epsilon_of_k(k: int, eta: float) -> float | None:
 
 
 def epsilon_of_counts(facts: StabilityFacts, counts: Sequence[int]) -> float | None:
-    """The ε of the whole net that k_i numbers a layer imply: max_i 6cd ε_i/(μ_i μ_{i→}); above 1 Lemma 3 is silent.
+    """The ε of the whole net that k_i numbers a layer imply: max_i 6cd ε_i/(μ_i μ_{i→}); above 1
+    Lemma 3 is silent.
 
     None where a layer has too few numbers for any ε_i, or where the lemma's conditions fail.
     """
@@ -238,9 +297,11 @@ def epsilon_of_counts(facts: StabilityFacts, counts: Sequence[int]) -> float | N
 
 
 def lemma_14(facts: StabilityFacts, epsilon: float, constant: float = 1.0) -> StabilityCounts:
-    """The counts of Algorithm 4: k_i = Q⌈κ/s⌉² ln²(1/η)/ε_i² with ε_i = ε μ_i μ_{i→}/(6cdβ_i), and p = ⌈log₂(1/η)⌉.
+    """The counts of Algorithm 4: k_i = Q⌈κ/s⌉² ln²(1/η)/ε_i² with ε_i = ε μ_i μ_{i→}/(6cdβ_i), and
+    p = ⌈log₂(1/η)⌉.
 
-    A measure whatever the constant Q: the filters of Algorithm 4 are not p-wise independent as Lemma 12 claims.
+    A measure whatever the constant Q: the filters of Algorithm 4 are not p-wise independent as
+    Lemma 12 claims.
     """
     nats = -math.log(facts.eta)
     independence = math.ceil(nats / math.log(2.0) - 1e-12)  # Lemma 13 needs 2^-p ≤ η

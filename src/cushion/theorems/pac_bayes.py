@@ -1,12 +1,15 @@
-"""PAC-Bayes bounds on the net under Gaussian noise in its weights: Neyshabur 2017, eq. 5 and 6, printed and corrected.
+"""PAC-Bayes bounds on the net under Gaussian noise in its weights: Neyshabur 2017, eq. 5 and 6,
+printed and corrected.
 
-Q = N(w, σ²I) gives a net drawn anew for every example. For a prior P fixed before the sample, with probability ≥ 1 - δ,
+Q = N(w, σ²I) gives a net drawn anew for every example. For a prior P fixed before the sample, with
+probability ≥ 1 - δ,
 
     kl(L̂(Q)‖L(Q)) ≤ (KL(Q‖P) + ln(2√m/δ))/m.
 
-With P = N(w₀, σ²I), KL = ‖w - w₀‖²/(2σ²). σ is one of a declared list, so δ is divided by its length. L̂(Q) is itself
-bounded from draws. Noise that follows the size of the trained weights (eq. 5 with σ_i = α(10|w_i| + 1) and a prior with
-those variances) makes the prior depend on the sample: a measure.
+With P = N(w₀, σ²I), KL = ‖w - w₀‖²/(2σ²). σ is one of a declared list, so δ is divided by its
+length. L̂(Q) is itself bounded from draws. Noise that follows the size of the trained weights (eq.
+5 with σ_i = α(10|w_i| + 1) and a prior with those variances) makes the prior depend on the sample:
+a measure.
 """
 
 from __future__ import annotations
@@ -29,8 +32,9 @@ _SLACK = 1 + 1e-12  # for the rounding of a few float operations
 class NoisyErrors:
     """Errors of nets drawn from N(w, σ²I), σ from `SIGMAS`, on uniform rows of the sample.
 
-    `independent`: every one of the `draws` (example, net) pairs was drawn by itself, so `errors` is binomial. Otherwise
-    the pairs come in `clusters` of equal size that share a net, and `errors/draws` is the mean of `clusters` variables.
+    `independent`: every one of the `draws` (example, net) pairs was drawn by itself, so `errors` is
+    binomial. Otherwise the pairs come in `clusters` of equal size that share a net, and
+    `errors/draws` is the mean of `clusters` variables.
     """
 
     sigma: float
@@ -48,9 +52,16 @@ class NoisyErrors:
 
 
 def isotropic(
-    found: Sequence[NoisyErrors], squared_distance: float, m: int, delta: float, *, from_initialisation: bool
+    found: Sequence[NoisyErrors],
+    squared_distance: float,
+    m: int,
+    delta: float,
+    *,
+    from_initialisation: bool,
 ) -> Bound:
-    """The certificate with prior N(w₀, σ²I), w₀ = 0 or the initialisation: the best σ of the list, paid for."""
+    """The certificate with prior N(w₀, σ²I), w₀ = 0 or the initialisation: the best σ of the list,
+    paid for.
+    """
     name = "noise around initialisation" if from_initialisation else "noise"
     start = "the initialisation (drawn before the data)" if from_initialisation else "zero"
     source = SOURCE.format(6)
@@ -59,7 +70,9 @@ def isotropic(
     best, at = math.inf, found[0]
     for one in found:
         sample = one.upper(_SHARE * delta / len(SIGMAS))
-        nats = squared_distance / (2 * one.sigma**2) + math.log(2 * math.sqrt(m) * len(SIGMAS) / ((1 - _SHARE) * delta))
+        nats = squared_distance / (2 * one.sigma**2) + math.log(
+            2 * math.sqrt(m) * len(SIGMAS) / ((1 - _SHARE) * delta)
+        )
         bound = kl_inverse(min(1.0, sample), nats / m * (1 + 1e-12))
         if bound < best:
             best, at = bound, one
@@ -70,28 +83,44 @@ def isotropic(
         f"the net with noise of std {at.sigma:.3g} in every weight, prior around {start}",
         form="corrected",
         about="Q",
-        factors={"sigma": at.sigma, "kl": squared_distance / (2 * at.sigma**2), "sampled_error": at.errors / at.draws},
+        factors={
+            "sigma": at.sigma,
+            "kl": squared_distance / (2 * at.sigma**2),
+            "sampled_error": at.errors / at.draws,
+        },
     )
 
 
-def isotropic_as_printed(found: Sequence[NoisyErrors], squares: float, m: int, delta: float) -> Bound:
-    """Eq. 6 as printed: ln(1/δ) in place of ln(2√m/δ), no ½ under the root, the sampled error taken as exact."""
+def isotropic_as_printed(
+    found: Sequence[NoisyErrors], squares: float, m: int, delta: float
+) -> Bound:
+    """Eq. 6 as printed: ln(1/δ) in place of ln(2√m/δ), no ½ under the root, the sampled error taken
+    as exact.
+    """
     if not found:
         return abstain("noise", SOURCE.format(6), "no noise level was drawn", "as printed")
     values = [
-        one.errors / one.draws + math.sqrt((squares / (2 * one.sigma**2) + math.log(1 / delta)) / m) for one in found
+        one.errors / one.draws + math.sqrt((squares / (2 * one.sigma**2) + math.log(1 / delta)) / m)
+        for one in found
     ]
     text = "eq. 6 as printed: without ln m and without paying for the choice of σ"
     return stated("noise", SOURCE.format(6), log(min(values)), text, form="as printed", about="Q")
 
 
-def magnitude_noise(points: Sequence[tuple[float, float]], m: int, delta: float, why_not: str = "") -> list[Bound]:
-    """Eq. 5 for σ_i = α(10|w_i| + 1), at the best α, from (expected error, ½Σw²/σ²) pairs: printed and corrected."""
+def magnitude_noise(
+    points: Sequence[tuple[float, float]], m: int, delta: float, why_not: str = ""
+) -> list[Bound]:
+    """Eq. 5 for σ_i = α(10|w_i| + 1), at the best α, from (expected error, ½Σw²/σ²) pairs: printed
+    and corrected.
+    """
     name, source = "noise like the weights", SOURCE.format(5)
     if not points:
         return [abstain(name, source, why_not, form) for form in ("as printed", "corrected")]
     printed = [error + math.sqrt((2 * kl + math.log(2 * m / delta)) / m) for error, kl in points]
-    corrected = [error + math.sqrt((kl + math.log(2 * math.sqrt(m) / delta)) / (2 * m)) for error, kl in points]
+    corrected = [
+        error + math.sqrt((kl + math.log(2 * math.sqrt(m) / delta)) / (2 * m))
+        for error, kl in points
+    ]
     versions: list[tuple[list[float], str, Form]] = [
         (printed, "the appendix's KL (no ½)", "as printed"),
         (corrected, "KL = ½Σw²/σ²", "corrected"),

@@ -1,9 +1,11 @@
-"""The bounds of Guha 2023 for one pruned, discretised net: Theorem 5.2, Lemma D.1, Theorem D.1, and the coder's.
+"""The bounds of Guha 2023 for one pruned, discretised net: Theorem 5.2, Lemma D.1, Theorem D.1, and
+the coder's.
 
-All are about g, the pruned net on its grid, and all start from how often f is unsure on the sample. What differs is how
-many g there are. Lemma D.1 counts masks and values: Σ ln C(N_l, J_l) + J_l ln r_l nats. Theorem 5.2 counts the numbers
-of a sketch in their place: m_l² of them with m_l = √(j_l p_l) ln p_l, up to the constant of Theorem 5.1; that is more,
-not less (erratum g), and each row says by how much.
+All are about g, the pruned net on its grid, and all start from how often f is unsure on the sample.
+What differs is how many g there are. Lemma D.1 counts masks and values: Σ ln C(N_l, J_l) + J_l ln
+r_l nats. Theorem 5.2 counts the numbers of a sketch in their place: m_l² of them with m_l = √(j_l
+p_l) ln p_l, up to the constant of Theorem 5.1; that is more, not less (erratum g), and each row
+says by how much.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ _THEOREM, _LEMMA, _UNION = "Guha 2023, Thm 5.2", "Guha 2023, Lemma D.1", "Guha 2
 class PrunedLayerFacts:
     """One pruned layer, its weight seen as a matrix of d₁ = `rows` and d₂ = `columns`.
 
-    nonzeros: J of the weight as it is stored. chi: χ, the share of weights that stay, as Algorithm 1 expects it or, for
-    another rule, as it was measured. rho: the step of the grid, a power of two; values: r, how many values a non-zero
-    has there. row_most, column_most: the most non-zeros of a row and of a column. share: λ_l of Lemma 5.1.
+    nonzeros: J of the weight as it is stored. chi: χ, the share of weights that stay, as Algorithm
+    1 expects it or, for another rule, as it was measured. rho: the step of the grid, a power of
+    two; values: r, how many values a non-zero has there. row_most, column_most: the most non-zeros
+    of a row and of a column. share: λ_l of Lemma 5.1.
     """
 
     rows: int
@@ -54,11 +57,12 @@ class PrunedLayerFacts:
 class PrunedFacts:
     """A pruned net on its sample.
 
-    compressed: f and g compared on the sample, with γ, δ and the bits that a coder wrote (`CompressedFacts`). measured:
-    whether χ was measured, since the rule is not Algorithm 1. normal: whether Assumption 3.1, from which χ is expected,
-    is plausible in every layer. gamma_needed: the γ that Lemma 4.4 asks for, √2·e·max‖x‖·
-    ∏L_l‖A_l‖₂·Σ‖A_l - Ã_l‖₂/‖A_l‖₂; None where the lemma is silent. tried: how many settings were tried.
-    others: biases and what else is stored as it is, `others` numbers of `other_values` values each.
+    compressed: f and g compared on the sample, with γ, δ and the bits that a coder wrote
+    (`CompressedFacts`). measured: whether χ was measured, since the rule is not Algorithm 1.
+    normal: whether Assumption 3.1, from which χ is expected, is plausible in every layer.
+    gamma_needed: the γ that Lemma 4.4 asks for, √2·e·max‖x‖· ∏L_l‖A_l‖₂·Σ‖A_l - Ã_l‖₂/‖A_l‖₂; None
+    where the lemma is silent. tried: how many settings were tried. others: biases and what else is
+    stored as it is, `others` numbers of `other_values` values each.
     """
 
     compressed: CompressedFacts
@@ -77,20 +81,33 @@ class PrunedFacts:
 
 
 def sketch_nats_printed(layer: PrunedLayerFacts, share: float) -> float:
-    """3λχ·d₁d₂·ln²p·ln(1/ρ) of Theorem 5.2; not positive where ρ ≥ 1, where the theorem says nothing."""
+    """3λχ·d₁d₂·ln²p·ln(1/ρ) of Theorem 5.2; not positive where ρ ≥ 1, where the theorem says
+    nothing.
+    """
     if not layer.nonzeros:
         return 0.0
-    return 3 * share * layer.chi * layer.weights * math.log(layer.longer) ** 2 * math.log(1 / layer.rho)
+    return (
+        3
+        * share
+        * layer.chi
+        * layer.weights
+        * math.log(layer.longer) ** 2
+        * math.log(1 / layer.rho)
+    )
 
 
 def sketch_numbers(layer: PrunedLayerFacts) -> int:
-    """⌈j·p·ln²p⌉: the numbers of a sketch of side √(jp)·ln p (Theorem 5.1 with 1 for its constant), j as measured."""
+    """⌈j·p·ln²p⌉: the numbers of a sketch of side √(jp)·ln p (Theorem 5.1 with 1 for its constant),
+    j as measured.
+    """
     j = max(layer.row_most, layer.column_most)
     return math.ceil(j * layer.longer * math.log(layer.longer) ** 2)
 
 
 def sketch_nats(layer: PrunedLayerFacts) -> float:
-    """As many numbers of r values each. They are sums of weights, and have more values: the count errs downwards."""
+    """As many numbers of r values each. They are sums of weights, and have more values: the count
+    errs downwards.
+    """
     return sketch_numbers(layer) * math.log(max(1, layer.values))
 
 
@@ -116,13 +133,20 @@ def naive_nats(layer: PrunedLayerFacts) -> float:
 
 
 def chosen_nats(layer: PrunedLayerFacts) -> float:
-    """What J, r and the exponent of the grid cost, which were chosen after seeing the net: J is one of N + 1."""
+    """What J, r and the exponent of the grid cost, which were chosen after seeing the net: J is one
+    of N + 1.
+    """
     return math.log(layer.weights + 1) + price(layer.values) + price(round(math.log2(layer.rho)))
 
 
 def pruning_rows(found: PrunedFacts) -> list[Bound]:
-    """Theorem 5.2, Lemma D.1 and Theorem D.1, each as printed and corrected, then the two rows with a coder's bits."""
-    return [replace(row, about="g") for row in (*_sketch_rows(found), *_naive_rows(found), *_coded_rows(found))]
+    """Theorem 5.2, Lemma D.1 and Theorem D.1, each as printed and corrected, then the two rows with
+    a coder's bits.
+    """
+    return [
+        replace(row, about="g")
+        for row in (*_sketch_rows(found), *_naive_rows(found), *_coded_rows(found))
+    ]
 
 
 def _sketch_rows(found: PrunedFacts) -> list[Bound]:
@@ -142,7 +166,8 @@ def _sketch_rows(found: PrunedFacts) -> list[Bound]:
         _THEOREM,
         found,
         math.fsum(counted),
-        "(√(jp)·ln p)² numbers of r values a layer, j measured; up to the constant of Theorem 5.1; a sketch's numbers "
+        "(√(jp)·ln p)² numbers of r values a layer, j measured; up to the constant of Theorem "
+        "5.1; a sketch's numbers "
         "are sums of weights and have more values than r, which is not counted",
         {"numbers": numbers, "over_naive": _ratio(math.fsum(counted), naive)},
     )
@@ -167,7 +192,8 @@ def _sketch_rows(found: PrunedFacts) -> list[Bound]:
                 SKETCH,
                 _THEOREM,
                 log(value),
-                f"the same with 1 for λ_l, which the paper does not state; its Tables 1 and 2 hold ln of such values, "
+                "the same with 1 for λ_l, which the paper does not state; its Tables 1 and 2 "
+                "hold ln of such values, "
                 f"here {log(value):.4g}",
                 form="as plotted",
                 factors={"nats": plotted, "over_naive": _ratio(plotted, naive), "ln": log(value)},
@@ -180,7 +206,9 @@ def _sketch_rows(found: PrunedFacts) -> list[Bound]:
 
 
 def _allowed(found: PrunedFacts) -> str:
-    """What Lemmas D.2 and D.3 promise of J before anything is drawn: of Algorithm 1 on normal weights, κ = ½."""
+    """What Lemmas D.2 and D.3 promise of J before anything is drawn: of Algorithm 1 on normal
+    weights, κ = ½.
+    """
     if found.measured:
         return ""
     share = found.compressed.delta / len(found.layers)
@@ -188,7 +216,10 @@ def _allowed(found: PrunedFacts) -> str:
     for layer in found.layers:
         pruned = (1.0 - layer.chi) ** 2  # = d/(d+2)
         total += kept_by_d2_d3(layer.rows, layer.columns, 2.0 * pruned / (1.0 - pruned), 0.5, share)
-    return f" (Lemmas D.2 and D.3 at κ = ½ allow {total}, here there are {sum(one.nonzeros for one in found.layers)})"
+    return (
+        f" (Lemmas D.2 and D.3 at κ = ½ allow {total}, here there are "
+        f"{sum(one.nonzeros for one in found.layers)})"
+    )
 
 
 def _naive_rows(found: PrunedFacts) -> list[Bound]:
@@ -206,8 +237,10 @@ def _naive_rows(found: PrunedFacts) -> list[Bound]:
         with_delta,
         _UNION,
         log(loss + math.sqrt(log_root(nats, delta) / m)),
-        "√(ln √(J/δ)/n) with J the count of masks and values: what exp(-2τ²n) gives (the proof's exp(-2τn) is a slip "
-        "that its result does not share); L̂_γ where a margin may move by 2γ; J and r are not paid for",
+        "√(ln √(J/δ)/n) with J the count of masks and values: what exp(-2τ²n) gives (the proof's "
+        "exp(-2τn) is a slip "
+        "that its result does not share); L̂_γ where a margin may move by 2γ; J and r are not "
+        "paid for",
         form="as printed",
         factors={"nats": nats},
     )
@@ -223,9 +256,16 @@ def _naive_rows(found: PrunedFacts) -> list[Bound]:
     if why := _too_coarse(found):
         return [abstain(NAIVE, _LEMMA, why, "as printed"), union, corrected]
     printed = math.fsum(map(naive_nats_printed, found.layers))
-    text = f"the lemma's expression with 1 for O(.) and α = J as counted{_allowed(found)}; {_condition(found)}"
+    text = (
+        f"the lemma's expression with 1 for O(.) and α = J as counted{_allowed(found)}; "
+        f"{_condition(found)}"
+    )
     value = log(loss + math.sqrt(printed / m))
-    return [stated(NAIVE, _LEMMA, value, text, form="as printed", factors={"nats": printed}), union, corrected]
+    return [
+        stated(NAIVE, _LEMMA, value, text, form="as printed", factors={"nats": printed}),
+        union,
+        corrected,
+    ]
 
 
 def log_root(nats: float, delta: float) -> float:
@@ -234,19 +274,29 @@ def log_root(nats: float, delta: float) -> float:
 
 
 def _coded_rows(found: PrunedFacts) -> list[Bound]:
-    """Corollary A.1's certificates with the bits of the mask-and-values message: γ, mask, grid and search are all free.
+    """Corollary A.1's certificates with the bits of the mask-and-values message: γ, mask, grid and
+    search are all free.
 
-    The code was fixed before the data and covers every message, so the choice of the best setting is paid by its bits.
+    The code was fixed before the data and covers every message, so the choice of the best setting
+    is paid by its bits.
     """
     rows = [row for row in corollary_a_1(found.compressed) if row.kind == "certificate"]
     return [
-        replace(row, name=f"{CODED}, {row.name.rpartition(', ')[2]}", source=f"{_LEMMA}, counted by a coder")
+        replace(
+            row,
+            name=f"{CODED}, {row.name.rpartition(', ')[2]}",
+            source=f"{_LEMMA}, counted by a coder",
+        )
         for row in rows
     ]
 
 
-def _corrected(name: str, source: str, found: PrunedFacts, nats: float, text: str, factors: dict[str, float]) -> Bound:
-    """L̂ + ζ + √((nats + biases + price + ln(1/δ))/(2m)): Hoeffding, failures counted as in Corollary A.1 of Arora."""
+def _corrected(
+    name: str, source: str, found: PrunedFacts, nats: float, text: str, factors: dict[str, float]
+) -> Bound:
+    """L̂ + ζ + √((nats + biases + price + ln(1/δ))/(2m)): Hoeffding, failures counted as in
+    Corollary A.1 of Arora.
+    """
     given = found.compressed
     rest = found.others * math.log(max(1, found.other_values))
     total = nats + rest + found.price
@@ -263,7 +313,14 @@ def _corrected(name: str, source: str, found: PrunedFacts, nats: float, text: st
     ]
     value = log(given.unsure / given.m + zeta + deviation)
     full = {**factors, "nats": total, "price": found.price, "zeta": zeta}
-    return stated(name, source, value, "; ".join(word for word in words if word), form="corrected", factors=full)
+    return stated(
+        name,
+        source,
+        value,
+        "; ".join(word for word in words if word),
+        form="corrected",
+        factors=full,
+    )
 
 
 def _no_gamma(found: PrunedFacts) -> str:
@@ -273,7 +330,11 @@ def _no_gamma(found: PrunedFacts) -> str:
 def _too_coarse(found: PrunedFacts) -> str:
     """Why ln(1/ρ) is no count: it is not positive."""
     largest = max((layer.rho for layer in found.layers if layer.nonzeros), default=0.0)
-    return "" if largest < 1 else f"a layer's grid has the step ρ = {largest:g}, and ln(1/ρ) must be positive"
+    return (
+        ""
+        if largest < 1
+        else f"a layer's grid has the step ρ = {largest:g}, and ln(1/ρ) must be positive"
+    )
 
 
 def _condition(found: PrunedFacts) -> str:
@@ -282,7 +343,9 @@ def _condition(found: PrunedFacts) -> str:
         return "its condition on γ fails here: a layer moved by more than ‖A‖₂/L"
     gamma = found.compressed.gamma
     needed = f"γ = {gamma:.3g}, and Lemma 4.4 asks for {found.gamma_needed:.3g}"
-    return f"its condition on γ {'holds' if gamma >= found.gamma_needed else 'fails here'} ({needed})"
+    return (
+        f"its condition on γ {'holds' if gamma >= found.gamma_needed else 'fails here'} ({needed})"
+    )
 
 
 def _ratio(one: float, other: float) -> float:

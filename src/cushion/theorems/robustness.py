@@ -1,12 +1,14 @@
-"""Xu and Mannor 2012: a net that hardly changes within the cells of a partition generalises as their number allows.
+"""Xu and Mannor 2012: a net that hardly changes within the cells of a partition generalises as
+their number allows.
 
-Cut [0, 1]^n into cubes of side a. If two points of a cube never differ by more than γ in margin, every example of S
-with margin above γ stands for a cell without errors, and with probability ≥ 1 - δ' (docs/bounds.md, "Cells")
+Cut [0, 1]^n into cubes of side a. If two points of a cube never differ by more than γ in margin,
+every example of S with margin above γ stands for a cell without errors, and with probability ≥ 1 -
+δ' (docs/bounds.md, "Cells")
 
     L(f) ≤ L̂_γ(f) + √((2K ln 2 + 2 ln(1/δ'))/m),   K = classes · ⌈1/a⌉^n.
 
-A margin is 2∏‖A_i‖_{1,∞}-Lipschitz in ℓ∞ and √2∏‖A_i‖₂-Lipschitz in ℓ2, where a cube has diameter a√n. a goes to a paid
-grid.
+A margin is 2∏‖A_i‖_{1,∞}-Lipschitz in ℓ∞ and √2∏‖A_i‖₂-Lipschitz in ℓ2, where a cube has diameter
+a√n. a goes to a paid grid.
 """
 
 from __future__ import annotations
@@ -45,10 +47,20 @@ def cells(facts: NetFacts, inputs_in_unit_cube: bool) -> list[Bound]:
             per_axis = _log_ceil(-log_side)
             log_cells = math.log(facts.classes) + n * per_axis
             confidence = 2 * (math.log(1 / facts.delta) + nats)
-            deviation = (log_sum(math.log(2 * math.log(2.0)) + log_cells, math.log(confidence)) - math.log(facts.m)) / 2
+            deviation = (
+                log_sum(math.log(2 * math.log(2.0)) + log_cells, math.log(confidence))
+                - math.log(facts.m)
+            ) / 2
             value = log_sum(log(facts.margin_loss), deviation)
-            text = f"cells of inputs on which the net hardly changes, by its Lipschitz constant in {norm}"
-            rows.append(stated(name, SOURCE, value, text, factors={"log10_cells": log_cells / math.log(10.0)}))
+            text = (
+                "cells of inputs on which the net hardly changes, by its Lipschitz constant in "
+                f"{norm}"
+            )
+            rows.append(
+                stated(
+                    name, SOURCE, value, text, factors={"log10_cells": log_cells / math.log(10.0)}
+                )
+            )
     return rows
 
 
@@ -62,4 +74,7 @@ def _log_ceil(log_value: float) -> float:
 def _why_not(facts: NetFacts) -> str:
     if not facts.is_chain:
         return facts.not_a_chain_because
-    return "the inputs are floats without stated limits, so their domain cannot be cut into finitely many cells"
+    return (
+        "the inputs are floats without stated limits, so their domain cannot be cut into "
+        "finitely many cells"
+    )

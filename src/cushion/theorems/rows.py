@@ -32,7 +32,9 @@ def log_sum(*logs: float) -> float:
     True
     """
     top = max(logs)
-    return top if math.isinf(top) else top + math.log(math.fsum(math.exp(part - top) for part in logs))
+    return (
+        top if math.isinf(top) else top + math.log(math.fsum(math.exp(part - top) for part in logs))
+    )
 
 
 def stated(
@@ -74,11 +76,26 @@ def certified(
 ) -> Bound:
     """A row that proves its value, given to six decimals and rounded up."""
     up = float_up(decimal_up(value))
-    return Bound(name, source, "certificate", form, up, log(up) / LN10, up >= 1.0, meaning, about, factors=factors)
+    return Bound(
+        name,
+        source,
+        "certificate",
+        form,
+        up,
+        log(up) / LN10,
+        up >= 1.0,
+        meaning,
+        about,
+        factors=factors,
+    )
 
 
-def plotted(name: str, source: str, log_capacity: float, facts: NetFacts, meaning: str, form: Form) -> Bound:
-    """A row for a capacity C that a paper reports up to constants: in the units of the error, L̂_γ + √(C/m)."""
+def plotted(
+    name: str, source: str, log_capacity: float, facts: NetFacts, meaning: str, form: Form
+) -> Bound:
+    """A row for a capacity C that a paper reports up to constants: in the units of the error, L̂_γ
+    + √(C/m).
+    """
     if log_capacity == math.inf or math.isnan(log_capacity):
         return abstain(name, source, _INFINITE, form)
     log_value = log_sum(log(facts.margin_loss), (log_capacity - math.log(facts.m)) / 2)
@@ -97,7 +114,9 @@ def plotted(name: str, source: str, log_capacity: float, facts: NetFacts, meanin
 
 
 def ranking(name: str, source: str, value: float | None, meaning: str, why_not: str) -> Bound:
-    """A row for a quantity that ranks nets (smaller is better) and is no bound in any units; 0 ranks first."""
+    """A row for a quantity that ranks nets (smaller is better) and is no bound in any units; 0
+    ranks first.
+    """
     if value is None or not math.isfinite(value):
         return abstain(name, source, why_not, "as plotted")
     low = _finite(log(value) / LN10)
@@ -124,7 +143,8 @@ def abstain(name: str, source: str, why: str, form: Form, kind: Kind = "measure"
 def no_margin(facts: NetFacts) -> str:
     """Why nothing that divides by the margin has a value."""
     return (
-        f"γ = {facts.margin:.3g} is not positive (the net errs on {facts.errors} of {facts.m} examples), and the bound "
+        f"γ = {facts.margin:.3g} is not positive (the net errs on {facts.errors} of {facts.m} "
+        "examples), and the bound "
         "divides by it; a larger --epsilon lets γ ignore more of the examples"
     )
 

@@ -1,9 +1,11 @@
-"""How many weights exceed a threshold, and what they do to a vector (Shin 2021, Proposition 1.2 and eq. 9-11).
+"""How many weights exceed a threshold, and what they do to a vector (Shin 2021, Proposition 1.2 and
+eq. 9-11).
 
-Weights are Pareto: |w| has density α w_m^α w^-(α+1) on [w_m, ∞), and B keeps those above τ ≥ w_m, each with
-probability p = (w_m/τ)^α. So the number X of non-zeros among n independent ones is Binomial(n, p). The paper bounds
-P(X ≥ k) by Chernoff's inequality (eq. 6; eq. 11 and 15 with a row for n); the exact tail stands beside it. All of it
-rests on that law: nothing here is a certificate of a real net.
+Weights are Pareto: |w| has density α w_m^α w^-(α+1) on [w_m, ∞), and B keeps those above τ ≥ w_m,
+each with probability p = (w_m/τ)^α. So the number X of non-zeros among n independent ones is
+Binomial(n, p). The paper bounds P(X ≥ k) by Chernoff's inequality (eq. 6; eq. 11 and 15 with a row
+for n); the exact tail stands beside it. All of it rests on that law: nothing here is a certificate
+of a real net.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from scipy.special import logsumexp
 from scipy.stats import binom
 
 _ROUNDING = 1e-12  # a power that should be whole, like √2², may come out above it
-_UNDERFLOW = -600.0  # below it a probability is near the smallest float, and its logarithm is summed instead
+_UNDERFLOW = (
+    -600.0
+)  # below it a probability is near the smallest float, and its logarithm is summed instead
 _FORGOTTEN = 40.0  # nats: terms so far below the first are left out
 
 
@@ -50,8 +54,9 @@ def log_chernoff(k: float, n: int, p: float) -> float:
 def log_tail(k: float, n: int, p: float) -> float:
     """ln P(X ≥ k), exactly, at the next whole number from k on.
 
-    scipy takes the logarithm of a probability, which is 0 beyond the smallest float: there the terms are summed as
-    logarithms. They shrink at least by the ratio of the first two, since k is far above np.
+    scipy takes the logarithm of a probability, which is 0 beyond the smallest float: there the
+    terms are summed as logarithms. They shrink at least by the ratio of the first two, since k is
+    far above np.
     """
     k = max(0, math.ceil(k * (1.0 - _ROUNDING)))
     if k == 0 or p >= 1.0:
@@ -62,12 +67,17 @@ def log_tail(k: float, n: int, p: float) -> float:
     if found > _UNDERFLOW:
         return found
     ratio = (n - k) * p / ((k + 1) * (1.0 - p))
-    terms = n - k + 1 if ratio == 0.0 else min(n - k + 1, math.ceil(_FORGOTTEN / -math.log(ratio)) + 1)
+    terms = (
+        n - k + 1 if ratio == 0.0 else min(n - k + 1, math.ceil(_FORGOTTEN / -math.log(ratio)) + 1)
+    )
     return float(logsumexp(binom.logpmf(np.arange(k, k + terms), n, p)))
 
 
-def sparsity(n: int, p: float, failure: float, log_bound: Callable[[float, int, float], float] = log_tail) -> int:
-    """k_i of Theorem 2: the smallest k ≥ 1 with P(X ≥ k) ≤ failure by `log_bound`; n + 1 where not even X = n is rare.
+def sparsity(
+    n: int, p: float, failure: float, log_bound: Callable[[float, int, float], float] = log_tail
+) -> int:
+    """k_i of Theorem 2: the smallest k ≥ 1 with P(X ≥ k) ≤ failure by `log_bound`; n + 1 where not
+    even X = n is rare.
 
     So there are at most k - 1 non-zeros with probability ≥ 1 - failure.
     """
@@ -79,21 +89,43 @@ def sparsity(n: int, p: float, failure: float, log_bound: Callable[[float, int, 
 
 
 def spike_mean(tau: float, alpha: float, w_m: float = 1.0) -> float:
-    """E B_ij of positive weights, ∫_τ^∞ w·α w_m^α w^-(α+1) dw = α w_m^α τ^(1-α)/(α-1); ∞ for α ≤ 1."""
-    return alpha * exceeds(tau, alpha, w_m) * max(tau, w_m) / (alpha - 1.0) if alpha > 1.0 else math.inf
+    """E B_ij of positive weights, ∫_τ^∞ w·α w_m^α w^-(α+1) dw = α w_m^α τ^(1-α)/(α-1); ∞ for α
+    ≤ 1.
+    """
+    return (
+        alpha * exceeds(tau, alpha, w_m) * max(tau, w_m) / (alpha - 1.0)
+        if alpha > 1.0
+        else math.inf
+    )
 
 
 def spike_square(tau: float, alpha: float, w_m: float = 1.0) -> float:
     """E B_ij² = α w_m^α τ^(2-α)/(α-2); ∞ for α ≤ 2, where eq. 10 as printed is negative."""
-    return alpha * exceeds(tau, alpha, w_m) * max(tau, w_m) ** 2 / (alpha - 2.0) if alpha > 2.0 else math.inf
+    return (
+        alpha * exceeds(tau, alpha, w_m) * max(tau, w_m) ** 2 / (alpha - 2.0)
+        if alpha > 2.0
+        else math.inf
+    )
 
 
 def energy_printed(x_i: float, columns: int, tau: float, alpha: float, w_m: float = 1.0) -> float:
-    """E[Bx]_i² of eq. 10, N₂·α w_m^α τ^(2-α)/(α-2)·x_i²: of one number of x, and negative for α < 2."""
-    return columns * alpha * math.pow(w_m, alpha) * math.pow(tau, 2.0 - alpha) / (alpha - 2.0) * x_i * x_i
+    """E[Bx]_i² of eq. 10, N₂·α w_m^α τ^(2-α)/(α-2)·x_i²: of one number of x, and negative for α <
+    2.
+    """
+    return (
+        columns
+        * alpha
+        * math.pow(w_m, alpha)
+        * math.pow(tau, 2.0 - alpha)
+        / (alpha - 2.0)
+        * x_i
+        * x_i
+    )
 
 
-def energy(x: NDArray[np.float64], tau: float, alpha: float, w_m: float = 1.0, *, symmetric: bool = True) -> float:
+def energy(
+    x: NDArray[np.float64], tau: float, alpha: float, w_m: float = 1.0, *, symmetric: bool = True
+) -> float:
     """E[Bx]_i² corrected, the same for every i: ‖x‖²·E B²; so E‖Bx‖² is N₁ times that.
 
     Of symmetric weights the cross terms vanish. Of positive ones, as the paper has them, they are
@@ -102,4 +134,6 @@ def energy(x: NDArray[np.float64], tau: float, alpha: float, w_m: float = 1.0, *
     squares, total = float(np.square(x).sum()), float(x.sum())
     if symmetric or not math.isfinite(spike_square(tau, alpha, w_m)):
         return squares * spike_square(tau, alpha, w_m)
-    return squares * spike_square(tau, alpha, w_m) + spike_mean(tau, alpha, w_m) ** 2 * (total * total - squares)
+    return squares * spike_square(tau, alpha, w_m) + spike_mean(tau, alpha, w_m) ** 2 * (
+        total * total - squares
+    )

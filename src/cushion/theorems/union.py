@@ -1,15 +1,19 @@
-"""Quantities chosen after seeing the sample are rounded to a grid that was fixed before, and the grid is paid for.
+"""Quantities chosen after seeing the sample are rounded to a grid that was fixed before, and the
+grid is paid for.
 
-A theorem for a fixed class holds with probability 1 - δ'. For all classes of a countable family at once it holds with
-δ' = δ·p(class), Σ p ≤ 1; the price of a class is ln(1/p) nats. Grids here are the powers ratio^j, j any integer, with
-p(j) = 2 / (3 (|j| + 1)(|j| + 2)): over all integers these sum to 1.
+A theorem for a fixed class holds with probability 1 - δ'. For all classes of a countable family at
+once it holds with δ' = δ·p(class), Σ p ≤ 1; the price of a class is ln(1/p) nats. Grids here are
+the powers ratio^j, j any integer, with p(j) = 2 / (3 (|j| + 1)(|j| + 2)): over all integers these
+sum to 1.
 """
 
 from __future__ import annotations
 
 import math
 
-FINE = math.log(1.02)  # a step of a grid: a finer one costs little, since prices grow with ln j only
+FINE = math.log(
+    1.02
+)  # a step of a grid: a finer one costs little, since prices grow with ln j only
 _SMALLEST = -700.0  # ln of what counts as zero
 
 

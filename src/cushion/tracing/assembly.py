@@ -28,7 +28,9 @@ class Draft:
     op: Op | None = None  # None where not understood, or where the shapes are not known
     inputs: tuple[int, ...] = ()
     shape: Shape | None = None
-    reads: frozenset[int] = frozenset()  # id() of every parameter and buffer that its numbers come from
+    reads: frozenset[int] = (
+        frozenset()
+    )  # id() of every parameter and buffer that its numbers come from
     refused: Refused | None = None
 
 
@@ -38,7 +40,9 @@ class _Unknown:
 
 @dataclass(eq=False)
 class Assembly:
-    """Drafts in the order of the calls; `output` is the draft of the logits, -1 while there is none."""
+    """Drafts in the order of the calls; `output` is the draft of the logits, -1 while there is
+    none.
+    """
 
     replica: nn.Module
     input_shape: Shape | None
@@ -52,7 +56,9 @@ class Assembly:
         """Draft every call; never raises for what is not understood (the draft says so)."""
         for node in graph.nodes:
             arguments = [self._values[n] for n in node.all_input_nodes]
-            self._sources[node] = frozenset().union(*(self._sources[n] for n in node.all_input_nodes))
+            self._sources[node] = frozenset().union(
+                *(self._sources[n] for n in node.all_input_nodes)
+            )
             if node.op == "placeholder":
                 self._values[node] = self._placeholder(node)
             elif node.op == "get_attr":
@@ -71,7 +77,9 @@ class Assembly:
             return Feature(0, self.input_shape)
         if node.args:
             return node.args[0]
-        return self._refuse(node, Refused("the net reads a second input", "give it one tensor, the batch"))
+        return self._refuse(
+            node, Refused("the net reads a second input", "give it one tensor, the batch")
+        )
 
     def _attribute(self, path: str) -> Any:
         value: Any = self.replica
@@ -104,7 +112,10 @@ class Assembly:
         except Refused as refused:
             return self._refuse(node, refused)
         except TypeError as error:  # arguments that the rule does not have
-            return self._refuse(node, Refused(f"its arguments are not understood ({error})", "use its basic options"))
+            return self._refuse(
+                node,
+                Refused(f"its arguments are not understood ({error})", "use its basic options"),
+            )
         if isinstance(result, Feature):
             self._note(node, "does nothing in eval mode")
             return result
@@ -150,15 +161,28 @@ class Assembly:
         return made
 
     def _refuse(self, node: fx.Node, refused: Refused) -> Feature:
-        features = [v for n in node.all_input_nodes for v in _leaves([self._values[n]]) if isinstance(v, Feature)]
-        if features and not all(f.known for f in features) and _function_name(node) in ("getitem", "getattr"):
+        features = [
+            v
+            for n in node.all_input_nodes
+            for v in _leaves([self._values[n]])
+            if isinstance(v, Feature)
+        ]
+        if (
+            features
+            and not all(f.known for f in features)
+            and _function_name(node) in ("getitem", "getattr")
+        ):
             return features[0]  # the parts of an output that is already refused
         reads = self._sources[node]
-        if node.op == "call_module":  # one line about the module says it all: its parameters are not idle
+        if (
+            node.op == "call_module"
+        ):  # one line about the module says it all: its parameters are not idle
             module = self.replica.get_submodule(str(node.target))
             reads |= {id(t) for t in (*module.parameters(), *module.buffers())}
         inputs = tuple(f.index for f in features)
-        self.drafts.append(Draft(self._name(node), self._module_name(node), "", None, inputs, None, reads, refused))
+        self.drafts.append(
+            Draft(self._name(node), self._module_name(node), "", None, inputs, None, reads, refused)
+        )
         return Feature(len(self.drafts) - 1, None, known=False)
 
     def _note(self, node: fx.Node, role: str) -> None:
@@ -190,7 +214,10 @@ class Assembly:
                     "flatten or pool the feature map before the last layer",
                 )
         else:
-            self._refuse(node, Refused(f"the net returns a {type(result).__name__}", "return the logits alone"))
+            self._refuse(
+                node,
+                Refused(f"the net returns a {type(result).__name__}", "return the logits alone"),
+            )
 
     def _resolve(self, node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
         look_up = self._values.__getitem__
@@ -198,7 +225,9 @@ class Assembly:
         return list(args), dict(fx.node.map_arg(node.kwargs, look_up))
 
     def _name(self, node: fx.Node) -> str:
-        """The path of a module; for a function, that of the module that calls it and the function's own name."""
+        """The path of a module; for a function, that of the module that calls it and the function's
+        own name.
+        """
         if node.op == "call_module":
             base = str(node.target)
         else:
@@ -218,7 +247,9 @@ class Assembly:
         return _function_name(node)
 
     def _module_state(self, node: fx.Node) -> frozenset[int]:
-        """id() of the tensors that a rule reads from a module: weight, bias, statistics, and what makes them."""
+        """id() of the tensors that a rule reads from a module: weight, bias, statistics, and what
+        makes them.
+        """
         if node.op != "call_module":
             return frozenset()
         module = self.replica.get_submodule(str(node.target))
@@ -234,12 +265,20 @@ class Assembly:
     def _is_in_place(self, node: fx.Node) -> bool:
         if node.op == "call_module":
             return bool(getattr(self.replica.get_submodule(str(node.target)), "inplace", False))
-        in_place = node.args[1] if node.target is F.relu and len(node.args) > 1 else node.kwargs.get("inplace")
+        in_place = (
+            node.args[1]
+            if node.target is F.relu and len(node.args) > 1
+            else node.kwargs.get("inplace")
+        )
         return node.target in IN_PLACE or bool(in_place)
 
 
 def _function_name(node: fx.Node) -> str:
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    return (
+        node.target
+        if isinstance(node.target, str)
+        else getattr(node.target, "__name__", str(node.target))
+    )
 
 
 def _leaves(values: Any) -> Iterator[Any]:

@@ -28,7 +28,9 @@ class CaptureFailed(Exception):
 
 
 class _Tracer(fx.Tracer):
-    """Remembers in which module tracing failed; buffers appear in the graph by name, as parameters do."""
+    """Remembers in which module tracing failed; buffers appear in the graph by name, as parameters
+    do.
+    """
 
     proxy_buffer_attributes = True
 
@@ -37,7 +39,11 @@ class _Tracer(fx.Tracer):
         self.failed_in: nn.Module | None = None
 
     def call_module(
-        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        m: nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         try:
             return super().call_module(m, forward, args, kwargs)
@@ -48,28 +54,46 @@ class _Tracer(fx.Tracer):
 
 
 def check_state(model: nn.Module) -> None:
-    """BadInput for numbers that no measure could use; Unsupported for state that is not plain float tensors."""
+    """BadInput for numbers that no measure could use; Unsupported for state that is not plain float
+    tensors.
+    """
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(value):
-            raise BadInput(f"parameter {name} has no values yet (its layer is lazy); run the net on one batch first")
+            raise BadInput(
+                f"parameter {name} has no values yet (its layer is lazy); run the net on one "
+                "batch first"
+            )
         if value.is_meta:
-            raise BadInput(f"parameter {name} has no values (it is on the meta device); load the weights first")
+            raise BadInput(
+                f"parameter {name} has no values (it is on the meta device); load the weights first"
+            )
         if value.is_complex() or value.is_quantized or value.is_sparse:
             raise Unsupported(
-                f"parameter {name} is {value.dtype}, {value.layout}; convert it to a dense float32 tensor"
+                f"parameter {name} is {value.dtype}, {value.layout}; convert it to a dense "
+                "float32 tensor"
             )
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-            raise BadInput(f"parameter {name} holds NaN or infinite values; load weights from before training diverged")
+            raise BadInput(
+                f"parameter {name} holds NaN or infinite values; load weights from before "
+                "training diverged"
+            )
 
 
 def hooked(model: nn.Module) -> list[str]:
-    """Paths of the modules with forward hooks, which can change what a module computes unseen by the graph."""
-    return [name for name, module in model.named_modules() if module._forward_hooks or module._forward_pre_hooks]
+    """Paths of the modules with forward hooks, which can change what a module computes unseen by
+    the graph.
+    """
+    return [
+        name
+        for name, module in model.named_modules()
+        if module._forward_hooks or module._forward_pre_hooks
+    ]
 
 
 HOOKS = Refused(
     "it has forward hooks, which can change what it computes",
-    "remove them first (torch.nn.utils.prune.remove and remove_weight_norm do so for those of torch; "
+    "remove them first (torch.nn.utils.prune.remove and remove_weight_norm do so for those of "
+    "torch; "
     "torch.nn.utils.parametrizations are understood)",
 )
 
@@ -80,20 +104,26 @@ def replicate(model: nn.Module) -> nn.Module:
         replica = copy.deepcopy(model)
     except Exception as error:
         raise Unsupported(
-            f"{type(model).__name__} cannot be copied ({first_line(error)}), and tracing works on a copy so that "
+            f"{type(model).__name__} cannot be copied ({first_line(error)}), and tracing works "
+            "on a copy so that "
             "the net stays as it is; make it copyable with copy.deepcopy"
         ) from error
     return replica.eval().double()
 
 
 def capture(replica: nn.Module) -> fx.Graph:
-    """The graph of torch calls that `replica` makes; arguments with defaults keep their defaults."""
+    """The graph of torch calls that `replica` makes; arguments with defaults keep their
+    defaults.
+    """
     kind, followed = type(replica), (*MODULES, nn.Sequential, fx.GraphModule)
     if kind.__module__.startswith("torch.") and not isinstance(replica, followed):
-        # torch's own wrappers and layers decide in Python a lot; say what they are and not how they fail.
+        # torch's own wrappers and layers decide in Python a lot; say what they are and not how they
+        # fail.
         raise CaptureFailed("", kind.__name__, refusal(kind.__name__))
     parameters = list(inspect.signature(replica.forward).parameters.values())
-    defaults = {p.name: p.default for p in parameters[1:] if p.default is not inspect.Parameter.empty}
+    defaults = {
+        p.name: p.default for p in parameters[1:] if p.default is not inspect.Parameter.empty
+    }
     tracer = _Tracer()
     try:
         return tracer.trace(replica, concrete_args=defaults)
@@ -101,7 +131,10 @@ def capture(replica: nn.Module) -> fx.Graph:
         module = tracer.failed_in if tracer.failed_in is not None else replica
         path = next((name for name, m in replica.named_modules() if m is module), "")
         if isinstance(error, fx.proxy.TraceError):
-            reason = f"its forward decides in Python by the values or the shape of a tensor{_place(error)}"
+            reason = (
+                "its forward decides in Python by the values or the shape of a "
+                f"tensor{_place(error)}"
+            )
             fix = "write the forward without such an if, loop or assert"
         else:
             reason = f"its forward cannot be followed{_place(error)}: {first_line(error)}"
@@ -113,8 +146,12 @@ def _place(error: Exception) -> str:
     """Where in the user's code an exception arose: the innermost line outside torch."""
     torch_folder = os.path.dirname(torch.__file__)
     own = (torch_folder, os.path.dirname(__file__))
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(own)]
-    return f" (line {frames[-1].lineno} of {os.path.basename(frames[-1].filename)})" if frames else ""
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(own)
+    ]
+    return (
+        f" (line {frames[-1].lineno} of {os.path.basename(frames[-1].filename)})" if frames else ""
+    )
 
 
 def first_line(error: Exception) -> str:

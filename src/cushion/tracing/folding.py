@@ -24,9 +24,10 @@ def live(drafts: list[Draft], output: int) -> set[int]:
 def fold(drafts: list[Draft], output: int) -> dict[int, int]:
     """Fold in place and return {folded draft: the draft that now does its work}.
 
-    For y = s·(A x + b) + t with one s and t a channel, y = (diag(s) A) x + (s·b + t): the same function, in the
-    float64 arithmetic of the trace. A batch-norm stays a layer of its own when its input is not affine or is
-    also read by another operation, which needs the value before the normalisation.
+    For y = s·(A x + b) + t with one s and t a channel, y = (diag(s) A) x + (s·b + t): the same
+    function, in the float64 arithmetic of the trace. A batch-norm stays a layer of its own when its
+    input is not affine or is also read by another operation, which needs the value before the
+    normalisation.
     """
     alive = live(drafts, output)
     readers: dict[int, list[int]] = {index: [] for index in alive}

@@ -47,7 +47,10 @@ def squeeze(x: Any, dim: Any = None) -> Result:
     """Drops an axis of length one."""
     x = feature(x)
     if not isinstance(dim, int):
-        raise Refused("it would drop the batch axis too when the batch has one example", "use torch.flatten(x, 1)")
+        raise Refused(
+            "it would drop the batch axis too when the batch has one example",
+            "use torch.flatten(x, 1)",
+        )
 
     def target(shape: Shape) -> Shape:
         axes = (BATCH, *shape)
@@ -79,7 +82,8 @@ def _reshape(x: Feature, target: Callable[[Shape], Sequence[Any]]) -> Result:
         if len(sizes) < 2 or sizes[0] != BATCH or math.prod(sizes) != total:
             said = tuple("batch" if size == BATCH else size for size in sizes)
             raise Refused(
-                f"it reshapes (batch, {', '.join(map(str, shape))}) to {said}, which mixes examples",
+                f"it reshapes (batch, {', '.join(map(str, shape))}) to {said}, which mixes "
+                "examples",
                 "keep the batch as the first axis: torch.flatten(x, 1)",
             )
         return tuple(sizes[1:])

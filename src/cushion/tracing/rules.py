@@ -1,4 +1,6 @@
-"""One rule per understood operation: what a module, function or method of torch becomes in a Network."""
+"""One rule per understood operation: what a module, function or method of torch becomes in a
+Network.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Result:
                 "flatten the map before it, or use a 1x1 Conv2d",
             )
         if shape[0] != weight.shape[1]:
-            raise BadInput(f"it reads {weight.shape[1]} numbers but gets {shape[0]}; check the input shape")
+            raise BadInput(
+                f"it reads {weight.shape[1]} numbers but gets {shape[0]}; check the input shape"
+            )
         return Affine(Linear(weight), bias, "linear"), (weight.shape[0],)
 
     return Step("affine (linear)", (feature(x),), build)
@@ -114,10 +118,13 @@ def batch_norm(
     def build(shape: Shape) -> tuple[Op, Shape]:
         if len(shape) not in (1, 3):
             raise Refused(
-                f"it normalises a feature map of shape {shape}", "use it on vectors or on (channels, height, width)"
+                f"it normalises a feature map of shape {shape}",
+                "use it on vectors or on (channels, height, width)",
             )
         if shape[0] != len(scale):
-            raise BadInput(f"it reads {len(scale)} channels but gets {shape[0]}; check the input shape")
+            raise BadInput(
+                f"it reads {len(scale)} channels but gets {shape[0]}; check the input shape"
+            )
         return Affine(Diagonal(scale, shape), shift, "batchnorm"), shape
 
     return Step("affine (batchnorm)", (feature(x),), build)
@@ -132,7 +139,9 @@ def relu(x: Any, inplace: bool = False) -> Result:
 def _pool(role: str, x: Any, op: Any) -> Result:
     def build(shape: Shape) -> tuple[Op, Shape]:
         if len(shape) != 3:
-            raise BadInput(f"it pools maps (channels, height, width) but gets {shape}; check the input shape")
+            raise BadInput(
+                f"it pools maps (channels, height, width) but gets {shape}; check the input shape"
+            )
         try:
             pooled = op(torch.empty(1, *shape, device="meta"))
         except RuntimeError as error:
@@ -158,7 +167,9 @@ def max_pool2d(
         raise Refused("it also returns indices", "use return_indices=False")
     kernel = pair(kernel_size)
     steps = pair(stride) if stride not in (None, (), []) else kernel
-    return _pool("max pool", x, MaxPool(kernel, steps, pair(padding), pair(dilation), bool(ceil_mode)))
+    return _pool(
+        "max pool", x, MaxPool(kernel, steps, pair(padding), pair(dilation), bool(ceil_mode))
+    )
 
 
 def avg_pool2d(
@@ -173,17 +184,28 @@ def avg_pool2d(
     """Average pooling."""
     kernel = pair(kernel_size)
     steps = pair(stride) if stride not in (None, (), []) else kernel
-    op = AvgPool(kernel, steps, pair(padding), bool(ceil_mode), bool(count_include_pad), divisor_override)
+    op = AvgPool(
+        kernel, steps, pair(padding), bool(ceil_mode), bool(count_include_pad), divisor_override
+    )
     return _pool("average pool", x, op)
 
 
 def _adaptive(role: str, x: Any, output_size: Any, make: Callable[[tuple[int, int]], Op]) -> Result:
-    wanted = (output_size,) * 2 if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    wanted = (
+        (output_size,) * 2
+        if output_size is None or isinstance(output_size, int)
+        else tuple(output_size)
+    )
 
     def build(shape: Shape) -> tuple[Op, Shape]:
         if len(shape) != 3:
-            raise BadInput(f"it pools maps (channels, height, width) but gets {shape}; check the input shape")
-        high, wide = (have if want is None else int(want) for want, have in zip(wanted, shape[1:], strict=True))
+            raise BadInput(
+                f"it pools maps (channels, height, width) but gets {shape}; check the input shape"
+            )
+        high, wide = (
+            have if want is None else int(want)
+            for want, have in zip(wanted, shape[1:], strict=True)
+        )
         return make((high, wide)), (shape[0], high, wide)
 
     return Step(role, (feature(x),), build)
@@ -206,7 +228,9 @@ def mean(x: Any, dim: Any = None, keepdim: bool = False) -> Result:
     x = feature(x)
     axes = sorted(d % 4 for d in dim) if isinstance(dim, (tuple, list)) else dim
     if axes != [2, 3]:
-        raise Refused(f"it averages over the axes {dim}", "average over height and width: x.mean((2, 3))")
+        raise Refused(
+            f"it averages over the axes {dim}", "average over height and width: x.mean((2, 3))"
+        )
     step = _adaptive("adaptive average pool", x, 1, AdaptiveAvgPool)
     assert isinstance(step, Step)
     then = None if keepdim else Step("flatten", (), reshape_to(lambda shape: (math.prod(shape),)))
@@ -220,7 +244,9 @@ def add(x: Any, other: Any, *, alpha: Any = 1) -> Result:
 
     def build(left: Shape, right: Shape) -> tuple[Op, Shape]:
         if left != right:
-            raise Refused(f"it adds maps of shapes {left} and {right}", "bring both branches to one shape")
+            raise Refused(
+                f"it adds maps of shapes {left} and {right}", "bring both branches to one shape"
+            )
         return Add(), left
 
     return Step("add", (feature(x), feature(other)), build)
@@ -230,13 +256,19 @@ def cat(tensors: Any = None, dim: int = 0, *, axis: int | None = None) -> Result
     """A concatenation of channels."""
     where = dim if axis is None else axis
     if not isinstance(tensors, (tuple, list)):
-        raise Refused("its operands are not a list of feature maps", "pass a list: torch.cat([a, b], 1)")
+        raise Refused(
+            "its operands are not a list of feature maps", "pass a list: torch.cat([a, b], 1)"
+        )
 
     def build(*shapes: Shape) -> tuple[Op, Shape]:
         if where % (1 + len(shapes[0])) != 1:
-            raise Refused(f"it joins along axis {where}", "join along the channels: torch.cat([...], 1)")
+            raise Refused(
+                f"it joins along axis {where}", "join along the channels: torch.cat([...], 1)"
+            )
         if any(shape[1:] != shapes[0][1:] for shape in shapes):
-            raise Refused(f"it joins maps of shapes {shapes}", "bring all branches to one height and width")
+            raise Refused(
+                f"it joins maps of shapes {shapes}", "bring all branches to one height and width"
+            )
         return Cat(), (sum(shape[0] for shape in shapes), *shapes[0][1:])
 
     return Step("concatenate", tuple(feature(t) for t in tensors), build)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from cushion.network import Op, Shape
 
-BATCH = 7919  # what a forward sees as its batch size while its shapes are followed: a prime that no layer has
+# what a forward sees as its batch size while its shapes are followed: a prime that no layer has
+BATCH = 7919
 
 
 class Refused(Exception):
@@ -32,12 +33,16 @@ class Feature:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One operation to add: `build` turns the input shapes into the operation and its output shape."""
+    """One operation to add: `build` turns the input shapes into the operation and its output
+    shape.
+    """
 
     role: str
     inputs: tuple[Feature, ...]
     build: Callable[..., tuple[Op, Shape]]
-    then: Step | None = None  # a second operation that reads this one's output; its own `inputs` are empty
+    then: Step | None = (
+        None  # a second operation that reads this one's output; its own `inputs` are empty
+    )
 
 
 Result = Feature | Step  # a rule returns its input itself for an operation that changes nothing
@@ -51,7 +56,9 @@ def pair(value: Any) -> tuple[int, int]:
     if len(numbers) == 1:
         return numbers[0], numbers[0]
     if len(numbers) != 2:
-        raise Refused(f"its option {numbers} does not describe two dimensions", "use two-dimensional layers")
+        raise Refused(
+            f"its option {numbers} does not describe two dimensions", "use two-dimensional layers"
+        )
     return numbers[0], numbers[1]
 
 
@@ -59,7 +66,8 @@ def feature(x: Any) -> Feature:
     """The operand, if it depends on the net's input."""
     if not isinstance(x, Feature):
         raise Refused(
-            "it combines a feature map with a constant", "fold the constant into the layer before it, or into the data"
+            "it combines a feature map with a constant",
+            "fold the constant into the layer before it, or into the data",
         )
     return x
 

@@ -13,7 +13,14 @@ from cushion.network import Network, Node, Shape
 from cushion.records import SupportReport
 from cushion.tracing import report
 from cushion.tracing.assembly import Assembly
-from cushion.tracing.capture import CaptureFailed, capture, check_state, first_line, hooked, replicate
+from cushion.tracing.capture import (
+    CaptureFailed,
+    capture,
+    check_state,
+    first_line,
+    hooked,
+    replicate,
+)
 from cushion.tracing.folding import fold, live
 
 _EXACT = 1e-9  # of the largest logit, in float64: far above rounding, far below any wrong rule
@@ -21,12 +28,14 @@ _ROUNDED = 1e-3  # the same once the weights are float32: only an ill-conditione
 
 
 def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
-    """The net that `model` computes in eval mode on examples of `input_shape` (or like those of an example batch).
+    """The net that `model` computes in eval mode on examples of `input_shape` (or like those of an
+    example batch).
 
-    Guarantee: every parameter and buffer of `model` is used by an understood layer, and the traced net equals
-    the module in float64 on seeded random inputs; otherwise Unsupported, naming every offending module, or
-    BadInput. `model` stays as it is: tracing works on a copy, and torch's random state is put back. The weights
-    are float32, or float64 if any of the module's are; half precision widens without loss.
+    Guarantee: every parameter and buffer of `model` is used by an understood layer, and the traced
+    net equals the module in float64 on seeded random inputs; otherwise Unsupported, naming every
+    offending module, or BadInput. `model` stays as it is: tracing works on a copy, and torch's
+    random state is put back. The weights are float32, or float64 if any of the module's are; half
+    precision widens without loss.
     """
     shape = _example_shape(model, input_shape)
     check_state(model)
@@ -40,9 +49,13 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
             assembly.walk(capture(assembly.replica))
         except CaptureFailed as failure:
             lines = report.call_lines(assembly, {}) + report.failure_lines(model, [], failure)
-            raise Unsupported(f"cushion cannot trace this net: {report.sentence(lines)}") from failure
+            raise Unsupported(
+                f"cushion cannot trace this net: {report.sentence(lines)}"
+            ) from failure
         if any(draft.refused for draft in assembly.drafts):
-            raise Unsupported(f"cushion cannot trace this net: {report.sentence(report.call_lines(assembly, {}))}")
+            raise Unsupported(
+                f"cushion cannot trace this net: {report.sentence(report.call_lines(assembly, {}))}"
+            )
         into = fold(assembly.drafts, assembly.output)
         alive = live(assembly.drafts, assembly.output)
         idle = report.idle_lines(report.unread(assembly, alive))
@@ -53,14 +66,18 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
             )
         network = _build(assembly, alive, into)
         wide = any(parameter.dtype == torch.float64 for parameter in model.parameters())
-        return _checked(assembly.replica, network, network.to(torch.float64 if wide else torch.float32))
+        return _checked(
+            assembly.replica, network, network.to(torch.float64 if wide else torch.float32)
+        )
 
 
 def support(model: nn.Module, input_shape: Sequence[int] | Tensor | None = None) -> SupportReport:
-    """Names every module and operation of `model`, understood or not, why not, and what would fix it.
+    """Names every module and operation of `model`, understood or not, why not, and what would fix
+    it.
 
-    Never raises for something not understood, only BadInput for weights that hold no numbers. Without an input
-    shape, what depends on shapes (a Linear layer that reads an image, say) is left to `trace`.
+    Never raises for something not understood, only BadInput for weights that hold no numbers.
+    Without an input shape, what depends on shapes (a Linear layer that reads an image, say) is left
+    to `trace`.
     """
     shape = None if input_shape is None else _example_shape(model, input_shape)
     check_state(model)
@@ -80,7 +97,9 @@ def support(model: nn.Module, input_shape: Sequence[int] | Tensor | None = None)
                 into = fold(assembly.drafts, assembly.output)
                 idle = report.unread(assembly, live(assembly.drafts, assembly.output))
         lines = report.call_lines(assembly, into) + report.failure_lines(model, hooks, failure)
-        lines += report.module_lines(model, {line.path for line in lines}, followed=not hooks and failure is None)
+        lines += report.module_lines(
+            model, {line.path for line in lines}, followed=not hooks and failure is None
+        )
         return SupportReport(tuple(lines + report.idle_lines(idle)))
 
 
@@ -90,7 +109,8 @@ def _example_shape(model: nn.Module, given: Sequence[int] | Tensor) -> Shape:
     shape = tuple(int(size) for size in (given.shape[1:] if isinstance(given, Tensor) else given))
     if not shape or min(shape) < 1:
         raise BadInput(
-            f"the input shape {shape} must be that of one example, such as (784,) or (3, 32, 32), without the batch"
+            f"the input shape {shape} must be that of one example, such as (784,) or (3, 32, "
+            "32), without the batch"
         )
     return shape
 
@@ -115,21 +135,29 @@ def _build(assembly: Assembly, alive: set[int], into: dict[int, int]) -> Network
         if index in into:
             place[index] = place[into[index]]
             continue
-        assert draft.op is not None and draft.shape is not None  # noqa: PT018  (all shapes are known in a trace)
+        assert draft.op is not None and draft.shape is not None  # noqa: PT018
         place[index] = len(nodes)
-        nodes.append(Node(len(nodes), draft.name, draft.op, tuple(place[i] for i in draft.inputs), draft.shape))
+        nodes.append(
+            Node(
+                len(nodes), draft.name, draft.op, tuple(place[i] for i in draft.inputs), draft.shape
+            )
+        )
     network = Network(tuple(nodes))
     if not network.affine_layers:
         raise Unsupported(
-            "the net has no affine layer, so there is nothing to measure; give it Linear or Conv2d layers"
+            "the net has no affine layer, so there is nothing to measure; give it Linear or "
+            "Conv2d layers"
         )
     if network.classes < 2:
-        raise Unsupported("the net returns one number an example; give it one logit per class, at least two")
+        raise Unsupported(
+            "the net returns one number an example; give it one logit per class, at least two"
+        )
     return network
 
 
 def _checked(replica: nn.Module, exact: Network, network: Network) -> Network:
-    """`network`, after comparing it with the module on seeded random inputs, in batches of two sizes.
+    """`network`, after comparing it with the module on seeded random inputs, in batches of two
+    sizes.
 
     `exact` is the same net in float64, where a wrong rule cannot hide behind rounding.
     """
@@ -150,8 +178,10 @@ def _checked(replica: nn.Module, exact: Network, network: Network) -> Network:
             gap = float((traced.forward(x.to(traced.dtype)) - expected).abs().max())
             if not gap <= tolerance * scale:
                 raise Unsupported(
-                    f"the traced net differs from the module by {gap:.3g} on random inputs (logits up to {scale:.3g}, "
-                    f"{traced.dtype} arithmetic), so some operation does not do what its name says, such as writing "
+                    f"the traced net differs from the module by {gap:.3g} on random inputs "
+                    f"(logits up to {scale:.3g}, "
+                    f"{traced.dtype} arithmetic), so some operation does not do what its name "
+                    "says, such as writing "
                     "over a tensor that is used again; write the forward without such side effects"
                 )
     return network

@@ -22,7 +22,9 @@ def _norm(m: Any, x: Any) -> Result:
 
 
 def _conv(m: Any, x: Any) -> Result:
-    return rules.conv2d(x, m.weight, m.bias, m.stride, m.padding, m.dilation, m.groups, m.padding_mode)
+    return rules.conv2d(
+        x, m.weight, m.bias, m.stride, m.padding, m.dilation, m.groups, m.padding_mode
+    )
 
 
 def _unchanged(_: Any, x: Any) -> Result:
@@ -43,7 +45,9 @@ MODULES: dict[type[nn.Module], Callable[[Any, Any], Result]] = {
         x, m.kernel_size, m.stride, m.padding, m.ceil_mode, m.count_include_pad, m.divisor_override
     ),
     nn.AdaptiveAvgPool2d: lambda m, x: rules.adaptive_avg_pool2d(x, m.output_size),
-    nn.AdaptiveMaxPool2d: lambda m, x: rules.adaptive_max_pool2d(x, m.output_size, m.return_indices),
+    nn.AdaptiveMaxPool2d: lambda m, x: rules.adaptive_max_pool2d(
+        x, m.output_size, m.return_indices
+    ),
     nn.Flatten: lambda m, x: reshapes.flatten(x, m.start_dim, m.end_dim),
     nn.Unflatten: lambda m, x: reshapes.unflatten(x, m.dim, m.unflattened_size),
     nn.Identity: _unchanged,
@@ -103,10 +107,13 @@ METHODS: dict[str, Rule] = {
     "detach": rules.identity,
 }
 
-# Operations that write their result over their first operand, so that later readers of it see the result.
+# Operations that write their result over their first operand, so that later readers of it see the
+# result.
 IN_PLACE = {"relu_", "add_", F.relu_, torch.relu_, operator.iadd}
 
 
 def plain_type(module: nn.Module) -> type[nn.Module]:
-    """The module's class; for a parametrized module (weight_norm, spectral_norm) the class it was before."""
+    """The module's class; for a parametrized module (weight_norm, spectral_norm) the class it was
+    before.
+    """
     return type(module).__bases__[0] if parametrize.is_parametrized(module) else type(module)

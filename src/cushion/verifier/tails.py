@@ -1,4 +1,6 @@
-"""The verifier's own arithmetic: tails in decimals of 50 digits, every operation on positive numbers rounded up."""
+"""The verifier's own arithmetic: tails in decimals of 50 digits, every operation on positive
+numbers rounded up.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ _SCALE = 10**18  # a stated decimal is a whole number of these
 def bound_holds(errors: int, m: int, bits: int, delta: Decimal, bound: Decimal) -> bool:
     """Is bound ≥ BinInv(errors; m, δ·2^-bits)?
 
-    The tail P[Bin(m, p) ≤ k] falls in p, so it is enough that it is at most δ·2^-bits at p = bound. A bound at or
-    below k/m is never enough for δ ≤ 1/2, because there the tail is at least 1/2 (k is at least a median).
+    The tail P[Bin(m, p) ≤ k] falls in p, so it is enough that it is at most δ·2^-bits at p = bound.
+    A bound at or below k/m is never enough for δ ≤ 1/2, because there the tail is at least 1/2 (k
+    is at least a median).
     """
     p = int(bound.scaleb(18, _UP))  # exact: at most 18 decimals
     if p == _SCALE:
@@ -29,7 +32,8 @@ def bound_holds(errors: int, m: int, bits: int, delta: Decimal, bound: Decimal) 
 def _tail(k: int, m: int, p: int) -> Decimal:
     """P[Bin(m, p/10^18) ≤ k] for p/10^18 > k/m, rounded up.
 
-    The last term times a falling series, 1 + r_k + r_k r_{k-1} + …, whose rest is below a geometric one.
+    The last term times a falling series, 1 + r_k + r_k r_{k-1} + …, whose rest is below a geometric
+    one.
     """
     q = _SCALE - p
     term = _UP.multiply(_power(_UP.divide(p, _SCALE), k), _power(_UP.divide(q, _SCALE), m - k))

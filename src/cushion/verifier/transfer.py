@@ -1,6 +1,7 @@
 """Rechecks what a certificate states about the user's own net f: L(f) ≤ L(g) + P[f and g disagree].
 
-f itself is outside (it needs torch): who has it hands over its answers on the unlabelled inputs, as plain arrays.
+f itself is outside (it needs torch): who has it hands over its answers on the unlabelled inputs, as
+plain arrays.
 """
 
 from __future__ import annotations
@@ -34,37 +35,57 @@ def check_transfer_fields(claim: Claim, line: Transfer) -> None:
     if not _TOLERANCE.fullmatch(line.tolerance) or not Decimal(line.tolerance) > 0:
         raise Malformed("the tolerance must be a plain decimal above 0, such as 0.001")
     if _EXACT.add(Decimal(claim.delta), Decimal(line.delta)) > Decimal("0.5"):
-        raise Malformed("the failure probabilities of g's bound and of the disagreements exceed 0.5 together")
+        raise Malformed(
+            "the failure probabilities of g's bound and of the disagreements exceed 0.5 together"
+        )
 
 
 def transfer_fault(claim: Claim, line: Transfer) -> str:
     """Why the stated counts do not imply the bound on f; empty if they do."""
     if not bound_holds(line.disagreements, line.m, 0, Decimal(line.delta), Decimal(line.bound)):
-        return f"{line.disagreements} disagreements on {line.m} unlabelled inputs do not imply {line.bound}"
+        return (
+            f"{line.disagreements} disagreements on {line.m} unlabelled inputs do not imply "
+            f"{line.bound}"
+        )
     total = min(Decimal(1), _EXACT.add(Decimal(claim.bound), Decimal(line.bound)))
     if Decimal(line.bound_f) != total:
-        return f"the bound on f must be {claim.bound} + {line.bound}, and at most 1, not {line.bound_f}"
+        return (
+            f"the bound on f must be {claim.bound} + {line.bound}, and at most 1, not "
+            f"{line.bound_f}"
+        )
     return ""
 
 
-def transfer_replay_fault(g: IntegerNet, line: Transfer, data: Dataset, inputs: Inputs, answering: Answering) -> str:
+def transfer_replay_fault(
+    g: IntegerNet, line: Transfer, data: Dataset, inputs: Inputs, answering: Answering
+) -> str:
     """Why the inputs and f do not confirm the stated count; empty if they do.
 
-    Rows whose gap lies between half and one and a half of the tolerance may fall on either side on another machine
-    (each score may differ by a quarter of it, so a gap by half of it): the stated count must lie between the
-    counts that have all of them agree and all of them disagree. The smaller one is what the bound on f needs here.
+    Rows whose gap lies between half and one and a half of the tolerance may fall on either side on
+    another machine (each score may differ by a quarter of it, so a gap by half of it): the stated
+    count must lie between the counts that have all of them agree and all of them disagree. The
+    smaller one is what the bound on f needs here.
     """
     if len(inputs) != line.m:
-        return f"the certificate is about {line.m} unlabelled inputs, but {inputs.name} has {len(inputs)}"
+        return (
+            f"the certificate is about {line.m} unlabelled inputs, but {inputs.name} has "
+            f"{len(inputs)}"
+        )
     if inputs.fingerprint != line.data_fingerprint:
-        return "these are not the unlabelled inputs that the certificate is about (their fingerprints differ)"
+        return (
+            "these are not the unlabelled inputs that the certificate is about (their "
+            "fingerprints differ)"
+        )
     if fault := freshness_fault(inputs.x, data.x):
         return f"the unlabelled inputs ({inputs.name}) are not fresh: {fault}"
     if fault := g.fault(inputs.x):
         return f"{fault} (the unlabelled inputs)"
     f = answering(inputs)
     if f.net_fingerprint != line.net_fingerprint:
-        return "this is not the net f that the certificate is about (the fingerprints of their numbers differ)"
+        return (
+            "this is not the net f that the certificate is about (the fingerprints of their "
+            "numbers differ)"
+        )
     if f.classes.shape != (line.m,) or f.gaps.shape != (line.m,):
         raise BadInput(f"f must answer once for each of the {line.m} unlabelled inputs")
     ours = g.answers(inputs.x, progress=True)
@@ -75,4 +96,7 @@ def transfer_replay_fault(g: IntegerNet, line: Transfer, data: Dataset, inputs: 
     if fewest <= line.disagreements <= most:
         return ""
     counted = str(most) if fewest == most else f"{fewest} to {most}"
-    return f"f and g disagree on {counted} of the unlabelled inputs, not {line.disagreements} as stated"
+    return (
+        f"f and g disagree on {counted} of the unlabelled inputs, not {line.disagreements} as "
+        "stated"
+    )

@@ -1,4 +1,6 @@
-"""CIFAR-10/100 in the binary, python and PNG-sheet layouts, from files written here pixel by pixel."""
+"""CIFAR-10/100 in the binary, python and PNG-sheet layouts, from files written here pixel by
+pixel.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ def binary_row(image: int, labels: list[int]) -> bytes:
     return bytes(labels) + plane_bytes(image)
 
 
-def pickled(images: list[int], labels: object, key: str = "labels", protocol: int = 2, **other: object) -> bytes:
+def pickled(
+    images: list[int], labels: object, key: str = "labels", protocol: int = 2, **other: object
+) -> bytes:
     data = np.stack([np.frombuffer(plane_bytes(image), np.uint8) for image in images])
-    return pickle.dumps({"data": data, key: labels, "batch_label": "one", **other}, protocol=protocol)
+    return pickle.dumps(
+        {"data": data, key: labels, "batch_label": "one", **other}, protocol=protocol
+    )
 
 
 @pytest.fixture
@@ -74,7 +80,9 @@ def test_binary_100_takes_the_fine_label(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("extra", [1, 3072])
-def test_a_cut_binary_batch_is_refused_where_the_last_whole_row_ends(binary_10: Path, extra: int) -> None:
+def test_a_cut_binary_batch_is_refused_where_the_last_whole_row_ends(
+    binary_10: Path, extra: int
+) -> None:
     path = binary_10 / "data_batch_3.bin"
     path.write_bytes(path.read_bytes()[: 3073 + extra])
     with pytest.raises(Malformed, match=r"data_batch_3\.bin: cut short") as caught:
@@ -90,7 +98,9 @@ def test_a_missing_batch_is_named(binary_10: Path) -> None:
 
 def test_python_10(tmp_path: Path) -> None:
     for batch in range(5):
-        (tmp_path / f"data_batch_{batch + 1}").write_bytes(pickled([2 * batch, 2 * batch + 1], [batch, 9]))
+        (tmp_path / f"data_batch_{batch + 1}").write_bytes(
+            pickled([2 * batch, 2 * batch + 1], [batch, 9])
+        )
     (tmp_path / "test_batch").write_bytes(pickled([70], [4]))
     assert cifar.recognise(tmp_path) == PYTHON_10
     train, test = cifar.read_folder(tmp_path, PYTHON_10)
@@ -101,7 +111,9 @@ def test_python_10(tmp_path: Path) -> None:
 
 
 def test_python_100_takes_the_fine_label(tmp_path: Path) -> None:
-    (tmp_path / "train").write_bytes(pickled([0, 1], [98, 99], key="fine_labels", coarse_labels=[1, 2]))
+    (tmp_path / "train").write_bytes(
+        pickled([0, 1], [98, 99], key="fine_labels", coarse_labels=[1, 2])
+    )
     assert cifar.recognise(tmp_path) == PYTHON_100
     train, test = cifar.read_folder(tmp_path, PYTHON_100)
     assert train.y.tolist() == [98, 99]
@@ -115,16 +127,27 @@ def test_python_100_takes_the_fine_label(tmp_path: Path) -> None:
         (pickled([0], [1.5]), "needs 'labels', a list of whole numbers"),
         (pickled([0], [10**30]), "'labels' has a label below 0 or above 255"),
         (pickled([0], [-1]), "'labels' has a label below 0 or above 255"),
-        (pickled([0], np.array(1)), r"'labels' must be a vector of whole numbers, not int64 of shape \(\)"),
+        (
+            pickled([0], np.array(1)),
+            r"'labels' must be a vector of whole numbers, not int64 of shape \(\)",
+        ),
         (pickled([0], "x"), "needs 'labels', a list of whole numbers"),
         (pickled([0], np.array([1.0])), "'labels' must be a vector of whole numbers, not float64"),
         (pickled([0], [1], key="fine_labels"), "needs 'labels'"),
         (pickle.dumps({"labels": [1]}), "needs 'data', unsigned bytes in rows of 3072"),
-        (pickle.dumps({"data": np.zeros((1, 3072)), "labels": [1]}), "needs 'data', unsigned bytes"),
-        (pickle.dumps({"data": np.zeros((1, 3071), np.uint8), "labels": [1]}), "needs 'data', unsigned bytes"),
+        (
+            pickle.dumps({"data": np.zeros((1, 3072)), "labels": [1]}),
+            "needs 'data', unsigned bytes",
+        ),
+        (
+            pickle.dumps({"data": np.zeros((1, 3071), np.uint8), "labels": [1]}),
+            "needs 'data', unsigned bytes",
+        ),
     ],
 )
-def test_a_python_batch_that_is_not_one_is_refused(tmp_path: Path, content: bytes, sentence: str) -> None:
+def test_a_python_batch_that_is_not_one_is_refused(
+    tmp_path: Path, content: bytes, sentence: str
+) -> None:
     for batch in range(5):
         (tmp_path / f"data_batch_{batch + 1}").write_bytes(content)
     with pytest.raises(BadInput, match=sentence):
@@ -153,7 +176,9 @@ def test_pixel_rows(tmp_path: Path) -> None:
 
     for wrong in ("[", "[1e400]", f"[{10**30}]", '{"a": 1}', "[" * 100_000):
         (tmp_path / pixel_rows.TEST_LABELS).write_text(wrong)
-        with pytest.raises(Malformed, match=r"test_lables\.json: not a list of whole numbers in JSON"):
+        with pytest.raises(
+            Malformed, match=r"test_lables\.json: not a list of whole numbers in JSON"
+        ):
             pixel_rows.read_folder(tmp_path)
     (tmp_path / pixel_rows.TEST_LABELS).write_text("[3, 4]")
     with pytest.raises(BadInput, match="2 labels for 1 images"):

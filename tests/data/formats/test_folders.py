@@ -1,4 +1,6 @@
-"""Which layout a folder has: found at its own place and in torchvision's, never guessed between two."""
+"""Which layout a folder has: found at its own place and in torchvision's, never guessed between
+two.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def write_idx(folder: Path, count: int = 3) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     images = struct.pack(">BBBBIII", 0, 0, 8, 3, count, 2, 2) + bytes(4 * count)
     (folder / "train-images-idx3-ubyte").write_bytes(images)
-    (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">BBBBI", 0, 0, 8, 1, count) + bytes(count))
+    (folder / "train-labels-idx1-ubyte").write_bytes(
+        struct.pack(">BBBBI", 0, 0, 8, 1, count) + bytes(count)
+    )
 
 
 def write_cifar(folder: Path, layout: cifar.Layout) -> None:
@@ -28,7 +32,9 @@ def write_cifar(folder: Path, layout: cifar.Layout) -> None:
         (folder / name).write_bytes(bytes(layout.label_bytes + 3072))
 
 
-@pytest.mark.parametrize("place", ["", "raw", "MNIST/raw", "FashionMNIST/raw", "KMNIST/raw", "QMNIST/raw"])
+@pytest.mark.parametrize(
+    "place", ["", "raw", "MNIST/raw", "FashionMNIST/raw", "KMNIST/raw", "QMNIST/raw"]
+)
 def test_idx_files_are_found_in_torchvision_places(tmp_path: Path, place: str) -> None:
     write_idx(tmp_path / place)
     (train, test), classes = folders.read(tmp_path)
@@ -39,7 +45,9 @@ def test_idx_files_are_found_in_torchvision_places(tmp_path: Path, place: str) -
 
 @pytest.mark.parametrize("layout", cifar.LAYOUTS[:2], ids=lambda layout: layout.folder)
 @pytest.mark.parametrize("inside", [True, False])
-def test_cifar_batches_are_found_with_their_classes(tmp_path: Path, layout: cifar.Layout, inside: bool) -> None:
+def test_cifar_batches_are_found_with_their_classes(
+    tmp_path: Path, layout: cifar.Layout, inside: bool
+) -> None:
     write_cifar(tmp_path / layout.folder, layout)
     (train, _), classes = folders.read(tmp_path / layout.folder if inside else tmp_path)
     assert train.x.shape == (len(layout.train), 3, 32, 32)
@@ -59,7 +67,8 @@ def test_several_sets_in_one_folder_are_not_guessed_between(tmp_path: Path) -> N
     write_idx(tmp_path / "MNIST" / "raw")
     write_idx(tmp_path / "KMNIST" / "raw", count=4)
     with pytest.raises(
-        BadInput, match=r"this folder holds several sets \(MNIST/raw, KMNIST/raw\); point at one of them$"
+        BadInput,
+        match=r"this folder holds several sets \(MNIST/raw, KMNIST/raw\); point at one of them$",
     ):
         folders.read(tmp_path)
     assert len(folders.read(tmp_path / "KMNIST")[0][0].y) == 4
@@ -71,7 +80,9 @@ def test_a_folder_without_a_known_layout(tmp_path: Path, content: str) -> None:
         (tmp_path / "readme.txt").write_text("hello")
     if content == "empty sub-folders":
         (tmp_path / "train").mkdir()
-    with pytest.raises(BadInput, match="no known layout in this folder; it may hold IDX files, CIFAR batches"):
+    with pytest.raises(
+        BadInput, match="no known layout in this folder; it may hold IDX files, CIFAR batches"
+    ):
         folders.read(tmp_path)
 
 
@@ -131,15 +142,21 @@ def test_a_hostile_npy_header_is_one_sentence(tmp_path: Path, header: str) -> No
     for name in ("x_train.npy", "y_test.npy"):
         content = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(npy_bytes(header))
-        with pytest.raises(Malformed, match=rf"{name}: not a readable \.npy array \(.+\); write it again") as caught:
+        with pytest.raises(
+            Malformed, match=rf"{name}: not a readable \.npy array \(.+\); write it again"
+        ) as caught:
             folders.read(tmp_path)
         assert "\n" not in str(caught.value)
         assert "pickle" not in str(caught.value)
-        assert ("(its header describes no array)" in str(caught.value)) == (header[0] in "[-" or str(10**30) in header)
+        assert ("(its header describes no array)" in str(caught.value)) == (
+            header[0] in "[-" or str(10**30) in header
+        )
         (tmp_path / name).write_bytes(content)
 
 
-@pytest.mark.parametrize("labels", [np.array(1), np.array(["a", "b"]), np.array([0.0, 1.0])], ids=str)
+@pytest.mark.parametrize(
+    "labels", [np.array(1), np.array(["a", "b"]), np.array([0.0, 1.0])], ids=str
+)
 def test_npy_labels_that_are_no_vector_of_whole_numbers(tmp_path: Path, labels: np.ndarray) -> None:
     part = Arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1]))
     npy.write_folder(tmp_path, part, part)

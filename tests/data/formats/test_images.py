@@ -55,7 +55,9 @@ def test_grey_images_have_one_channel(tmp_path: Path) -> None:
 def test_jpeg_is_read(tmp_path: Path) -> None:
     for name, value in (("a", 0), ("b", 200)):
         (tmp_path / name).mkdir()
-        Image.fromarray(np.full((8, 8, 3), value, np.uint8)).save(tmp_path / name / "1.jpeg", quality=95)
+        Image.fromarray(np.full((8, 8, 3), value, np.uint8)).save(
+            tmp_path / name / "1.jpeg", quality=95
+        )
     (train, _), _ = images.read_folder(tmp_path)
     assert abs(train.x[1].astype(int) - 200).max() <= 2
 
@@ -83,9 +85,12 @@ def test_train_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "mode", "said"), [((5, 3), "RGB", "5x3 RGB"), ((4, 2), "RGB", "4x2 RGB"), ((4, 3), "L", "4x3 grey")]
+    ("size", "mode", "said"),
+    [((5, 3), "RGB", "5x3 RGB"), ((4, 2), "RGB", "4x2 RGB"), ((4, 3), "L", "4x3 grey")],
 )
-def test_another_size_or_mode_names_the_file(tmp_path: Path, size: tuple[int, int], mode: str, said: str) -> None:
+def test_another_size_or_mode_names_the_file(
+    tmp_path: Path, size: tuple[int, int], mode: str, said: str
+) -> None:
     draw(tmp_path / "a" / "1.png", 1)
     draw(tmp_path / "b" / "odd.png", 1, size=size, mode=mode)
     with pytest.raises(BadInput, match=rf"b/odd\.png: this image is {said} but 1\.png is 4x3 RGB"):
@@ -96,7 +101,9 @@ def test_a_held_out_part_of_another_size(tmp_path: Path) -> None:
     for name in ("a", "b"):
         draw(tmp_path / "train" / name / "1.png", 1)
         draw(tmp_path / "test" / name / "1.png", 1, size=(6, 6))
-    with pytest.raises(BadInput, match="test: its images are 6x6 RGB but those of train are 4x3 RGB"):
+    with pytest.raises(
+        BadInput, match="test: its images are 6x6 RGB but those of train are 4x3 RGB"
+    ):
         images.read_folder(tmp_path)
 
 
@@ -104,7 +111,9 @@ def test_an_unknown_class_in_the_held_out_part(tmp_path: Path) -> None:
     for name in ("a", "b"):
         draw(tmp_path / "train" / name / "1.png", 1)
     draw(tmp_path / "test" / "c" / "1.png", 1)
-    with pytest.raises(BadInput, match="test/c: no class of that name was trained on; the classes are a, b"):
+    with pytest.raises(
+        BadInput, match="test/c: no class of that name was trained on; the classes are a, b"
+    ):
         images.read_folder(tmp_path)
 
 

@@ -23,7 +23,9 @@ def saved(folder: Path, **arrays: Any) -> Path:
 
 
 def test_bytes_stay_bytes_and_the_test_part_is_read(tmp_path: Path) -> None:
-    train, test = npz.read(saved(tmp_path, x=X, y=Y, x_test=X[:1], y_test=Y[:1], note=np.array("free")))
+    train, test = npz.read(
+        saved(tmp_path, x=X, y=Y, x_test=X[:1], y_test=Y[:1], note=np.array("free"))
+    )
     assert train.x.dtype == np.uint8
     assert (train.x == X).all()
     assert test is not None
@@ -51,13 +53,31 @@ def test_labels_of_any_integer_type_become_int64(tmp_path: Path, kind: str) -> N
     [
         ({"x": X}, "needs the arrays x and y, but this one has x$"),
         ({"images": X, "labels": Y}, "needs the arrays x and y, but this one has images, labels$"),
-        ({"x": X, "y": Y, "x_test": X}, "needs both x_test and y_test, but this one has x, y, x_test$"),
-        ({"x": X, "y": Y, "y_test": Y}, "needs both x_test and y_test, but this one has x, y, y_test$"),
-        ({"x": X, "y": Y.astype(float)}, r"y must be a vector of whole numbers, not float64 of shape \(3,\)$"),
+        (
+            {"x": X, "y": Y, "x_test": X},
+            "needs both x_test and y_test, but this one has x, y, x_test$",
+        ),
+        (
+            {"x": X, "y": Y, "y_test": Y},
+            "needs both x_test and y_test, but this one has x, y, y_test$",
+        ),
+        (
+            {"x": X, "y": Y.astype(float)},
+            r"y must be a vector of whole numbers, not float64 of shape \(3,\)$",
+        ),
         ({"x": X, "y": Y.astype(bool)}, "y must be a vector of whole numbers, not bool"),
-        ({"x": X, "y": Y[:, None]}, r"y must be a vector of whole numbers, not int64 of shape \(3, 1\)$"),
-        ({"x": X, "y": Y, "x_test": X, "y_test": Y * 0.5}, "y_test must be a vector of whole numbers"),
-        ({"x": X, "y": np.array([0, 1, 2**64 - 1], np.uint64)}, "y has the label 18446744073709551615"),
+        (
+            {"x": X, "y": Y[:, None]},
+            r"y must be a vector of whole numbers, not int64 of shape \(3, 1\)$",
+        ),
+        (
+            {"x": X, "y": Y, "x_test": X, "y_test": Y * 0.5},
+            "y_test must be a vector of whole numbers",
+        ),
+        (
+            {"x": X, "y": np.array([0, 1, 2**64 - 1], np.uint64)},
+            "y has the label 18446744073709551615",
+        ),
         ({"x": X.astype(int), "y": Y}, "x is int64; save it as uint8 .* or float32"),
         ({"x": X.astype(complex), "y": Y}, "x is complex128; save it as uint8"),
         ({"x": np.array([1, "a", None], dtype=object), "y": Y}, "x is an array of Python objects"),
@@ -102,7 +122,10 @@ def test_numpy_s_advice_to_unpickle_is_not_passed_on(tmp_path: Path) -> None:
     with pytest.raises(Malformed) as caught:
         npz.read(path)
     reason = "it does not begin as numpy writes it"
-    assert str(caught.value) == f"{path}: not a readable .npz archive ({reason}); write it again with numpy.savez"
+    assert (
+        str(caught.value)
+        == f"{path}: not a readable .npz archive ({reason}); write it again with numpy.savez"
+    )
 
 
 def test_a_single_npy_under_the_name_is_refused(tmp_path: Path) -> None:

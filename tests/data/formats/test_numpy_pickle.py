@@ -1,4 +1,6 @@
-"""The restricted unpickler: reads what CIFAR's authors and today's numpy write, and runs nothing."""
+"""The restricted unpickler: reads what CIFAR's authors and today's numpy write, and runs
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,13 @@ def read(folder: Path, content: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", numpy_pickle.NUMBER_TYPES)
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("layout", ["C", "F"])
-def test_arrays_of_every_number_type_survive(tmp_path: Path, protocol: int, kind: str, order: str, layout: str) -> None:
+def test_arrays_of_every_number_type_survive(
+    tmp_path: Path, protocol: int, kind: str, order: str, layout: str
+) -> None:
     array = np.array(np.arange(-6, 6).reshape(3, 4).astype(order + kind), order=layout)  # type: ignore[call-overload]
-    result = read(tmp_path, pickle.dumps({"data": array, "labels": [1, 2], "name": "x"}, protocol=protocol))
+    result = read(
+        tmp_path, pickle.dumps({"data": array, "labels": [1, 2], "name": "x"}, protocol=protocol)
+    )
     assert result["data"].dtype == array.dtype
     assert (result["data"] == array).all()
     assert result["labels"] == [1, 2]
@@ -36,7 +42,8 @@ def test_arrays_of_every_number_type_survive(tmp_path: Path, protocol: int, kind
 
 def python_2_pickle(raw: bytes, shape: tuple[int, int], labels: list[int]) -> bytes:
     """What Python 2's cPickle wrote in 2009: protocol 2, byte strings, numpy.core."""
-    dtype = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    dtype = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R("
+    dtype += b"K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
     array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
     size = b"".join(b"M" + struct.pack("<H", n) for n in shape) + b"\x86"
     state = b"(K\x01" + size + dtype + b"\x89T" + struct.pack("<I", len(raw)) + raw + b"tb"
@@ -69,7 +76,10 @@ def hostile(target: Path) -> dict[str, bytes]:
         "exec, protocol 0": pickle.dumps(Call(exec, command), protocol=0),
         "inst opcode": b"(S" + repr(command).encode() + b"\ni__builtin__\neval\n.",
         "obj opcode": b"(c__builtin__\neval\nV" + text + b"\no.",
-        "in a key": b"\x80\x02}(c__builtin__\neval\nX" + struct.pack("<I", len(text)) + text + b"\x85RK\x01u.",
+        "in a key": b"\x80\x02}(c__builtin__\neval\nX"
+        + struct.pack("<I", len(text))
+        + text
+        + b"\x85RK\x01u.",
         "dotted name": b"\x80\x04\x8c\x05numpy\x8c\x13f2py.os.system.a.b.c\x93.",
         "numpy function": b"\x80\x02cnumpy\nfromfile\n.",
         "the real codecs": b"\x80\x02c_codecs\ndecode\n.",
@@ -80,7 +90,10 @@ def hostile(target: Path) -> dict[str, bytes]:
 def test_a_pickle_with_code_in_it_is_refused_without_running_it(tmp_path: Path, case: str) -> None:
     target = tmp_path / "ran"
     content = hostile(target)[case]
-    with pytest.raises((BadInput, Malformed), match=r"batch: (refused, since this pickle would call|not a readable)"):
+    with pytest.raises(
+        (BadInput, Malformed),
+        match=r"batch: (refused, since this pickle would call|not a readable)",
+    ):
         read(tmp_path, content)
     assert not target.exists()
 
@@ -94,7 +107,9 @@ def test_the_hostile_cases_are_hostile(tmp_path: Path) -> None:
 
 
 def test_the_refusal_names_the_call(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"would call (io|_io)\.open; only arrays, numbers and text are read$"):
+    with pytest.raises(
+        BadInput, match=r"would call (io|_io)\.open; only arrays, numbers and text are read$"
+    ):
         read(tmp_path, hostile(tmp_path / "ran")["open"])
 
 
@@ -151,19 +166,30 @@ NEEDLESS = "it holds more than dictionaries, lists, arrays, numbers and text"
         (array_of(DOUBLED), NOT_SIZES),
         (array_of(b"K\x01" + DOUBLED + b"\x86"), NOT_SIZES),
         (array_of(b"]K\x01a"), NOT_SIZES),
-        (array_of(b"K\x00\x8a\x0d" + (10**30).to_bytes(13, "little") + b"\x86", data=b"U\x00"), NOT_SIZES),
+        (
+            array_of(b"K\x00\x8a\x0d" + (10**30).to_bytes(13, "little") + b"\x86", data=b"U\x00"),
+            NOT_SIZES,
+        ),
         (array_of(b"(" + b"K\x01" * 33 + b"t"), NOT_SIZES),
         (array_of(b"K\x01\x85", dtype_of(DOUBLED)), "an array of a type that is not one of u1, i1"),
-        (array_of(b"K\x01\x85", dtype_of(b"U\x02u1", DOUBLED)), "an array of a type that is not one of u1, i1"),
+        (
+            array_of(b"K\x01\x85", dtype_of(b"U\x02u1", DOUBLED)),
+            "an array of a type that is not one of u1, i1",
+        ),
         (array_of(b"K\x01\x85", DOUBLED), "an array in an unknown form"),
-        (b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00a" + DOUBLED + b"\x86R.", "a text encoding other than"),
+        (
+            b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00a" + DOUBLED + b"\x86R.",
+            "a text encoding other than",
+        ),
         (b"\x80\x02cnumpy\ndtype\n(" + b"K\x01" * 5 + b"tR.", "a call with more than 4 arguments"),
         (b"\x80\x02cnumpy\ndtype\n]K\x01aR.", "a call with more than 4 arguments"),
         (b"}p" + str(2**61 - 1).encode() + b"\n.", "a memo index out of range"),
         (b"}p-1\n.", "a memo index out of range"),
     ],
 )
-def test_objects_with_too_many_leaves_are_refused_unread(tmp_path: Path, content: bytes, sentence: str) -> None:
+def test_objects_with_too_many_leaves_are_refused_unread(
+    tmp_path: Path, content: bytes, sentence: str
+) -> None:
     with pytest.raises(Malformed, match=rf"not a readable pickle of numbers \({sentence}"):
         read(tmp_path, content)
 
@@ -173,7 +199,9 @@ def test_the_arrays_above_are_read_when_nothing_is_wrong_with_them(tmp_path: Pat
 
 
 @pytest.mark.parametrize("length", [1 << 30, 1 << 40, (1 << 64) - 1, 4])
-def test_a_byte_array_that_claims_more_than_is_there_costs_no_memory(tmp_path: Path, length: int) -> None:
+def test_a_byte_array_that_claims_more_than_is_there_costs_no_memory(
+    tmp_path: Path, length: int
+) -> None:
     tracemalloc.start()
     with pytest.raises(Malformed, match=r"\(cut short\)"):
         read(tmp_path, b"\x80\x05\x96" + struct.pack("<Q", length) + b"ab.")

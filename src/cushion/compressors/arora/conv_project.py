@@ -1,6 +1,8 @@
-"""Matrix-Project-Conv (Arora 2018, Algorithm 4): a filter for every place of the output, all in one random subspace.
+"""Matrix-Project-Conv (Arora 2018, Algorithm 4): a filter for every place of the output, all in one
+random subspace.
 
-With n numbers in the kernel A, a uniformly random subspace S of dimension q = kp and k normal vectors M for each place,
+With n numbers in the kernel A, a uniformly random subspace S of dimension q = kp and k normal
+vectors M for each place,
 
     M' = √(n/q) · Proj_S M,    Â_l = (1/k) Σ ⟨A, M'⟩ M'.
 
@@ -8,23 +10,27 @@ With an orthonormal basis B [n, q] of S, BᵀM is a standard normal g in R^q, so
 
     Â_l = n/(qk) · B G_lᵀ G_l a,    a = Bᵀ vec(A)    (G_l: the k vectors g as rows)
 
-and the q coordinates a of Proj_S A are all that is stored (Lemma 11). E Â_l = A. What the paper builds on this does not
-hold: Lemma 12 (the filters are p-wise independent, the M' spherical normals) is false, because given S all Â_l share
-the mean (n/q)·Proj_S A; `location_sums` has the exact correlation. So the k below is the paper's, and its promise
-(Lemma 13) can only be checked, not proved.
+and the q coordinates a of Proj_S A are all that is stored (Lemma 11). E Â_l = A. What the paper
+builds on this does not hold: Lemma 12 (the filters are p-wise independent, the M' spherical
+normals) is false, because given S all Â_l share the mean (n/q)·Proj_S A; `location_sums` has the
+exact correlation. So the k below is the paper's, and its promise (Lemma 13) can only be checked,
+not proved.
 
-**The constant Q** in k = Q⌈κ/s⌉² ln²(1/η)/ε² that the proof needs, Lemma 12 granted. The proof takes
-k = 144 Q'²⌈κ/s⌉²p²/ε², where E‖X_l - E X_l‖^a ≤ (Q'τ‖A‖_F·a/√k)^a for whole a ≥ 2, with X_l = (U_l ⊗ V_l) × Â_l and
-τ = ‖U_l‖_F‖V_l‖_F. With spherical normals X_l - E X_l is a quadratic form of theirs without constant part, with
-values in a Hilbert space, so its L_a norm is at most a - 1 times its L_2 norm (hypercontractivity, Nelson 1973), and
-E‖X_l - E X_l‖² = (τ²‖A‖² + ‖E X_l‖²)/k ≤ 2τ²‖A‖²/k. So Q' = √2 is admissible, and Q = 288·p²/ln²(1/η) with
-p = ⌈log2(1/η)⌉ raised to an even number: 599.4 or more (`proof_constant`).
+**The constant Q** in k = Q⌈κ/s⌉² ln²(1/η)/ε² that the proof needs, Lemma 12 granted. The proof
+takes k = 144 Q'²⌈κ/s⌉²p²/ε², where E‖X_l - E X_l‖^a ≤ (Q'τ‖A‖_F·a/√k)^a for whole a ≥ 2, with X_l =
+(U_l ⊗ V_l) × Â_l and τ = ‖U_l‖_F‖V_l‖_F. With spherical normals X_l - E X_l is a quadratic form of
+theirs without constant part, with values in a Hilbert space, so its L_a norm is at most a - 1 times
+its L_2 norm (hypercontractivity, Nelson 1973), and E‖X_l - E X_l‖² = (τ²‖A‖² + ‖E X_l‖²)/k ≤
+2τ²‖A‖²/k. So Q' = √2 is admissible, and Q = 288·p²/ln²(1/η) with p = ⌈log2(1/η)⌉ raised to an even
+number: 599.4 or more (`proof_constant`).
 
-**The basis.** S is spanned by the columns of an [n, q] matrix Γ of seeded normals, and B = Γ·T with T upper triangular
-from the Cholesky factor of ΓᵀΓ, taken twice so that ‖BᵀB - I‖ is rounding only. Γ is generated in blocks of rows and
-never held: memory O(q² + places·n), time O(n·q²). `helper` "srht" is a variant: S is spanned by q rows of a randomly
-signed Hadamard matrix (`operators.hadamard`; the kernel padded to N numbers, N/q instead of n/q), so that nothing is
-factorised. All library products run in one thread, so the filters do not depend on the thread count.
+**The basis.** S is spanned by the columns of an [n, q] matrix Γ of seeded normals, and B = Γ·T with
+T upper triangular from the Cholesky factor of ΓᵀΓ, taken twice so that ‖BᵀB - I‖ is rounding only.
+Γ is generated in blocks of rows and never held: memory O(q² + places·n), time O(n·q²). `helper`
+"srht" is a variant: S is spanned by q rows of a randomly signed Hadamard matrix
+(`operators.hadamard`; the kernel padded to N numbers, N/q instead of n/q), so that nothing is
+factorised. All library products run in one thread, so the filters do not depend on the thread
+count.
 """
 
 from __future__ import annotations
@@ -40,7 +46,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.storage.stored import HELPERS, Helper, Numbers, StoredLayer, Values, helper_purpose
+from cushion.compressors.storage.stored import (
+    HELPERS,
+    Helper,
+    Numbers,
+    StoredLayer,
+    Values,
+    helper_purpose,
+)
 from cushion.errors import BadInput
 from cushion.operators import Conv2d, LocalConv2d, Operator
 from cushion.operators.gaussian_projection import gaussian_rows
@@ -53,8 +66,8 @@ _BLOCK = 1 << 20  # normals generated at a time
 class Located(StoredLayer):
     """A convolution's coordinates in S, from which the filters of all places come back.
 
-    `shape` is the kernel's; `weight` answers [places, *shape]. `places` follows from the architecture, but the filters
-    cannot be counted without it, so it is among the fields.
+    `shape` is the kernel's; `weight` answers [places, *shape]. `places` follows from the
+    architecture, but the filters cannot be counted without it, so it is among the fields.
     """
 
     kind: ClassVar[str] = "located"
@@ -84,11 +97,19 @@ class Located(StoredLayer):
     def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
         helper, k, p, places = fields
         if helper >= len(HELPERS) or HELPERS[helper] == "signs" or places < 1:
-            raise BadInput(f"filters for every place have no helper number {helper} with {places} places")
+            raise BadInput(
+                f"filters for every place have no helper number {helper} with {places} places"
+            )
         return ((_dimension(math.prod(shape), k, p),),)
 
     @classmethod
-    def restore(cls, shape: tuple[int, ...], place: int, fields: tuple[int, ...], numbers: tuple[Numbers, ...]) -> Self:
+    def restore(
+        cls,
+        shape: tuple[int, ...],
+        place: int,
+        fields: tuple[int, ...],
+        numbers: tuple[Numbers, ...],
+    ) -> Self:
         helper, k, p, places = fields
         (coordinates,) = numbers
         return cls(coordinates, shape, k, p, places, HELPERS[helper], place)
@@ -100,10 +121,15 @@ class Located(StoredLayer):
         return weights * q * (q / 4 + 300.0) + 300.0 * places * k * q + places * weights * q
 
     def weight(self, seed: int) -> Values:
-        """The filters, float64 [places, *shape], from the numbers and the seed of the helper string alone."""
+        """The filters, float64 [places, *shape], from the numbers and the seed of the helper string
+        alone.
+        """
         a = torch.from_numpy(self.coordinates.values)
         with one_thread():
-            mixed = [_mixed(a, self.k, seed, f"{self.purpose} filters {place}") for place in range(self.places)]
+            mixed = [
+                _mixed(a, self.k, seed, f"{self.purpose} filters {place}")
+                for place in range(self.places)
+            ]
             if self.helper == "srht":
                 return self._hadamard_filters(mixed, seed)
             return self._gaussian_filters(torch.stack(mixed), seed)
@@ -118,7 +144,9 @@ class Located(StoredLayer):
         return filters.reshape(self.places, *self.shape).numpy()
 
     def _hadamard_filters(self, mixed: list[Tensor], seed: int) -> Values:
-        """(N/q) B m_l, with B = [M_1, ..., M_q]/√N and (1/q) Σ c_t M_t what a decoder of Hadamard rows answers."""
+        """(N/q) B m_l, with B = [M_1, ..., M_q]/√N and (1/q) Σ c_t M_t what a decoder of Hadamard
+        rows answers.
+        """
         unit = math.sqrt(padded_size(math.prod(self.shape)))
         filters = np.empty((self.places, *self.shape))
         for place, m in enumerate(mixed):
@@ -126,7 +154,9 @@ class Located(StoredLayer):
         return filters
 
     def operator(self, original: Operator, seed: int, start: Operator | None = None) -> Operator:
-        """The compressed map, in the original's dtype; with `start` its kernel is added at every place."""
+        """The compressed map, in the original's dtype; with `start` its kernel is added at every
+        place.
+        """
         filters = torch.from_numpy(self.weight(seed))
         if start is not None:
             filters += start.weight.detach().to(torch.float64)
@@ -143,7 +173,9 @@ def project_filters(
     helper: Helper = "gaussian",
     start: Operator | None = None,
 ) -> Located:
-    """The kernel (less `start`'s) as its k·p coordinates in S, of at most `bits` bits each (Arora 2018, Lemma 11)."""
+    """The kernel (less `start`'s) as its k·p coordinates in S, of at most `bits` bits each (Arora
+    2018, Lemma 11).
+    """
     convolution = _convolution(original)
     kernel = convolution.weight.detach().to("cpu", torch.float64)
     if start is not None:
@@ -164,7 +196,9 @@ def project_filters(
 
 
 def stored_numbers(k: int, p: int) -> int:
-    """k·p, the dimension of S (Arora 2018, Lemma 11): nothing is compressed where it reaches the kernel's own size."""
+    """k·p, the dimension of S (Arora 2018, Lemma 11): nothing is compressed where it reaches the
+    kernel's own size.
+    """
     return k * p
 
 
@@ -178,10 +212,17 @@ def paper_p(eta: float) -> int:
     return max(1, math.ceil(-math.log2(eta)))
 
 
-def paper_k(epsilon: float, eta: float, kernel: tuple[int, int], stride: tuple[int, int], constant: float = 1.0) -> int:
+def paper_k(
+    epsilon: float,
+    eta: float,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    constant: float = 1.0,
+) -> int:
     """Q⌈κ/s⌉² ln²(1/η)/ε², rounded up, with Q = `constant`: the k of Algorithm 4.
 
-    ⌈κ/s⌉² is ⌈K_h/s_h⌉·⌈K_w/s_w⌉ for kernels that are not square; the count is that of kernels without dilation.
+    ⌈κ/s⌉² is ⌈K_h/s_h⌉·⌈K_w/s_w⌉ for kernels that are not square; the count is that of kernels
+    without dilation.
 
     >>> paper_k(0.5, 0.01, (3, 3), (1, 1))
     764
@@ -191,11 +232,15 @@ def paper_k(epsilon: float, eta: float, kernel: tuple[int, int], stride: tuple[i
         raise BadInput(f"Algorithm 4 needs ε and Q above 0, not {epsilon} and {constant}")
     needed = constant * _overlap(kernel, stride) * math.log(eta) ** 2 / epsilon**2
     if not math.isfinite(needed):
-        raise BadInput(f"an ε of {epsilon} needs more vectors than can be counted: choose a larger one")
+        raise BadInput(
+            f"an ε of {epsilon} needs more vectors than can be counted: choose a larger one"
+        )
     return math.ceil(needed)
 
 
-def epsilon_of(k: int, eta: float, kernel: tuple[int, int], stride: tuple[int, int], constant: float = 1.0) -> float:
+def epsilon_of(
+    k: int, eta: float, kernel: tuple[int, int], stride: tuple[int, int], constant: float = 1.0
+) -> float:
     """The ε that a k stands for: √Q⌈κ/s⌉ ln(1/η)/√k."""
     _check_eta(eta)
     if k < 1:
@@ -204,18 +249,23 @@ def epsilon_of(k: int, eta: float, kernel: tuple[int, int], stride: tuple[int, i
 
 
 def proof_constant(eta: float) -> float:
-    """A Q for which Lemma 13 would follow if Lemma 12 were true: 288·p²/ln²(1/η), p even (derived above)."""
+    """A Q for which Lemma 13 would follow if Lemma 12 were true: 288·p²/ln²(1/η), p even (derived
+    above).
+    """
     p = paper_p(eta)
     return 288.0 * (p + p % 2) ** 2 / math.log(eta) ** 2
 
 
 def _dimension(n: int, k: int, p: int) -> int:
     if k < 1 or p < 1:
-        raise BadInput(f"filters for every place need k and p of at least 1, not k = {k} and p = {p}")
+        raise BadInput(
+            f"filters for every place need k and p of at least 1, not k = {k} and p = {p}"
+        )
     q = stored_numbers(k, p)
     if q > n:
         raise BadInput(
-            f"k·p = {k}·{p} = {q} numbers are more than the kernel's own {n}: nothing is compressed; choose a smaller k"
+            f"k·p = {k}·{p} = {q} numbers are more than the kernel's own {n}: nothing is "
+            "compressed; choose a smaller k"
         )
     return q
 
@@ -224,7 +274,10 @@ def _convolution(operator: Operator) -> Conv2d:
     if not isinstance(operator, Conv2d):
         raise BadInput("conv-project takes convolutions only; use matrix-project for a dense layer")
     if operator.groups != 1:
-        raise BadInput(f"conv-project takes convolutions in one group only, and this one has {operator.groups} groups")
+        raise BadInput(
+            "conv-project takes convolutions in one group only, and this one has "
+            f"{operator.groups} groups"
+        )
     return operator
 
 
@@ -268,7 +321,9 @@ def _triangle(n: int, q: int, seed: int, purpose: str) -> Tensor:
             gram += part.T @ part
         lower, failed = torch.linalg.cholesky_ex(gram)
         if failed:
-            raise BadInput(f"the random subspace of {purpose} is degenerate in float64; choose another seed")
+            raise BadInput(
+                f"the random subspace of {purpose} is degenerate in float64; choose another seed"
+            )
         inverse = torch.linalg.solve_triangular(lower.mT, identity, upper=True)
         triangle = inverse if triangle is None else triangle @ inverse
     assert triangle is not None
@@ -276,7 +331,9 @@ def _triangle(n: int, q: int, seed: int, purpose: str) -> Tensor:
 
 
 def _normals(n: int, q: int, seed: int, purpose: str) -> Iterator[tuple[slice, Tensor]]:
-    """Γ in blocks of rows: entries s of the kernel, and row s of Γ for each of them [entries, q]."""
+    """Γ in blocks of rows: entries s of the kernel, and row s of Γ for each of them [entries,
+    q].
+    """
     step = max(1, _BLOCK // q)
     for first in range(0, n, step):
         count = min(step, n - first)
@@ -286,7 +343,9 @@ def _normals(n: int, q: int, seed: int, purpose: str) -> Iterator[tuple[slice, T
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Products and factorisations of one thread: with more, a library may add up in another order."""
+    """Products and factorisations of one thread: with more, a library may add up in another
+    order.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,14 +1,17 @@
-"""Truncated singular value decompositions (Arora 2018, Lemma 1): a layer as the product of two thin matrices.
+"""Truncated singular value decompositions (Arora 2018, Lemma 1): a layer as the product of two thin
+matrices.
 
-Lemma 1: dropping the singular values below δ‖A‖₂ leaves ‖Â - A‖₂ ≤ δ‖A‖₂ and a rank of at most ‖A‖_F²/(δ²‖A‖₂²). Here
-‖·‖₂ is always that of the true map. A convolution can be truncated in two ways: its kernel as the matrix [out, in·taps]
-(the result is a convolution again, of r channels and then 1x1), where no singular value of the true map is a singular
-value of that matrix, so that the rank is searched for; or the true map itself (the result has no kernel any more),
-which stores fewer numbers only where the feature map is hardly larger than the kernel.
+Lemma 1: dropping the singular values below δ‖A‖₂ leaves ‖Â - A‖₂ ≤ δ‖A‖₂ and a rank of at most
+‖A‖_F²/(δ²‖A‖₂²). Here ‖·‖₂ is always that of the true map. A convolution can be truncated in two
+ways: its kernel as the matrix [out, in·taps] (the result is a convolution again, of r channels and
+then 1x1), where no singular value of the true map is a singular value of that matrix, so that the
+rank is searched for; or the true map itself (the result has no kernel any more), which stores fewer
+numbers only where the feature map is hardly larger than the kernel.
 
-Rounding. L = U√Σ and R = √ΣVᵀ are put on one grid of step s. ‖L̃R̃ - LR‖₂ ≤ ‖E_L‖‖R‖ + ‖L‖‖E_R‖ + ‖E_L‖‖E_R‖ with
-‖E‖_F ≤ (s/2)·√(numbers): truncation gets 7/8 of δ‖A‖₂ and rounding the rest, with a step found from this. That step is
-far too cautious, since roundings hardly ever line up; so it is doubled as long as the measured ‖Â - A‖₂ allows.
+Rounding. L = U√Σ and R = √ΣVᵀ are put on one grid of step s. ‖L̃R̃ - LR‖₂ ≤ ‖E_L‖‖R‖ + ‖L‖‖E_R‖ +
+‖E_L‖‖E_R‖ with ‖E‖_F ≤ (s/2)·√(numbers): truncation gets 7/8 of δ‖A‖₂ and rounding the rest, with a
+step found from this. That step is far too cautious, since roundings hardly ever line up; so it is
+doubled as long as the measured ‖Â - A‖₂ allows.
 """
 
 from __future__ import annotations
@@ -30,13 +33,17 @@ from cushion.operators import Conv2d, FlatMap, Linear, Operator
 
 _TRUNCATION = 0.875  # of the allowed error; the rest is for rounding
 _HALVINGS = 4  # of that step, where the net's dtype spoils it
-_DOUBLINGS = 24  # of the grid's step that are tried: the proof's grid is some hundred times too fine
+_DOUBLINGS = (
+    24  # of the grid's step that are tried: the proof's grid is some hundred times too fine
+)
 _MAP_ENTRIES = 1 << 22  # of a true map that is decomposed: some seconds
 
 
 @dataclass(frozen=True, eq=False)
 class LowRankMap(StoredLayer):
-    """left · right as a map between whole feature maps: the true map of a convolution, truncated."""
+    """left · right as a map between whole feature maps: the true map of a convolution,
+    truncated.
+    """
 
     kind: ClassVar[str] = "low-rank map"
     field_count: ClassVar[int] = 3
@@ -60,11 +67,20 @@ class LowRankMap(StoredLayer):
     def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:  # noqa: ARG003
         rank, rows, columns = fields
         if not 1 <= rank <= min(rows, columns) or rows * columns > _MAP_ENTRIES:
-            raise BadInput(f"a map of {rows} rows and {columns} columns has no stored truncation to rank {rank}")
+            raise BadInput(
+                f"a map of {rows} rows and {columns} columns has no stored truncation to rank "
+                f"{rank}"
+            )
         return (rows, rank), (rank, columns)
 
     @classmethod
-    def restore(cls, shape: tuple[int, ...], place: int, fields: tuple[int, ...], numbers: tuple[Numbers, ...]) -> Self:  # noqa: ARG003
+    def restore(
+        cls,
+        shape: tuple[int, ...],
+        place: int,  # noqa: ARG003
+        fields: tuple[int, ...],  # noqa: ARG003
+        numbers: tuple[Numbers, ...],
+    ) -> Self:
         left, right = numbers
         return cls(left, right, shape)
 
@@ -74,42 +90,61 @@ class LowRankMap(StoredLayer):
 
     def weight(self, seed: int) -> Values:
         """[output size, input size]"""
-        return LowRank(self.left, self.right, (len(self.left.integers), self.right.integers.shape[1])).weight(seed)
+        return LowRank(
+            self.left, self.right, (len(self.left.integers), self.right.integers.shape[1])
+        ).weight(seed)
 
     def operator(self, original: Operator, seed: int, start: Operator | None = None) -> Operator:
         weight = torch.from_numpy(self.weight(seed))
         if start is not None:
             weight = weight + start.to(torch.float64).dense()
-        return FlatMap(weight.to(original.weight.dtype), original.input_shape, original.output_shape)
+        return FlatMap(
+            weight.to(original.weight.dtype), original.input_shape, original.output_shape
+        )
 
 
 def to_rank(original: Operator, rank: int, bits: int, start: Operator | None = None) -> StoredLayer:
-    """The weight (less `start`'s) as a product of inner dimension `rank`, each number of at most `bits` bits.
+    """The weight (less `start`'s) as a product of inner dimension `rank`, each number of at most
+    `bits` bits.
 
     Where that would store no fewer numbers than the weight has, the weight itself.
     """
     left, right, values = _kernel_factors(original, start)
     r = max(1, min(rank, len(values)))
     if r * (left.shape[0] + right.shape[1]) >= original.parameters:
-        return Kept(Numbers.fitted(_matrix(original, start).numpy().reshape(tuple(original.weight.shape)), bits))
+        return Kept(
+            Numbers.fitted(
+                _matrix(original, start).numpy().reshape(tuple(original.weight.shape)), bits
+            )
+        )
     both = np.concatenate([left[:, :r].reshape(-1), right[:r].reshape(-1)])
     exponent = Numbers.fitted(both, bits).exponent
     return LowRank(
-        Numbers.rounded(left[:, :r], exponent), Numbers.rounded(right[:r], exponent), tuple(original.weight.shape)
+        Numbers.rounded(left[:, :r], exponent),
+        Numbers.rounded(right[:r], exponent),
+        tuple(original.weight.shape),
     )
 
 
 def to_accuracy(original: Operator, delta: float, start: Operator | None = None) -> StoredLayer:
-    """A layer with ‖Â - A‖₂ ≤ δ‖A‖₂ of the true maps, on the coarsest grid for which that holds. `start` is not stored.
+    """A layer with ‖Â - A‖₂ ≤ δ‖A‖₂ of the true maps, on the coarsest grid for which that holds.
+    `start` is not stored.
 
-    Of a truncated kernel, a truncated map and the weight as it is, the one that stores the fewest numbers.
+    Of a truncated kernel, a truncated map and the weight as it is, the one that stores the fewest
+    numbers.
     """
     if not 0 < delta <= 1:
-        raise BadInput(f"low-rank truncation needs an accuracy above 0 and at most 1, not {delta:g}")
-    allowed = 0.999 * delta * original.spectral()  # which errs by a millionth, and the rounding of the bias needs some
+        raise BadInput(
+            f"low-rank truncation needs an accuracy above 0 and at most 1, not {delta:g}"
+        )
+    allowed = (
+        0.999 * delta * original.spectral()
+    )  # which errs by a millionth, and the rounding of the bias needs some
     if allowed == 0.0:
         if start is not None and bool(_matrix(original, start).any()):
-            raise BadInput("a map of zeros has no relative accuracy; leave out --from-initialisation")
+            raise BadInput(
+                "a map of zeros has no relative accuracy; leave out --from-initialisation"
+            )
         return to_rank(original, 1, 2, start)  # a map of zeros
     drafts = [_truncated_kernel(original, allowed, start)]
     if isinstance(original, Conv2d) and original.input_size * original.output_size <= _MAP_ENTRIES:
@@ -124,17 +159,23 @@ def to_accuracy(original: Operator, delta: float, start: Operator | None = None)
 
 @dataclass(frozen=True)
 class _Draft:
-    """What would be stored, how many numbers that is, and a grid exponent that is provably fine enough."""
+    """What would be stored, how many numbers that is, and a grid exponent that is provably fine
+    enough.
+    """
 
     numbers: int
     exponent: int
     build: Callable[[int], StoredLayer]
 
 
-def _coarsest(draft: _Draft, original: Operator, allowed: float, start: Operator | None) -> StoredLayer | None:
-    """On the coarsest grid with ‖Â - A‖₂ ≤ allowed, found by doubling the step, with the weight in the net's dtype.
+def _coarsest(
+    draft: _Draft, original: Operator, allowed: float, start: Operator | None
+) -> StoredLayer | None:
+    """On the coarsest grid with ‖Â - A‖₂ ≤ allowed, found by doubling the step, with the weight in
+    the net's dtype.
 
-    The proof's own grid will do but for that dtype's rounding; where it does not, finer ones are tried, then None.
+    The proof's own grid will do but for that dtype's rounding; where it does not, finer ones are
+    tried, then None.
     """
     matrix = None
 
@@ -144,7 +185,10 @@ def _coarsest(draft: _Draft, original: Operator, allowed: float, start: Operator
         if not isinstance(layer, LowRankMap):
             return moved.minus(original).spectral() * (1 + 1e-5) <= allowed
         matrix = original.to(torch.float64).dense() if matrix is None else matrix
-        return moved.with_weight(moved.weight.to(torch.float64) - matrix).spectral() * (1 + 1e-5) <= allowed
+        return (
+            moved.with_weight(moved.weight.to(torch.float64) - matrix).spectral() * (1 + 1e-5)
+            <= allowed
+        )
 
     finer = (draft.build(draft.exponent - halvings) for halvings in range(_HALVINGS + 1))
     best = next((layer for layer in finer if holds(layer)), None)
@@ -168,7 +212,9 @@ def _kernel_factors(original: Operator, start: Operator | None) -> tuple[Values,
 
 
 def _factors(matrix: Tensor) -> tuple[Values, Values, Values]:
-    """U√Σ, √ΣVᵀ and the singular values, largest first; on one thread, so that every run rounds alike."""
+    """U√Σ, √ΣVᵀ and the singular values, largest first; on one thread, so that every run rounds
+    alike.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -179,19 +225,25 @@ def _factors(matrix: Tensor) -> tuple[Values, Values, Values]:
     return (u * root).numpy(), (root[:, None] * vt).numpy(), values.numpy()
 
 
-def ranks_for(operators: Sequence[Operator], starts: Sequence[Operator | None], budget: int) -> list[int]:
-    """The ranks at which all layers together store at most `budget` numbers, all truncated at one level of σ/‖A‖_F.
+def ranks_for(
+    operators: Sequence[Operator], starts: Sequence[Operator | None], budget: int
+) -> list[int]:
+    """The ranks at which all layers together store at most `budget` numbers, all truncated at one
+    level of σ/‖A‖_F.
 
-    Singular values are taken in the order of their share of their kernel's matrix, σ/‖A‖_F. (Lemma 1 measures them by
-    σ₁, which starves a layer with one dominant direction, such as a first layer that a batch-norm was folded into.)
-    A layer whose product reaches the size of its weight is kept whole, at that price. Every layer gets a rank of at
-    least 1, whatever the budget.
+    Singular values are taken in the order of their share of their kernel's matrix, σ/‖A‖_F. (Lemma
+    1 measures them by σ₁, which starves a layer with one dominant direction, such as a first layer
+    that a batch-norm was folded into.) A layer whose product reaches the size of its weight is kept
+    whole, at that price. Every layer gets a rank of at least 1, whatever the budget.
     """
     costs = [sum(operator.weight.reshape(len(operator.weight), -1).shape) for operator in operators]
     sizes = [operator.parameters for operator in operators]
     ranks = [1] * len(costs)
     spent = sum(map(min, costs, sizes))
-    values = [_kernel_factors(operator, start)[2] for operator, start in zip(operators, starts, strict=True)]
+    values = [
+        _kernel_factors(operator, start)[2]
+        for operator, start in zip(operators, starts, strict=True)
+    ]
     steps = sorted(
         (-one / max(float(np.linalg.norm(own)), 1e-300), at, rank)
         for at, own in enumerate(values)
@@ -219,14 +271,19 @@ def _truncated_kernel(original: Operator, allowed: float, start: Operator | None
         dropped = torch.from_numpy(left[:, rank:] @ right[rank:]).reshape(shape)
         return double.with_weight(dropped).spectral() * (1 + 1e-6)
 
-    low, high = 0, len(values)  # the least rank lies in (low, high]; the norm falls with the rank, up to rounding
+    low, high = (
+        0,
+        len(values),
+    )  # the least rank lies in (low, high]; the norm falls with the rank, up to rounding
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if rest(middle) <= _TRUNCATION * allowed else (middle, high)
     # The kernel's matrix understates the map by at most √taps: its rounding gets that much less.
     taps = math.sqrt(math.prod(shape[2:]))
     left, right = left[:, :high], right[:high]
-    exponent = _grid_for(left.size, right.size, float(values[0]), (1 - _TRUNCATION) * allowed / taps)
+    exponent = _grid_for(
+        left.size, right.size, float(values[0]), (1 - _TRUNCATION) * allowed / taps
+    )
 
     def build(exponent: int) -> StoredLayer:
         return LowRank(Numbers.rounded(left, exponent), Numbers.rounded(right, exponent), shape)
@@ -250,7 +307,9 @@ def _truncated_map(original: Conv2d, allowed: float, start: Operator | None) -> 
 
 
 def _as_it_is(original: Operator, allowed: float, start: Operator | None) -> _Draft:
-    """Rounding n numbers by half a step moves the kernel's matrix by at most (s/2)√n, the map by √taps times that."""
+    """Rounding n numbers by half a step moves the kernel's matrix by at most (s/2)√n, the map by
+    √taps times that.
+    """
     matrix = _matrix(original, start).numpy()
     shape = tuple(original.weight.shape)
     step = 2 * allowed / math.sqrt(matrix.size * math.prod(shape[2:]))
@@ -262,7 +321,8 @@ def _as_it_is(original: Operator, allowed: float, start: Operator | None) -> _Dr
 
 
 def _grid_for(left: int, right: int, largest: float, allowed: float) -> int:
-    """The exponent of a grid on which U√Σ and √ΣVᵀ provably change their product by at most `allowed`.
+    """The exponent of a grid on which U√Σ and √ΣVᵀ provably change their product by at most
+    `allowed`.
 
     left, right: how many numbers they have. largest: σ₁, so that √σ₁ is the spectral norm of both.
     """

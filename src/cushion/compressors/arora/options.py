@@ -27,21 +27,25 @@ _SWEPT = {
     "vector-project": ("gamma", "eta"),
 }
 _MOST = 10**12
-_PERCENTAGE = re.compile(r"(\d{1,9}|\d{0,9}\.\d{1,30}) ?%", re.ASCII)  # no exponents: 1e999999999 would take for ever
+_PERCENTAGE = re.compile(
+    r"(\d{1,9}|\d{0,9}\.\d{1,30}) ?%", re.ASCII
+)  # no exponents: 1e999999999 would take for ever
 
 
 @dataclass(frozen=True)
 class NetOptions:
     """Every one is an option of `cushion compress` of the same name.
 
-    k: the size: a layer's rank (low-rank; a percentage is of all weights together), helper matrices (matrix-project),
-    vectors a place (conv-project; a dense layer gets kp helper matrices) or vectors (vector-project). epsilon: for
-    low-rank the accuracy δ of Lemma 1 in every layer, for the projections the relative error ε of Lemma 3, for which it
-    says how large k must be. gamma: the margin from which accuracy or ε follow; None: the one that all but a fraction
-    `level` of the examples exceed. eta: the failure probability of the vector methods. p, constant: of Algorithm 4.
-    helper: which helper string, None for the paper's own. zeta: the fraction of examples that cushions and promises may
-    leave out. number_bits: of a stored number. examples: rows for cushions and pairs of layers. sweep: other sizes (or
-    accuracies, margins, ...) for the curve of error against size.
+    k: the size: a layer's rank (low-rank; a percentage is of all weights together), helper matrices
+    (matrix-project), vectors a place (conv-project; a dense layer gets kp helper matrices) or
+    vectors (vector-project). epsilon: for low-rank the accuracy δ of Lemma 1 in every layer, for
+    the projections the relative error ε of Lemma 3, for which it says how large k must be. gamma:
+    the margin from which accuracy or ε follow; None: the one that all but a fraction `level` of the
+    examples exceed. eta: the failure probability of the vector methods. p, constant: of Algorithm
+    4. helper: which helper string, None for the paper's own. zeta: the fraction of examples that
+    cushions and promises may leave out. number_bits: of a stored number. examples: rows for
+    cushions and pairs of layers. sweep: other sizes (or accuracies, margins, ...) for the curve of
+    error against size.
     """
 
     k: Size | None = None
@@ -64,7 +68,10 @@ class NetOptions:
             raise BadInput(f"--method {method} compresses no net; use one of {', '.join(METHODS)}")
         if self.k is not None:
             parse_size(self.k, "--k")
-        for name, value in (*_given(epsilon=self.epsilon, gamma=self.gamma), ("constant", self.constant)):
+        for name, value in (
+            *_given(epsilon=self.epsilon, gamma=self.gamma),
+            ("constant", self.constant),
+        ):
             if not (_is_number(value) and 0 < value < math.inf):
                 raise BadInput(f"--{name} must be a number above 0, not {value}")
         for name, value in _given(epsilon=self.epsilon, eta=self.eta):
@@ -74,47 +81,74 @@ class NetOptions:
             if not (_is_number(value) and 0 <= value < 1):
                 raise BadInput(f"--{name} must be at least 0 and below 1, not {value}")
         if not (type(self.number_bits) is int and 2 <= self.number_bits <= 32):
-            raise BadInput(f"--number-bits must be a whole number from 2 to 32, not {self.number_bits}")
+            raise BadInput(
+                f"--number-bits must be a whole number from 2 to 32, not {self.number_bits}"
+            )
         for name, count in (*_given(p=self.p), ("examples", self.examples)):
             if not (type(count) is int and count >= 1):
                 raise BadInput(f"--{name} must be a whole number of at least 1, not {count}")
         helpers = _HELPERS[method]
         if self.helper is not None and self.helper not in helpers:
-            takes = f"one of {', '.join(helpers)}" if helpers else "left out: this method has no helper string"
-            raise BadInput(f"--helper {self.helper} does not go with --method {method}; it must be {takes}")
+            takes = (
+                f"one of {', '.join(helpers)}"
+                if helpers
+                else "left out: this method has no helper string"
+            )
+            raise BadInput(
+                f"--helper {self.helper} does not go with --method {method}; it must be {takes}"
+            )
         if method == "low-rank" and self.k is not None and self.epsilon is not None:
             raise BadInput("--k and --epsilon both say where to truncate; give one of them")
         if type(self.from_initialisation) is not bool:
-            raise BadInput(f"--from-initialisation is given or not (True or False), not {self.from_initialisation}")
-        if not isinstance(self.sweep, tuple | list) or not all(isinstance(asked, str) for asked in self.sweep):
-            raise BadInput(f'--sweep must be several words such as ("5%", "epsilon=0.1"), not {self.sweep!r}')
+            raise BadInput(
+                "--from-initialisation is given or not (True or False), not "
+                f"{self.from_initialisation}"
+            )
+        if not isinstance(self.sweep, tuple | list) or not all(
+            isinstance(asked, str) for asked in self.sweep
+        ):
+            raise BadInput(
+                f'--sweep must be several words such as ("5%", "epsilon=0.1"), not {self.sweep!r}'
+            )
         for asked in self.sweep:
             self.at(method, asked)
 
     def at(self, method: str, asked: str) -> NetOptions:
-        """These options at one point of the sweep: a size, or "epsilon=0.1", "gamma=2", "eta=0.1"."""
+        """These options at one point of the sweep: a size, or "epsilon=0.1", "gamma=2",
+        "eta=0.1".
+        """
         name, equals, value = asked.partition("=")
         if not equals:
             if method == "vector-compress":
-                raise BadInput(f"--sweep {asked}: vector-compress has no k; sweep gamma=G or eta=P instead")
+                raise BadInput(
+                    f"--sweep {asked}: vector-compress has no k; sweep gamma=G or eta=P instead"
+                )
             parse_size(asked, "--sweep")
             return self._with(k=int(asked) if asked.isdigit() else asked, epsilon=None)
         if name not in _SWEPT[method]:
             names = " or ".join(f"{own}=" for own in _SWEPT[method])
-            raise BadInput(f"--sweep {asked}: for {method} only {names} may stand before a value, or a size alone")
+            raise BadInput(
+                f"--sweep {asked}: for {method} only {names} may stand before a value, or a size "
+                "alone"
+            )
         try:
             number = float(value)
         except ValueError:
             raise BadInput(f"--sweep {asked}: {value!r} is not a number") from None
         if not 0 < number < math.inf or (name != "gamma" and number > 1):
-            raise BadInput(f"--sweep {asked}: the value must be above 0{'' if name == 'gamma' else ' and at most 1'}")
+            raise BadInput(
+                f"--sweep {asked}: the value must be above "
+                f"0{'' if name == 'gamma' else ' and at most 1'}"
+            )
         return self._with(**{"k": None, "epsilon": None, name: number})
 
     def _with(self, **changes: Size | float | None) -> NetOptions:
         return replace(self, sweep=(), **changes)  # type: ignore[arg-type]
 
     def settings(self) -> dict[str, str | float | int | bool | None]:
-        """Every option by name, for records and files; a sweep asks for other compressions, not for another one."""
+        """Every option by name, for records and files; a sweep asks for other compressions, not for
+        another one.
+        """
         plain = {name: value for name, value in vars(self).items() if name != "sweep"}
         return plain | {"k": None if self.k is None else str(self.k)}
 
@@ -125,7 +159,9 @@ class NetOptions:
 
 
 def parse_size(size: Size, option: str) -> int | Fraction:
-    """A whole number of at least 1, or the fraction of a layer's weights that a percentage stands for."""
+    """A whole number of at least 1, or the fraction of a layer's weights that a percentage stands
+    for.
+    """
     text = str(size)
     percentage = _PERCENTAGE.fullmatch(text)
     if percentage:
@@ -134,7 +170,10 @@ def parse_size(size: Size, option: str) -> int | Fraction:
             return part
     elif text.isascii() and text.isdigit() and len(text) <= 20 and 1 <= int(text) <= _MOST:
         return int(text)
-    raise BadInput(f"{option} {size} must be a whole number of at least 1, or a percentage of the weights such as 5%")
+    raise BadInput(
+        f"{option} {size} must be a whole number of at least 1, or a percentage of the weights "
+        "such as 5%"
+    )
 
 
 def _given(**values: float | None) -> list[tuple[str, float]]:

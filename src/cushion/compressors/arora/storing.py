@@ -36,32 +36,53 @@ class LayerPlan:
 
 
 def size_of(asked: Size, operator: Operator, method: str, p: int = 1) -> int:
-    """The rank or k that --k stands for in this layer: at least 1. A percentage is of the layer's weights."""
+    """The rank or k that --k stands for in this layer: at least 1. A percentage is of the layer's
+    weights.
+    """
     size = parse_size(asked, "--k")
     filters = method == "conv-project" and isinstance(operator, Conv2d)
     if isinstance(size, int):
-        return size * p if method == "conv-project" and not filters else size  # as many numbers as a convolution
+        return (
+            size * p if method == "conv-project" and not filters else size
+        )  # as many numbers as a convolution
     budget: Fraction = size * operator.parameters
     return max(1, math.floor(budget / p) if filters else math.ceil(budget))
 
 
 def low_rank_sizes(asked: Size, net: Network, start: Network | None) -> list[int]:
-    """The rank of every layer: as given, or such that all layers together store a percentage of the net's weights."""
+    """The rank of every layer: as given, or such that all layers together store a percentage of the
+    net's weights.
+    """
     size = parse_size(asked, "--k")
     layers = [node.affine.operator for node in net.affine_layers]
     if isinstance(size, int):
         return [size for _ in layers]
-    starts = [None] * len(layers) if start is None else [node.affine.operator for node in start.affine_layers]
-    return ranks_for(layers, starts, math.floor(size * sum(operator.parameters for operator in layers)))
+    starts = (
+        [None] * len(layers)
+        if start is None
+        else [node.affine.operator for node in start.affine_layers]
+    )
+    return ranks_for(
+        layers, starts, math.floor(size * sum(operator.parameters for operator in layers))
+    )
 
 
 def store_net(
-    net: Network, start: Network | None, method: str, plans: Sequence[LayerPlan], options: NetOptions, seed: int
+    net: Network,
+    start: Network | None,
+    method: str,
+    plans: Sequence[LayerPlan],
+    options: NetOptions,
+    seed: int,
 ) -> StoredNet:
-    """Compress every layer as planned; batch-norms that could not be folded are kept as they are, on a grid."""
+    """Compress every layer as planned; batch-norms that could not be folded are kept as they are,
+    on a grid.
+    """
     layers, biases = [], []
     work = list(zip(net.affine_layers, places(net), plans, strict=True))
-    for at, (node, place, plan) in enumerate(tqdm(work, desc=method, unit="layer", disable=None, delay=2, leave=False)):
+    for at, (node, place, plan) in enumerate(
+        tqdm(work, desc=method, unit="layer", disable=None, delay=2, leave=False)
+    ):
         first = None if start is None else start.affine_layers[at].affine
         try:
             layers.append(_store(node.affine.operator, place, plan, method, options, seed, first))
@@ -72,9 +93,16 @@ def store_net(
 
 
 def store_linear(
-    net: Network, start: Network | None, method: str, options: NetOptions, seed: int, *, gamma: float, eta: float,
+    net: Network,
+    start: Network | None,
+    method: str,
+    options: NetOptions,
+    seed: int,
+    *,
+    gamma: float,
+    eta: float,
     radius: float,
-) -> StoredNet:  # fmt: skip
+) -> StoredNet:
     """A linear classifier by Vector-Compress or Vector-Project."""
     node = linear_layer(net, method)
     first = None if start is None else start.affine_layers[0].affine
@@ -100,14 +128,17 @@ def linear_layer(net: Network, method: str) -> Node:
     layers = net.affine_layers
     if len(layers) != 1 or layers[0].affine.operator.weight.ndim != 2:
         raise Unsupported(
-            f"--method {method} is for linear classifiers, nets of one dense layer, and this net has {len(layers)} "
-            "layers; use low-rank or matrix-project, or train a spec such as '1x28x28: flatten fc10'"
+            f"--method {method} is for linear classifiers, nets of one dense layer, and this net "
+            f"has {len(layers)} "
+            "layers; use low-rank or matrix-project, or train a spec such as '1x28x28: flatten "
+            "fc10'"
         )
     return layers[0]
 
 
 def centred(net: Network, method: str) -> Network:
-    """A linear classifier less what its two scores have in common: the same answers and margins, and comparable scores.
+    """A linear classifier less what its two scores have in common: the same answers and margins,
+    and comparable scores.
 
     Only the difference of two rows is stored, so it alone can be compared with what comes back.
     """
@@ -115,11 +146,19 @@ def centred(net: Network, method: str) -> Network:
     affine = node.affine
     weight = affine.operator.weight - affine.operator.weight.mean(0)
     bias = None if affine.bias is None else affine.bias - affine.bias.mean()
-    return net.with_affine({node.index: replace(affine, operator=affine.operator.with_weight(weight), bias=bias)})
+    return net.with_affine(
+        {node.index: replace(affine, operator=affine.operator.with_weight(weight), bias=bias)}
+    )
 
 
 def _store(
-    operator: Operator, place: int, plan: LayerPlan, method: str, options: NetOptions, seed: int, first: Affine | None
+    operator: Operator,
+    place: int,
+    plan: LayerPlan,
+    method: str,
+    options: NetOptions,
+    seed: int,
+    first: Affine | None,
 ) -> StoredLayer:
     start = None if first is None else first.operator
     bits = options.number_bits
@@ -128,7 +167,9 @@ def _store(
         changed = (weight if start is None else weight - start.weight).numpy()
         if plan.accuracy is None or operator.spectral() == 0.0:
             return Kept(Numbers.fitted(changed, _BIAS_BITS))
-        step = plan.accuracy * operator.spectral()  # a factor moves by half of it at most, and so does the map
+        step = (
+            plan.accuracy * operator.spectral()
+        )  # a factor moves by half of it at most, and so does the map
         return Kept(Numbers.rounded(changed, math.frexp(step)[1] - 1))
     if method == "low-rank":
         if plan.accuracy is not None:
@@ -139,7 +180,9 @@ def _store(
     helper: Helper = options.helper_of(method)  # type: ignore[assignment]
     if method == "conv-project" and isinstance(operator, Conv2d):
         return project_filters(operator, plan.size, plan.p, bits, seed, place, helper, start)
-    dense: Helper = "srht" if helper == "srht" else "signs"  # Algorithm 4 leaves dense layers to Algorithm 1
+    dense: Helper = (
+        "srht" if helper == "srht" else "signs"
+    )  # Algorithm 4 leaves dense layers to Algorithm 1
     return project(operator, plan.size, bits, seed, place, dense, start)
 
 

@@ -1,30 +1,37 @@
-"""A linear classifier as few numbers: Vector-Compress and Vector-Project (Arora 2018, Algorithms 2 and 3, Lemmas 4-8).
+"""A linear classifier as few numbers: Vector-Compress and Vector-Project (Arora 2018, Algorithms 2
+and 3, Lemmas 4-8).
 
-Both replace a vector c by ĉ with |⟨ĉ - c, u⟩| ≤ γ for any fixed |u| ≤ 1 but for a probability η. Only |c|/γ matters, so
-c need not be normalised: below, γ is the error that is allowed on inputs of length 1, and the paper's γ is γ/|c|.
+Both replace a vector c by ĉ with |⟨ĉ - c, u⟩| ≤ γ for any fixed |u| ≤ 1 but for a probability η.
+Only |c|/γ matters, so c need not be normalised: below, γ is the error that is allowed on inputs of
+length 1, and the paper's γ is γ/|c|.
 
-**Vector-Compress** keeps coordinate i with probability p_i = min(1, 2c_i²/(ηγ²)), as c_i/p_i: unbiased, with variance
-c_i²(1/p_i - 1) ≤ ηγ²/2. Chebyshev's inequality gives a failure of at most η/2, half of what is asked (the paper's own
-factor 2, which the rates in `theorems.linear_rates` use); at most 2|c|²/(ηγ²) coordinates are kept on average.
+**Vector-Compress** keeps coordinate i with probability p_i = min(1, 2c_i²/(ηγ²)), as c_i/p_i:
+unbiased, with variance c_i²(1/p_i - 1) ≤ ηγ²/2. Chebyshev's inequality gives a failure of at most
+η/2, half of what is asked (the paper's own factor 2, which the rates in `theorems.linear_rates`
+use); at most 2|c|²/(ηγ²) coordinates are kept on average.
 
-On a grid (Lemma 5), for h coordinates: those with |c_i| < γ/(4√h) are dropped (they move ⟨c, u⟩ by less than γ/4), the
-rest go through Vector-Compress with γ/2, and rounding to multiples of at most γ/(2√h) moves the result by at most γ/4.
-The lemma drops by the size of the outcome instead: where p_i < 1 a kept c̃_i is ηγ²/(8c_i), so |c_i| ≤ γ/(4√h) is the
-same as |c̃_i| ≥ ηγ√h/2, and not ≥ 2ηγ√h as printed. But with either threshold the printed rule also drops coordinates
-that are certain to be kept (p_i = 1, c̃_i = c_i) and long: for c = e_1 and ηγ√h < ½ it returns 0. So c decides here.
+On a grid (Lemma 5), for h coordinates: those with |c_i| < γ/(4√h) are dropped (they move ⟨c, u⟩ by
+less than γ/4), the rest go through Vector-Compress with γ/2, and rounding to multiples of at most
+γ/(2√h) moves the result by at most γ/4. The lemma drops by the size of the outcome instead: where
+p_i < 1 a kept c̃_i is ηγ²/(8c_i), so |c_i| ≤ γ/(4√h) is the same as |c̃_i| ≥ ηγ√h/2, and not ≥
+2ηγ√h as printed. But with either threshold the printed rule also drops coordinates that are certain
+to be kept (p_i = 1, c̃_i = c_i) and long: for c = e_1 and ηγ√h < ½ it returns 0. So c decides here.
 
-**Vector-Project** stores z_t = ⟨v_t, c⟩ for k seeded vectors; ĉ = (1/k) Σ z_t v_t. With ε = γ/(2|c|) < ½ and
-k ≥ ln(4/η)/(ε²/4 - ε³/6), the squared lengths of c/|c| ± u/|u| under (1/√k)Vᵀ are kept to a relative ε but for a
-probability η (Johnson-Lindenstrauss; normal or sign vectors). Then, by polarisation, |⟨ĉ - c, u⟩| ≤ γ/2, and by the
-parallelogram law |Vᵀu|² ≤ 2k(1 + ε) ≤ 3k. *Rounding*: if every z_t moves by r_t, |r_t| ≤ s/2, then ⟨ĉ, u⟩ moves by
-⟨r, Vᵀu⟩/k ≤ (s/2)|Vᵀu|/√k ≤ (s/2)√3, whatever made r: a step s ≤ γ/2 costs less than γ/2, in the same event. The paper
-takes γ/(2√(hk)) and |V|₂ ≤ 2√h. That norm is near √h + √k and so exceeds 2√h where k > h, yet its conclusion stands:
-|r| ≤ √k·s/2 gives |V|₂·γ/(4k√h) ≈ (γ/4)(1/k + 1/√(hk)) ≤ γ/2 for all u at once. It is finer than one u needs by √(hk).
-`helper` "srht" is a variant without this tail bound; at k = N (`hadamard.padded_size`) it loses nothing but rounding.
+**Vector-Project** stores z_t = ⟨v_t, c⟩ for k seeded vectors; ĉ = (1/k) Σ z_t v_t. With ε =
+γ/(2|c|) < ½ and k ≥ ln(4/η)/(ε²/4 - ε³/6), the squared lengths of c/|c| ± u/|u| under (1/√k)Vᵀ are
+kept to a relative ε but for a probability η (Johnson-Lindenstrauss; normal or sign vectors). Then,
+by polarisation, |⟨ĉ - c, u⟩| ≤ γ/2, and by the parallelogram law |Vᵀu|² ≤ 2k(1 + ε) ≤ 3k.
+*Rounding*: if every z_t moves by r_t, |r_t| ≤ s/2, then ⟨ĉ, u⟩ moves by ⟨r, Vᵀu⟩/k ≤ (s/2)|Vᵀu|/√k
+≤ (s/2)√3, whatever made r: a step s ≤ γ/2 costs less than γ/2, in the same event. The paper takes
+γ/(2√(hk)) and |V|₂ ≤ 2√h. That norm is near √h + √k and so exceeds 2√h where k > h, yet its
+conclusion stands: |r| ≤ √k·s/2 gives |V|₂·γ/(4k√h) ≈ (γ/4)(1/k + 1/√(hk)) ≤ γ/2 for all u at once.
+It is finer than one u needs by √(hk). `helper` "srht" is a variant without this tail bound; at k =
+N (`hadamard.padded_size`) it loses nothing but rounding.
 
-**A classifier** has one vector a class, with the bias as the coordinate of a constant input 1, and |x| ≤ R. Errors of
-γ/2 in each score move a margin by at most γ; the classes share η. Two classes have one vector, the difference of the
-rows (the paper's setting), which may err by γ itself; it comes back as the rows (-d/2, d/2).
+**A classifier** has one vector a class, with the bias as the coordinate of a constant input 1, and
+|x| ≤ R. Errors of γ/2 in each score move a margin by at most γ; the classes share η. Two classes
+have one vector, the difference of the rows (the paper's setting), which may err by γ itself; it
+comes back as the rows (-d/2, d/2).
 """
 
 from __future__ import annotations
@@ -69,8 +76,12 @@ def vector_compress(c: Values, gamma: float, eta: float, seed: int, purpose: str
     return np.divide(c, chances, out=np.zeros(c.size), where=coins < chances)
 
 
-def vector_compress_on_grid(c: Values, gamma: float, eta: float, seed: int, purpose: str) -> Numbers:
-    """ĉ [h] as whole numbers, with P[|⟨ĉ - c, u⟩| > γ] ≤ η/2 for any fixed |u| ≤ 1 (Arora 2018, Lemma 5, corrected)."""
+def vector_compress_on_grid(
+    c: Values, gamma: float, eta: float, seed: int, purpose: str
+) -> Numbers:
+    """ĉ [h] as whole numbers, with P[|⟨ĉ - c, u⟩| > γ] ≤ η/2 for any fixed |u| ≤ 1 (Arora 2018,
+    Lemma 5, corrected).
+    """
     _check(gamma, eta)
     short = np.abs(c) < gamma / (4.0 * math.sqrt(c.size))
     sampled = vector_compress(np.where(short, 0.0, c), gamma / 2.0, eta, seed, purpose)
@@ -78,24 +89,31 @@ def vector_compress_on_grid(c: Values, gamma: float, eta: float, seed: int, purp
 
 
 def vector_project_k(gamma: float, eta: float) -> int:
-    """The least whole k ≥ 16 ln(4/η)/(γ²(1 - γ/3)) for |c| ≤ 1 and 0 < γ ≤ 1: Matrix-Project's count at ε = γ/2.
+    """The least whole k ≥ 16 ln(4/η)/(γ²(1 - γ/3)) for |c| ≤ 1 and 0 < γ ≤ 1: Matrix-Project's
+    count at ε = γ/2.
 
-    The paper's 16 ln(1/η)/γ² is enough for a failure of η in practice (u = c is exactly a χ² tail), but not always:
-    at γ = 1 and η = 1e-8 that tail is 5.6e-8.
+    The paper's 16 ln(1/η)/γ² is enough for a failure of η in practice (u = c is exactly a χ² tail),
+    but not always: at γ = 1 and η = 1e-8 that tail is 5.6e-8.
 
     >>> vector_project_k(0.1, 0.01)
     9917
     """
     if not 0.0 < gamma <= 1.0:
-        raise BadInput(f"Vector-Project needs an error γ of above 0 and at most 1 for a unit vector, not {gamma:g}")
+        raise BadInput(
+            "Vector-Project needs an error γ of above 0 and at most 1 for a unit vector, not "
+            f"{gamma:g}"
+        )
     return sign_projection_k(gamma / 2.0, eta)
 
 
-def vector_project(c: Values, gamma: float, k: int, seed: int, purpose: str, helper: Helper = "gaussian") -> Numbers:
-    """z_1, ..., z_k, rounded to multiples of at most γ/2 (Arora 2018, Algorithm 3); `Projected` turns them into ĉ.
+def vector_project(
+    c: Values, gamma: float, k: int, seed: int, purpose: str, helper: Helper = "gaussian"
+) -> Numbers:
+    """z_1, ..., z_k, rounded to multiples of at most γ/2 (Arora 2018, Algorithm 3); `Projected`
+    turns them into ĉ.
 
-    P[|⟨ĉ - c, u⟩| > γ] ≤ η for any fixed |u| ≤ 1 if k ≥ vector_project_k(min(1, γ/|c|), η) and the vectors are normal
-    or signs; rounding alone costs at most (γ/4)·√3 of it (above).
+    P[|⟨ĉ - c, u⟩| > γ] ≤ η for any fixed |u| ≤ 1 if k ≥ vector_project_k(min(1, γ/|c|), η) and the
+    vectors are normal or signs; rounding alone costs at most (γ/4)·√3 of it (above).
     """
     if not 0.0 < gamma < math.inf:
         raise BadInput(f"an allowed error γ must be a positive number, not {gamma:g}")
@@ -107,19 +125,24 @@ def vector_project(c: Values, gamma: float, k: int, seed: int, purpose: str, hel
 
 @dataclass(frozen=True)
 class LinearSetting:
-    """What a linear classifier asks of Algorithms 2 and 3, once margin, input and vectors are normalised."""
+    """What a linear classifier asks of Algorithms 2 and 3, once margin, input and vectors are
+    normalised.
+    """
 
     vectors: int  # 1 for two classes, else one a class
     coordinates: int  # of a vector, that of the bias included
     norm: float  # S: the longest vector
     radius: float  # R: the longest input, its constant 1 included where there is a bias
     gamma: float  # the margin that may be used up
-    allowance: float  # the error that a vector may make on an input of length 1: γ/R for two classes, else γ/(2R)
+    # the error that a vector may make on an input of length 1: γ/R for two classes, else γ/(2R)
+    allowance: float
     eta: float  # a vector's share of the probability with which an example may fail
 
     @property
     def unit_gamma(self) -> float:
-        """The paper's γ, for vectors and inputs of length at most 1; above 1 nothing need be stored at all."""
+        """The paper's γ, for vectors and inputs of length at most 1; above 1 nothing need be stored
+        at all.
+        """
         return min(1.0, self.allowance / self.norm) if self.norm > 0.0 else 1.0
 
     @property
@@ -129,17 +152,31 @@ class LinearSetting:
 
     @property
     def expected_nonzeros(self) -> float:
-        """At least the mean number of coordinates that Vector-Compress keeps, on the grid, over all vectors."""
-        return self.vectors * min(self.coordinates, 8.0 * (self.norm / self.allowance) ** 2 / self.eta)
+        """At least the mean number of coordinates that Vector-Compress keeps, on the grid, over all
+        vectors.
+        """
+        return self.vectors * min(
+            self.coordinates, 8.0 * (self.norm / self.allowance) ** 2 / self.eta
+        )
 
 
 def linear_setting(
-    weight: Tensor, bias: Tensor | None, *, gamma: float, eta: float, radius: float, start: Start | None = None
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    gamma: float,
+    eta: float,
+    radius: float,
+    start: Start | None = None,
 ) -> LinearSetting:
-    """weight [classes, h], bias [classes]; `radius` is the largest |x| of the sample, without the constant input."""
+    """weight [classes, h], bias [classes]; `radius` is the largest |x| of the sample, without the
+    constant input.
+    """
     _check(gamma, eta)
     if not 0.0 <= radius < math.inf or (radius == 0.0 and bias is None):
-        raise BadInput(f"the longest input of the sample must have a positive, finite length, not {radius:g}")
+        raise BadInput(
+            f"the longest input of the sample must have a positive, finite length, not {radius:g}"
+        )
     vectors = _vectors(weight, bias, start)
     binary = len(weight) == 2
     longest = radius if bias is None else math.hypot(radius, 1.0)
@@ -168,20 +205,26 @@ def compress_linear(
     place: int,
     start: Start | None = None,
 ) -> Sparse | ProjectedRows:
-    """A classifier whose scores err by so little that, but for a probability η, a given example of |x| ≤ `radius` keeps
-    its label if its margin exceeds γ.
+    """A classifier whose scores err by so little that, but for a probability η, a given example of
+    |x| ≤ `radius` keeps its label if its margin exceeds γ.
 
-    With `start` the vectors are what training added to it, and it is not stored: give it to `affine` again. With `k`
-    Vector-Project stores that many numbers a vector and promises nothing; the check is `vector_promise`.
+    With `start` the vectors are what training added to it, and it is not stored: give it to
+    `affine` again. With `k` Vector-Project stores that many numbers a vector and promises nothing;
+    the check is `vector_promise`.
     """
     setting = linear_setting(weight, bias, gamma=gamma, eta=eta, radius=radius, start=start)
     vectors = _vectors(weight, bias, start)
     shape, has_bias = tuple(weight.shape), bias is not None
     if method == "vector-compress":
         if k is not None:
-            raise BadInput("Vector-Compress chooses how many coordinates it keeps: leave out -k, or use vector-project")
+            raise BadInput(
+                "Vector-Compress chooses how many coordinates it keeps: leave out -k, or use "
+                "vector-project"
+            )
         parts = [
-            vector_compress_on_grid(row, setting.allowance, setting.eta, seed, f"vector compress {place} {number}")
+            vector_compress_on_grid(
+                row, setting.allowance, setting.eta, seed, f"vector compress {place} {number}"
+            )
             for number, row in enumerate(vectors)
         ]
         return Sparse(_stacked(parts), shape, has_bias)
@@ -195,7 +238,9 @@ def compress_linear(
 
 
 class StoredVectors(StoredLayer):
-    """A linear classifier's vectors [rows, coordinates], the bias as their last coordinate if there is one."""
+    """A linear classifier's vectors [rows, coordinates], the bias as their last coordinate if there
+    is one.
+    """
 
     has_bias: bool
 
@@ -204,7 +249,9 @@ class StoredVectors(StoredLayer):
         """What is stored, as [rows, coordinates]: one row for two classes, else one a class."""
 
     def affine(self, seed: int, start: Start | None = None) -> tuple[Values, Values | None]:
-        """Weight [classes, h] and bias [classes], or None; those of `start` are added where they were subtracted."""
+        """Weight [classes, h] and bias [classes], or None; those of `start` are added where they
+        were subtracted.
+        """
         rows = self.vectors(seed)
         if self.shape[0] == 2:
             rows = np.concatenate((-rows / 2.0, rows / 2.0))
@@ -218,7 +265,10 @@ class StoredVectors(StoredLayer):
     @classmethod
     def _rows_and_coordinates(cls, shape: tuple[int, ...], bias: int) -> tuple[int, int]:
         if len(shape) != 2 or shape[0] < 2 or bias > 1:
-            raise BadInput(f"the vectors of a linear classifier fit no weight of shape {shape} with bias flag {bias}")
+            raise BadInput(
+                f"the vectors of a linear classifier fit no weight of shape {shape} with bias "
+                f"flag {bias}"
+            )
         return (1 if shape[0] == 2 else shape[0]), shape[1] + bias
 
 
@@ -250,7 +300,13 @@ class Sparse(StoredVectors):
         return (cls._rows_and_coordinates(shape, fields[0]),)
 
     @classmethod
-    def restore(cls, shape: tuple[int, ...], place: int, fields: tuple[int, ...], numbers: tuple[Numbers, ...]) -> Self:  # noqa: ARG003
+    def restore(
+        cls,
+        shape: tuple[int, ...],
+        place: int,  # noqa: ARG003
+        fields: tuple[int, ...],
+        numbers: tuple[Numbers, ...],
+    ) -> Self:
         (entries,) = numbers
         return cls(entries, shape, bool(fields[0]))
 
@@ -260,7 +316,9 @@ class Sparse(StoredVectors):
 
 @dataclass(frozen=True, eq=False)
 class ProjectedRows(StoredVectors):
-    """Vector-Project: k inner products a vector, all with the same v_1, ..., v_k of the helper string."""
+    """Vector-Project: k inner products a vector, all with the same v_1, ..., v_k of the helper
+    string.
+    """
 
     kind: ClassVar[str] = "projected rows"
     field_count: ClassVar[int] = 3
@@ -285,7 +343,13 @@ class ProjectedRows(StoredVectors):
         return ((rows, k),)
 
     @classmethod
-    def restore(cls, shape: tuple[int, ...], place: int, fields: tuple[int, ...], numbers: tuple[Numbers, ...]) -> Self:
+    def restore(
+        cls,
+        shape: tuple[int, ...],
+        place: int,
+        fields: tuple[int, ...],
+        numbers: tuple[Numbers, ...],
+    ) -> Self:
         (coefficients,) = numbers
         return cls(coefficients, shape, bool(fields[2]), HELPERS[fields[0]], place)
 
@@ -296,12 +360,16 @@ class ProjectedRows(StoredVectors):
     def vectors(self, seed: int) -> Values:
         size = (self.shape[1] + self.has_bias,)
         rows = (Numbers(row, self.coefficients.exponent) for row in self.coefficients.integers)
-        return np.stack([Projected(row, size, self.helper, self.place).weight(seed) for row in rows])
+        return np.stack(
+            [Projected(row, size, self.helper, self.place).weight(seed) for row in rows]
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class VectorPromise:
-    """How far scores moved, as a part of what the promise allows: an example fails where its ratio exceeds 1."""
+    """How far scores moved, as a part of what the promise allows: an example fails where its ratio
+    exceeds 1.
+    """
 
     ratios: Values  # [examples]
 
@@ -320,16 +388,25 @@ class VectorPromise:
 
 
 def vector_promise(scores_before: Tensor, scores_after: Tensor, gamma: float) -> VectorPromise:
-    """Scores [examples, classes] of both nets. Two classes: the change of their difference over γ; else the largest
-    change of a score over γ/2. Where no ratio exceeds 1, every margin above γ stays positive.
+    """Scores [examples, classes] of both nets. Two classes: the change of their difference over γ;
+    else the largest change of a score over γ/2. Where no ratio exceeds 1, every margin above γ
+    stays positive.
     """
-    if scores_before.shape != scores_after.shape or scores_before.ndim != 2 or min(scores_before.shape) < 1:
+    if (
+        scores_before.shape != scores_after.shape
+        or scores_before.ndim != 2
+        or min(scores_before.shape) < 1
+    ):
         raise BadInput(
-            f"scores {tuple(scores_before.shape)} and {tuple(scores_after.shape)} are not of the same examples"
+            f"scores {tuple(scores_before.shape)} and {tuple(scores_after.shape)} are not of the "
+            "same examples"
         )
     if not 0.0 < gamma < math.inf:
         raise BadInput(f"the margin γ must be a positive number, not {gamma:g}")
-    moved = (scores_after.detach().to("cpu", torch.float64) - scores_before.detach().to("cpu", torch.float64)).numpy()
+    moved = (
+        scores_after.detach().to("cpu", torch.float64)
+        - scores_before.detach().to("cpu", torch.float64)
+    ).numpy()
     if moved.shape[1] == 2:
         return VectorPromise(np.abs(moved[:, 1] - moved[:, 0]) / gamma)
     return VectorPromise(np.abs(moved).max(axis=1) / (gamma / 2.0))
@@ -364,12 +441,19 @@ def _vectors(weight: Tensor, bias: Tensor | None, start: Start | None) -> Values
     """The vectors to store: [1, coordinates] for two classes, else [classes, coordinates]."""
     shape = tuple(weight.shape)
     if len(shape) != 2 or shape[0] < 2:
-        raise BadInput(f"Vector-Compress and Vector-Project need one linear layer of 2 classes or more, not {shape}")
+        raise BadInput(
+            "Vector-Compress and Vector-Project need one linear layer of 2 classes or more, not "
+            f"{shape}"
+        )
     if start is not None and tuple(start[0].shape) != shape:
-        raise BadInput(f"the initialisation of a layer {shape} cannot have the shape {tuple(start[0].shape)}")
+        raise BadInput(
+            f"the initialisation of a layer {shape} cannot have the shape {tuple(start[0].shape)}"
+        )
     rows = _homogeneous(weight, bias, has_bias=bias is not None)
     if start is not None:
         rows = rows - _homogeneous(*start, has_bias=bias is not None)
     if not np.isfinite(rows).all():
-        raise BadInput("the weights of the linear classifier must be finite numbers, and some are not")
+        raise BadInput(
+            "the weights of the linear classifier must be finite numbers, and some are not"
+        )
     return rows[1:] - rows[:1] if len(rows) == 2 else rows

@@ -20,11 +20,14 @@ _MOST_LEMMA_BITS = 16  # a grid on which the largest weight takes more is no com
 _ITERATIONS = 12  # that usually show a norm to be too large
 
 
-def lemma_grid(net: Network, pruned: Network, masks: Sequence[Tensor], overlaps: Sequence[int]) -> Grid:
-    """The coarsest powers of two that Lemma 4.4 (corrected) allows: (ρ/2)√(J·overlap) ≤ ‖A‖₂/L - ‖Δ‖₂.
+def lemma_grid(
+    net: Network, pruned: Network, masks: Sequence[Tensor], overlaps: Sequence[int]
+) -> Grid:
+    """The coarsest powers of two that Lemma 4.4 (corrected) allows: (ρ/2)√(J·overlap) ≤ ‖A‖₂/L -
+    ‖Δ‖₂.
 
-    overlaps: in how many patches of a layer a number of its input can be, 1 for a dense layer. None for a layer where
-    pruning alone leaves no room, or where a weight would take more than 16 bits.
+    overlaps: in how many patches of a layer a number of its input can be, 1 for a dense layer. None
+    for a layer where pruning alone leaves no room, or where a weight would take more than 16 bits.
     """
     depth = len(net.affine_layers)
     found: list[int | None] = []

@@ -23,14 +23,16 @@ _MOST_TRIED = 64
 class PruneOptions:
     """Every one is an option of `cushion compress` of the same name.
 
-    rule: how weights are chosen. "bernoulli": Algorithm 1, weight w stays with probability 1 - exp(-w²/(dΨ)), the
-    diagonal always; "global" and "layer": the smallest go until a fraction `sparsity` of the net or of each layer is
-    gone; "N:M": of M consecutive weights of a row the N largest stay; "zeros": what is zero already goes (a net that
-    was pruned while it was trained). None: bernoulli, or global where a sparsity is given. d, sparsity: one value, or
-    several of which the one with the smallest bound is taken. grid: "lemma" takes ρ from Lemma 4.4, a whole number is
-    the bits of a weight, "best" tries several. fine_tune: epochs of training with the mask held. m: side of the
-    sketches (sketch alone); ones: the ones in every column of their matrices. subgaussian: (a, b, t) of Condition C.1,
-    or "fit". gamma, level: the margin, as for the other methods.
+    rule: how weights are chosen. "bernoulli": Algorithm 1, weight w stays with probability 1 -
+    exp(-w²/(dΨ)), the diagonal always; "global" and "layer": the smallest go until a fraction
+    `sparsity` of the net or of each layer is gone; "N:M": of M consecutive weights of a row the N
+    largest stay; "zeros": what is zero already goes (a net that was pruned while it was trained).
+    None: bernoulli, or global where a sparsity is given. d, sparsity: one value, or several of
+    which the one with the smallest bound is taken. grid: "lemma" takes ρ from Lemma 4.4, a whole
+    number is the bits of a weight, "best" tries several. fine_tune: epochs of training with the
+    mask held. m: side of the sketches (sketch alone); ones: the ones in every column of their
+    matrices. subgaussian: (a, b, t) of Condition C.1, or "fit". gamma, level: the margin, as for
+    the other methods.
     """
 
     rule: str | None = None
@@ -63,16 +65,25 @@ class PruneOptions:
         if rule not in RULES and self.pattern is None:
             raise BadInput(f"--rule {rule} must be one of {', '.join(RULES)}, or N:M such as 2:4")
         if self.d and rule != "bernoulli":
-            raise BadInput(f"--d is the strength of --rule bernoulli (Algorithm 1); --rule {rule} does not take it")
+            raise BadInput(
+                f"--d is the strength of --rule bernoulli (Algorithm 1); --rule {rule} does not "
+                "take it"
+            )
         if self.sparsity and rule not in ("global", "layer"):
-            raise BadInput(f"--sparsity goes with --rule global or layer; --rule {rule} does not take it")
+            raise BadInput(
+                f"--sparsity goes with --rule global or layer; --rule {rule} does not take it"
+            )
         if rule in ("global", "layer") and not self.sparsity:
-            raise BadInput(f"--rule {rule} needs --sparsity, the fraction of weights to remove, such as 0.9")
+            raise BadInput(
+                f"--rule {rule} needs --sparsity, the fraction of weights to remove, such as 0.9"
+            )
         for name, values in (("d", self.d), ("sparsity", self.sparsity)):
             if not isinstance(values, tuple) or not all(_is_number(value) for value in values):
                 raise BadInput(f"--{name} must be numbers such as 0.5 or 0.5,0.9, not {values}")
             if len(values) > _MOST_TRIED:
-                raise BadInput(f"--{name} lists {len(values)} values, and at most {_MOST_TRIED} are tried")
+                raise BadInput(
+                    f"--{name} lists {len(values)} values, and at most {_MOST_TRIED} are tried"
+                )
         for value in self.d:
             if not 1e-6 <= value <= 1e6:
                 raise BadInput(f"--d must be from 1e-6 to 1e6, not {value}")
@@ -80,9 +91,12 @@ class PruneOptions:
             if not 0 <= value < 1:
                 raise BadInput(f"--sparsity is a fraction, at least 0 and below 1, not {value}")
         if not isinstance(self.grid, str) or (
-            self.grid not in ("lemma", "best") and not (_GRID.fullmatch(self.grid) and 2 <= int(self.grid) <= 32)
+            self.grid not in ("lemma", "best")
+            and not (_GRID.fullmatch(self.grid) and 2 <= int(self.grid) <= 32)
         ):
-            raise BadInput(f"--grid {self.grid} must be lemma, best, or the bits of a weight, from 2 to 32")
+            raise BadInput(
+                f"--grid {self.grid} must be lemma, best, or the bits of a weight, from 2 to 32"
+            )
         if not (type(self.fine_tune) is int and self.fine_tune >= 0):
             raise BadInput(f"--fine-tune must be a whole number of epochs, not {self.fine_tune}")
         for name, count in (("m", self.m), ("ones", self.ones)):
@@ -91,7 +105,7 @@ class PruneOptions:
             if count is not None and method != "sketch":
                 raise BadInput(f"--{name} belongs to --method sketch")
         if self.subgaussian != "fit":
-            self.subgaussian_constants  # noqa: B018 (checks)
+            self.subgaussian_constants  # noqa: B018
         if self.gamma is not None and not (_is_number(self.gamma) and 0 < self.gamma < math.inf):
             raise BadInput(f"--gamma must be a number above 0, not {self.gamma}")
         if not (_is_number(self.level) and 0 <= self.level < 1):
@@ -125,14 +139,19 @@ class PruneOptions:
         try:
             a, b, t = (float(part) for part in self.subgaussian.split(","))
         except ValueError:
-            raise BadInput(f"--subgaussian {self.subgaussian} must be fit, or the numbers a,b,t") from None
+            raise BadInput(
+                f"--subgaussian {self.subgaussian} must be fit, or the numbers a,b,t"
+            ) from None
         if not all(0 < value < math.inf for value in (a, b, t)):
             raise BadInput(f"--subgaussian {self.subgaussian}: a, b and t must be above 0")
         return a, b, t
 
     def settings(self) -> dict[str, Any]:
         """Every option by name, for records and files."""
-        lists = {name: ",".join(f"{value:g}" for value in getattr(self, name)) for name in ("d", "sparsity")}
+        lists = {
+            name: ",".join(f"{value:g}" for value in getattr(self, name))
+            for name in ("d", "sparsity")
+        }
         return {**vars(self), "rule": self.chosen_rule, **lists}
 
 

@@ -1,11 +1,13 @@
 """Which weights stay: Algorithm 1 of Guha 2023, and the deterministic rules that people use.
 
-A weight is seen as the matrix [out, rest], so a filter of a convolution is one row. A mask is True where the weight
-stays. Algorithm 1 draws one coin a weight from the counter, at the weight's own place in the stream, so that a mask
-depends on (weights, Ψ, d, seed, place) and on neither threads nor blocks. The deterministic rules know no diagonal; of
-equal magnitudes the one that comes first in the net goes first.
+A weight is seen as the matrix [out, rest], so a filter of a convolution is one row. A mask is True
+where the weight stays. Algorithm 1 draws one coin a weight from the counter, at the weight's own
+place in the stream, so that a mask depends on (weights, Ψ, d, seed, place) and on neither threads
+nor blocks. The deterministic rules know no diagonal; of equal magnitudes the one that comes first
+in the net goes first.
 
-A batch-norm that was not folded is a diagonal map, of which nothing may go: its mask is True everywhere.
+A batch-norm that was not folded is a diagonal map, of which nothing may go: its mask is True
+everywhere.
 """
 
 from __future__ import annotations
@@ -29,11 +31,15 @@ from cushion.network import Network, Node
 from cushion.operators import Diagonal
 
 Mask: TypeAlias = NDArray[np.bool_]
-_BLOCK = 1 << 16  # weights whose coins are tossed at a time: what is computed on the way stays in the cache
+_BLOCK = (
+    1 << 16
+)  # weights whose coins are tossed at a time: what is computed on the way stays in the cache
 
 
 def diagonal_mask(shape: tuple[int, ...]) -> Tensor:
-    """True at the entries (i, i) of a weight of this shape, seen as the matrix [out, rest]: bool [*shape]."""
+    """True at the entries (i, i) of a weight of this shape, seen as the matrix [out, rest]: bool
+    [*shape].
+    """
     mask = torch.zeros(shape[0], math.prod(shape[1:]), dtype=torch.bool)
     mask.fill_diagonal_(True)  # of a tall matrix too, once
     return mask.reshape(shape)
@@ -42,7 +48,8 @@ def diagonal_mask(shape: tuple[int, ...]) -> Tensor:
 def layer_variance(weight: Tensor) -> float:
     """Ψ, the mean square of the entries off the diagonal, in float64; 0 for a weight that has none.
 
-    The mean of Assumption 3.1 is 0, so nothing is subtracted. Rows are summed one by one: no thread count changes Ψ.
+    The mean of Assumption 3.1 is 0, so nothing is subtracted. Rows are summed one by one: no thread
+    count changes Ψ.
     """
     matrix = _matrix(weight)
     rows, columns = matrix.shape
@@ -57,18 +64,25 @@ def layer_variance(weight: Tensor) -> float:
         psi = float(np.sum(sums)) / max(1, int(rows * columns - min(rows, columns)))
     off = np.count_nonzero(matrix) - np.count_nonzero(np.diagonal(matrix))
     if not math.isfinite(psi) or (off and psi < sys.float_info.min):
-        raise BadInput("the mean square of its weights leaves the range of float64; scale the net's weights")
+        raise BadInput(
+            "the mean square of its weights leaves the range of float64; scale the net's weights"
+        )
     return psi
 
 
 def bernoulli_mask(weight: Tensor, psi: float, d: float, seed: int, place: int) -> Tensor:
-    """Algorithm 1 (Guha 2023): off the diagonal w stays with probability 1 - exp(-w²/(dΨ)); the diagonal stays.
+    """Algorithm 1 (Guha 2023): off the diagonal w stays with probability 1 - exp(-w²/(dΨ)); the
+    diagonal stays.
 
-    The coin of the i-th weight, row by row, is word i of the stream "prune `place`". Ψ = 0 lets nothing but the
-    diagonal stay. To 2^-53, the spacing of the coins, the probabilities are exact. bool [*weight.shape].
+    The coin of the i-th weight, row by row, is word i of the stream "prune `place`". Ψ = 0 lets
+    nothing but the diagonal stay. To 2^-53, the spacing of the coins, the probabilities are exact.
+    bool [*weight.shape].
     """
     if not (0 < d < math.inf and 0 <= psi < math.inf):
-        raise BadInput(f"Algorithm 1 needs a finite d above 0 and a variance of at least 0, not d = {d} and Ψ = {psi}")
+        raise BadInput(
+            f"Algorithm 1 needs a finite d above 0 and a variance of at least 0, not d = {d} and "
+            f"Ψ = {psi}"
+        )
     mask = diagonal_mask(tuple(weight.shape))
     if psi == 0.0:
         return mask
@@ -76,7 +90,9 @@ def bernoulli_mask(weight: Tensor, psi: float, d: float, seed: int, place: int) 
     scale = 1.0 / math.sqrt(psi)  # w/√Ψ before squaring: w² itself may underflow
     for first in range(0, values.size, _BLOCK):
         part = values[first : first + _BLOCK].astype(np.float64)
-        coins = (stream(f"prune {place}", seed, part.size, first) >> np.uint64(11)) * 2.0**-53  # uniform in [0, 1)
+        coins = (
+            stream(f"prune {place}", seed, part.size, first) >> np.uint64(11)
+        ) * 2.0**-53  # uniform in [0, 1)
         with np.errstate(over="ignore"):  # a Ψ that was given may be far below w²: then w stays
             np.square(part * scale, out=part)
             part /= -d
@@ -84,21 +100,33 @@ def bernoulli_mask(weight: Tensor, psi: float, d: float, seed: int, place: int) 
     return mask
 
 
-def masks_for(net: Network, rule: str, *, d: float | None, sparsity: float | None, seed: int) -> tuple[Tensor, ...]:
+def masks_for(
+    net: Network, rule: str, *, d: float | None, sparsity: float | None, seed: int
+) -> tuple[Tensor, ...]:
     """One mask for each of `net.affine_layers`, True where the weight stays.
 
-    "bernoulli" needs d; "global" and "layer" need a sparsity, and exactly round(sparsity·N) of the N weights that may
-    go do, those of the smallest magnitude in the net or in the layer; "N:M": of M consecutive weights of a row the N
-    largest stay (of a shorter last group up to N); "zeros": what is zero goes. `seed` matters for "bernoulli" only.
+    "bernoulli" needs d; "global" and "layer" need a sparsity, and exactly round(sparsity·N) of the
+    N weights that may go do, those of the smallest magnitude in the net or in the layer; "N:M": of
+    M consecutive weights of a row the N largest stay (of a shorter last group up to N); "zeros":
+    what is zero goes. `seed` matters for "bernoulli" only.
     """
     options = PruneOptions(
-        rule=rule, d=() if d is None else (float(d),), sparsity=() if sparsity is None else (float(sparsity),)
+        rule=rule,
+        d=() if d is None else (float(d),),
+        sparsity=() if sparsity is None else (float(sparsity),),
     )
     options.check("magnitude")
     if rule == "bernoulli" and d is None:
         raise BadInput("--rule bernoulli needs --d, the strength of Algorithm 1, such as 1")
-    masks = [torch.ones(node.affine.operator.weight.shape, dtype=torch.bool) for node in net.affine_layers]
-    free = [at for at, node in enumerate(net.affine_layers) if not isinstance(node.affine.operator, Diagonal)]
+    masks = [
+        torch.ones(node.affine.operator.weight.shape, dtype=torch.bool)
+        for node in net.affine_layers
+    ]
+    free = [
+        at
+        for at, node in enumerate(net.affine_layers)
+        if not isinstance(node.affine.operator, Diagonal)
+    ]
     weights = {at: net.affine_layers[at].affine.operator.weight for at in free}
     place = places(net)
     if rule == "global":
@@ -123,10 +151,17 @@ def masks_for(net: Network, rule: str, *, d: float | None, sparsity: float | Non
 
 
 def apply_masks(net: Network, masks: Sequence[Tensor]) -> Network:
-    """The net with zeros where its masks, one for each affine layer, are False; biases are untouched."""
+    """The net with zeros where its masks, one for each affine layer, are False; biases are
+    untouched.
+    """
     layers = net.affine_layers
-    if [tuple(mask.shape) for mask in masks] != [tuple(node.affine.operator.weight.shape) for node in layers]:
-        raise BadInput("the masks do not fit the net: there must be one for each affine layer, shaped like its weight")
+    if [tuple(mask.shape) for mask in masks] != [
+        tuple(node.affine.operator.weight.shape) for node in layers
+    ]:
+        raise BadInput(
+            "the masks do not fit the net: there must be one for each affine layer, shaped like "
+            "its weight"
+        )
     changes = {}
     for node, mask in zip(layers, masks, strict=True):
         operator = node.affine.operator
@@ -137,7 +172,11 @@ def apply_masks(net: Network, masks: Sequence[Tensor]) -> Network:
 
 def _matrix(weight: Tensor) -> NDArray[Any]:
     """The weight as [out, rest], without a copy where it is float32 or float64."""
-    wide = weight.detach() if weight.dtype in (torch.float32, torch.float64) else weight.detach().to(torch.float64)
+    wide = (
+        weight.detach()
+        if weight.dtype in (torch.float32, torch.float64)
+        else weight.detach().to(torch.float64)
+    )
     return wide.cpu().numpy().reshape(wide.shape[0], -1)
 
 
@@ -154,25 +193,35 @@ def _named_variance(node: Node) -> float:
 
 
 def _smallest_go(layers: Sequence[NDArray[Any]], sparsity: float) -> list[Mask]:
-    """All but the round(sparsity·N) smallest of the N magnitudes of all layers together; of equals the first go."""
+    """All but the round(sparsity·N) smallest of the N magnitudes of all layers together; of equals
+    the first go.
+    """
     every = np.concatenate([layer.reshape(-1) for layer in layers]) if layers else np.zeros(0)
     gone = round(sparsity * every.size)
     if gone == 0:
         return [np.ones(layer.shape, dtype=bool) for layer in layers]
-    border = np.partition(every, gone - 1)[gone - 1]  # the last that goes; linear in N, where a sort is not
+    border = np.partition(every, gone - 1)[
+        gone - 1
+    ]  # the last that goes; linear in N, where a sort is not
     stays = every > border
     equal = np.flatnonzero(every == border)
     left = gone - int(np.count_nonzero(every < border))
     stays[equal[left:]] = True
     ends = np.cumsum([layer.size for layer in layers])[:-1]
-    return [part.reshape(layer.shape) for part, layer in zip(np.split(stays, ends), layers, strict=True)]
+    return [
+        part.reshape(layer.shape) for part, layer in zip(np.split(stays, ends), layers, strict=True)
+    ]
 
 
 def _largest_stay(magnitudes: NDArray[Any], kept: int, of: int) -> Mask:
-    """The `kept` largest of each `of` consecutive numbers of a row: [rows, columns]; of equals the first go."""
+    """The `kept` largest of each `of` consecutive numbers of a row: [rows, columns]; of equals the
+    first go.
+    """
     rows, columns = magnitudes.shape
     groups = -(-columns // of)
-    padded = np.full((rows, groups * of), -1.0, dtype=magnitudes.dtype)  # less than any magnitude, so they go first
+    padded = np.full(
+        (rows, groups * of), -1.0, dtype=magnitudes.dtype
+    )  # less than any magnitude, so they go first
     padded[:, :columns] = magnitudes
     order = np.argsort(padded.reshape(rows, groups, of), axis=2, kind="stable")
     stays = np.zeros((rows, groups, of), dtype=bool)

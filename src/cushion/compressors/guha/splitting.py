@@ -1,4 +1,6 @@
-"""Douglas-Rachford splitting between the ℓ1 norm and the matrices with Pᵀ X Q = C, for orthonormal P and Q."""
+"""Douglas-Rachford splitting between the ℓ1 norm and the matrices with Pᵀ X Q = C, for orthonormal
+P and Q.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,20 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 _RELAXATION = 1.6  # of the splitting; between 1 and 2 all converge
-_FIRST_STEP = 0.1  # soft threshold against the largest entry of the feasible matrix of least squares
+_FIRST_STEP = (
+    0.1  # soft threshold against the largest entry of the feasible matrix of least squares
+)
 _SINGLE = 1e-5  # single precision serves until the two halves of the splitting agree to this
 
 
 class Splitting:
-    """The iteration itself: Z, its projection, and the sparse half; in single precision at first."""
+    """The iteration itself: Z, its projection, and the sparse half; in single precision at
+    first.
+    """
 
-    def __init__(self, P: Matrix, Q: Matrix, C: Matrix, start: Matrix, U: Matrix | None = None) -> None:
+    def __init__(
+        self, P: Matrix, Q: Matrix, C: Matrix, start: Matrix, U: Matrix | None = None
+    ) -> None:
         """From a feasible `start`, and the coordinates of a dual variable where one is known."""
         self._exact = P, Q, C
         self._threshold = _FIRST_STEP * float(np.abs(start).max(initial=0.0))
@@ -25,7 +33,9 @@ class Splitting:
         self._P, self._Q, self._C = (part.astype(kind) for part in (P, Q, C))
         self._Pt, self._Qt = np.ascontiguousarray(self._P.T), np.ascontiguousarray(self._Q.T)
         self._Z = np.ascontiguousarray(Z.astype(kind))
-        self._lift, self._reflected, self.sparse, self._before = (np.zeros_like(self._Z) for _ in range(4))
+        self._lift, self._reflected, self.sparse, self._before = (
+            np.zeros_like(self._Z) for _ in range(4)
+        )
         self._excess = np.zeros_like(self._C)
 
     def step(self) -> None:
@@ -59,7 +69,9 @@ class Splitting:
         return found
 
     def adapt(self, late: bool) -> None:
-        """Balance the threshold between both residuals, and turn to double precision where single is used up."""
+        """Balance the threshold between both residuals, and turn to double precision where single
+        is used up.
+        """
         size = float(np.linalg.norm(self.sparse))
         primal = float(np.linalg.norm(self._reflected)) / _RELAXATION
         dual = float(np.linalg.norm(self.sparse - self._before))

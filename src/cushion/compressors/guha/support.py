@@ -1,8 +1,9 @@
-"""Linear algebra on a few entries of a matrix that is seen through two factors: least squares, lifts, injectivity.
+"""Linear algebra on a few entries of a matrix that is seen through two factors: least squares,
+lifts, injectivity.
 
-For entries S and orthonormal P, Q the Gram matrix of the map x_S -> Pᵀ X Q is G[s, s'] = (PPᵀ)[i, i'] (QQᵀ)[j, j']. It
-is never formed: a product with it is a few products with the factors, and conjugate gradients solve with it. They also
-answer the smallest correction where G is singular.
+For entries S and orthonormal P, Q the Gram matrix of the map x_S -> Pᵀ X Q is G[s, s'] = (PPᵀ)[i,
+i'] (QQᵀ)[j, j']. It is never formed: a product with it is a few products with the factors, and
+conjugate gradients solve with it. They also answer the smallest correction where G is singular.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Support:
     def __init__(self, P: Matrix, Q: Matrix, at: Places) -> None:
         self.P, self.Q, self.at = P, Q, at
         starts = np.searchsorted(at[0], np.arange(len(P) + 1))
-        self._frame = sparse.csr_array((np.zeros(len(at[0])), at[1], starts), shape=(len(P), len(Q)))
+        self._frame = sparse.csr_array(
+            (np.zeros(len(at[0])), at[1], starts), shape=(len(P), len(Q))
+        )
 
     def scattered(self, values: Vector) -> Matrix:
         """The matrix [p1, p2] with these values on the support, 0 elsewhere."""
@@ -53,7 +56,9 @@ class Support:
         return found
 
     def solve(self, C: Matrix, start: Vector, residual: float) -> Vector:
-        """Least squares of Pᵀ X Q = C on the support, as the smallest correction of `start`; to a residual of G."""
+        """Least squares of Pᵀ X Q = C on the support, as the smallest correction of `start`; to a
+        residual of G.
+        """
         right = self.gathered(C - self.sketch(start))
         size = float(np.linalg.norm(right))
         return start + self.lifted_back(right, residual / size) if size > residual else start
@@ -84,8 +89,9 @@ class Support:
 def is_injective(support: Support) -> bool:
     """Whether different values on the support give different sketches, by a probe.
 
-    A fixed vector in general position comes back from its own image only where the map has no null space: what lies in
-    one is lost. An almost singular map fails the probe too, which errs on the safe side.
+    A fixed vector in general position comes back from its own image only where the map has no null
+    space: what lies in one is lost. An almost singular map fails the probe too, which errs on the
+    safe side.
     """
     n = len(support.at[0])
     probe = stream("injectivity probe", 0, n).astype(np.float64) / 2.0**64 - 0.5

@@ -1,1 +1,3 @@
-"""Integer nets in training: blueprints, straight-through weights, and the search for the smallest bound."""
+"""Integer nets in training: blueprints, straight-through weights, and the search for the smallest
+bound.
+"""

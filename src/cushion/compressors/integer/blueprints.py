@@ -10,9 +10,11 @@ from cushion.errors import BadInput
 
 @dataclass(frozen=True)
 class ConvBlock:
-    """A convolution with ReLU; `outputs` counts stored filters, of which `symmetry` positions each are used.
+    """A convolution with ReLU; `outputs` counts stored filters, of which `symmetry` positions each
+    are used.
 
-    A depthwise one has no biases: the pointwise ones that follow it have some, and every bias costs bits.
+    A depthwise one has no biases: the pointwise ones that follow it have some, and every bias costs
+    bits.
     """
 
     outputs: int  # ignored where depthwise: as many as come in
@@ -43,7 +45,9 @@ Blueprint = tuple[Block, ...]
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of one block in a net: what enters it, the shape of its stored numbers, what leaves it."""
+    """The place of one block in a net: what enters it, the shape of its stored numbers, what leaves
+    it.
+    """
 
     block: Block
     before: Feature
@@ -53,7 +57,9 @@ class Slot:
     @property
     def biased(self) -> bool:
         """Whether its outputs have biases."""
-        return bool(self.stored) and not (isinstance(self.block, ConvBlock) and self.block.depthwise)
+        return bool(self.stored) and not (
+            isinstance(self.block, ConvBlock) and self.block.depthwise
+        )
 
 
 def lay_out(blueprint: Blueprint, shape: tuple[int, int, int], classes: int) -> list[Slot]:
@@ -68,15 +74,22 @@ def lay_out(blueprint: Blueprint, shape: tuple[int, int, int], classes: int) -> 
             after = Feature((outputs,))
         else:
             if len(feature.shape) != 3:
-                raise BadInput("a convolution or pooling cannot follow a dense layer in a blueprint")
+                raise BadInput(
+                    "a convolution or pooling cannot follow a dense layer in a blueprint"
+                )
             channels, height, width = feature.shape
             if isinstance(block, PoolBlock):
-                after = Feature((channels, height // block.size, width // block.size), feature.symmetry)
+                after = Feature(
+                    (channels, height // block.size, width // block.size), feature.symmetry
+                )
             else:
                 outputs = channels // feature.symmetry if block.depthwise else block.outputs
                 groups = 0 if block.depthwise else 1
                 stored = stored_shape(feature, outputs, block.side, groups, block.symmetry)
-                sides = ((n + 2 * block.padding - block.side) // block.stride + 1 for n in (height, width))
+                sides = (
+                    (n + 2 * block.padding - block.side) // block.stride + 1
+                    for n in (height, width)
+                )
                 after = Feature((outputs * block.symmetry, *sides), block.symmetry)
         if min(after.shape) < 1:
             raise BadInput(f"nothing is left of a {feature.shape} feature map behind {block}")

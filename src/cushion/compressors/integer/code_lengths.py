@@ -1,7 +1,8 @@
-"""Bits of coded numbers from their counts alone (FORMAT.md, section 3.2), up to the rounding of the whole stream's end.
+"""Bits of coded numbers from their counts alone (FORMAT.md, section 3.2), up to the rounding of the
+whole stream's end.
 
-The adaptive code gives the same length to any order of the same decisions, so a change of one number changes a handful
-of counts: far cheaper than encoding the message again.
+The adaptive code gives the same length to any order of the same decisions, so a change of one
+number changes a handful of counts: far cheaper than encoding the message again.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ Integers = NDArray[np.int64]
 
 def grid_length(weight: Integers, levels: int) -> float:
     """Numbers of a grid: zero or not, sign, magnitude in unary."""
-    return counted_length(np.bincount(np.abs(weight).reshape(-1), minlength=levels + 1), int((weight < 0).sum()))
+    return counted_length(
+        np.bincount(np.abs(weight).reshape(-1), minlength=levels + 1), int((weight < 0).sum())
+    )
 
 
 def counted_length(sizes: Integers, negative: int) -> float:
-    """The same from counts. sizes: how many numbers have each magnitude, up to the grid's largest."""
+    """The same from counts. sizes: how many numbers have each magnitude, up to the grid's
+    largest.
+    """
     above = np.cumsum(sizes[::-1])[::-1].tolist()  # how many have at least each
     total = _adaptive(int(sizes[0]), above[0] - int(sizes[0]))
     if len(sizes) > 1:
@@ -31,17 +36,30 @@ def counted_length(sizes: Integers, negative: int) -> float:
 
 
 def bias_length(bias: Integers, shift: int) -> float:
-    """Biases in steps of 2^shift: the flag, the shift, and wide numbers (zero or not, sign, bit length, bits)."""
+    """Biases in steps of 2^shift: the flag, the shift, and wide numbers (zero or not, sign, bit
+    length, bits).
+    """
     if not bias.any():
         return 1.0
     widths = np.array([int(value).bit_length() for value in np.abs(bias)])
-    # A wide number's bit length is coded like a magnitude on a grid that has one more level than any of them.
+    # A wide number's bit length is coded like a magnitude on a grid that has one more level than
+    # any of them.
     counts = np.bincount(widths, minlength=int(widths.max()) + 2)
     field = 2 * int(shift + 1).bit_length() - 1
-    return 1.0 + field + counted_length(counts, int((bias < 0).sum())) + float(np.maximum(widths - 1, 0).sum())
+    return (
+        1.0
+        + field
+        + counted_length(counts, int((bias < 0).sum()))
+        + float(np.maximum(widths - 1, 0).sum())
+    )
 
 
 def _adaptive(zeros: int, ones: int) -> float:
     """Bits that the Krichevsky-Trofimov estimator gives to so many zeros and ones, in any order."""
-    nats = math.lgamma(zeros + ones + 1) + math.log(math.pi) - math.lgamma(zeros + 0.5) - math.lgamma(ones + 0.5)
+    nats = (
+        math.lgamma(zeros + ones + 1)
+        + math.log(math.pi)
+        - math.lgamma(zeros + 0.5)
+        - math.lgamma(ones + 0.5)
+    )
     return nats / math.log(2.0)

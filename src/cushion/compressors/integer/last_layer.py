@@ -1,7 +1,9 @@
-"""A net's last layer under exact changes of one number: errors by comparison with thresholds, bits from counts.
+"""A net's last layer under exact changes of one number: errors by comparison with thresholds, bits
+from counts.
 
-With the layers before it fixed, scores are linear in the last layer's weights and biases, so the error count after a
-change of one number is a comparison of features with thresholds, for all weights of a class at once.
+With the layers before it fixed, scores are linear in the last layer's weights and biases, so the
+error count after a change of one number is a comparison of features with thresholds, for all
+weights of a class at once.
 """
 
 from __future__ import annotations
@@ -84,8 +86,8 @@ class LastLayer:
     def choose_step(self, until: float) -> None:
         """Take the bias step with which changes of biases alone reach the least bound, in time.
 
-        Small weights make ties, which are errors. Where those are many, all weights doubled are tried too: then biases
-        can lie between the scores.
+        Small weights make ties, which are errors. Where those are many, all weights doubled are
+        tried too: then biases can lie between the scores.
         """
         start = best = self.numbers
         lowest = self.height()
@@ -95,7 +97,10 @@ class LastLayer:
                     break
                 self.reset(start.in_steps_of(shift, factor))
                 labels = range(len(start.bias))
-                while any(time.monotonic() < until and self._improve(label, weights=False) for label in labels):
+                while any(
+                    time.monotonic() < until and self._improve(label, weights=False)
+                    for label in labels
+                ):
                     pass
                 if self.height() < lowest:
                     best, lowest = self.numbers, self.height()
@@ -107,7 +112,9 @@ class LastLayer:
         return int(((self.scores == top).sum(axis=1) > 1).sum())
 
     def kick(self, rng: np.random.Generator) -> None:
-        """Change some numbers at random: of the weights in use to zero, of the others to one up or down."""
+        """Change some numbers at random: of the weights in use to zero, of the others to one up or
+        down.
+        """
         weight = self.numbers.weight
         for _ in range(_KICK):
             used = np.flatnonzero(weight)
@@ -137,7 +144,9 @@ class LastLayer:
         price = price_of_a_bit(self.errors / self.m, self.bits, self.m) * self.m
         edge = self.edge(label)
         bias, gain = self._best_bias(label, edge, price)
-        at, value, gain_of_weight = self._best_weight(label, edge, price) if weights else (0, 0, 0.0)
+        at, value, gain_of_weight = (
+            self._best_weight(label, edge, price) if weights else (0, 0, 0.0)
+        )
         if min(gain, gain_of_weight) >= -1e-9:
             return False
         if gain <= gain_of_weight:
@@ -169,7 +178,9 @@ class LastLayer:
         return int(tried[best]), float(more[best])
 
     def _best_weight(self, label: int, edge: Edge, price: float) -> tuple[int, int, float]:
-        """(feature, weight, errors more and the price of bits more) of the best change of one weight of this class."""
+        """(feature, weight, errors more and the price of bits more) of the best change of one
+        weight of this class.
+        """
         row = self.numbers.weight[label]
         lengths = self._changes()
         columns, found = [], []
@@ -186,7 +197,9 @@ class LastLayer:
         return int(ats[best]), int(values[best]), float(gain[best])
 
     def _changes(self) -> NDArray[np.float64]:
-        """[old, new] bits more, for every change of one weight between two values -levels..levels."""
+        """[old, new] bits more, for every change of one weight between two values
+        -levels..levels.
+        """
         weight = self.numbers.weight
         sizes = np.bincount(np.abs(weight).reshape(-1), minlength=self.levels + 1)
         negative = int((weight < 0).sum())
@@ -201,7 +214,9 @@ class LastLayer:
                 changed[abs(new)] += 1
                 signs = negative - (old < 0) + (new < 0)
                 if 0 <= signs <= changed[1:].sum():
-                    found[old + self.levels, new + self.levels] = counted_length(changed, signs) - here
+                    found[old + self.levels, new + self.levels] = (
+                        counted_length(changed, signs) - here
+                    )
         return found
 
     def edge(self, label: int) -> Edge:
@@ -215,14 +230,18 @@ class LastLayer:
         score = self.scores[:, label]
         mine = self.y == label
         up = np.flatnonzero(mine)
-        down = np.flatnonzero(~mine & (own > rival))  # the other rows are wrong whatever this score is
+        down = np.flatnonzero(
+            ~mine & (own > rival)
+        )  # the other rows are wrong whatever this score is
         return Edge(up, rival[up] - score[up], down, (own - score)[down])
 
     def more(self, edge: Edge, step: int, columns: slice = slice(None)) -> Integers:
-        """[columns] errors more if the weight of the edge's class in that column changes by the step.
+        """[columns] errors more if the weight of the edge's class in that column changes by the
+        step.
 
-        A row of the class is right if step·value > need; another, that no third class beats, if step·value < room. For
-        whole values these are comparisons of the value itself with a rounded quotient.
+        A row of the class is right if step·value > need; another, that no third class beats, if
+        step·value < room. For whole values these are comparisons of the value itself with a rounded
+        quotient.
         """
         right: Integers = np.zeros(self.values[:1, columns].shape[1], dtype=np.int64)
         for rows, limit, above in ((edge.up, edge.need, True), (edge.down, edge.room, False)):
@@ -249,7 +268,9 @@ class LastLayer:
 
 @dataclass(frozen=True)
 class Edge:
-    """Rows of a class with what their score lacks, and rows of others with the room that is left below theirs."""
+    """Rows of a class with what their score lacks, and rows of others with the room that is left
+    below theirs.
+    """
 
     up: Integers
     need: Integers

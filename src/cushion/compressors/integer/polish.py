@@ -1,7 +1,9 @@
-"""The last layer's numbers improved one by one on the bound itself: exact error counts against exact code lengths.
+"""The last layer's numbers improved one by one on the bound itself: exact error counts against
+exact code lengths.
 
-Where no single change helps, a few weights are changed at random and the descent begins again; what is not better is
-taken back (iterated local search). Training minimises cross-entropy; this minimises what is certified.
+Where no single change helps, a few weights are changed at random and the descent begins again; what
+is not better is taken back (iterated local search). Training minimises cross-entropy; this
+minimises what is certified.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ Integers = NDArray[np.int64]
 _STEP_AGAIN = 0.15  # of all kicks
 
 
-def polish(net: IntegerNet, x: NDArray[Any], y: Integers, seconds: float, seed: int) -> Iterator[State]:
-    """Ever better nets (by the relaxed bound) with the same layers but the last, for so many seconds.
+def polish(
+    net: IntegerNet, x: NDArray[Any], y: Integers, seconds: float, seed: int
+) -> Iterator[State]:
+    """Ever better nets (by the relaxed bound) with the same layers but the last, for so many
+    seconds.
 
-    x: [m, ...] examples as the net reads them, y: [m] labels. Gives nothing if the last layer's weights are not on a
-    grid or too many.
+    x: [m, ...] examples as the net reads them, y: [m] labels. Gives nothing if the last layer's
+    weights are not on a grid or too many.
     """
     until = time.monotonic() + seconds
     if (values := features(net, x)) is None:
@@ -43,7 +48,9 @@ def polish(net: IntegerNet, x: NDArray[Any], y: Integers, seconds: float, seed: 
     numbers = layer.numbers
     while time.monotonic() < until:
         layer.reset(numbers)
-        if rng.random() < _STEP_AGAIN:  # weights may have become so small that another step is better
+        if (
+            rng.random() < _STEP_AGAIN
+        ):  # weights may have become so small that another step is better
             layer.choose_step(until)
         else:
             layer.kick(rng)
@@ -67,7 +74,9 @@ def features(net: IntegerNet, x: NDArray[Any]) -> Integers | None:
     try:
         each = np.eye(max(2, size), size, dtype=np.int64)  # a net has two scores at least
         reader = replace(net, layers=(*net.layers[:-1], Dense(Grid(each, 1), None, 0, 0)))
-        values = np.concatenate([reader.scores(x[i : i + 500])[:, :size] for i in range(0, len(x), 500)])
+        values = np.concatenate(
+            [reader.scores(x[i : i + 500])[:, :size] for i in range(0, len(x), 500)]
+        )
     except Malformed:  # more numbers than a net may have
         return None
     if last.symmetry > 1:

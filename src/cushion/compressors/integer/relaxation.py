@@ -1,4 +1,6 @@
-"""A smooth stand-in for the bound, by which a search steers: what counts in the end is the exact one."""
+"""A smooth stand-in for the bound, by which a search steers: what counts in the end is the exact
+one.
+"""
 
 from __future__ import annotations
 

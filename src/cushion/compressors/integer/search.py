@@ -1,8 +1,8 @@
 """Rate-aware search for the integer net whose Occam bound is smallest.
 
-Nothing in here is trusted: what counts is the message of the net that comes out, and its error count by exact
-evaluation. How a net was found (initialisation, schedule, number of tries) costs no bits, because the decoder never
-reads it.
+Nothing in here is trusted: what counts is the message of the net that comes out, and its error
+count by exact evaluation. How a net was found (initialisation, schedule, number of tries) costs no
+bits, because the decoder never reads it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from cushion.encoding.integer_net import Dense, IntegerNet
 from cushion.encoding.sources import Grid
 
 _FLOAT_BITS = 8  # of a float feature, at its finest
-_WORTH_THREADS = 256  # values in an example; below, threads spend longer waiting for one another than computing
+_WORTH_THREADS = (
+    256  # values in an example; below, threads spend longer waiting for one another than computing
+)
 
 
 @dataclass(frozen=True)
 class Found:
-    """The best net of a search, whether it was trained (else it always gives the most frequent class), and whether
-    someone ended the search before its time."""
+    """The best net of a search, whether it was trained (else it always gives the most frequent
+    class), and whether someone ended the search before its time.
+    """
 
     net: IntegerNet
     trained: bool
@@ -51,11 +54,12 @@ def search(
 ) -> Found:
     """Train plan after plan until the time is over; return the net with the smallest judge(net).
 
-    judge: the bound of a net on this sample (encode it, count its errors exactly, invert the tail). teacher:
-    [m, classes] logits of a net to imitate, or None. report is told now and then how many seconds have passed and the
-    best bound so far. The search begins with the net that always says the most frequent class, so there is always an
-    answer; Ctrl-C ends it early and keeps the best so far. Only nets that promise to beat it are judged,
-    and judging (it counts errors on the whole sample) gets at most about a quarter of the time.
+    judge: the bound of a net on this sample (encode it, count its errors exactly, invert the tail).
+    teacher: [m, classes] logits of a net to imitate, or None. report is told now and then how many
+    seconds have passed and the best bound so far. The search begins with the net that always says
+    the most frequent class, so there is always an answer; Ctrl-C ends it early and keeps the best
+    so far. Only nets that promise to beat it are judged, and judging (it counts errors on the whole
+    sample) gets at most about a quarter of the time.
     """
     shape: Shape = data.shape if len(data.shape) == 3 else (1, 1, int(np.prod(data.shape)))
     begin = time.monotonic()
@@ -71,17 +75,27 @@ def search(
         choices = plans(shape)
         for attempts in count():
             lap, place = divmod(attempts, len(choices))
-            plan = replace(choices[place], steps=choices[place].steps << min(lap, 10))  # each time round twice as long
+            plan = replace(
+                choices[place], steps=choices[place].steps << min(lap, 10)
+            )  # each time round twice as long
             left = begin + seconds - cost - time.monotonic()
             if left <= 0:
                 break
             generator = torch.Generator().manual_seed(seed + attempts)
             quantiser = quantiser_for(data, plan.input_shift)
-            numbers = quantiser.read(np.asarray(data.x).reshape(len(data), -1), np.float32).astype(np.int16)
+            numbers = quantiser.read(np.asarray(data.x).reshape(len(data), -1), np.float32).astype(
+                np.int16
+            )
             pixels = torch.from_numpy(numbers).reshape(len(data), *shape)
             sample = Sample(pixels, torch.from_numpy(np.array(data.y)), teacher, generator)
             for state in attempt(
-                plan, sample, data, shape, quantiser, min(left, plan.share * seconds), seed + attempts
+                plan,
+                sample,
+                data,
+                shape,
+                quantiser,
+                min(left, plan.share * seconds),
+                seed + attempts,
             ):
                 rested = state.last or time.monotonic() - judged > 3 * cost
                 if state.net is not None and rested and state.promise < 1.05 * float(lowest):
@@ -101,7 +115,13 @@ def search(
 
 
 def attempt(
-    plan: Plan, sample: Sample, data: Dataset, shape: Shape, quantiser: Input, seconds: float, seed: int
+    plan: Plan,
+    sample: Sample,
+    data: Dataset,
+    shape: Shape,
+    quantiser: Input,
+    seconds: float,
+    seed: int,
 ) -> Iterator[State]:
     """One try: train, then polish what came out, for a part of the time that training took."""
     begin = time.monotonic()
@@ -116,7 +136,9 @@ def attempt(
 
 
 def quantiser_for(data: Dataset, shift: int) -> Input:
-    """How a net reads these examples: bytes by a shift, floats by a quantiser fitted to them (and paid), as coarse."""
+    """How a net reads these examples: bytes by a shift, floats by a quantiser fitted to them (and
+    paid), as coarse.
+    """
     if data.x.dtype == np.uint8:
         return Bytes(shift)
     flat = np.asarray(data.x, dtype=np.float32).reshape(len(data), -1)

@@ -1,9 +1,9 @@
 """Integer nets while they are trained.
 
-At the end of training the forward pass uses the very integers that the exact evaluator uses (its sums may round where
-float32 ends, which changes training a little and a certificate not at all: `freeze` hands over the integers, and those
-are counted). How a layer's integers arise from trained numbers is a `Weights`: a grid here, a seeded mask or a seeded
-projection elsewhere.
+At the end of training the forward pass uses the very integers that the exact evaluator uses (its
+sums may round where float32 ends, which changes training a little and a certificate not at all:
+`freeze` hands over the integers, and those are counted). How a layer's integers arise from trained
+numbers is a `Weights`: a grid here, a seeded mask or a seeded projection elsewhere.
 """
 
 from __future__ import annotations
@@ -18,14 +18,23 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock, Slot, lay_out
+from cushion.compressors.integer.blueprints import (
+    Blueprint,
+    ConvBlock,
+    DenseBlock,
+    PoolBlock,
+    Slot,
+    lay_out,
+)
 from cushion.encoding import symmetry as tying
 from cushion.encoding.inputs import Input
 from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Layer, Pool
 from cushion.encoding.sources import Grid, Source
 
 Shape = tuple[int, int, int]
-_TARGET = 256.0  # typical size of a hidden value after its shift: precision between layers costs no bits
+_TARGET = (
+    256.0  # typical size of a hidden value after its shift: precision between layers costs no bits
+)
 _ANY = 2**15
 _BIAS_STEPS = 16.0  # bias steps in one typical sum
 
@@ -52,7 +61,9 @@ class Weights(Protocol):
     """The trained numbers of one layer."""
 
     def integers(self) -> Tensor:
-        """The layer's stored numbers as whole floats of its stored shape, differentiable (straight through)."""
+        """The layer's stored numbers as whole floats of its stored shape, differentiable (straight
+        through).
+        """
 
     def rate(self) -> Tensor:
         """A differentiable stand-in for the bits that the coded numbers cost."""
@@ -65,17 +76,22 @@ class Weights(Protocol):
 
 
 class GridWeights(nn.Module):
-    """Weights on their way to whole numbers in -levels..levels: some are held on the grid, the others still real.
+    """Weights on their way to whole numbers in -levels..levels: some are held on the grid, the
+    others still real.
 
-    `mask` is 0 where a weight was pruned for good. All start free; `hold` rounds more and more of them for good, and
-    those still free make up for the rounding errors of the others. With `always_round` all are rounded from the start,
-    and the gradient passes straight through.
+    `mask` is 0 where a weight was pruned for good. All start free; `hold` rounds more and more of
+    them for good, and those still free make up for the rounding errors of the others. With
+    `always_round` all are rounded from the start, and the gradient passes straight through.
     """
 
     always_round = False
 
     def __init__(
-        self, shape: tuple[int, ...], levels: int, generator: torch.Generator | None = None, spread: float = 1.0
+        self,
+        shape: tuple[int, ...],
+        levels: int,
+        generator: torch.Generator | None = None,
+        spread: float = 1.0,
     ) -> None:
         super().__init__()
         self.levels = levels
@@ -102,7 +118,9 @@ class GridWeights(nn.Module):
         """Whole numbers where weights are held (no gradient), real ones elsewhere."""
         if self.always_round:
             return straight(self.real.clamp(-self.levels, self.levels)) * self.mask
-        return torch.where(self.held, self.rounded(), self.real.clamp(-self.levels, self.levels) * self.mask)
+        return torch.where(
+            self.held, self.rounded(), self.real.clamp(-self.levels, self.levels) * self.mask
+        )
 
     def distances(self) -> Tensor:
         """How far each free weight is from the grid; infinite for those that are held or pruned."""
@@ -112,7 +130,9 @@ class GridWeights(nn.Module):
     def hold(self, chosen: Tensor) -> None:
         """Hold the chosen weights where they are on the grid."""
         with torch.no_grad():
-            self.grid = torch.where(chosen, self.rounded(), self.grid)  # the optimiser's momentum may still move `real`
+            self.grid = torch.where(
+                chosen, self.rounded(), self.grid
+            )  # the optimiser's momentum may still move `real`
             self.held = self.held | chosen
 
     def rate(self) -> Tensor:
@@ -125,7 +145,12 @@ class GridWeights(nn.Module):
 
     def refresh(self) -> None:
         """-log2 of each magnitude's share (and a sign bit), never falling with the magnitude."""
-        counts = torch.bincount(self.rounded().abs().long().reshape(-1), minlength=self.levels + 1).double() + 0.5
+        counts = (
+            torch.bincount(
+                self.rounded().abs().long().reshape(-1), minlength=self.levels + 1
+            ).double()
+            + 0.5
+        )
         costs = -torch.log2(counts / counts.sum())
         costs[1:] += 1
         self.costs = torch.cummax(torch.cat([costs, costs[-1:]]), 0).values.float()
@@ -136,7 +161,9 @@ class GridWeights(nn.Module):
 
 
 class TrainableIntegerNet(nn.Module):
-    """A blueprint's net in training; `freeze` gives the IntegerNet that its forward pass computes."""
+    """A blueprint's net in training; `freeze` gives the IntegerNet that its forward pass
+    computes.
+    """
 
     def __init__(
         self,
@@ -166,7 +193,9 @@ class TrainableIntegerNet(nn.Module):
                 if (index := _tying(slot)) is not None:
                     self.register_buffer(f"index{key}", torch.from_numpy(index), persistent=False)
         self.log_scale = nn.Parameter(torch.zeros(()))
-        self.settling = False  # while numbers go to the grid one by one, hidden values are not rounded
+        self.settling = (
+            False  # while numbers go to the grid one by one, hidden values are not rounded
+        )
 
     def expanded(self, key: str, numbers: Tensor) -> Tensor:
         """Stored numbers of a layer as they are used, its symmetry expanded."""
@@ -179,7 +208,9 @@ class TrainableIntegerNet(nn.Module):
         return self.expanded(key, numbers)
 
     def stored_bias(self, key: str) -> Tensor:
-        """Biases in steps: whole numbers (straight through); while settling, real ones where they are not held yet."""
+        """Biases in steps: whole numbers (straight through); while settling, real ones where they
+        are not held yet.
+        """
         return self.settled_biases[key].integers() if self.settling else straight(self.biases[key])
 
     def held(self) -> list[GridWeights]:
@@ -188,7 +219,9 @@ class TrainableIntegerNet(nn.Module):
         return [*weights, *self.settled_biases.values()]
 
     def release(self) -> None:
-        """From now on numbers are real, but for those that are held on the grid one after the other."""
+        """From now on numbers are real, but for those that are held on the grid one after the
+        other.
+        """
         self.settling = True
         for key, bias in self.biases.items():
             self.settled_biases[key] = GridWeights.of(bias)
@@ -200,8 +233,12 @@ class TrainableIntegerNet(nn.Module):
         self.shifts[key] = 0 if last else max(0, round(math.log2(self.units[key] / _TARGET)))
 
     def pools_next(self, place: int) -> bool:
-        """Whether maximum pooling follows the layer at this place: then ReLU goes behind it, to fewer values."""
-        block = self.slots[place].block if 0 < place < len(self.slots) else None  # pixels may be negative
+        """Whether maximum pooling follows the layer at this place: then ReLU goes behind it, to
+        fewer values.
+        """
+        block = (
+            self.slots[place].block if 0 < place < len(self.slots) else None
+        )  # pixels may be negative
         return isinstance(block, PoolBlock) and block.kind == "max"
 
     @staticmethod
@@ -216,11 +253,15 @@ class TrainableIntegerNet(nn.Module):
         block = slot.block
         if isinstance(block, ConvBlock):
             groups = slot.before.shape[0] if block.depthwise else 1
-            return F.conv2d(values, weight, stride=block.stride, padding=block.padding, groups=groups)
+            return F.conv2d(
+                values, weight, stride=block.stride, padding=block.padding, groups=groups
+            )
         return F.linear(values.flatten(1), weight.flatten(1))
 
     def forward(self, pixels: Tensor, calibrating: bool = False) -> Tensor:
-        """pixels: [n, *shape] whole numbers as the quantiser gives them -> [n, classes] integer scores."""
+        """pixels: [n, *shape] whole numbers as the quantiser gives them -> [n, classes] integer
+        scores.
+        """
         values = pixels
         for place, slot in enumerate(self.slots, 1):
             key, last = str(place), place == len(self.slots)
@@ -250,7 +291,9 @@ class TrainableIntegerNet(nn.Module):
         return values if self.settling else straight(values, 0.0)
 
     def calibrate(self, pixels: Tensor) -> None:
-        """Set shifts and bias steps (powers of two) from a batch, so that hidden values keep a typical size."""
+        """Set shifts and bias steps (powers of two) from a batch, so that hidden values keep a
+        typical size.
+        """
         with torch.no_grad():
             self.forward(pixels, calibrating=True)
 
@@ -293,13 +336,26 @@ class TrainableIntegerNet(nn.Module):
             else:
                 groups = 0 if block.depthwise else 1
                 layers.append(
-                    Conv(source, bias, step, self.shifts[key], block.stride, block.padding, groups, block.symmetry)
+                    Conv(
+                        source,
+                        bias,
+                        step,
+                        self.shifts[key],
+                        block.stride,
+                        block.padding,
+                        groups,
+                        block.symmetry,
+                    )
                 )
         return IntegerNet(self.shape, self.quantiser, tuple(layers))
 
     def _frozen_bias(self, key: str) -> NDArray[np.int64] | None:
         """A layer's biases in steps, or None if all are zero."""
-        stored = self.settled_biases[key].rounded() if self.settling else straight(self.biases[key]).detach()
+        stored = (
+            self.settled_biases[key].rounded()
+            if self.settling
+            else straight(self.biases[key]).detach()
+        )
         return stored.numpy().astype(np.int64) if bool((stored != 0).any()) else None
 
 
@@ -307,7 +363,9 @@ def _tying(slot: Slot) -> NDArray[np.int64] | None:
     """Indices of the stored numbers in the used weight, or None where they are the same."""
     block = slot.block
     if isinstance(block, ConvBlock) and block.symmetry > 1:
-        return (tying.regular if len(slot.stored) == 5 else tying.lifted)(slot.stored, block.symmetry)
+        return (tying.regular if len(slot.stored) == 5 else tying.lifted)(
+            slot.stored, block.symmetry
+        )
     if isinstance(block, DenseBlock) and len(slot.stored) == 4:
         return tying.invariant(slot.stored, slot.before.symmetry)
     return None

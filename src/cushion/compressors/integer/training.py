@@ -1,4 +1,6 @@
-"""One try of the search: a blueprint learnt and pruned with real weights, then settled on the grid weight by weight."""
+"""One try of the search: a blueprint learnt and pruned with real weights, then settled on the grid
+weight by weight.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _LOOK = 50  # steps between two looks at the code's costs and the bound
 
 @dataclass(frozen=True)
 class State:
-    """A try on its way: the net so far (None while it is not worth judging) and the bound that it seems to have."""
+    """A try on its way: the net so far (None while it is not worth judging) and the bound that it
+    seems to have.
+    """
 
     net: IntegerNet | None
     promise: float
@@ -40,8 +44,10 @@ class State:
 
 @dataclass
 class Sample:
-    """The examples in training: pixels [m, channels, height, width] as the quantiser gives them, labels, and perhaps
-    [m, classes] logits to imitate; batches go through all rows in a fresh order each time."""
+    """The examples in training: pixels [m, channels, height, width] as the quantiser gives them,
+    labels, and perhaps [m, classes] logits to imitate; batches go through all rows in a fresh order
+    each time.
+    """
 
     pixels: Tensor
     labels: Tensor
@@ -64,7 +70,9 @@ class Sample:
         return rows
 
     def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
-        """Cross-entropy with the labels, half and half with the teacher's answers if there is one."""
+        """Cross-entropy with the labels, half and half with the teacher's answers if there is
+        one.
+        """
         loss = F.cross_entropy(logits, self.labels[rows])
         if self.teacher is not None:
             loss = 0.5 * loss + 0.5 * F.cross_entropy(logits, F.softmax(self.teacher[rows], dim=1))
@@ -72,9 +80,16 @@ class Sample:
 
 
 def train(
-    plan: Plan, sample: Sample, shape: tuple[int, int, int], classes: int, quantiser: Input, seconds: float
+    plan: Plan,
+    sample: Sample,
+    shape: tuple[int, int, int],
+    classes: int,
+    quantiser: Input,
+    seconds: float,
 ) -> Iterator[State]:
-    """One try, of plan.steps steps or as many as the seconds allow: learn and prune, then settle on the grid."""
+    """One try, of plan.steps steps or as many as the seconds allow: learn and prune, then settle on
+    the grid.
+    """
     model = TrainableIntegerNet(
         plan.blueprint,
         shape,
@@ -87,10 +102,14 @@ def train(
         yield from squeeze(model, plan, sample, schedule(plan.steps, seconds))
         return
     twin = FloatTwin(model, sample.generator)
-    for _ in learn(twin, sample, plan.density, schedule(plan.warm * plan.steps, plan.warm * seconds)):
+    for _ in learn(
+        twin, sample, plan.density, schedule(plan.warm * plan.steps, plan.warm * seconds)
+    ):
         yield State(None, 1.0)
     twin.fold(sample.some(), plan.spread, needs(twin, sample))
-    yield from settle(model, plan, sample, schedule((1 - plan.warm) * plan.steps, (1 - plan.warm) * seconds))
+    yield from settle(
+        model, plan, sample, schedule((1 - plan.warm) * plan.steps, (1 - plan.warm) * seconds)
+    )
 
 
 def schedule(steps: float, seconds: float) -> Iterator[float]:
@@ -103,27 +122,41 @@ def schedule(steps: float, seconds: float) -> Iterator[float]:
         yield progress
 
 
-def learn(twin: FloatTwin, sample: Sample, density: float, progress: Iterator[float]) -> Iterator[None]:
-    """Train the twin on cross-entropy and prune it to the density; gives the caller a turn now and then."""
+def learn(
+    twin: FloatTwin, sample: Sample, density: float, progress: Iterator[float]
+) -> Iterator[None]:
+    """Train the twin on cross-entropy and prune it to the density; gives the caller a turn now and
+    then.
+    """
     optimiser = torch.optim.Adam(twin.parameters(), lr=0.01, fused=True)
     for step, done in enumerate(progress):
         for group in optimiser.param_groups:
-            group["lr"] = 0.01 * min(1.0, (step + 1) / 100) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * done)))
+            group["lr"] = (
+                0.01
+                * min(1.0, (step + 1) / 100)
+                * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * done)))
+            )
         rows = sample.rows()
         _descend(optimiser, sample.loss(twin(sample.pixels[rows].float()), rows))
         pruned = min(1.0, max(0.0, (done - _PRUNE_FROM) / (_PRUNE_UNTIL - _PRUNE_FROM)))
         if density < 1.0 and (done >= 1.0 or (pruned > 0.0 and step % (2 * _LOOK) == 0)):
-            squares = {key: optimiser.state[weight]["exp_avg_sq"] for key, weight in twin.weights.items()}
+            squares = {
+                key: optimiser.state[weight]["exp_avg_sq"] for key, weight in twin.weights.items()
+            }
             twin.prune(squares, density + (1.0 - density) * (1.0 - pruned) ** 3)
         if step % _LOOK == 0:
             yield
 
 
 def needs(twin: FloatTwin, sample: Sample) -> dict[str, list[Tensor]]:
-    """Mean squared gradients of each layer's weights and biases over some batches: how much the loss minds errors."""
+    """Mean squared gradients of each layer's weights and biases over some batches: how much the
+    loss minds errors.
+    """
     twin.eval()
     trained = {key: twin.numbers(key) for key in twin.weights}
-    found = {key: [torch.zeros_like(numbers) for numbers in layer] for key, layer in trained.items()}
+    found = {
+        key: [torch.zeros_like(numbers) for numbers in layer] for key, layer in trained.items()
+    }
     for _ in range(_LOOKS):
         rows = sample.rows()
         twin.zero_grad()
@@ -135,10 +168,14 @@ def needs(twin: FloatTwin, sample: Sample) -> dict[str, list[Tensor]]:
     return found
 
 
-def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]) -> Iterator[State]:
-    """Bring weights and biases to the grid while those still free make up for the rounding of the others.
+def settle(
+    model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]
+) -> Iterator[State]:
+    """Bring weights and biases to the grid while those still free make up for the rounding of the
+    others.
 
-    Incremental quantisation (Zhou et al., "Incremental network quantization", 2017), a few numbers at a time.
+    Incremental quantisation (Zhou et al., "Incremental network quantization", 2017), a few numbers
+    at a time.
     """
     rates = (plan.rate * plan.spread, 4.0 * plan.rate, 0.01)
     optimiser = _optimiser(model)
@@ -160,14 +197,19 @@ def settle(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Ite
             with torch.no_grad():
                 bits = float(model.rate())
             settled = done >= _HELD_BY
-            yield State(model.freeze() if settled else None, relaxed_bound(error, bits, m), done >= 1.0)
+            yield State(
+                model.freeze() if settled else None, relaxed_bound(error, bits, m), done >= 1.0
+            )
 
 
-def squeeze(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]) -> Iterator[State]:
+def squeeze(
+    model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]
+) -> Iterator[State]:
     """Train rounded weights (straight through) on cross-entropy plus the price of their bits.
 
-    The price is what a bit is worth to the bound at the present error and length, times plan.price, and rises to that
-    by half-time. The best way for small nets on few examples, where every try is short.
+    The price is what a bit is worth to the bound at the present error and length, times plan.price,
+    and rises to that by half-time. The best way for small nets on few examples, where every try is
+    short.
     """
     for layer in model.weights.values():
         assert isinstance(layer, GridWeights)
@@ -186,30 +228,42 @@ def squeeze(model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: It
             worth = _EXCHANGE * price_of_a_bit(error, bits, m)
         rows = sample.rows()
         logits = model.logits(sample.pixels[rows].float())
-        _descend(optimiser, sample.loss(logits, rows) + plan.price * worth * min(1.0, 2.0 * done) * model.rate())
+        _descend(
+            optimiser,
+            sample.loss(logits, rows) + plan.price * worth * min(1.0, 2.0 * done) * model.rate(),
+        )
         wrong = float((logits.detach().argmax(1) != sample.labels[rows]).float().mean())
         error += max(0.02, 1.0 / (step + 1)) * (wrong - error)
         if done >= 1.0 or step % _LOOK == _LOOK - 1:
-            yield State(model.freeze() if done > _WORTH_A_LOOK else None, relaxed_bound(error, bits, m), done >= 1.0)
+            yield State(
+                model.freeze() if done > _WORTH_A_LOOK else None,
+                relaxed_bound(error, bits, m),
+                done >= 1.0,
+            )
 
 
 def _optimiser(model: TrainableIntegerNet) -> torch.optim.Adam:
     """Three groups: weights, biases, the scale of the logits."""
     groups = [model.weights.parameters(), model.biases.parameters(), [model.log_scale]]
-    return torch.optim.Adam([{"params": list(group)} for group in groups], betas=(0.9, 0.99), fused=True)
+    return torch.optim.Adam(
+        [{"params": list(group)} for group in groups], betas=(0.9, 0.99), fused=True
+    )
 
 
 def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -> None:
-    """Hold this part of all kept weights and of all biases: first those whose rounding the loss minds most.
+    """Hold this part of all kept weights and of all biases: first those whose rounding the loss
+    minds most.
 
-    While most numbers are free they make up for the rounding of one. The last has nothing left to make up for it,
-    so it should matter least. Of the few most sensitive (by mean squared gradient, in grid steps), those go that
-    happen to be nearest to the grid.
+    While most numbers are free they make up for the rounding of one. The last has nothing left to
+    make up for it, so it should matter least. Of the few most sensitive (by mean squared gradient,
+    in grid steps), those go that happen to be nearest to the grid.
     """
     holders = model.held()
     away = torch.cat([holder.distances().reshape(-1) for holder in holders])
     free = away.isfinite()
-    squares = torch.cat([optimiser.state[holder.real]["exp_avg_sq"].reshape(-1) for holder in holders])
+    squares = torch.cat(
+        [optimiser.state[holder.real]["exp_avg_sq"].reshape(-1) for holder in holders]
+    )
     kept = sum(int(holder.mask.sum()) for holder in holders)
     more = round(part * kept) - (kept - int(free.sum()))
     if more <= 0:

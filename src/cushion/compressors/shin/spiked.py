@@ -1,10 +1,12 @@
-"""√t·G + B as it is stored: B's non-zeros as a pruned weight, √t on a grid of its own, and G from the seed.
+"""√t·G + B as it is stored: B's non-zeros as a pruned weight, √t on a grid of its own, and G from
+the seed.
 
-G must be the same on every machine, and Proposition 1.1 (Shin 2021) must hold for it. Both are true of
-g = (set bits of 64 random bits - 32)/4, the sum of 64 independent signs over 8: whole numbers over 4, symmetric, of
-mean 0 and variance 1, and E exp(λg) = cosh(λ/8)^64 ≤ exp(λ²/2), which is all that the proof uses of a normal variable.
-Its Kolmogorov-Smirnov distance to N(0, 1) is 0.05, half the largest jump of such a lattice. A certificate's decoder
-makes the same numbers (`encoding.sources.noise`), so that the integer net is exact too.
+G must be the same on every machine, and Proposition 1.1 (Shin 2021) must hold for it. Both are true
+of g = (set bits of 64 random bits - 32)/4, the sum of 64 independent signs over 8: whole numbers
+over 4, symmetric, of mean 0 and variance 1, and E exp(λg) = cosh(λ/8)^64 ≤ exp(λ²/2), which is all
+that the proof uses of a normal variable. Its Kolmogorov-Smirnov distance to N(0, 1) is 0.05, half
+the largest jump of such a lattice. A certificate's decoder makes the same numbers
+(`encoding.sources.noise`), so that the integer net is exact too.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _WORK = 100.0  # of one number of G, in signs of a projection
 
 
 def bell_numbers(seed: int, place: int, n: int) -> Values:
-    """g of the first n weights of the layer at `place` under this seed: [n], whole multiples of 1/4."""
+    """g of the first n weights of the layer at `place` under this seed: [n], whole multiples of
+    1/4.
+    """
     found = np.empty(n)
     for first in range(0, n, _BLOCK):
         size = min(_BLOCK, n - first)
@@ -35,9 +39,11 @@ def bell_numbers(seed: int, place: int, n: int) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Spiked(StoredLayer):
-    """B + √t·G (`everywhere`), or B where it has a non-zero and mean + deviation·G elsewhere (Appendix E).
+    """B + √t·G (`everywhere`), or B where it has a non-zero and mean + deviation·G elsewhere
+    (Appendix E).
 
-    law: [1], √t; or [2], deviation and mean, on one grid. Without noise it would be `Pruned`, so the first is above 0.
+    law: [1], √t; or [2], deviation and mean, on one grid. Without noise it would be `Pruned`, so
+    the first is above 0.
     """
 
     kind: ClassVar[str] = "spiked"
@@ -69,7 +75,13 @@ class Spiked(StoredLayer):
         return *Pruned.sizes(shape, fields[:1]), (1 if fields[1] == EVERYWHERE else 2,)
 
     @classmethod
-    def restore(cls, shape: tuple[int, ...], place: int, fields: tuple[int, ...], numbers: tuple[Numbers, ...]) -> Self:
+    def restore(
+        cls,
+        shape: tuple[int, ...],
+        place: int,
+        fields: tuple[int, ...],
+        numbers: tuple[Numbers, ...],
+    ) -> Self:
         *kept, law = numbers
         if law.integers[0] <= 0:
             raise BadInput("the deviation of the noise must be above 0")
@@ -91,7 +103,9 @@ class Spiked(StoredLayer):
 
     def weight(self, seed: int) -> Values:
         kept = self.kept.weight(seed)
-        drawn = self.mean + self.deviation * bell_numbers(seed, self.place, kept.size).reshape(self.shape)
+        drawn = self.mean + self.deviation * bell_numbers(seed, self.place, kept.size).reshape(
+            self.shape
+        )
         return kept + drawn if self.everywhere else np.where(kept != 0, kept, drawn)
 
     @property
@@ -101,10 +115,11 @@ class Spiked(StoredLayer):
 
 
 def on_a_grid(law: Values, bits: int) -> Numbers:
-    """Deviation (and mean) on a grid where the larger takes `bits` bits, its sign included; the deviation odd.
+    """Deviation (and mean) on a grid where the larger takes `bits` bits, its sign included; the
+    deviation odd.
 
-    Then a kept number and its noise, which is a multiple of deviation/4, hardly ever cancel to an exact zero, which a
-    certificate's code keeps for "nothing is stored here".
+    Then a kept number and its noise, which is a multiple of deviation/4, hardly ever cancel to an
+    exact zero, which a certificate's code keeps for "nothing is stored here".
     """
     found = Numbers.fitted(law, bits)
     integers = found.integers.copy()

@@ -1,4 +1,6 @@
-"""From replacements to what is stored: kept weights on a grid, √t on a finer one, biases, the seed of G."""
+"""From replacements to what is stored: kept weights on a grid, √t on a finer one, biases, the seed
+of G.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,18 @@ _PAIR_BITS = 16  # of deviation and mean on one grid
 
 
 def store_replaced(
-    net: Network, replacements: Sequence[Replacement | None], bits: int, seed: int, *, faithful: bool = False
+    net: Network,
+    replacements: Sequence[Replacement | None],
+    bits: int,
+    seed: int,
+    *,
+    faithful: bool = False,
 ) -> StoredNet:
-    """`bits` of a kept weight on its layer's own grid; of a layer without a replacement every weight is kept.
+    """`bits` of a kept weight on its layer's own grid; of a layer without a replacement every
+    weight is kept.
 
-    Without any noise this is what pruning stores: units that it left without inputs or readers go as well, unless
-    `faithful`. With noise no unit is without inputs, and the biases take 16 bits.
+    Without any noise this is what pruning stores: units that it left without inputs or readers go
+    as well, unless `faithful`. With noise no unit is without inputs, and the biases take 16 bits.
     """
     masks = [
         torch.ones(node.affine.operator.weight.shape, dtype=torch.bool) if one is None else one.mask

@@ -1,1 +1,3 @@
-"""How a compressed net is stored: layers as whole numbers, message, graph; and the same as an exact integer net."""
+"""How a compressed net is stored: layers as whole numbers, message, graph; and the same as an exact
+integer net.
+"""

@@ -1,11 +1,14 @@
-"""A compressed net as an exact integer net with the same stored integers, so that the real certificate is about it.
+"""A compressed net as an exact integer net with the same stored integers, so that the real
+certificate is about it.
 
-Between the layers of the float net stand real factors: the grid's power of two, Algorithm 1's 1/k, a mean's divisor, a
-byte's 1/255. A positive factor passes through ReLU, maxima and sums, so all of them gather in one running scale, which
-ends as a common factor of the scores that no answer depends on. What is lost is what right shifts cut off: of weights
-that a product or a projection makes, and of activations.
+Between the layers of the float net stand real factors: the grid's power of two, Algorithm 1's 1/k,
+a mean's divisor, a byte's 1/255. A positive factor passes through ReLU, maxima and sums, so all of
+them gather in one running scale, which ends as a common factor of the scores that no answer depends
+on. What is lost is what right shifts cut off: of weights that a product or a projection makes, and
+of activations.
 
-A value of the float net is about scale · (integer + offset); only a quantiser of float inputs has an offset.
+A value of the float net is about scale · (integer + offset); only a quantiser of float inputs has
+an offset.
 """
 
 from __future__ import annotations
@@ -30,7 +33,13 @@ from cushion.compressors.storage.stored import Numbers, StoredLayer
 from cushion.data.dataset import Dataset
 from cushion.encoding.inputs import MOST_EXPONENT, MOST_OFFSET, MOST_WIDTH, Bytes, Floats, Input
 from cushion.encoding.integer_net import IntegerNet, Integers, Layer, Pool
-from cushion.encoding.limits import MOST_BIAS_BITS, MOST_SHIFT, MOST_WEIGHTS, check_sizes, prove_range
+from cushion.encoding.limits import (
+    MOST_BIAS_BITS,
+    MOST_SHIFT,
+    MOST_WEIGHTS,
+    check_sizes,
+    prove_range,
+)
 from cushion.encoding.numbers import MOST_DECISIONS
 from cushion.encoding.sources import EXACT, Grid, Values, coded_numbers
 from cushion.errors import BadInput, Malformed, Unsupported
@@ -38,8 +47,13 @@ from cushion.network import Network, Node, Stage
 
 _LOOKED_AT = 1024  # examples that choose the shifts
 _BIAS_BITS = 16  # of a bias that has no grid of its own
-_SAME = 1e-5  # of the largest number: far above float32's rounding, far below the distance of another net
-_WEIGHT_BITS = (16, 14, 12)  # of weights that are made: ⌊·⌋ takes half a unit off each, which adds up over the inputs
+# of the largest number: far above float32's rounding, far below the distance of another net
+_SAME = 1e-5
+_WEIGHT_BITS = (
+    16,
+    14,
+    12,
+)  # of weights that are made: ⌊·⌋ takes half a unit off each, which adds up over the inputs
 _FEWEST, _MOST = 4, 24  # bits of activations
 
 
@@ -67,22 +81,32 @@ def to_integer_net(
     *,
     activation_bits: int = 10,
 ) -> IntegerNet:
-    """The compressed net `net`, whose affine layers `layers`, `biases` and the seed rebuild, as an integer net.
+    """The compressed net `net`, whose affine layers `layers`, `biases` and the seed rebuild, as an
+    integer net.
 
-    It answers as `net` but for rounding, and its weights are made of the very integers that are stored; biases are
-    rounded to as many bits as they had. The sample chooses the shifts: activations take about `activation_bits` bits,
-    or fewer if only then every sum provably stays below 2^53. Unsupported, in one sentence, for what the format of
-    certificates cannot hold.
+    It answers as `net` but for rounding, and its weights are made of the very integers that are
+    stored; biases are rounded to as many bits as they had. The sample chooses the shifts:
+    activations take about `activation_bits` bits, or fewer if only then every sum provably stays
+    below 2^53. Unsupported, in one sentence, for what the format of certificates cannot hold.
     """
     if not _FEWEST <= activation_bits <= _MOST:
-        raise BadInput(f"activations cannot have {activation_bits} bits; ask for {_FEWEST} to {_MOST}")
+        raise BadInput(
+            f"activations cannot have {activation_bits} bits; ask for {_FEWEST} to {_MOST}"
+        )
     if math.prod(sample.shape) != math.prod(net.input_shape):
-        raise BadInput(f"the net reads examples of shape {net.input_shape}, but {sample.name} has {sample.shape}")
+        raise BadInput(
+            f"the net reads examples of shape {net.input_shape}, but {sample.name} has "
+            f"{sample.shape}"
+        )
     if not len(net.affine_layers) == len(layers) == len(biases):
-        raise BadInput(f"a net of {len(net.affine_layers)} layers cannot come from {len(layers)} stored ones")
+        raise BadInput(
+            f"a net of {len(net.affine_layers)} layers cannot come from {len(layers)} stored ones"
+        )
     size = sum(node.affine.operator.parameters for node in net.affine_layers)
     if size > MOST_WEIGHTS:
-        raise Unsupported(f"the net has {size} weights, and a certificate holds at most {MOST_WEIGHTS}")
+        raise Unsupported(
+            f"the net has {size} weights, and a certificate holds at most {MOST_WEIGHTS}"
+        )
     shape, steps = steps_of(net, nonnegative=sample.x.dtype == np.uint8)
     padded = next(step for step in steps if isinstance(step, Weighted)).padded
     parts = _prepare(net, shape, steps, layers, biases, seed, sample)
@@ -96,7 +120,9 @@ def to_integer_net(
             problem = refused
             continue
         return IntegerNet(shape, quantiser, _with_sources(parts, drafts))
-    raise Unsupported(f"the net is too deep for a certificate, even with activations of {_FEWEST} bits: {problem}")
+    raise Unsupported(
+        f"the net is too deep for a certificate, even with activations of {_FEWEST} bits: {problem}"
+    )
 
 
 def _prepare(
@@ -108,7 +134,9 @@ def _prepare(
     seed: int,
     sample: Dataset,
 ) -> list[_Part]:
-    """The steps with their numbers, checked against the limits before any number is made and against `net` after."""
+    """The steps with their numbers, checked against the limits before any number is made and
+    against `net` after.
+    """
     stored = iter(zip(layers, biases, strict=True))
     found: list[tuple[Weighted, ExactWeight, Numbers | None] | Pooling] = []
     for place, step in enumerate(steps, 1):
@@ -118,13 +146,18 @@ def _prepare(
         layer, bias = next(stored)
         with _about(step.node):
             if isinstance(layer, Spiked) and layer.mean and step is not steps[-1]:
-                raise Unsupported("its draws have a mean, which the format can leave out of a last layer only")
+                raise Unsupported(
+                    "its draws have a mean, which the format can leave out of a last layer only"
+                )
             found.append((step, exact_weight(layer, step.shape, seed, place), bias))
     try:
         check_sizes(
             shape,
             Bytes(0),
-            tuple(s.pool if isinstance(s, Pooling) else s[0].layer(s[1].source(0), None, 0, 0) for s in found),
+            tuple(
+                s.pool if isinstance(s, Pooling) else s[0].layer(s[1].source(0), None, 0, 0)
+                for s in found
+            ),
         )
     except Malformed as problem:
         raise Unsupported(f"a certificate cannot hold this net: {problem}") from None
@@ -140,9 +173,15 @@ def _prepare(
             _check_same(step.node, numbers, exact.unit, bias, last=item is found[-1])
         own = step.node.affine.bias
         values = None if own is None else (own.double().numpy() if bias is None else bias.values)
-        bits = _BIAS_BITS if bias is None else max(1, int(np.abs(bias.integers).max(initial=0)).bit_length())
+        bits = (
+            _BIAS_BITS
+            if bias is None
+            else max(1, int(np.abs(bias.integers).max(initial=0)).bit_length())
+        )
         exactly = None if values is None else [Fraction(value) for value in values.tolist()]
-        parts.append(_Layer(step, exact, numbers, exactly, bits, Fraction(largest[step.node.index])))
+        parts.append(
+            _Layer(step, exact, numbers, exactly, bits, Fraction(largest[step.node.index]))
+        )
     return parts
 
 
@@ -155,7 +194,9 @@ def _about(node: Node) -> Iterator[None]:
         raise Unsupported(f"{node.name}: {problem}") from None
 
 
-def _check_same(node: Node, numbers: Integers, unit: Fraction, bias: Numbers | None, *, last: bool) -> None:
+def _check_same(
+    node: Node, numbers: Integers, unit: Fraction, bias: Numbers | None, *, last: bool
+) -> None:
     """Unsupported unless the net has the weight and bias that the stored numbers make."""
     weight = node.affine.operator.weight.double().reshape(numbers.shape).numpy()
     made = numbers * float(unit)
@@ -166,17 +207,27 @@ def _check_same(node: Node, numbers: Integers, unit: Fraction, bias: Numbers | N
         own = node.affine.bias
         pairs.append((np.zeros(1) if own is None else own.double().numpy(), bias.values))
     for theirs, ours in pairs:
-        if theirs.shape != ours.shape or not np.abs(theirs - ours).max() <= _SAME * np.abs(theirs).max():
+        if (
+            theirs.shape != ours.shape
+            or not np.abs(theirs - ours).max() <= _SAME * np.abs(theirs).max()
+        ):
             raise Unsupported(
-                "the net's numbers are not those that its stored integers make, as where they are added to an "
+                "the net's numbers are not those that its stored integers make, as where they "
+                "are added to an "
                 "initialisation, which is floating point"
             )
 
 
 def _largest_outputs(net: Network, sample: Dataset) -> dict[int, float]:
-    """The largest value of every affine layer, by node, on examples spread over the sample; at least 0."""
+    """The largest value of every affine layer, by node, on examples spread over the sample; at
+    least 0.
+    """
     rows = np.asarray(sample.x[:: -(-len(sample) // _LOOKED_AT)])
-    x = torch.from_numpy(np.ascontiguousarray(rows)).to(net.device, net.dtype).reshape(-1, *net.input_shape)
+    x = (
+        torch.from_numpy(np.ascontiguousarray(rows))
+        .to(net.device, net.dtype)
+        .reshape(-1, *net.input_shape)
+    )
     found: dict[int, float] = {}
 
     def observe(node: Node, stage: Stage, values: Tensor) -> None:
@@ -198,28 +249,38 @@ def _precisions(activation_bits: int) -> Iterator[tuple[int, int]]:
 def _quantiser(x: NDArray[Any], bits: int, padded: bool) -> tuple[Input, Fraction, Fraction]:
     """How inputs become integers, with the scale and offset by which these are read.
 
-    Floats share one window around all of them: windows of their own would scale the columns of a weight. Around padding
-    it begins at 0, where padding lies; elsewhere the middle of a step stands for it.
+    Floats share one window around all of them: windows of their own would scale the columns of a
+    weight. Around padding it begins at 0, where padding lies; elsewhere the middle of a step stands
+    for it.
     """
     if x.dtype == np.uint8:
         return Bytes(0), Fraction(1, 255), Fraction(0)
     width = min(bits, MOST_WIDTH)
     low, high = float(x.min()), float(x.max())
     if padded and low < 0:
-        raise Unsupported("the first layer pads inputs that may be negative, and a certificate's inputs begin at 0")
+        raise Unsupported(
+            "the first layer pads inputs that may be negative, and a certificate's inputs begin "
+            "at 0"
+        )
     low = 0.0 if padded else low
     exponent = math.floor(math.log2((2**width - 1) / max(high - low, 2.0**-100)))
     exponent = max(-MOST_EXPONENT, min(MOST_EXPONENT, exponent))
     while abs(math.floor(math.ldexp(low, exponent))) > MOST_OFFSET:
         exponent -= 1
     offset = math.floor(math.ldexp(low, exponent))
-    return Floats(width, (exponent,), (offset,)), Fraction(2) ** -exponent, offset + Fraction(not padded, 2)
+    return (
+        Floats(width, (exponent,), (offset,)),
+        Fraction(2) ** -exponent,
+        offset + Fraction(not padded, 2),
+    )
 
 
 def _drafts(
     parts: Sequence[_Part], scale: Fraction, offset: Fraction, weight_bits: int, bits: int
 ) -> list[tuple[Layer, int]]:
-    """The layers with plain weights, and by how much each weight was shifted; Malformed where a bias is too large."""
+    """The layers with plain weights, and by how much each weight was shifted; Malformed where a
+    bias is too large.
+    """
     drafts: list[tuple[Layer, int]] = []
     for part in parts:
         if isinstance(part, Pooling):
@@ -227,17 +288,32 @@ def _drafts(
             offset *= part.pool.size**2 if part.pool.kind == "sum" else 1
             scale /= part.divisor
             continue
-        down = 0 if part.exact.fixed else max(0, int(np.abs(part.numbers).max()).bit_length() - weight_bits)
+        down = (
+            0
+            if part.exact.fixed
+            else max(0, int(np.abs(part.numbers).max()).bit_length() - weight_bits)
+        )
         weight = part.numbers >> down
         scale *= part.exact.unit * 2**down
-        shift = 0 if part is parts[-1] else max(0, min(MOST_SHIFT, int(part.largest / scale).bit_length() - bits))
+        shift = (
+            0
+            if part is parts[-1]
+            else max(0, min(MOST_SHIFT, int(part.largest / scale).bit_length() - bits))
+        )
         added = part.bias
         bias_bits = part.bias_bits
         if offset:
-            bias_bits = max(bias_bits, _BIAS_BITS)  # what the offset adds may be far larger than the bias
+            bias_bits = max(
+                bias_bits, _BIAS_BITS
+            )  # what the offset adds may be far larger than the bias
             sums = weight.reshape(len(weight), -1).sum(axis=1).tolist()
-            added = [b + scale * offset * s for b, s in zip(part.bias or [Fraction(0)] * len(sums), sums, strict=True)]
-        half = Fraction(1 << shift, 2) if shift else Fraction(0)  # makes the floor of the shift a rounding, at no bits
+            added = [
+                b + scale * offset * s
+                for b, s in zip(part.bias or [Fraction(0)] * len(sums), sums, strict=True)
+            ]
+        half = (
+            Fraction(1 << shift, 2) if shift else Fraction(0)
+        )  # makes the floor of the shift a rounding, at no bits
         wanted = None if added is None else [b / scale + half for b in added]
         drafts.append((part.step.layer(Values(weight), *_rounded(wanted, bias_bits), shift), down))
         scale, offset = scale * 2**shift, Fraction(0)
@@ -255,11 +331,17 @@ def _rounded(wanted: list[Fraction] | None, bits: int) -> tuple[Integers | None,
 
 
 def _with_sources(parts: Sequence[_Part], drafts: Sequence[tuple[Layer, int]]) -> tuple[Layer, ...]:
-    """The layers with the stored integers as they are coded; Unsupported if these are too many for one message."""
+    """The layers with the stored integers as they are coded; Unsupported if these are too many for
+    one message.
+    """
     layers: list[Layer] = []
     for part, (layer, down) in zip(parts, drafts, strict=True):
         source = part.exact.source(down) if isinstance(part, _Layer) else None
-        layers.append(layer if source is None or isinstance(layer, Pool) else dataclasses.replace(layer, source=source))
+        layers.append(
+            layer
+            if source is None or isinstance(layer, Pool)
+            else dataclasses.replace(layer, source=source)
+        )
     if _decisions(layers) > MOST_DECISIONS:  # a wide number takes fewer than a large one of a grid
         layers = [
             dataclasses.replace(layer, source=Values(layer.source.values))
@@ -269,7 +351,8 @@ def _with_sources(parts: Sequence[_Part], drafts: Sequence[tuple[Layer, int]]) -
         ]
     if (asked := _decisions(layers)) > MOST_DECISIONS:
         raise Unsupported(
-            f"its numbers take {asked} decisions of the arithmetic code, and a certificate holds at most "
+            f"its numbers take {asked} decisions of the arithmetic code, and a certificate holds "
+            "at most "
             f"{MOST_DECISIONS}; use fewer --number-bits, a coarser --grid or a smaller --k"
         )
     return tuple(layers)

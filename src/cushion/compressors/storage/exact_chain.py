@@ -1,7 +1,8 @@
-"""A traced net as the layers that the format of certificates knows, or one sentence about why it is none of them.
+"""A traced net as the layers that the format of certificates knows, or one sentence about why it is
+none of them.
 
-The format has a ReLU behind every layer but the last, which is dense; square windows side by side for pooling; square
-kernels with equal strides and paddings for convolutions.
+The format has a ReLU behind every layer but the last, which is dense; square windows side by side
+for pooling; square kernels with equal strides and paddings for convolutions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ from fractions import Fraction
 from cushion.encoding.integer_net import Conv, Dense, Integers, Pool
 from cushion.encoding.sources import Source
 from cushion.errors import Unsupported
-from cushion.network import AdaptiveAvgPool, AdaptiveMaxPool, Affine, AvgPool, Flatten, MaxPool, Network, Node, ReLU
+from cushion.network import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    Affine,
+    AvgPool,
+    Flatten,
+    MaxPool,
+    Network,
+    Node,
+    ReLU,
+)
 from cushion.network import Unflatten as Reshape
 from cushion.operators import Conv2d, Diagonal, FlatMap, Linear, LocalConv2d
 
@@ -30,7 +41,9 @@ class Pooling:
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """An affine layer: the shape of its numbers in the format, and for a convolution stride, padding and groups."""
+    """An affine layer: the shape of its numbers in the format, and for a convolution stride,
+    padding and groups.
+    """
 
     node: Node
     shape: tuple[int, ...]
@@ -40,7 +53,9 @@ class Weighted:
     def padded(self) -> bool:
         return self.window is not None and self.window[1] > 0
 
-    def layer(self, source: Source, bias: Integers | None, bias_shift: int, shift: int) -> Dense | Conv:
+    def layer(
+        self, source: Source, bias: Integers | None, bias_shift: int, shift: int
+    ) -> Dense | Conv:
         """The integer layer with these numbers."""
         if self.window is None:
             return Dense(source, bias, bias_shift, shift)
@@ -51,9 +66,11 @@ Step = Pooling | Weighted
 
 
 def steps_of(net: Network, *, nonnegative: bool) -> tuple[Image, tuple[Step, ...]]:
-    """The input as channels, rows and columns, and the layers; nonnegative: whether no input is below 0.
+    """The input as channels, rows and columns, and the layers; nonnegative: whether no input is
+    below 0.
 
-    Unsupported for what the format cannot hold. ReLU and a maximum may change places, since a maximum keeps order.
+    Unsupported for what the format cannot hold. ReLU and a maximum may change places, since a
+    maximum keeps order.
     """
     net.chain()  # a fork or a join is refused here
     shape = net.input_shape
@@ -64,7 +81,8 @@ def steps_of(net: Network, *, nonnegative: bool) -> tuple[Image, tuple[Step, ...
         if isinstance(op, Affine):
             if open_ is not None:
                 raise Unsupported(
-                    f"{open_.name} and {node.name} have no ReLU between them, and in a certificate every layer but the "
+                    f"{open_.name} and {node.name} have no ReLU between them, and in a "
+                    "certificate every layer but the "
                     "last has one"
                 )
             open_ = node
@@ -72,24 +90,34 @@ def steps_of(net: Network, *, nonnegative: bool) -> tuple[Image, tuple[Step, ...
         elif isinstance(op, ReLU):
             if not nonnegative and not any(isinstance(step, Weighted) for step in steps):
                 raise Unsupported(
-                    f"{node.name} rectifies inputs that may be negative, which no layer of a certificate does"
+                    f"{node.name} rectifies inputs that may be negative, which no layer of a "
+                    "certificate does"
                 )
             open_ = None
         elif isinstance(op, Reshape):
             if steps:
-                raise Unsupported(f"{node.name} reshapes what is between layers, which no layer of a certificate does")
+                raise Unsupported(
+                    f"{node.name} reshapes what is between layers, which no layer of a "
+                    "certificate does"
+                )
             shape = node.shape
         elif not isinstance(op, Flatten):
             pooling = _pooling(node, net.nodes[node.inputs[0]].shape)
             if pooling is not None and pooling.pool.kind == "sum" and open_ is not None:
                 raise Unsupported(
-                    f"{node.name} averages before the ReLU of {open_.name}, and a certificate's layers rectify"
+                    f"{node.name} averages before the ReLU of {open_.name}, and a certificate's "
+                    "layers rectify"
                 )
             steps += [] if pooling is None else [pooling]
     end = steps[-1]
-    if open_ is None or not isinstance(end, Weighted) or not isinstance(end.node.affine.operator, Linear):
+    if (
+        open_ is None
+        or not isinstance(end, Weighted)
+        or not isinstance(end.node.affine.operator, Linear)
+    ):
         raise Unsupported(
-            f"the net ends in {net.nodes[-1].name}, and a certificate's last layer is a dense one without ReLU"
+            f"the net ends in {net.nodes[-1].name}, and a certificate's last layer is a dense "
+            "one without ReLU"
         )
     return _image(shape), tuple(steps)
 
@@ -106,39 +134,60 @@ def _weighted(node: Node) -> Weighted:
     if isinstance(operator, Linear):
         return Weighted(node, tuple(operator.weight.shape))
     if isinstance(operator, Diagonal) and len(operator.input_shape) == 3:
-        return Weighted(node, (operator.weight.shape[0], 1, 1, 1), (1, 0, 0))  # a depthwise convolution of side 1
+        return Weighted(
+            node, (operator.weight.shape[0], 1, 1, 1), (1, 0, 0)
+        )  # a depthwise convolution of side 1
     if isinstance(operator, LocalConv2d):
         raise Unsupported(
-            f"{node.name}: it has a different filter at each place of its output, and a certificate's have one"
+            f"{node.name}: it has a different filter at each place of its output, and a "
+            "certificate's have one"
         )
     if isinstance(operator, FlatMap):
         raise Unsupported(
-            f"{node.name}: it is a convolution no more but a map of whole images, which a certificate cannot hold"
+            f"{node.name}: it is a convolution no more but a map of whole images, which a "
+            "certificate cannot hold"
         )
     if not isinstance(operator, Conv2d):
         raise Unsupported(
-            f"{node.name}: a batch-norm of single numbers that no layer took up cannot stand in a certificate"
+            f"{node.name}: a batch-norm of single numbers that no layer took up cannot stand in "
+            "a certificate"
         )
     out, _, height, width = operator.weight.shape
     padding, stride = operator.padding[0], operator.stride[0]
     for holds, what in (
         (height == width, f"its kernel is {height}x{width}, and a certificate's are square"),
-        (operator.stride == (stride, stride), "its strides differ, and a certificate has one for both directions"),
-        (set(operator.padding) == {padding}, "its paddings differ, and a certificate has one for all sides"),
-        (operator.dilation == (1, 1) or height == 1, "its kernel is dilated, and a certificate's are not"),
-        (padding < height, f"its padding of {padding} is not smaller than its kernel, as a certificate's is"),
+        (
+            operator.stride == (stride, stride),
+            "its strides differ, and a certificate has one for both directions",
+        ),
+        (
+            set(operator.padding) == {padding},
+            "its paddings differ, and a certificate has one for all sides",
+        ),
+        (
+            operator.dilation == (1, 1) or height == 1,
+            "its kernel is dilated, and a certificate's are not",
+        ),
+        (
+            padding < height,
+            f"its padding of {padding} is not smaller than its kernel, as a certificate's is",
+        ),
     ):
         if not holds:
             raise Unsupported(f"{node.name}: {what}")
     depthwise = operator.groups == operator.input_shape[0] == out and operator.groups > 1
-    return Weighted(node, tuple(operator.weight.shape), (stride, padding, 0 if depthwise else operator.groups))
+    return Weighted(
+        node, tuple(operator.weight.shape), (stride, padding, 0 if depthwise else operator.groups)
+    )
 
 
 def _pooling(node: Node, before: tuple[int, ...]) -> Pooling | None:
     """None where pooling changes nothing."""
     op, size = node.op, 0
     if isinstance(op, AdaptiveAvgPool | AdaptiveMaxPool):
-        high, wide = (Fraction(side, parts) for side, parts in zip(before[1:], op.output, strict=True))
+        high, wide = (
+            Fraction(side, parts) for side, parts in zip(before[1:], op.output, strict=True)
+        )
         size = int(high) if high == wide and high.denominator == 1 else 0
         kind = "sum" if isinstance(op, AdaptiveAvgPool) else "max"
     elif isinstance(op, MaxPool | AvgPool):
@@ -148,10 +197,13 @@ def _pooling(node: Node, before: tuple[int, ...]) -> Pooling | None:
         size = op.kernel[0] if plain else 0
         kind = "sum" if isinstance(op, AvgPool) else "max"
     else:
-        raise Unsupported(f"{node.name}: a certificate's layers are a chain without {type(op).__name__}")
+        raise Unsupported(
+            f"{node.name}: a certificate's layers are a chain without {type(op).__name__}"
+        )
     if not size:
         raise Unsupported(
-            f"{node.name}: its windows are not squares side by side without padding, and a certificate pools no others"
+            f"{node.name}: its windows are not squares side by side without padding, and a "
+            "certificate pools no others"
         )
     mean = size**2 if kind == "sum" else 1
     divisor = (op.divisor or mean) if isinstance(op, AvgPool) else mean

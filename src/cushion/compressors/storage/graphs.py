@@ -1,7 +1,8 @@
-"""A net's architecture as plain data, and back as a net of zeros: what a decoder of stored numbers knows beforehand.
+"""A net's architecture as plain data, and back as a net of zeros: what a decoder of stored numbers
+knows beforehand.
 
-A description may come from anywhere: every number in it is checked, and every node's shape is computed, before anything
-is allocated. The zeros themselves take no memory.
+A description may come from anywhere: every number in it is checked, and every node's shape is
+computed, before anything is allocated. The zeros themselves take no memory.
 """
 
 from __future__ import annotations
@@ -44,28 +45,51 @@ def describe_graph(net: Network) -> dict[str, Any]:
     """The graph without its numbers, JSON-ready."""
     for node in net.affine_layers:
         if not isinstance(node.affine.operator, Linear | Conv2d | Diagonal):
-            raise Unsupported(f"{node.name} was compressed before and has no plain weight; compress the original net")
+            raise Unsupported(
+                f"{node.name} was compressed before and has no plain weight; compress the "
+                "original net"
+            )
     return {
         "dtype": str(net.dtype).removeprefix("torch."),
         "nodes": [
-            {"name": node.name, "inputs": list(node.inputs), "shape": list(node.shape), **_describe(node.op)}
+            {
+                "name": node.name,
+                "inputs": list(node.inputs),
+                "shape": list(node.shape),
+                **_describe(node.op),
+            }
             for node in net.nodes
         ],
     }
 
 
 def rebuild_graph(description: Any, where: str) -> Network:
-    """A net of zeros with this graph; Malformed, naming `where`, unless it is one that can be run."""
+    """A net of zeros with this graph; Malformed, naming `where`, unless it is one that can be
+    run.
+    """
     try:
         dtype = {"float32": torch.float32, "float64": torch.float64}[description["dtype"]]
         if not 0 < len(description["nodes"]) <= _MOST_NODES:
             raise ValueError("a net has at least one node")
         if sum(len(entry["inputs"]) for entry in description["nodes"]) > _MOST_EDGES:
             raise ValueError("nodes read few others")
-        net = Network(tuple(_node(index, entry, dtype) for index, entry in enumerate(description["nodes"])))
+        net = Network(
+            tuple(_node(index, entry, dtype) for index, entry in enumerate(description["nodes"]))
+        )
         _check(net)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RuntimeError, CushionError):
-        raise Malformed(f"{where} describes no net that can be run; write it again with cushion compress") from None
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        AttributeError,
+        ArithmeticError,
+        RuntimeError,
+        CushionError,
+    ):
+        raise Malformed(
+            f"{where} describes no net that can be run; write it again with cushion compress"
+        ) from None
     return net
 
 
@@ -82,7 +106,10 @@ def _describe(op: Op) -> dict[str, Any]:
         "bias": op.bias is not None,
     }
     if isinstance(operator, Conv2d):
-        entry |= {key: getattr(operator, key) for key in ("input_shape", "stride", "padding", "dilation", "groups")}
+        entry |= {
+            key: getattr(operator, key)
+            for key in ("input_shape", "stride", "padding", "dilation", "groups")
+        }
     elif isinstance(operator, Diagonal):
         entry["input_shape"] = operator.input_shape
     return entry
@@ -104,7 +131,11 @@ def _op(entry: dict[str, Any], dtype: torch.dtype) -> Op:
         if _OPERATORS[entry["kind"]].__name__ != entry["operator"]:
             raise ValueError("no such layer")
         operator = _operator(entry, torch.zeros((), dtype=dtype).expand(_sides(entry["weight"])))
-        bias = torch.zeros((), dtype=dtype).expand(operator.output_shape[0]) if _flag(entry["bias"]) else None
+        bias = (
+            torch.zeros((), dtype=dtype).expand(operator.output_shape[0])
+            if _flag(entry["bias"])
+            else None
+        )
         return Affine(operator, bias, entry["kind"])
     if name in _PLAIN:
         found: Op = _PLAIN[name]()
@@ -112,7 +143,9 @@ def _op(entry: dict[str, Any], dtype: torch.dtype) -> Op:
     if name == "Unflatten":  # its own shape is the node's
         return Unflatten(_sides(entry["shape"]))
     if name in ("AdaptiveAvgPool", "AdaptiveMaxPool"):
-        return (AdaptiveAvgPool if name == "AdaptiveAvgPool" else AdaptiveMaxPool)(_pair(entry["output"], 1))
+        return (AdaptiveAvgPool if name == "AdaptiveAvgPool" else AdaptiveMaxPool)(
+            _pair(entry["output"], 1)
+        )
     window = _pair(entry["kernel"], 1), _pair(entry["stride"], 1), _pair(entry["padding"])
     if name == "MaxPool":
         return MaxPool(*window, _pair(entry["dilation"], 1), _flag(entry["ceil_mode"]))
@@ -133,14 +166,20 @@ def _operator(entry: dict[str, Any], weight: torch.Tensor) -> Operator:
         return Diagonal(weight, shape)
     out, _, _, _ = weight.shape
     a, b, c, d = (_whole(value) for value in entry["padding"])
-    stride, dilation, groups = _pair(entry["stride"], 1), _pair(entry["dilation"], 1), _whole(entry["groups"], 1)
+    stride, dilation, groups = (
+        _pair(entry["stride"], 1),
+        _pair(entry["dilation"], 1),
+        _whole(entry["groups"], 1),
+    )
     if out % groups:
         raise ValueError("groups of equal size")
     return Conv2d(weight, _sides(entry["input_shape"]), stride, (a, b, c, d), dilation, groups)
 
 
 def _check(net: Network) -> None:
-    """ValueError unless every node computes the shape that it says, and all weights together are few enough."""
+    """ValueError unless every node computes the shape that it says, and all weights together are
+    few enough.
+    """
     if net.parameters > _LARGEST:
         raise ValueError("too many weights")
     for node in net.nodes[1:]:
@@ -182,7 +221,9 @@ def _computed(op: Op, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return channels, *(_pooled(*window, ceil_mode=op.ceil_mode) for window in windows)
 
 
-def _pooled(side: int, kernel: int, stride: int, padding: int, dilation: int, *, ceil_mode: bool) -> int:
+def _pooled(
+    side: int, kernel: int, stride: int, padding: int, dilation: int, *, ceil_mode: bool
+) -> int:
     """How many windows there are: none begins in the padding behind the map (as in torch)."""
     extent = dilation * (kernel - 1) + 1
     count = (side + 2 * padding - extent + (stride - 1 if ceil_mode else 0)) // stride + 1

@@ -26,7 +26,9 @@ _BIAS_FINER = 1  # bits by which a bias is finer than the weights beside it
 
 @dataclass(frozen=True)
 class Grid:
-    """The grids of all layers: `bits` of a weight on its layer's own grid, or 2^exponent a layer (None: `bits`)."""
+    """The grids of all layers: `bits` of a weight on its layer's own grid, or 2^exponent a layer
+    (None: `bits`).
+    """
 
     bits: int
     exponents: tuple[int | None, ...] | None = None
@@ -36,23 +38,32 @@ class Grid:
 
 
 def is_pruned(operator: Operator) -> bool:
-    """Whether a layer of this kind is pruned; a batch-norm that could not be folded is stored as it is."""
+    """Whether a layer of this kind is pruned; a batch-norm that could not be folded is stored as it
+    is.
+    """
     return not isinstance(operator, Diagonal)
 
 
-def store_pruned(net: Network, masks: Sequence[Tensor], grid: Grid, seed: int, *, faithful: bool) -> StoredNet:
+def store_pruned(
+    net: Network, masks: Sequence[Tensor], grid: Grid, seed: int, *, faithful: bool
+) -> StoredNet:
     """The masked weights of `net` on their grids, as positions and values, and the biases.
 
-    faithful: the mask as Algorithm 1 drew it. Else what the mask and the grid leave without effect goes as well
-    (`dead_units`), and a bias stands on a grid _BIAS_FINER bits finer than its layer's weights, of which it is one more
-    with a constant input (16 bits where no weight is left).
+    faithful: the mask as Algorithm 1 drew it. Else what the mask and the grid leave without effect
+    goes as well (`dead_units`), and a bias stands on a grid _BIAS_FINER bits finer than its layer's
+    weights, of which it is one more with a constant input (16 bits where no weight is left).
     """
     operators = [node.affine.operator for node in net.affine_layers]
     numbers = [
-        _on_grid(operator.weight, mask, grid, at) if is_pruned(operator) else _precise(operator.weight)
+        _on_grid(operator.weight, mask, grid, at)
+        if is_pruned(operator)
+        else _precise(operator.weight)
         for at, (operator, mask) in enumerate(zip(operators, masks, strict=True))
     ]
-    given = [None if node.affine.bias is None else _values(node.affine.bias) for node in net.affine_layers]
+    given = [
+        None if node.affine.bias is None else _values(node.affine.bias)
+        for node in net.affine_layers
+    ]
     if faithful:
         biases = [None if bias is None else Numbers.fitted(bias, _FACTOR_BITS) for bias in given]
     else:
@@ -72,7 +83,9 @@ def store_pruned(net: Network, masks: Sequence[Tensor], grid: Grid, seed: int, *
 
 def _on_grid(weight: Tensor, mask: Tensor, grid: Grid, at: int) -> Numbers:
     exponent = grid.exponent(at)
-    return fitted(weight, mask, grid.bits) if exponent is None else discretise(weight, mask, exponent)
+    return (
+        fitted(weight, mask, grid.bits) if exponent is None else discretise(weight, mask, exponent)
+    )
 
 
 def _precise(weight: Tensor) -> Numbers:
@@ -97,7 +110,8 @@ def _values(part: Tensor) -> Values:
 
 
 def discretise(weight: Tensor, mask: Tensor, exponent: int) -> Numbers:
-    """The nearest multiples of 2^exponent, ties to even, [*weight.shape]; zeros where the mask is False.
+    """The nearest multiples of 2^exponent, ties to even, [*weight.shape]; zeros where the mask is
+    False.
 
     What the mask drops takes no part, however large it is; what stays may still round to zero.
     """
@@ -112,14 +126,17 @@ def discretise(weight: Tensor, mask: Tensor, exponent: int) -> Numbers:
 
 
 def fitted(weight: Tensor, mask: Tensor, bits: int) -> Numbers:
-    """On the finest grid of a power of two on which every weight that stays takes at most `bits` bits, with its sign.
+    """On the finest grid of a power of two on which every weight that stays takes at most `bits`
+    bits, with its sign.
 
     Zeros where the mask is False; [*weight.shape].
     """
     _check_fit(weight, mask)
     kept = weight.detach().masked_fill(~mask.to(weight.device), 0.0).abs()
     largest = np.array([float(kept.max()) if kept.numel() else 0.0])
-    return discretise(weight, mask, Numbers.fitted(largest, bits).exponent)  # the largest alone decides the grid
+    return discretise(
+        weight, mask, Numbers.fitted(largest, bits).exponent
+    )  # the largest alone decides the grid
 
 
 def _rounded(kept: Values, exponent: int) -> Numbers:
@@ -129,11 +146,15 @@ def _rounded(kept: Values, exponent: int) -> Numbers:
         if not np.isfinite(kept).all():
             raise
         raise BadInput(
-            f"on a grid of 2^{exponent} the largest weight takes more than {MOST_BITS} bits; give the bits of a weight "
+            f"on a grid of 2^{exponent} the largest weight takes more than {MOST_BITS} bits; "
+            "give the bits of a weight "
             "with --grid, such as 8"
         ) from None
 
 
 def _check_fit(weight: Tensor, mask: Tensor) -> None:
     if weight.shape != mask.shape:
-        raise BadInput(f"a mask of shape {tuple(mask.shape)} does not fit a weight of shape {tuple(weight.shape)}")
+        raise BadInput(
+            f"a mask of shape {tuple(mask.shape)} does not fit a weight of shape "
+            f"{tuple(weight.shape)}"
+        )

@@ -1,7 +1,8 @@
 """A pruned weight as it is stored: where its non-zeros stand, and their values on a grid.
 
-Positions are counted row by row; a gap is the distance to the non-zero before (the first counts from just before the
-weight). J non-zeros of N then cost about what naming one of the C(N, J) masks does, and coding takes J steps, not N.
+Positions are counted row by row; a gap is the distance to the non-zero before (the first counts
+from just before the weight). J non-zeros of N then cost about what naming one of the C(N, J) masks
+does, and coding takes J steps, not N.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Pruned(StoredLayer):
 
     @property
     def numbers(self) -> tuple[Numbers, ...]:
-        """A number is coded with its sign, so gaps 1, 2, 3, 4, ... go as 0, -1, 1, -2, ...: no bit is wasted on it."""
+        """A number is coded with its sign, so gaps 1, 2, 3, 4, ... go as 0, -1, 1, -2, ...: no bit
+        is wasted on it.
+        """
         more = self.gaps.integers - 1
         return Numbers(np.where(more & 1, -(more + 1 >> 1), more >> 1), 0), self.values
 
@@ -49,18 +52,28 @@ class Pruned(StoredLayer):
     @classmethod
     def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
         if math.prod(shape) > _MOST_WEIGHTS:
-            raise BadInput(f"a pruned weight of {math.prod(shape)} numbers is larger than any that is read")
+            raise BadInput(
+                f"a pruned weight of {math.prod(shape)} numbers is larger than any that is read"
+            )
         if fields[0] > math.prod(shape):
             raise BadInput(f"a weight of {math.prod(shape)} numbers has no {fields[0]} non-zeros")
         return (fields[0],), (fields[0],)
 
     @classmethod
-    def restore(cls, shape: tuple[int, ...], place: int, fields: tuple[int, ...], numbers: tuple[Numbers, ...]) -> Self:  # noqa: ARG003
+    def restore(
+        cls,
+        shape: tuple[int, ...],
+        place: int,  # noqa: ARG003
+        fields: tuple[int, ...],  # noqa: ARG003
+        numbers: tuple[Numbers, ...],
+    ) -> Self:
         coded, values = numbers
         size = math.prod(shape)
         folded = coded.integers
         gaps = Numbers(np.where(folded < 0, -2 * folded, 2 * folded + 1), coded.exponent)
-        fits = ((gaps.integers >= 1) & (gaps.integers <= size)).all() and gaps.integers.sum() <= size
+        fits = (
+            (gaps.integers >= 1) & (gaps.integers <= size)
+        ).all() and gaps.integers.sum() <= size
         if not fits or gaps.exponent != 0:
             raise BadInput("the gaps between its non-zeros do not fit the weight")
         if (values.integers == 0).any():

@@ -1,4 +1,6 @@
-"""A compressed net as few whole numbers, a seed and its architecture: its message, its bits, and the net itself."""
+"""A compressed net as few whole numbers, a seed and its architecture: its message, its bits, and
+the net itself.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,9 @@ _POOLS = (MaxPool, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool)
 class StoredNet:
     """One stored layer for each affine layer, in order, and its bias.
 
-    The message pays the seed, every layer's kind, sizes and grids, and all numbers. It does not pay the architecture,
-    which is taken to be fixed before the data, nor a start (initialisation), which is helper string.
+    The message pays the seed, every layer's kind, sizes and grids, and all numbers. It does not pay
+    the architecture, which is taken to be fixed before the data, nor a start (initialisation),
+    which is helper string.
     """
 
     seed: int
@@ -61,7 +64,10 @@ class StoredNet:
 
     def __post_init__(self) -> None:
         if type(self.seed) is not int or not 0 <= self.seed < MOST_FIELD:
-            raise BadInput(f"--seed must be a whole number of at least 0 and below {MOST_FIELD}, not {self.seed}")
+            raise BadInput(
+                f"--seed must be a whole number of at least 0 and below {MOST_FIELD}, not "
+                f"{self.seed}"
+            )
 
     @cached_property
     def coded(self) -> Coded:
@@ -87,7 +93,9 @@ class StoredNet:
         return self.coded.bits
 
     def layer_bits(self) -> tuple[int, ...]:
-        """What the numbers of each layer take, its bias included; the rest of `bits` is sizes, grids and the seed."""
+        """What the numbers of each layer take, its bias included; the rest of `bits` is sizes,
+        grids and the seed.
+        """
         parts = iter(self.coded.arrays)
         return tuple(
             sum(next(parts) for _ in range(len(layer.numbers) + (bias is not None)))
@@ -104,7 +112,9 @@ class StoredNet:
         """The compressed net in the graph of `frame`, from the numbers and the seed alone."""
         return frame.with_affine(
             {
-                node.index: self._affine(at, node.affine, None if start is None else start.affine_layers[at].affine)
+                node.index: self._affine(
+                    at, node.affine, None if start is None else start.affine_layers[at].affine
+                )
                 for at, node in enumerate(frame.affine_layers)
             }
         )
@@ -112,11 +122,23 @@ class StoredNet:
     def _affine(self, at: int, affine: Affine, start: Affine | None) -> Affine:
         layer, stored = self.layers[at], self.biases[at]
         dtype = affine.operator.weight.dtype
-        if isinstance(layer, StoredVectors):  # a linear classifier's bias is one more coordinate of its vectors
-            weight, given = layer.affine(self.seed, None if start is None else (start.operator.weight, start.bias))
-            operator = affine.operator.with_weight(torch.from_numpy(np.ascontiguousarray(weight)).to(dtype))
-            return replace(affine, operator=operator, bias=None if given is None else torch.tensor(given, dtype=dtype))
-        operator = layer.operator(affine.operator, self.seed, None if start is None else start.operator)
+        if isinstance(
+            layer, StoredVectors
+        ):  # a linear classifier's bias is one more coordinate of its vectors
+            weight, given = layer.affine(
+                self.seed, None if start is None else (start.operator.weight, start.bias)
+            )
+            operator = affine.operator.with_weight(
+                torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
+            )
+            return replace(
+                affine,
+                operator=operator,
+                bias=None if given is None else torch.tensor(given, dtype=dtype),
+            )
+        operator = layer.operator(
+            affine.operator, self.seed, None if start is None else start.operator
+        )
         if stored is None:
             return replace(affine, operator=operator, bias=None)
         bias = torch.from_numpy(stored.values)
@@ -126,7 +148,9 @@ class StoredNet:
 
 
 def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
-    """The net of a message, for an architecture; Malformed unless it is, to the last bit, what `coded` writes."""
+    """The net of a message, for an architecture; Malformed unless it is, to the last bit, what
+    `coded` writes.
+    """
     reader = NumberReader(data, bits)
     seed = reader.field()
     heads: list[tuple[type[StoredLayer], tuple[int, ...], list[int]]] = []
@@ -144,17 +168,24 @@ def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
             sizes.append(tuple(node.affine.bias.shape))
         work += kind.work(fields, node.affine.operator.parameters)
         if work > MOST_WORK:
-            raise Malformed(f"{node.name}: rebuilding the net up to here would take longer than any real net does")
+            raise Malformed(
+                f"{node.name}: rebuilding the net up to here would take longer than any real net "
+                "does"
+            )
         heads.append((kind, fields, [reader.field(2 * _EXPONENTS) - _EXPONENTS for _ in sizes]))
         shapes += sizes
     arrays = iter(reader.arrays(shapes))
     layers, biases = [], []
-    for node, place, (kind, fields, exponents) in zip(frame.affine_layers, places(frame), heads, strict=True):
+    for node, place, (kind, fields, exponents) in zip(
+        frame.affine_layers, places(frame), heads, strict=True
+    ):
         parts = [Numbers(next(arrays), exponent) for exponent in exponents]
         own = node.affine.bias is not None and not issubclass(kind, StoredVectors)
         biases.append(parts.pop() if own else None)
         try:
-            layers.append(kind.restore(tuple(node.affine.operator.weight.shape), place, fields, tuple(parts)))
+            layers.append(
+                kind.restore(tuple(node.affine.operator.weight.shape), place, fields, tuple(parts))
+            )
         except BadInput as problem:
             raise Malformed(f"{node.name}: {problem}") from None
     found = StoredNet(seed, tuple(layers), tuple(biases))
@@ -163,7 +194,9 @@ def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
 
 
 def _check_fit(kind: type[StoredLayer], fields: tuple[int, ...], affine: Affine) -> None:
-    """BadInput unless the sizes that follow from the architecture are those of this layer, before any is allocated."""
+    """BadInput unless the sizes that follow from the architecture are those of this layer, before
+    any is allocated.
+    """
     operator = affine.operator
     places = math.prod(operator.output_shape[1:])
     if kind is LowRankMap and fields[1:] != (operator.output_size, operator.input_size):
@@ -175,7 +208,9 @@ def _check_fit(kind: type[StoredLayer], fields: tuple[int, ...], affine: Affine)
 
 
 def places(net: Network) -> Sequence[int]:
-    """Each affine layer's place among affine layers and poolings, from 1: the places of a certificate's layers."""
+    """Each affine layer's place among affine layers and poolings, from 1: the places of a
+    certificate's layers.
+    """
     found, place = [], 0
     for node in net.nodes:
         if isinstance(node.op, (Affine, *_POOLS)):

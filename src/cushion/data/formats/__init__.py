@@ -1,1 +1,3 @@
-"""One reader per file layout; each hands over `Arrays` and knows nothing of names, seeds or downloads."""
+"""One reader per file layout; each hands over `Arrays` and knows nothing of names, seeds or
+downloads.
+"""

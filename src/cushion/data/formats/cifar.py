@@ -32,7 +32,13 @@ class Layout:
 
 
 LAYOUTS = (
-    Layout("cifar-10-batches-bin", 10, tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin", 1),
+    Layout(
+        "cifar-10-batches-bin",
+        10,
+        tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
+        "test_batch.bin",
+        1,
+    ),
     Layout("cifar-100-binary", 100, ("train.bin",), "test.bin", 2),  # coarse label, then fine label
     Layout(
         "cifar-10-batches-py",
@@ -51,17 +57,25 @@ def recognise(folder: Path) -> Layout | None:
 
 
 def read_folder(folder: Path, layout: Layout) -> Pair:
-    """x [m, 3, 32, 32] uint8, y [m], all training batches in order; the test batch may be absent."""
+    """x [m, 3, 32, 32] uint8, y [m], all training batches in order; the test batch may be
+    absent.
+    """
     for name in layout.train:
         if not (folder / name).is_file():
             raise BadInput(f"{folder / name}: the batch is missing; put it beside the others")
     parts = [_batch(folder / name, layout) for name in layout.train]
-    train = Arrays(np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts]))
+    train = Arrays(
+        np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
+    )
     return train, _batch(folder / layout.test, layout) if (folder / layout.test).is_file() else None
 
 
 def _batch(path: Path, layout: Layout) -> Arrays:
-    return _binary(path, layout.label_bytes) if layout.label_bytes else _pickled(path, layout.label_key)
+    return (
+        _binary(path, layout.label_bytes)
+        if layout.label_bytes
+        else _pickled(path, layout.label_key)
+    )
 
 
 def _binary(path: Path, label_bytes: int) -> Arrays:
@@ -69,7 +83,10 @@ def _binary(path: Path, label_bytes: int) -> Arrays:
     content = np.fromfile(path, dtype=np.uint8)
     if len(content) % row:
         whole = len(content) // row
-        raise Malformed(f"{path}: cut short, since rows are {row} bytes and the last one is not whole", whole * row)
+        raise Malformed(
+            f"{path}: cut short, since rows are {row} bytes and the last one is not whole",
+            whole * row,
+        )
     rows = content.reshape(-1, row)
     return Arrays(_images(rows[:, label_bytes:]), rows[:, label_bytes - 1].astype(np.int64))
 
@@ -77,19 +94,33 @@ def _binary(path: Path, label_bytes: int) -> Arrays:
 def _pickled(path: Path, label_key: str) -> Arrays:
     content = numpy_pickle.read(path)
     data, labels = content.get("data"), content.get(label_key)
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != PIXELS:
-        raise BadInput(f"{path}: a CIFAR batch needs 'data', unsigned bytes in rows of {PIXELS}; is it the right file?")
+    if (
+        not isinstance(data, np.ndarray)
+        or data.dtype != np.uint8
+        or data.ndim != 2
+        or data.shape[1] != PIXELS
+    ):
+        raise BadInput(
+            f"{path}: a CIFAR batch needs 'data', unsigned bytes in rows of {PIXELS}; is it the "
+            "right file?"
+        )
     if isinstance(labels, list) and all(type(label) is int for label in labels):
         if any(not 0 <= label < MOST_LABELS for label in labels):
             raise BadInput(
-                f"{path}: '{label_key}' has a label below 0 or above {MOST_LABELS - 1}; is it the right file?"
+                f"{path}: '{label_key}' has a label below 0 or above {MOST_LABELS - 1}; is it "
+                "the right file?"
             )
         labels = np.array(labels, dtype=np.int64)
     if not isinstance(labels, np.ndarray):
-        raise BadInput(f"{path}: a CIFAR batch needs '{label_key}', a list of whole numbers; is it the right file?")
+        raise BadInput(
+            f"{path}: a CIFAR batch needs '{label_key}', a list of whole numbers; is it the "
+            "right file?"
+        )
     y = whole_labels(labels, f"{path}: '{label_key}'")
     if len(y) != len(data):
-        raise BadInput(f"{path}: {len(data)} images but {len(y)} labels; they must describe the same examples")
+        raise BadInput(
+            f"{path}: {len(data)} images but {len(y)} labels; they must describe the same examples"
+        )
     return Arrays(_images(data), y)
 
 

@@ -1,4 +1,6 @@
-"""Which layout a folder has, and reading it; the torchvision layout is one of these a level or two down."""
+"""Which layout a folder has, and reading it; the torchvision layout is one of these a level or two
+down.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,19 @@ from cushion.data.formats import cifar, idx, images, npy
 from cushion.data.formats.arrays import Pair
 from cushion.errors import BadInput
 
-IDX_FAMILY = ("MNIST", "FashionMNIST", "KMNIST", "QMNIST")  # torchvision keeps each in ROOT/<name>/raw
+IDX_FAMILY = (
+    "MNIST",
+    "FashionMNIST",
+    "KMNIST",
+    "QMNIST",
+)  # torchvision keeps each in ROOT/<name>/raw
 Reader = Callable[[], tuple[Pair, int | None]]
 
 
 def read(folder: Path) -> tuple[Pair, int | None]:
-    """Both parts, and the number of classes where the layout fixes it (None: read it off the labels)."""
+    """Both parts, and the number of classes where the layout fixes it (None: read it off the
+    labels).
+    """
     found = [(place, reader) for place in _places(folder) for reader in _readers(place)]
     if len(found) > 1:
         names = ", ".join(str(place.relative_to(folder)) for place, _ in found)
@@ -24,7 +33,8 @@ def read(folder: Path) -> tuple[Pair, int | None]:
     if images.recognise(folder):
         return images.read_folder(folder)
     raise BadInput(
-        f"{folder}: no known layout in this folder; it may hold IDX files, CIFAR batches (binary or python), "
+        f"{folder}: no known layout in this folder; it may hold IDX files, CIFAR batches (binary "
+        "or python), "
         "x_train.npy and y_train.npy, a torchvision folder, or one sub-folder of images per class"
     )
 

@@ -1,7 +1,7 @@
 """IDX files (the MNIST family), plain or gzip, read strictly.
 
-Layout: two zero bytes, a type byte (0x08: unsigned byte), the number of dimensions, each dimension as a
-big-endian 32-bit count, then the values in C order and nothing after them.
+Layout: two zero bytes, a type byte (0x08: unsigned byte), the number of dimensions, each dimension
+as a big-endian 32-bit count, then the values in C order and nothing after them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from cushion.errors import BadInput, Malformed
 
 UNSIGNED_BYTE = 0x08
 IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
-CHUNK = 1 << 22  # read in pieces, so that a header with absurd sizes cannot ask for the memory it names
+CHUNK = (
+    1 << 22
+)  # read in pieces, so that a header with absurd sizes cannot ask for the memory it names
 
 
 def recognise(folder: Path) -> bool:
@@ -29,7 +31,9 @@ def recognise(folder: Path) -> bool:
 
 
 def read_folder(folder: Path) -> Pair:
-    """The four files of the MNIST family in one folder: x [m, 1, H, W] uint8, y [m]; t10k-* may be absent."""
+    """The four files of the MNIST family in one folder: x [m, 1, H, W] uint8, y [m]; t10k-* may be
+    absent.
+    """
     train = _part(folder, "train")
     has_test = any(_find(folder, f"t10k-{rest}") for rest in (IMAGES, LABELS))
     return train, _part(folder, "t10k") if has_test else None
@@ -42,7 +46,9 @@ def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
         with opener(path, "rb") as stream:
             return _array(cast(BinaryIO, stream), path, dimensions)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise Malformed(f"{path}: the gzip stream is damaged ({error}); fetch the file again") from None
+        raise Malformed(
+            f"{path}: the gzip stream is damaged ({error}); fetch the file again"
+        ) from None
 
 
 def _array(stream: BinaryIO, path: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -50,19 +56,32 @@ def _array(stream: BinaryIO, path: Path, dimensions: int) -> NDArray[np.uint8]:
     if magic[:2] != b"\0\0":
         raise Malformed(f"{path}: not an IDX file, since it does not begin with two zero bytes", 0)
     if magic[2] != UNSIGNED_BYTE:
-        raise Malformed(f"{path}: IDX type 0x{magic[2]:02x} is not unsigned bytes (0x08), the only type read here", 2)
+        raise Malformed(
+            f"{path}: IDX type 0x{magic[2]:02x} is not unsigned bytes (0x08), the only type read "
+            "here",
+            2,
+        )
     if magic[3] != dimensions:
-        raise Malformed(f"{path}: {magic[3]} dimensions where {dimensions} belong; is it the right file?", 3)
+        raise Malformed(
+            f"{path}: {magic[3]} dimensions where {dimensions} belong; is it the right file?", 3
+        )
     header = 4 + 4 * dimensions
     sizes = np.frombuffer(_take(stream, 4 * dimensions, 4, path), dtype=">u4")
     shape = tuple(int(size) for size in sizes)
     values = _take(stream, math.prod(shape), header, path)
     if stream.read(1):
-        raise Malformed(f"{path}: bytes follow the last value; the header and the data disagree", header + len(values))
+        raise Malformed(
+            f"{path}: bytes follow the last value; the header and the data disagree",
+            header + len(values),
+        )
     try:
         return np.frombuffer(values, dtype=np.uint8).reshape(shape)
-    except ValueError:  # no values, since one size is 0, but the others are beyond what an array can have
-        raise Malformed(f"{path}: sizes {' x '.join(map(str, shape))} are beyond any array", 4) from None
+    except (
+        ValueError
+    ):  # no values, since one size is 0, but the others are beyond what an array can have
+        raise Malformed(
+            f"{path}: sizes {' x '.join(map(str, shape))} are beyond any array", 4
+        ) from None
 
 
 def _take(stream: BinaryIO, count: int, position: int, path: Path) -> bytearray:
@@ -88,13 +107,20 @@ def _find(folder: Path, name: str) -> Path | None:
 def _required(folder: Path, name: str) -> Path:
     path = _find(folder, name)
     if path is None:
-        raise BadInput(f"{folder / name}: the file is missing (plain or .gz); put it beside the others")
+        raise BadInput(
+            f"{folder / name}: the file is missing (plain or .gz); put it beside the others"
+        )
     return path
 
 
 def _part(folder: Path, prefix: str) -> Arrays:
-    images, labels = _required(folder, f"{prefix}-{IMAGES}"), _required(folder, f"{prefix}-{LABELS}")
+    images, labels = (
+        _required(folder, f"{prefix}-{IMAGES}"),
+        _required(folder, f"{prefix}-{LABELS}"),
+    )
     x, y = read(images, 3), read(labels, 1)
     if len(x) != len(y):
-        raise BadInput(f"{images}: {len(x)} images, but {labels.name} has {len(y)} labels; they must match")
+        raise BadInput(
+            f"{images}: {len(x)} images, but {labels.name} has {len(y)} labels; they must match"
+        )
     return Arrays(x[:, None], y.astype(np.int64))

@@ -23,8 +23,9 @@ def recognise(folder: Path) -> bool:
 def read_folder(folder: Path) -> tuple[Pair, int]:
     """x [m, C, H, W] uint8 with C = 1 (grey) or 3, y [m], and the number of classes.
 
-    Class k is the k-th sub-folder in the order of code points; within a class, files follow the same order.
-    A held-out part is read from test/, or else val/, beside train/, with the classes of train/.
+    Class k is the k-th sub-folder in the order of code points; within a class, files follow the
+    same order. A held-out part is read from test/, or else val/, beside train/, with the classes of
+    train/.
     """
     if not (folder / "train").is_dir():
         classes = [path.name for path in _classes(folder)]
@@ -46,7 +47,10 @@ def read_folder(folder: Path) -> tuple[Pair, int]:
 def _part(folder: Path, classes: list[str]) -> Arrays:
     for path in _classes(folder):
         if path.name not in classes:
-            raise BadInput(f"{path}: no class of that name was trained on; the classes are {', '.join(classes)}")
+            raise BadInput(
+                f"{path}: no class of that name was trained on; the classes are "
+                f"{', '.join(classes)}"
+            )
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
@@ -54,12 +58,17 @@ def _part(folder: Path, classes: list[str]) -> Arrays:
         files += found
         labels += [label] * len(found)
         if not found:
-            raise BadInput(f"{folder / name}: this class folder has no PNG, JPEG or BMP image; add some or remove it")
+            raise BadInput(
+                f"{folder / name}: this class folder has no PNG, JPEG or BMP image; add some or "
+                "remove it"
+            )
     from tqdm import tqdm
 
     first = _image(files[0])
     x = np.empty((len(files), *first.shape), dtype=np.uint8)
-    for row, path in enumerate(tqdm(files, desc=f"reading {folder.name}", disable=None, delay=2, unit="image")):
+    for row, path in enumerate(
+        tqdm(files, desc=f"reading {folder.name}", disable=None, delay=2, unit="image")
+    ):
         image = _image(path)
         if image.shape != first.shape:
             raise BadInput(
@@ -77,10 +86,15 @@ def _image(path: Path) -> NDArray[np.uint8]:
     try:
         with Image.open(path, formats=["PNG", "JPEG", "BMP"]) as image:
             if image.mode not in CHANNELS:
-                raise BadInput(f"{path}: images of mode {image.mode} are not read; convert it to 8-bit grey or RGB")
+                raise BadInput(
+                    f"{path}: images of mode {image.mode} are not read; convert it to 8-bit grey "
+                    "or RGB"
+                )
             pixels = np.asarray(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise Malformed(f"{path}: not a readable PNG, JPEG or BMP image ({error}); replace it") from None
+        raise Malformed(
+            f"{path}: not a readable PNG, JPEG or BMP image ({error}); replace it"
+        ) from None
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
@@ -97,4 +111,6 @@ def _classes(folder: Path) -> list[Path]:
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    return sorted(p for p in folder.iterdir() if p.suffix.lower() in ENDINGS and not p.name.startswith("."))
+    return sorted(
+        p for p in folder.iterdir() if p.suffix.lower() in ENDINGS and not p.name.startswith(".")
+    )

@@ -1,4 +1,6 @@
-"""A folder of x_train.npy, y_train.npy, x_test.npy, y_test.npy: how fetched sets are kept, memory-mapped."""
+"""A folder of x_train.npy, y_train.npy, x_test.npy, y_test.npy: how fetched sets are kept,
+memory-mapped.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def recognise(folder: Path) -> bool:
 
 
 def read_folder(folder: Path) -> Pair:
-    """Both parts without reading the pixels: they are paged in from the file when a batch touches them."""
+    """Both parts without reading the pixels: they are paged in from the file when a batch touches
+    them.
+    """
     train = _part(folder, "train")
     return train, _part(folder, "test") if (folder / "x_test.npy").is_file() else None
 
@@ -43,8 +47,11 @@ def _map(path: Path) -> NDArray[Any]:
         raise BadInput(f"{path}: the file is missing; put it beside the others") from None
     except OSError:
         raise
-    except Exception as error:  # a hostile header raises nearly anything: TokenError, OverflowError, MemoryError, ...
-        raise Malformed(f"{path}: not a readable .npy array ({numpy_reason(error)}); write it again") from None
+    # a hostile header raises nearly anything: TokenError, OverflowError, MemoryError, ...
+    except Exception as error:
+        raise Malformed(
+            f"{path}: not a readable .npy array ({numpy_reason(error)}); write it again"
+        ) from None
     if not isinstance(mapped, np.ndarray):
         raise Malformed(f"{path}: not an .npy array; write it with numpy.save")
     return np.asarray(mapped)

@@ -18,13 +18,19 @@ def read(path: Path) -> Pair:
     if "x" not in arrays or "y" not in arrays:
         raise BadInput(f"{path}: an .npz set needs the arrays x and y, but this one has {found}")
     if ("x_test" in arrays) != ("y_test" in arrays):
-        raise BadInput(f"{path}: a held-out part needs both x_test and y_test, but this one has {found}")
+        raise BadInput(
+            f"{path}: a held-out part needs both x_test and y_test, but this one has {found}"
+        )
     train = _part(arrays["x"], arrays["y"], "", path)
-    return train, _part(arrays["x_test"], arrays["y_test"], "_test", path) if "x_test" in arrays else None
+    return train, _part(
+        arrays["x_test"], arrays["y_test"], "_test", path
+    ) if "x_test" in arrays else None
 
 
 def read_inputs(path: Path, key: str) -> NDArray[Any]:
-    """One array of inputs, "x" or "x_test", as `read` gives it; labels may be missing and are not looked at."""
+    """One array of inputs, "x" or "x_test", as `read` gives it; labels may be missing and are not
+    looked at.
+    """
     arrays, found = _arrays(path, (key,))
     if key not in arrays:
         raise BadInput(f"{path}: unlabelled inputs need the array {key}, but this file has {found}")
@@ -36,24 +42,33 @@ def _arrays(path: Path, keys: tuple[str, ...]) -> tuple[dict[str, NDArray[Any]],
     try:
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise Malformed(f"{path}: not an .npz archive; write it with numpy.savez(file, x=..., y=...)")
+            raise Malformed(
+                f"{path}: not an .npz archive; write it with numpy.savez(file, x=..., y=...)"
+            )
         with archive:
             arrays = {key: _member(archive, key, path) for key in keys if key in archive}
             return arrays, ", ".join(archive.files) or "none"
     except (CushionError, PermissionError):
         raise
-    except Exception as error:  # a damaged zip raises nearly anything: BadZipFile, zlib.error, RuntimeError, ...
+    except (
+        Exception
+    ) as error:  # a damaged zip raises nearly anything: BadZipFile, zlib.error, RuntimeError, ...
         reason = numpy_reason(error)
-        raise Malformed(f"{path}: not a readable .npz archive ({reason}); write it again with numpy.savez") from None
+        raise Malformed(
+            f"{path}: not a readable .npz archive ({reason}); write it again with numpy.savez"
+        ) from None
 
 
 def _member(archive: Any, key: str, path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = archive[key]
     except ValueError as error:
-        if "pickle" in str(error).lower():  # numpy's wording for dtype object under allow_pickle=False
+        if (
+            "pickle" in str(error).lower()
+        ):  # numpy's wording for dtype object under allow_pickle=False
             raise BadInput(
-                f"{path}: {key} is an array of Python objects, which is never unpickled; save it as numbers"
+                f"{path}: {key} is an array of Python objects, which is never unpickled; save it "
+                "as numbers"
             ) from None
         raise
     return array
@@ -65,10 +80,13 @@ def _part(x: NDArray[Any], y: NDArray[Any], suffix: str, path: Path) -> Arrays:
 
 def _inputs(x: NDArray[Any], key: str, path: Path) -> NDArray[Any]:
     if x.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # what overflows becomes infinite, and Dataset refuses that by name
+        with np.errstate(
+            over="ignore"
+        ):  # what overflows becomes infinite, and Dataset refuses that by name
             return x.astype(np.float32, copy=False)
     if x.dtype != np.uint8:
         raise BadInput(
-            f"{path}: {key} is {x.dtype}; save it as uint8 (a net reads it divided by 255) or float32 (read as it is)"
+            f"{path}: {key} is {x.dtype}; save it as uint8 (a net reads it divided by 255) or "
+            "float32 (read as it is)"
         )
     return x

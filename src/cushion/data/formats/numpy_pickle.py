@@ -1,11 +1,13 @@
-"""Pickled dictionaries of numbers (the CIFAR python batches), read without running anything from the file.
+"""Pickled dictionaries of numbers (the CIFAR python batches), read without running anything from
+the file.
 
-A pickle is a program that may call any importable function. Here the only names it may call are stand-ins
-that record their arguments; numpy itself is called afterwards, on checked values (numpy's own
-`dtype.__setstate__` trusts its input, so allowing the real numpy names would not be safe).
+A pickle is a program that may call any importable function. Here the only names it may call are
+stand-ins that record their arguments; numpy itself is called afterwards, on checked values (numpy's
+own `dtype.__setstate__` trusts its input, so allowing the real numpy names would not be safe).
 
-A few bytes of pickle can also name an object with 2^n leaves, t = (t, t) n times, so nothing unchecked is ever
-hashed, compared in depth or written into a message, and no step may copy more than the file holds.
+A few bytes of pickle can also name an object with 2^n leaves, t = (t, t) n times, so nothing
+unchecked is ever hashed, compared in depth or written into a message, and no step may copy more
+than the file holds.
 """
 
 from __future__ import annotations
@@ -28,15 +30,30 @@ NUMBER_TYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8")
 MOST_ARGUMENTS = 4  # of any call below
 MOST_DIMENSIONS = 32
 LARGEST_SIZE = 1 << 40
-# Instances, sets, persistent objects, extensions and outside buffers: no batch of numbers needs them.
+# Instances, sets, persistent objects, extensions and outside buffers: no batch of numbers needs
+# them.
 _NEEDLESS = (
-    pickle.INST, pickle.OBJ, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET,
-    pickle.PERSID, pickle.BINPERSID, pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER,
-)  # fmt: skip
+    pickle.INST,
+    pickle.OBJ,
+    pickle.NEWOBJ,
+    pickle.NEWOBJ_EX,
+    pickle.EMPTY_SET,
+    pickle.ADDITEMS,
+    pickle.FROZENSET,
+    pickle.PERSID,
+    pickle.BINPERSID,
+    pickle.EXT1,
+    pickle.EXT2,
+    pickle.EXT4,
+    pickle.NEXT_BUFFER,
+    pickle.READONLY_BUFFER,
+)
 
 
 class _StandIn:
-    """Keeps its arguments and does nothing; with `__setstate__` here a pickle cannot set attributes."""
+    """Keeps its arguments and does nothing; with `__setstate__` here a pickle cannot set
+    attributes.
+    """
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
@@ -68,14 +85,18 @@ class _Ndarray(_StandIn):
 
 
 class _Reconstruct(_StandIn):
-    """numpy.core.multiarray._reconstruct(ndarray, (0,), b"b"); the state that follows fills the array."""
+    """numpy.core.multiarray._reconstruct(ndarray, (0,), b"b"); the state that follows fills the
+    array.
+    """
 
     def __new__(cls, *_arguments: Any) -> Any:
         return _Ndarray()
 
 
 class _FromBuffer(_StandIn):
-    """numpy.core.numeric._frombuffer(data, dtype, shape, order), how pickle protocol 5 writes an array."""
+    """numpy.core.numeric._frombuffer(data, dtype, shape, order), how pickle protocol 5 writes an
+    array.
+    """
 
     def checked(self) -> NDArray[Any]:
         data, dtype, shape, order = self.arguments
@@ -110,7 +131,9 @@ _PythonUnpickler: Any = pickle._Unpickler  # its opcode methods are in no type s
 
 
 class _NumbersOnly(_PythonUnpickler):  # type: ignore[misc]
-    """The unpickler in Python: its memo is a dictionary, where the C one allocates any index a file names."""
+    """The unpickler in Python: its memo is a dictionary, where the C one allocates any index a file
+    names.
+    """
 
     def __init__(self, content: bytes) -> None:
         # From memory, where a length that the file only claims to have is cut to what is there.
@@ -129,7 +152,9 @@ class _NumbersOnly(_PythonUnpickler):  # type: ignore[misc]
         self.append(data)
 
     def load_reduce(self) -> None:
-        """A call, whose arguments may be shared: without limits every few bytes of the file copy them again."""
+        """A call, whose arguments may be shared: without limits every few bytes of the file copy
+        them again.
+        """
         function, arguments = self.stack[-2:]
         if type(arguments) is not tuple or len(arguments) > MOST_ARGUMENTS:
             raise ValueError(f"a call with more than {MOST_ARGUMENTS} arguments")
@@ -176,9 +201,11 @@ class _NumbersOnly(_PythonUnpickler):  # type: ignore[misc]
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The dictionary in the file, text keys decoded, arrays of numbers as numpy arrays, the rest as it is.
+    """The dictionary in the file, text keys decoded, arrays of numbers as numpy arrays, the rest as
+    it is.
 
-    A file that names anything but numpy's array constructors is refused with BadInput before it is called.
+    A file that names anything but numpy's array constructors is refused with BadInput before it is
+    called.
     """
     try:
         content = _NumbersOnly(path.read_bytes()).load()
@@ -187,17 +214,24 @@ def read(path: Path) -> dict[str, Any]:
         return {_text(key): _value(value) for key, value in content.items()}
     except _RefusedError as refusal:
         raise BadInput(
-            f"{path}: refused, since this pickle would call {refusal}; only arrays, numbers and text are read"
+            f"{path}: refused, since this pickle would call {refusal}; only arrays, numbers and "
+            "text are read"
         ) from None
     except OSError:
         raise
-    except Exception as error:  # a damaged pickle raises nearly anything: IndexError, KeyError, struct.error, ...
+    except (
+        Exception
+    ) as error:  # a damaged pickle raises nearly anything: IndexError, KeyError, struct.error, ...
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise Malformed(f"{path}: not a readable pickle of numbers ({reason}); fetch the file again") from None
+        raise Malformed(
+            f"{path}: not a readable pickle of numbers ({reason}); fetch the file again"
+        ) from None
 
 
 def _check_keys(keys: Iterable[Any]) -> None:
-    """Before they are hashed: text has a cheap hash that a file cannot steer, tuples and numbers do not."""
+    """Before they are hashed: text has a cheap hash that a file cannot steer, tuples and numbers do
+    not.
+    """
     if not all(type(key) in (str, bytes) for key in keys):
         raise ValueError("a dictionary whose keys are not text")
 
@@ -211,7 +245,11 @@ def _value(value: Any) -> Any:
 
 
 def _from_bytes(data: Any, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
-    if not isinstance(dtype, _Dtype) or not isinstance(data, (bytes, bytearray)) or order not in ("C", "F"):
+    if (
+        not isinstance(dtype, _Dtype)
+        or not isinstance(data, (bytes, bytearray))
+        or order not in ("C", "F")
+    ):
         raise ValueError("an array in an unknown form")
     kind = dtype.checked()
     if type(shape) is not tuple or len(shape) > MOST_DIMENSIONS:

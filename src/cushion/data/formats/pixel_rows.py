@@ -1,6 +1,7 @@
 """CIFAR-10 as PNG sheets: 1024 RGB pixels a row, one image a row, with the labels in JSON lists.
 
-The layout of the package that `cushion data get cifar10` downloads; its file names are misspelt there.
+The layout of the package that `cushion data get cifar10` downloads; its file names are misspelt
+there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def _part(folder: Path, sheets: tuple[str, ...], labels: str) -> Arrays:
     try:
         y = np.array(json.loads((folder / labels).read_text()), dtype=np.int64)
     except (ValueError, TypeError, OverflowError, RecursionError):
-        raise Malformed(f"{folder / labels}: not a list of whole numbers in JSON; fetch it again") from None
+        raise Malformed(
+            f"{folder / labels}: not a list of whole numbers in JSON; fetch it again"
+        ) from None
     if y.shape != (len(x),):
         raise BadInput(f"{folder / labels}: {y.size} labels for {len(x)} images; they must match")
     return Arrays(x, y)
@@ -45,5 +48,7 @@ def _sheet(path: Path) -> NDArray[np.uint8]:
     except (OSError, SyntaxError, ValueError) as error:
         raise Malformed(f"{path}: not a readable PNG image ({error}); fetch it again") from None
     if pixels.ndim != 3 or pixels.shape[1:] != (SIDE * SIDE, 3):
-        raise BadInput(f"{path}: a sheet has rows of {SIDE * SIDE} RGB pixels, not shape {pixels.shape}")
+        raise BadInput(
+            f"{path}: a sheet has rows of {SIDE * SIDE} RGB pixels, not shape {pixels.shape}"
+        )
     return np.ascontiguousarray(pixels.transpose(0, 2, 1)).reshape(-1, 3, SIDE, SIDE)

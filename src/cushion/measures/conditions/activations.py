@@ -1,4 +1,6 @@
-"""Conditions C2 and C3 of Neyshabur 2017: how many units a perturbation can flip, and how spiky a layer's units are."""
+"""Conditions C2 and C3 of Neyshabur 2017: how many units a perturbation can flip, and how spiky a
+layer's units are.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ from cushion.measures.distribution import describe
 from cushion.network import Affine, Network, Node, ReLU
 
 AT_LEAST = 0.01  # the fraction of units below which the restricted C2 does not look
-DELTAS = tuple(float(f"{10 ** (at / 4):.6g}") for at in range(-24, 13))  # 1e-6 to 1e3, four a decade
+DELTAS = tuple(
+    float(f"{10 ** (at / 4):.6g}") for at in range(-24, 13)
+)  # 1e-6 to 1e3, four a decade
 
 
 def rectified_layers(net: Network) -> dict[int, Node]:
-    """The affine layers with a ReLU before the next affine layer: node index -> that ReLU's node. Chains only."""
+    """The affine layers with a ReLU before the next affine layer: node index -> that ReLU's node.
+    Chains only.
+    """
     found: dict[int, Node] = {}
     layer = None
     for node in net.nodes:
@@ -33,7 +39,9 @@ def rectified_layers(net: Network) -> dict[int, Node]:
 
 
 def pre_activations(line: Linearisation, layer: Node, relu: Node) -> Tensor:
-    """What the ReLU reads, bias included, [B, units]: x^k, or its pooled map if a pooling comes first."""
+    """What the ReLU reads, bias included, [B, units]: x^k, or its pooled map if a pooling comes
+    first.
+    """
     t = line.outputs[layer.index]
     for node in line.net.nodes[layer.index + 1 : relu.index]:
         t = node.op(t)  # type: ignore[operator]
@@ -41,19 +49,28 @@ def pre_activations(line: Linearisation, layer: Node, relu: Node) -> Tensor:
 
 
 def flip_constants(values: Tensor, sizes: Tensor) -> NDArray[np.float64]:
-    """[B, units], ‖x‖ [B] -> [B, 2 + len(DELTAS)]: C2, the restricted C2, and the fraction of units within each δ.
+    """[B, units], ‖x‖ [B] -> [B, 2 + len(DELTAS)]: C2, the restricted C2, and the fraction of units
+    within each δ.
 
-    With the |values|/‖x‖ sorted, u_1 <= ... <= u_h, the fraction over δ jumps at u_r and falls in between, so its
-    supremum is the largest (r/h)/u_r: ∞ if u_1 = 0. Rows with x = 0 are NaN.
+    With the |values|/‖x‖ sorted, u_1 <= ... <= u_h, the fraction over δ jumps at u_r and falls in
+    between, so its supremum is the largest (r/h)/u_r: ∞ if u_1 = 0. Rows with x = 0 are NaN.
     """
     ordered = torch.sort(values.abs().double() / sizes[:, None].double(), dim=1).values
     count = ordered.shape[1]
     steepness = torch.arange(1, count + 1).to(ordered) / count / ordered
-    first = math.ceil(AT_LEAST * count - 1e-9) - 1  # r from ⌈h/100⌉ on; 0.01·700 rounds to more than 7
+    first = (
+        math.ceil(AT_LEAST * count - 1e-9) - 1
+    )  # r from ⌈h/100⌉ on; 0.01·700 rounds to more than 7
     deltas = torch.tensor(DELTAS, dtype=torch.float64).repeat(len(ordered), 1)
     within = torch.searchsorted(ordered, deltas, right=True)
-    columns = [steepness.amax(1, keepdim=True), steepness[:, first:].amax(1, keepdim=True), within / count]
-    found: NDArray[np.float64] = torch.where(sizes[:, None] > 0, torch.cat(columns, dim=1), torch.nan).numpy()
+    columns = [
+        steepness.amax(1, keepdim=True),
+        steepness[:, first:].amax(1, keepdim=True),
+        within / count,
+    ]
+    found: NDArray[np.float64] = torch.where(
+        sizes[:, None] > 0, torch.cat(columns, dim=1), torch.nan
+    ).numpy()
     return found
 
 
@@ -89,4 +106,6 @@ def unit_norms(layer: Node, h: int, active: NDArray[Any], exact: bool) -> UnitNo
         values = math.sqrt(h) * largest / np.sqrt(active)
     spread = describe(values, "max")
     assert spread is not None
-    return UnitNorms(layer.name, spread.value, spread, largest, describe(norms / norms.mean(), "max"), exact)
+    return UnitNorms(
+        layer.name, spread.value, spread, largest, describe(norms / norms.mean(), "max"), exact
+    )

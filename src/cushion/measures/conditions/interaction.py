@@ -1,8 +1,10 @@
-"""Condition C1 of Neyshabur 2017: how much of their norms successive layers keep when they are multiplied.
+"""Condition C1 of Neyshabur 2017: how much of their norms successive layers keep when they are
+multiplied.
 
-‖M_{a..b}‖_F for every 1 <= a <= b <= d and example: vectors pushed from layer a's input give every b at once. All unit
-vectors give the norms exactly; P Gaussian probes g (random, shared by the examples of a shard) estimate them, since
-E‖M g‖² = ‖M‖_F². Where D_a only selects units (ReLU, max-pool), ‖D_a W_a‖_F has a closed form and is always exact.
+‖M_{a..b}‖_F for every 1 <= a <= b <= d and example: vectors pushed from layer a's input give every
+b at once. All unit vectors give the norms exactly; P Gaussian probes g (random, shared by the
+examples of a shard) estimate them, since E‖M g‖² = ‖M‖_F². Where D_a only selects units (ReLU,
+max-pool), ‖D_a W_a‖_F has a closed form and is always exact.
 """
 
 from __future__ import annotations
@@ -38,15 +40,25 @@ class PushPlan:
 
 
 def plan_pushes(net: Network, probes: int, method: Method) -> PushPlan:
-    """Exact at a layer if its inputs are at most twice the probes, or take at most 10^8 multiplications an example."""
+    """Exact at a layer if its inputs are at most twice the probes, or take at most 10^8
+    multiplications an example.
+    """
     operators = [node.affine.operator for node in net.chain()]
-    onwards = [sum(later.multiplications for later in operators[at:]) for at in range(len(operators))]
+    onwards = [
+        sum(later.multiplications for later in operators[at:]) for at in range(len(operators))
+    ]
     exact = tuple(
         method == "exact"
-        or (method == "auto" and (operator.input_size <= 2 * probes or operator.input_size * cost <= _CHEAP))
+        or (
+            method == "auto"
+            and (operator.input_size <= 2 * probes or operator.input_size * cost <= _CHEAP)
+        )
         for operator, cost in zip(operators, onwards, strict=True)
     )
-    vectors = [operator.input_size if all_ else probes for operator, all_ in zip(operators, exact, strict=True)]
+    vectors = [
+        operator.input_size if all_ else probes
+        for operator, all_ in zip(operators, exact, strict=True)
+    ]
     work = sum(count * cost for count, cost in zip(vectors, onwards, strict=True)) + onwards[0]
     return PushPlan(exact, probes, float(work))
 
@@ -57,7 +69,9 @@ def units(net: Network) -> tuple[int, ...]:
 
 
 class ProductNorms:
-    """‖M_{a..b}‖_F² on one batch. `squares[a, b]`: [B], `samples[a, b]`: [P, B] where probes were used; float64."""
+    """‖M_{a..b}‖_F² on one batch. `squares[a, b]`: [B], `samples[a, b]`: [P, B] where probes were
+    used; float64.
+    """
 
     def __init__(self, line: Linearisation, first: Tensor, plan: PushPlan, seed: int) -> None:
         """`first`: layer 1's input, [B, *shape]. `seed` alone fixes the probes."""
@@ -72,8 +86,12 @@ class ProductNorms:
                 else:
                     self._by_probes(line, a, node.affine.operator, plan.probes, _generator(seed, a))
                 if selects(line.net, node):
-                    energies = line.push_to_next(node, row_energies(node.affine.operator)[None, None])
-                    self.squares[a, a] = energies.flatten(2).sum(2, dtype=torch.float64)[0].expand(line.batch)
+                    energies = line.push_to_next(
+                        node, row_energies(node.affine.operator)[None, None]
+                    )
+                    self.squares[a, a] = (
+                        energies.flatten(2).sum(2, dtype=torch.float64)[0].expand(line.batch)
+                    )
                     self.samples.pop((a, a), None)
 
     def _by_unit_vectors(self, line: Linearisation, a: int, operator: Operator) -> None:
@@ -86,9 +104,16 @@ class ProductNorms:
                 self.squares[a, b] = self.squares[a, b] + sums if (a, b) in self.squares else sums
 
     def _by_probes(
-        self, line: Linearisation, a: int, operator: Operator, probes: int, generator: torch.Generator
+        self,
+        line: Linearisation,
+        a: int,
+        operator: Operator,
+        probes: int,
+        generator: torch.Generator,
     ) -> None:
-        g = torch.randn((probes, operator.input_size), generator=generator, dtype=torch.float64).to(operator.weight)
+        g = torch.randn((probes, operator.input_size), generator=generator, dtype=torch.float64).to(
+            operator.weight
+        )
         parts: dict[int, list[Tensor]] = {}
         for start, stop in _chunks(line, probes):
             for b, squared in _pushed(line, a, g[start:stop].reshape(-1, 1, *operator.input_shape)):
@@ -100,29 +125,38 @@ class ProductNorms:
     def inverse_mu(self, a: int, c: int, b: int, h_c: int) -> NDArray[np.float64]:
         """1/μ of one triple: [B]. ∞ where only the product vanishes, NaN where C1 reads 0 >= 0."""
         factors = self.squares[c + 1, b].sqrt() * self.squares[a, c].sqrt()
-        inverse: NDArray[np.float64] = (factors / (math.sqrt(h_c) * self.squares[a, b].sqrt())).numpy()
+        inverse: NDArray[np.float64] = (
+            factors / (math.sqrt(h_c) * self.squares[a, b].sqrt())
+        ).numpy()
         return inverse
 
     def standard_error(self, a: int, c: int, b: int) -> NDArray[np.float64] | None:
         """Relative, of `inverse_mu`, to first order: [B]; None if no probe entered.
 
-        ‖M_{a..c}‖ and ‖M_{a..b}‖ share their probes, so their errors partly cancel; ‖M_{c+1..b}‖ has its own.
+        ‖M_{a..c}‖ and ‖M_{a..b}‖ share their probes, so their errors partly cancel; ‖M_{c+1..b}‖
+        has its own.
         """
         shared = [self._deviations(a, c), self._deviations(a, b)]
-        parts = [part for part in (_difference(*shared), self._deviations(c + 1, b)) if part is not None]
+        parts = [
+            part for part in (_difference(*shared), self._deviations(c + 1, b)) if part is not None
+        ]
         if not parts:
             return None
         probes = len(parts[0])
         if probes == 1:
             return np.full(parts[0].shape[1], np.inf)
         variance = torch.stack([part.var(0) for part in parts]).sum(0) / probes
-        error: NDArray[np.float64] = (variance.sqrt() / 2).numpy()  # a norm has half its square's relative error
+        error: NDArray[np.float64] = (
+            variance.sqrt() / 2
+        ).numpy()  # a norm has half its square's relative error
         return error
 
     def _deviations(self, a: int, b: int) -> Tensor | None:
         """Each probe's relative deviation from the mean square, [P, B]; None if exact."""
         samples = self.samples.get((a, b))
-        return None if samples is None else torch.nan_to_num(samples / self.squares[a, b] - 1, nan=0.0)
+        return (
+            None if samples is None else torch.nan_to_num(samples / self.squares[a, b] - 1, nan=0.0)
+        )
 
 
 def triples(depth: int) -> list[tuple[int, int, int]]:
@@ -131,9 +165,14 @@ def triples(depth: int) -> list[tuple[int, int, int]]:
 
 
 def describe_interaction(
-    depth: int, inverse: NDArray[np.float64], errors: NDArray[np.float64] | None, gaps: NDArray[np.float64]
+    depth: int,
+    inverse: NDArray[np.float64],
+    errors: NDArray[np.float64] | None,
+    gaps: NDArray[np.float64],
 ) -> LayerInteraction:
-    """The record. `inverse`, `errors`: [m, triples(depth)], an error NaN where exact; `gaps`: [m]."""
+    """The record. `inverse`, `errors`: [m, triples(depth)], an error NaN where exact; `gaps`:
+    [m].
+    """
     chosen = triples(depth)
     records = []
     for at, (a, c, b) in enumerate(chosen):
@@ -173,13 +212,17 @@ def _over(description: str, depth: int, inverse: NDArray[np.float64]) -> IndexSe
 
 
 def row_energies(operator: Operator) -> Tensor:
-    """‖W_{i,·}‖² for each output unit, [*output_shape]: no output reads an input twice, so squared weights do."""
+    """‖W_{i,·}‖² for each output unit, [*output_shape]: no output reads an input twice, so squared
+    weights do.
+    """
     ones = operator.weight.new_ones((1, *operator.input_shape))
     return operator.with_weight(operator.weight.square()).apply(ones)[0]
 
 
 def selects(net: Network, node: Node) -> bool:
-    """Whether each unit after D_i is one unit of layer i or 0: no average pool up to the next layer."""
+    """Whether each unit after D_i is one unit of layer i or 0: no average pool up to the next
+    layer.
+    """
     for later in net.nodes[node.index + 1 :]:
         if isinstance(later.op, Affine):
             return True
@@ -189,7 +232,9 @@ def selects(net: Network, node: Node) -> bool:
 
 
 def _pushed(line: Linearisation, a: int, t: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """(b, squared lengths [P, B or 1] of M_{a..b} t) for b = a..d; t: [P, B or 1, *input_shape] at layer a's input."""
+    """(b, squared lengths [P, B or 1] of M_{a..b} t) for b = a..d; t: [P, B or 1, *input_shape] at
+    layer a's input.
+    """
     for b, node in enumerate(line.net.affine_layers[a - 1 :], a):
         applied = node.affine.operator.apply(t.flatten(0, 1))
         t = line.push_to_next(node, applied.view(*t.shape[:2], *applied.shape[1:]))

@@ -1,4 +1,6 @@
-"""C1, C2, C3 and Theorem 1 of Neyshabur 2017 for one net on one sample: rows chosen, streamed, put together."""
+"""C1, C2, C3 and Theorem 1 of Neyshabur 2017 for one net on one sample: rows chosen, streamed, put
+together.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,18 @@ from cushion.measures.conditions.theorem import Premises, minimise
 from cushion.measures.distribution import describe
 from cushion.network import Affine, Network
 
-_BUDGET = 2e12  # multiplications that the default number of examples may take: a few minutes on one core
-_KEPT = 1 << 23  # values of 1/μ that the default number of examples may leave: one for each triple and example
+_BUDGET = (
+    2e12  # multiplications that the default number of examples may take: a few minutes on one core
+)
+_KEPT = (
+    1 << 23
+)  # values of 1/μ that the default number of examples may leave: one for each triple and example
 _SHARD = 1 << 21  # numbers in the largest activation of a shard
 
 
 def measure_conditions(net: Network, data: Dataset, options: ConditionOptions) -> NetConditions:
-    """All conditions on the first `examples` rows of a seeded permutation of `data`; only the reason if `net` branches.
+    """All conditions on the first `examples` rows of a seeded permutation of `data`; only the
+    reason if `net` branches.
 
     Theorem 1 is evaluated for m = len(data), with the constants that those rows show.
     """
@@ -54,12 +61,17 @@ def measure_conditions(net: Network, data: Dataset, options: ConditionOptions) -
             method=options.method,
             seed=options.seed,
             delta=options.delta,
-            not_measured_because=f"the conditions are about chains of layers, and {net.not_a_chain_because}",
+            not_measured_because="the conditions are about chains of layers, and "
+            f"{net.not_a_chain_because}",
         )
     plan = plan_pushes(net, options.probes, options.method)
     count = min(len(data), options.examples or _affordable(plan), _storable(net))
     rows = np.sort(permutation(len(data), options.seed)[:count])
-    some = data if count == len(data) else data.select(rows, f"{count} rows for conditions, seed={options.seed}")
+    some = (
+        data
+        if count == len(data)
+        else data.select(rows, f"{count} rows for conditions, seed={options.seed}")
+    )
     found = _stream(net, some, plan, options.seed)
     return _together(net, found, options, len(data))
 
@@ -70,12 +82,18 @@ def _affordable(plan: PushPlan) -> int:
 
 
 def _storable(net: Network) -> int:
-    """For how many examples the 1/μ of all triples, about depth³/6 of them, may be kept, whatever was asked for."""
+    """For how many examples the 1/μ of all triples, about depth³/6 of them, may be kept, whatever
+    was asked for.
+    """
     return max(1, _KEPT // len(triples(len(net.affine_layers))))
 
 
-def _stream(net: Network, data: Dataset, plan: PushPlan, seed: int) -> dict[str, NDArray[np.float64]]:
-    """One row an example: "inverse" and "errors" [m, triples], "flips k" per ReLU, "active" [m, d], and the sizes."""
+def _stream(
+    net: Network, data: Dataset, plan: PushPlan, seed: int
+) -> dict[str, NDArray[np.float64]]:
+    """One row an example: "inverse" and "errors" [m, triples], "flips k" per ReLU, "active" [m, d],
+    and the sizes.
+    """
     chosen, h, rectified = triples(len(net.affine_layers)), units(net), rectified_layers(net)
     exact = all(plan.exact)
     largest = max(node.affine.operator.output_size for node in net.affine_layers)
@@ -84,7 +102,10 @@ def _stream(net: Network, data: Dataset, plan: PushPlan, seed: int) -> dict[str,
         x = as_floats(data.x[rows]).to(net.dtype)
         line = Linearisation(net, x)
         if not bool(torch.isfinite(line.scores).all()):
-            raise BadInput(f"the net's scores on {data.name} are not finite near row {rows.start}; check its weights")
+            raise BadInput(
+                f"the net's scores on {data.name} are not finite near row {rows.start}; check "
+                "its weights"
+            )
         first = first_input(net, x)
         norms = ProductNorms(line, first, plan, seed * (1 << 32) + rows.start)
         parts: dict[str, NDArray[np.float64]] = {
@@ -97,7 +118,9 @@ def _stream(net: Network, data: Dataset, plan: PushPlan, seed: int) -> dict[str,
         if not exact:
             unknown = np.full(len(x), np.nan)
             errors = [norms.standard_error(*triple) for triple in chosen]
-            parts["errors"] = np.stack([unknown if error is None else error for error in errors], axis=1)
+            parts["errors"] = np.stack(
+                [unknown if error is None else error for error in errors], axis=1
+            )
         for index, relu in rectified.items():
             values = pre_activations(line, net.nodes[index], relu)
             parts[f"flips {index}"] = flip_constants(values, norms.squares[0, 0].sqrt())
@@ -109,7 +132,9 @@ def _stream(net: Network, data: Dataset, plan: PushPlan, seed: int) -> dict[str,
 
 
 def first_input(net: Network, x: Tensor) -> Tensor:
-    """What layer 1 of a chain reads, W_0 in the paper: x after any reshape (or pooling) that comes first."""
+    """What layer 1 of a chain reads, W_0 in the paper: x after any reshape (or pooling) that comes
+    first.
+    """
     for node in net.nodes[1:]:
         if isinstance(node.op, Affine):
             break
@@ -117,18 +142,27 @@ def first_input(net: Network, x: Tensor) -> Tensor:
     return x
 
 
-def _together(net: Network, found: dict[str, NDArray[np.float64]], options: ConditionOptions, m: int) -> NetConditions:
+def _together(
+    net: Network, found: dict[str, NDArray[np.float64]], options: ConditionOptions, m: int
+) -> NetConditions:
     h, layers = units(net), net.affine_layers
     outputs, inputs = found["outputs"], found["inputs"]
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = np.abs(found["products"] - outputs) / outputs
     errors = found.get("errors")
-    if errors is not None and np.isnan(errors).all():  # every product of one layer has its closed form
+    if (
+        errors is not None and np.isnan(errors).all()
+    ):  # every product of one layer has its closed form
         errors = None
     flips = [
         record
         for index, relu in rectified_layers(net).items()
-        if (record := describe_flips(net.nodes[index], _reads(net, relu.index), found[f"flips {index}"])) is not None
+        if (
+            record := describe_flips(
+                net.nodes[index], _reads(net, relu.index), found[f"flips {index}"]
+            )
+        )
+        is not None
     ]
     exact = plan_pushes(net, options.probes, options.method).exact
     norms = [
@@ -166,18 +200,27 @@ def _theorem(
     """Every version, with C2 over all δ and restricted. Without a ReLU nothing flips: C2 = 0."""
     records = []
     for delta_range in ("all", "restricted"):
-        c2 = max((part.value if delta_range == "all" else part.restricted for part in flips), default=0.0)
+        c2 = max(
+            (part.value if delta_range == "all" else part.restricted for part in flips), default=0.0
+        )
         premises = Premises(
             units=units(net),
-            frobenius=tuple(node.affine.operator.operator_frobenius() for node in net.affine_layers),
-            mu=1.0 if mu is None else min(1.0, mu),  # None: every product vanishes with a factor, every μ will do
+            frobenius=tuple(
+                node.affine.operator.operator_frobenius() for node in net.affine_layers
+            ),
+            mu=1.0
+            if mu is None
+            else min(1.0, mu),  # None: every product vanishes with a factor, every μ will do
             c2=c2,
             c3=max((part.value for part in norms if part.value is not None), default=0.0),
             mean_output=float(scaled.mean()) if len(scaled) else math.nan,
             m=m,
             delta=delta,
         )
-        records += [minimise(premises, version, delta_range) for version in ("as printed", "simplified", "corrected")]
+        records += [
+            minimise(premises, version, delta_range)
+            for version in ("as printed", "simplified", "corrected")
+        ]
     return tuple(records)
 
 

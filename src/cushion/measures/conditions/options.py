@@ -14,9 +14,10 @@ Method: TypeAlias = Literal["auto", "exact", "probes"]
 class ConditionOptions:
     """Every field is an option of `cushion measure` of the same name.
 
-    examples: rows to measure on (None: as many as some minutes allow). probes: Gaussian probes for each layer where
-    pushing all unit vectors costs more. method: "exact" never probes, "probes" always does. delta: of Theorem 1, split
-    equally over the layers. seed: of the probes and of the choice of rows.
+    examples: rows to measure on (None: as many as some minutes allow). probes: Gaussian probes for
+    each layer where pushing all unit vectors costs more. method: "exact" never probes, "probes"
+    always does. delta: of Theorem 1, split equally over the layers. seed: of the probes and of the
+    choice of rows.
     """
 
     examples: int | None = None
@@ -26,7 +27,11 @@ class ConditionOptions:
     delta: float = 0.05
 
     def __post_init__(self) -> None:
-        for name, count, least in (("examples", self.examples, 1), ("probes", self.probes, 1), ("seed", self.seed, 0)):
+        for name, count, least in (
+            ("examples", self.examples, 1),
+            ("probes", self.probes, 1),
+            ("seed", self.seed, 0),
+        ):
             if count is not None and count < least:
                 raise BadInput(f"--{name} must be a whole number of at least {least}, not {count}")
         if self.method not in get_args(Method):

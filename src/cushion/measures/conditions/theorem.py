@@ -1,6 +1,8 @@
-"""Theorem 1 of Neyshabur 2017 evaluated: its right-hand side with 1 in place of O(.), smallest over σ. A measure.
+"""Theorem 1 of Neyshabur 2017 evaluated: its right-hand side with 1 in place of O(.), smallest over
+σ. A measure.
 
-Everything is kept as logarithms: with a C2 of a few thousand the products pass any float after some layers.
+Everything is kept as logarithms: with a C2 of a few thousand the products pass any float after some
+layers.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ Vector = NDArray[np.float64]
 class Premises:
     """What the theorem is fed with.
 
-    units: h_0..h_d. frobenius: ‖W_i‖_F of the true maps. mu: at most 1. mean_output: the mean of ‖f(x)‖/‖x‖ (NaN: no
-    x ≠ 0).
+    units: h_0..h_d. frobenius: ‖W_i‖_F of the true maps. mu: at most 1. mean_output: the mean of
+    ‖f(x)‖/‖x‖ (NaN: no x ≠ 0).
     """
 
     units: tuple[int, ...]
@@ -43,18 +45,24 @@ class Premises:
         for name, value in (("C2", self.c2), ("C3", self.c3)):
             if not math.isfinite(value):
                 return f"{name} is infinite: " + (
-                    "a pre-activation is exactly 0" if name == "C2" else "a layer is switched off on an example"
+                    "a pre-activation is exactly 0"
+                    if name == "C2"
+                    else "a layer is switched off on an example"
                 )
         return "" if math.isfinite(self.mean_output) else "no example has x ≠ 0"
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Natural logarithms at every σ: of the two summands, and of the three products (none in the simplified form)."""
+    """Natural logarithms at every σ: of the two summands, and of the three products (none in the
+    simplified form).
+    """
 
     sharpness: Vector
     complexity: Vector
-    products: tuple[Vector, Vector, Vector] | None = None  # ∏(1+γ) - 1, ∏(1+γ C2 C3), ∏(1+γ C_δ C2) - 1
+    products: tuple[Vector, Vector, Vector] | None = (
+        None  # ∏(1+γ) - 1, ∏(1+γ C2 C3), ∏(1+γ C_δ C2) - 1
+    )
 
     @property
     def total(self) -> Vector:
@@ -62,7 +70,8 @@ class Terms:
 
 
 def deviation_constants(premises: Premises, version: Version) -> Vector:
-    """C_{δ_i} with δ_i = δ/d, [d]: how many standard deviations the largest of h_i Gaussians may reach.
+    """C_{δ_i} with δ_i = δ/d, [d]: how many standard deviations the largest of h_i Gaussians may
+    reach.
 
     As printed it is 0 for a layer of one unit, where ln h = 0; γ_i is then infinite.
     """
@@ -74,10 +83,17 @@ def deviation_constants(premises: Premises, version: Version) -> Vector:
 
 
 def evaluate(premises: Premises, version: Version, sigmas: Vector) -> Terms:
-    """All terms of one version at each σ: [len(sigmas)] arrays. C_δ must be above 0 but in the simplified form."""
+    """All terms of one version at each σ: [len(sigmas)] arrays. C_δ must be above 0 but in the
+    simplified form.
+    """
     depth, m, c2, c3 = len(premises.frobenius), premises.m, premises.c2, premises.c3
-    pairs = np.array([a * b for a, b in zip(premises.units[1:], premises.units[:-1], strict=True)], dtype=np.float64)
-    with np.errstate(divide="ignore"):  # outputs that are all 0 have no sharpness, and without ReLUs C2 = 0: ln 0 = -∞
+    pairs = np.array(
+        [a * b for a, b in zip(premises.units[1:], premises.units[:-1], strict=True)],
+        dtype=np.float64,
+    )
+    with np.errstate(
+        divide="ignore"
+    ):  # outputs that are all 0 have no sharpness, and without ReLUs C2 = 0: ln 0 = -∞
         scale, log_c2 = np.log(LIPSCHITZ * premises.mean_output), np.log(c2)
     if version == "simplified":
         sharpness = np.log(sigmas) + np.logaddexp(0, np.log1p(sigmas * (c2 * c3)) + log_c2) + scale
@@ -89,16 +105,22 @@ def evaluate(premises: Premises, version: Version, sigmas: Vector) -> Terms:
     growth = np.log1p(gammas * (c2 * c3)).sum(1)
     flips = _log_minus_one(np.log1p(gammas * c_delta * c2).sum(1))
     # Σ ‖W_i‖_F²/σ_i² with σ_i = γ_i μ² ‖W_i‖_F/√(h_i h_{i-1}): the weights cancel.
-    divergence = np.logaddexp.reduce(np.log(pairs) - 2 * np.log(gammas), axis=1) - 4 * math.log(premises.mu)
+    divergence = np.logaddexp.reduce(np.log(pairs) - 2 * np.log(gammas), axis=1) - 4 * math.log(
+        premises.mu
+    )
     if version == "as printed":
         complexity = _root(divergence, math.log(1 / premises.delta), m)
     else:
-        complexity = _root(divergence - math.log(2), math.log(2 * math.sqrt(m) / premises.delta), 2 * m)
+        complexity = _root(
+            divergence - math.log(2), math.log(2 * math.sqrt(m) / premises.delta), 2 * m
+        )
     return Terms(np.logaddexp(linear, growth + flips) + scale, complexity, (linear, growth, flips))
 
 
 def minimise(premises: Premises, version: Version, delta_range: DeltaRange) -> TheoremOne:
-    """The record at the best σ of the grid; infinite, with the reason, if a condition holds for no constant."""
+    """The record at the best σ of the grid; infinite, with the reason, if a condition holds for no
+    constant.
+    """
     because = premises.failure()
     c_delta = deviation_constants(premises, version)
     if not because and version != "simplified" and not c_delta.all():

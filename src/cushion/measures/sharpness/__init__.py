@@ -1,1 +1,3 @@
-"""Sharpness of a net's loss in its weights: its maximum in a box and its mean under Gaussian noise."""
+"""Sharpness of a net's loss in its weights: its maximum in a box and its mean under Gaussian
+noise.
+"""

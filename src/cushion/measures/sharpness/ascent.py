@@ -1,4 +1,6 @@
-"""Keskar's sharpness: the largest loss in a box around the weights, searched by stochastic gradient ascent."""
+"""Keskar's sharpness: the largest loss in a box around the weights, searched by stochastic gradient
+ascent.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,13 @@ class _Climber:
 
 
 def ascend(net: Network, data: Dataset, options: SharpnessOptions) -> tuple[Network, list[Tensor]]:
-    """The net at the end of the ascent, w + ν, and ν itself: each node's weight, then its bias if it has one.
+    """The net at the end of the ascent, w + ν, and ν itself: each node's weight, then its bias if
+    it has one.
 
-    `options.ascent_steps` steps from ν = 0, each up the gradient of the mean cross-entropy of a mini-batch, with
-    momentum, then projected onto |ν_i| ≤ max_alpha·(|w_i| + 1). Every parameter moves, biases included; a module that
-    is called twice moves as two. Random: the mini-batches, from `options.seed`.
+    `options.ascent_steps` steps from ν = 0, each up the gradient of the mean cross-entropy of a
+    mini-batch, with momentum, then projected onto |ν_i| ≤ max_alpha·(|w_i| + 1). Every parameter
+    moves, biases included; a module that is called twice moves as two. Random: the mini-batches,
+    from `options.seed`.
     """
     climbers: list[_Climber] = []
 
@@ -68,7 +72,9 @@ def ascend(net: Network, data: Dataset, options: SharpnessOptions) -> tuple[Netw
     batches = mini_batches(len(data), options.batch, generator)
     points = [climber.point for climber in climbers]
     steps = range(options.ascent_steps)
-    for _, rows in zip(tqdm(steps, desc="ascent", unit="step", disable=None, delay=2, leave=False), batches):  # noqa: B905
+    for _, rows in zip(  # noqa: B905
+        tqdm(steps, desc="ascent", unit="step", disable=None, delay=2, leave=False), batches
+    ):
         x, y = batch_of(data, rows, net.dtype)
         with torch.enable_grad():  # even where the caller has switched gradients off
             loss = F.cross_entropy(moving.evaluate(x), y)
@@ -81,7 +87,9 @@ def ascend(net: Network, data: Dataset, options: SharpnessOptions) -> tuple[Netw
     return moving, [climber.shift for climber in climbers]
 
 
-def max_sharpness(net: Network, data: Dataset, options: SharpnessOptions, clean: Losses) -> MaxSharpness:
+def max_sharpness(
+    net: Network, data: Dataset, options: SharpnessOptions, clean: Losses
+) -> MaxSharpness:
     """ζ_α of eq. 4 as far as the ascent climbs; `clean` are the losses of w itself."""
     end, shifts = ascend(net, data, options)
     found = all_losses(end, data, "loss after ascent")

@@ -12,9 +12,9 @@ from torch import Tensor
 def kl_from_centred(weights: Iterable[Tensor], stds: Iterable[Tensor]) -> float:
     """KL(N(w, diag σ²) ‖ N(0, diag σ²)) = ½ Σ w_i²/σ_i² (Neyshabur 2017, under eq. 6).
 
-    weights and stds are tensors of the same shapes. The prior has the posterior's variances: where they depend on w
-    it is no prior. A parameter with w_i = σ_i = 0 is the same point in both and adds 0; σ_i = 0 ≠ w_i makes the sum
-    infinite.
+    weights and stds are tensors of the same shapes. The prior has the posterior's variances: where
+    they depend on w it is no prior. A parameter with w_i = σ_i = 0 is the same point in both and
+    adds 0; σ_i = 0 ≠ w_i makes the sum infinite.
 
     >>> kl_from_centred([torch.tensor([3.0, -1.0])], [torch.tensor([1.0, 0.5])])
     6.5
@@ -27,7 +27,8 @@ def kl_from_centred(weights: Iterable[Tensor], stds: Iterable[Tensor]) -> float:
 
 
 def kl_from_unit_gaussian(weights: Iterable[Tensor], std: float) -> float:
-    """KL(N(w, σ² I) ‖ N(0, I)) = ½ [‖w‖² + D(σ² - 1 - ln σ²)]: what eq. 6 needs where its prior has unit variance.
+    """KL(N(w, σ² I) ‖ N(0, I)) = ½ [‖w‖² + D(σ² - 1 - ln σ²)]: what eq. 6 needs where its prior has
+    unit variance.
 
     >>> kl_from_unit_gaussian([torch.tensor([3.0, 4.0])], 1.0)
     12.5
@@ -39,7 +40,10 @@ def kl_from_unit_gaussian(weights: Iterable[Tensor], std: float) -> float:
 
 
 def kl_from_isotropic(
-    weights: Sequence[Tensor], stds: Sequence[Tensor], prior_std: float, centre: Sequence[Tensor] | None = None
+    weights: Sequence[Tensor],
+    stds: Sequence[Tensor],
+    prior_std: float,
+    centre: Sequence[Tensor] | None = None,
 ) -> float:
     """KL(N(w, diag σ²) ‖ N(w₀, s² I)) = ½ Σ [(σ_i² + (w_i - w₀_i)²)/s² - 1 - ln(σ_i²/s²)].
 

@@ -40,13 +40,17 @@ class Losses:
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """[n, classes], [n] -> cross-entropy [n] and whether the true class does not win [n]: a tie is an error."""
+    """[n, classes], [n] -> cross-entropy [n] and whether the true class does not win [n]: a tie is
+    an error.
+    """
     own = logits.gather(1, labels[:, None]).squeeze(1)
     others = logits.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
     return F.cross_entropy(logits, labels, reduction="none"), ~(own > others)
 
 
-def batch_of(data: Dataset, rows: NDArray[np.int64] | slice, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def batch_of(
+    data: Dataset, rows: NDArray[np.int64] | slice, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """The inputs of some rows as the net reads them, and their labels."""
     return as_floats(data.x[rows]).to(dtype), torch.from_numpy(np.array(data.y[rows]))
 
@@ -66,16 +70,20 @@ def all_losses(net: Network, data: Dataset, describe: str = "loss") -> Losses:
     found = Losses(merged["loss"].values(), merged["wrong"].values())
     if not np.isfinite(found.cross_entropy).all():
         raise BadInput(
-            f"the cross-entropy of row {int(np.flatnonzero(~np.isfinite(found.cross_entropy))[0])} is not finite, so "
-            "its sharpness cannot be measured; check the net's weights, or use a smaller --step-size or --max-alpha"
+            "the cross-entropy of row "
+            f"{int(np.flatnonzero(~np.isfinite(found.cross_entropy))[0])} is not finite, so "
+            "its sharpness cannot be measured; check the net's weights, or use a smaller "
+            "--step-size or --max-alpha"
         )
     return found
 
 
 def mini_batches(rows: int, batch: int, generator: torch.Generator) -> Iterator[NDArray[np.int64]]:
-    """Batches of min(batch, rows) different rows without end: consecutive parts of one shuffle after another.
+    """Batches of min(batch, rows) different rows without end: consecutive parts of one shuffle
+    after another.
 
-    What is left of a shuffle and too small for a batch is dropped, so that every row is equally likely in each.
+    What is left of a shuffle and too small for a batch is dropped, so that every row is equally
+    likely in each.
     """
     size = min(batch, rows)
     while True:

@@ -1,4 +1,6 @@
-"""Sharpness of a net on a sample: Keskar's maximum, and the bi-criteria curve of expected sharpness against KL."""
+"""Sharpness of a net on a sample: Keskar's maximum, and the bi-criteria curve of expected sharpness
+against KL.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,11 @@ from cushion.sharpness_records import Sharpness
 def measure_sharpness(
     net: Network, data: Dataset, options: SharpnessOptions | None = None, *, shared: bool = False
 ) -> Sharpness:
-    """Both kinds (Neyshabur 2017, section 2.4), on all rows of `data` for the losses of w and of the ascent's end.
+    """Both kinds (Neyshabur 2017, section 2.4), on all rows of `data` for the losses of w and of
+    the ascent's end.
 
-    `shared` draws weights for the expected sharpness, one ν for each mini-batch: slower, the same expectation. Neither
-    the net nor the global random state is touched.
+    `shared` draws weights for the expected sharpness, one ν for each mini-batch: slower, the same
+    expectation. Neither the net nor the global random state is touched.
     """
     options = options or SharpnessOptions()
     clean = all_losses(net, data)
@@ -26,5 +29,7 @@ def measure_sharpness(
         parameters=net.parameters,
         seed=options.seed,
         maximum=max_sharpness(net, data, options, clean) if options.ascent_steps else None,
-        expected=expected_sharpness(net, data, options, clean, shared=shared) if options.draws else None,
+        expected=expected_sharpness(net, data, options, clean, shared=shared)
+        if options.draws
+        else None,
     )

@@ -1,4 +1,6 @@
-"""Errors of a net under isotropic Gaussian noise in its weights, counted so that a binomial bound applies."""
+"""Errors of a net under isotropic Gaussian noise in its weights, counted so that a binomial bound
+applies.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,24 @@ class ErrorCount:
 def count_noisy_errors(
     net: Network, data: Dataset, sigmas: Sequence[float], *, draws: int, seed: int
 ) -> tuple[list[ErrorCount], bool]:
-    """For each sigma, errors of nets from N(w, σ²I) on rows drawn uniformly with replacement, about `draws` of them.
+    """For each sigma, errors of nets from N(w, σ²I) on rows drawn uniformly with replacement, about
+    `draws` of them.
 
-    The second answer: whether every pair of a row and a net is independent of the others, so that the count is binomial
-    with the mean error of Q on S. That is so in nets without convolutions; with them, clusters of pairs share kernels
-    and only the clusters' means are independent. Random: rows and noise, from `seed`; the same for all sigmas.
+    The second answer: whether every pair of a row and a net is independent of the others, so that
+    the count is binomial with the mean error of Q on S. That is so in nets without convolutions;
+    with them, clusters of pairs share kernels and only the clusters' means are independent. Random:
+    rows and noise, from `seed`; the same for all sigmas.
     """
-    independent = not any(isinstance(node.affine.operator, Conv2d | LocalConv2d) for node in net.affine_layers)
+    independent = not any(
+        isinstance(node.affine.operator, Conv2d | LocalConv2d) for node in net.affine_layers
+    )
     noisy = NoisyNet(net, NoiseRule(0.0, 1.0))
     stack = min(draws, _STACK if independent else _BATCH)
     stacks = max(1, round(draws / stack))
     wrong = [0] * len(sigmas)
-    for at in tqdm(range(stacks), desc="noisy nets", unit="stack", disable=None, delay=2, leave=False):
+    for at in tqdm(
+        range(stacks), desc="noisy nets", unit="stack", disable=None, delay=2, leave=False
+    ):
         generator = torch.Generator().manual_seed(mix_seed(seed, at, "noisy errors"))
         rows = torch.randint(len(data), (stack,), generator=generator).numpy()
         x, y = batch_of(data, rows, net.dtype)
@@ -54,5 +62,6 @@ def count_noisy_errors(
     total = stacks * stack
     clusters = total if independent else stacks
     return [
-        ErrorCount(sigma, errors, total, clusters) for sigma, errors in zip(sigmas, wrong, strict=True)
+        ErrorCount(sigma, errors, total, clusters)
+        for sigma, errors in zip(sigmas, wrong, strict=True)
     ], independent

@@ -14,11 +14,12 @@ _LEAST = 1e-12  # noise far below the rounding of the weights
 class SharpnessOptions:
     """Defaults are quick; `as_published` has the counts of Neyshabur 2017, Appendix A.
 
-    alphas, scale, offset: Gaussian noise of standard deviation alpha·(scale·|w| + offset) in every parameter, for each
-    alpha in turn; scale 0 makes it isotropic. draws: perturbations for each alpha, in pairs ±ν on a mini-batch of
-    `batch` rows (an odd number is rounded up); 0 leaves expected sharpness out.
-    max_alpha: the box |ν| ≤ max_alpha·(|w| + 1) of the largest sharpness; ascent_steps, step_size, momentum, batch: of
-    the stochastic gradient ascent in it; 0 steps leave it out. seed: of every mini-batch and draw.
+    alphas, scale, offset: Gaussian noise of standard deviation alpha·(scale·|w| + offset) in every
+    parameter, for each alpha in turn; scale 0 makes it isotropic. draws: perturbations for each
+    alpha, in pairs ±ν on a mini-batch of `batch` rows (an odd number is rounded up); 0 leaves
+    expected sharpness out. max_alpha: the box |ν| ≤ max_alpha·(|w| + 1) of the largest sharpness;
+    ascent_steps, step_size, momentum, batch: of the stochastic gradient ascent in it; 0 steps leave
+    it out. seed: of every mini-batch and draw.
     """
 
     alphas: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
@@ -55,11 +56,14 @@ class SharpnessOptions:
             if not 0 <= part < math.inf:
                 raise BadInput(f"--{name} must be a number of at least 0, not {part}")
         if self.scale == 0 and self.offset == 0:
-            raise BadInput("--scale and --offset are both 0, which is no noise at all; make one of them larger")
+            raise BadInput(
+                "--scale and --offset are both 0, which is no noise at all; make one of them larger"
+            )
         if not self.alphas or not all(_LEAST <= alpha < math.inf for alpha in self.alphas):
             shown = ",".join(f"{alpha:g}" for alpha in self.alphas)
             raise BadInput(
-                f"--alphas must be numbers above 0 (at least {_LEAST:g}), such as 0.001,0.01, not {shown or 'nothing'}"
+                f"--alphas must be numbers above 0 (at least {_LEAST:g}), such as 0.001,0.01, "
+                f"not {shown or 'nothing'}"
             )
         if len(set(self.alphas)) < len(self.alphas):
             raise BadInput("--alphas names one number twice; leave one out")

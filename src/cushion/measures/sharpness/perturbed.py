@@ -1,16 +1,19 @@
-"""A net's scores under Gaussian noise in its weights, without drawing the weights where that can be avoided.
+"""A net's scores under Gaussian noise in its weights, without drawing the weights where that can be
+avoided.
 
-The definition adds one ν to the weights and evaluates a mini-batch (`perturb_weights`). But given its input h, what a
-dense layer hands on, (W + ν)h + b + ν_b, has independent normal entries with mean Wh + b and variance
-Σ_j σ_ij² h_j² + σ_b,i²: `NoisyPass` draws those, a number per output instead of one per weight. Each example then
-has a ν of its own. The ν of different layers are independent, so by induction over the layers the law of one example's
-scores is exactly the definition's, and so is the expectation of any mean over examples. What is not kept is the
-dependence between the examples of a mini-batch, which only makes their mean vary more from draw to draw.
+The definition adds one ν to the weights and evaluates a mini-batch (`perturb_weights`). But given
+its input h, what a dense layer hands on, (W + ν)h + b + ν_b, has independent normal entries with
+mean Wh + b and variance Σ_j σ_ij² h_j² + σ_b,i²: `NoisyPass` draws those, a number per output
+instead of one per weight. Each example then has a ν of its own. The ν of different layers are
+independent, so by induction over the layers the law of one example's scores is exactly the
+definition's, and so is the expectation of any mean over examples. What is not kept is the
+dependence between the examples of a mini-batch, which only makes their mean vary more from draw to
+draw.
 
-A convolution applies one kernel at many positions of an example, whose noises are then dependent: there, kernels are
-drawn, one for all examples of a mini-batch. A factor per channel (a batch-norm that could not be folded) has a draw
-per example. Every affine node of the graph has a ν of its own: a module that is called twice is two nodes, which are
-perturbed separately.
+A convolution applies one kernel at many positions of an example, whose noises are then dependent:
+there, kernels are drawn, one for all examples of a mini-batch. A factor per channel (a batch-norm
+that could not be folded) has a draw per example. Every affine node of the graph has a ν of its own:
+a module that is called twice is two nodes, which are perturbed separately.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ def parameters(net: Network) -> Iterator[Tensor]:
 
 
 @torch.no_grad()
-def perturb_weights(net: Network, rule: NoiseRule, alpha: float, generator: torch.Generator) -> Network:
+def perturb_weights(
+    net: Network, rule: NoiseRule, alpha: float, generator: torch.Generator
+) -> Network:
     """The definition itself: the net with weights and biases w + ν, for one draw of ν."""
 
     def moved(parameter: Tensor) -> Tensor:
@@ -61,7 +66,9 @@ def perturb_weights(net: Network, rule: NoiseRule, alpha: float, generator: torc
         affine = node.affine
         weight = moved(affine.operator.weight)
         bias = None if affine.bias is None else moved(affine.bias)
-        changes[node.index] = replace(affine, operator=affine.operator.with_weight(weight), bias=bias)
+        changes[node.index] = replace(
+            affine, operator=affine.operator.with_weight(weight), bias=bias
+        )
     return net.with_affine(changes)
 
 
@@ -83,15 +90,18 @@ class NoisyNet:
         behind: set[int] = set()
         for node in net.affine_layers:
             behind |= net.descendants(node.index)
-        self.first = frozenset(node.index for node in net.affine_layers) - behind  # their input carries no noise
+        self.first = (
+            frozenset(node.index for node in net.affine_layers) - behind
+        )  # their input carries no noise
 
 
 class NoisyPass:
-    """One draw of the noise for each of `draws` mini-batches stacked in x: [draws·b, *input_shape], b rows each.
+    """One draw of the noise for each of `draws` mini-batches stacked in x: [draws·b, *input_shape],
+    b rows each.
 
-    Random: standard normal numbers from `generator`, drawn when scores are first asked for and then kept, so that
-    scores at two α differ by nothing else. Kept, too, is what does not depend on α: mean and noise of dense layers that
-    read the data directly.
+    Random: standard normal numbers from `generator`, drawn when scores are first asked for and then
+    kept, so that scores at two α differ by nothing else. Kept, too, is what does not depend on α:
+    mean and noise of dense layers that read the data directly.
     """
 
     def __init__(self, noisy: NoisyNet, x: Tensor, draws: int, generator: torch.Generator) -> None:
@@ -123,18 +133,22 @@ class NoisyPass:
         return torch.add(mean, noise, alpha=alpha)
 
     def _mean_and_noise(self, node: Node, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Wh + b and √(Σ_j σ_ij² h_j² + σ_b,i²)·ε at α = 1: [n, out] each, with ε standard normal."""
+        """Wh + b and √(Σ_j σ_ij² h_j² + σ_b,i²)·ε at α = 1: [n, out] each, with ε standard
+        normal.
+        """
         weight, bias = self._noisy.spread[node.index]
         normal, _ = self._normal(node, (len(h), *node.shape), (0,))
         largest = torch.linalg.vector_norm(h, torch.inf, dim=1, keepdim=True)
         if bool(((largest > _FAR) | ((largest < 1 / _FAR) & (largest > 0))).any()):
-            # Squares would overflow or vanish, and the noise with them: take them of h over its largest entry.
+            # Squares would overflow or vanish, and the noise with them: take them of h over its
+            # largest entry.
             unit = torch.where(largest > 0, largest, torch.ones_like(largest))
             std = _variance(h / unit, weight, None).sqrt_() * unit
             std = std if bias is None else torch.hypot(std, bias.sqrt())
         else:
             std = _variance(h, weight, bias).sqrt_()
-        # In place where a number stands for every output already: a fresh allocation costs more than the product.
+        # In place where a number stands for every output already: a fresh allocation costs more
+        # than the product.
         return node.affine(h), std.mul_(normal) if std.shape == normal.shape else std * normal
 
     def _diagonal(self, node: Node, h: Tensor, alpha: float) -> Tensor:
@@ -144,14 +158,18 @@ class NoisyPass:
         factors, summands = self._normal(node, size, size if bias is not None else (0,))
         places = (*size, *(1 for _ in node.shape[1:]))
         output = torch.addcmul(node.affine(h), h, (weight * factors).reshape(places), value=alpha)
-        return output if bias is None else output.add_((bias * summands).reshape(places), alpha=alpha)
+        return (
+            output if bias is None else output.add_((bias * summands).reshape(places), alpha=alpha)
+        )
 
     def _kernels(self, node: Node, h: Tensor, alpha: float) -> Tensor:
         """A kernel and a bias for each mini-batch."""
         affine = node.affine
         weight, bias = self._noisy.spread[node.index]
         size = (self._draws, *weight.shape)
-        kernels, biases = self._normal(node, size, (0,) if bias is None else (self._draws, *bias.shape))
+        kernels, biases = self._normal(
+            node, size, (0,) if bias is None else (self._draws, *bias.shape)
+        )
         outputs = []
         for draw, rows in enumerate(torch.tensor_split(h, self._draws)):
             moved = torch.addcmul(affine.operator.weight, weight, kernels[draw], value=alpha)
@@ -164,7 +182,9 @@ class NoisyPass:
     def _normal(self, node: Node, *sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         if node.index not in self._normals:
             dtype = self._noisy.net.dtype
-            first, second = (torch.randn(size, generator=self._generator, dtype=dtype) for size in sizes)
+            first, second = (
+                torch.randn(size, generator=self._generator, dtype=dtype) for size in sizes
+            )
             self._normals[node.index] = first, second
         return self._normals[node.index]
 

@@ -1,6 +1,8 @@
-"""Noise attenuation: noise in one layer's input, the relative error of every later layer (the note's Figure 3).
+"""Noise attenuation: noise in one layer's input, the relative error of every later layer (the
+note's Figure 3).
 
-The squares' mean is the noise sensitivity ψ of Definition 3 of the sub-network from that input to that layer.
+The squares' mean is the noise sensitivity ψ of Definition 3 of the sub-network from that input to
+that layer.
 """
 
 from __future__ import annotations
@@ -26,10 +28,19 @@ from cushion.stability_records import AttenuationCurve, AttenuationPoint
 def measure_attenuation(
     net: Network, data: Dataset, level: float, *, draws: int, seed: int, batch: int
 ) -> dict[int, AttenuationCurve]:
-    """For every affine layer, under its index, the curve of noise of relative norm `level` in its input."""
+    """For every affine layer, under its index, the curve of noise of relative norm `level` in its
+    input.
+    """
     means: dict[tuple[int, int], list[float]] = {}
     squares: dict[tuple[int, int], NDArray[np.float64]] = {}
-    for draw in tqdm(range(draws), desc=f"attenuation of {level:g}", unit="draw", disable=None, delay=2, leave=False):
+    for draw in tqdm(
+        range(draws),
+        desc=f"attenuation of {level:g}",
+        unit="draw",
+        disable=None,
+        delay=2,
+        leave=False,
+    ):
 
         def work(rows: slice, draw: int = draw) -> Accumulators:
             clean = Activations(net, as_floats(data.x[rows]).to(net.dtype))
@@ -40,7 +51,9 @@ def measure_attenuation(
                     found[f"{source.index} {j}"] = Samples.of(rows.start, values.numpy())
             return found
 
-        for key, samples in map_shards(len(data), batch, work, describe=f"noise {level:g}, draw {draw + 1}").items():
+        for key, samples in map_shards(
+            len(data), batch, work, describe=f"noise {level:g}, draw {draw + 1}"
+        ).items():
             pair = (int(key.split()[0]), int(key.split()[1]))
             values = samples.values()
             alive = values[np.isfinite(values)]  # an example with x^j = 0 has no relative error
@@ -52,7 +65,9 @@ def measure_attenuation(
             AttenuationPoint(
                 to=net.nodes[j].name,
                 mean=float(np.mean(parts)),
-                standard_error=float(np.std(parts, ddof=1) / math.sqrt(draws)) if draws > 1 else None,
+                standard_error=float(np.std(parts, ddof=1) / math.sqrt(draws))
+                if draws > 1
+                else None,
                 sensitivity=float(np.fmax.reduce(squares[i, j])) / draws,
             )
             for (i, j), parts in sorted(means.items())
@@ -66,15 +81,21 @@ def _sphere(level: float, seed: int, draw: int, start: int) -> Callable[[Tensor,
     law = Noise("gaussian", level)
 
     def noise(signal: Tensor, node: Node) -> Tensor:
-        return law.scale(gaussian_like(signal, seed, f"attenuation {level}", draw, start, node), signal)
+        return law.scale(
+            gaussian_like(signal, seed, f"attenuation {level}", draw, start, node), signal
+        )
 
     return noise
 
 
-def injected_errors(clean: Activations, source: Node, noise: Callable[[Tensor, Node], Tensor]) -> dict[int, Tensor]:
-    """‖x̂^j - x^j‖ / ‖x^j‖ for each example, for the layer itself and every later one: [B] under the nodes' indices.
+def injected_errors(
+    clean: Activations, source: Node, noise: Callable[[Tensor, Node], Tensor]
+) -> dict[int, Tensor]:
+    """‖x̂^j - x^j‖ / ‖x^j‖ for each example, for the layer itself and every later one: [B] under
+    the nodes' indices.
 
-    `noise(input, node)` is added to the input of layer `source` alone, not to what else reads the same value.
+    `noise(input, node)` is added to the input of layer `source` alone, not to what else reads the
+    same value.
     """
     found: dict[int, Tensor] = {}
 

@@ -1,4 +1,5 @@
-"""What Arora 2018 says of trained nets (Sections 5, 6.1, D.1), checked on the net that was measured, from its records.
+"""What Arora 2018 says of trained nets (Sections 5, 6.1, D.1), checked on the net that was
+measured, from its records.
 
 The paper's words are qualitative; each check names the threshold that it puts in their place.
 """
@@ -24,7 +25,13 @@ def check_claims(found: MeasureTable, beside: MeasureTable) -> tuple[Claim, ...]
         for layer, twin in zip(found.layers, beside.layers, strict=True)
         if _middle(layer) and _middle(twin)
     ]
-    checks = [_grows(growth), _grows_later(growth), _contracts(found), _unclipped(found.layers), _even(found.layers)]
+    checks = [
+        _grows(growth),
+        _grows_later(growth),
+        _contracts(found),
+        _unclipped(found.layers),
+        _even(found.layers),
+    ]
     return tuple(check for check in (*checks, *_smooth(found)) if check is not None)
 
 
@@ -60,14 +67,19 @@ def _grows_later(growth: Sequence[float]) -> Claim | None:
 
 
 def _contracts(found: MeasureTable) -> Claim | None:
-    worst = [layer.activation_contraction for layer in found.layers if layer.activation_contraction is not None]
+    worst = [
+        layer.activation_contraction
+        for layer in found.layers
+        if layer.activation_contraction is not None
+    ]
     if not worst:
         return None
     middle = median(spread.quantiles["0.5"] for spread in worst)
     largest = max(spread.value for spread in worst)
     return Claim(
         claim="the activation contraction is small",
-        found=f"c = {largest:.3g} over all layers and examples; median of the layers' medians {middle:.3g}",
+        found=f"c = {largest:.3g} over all layers and examples; median of the layers' medians "
+        f"{middle:.3g}",
         threshold=f"c at most {_MODEST:g}",
         held=largest <= _MODEST,
     )
@@ -77,22 +89,31 @@ def _unclipped(layers: Sequence[LayerMeasures]) -> Claim | None:
     inner = [
         layer.minimal_interlayer_cushion
         for layer in layers[1:-1]
-        if layer.minimal_interlayer_cushion is not None and layer.minimal_interlayer_cushion.unclipped is not None
+        if layer.minimal_interlayer_cushion is not None
+        and layer.minimal_interlayer_cushion.unclipped is not None
     ]
     if not inner:
         return None
     reach = sum(part.value >= part.clip for part in inner)
-    typical = sum(part.unclipped.quantiles["0.5"] >= part.clip for part in inner if part.unclipped is not None)
+    typical = sum(
+        part.unclipped.quantiles["0.5"] >= part.clip for part in inner if part.unclipped is not None
+    )
     return Claim(
         claim="clipping sets the minimal interlayer cushion to 1/√h in all layers but the first",
-        found=f"the minimum over examples reaches 1/√h in {reach} of {len(inner)} layers, the median in {typical}",
-        threshold="the minimum in all layers but the first (and the last, which is 1/√h by definition)",
+        found=f"the minimum over examples reaches 1/√h in {reach} of {len(inner)} layers, the "
+        f"median in {typical}",
+        threshold="the minimum in all layers but the first (and the last, which is 1/√h by "
+        "definition)",
         held=reach == len(inner),
     )
 
 
 def _even(layers: Sequence[LayerMeasures]) -> Claim | None:
-    maps = [layer.jacobian_beta for layer in layers if layer.jacobian_beta is not None and len(layer.output_shape) == 3]
+    maps = [
+        layer.jacobian_beta
+        for layer in layers
+        if layer.jacobian_beta is not None and len(layer.output_shape) == 3
+    ]
     if not maps:
         return None
     values = [part.value for part in maps]
@@ -100,7 +121,8 @@ def _even(layers: Sequence[LayerMeasures]) -> Claim | None:
     middle = median(part.spread.quantiles["0.5"] for part in maps)
     return Claim(
         claim="the Jacobian is well distributed: β ≈ 1 for almost all convolutional layers",
-        found=f"largest β at most {_SMALL:g} in {small} of {len(values)} layers; from {min(values):.3g} to "
+        found=f"largest β at most {_SMALL:g} in {small} of {len(values)} layers; from "
+        f"{min(values):.3g} to "
         f"{max(values):.3g}, median of the layers' medians {middle:.3g}",
         threshold=f"β at most {_SMALL:g} in at least {_MOST:.0%} of the layers",
         held=small >= _MOST * len(values),
@@ -109,16 +131,25 @@ def _even(layers: Sequence[LayerMeasures]) -> Claim | None:
 
 def _smooth(found: MeasureTable) -> tuple[Claim, ...]:
     whole = found.net.stability
-    law = None if whole is None else next((law for law in whole.interlayer_smoothness if law.is_standard), None)
+    law = (
+        None
+        if whole is None
+        else next((law for law in whole.interlayer_smoothness if law.is_standard), None)
+    )
     if law is None:
         return ()
-    raw = next((law for law in whole.interlayer_smoothness if law.level is None), law) if whole else law
+    raw = (
+        next((law for law in whole.interlayer_smoothness if law.level is None), law)
+        if whole
+        else law
+    )
     depth = found.net.depth
     rho = math.inf if law.value is None else law.value
     return (
         Claim(
             claim="1/ρ is a small constant",
-            found=f"1/ρ = {law.inverse:.3g} under {law.noise} (δ = {law.delta:g}); {raw.inverse:.3g} under {raw.noise}",
+            found=f"1/ρ = {law.inverse:.3g} under {law.noise} (δ = {law.delta:g}); "
+            f"{raw.inverse:.3g} under {raw.noise}",
             threshold=f"at most {_SMALL:g} under the first",
             held=law.inverse <= _SMALL,
         ),

@@ -1,4 +1,6 @@
-"""Nets to hold a trained one against: its initialisation, or random weights, scaled to match layer by layer."""
+"""Nets to hold a trained one against: its initialisation, or random weights, scaled to match layer
+by layer.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,13 @@ _OPTIONS = ("stride", "padding", "dilation", "groups")
 
 
 def check_alike(net: Network, other: Network, name: str) -> None:
-    """BadInput unless both are the same graph of the same layers, so that weights can be subtracted and compared."""
+    """BadInput unless both are the same graph of the same layers, so that weights can be subtracted
+    and compared.
+    """
     if _outline(net) != _outline(other):
-        raise BadInput(f"{name} has other layers than the net; give the initialisation of this very net")
+        raise BadInput(
+            f"{name} has other layers than the net; give the initialisation of this very net"
+        )
 
 
 def _outline(net: Network) -> list[object]:
@@ -26,7 +32,9 @@ def _outline(net: Network) -> list[object]:
         if node in net.affine_layers:
             operator = node.affine.operator
             options = {key: value for key, value in vars(operator).items() if key in _OPTIONS}
-            lines.append((type(operator), tuple(operator.weight.shape), options, node.inputs, node.shape))
+            lines.append(
+                (type(operator), tuple(operator.weight.shape), options, node.inputs, node.shape)
+            )
         else:
             lines.append((repr(node.op), node.inputs, node.shape))
     return lines
@@ -35,9 +43,9 @@ def _outline(net: Network) -> list[object]:
 def scaled_to_match(net: Network, other: Network) -> Network:
     """`other` with each weight scaled to the Frobenius norm that it has in `net`.
 
-    Biases grow with the product of the factors so far: in a chain the scores are those of `other` times one number
-    (Figure 1 of Arora 2018: "scaled properly"), and cushions, which do not see scales, are those of `other`. Where
-    branches meet, no such number exists.
+    Biases grow with the product of the factors so far: in a chain the scores are those of `other`
+    times one number (Figure 1 of Arora 2018: "scaled properly"), and cushions, which do not see
+    scales, are those of `other`. Where branches meet, no such number exists.
     """
     changes = {}
     product = 1.0
@@ -55,12 +63,16 @@ def scaled_to_match(net: Network, other: Network) -> Network:
 
 
 def random_like(net: Network, seed: int) -> Network:
-    """The net's architecture with Gaussian weights of the same Frobenius norms and without biases."""
+    """The net's architecture with Gaussian weights of the same Frobenius norms and without
+    biases.
+    """
     changes = {}
     for node in net.affine_layers:
         operator = node.affine.operator
         generator = probe_generator(seed, "random net", node.index)
-        weight = torch.randn(operator.weight.shape, generator=generator, dtype=operator.weight.dtype)
+        weight = torch.randn(
+            operator.weight.shape, generator=generator, dtype=operator.weight.dtype
+        )
         drawn = operator.with_weight(weight.to(operator.weight.device))
         changes[node.index] = replace(node.affine, operator=drawn, bias=None)
     return scaled_to_match(net, net.with_affine(changes))

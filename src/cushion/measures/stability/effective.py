@@ -1,8 +1,10 @@
-"""Effective parameters (Arora 2018, Table 1) and the note's capacity: measures without the theorem's constants.
+"""Effective parameters (Arora 2018, Table 1) and the note's capacity: measures without the
+theorem's constants.
 
-Layer i counts as c_i²β_i²⌈κ_i/s_i⌉²/(μ_i²μ_{i→}²), with each quantity's worst value over the sample, or over the sample
-without the fraction ζ of examples that are worst for the sum over all layers (Corollaries A.1, C.1). There is no valid
-theorem behind the convolutional case: Lemma 12 of the paper is false.
+Layer i counts as c_i²β_i²⌈κ_i/s_i⌉²/(μ_i²μ_{i→}²), with each quantity's worst value over the
+sample, or over the sample without the fraction ζ of examples that are worst for the sum over all
+layers (Corollaries A.1, C.1). There is no valid theorem behind the convolutional case: Lemma 12 of
+the paper is false.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LayerTerms:
-    """What one layer contributes, one number per example: c, β, μ and the unclipped μ_{i→} (None: no later layer).
+    """What one layer contributes, one number per example: c, β, μ and the unclipped μ_{i→} (None:
+    no later layer).
 
-    `whole_contraction` and `whole_cushion` are c and μ over all of S, where the arrays hold some of its rows only.
+    `whole_contraction` and `whole_cushion` are c and μ over all of S, where the arrays hold some of
+    its rows only.
     """
 
     node: Node
@@ -37,7 +41,9 @@ class LayerTerms:
 
     @property
     def overlap(self) -> float:
-        """⌈κ/s⌉², the number of places of the output that read one place of the input; 1 for a dense layer."""
+        """⌈κ/s⌉², the number of places of the output that read one place of the input; 1 for a
+        dense layer.
+        """
         operator = self.node.affine.operator
         if isinstance(operator, LocalConv2d):
             return float(operator.overlap)
@@ -54,7 +60,9 @@ class LayerTerms:
 
     def whole(self) -> float:
         """c²β²⌈κ/s⌉²/(μ²μ_→²) with the worst of each over everything that was measured."""
-        worst = np.fmax(np.fmax.reduce(self.contraction), self.whole_contraction) * np.fmax.reduce(self.beta)
+        worst = np.fmax(np.fmax.reduce(self.contraction), self.whole_contraction) * np.fmax.reduce(
+            self.beta
+        )
         best = self.worst_cushion * np.fmin.reduce(self.minimal)
         return math.inf if best == 0 else float(worst / best) ** 2 * self.overlap
 
@@ -64,7 +72,9 @@ class LayerTerms:
         return float(np.fmin(np.fmin.reduce(self.cushion), self.whole_cushion))
 
     def count(self, rows: NDArray[np.bool_]) -> float:
-        """c²β²⌈κ/s⌉²/(μ²μ_→²) with the worst of each over the chosen rows; NaN (an example without say) is left out."""
+        """c²β²⌈κ/s⌉²/(μ²μ_→²) with the worst of each over the chosen rows; NaN (an example without
+        say) is left out.
+        """
         if not rows.any():
             return math.nan
         worst = float(np.fmax.reduce(self.contraction[rows]) * np.fmax.reduce(self.beta[rows]))

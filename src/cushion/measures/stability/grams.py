@@ -1,9 +1,9 @@
 """Exact Jacobian norms of a dense chain, example by example, on its active units only.
 
-With a_l the active units of layer l, the columns of J^{i,j} that are not zero are A^j[:, a_{j-1}] T, where
-T = A^{j-1}[a_{j-1}, a_{j-2}] ... A^{i+1}[a_{i+1}, a_i]. Hence ‖J^{i,j}‖_F² = ⟨G_j[a_{j-1}, a_{j-1}], T Tᵀ⟩ with the
-Gram matrix G_j = (A^j)ᵀ A^j, made once: about half the units are active, so the products shrink eightfold, and T Tᵀ
-is symmetric, so half of it suffices.
+With a_l the active units of layer l, the columns of J^{i,j} that are not zero are A^j[:, a_{j-1}]
+T, where T = A^{j-1}[a_{j-1}, a_{j-2}] ... A^{i+1}[a_{i+1}, a_i]. Hence ‖J^{i,j}‖_F² = ⟨G_j[a_{j-1},
+a_{j-1}], T Tᵀ⟩ with the Gram matrix G_j = (A^j)ᵀ A^j, made once: about half the units are active,
+so the products shrink eightfold, and T Tᵀ is symmetric, so half of it suffices.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from cushion.operators import Linear
 
 @dataclass(frozen=True, eq=False)
 class GramChain:
-    """Dense layers in a chain with ReLUs alone between them; covers the pairs i < j - 1 of hidden layers."""
+    """Dense layers in a chain with ReLUs alone between them; covers the pairs i < j - 1 of hidden
+    layers.
+    """
 
     layers: tuple[Node, ...]
     weights: tuple[Tensor, ...]
@@ -33,7 +35,9 @@ class GramChain:
 
     @classmethod
     def of(cls, net: Network) -> GramChain | None:
-        """None if the net is not such a chain, or has too few layers for a pair with one in between."""
+        """None if the net is not such a chain, or has too few layers for a pair with one in
+        between.
+        """
         layers = net.affine_layers
         if not net.is_chain or len(layers) < 4:
             return None
@@ -42,7 +46,9 @@ class GramChain:
             if not isinstance(node.affine.operator, Linear):
                 return None
             weights.append(node.affine.operator.weight)
-        if not all(isinstance(node.op, (Affine, ReLU, Flatten, Unflatten)) for node in net.nodes[1:]):
+        if not all(
+            isinstance(node.op, (Affine, ReLU, Flatten, Unflatten)) for node in net.nodes[1:]
+        ):
             return None
         rectified = tuple(
             any(isinstance(between.op, ReLU) for between in net.nodes[node.index : after.index])
@@ -54,7 +60,10 @@ class GramChain:
     @property
     def multiplications(self) -> float:
         """Products for one example, if half of each layer's units behind a ReLU are active."""
-        active = [node.shape[0] / (2 if relu else 1) for node, relu in zip(self.layers, self.rectified, strict=True)]
+        active = [
+            node.shape[0] / (2 if relu else 1)
+            for node, relu in zip(self.layers, self.rectified, strict=True)
+        ]
         total = 0.0
         for i in range(len(self.layers) - 3):
             for j in range(i + 2, len(self.layers) - 1):
@@ -63,14 +72,18 @@ class GramChain:
         return total
 
     def squares(self, line: Linearisation) -> dict[tuple[int, int], Tensor]:
-        """‖J^{i,j}‖_F² for i < j - 1, j not the last layer: [B] float64 under the nodes' indices."""
+        """‖J^{i,j}‖_F² for i < j - 1, j not the last layer: [B] float64 under the nodes'
+        indices.
+        """
         depth, batch = len(self.layers), line.batch
         found = {
             (self.layers[i].index, self.layers[j].index): torch.empty(batch, dtype=torch.float64)
             for i in range(depth - 3)
             for j in range(i + 2, depth - 1)
         }
-        with threadpool_limits(1, user_api="blas"):  # small products: a second BLAS pool only gets in torch's way
+        with threadpool_limits(
+            1, user_api="blas"
+        ):  # small products: a second BLAS pool only gets in torch's way
             self._fill(line, found)
         return found
 
@@ -83,10 +96,12 @@ class GramChain:
                 for at, (node, relu) in enumerate(zip(self.layers, self.rectified, strict=True))
             ]
             kept = [
-                _pick(self.weights[j], active[j], active[j - 1]) if 0 < j < depth - 2 else None for j in range(depth)
+                _pick(self.weights[j], active[j], active[j - 1]) if 0 < j < depth - 2 else None
+                for j in range(depth)
             ]
             grams = [
-                None if gram is None else _pick(gram, active[j - 1], active[j - 1]) for j, gram in enumerate(self.grams)
+                None if gram is None else _pick(gram, active[j - 1], active[j - 1])
+                for j, gram in enumerate(self.grams)
             ]
             for i in range(depth - 3):
                 t = kept[i + 1]
@@ -94,7 +109,9 @@ class GramChain:
                     assert t is not None
                     gram, weight = grams[j], kept[j]
                     assert gram is not None
-                    found[self.layers[i].index, self.layers[j].index][b] = _inner_with_outer(gram, t)
+                    found[self.layers[i].index, self.layers[j].index][b] = _inner_with_outer(
+                        gram, t
+                    )
                     if j < depth - 2:
                         assert weight is not None
                         t = weight @ t

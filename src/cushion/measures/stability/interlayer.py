@@ -1,4 +1,6 @@
-"""Interlayer cushions (Arora 2018, Definitions 5 and 8) and the well-distributed Jacobian (Definition 9), all pairs."""
+"""Interlayer cushions (Arora 2018, Definitions 5 and 8) and the well-distributed Jacobian
+(Definition 9), all pairs.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,22 @@ from cushion.measures.stability.jacobians import JacobianPlan, pair_squares
 from cushion.measures.stability.noise import lengths
 from cushion.measures.stability.places import sampled_spreads
 from cushion.network import Network, Node
-from cushion.stability_records import InterlayerCushion, JacobianBeta, MinimalInterlayerCushion, PairCushion
+from cushion.stability_records import (
+    InterlayerCushion,
+    JacobianBeta,
+    MinimalInterlayerCushion,
+    PairCushion,
+)
 
 _PAIR_BINS = 20  # there are many pairs
 
 
 @dataclass
 class Pairs:
-    """One number per example for each pair (i, j) of node indices: the cushion ratio, its relative standard error, the
-    bias gap, and β; `sampled` holds the β of pairs of which only some places were looked at."""
+    """One number per example for each pair (i, j) of node indices: the cushion ratio, its relative
+    standard error, the bias gap, and β; `sampled` holds the β of pairs of which only some places
+    were looked at.
+    """
 
     net: Network
     rows: int
@@ -58,7 +67,9 @@ class Pairs:
         return InterlayerCushion(min(pair.value for pair in found), tuple(found)) if found else None
 
     def unclipped(self, node: Node) -> NDArray[np.float64] | None:
-        """The smallest μ_{i,j}(x) over j > i, example by example; NaN where no pair says anything."""
+        """The smallest μ_{i,j}(x) over j > i, example by example; NaN where no pair says
+        anything.
+        """
         parts = [values for (i, _), values in self.cushions.items() if i == node.index]
         return np.fmin.reduce(parts) if parts else None
 
@@ -80,7 +91,9 @@ class Pairs:
         """The largest β_{i,j}(x) over j > i; ones for the last layer, which sends nothing on."""
         if node is self.net.affine_layers[-1]:
             return np.ones(self.rows)
-        parts = [values for (i, _), values in {**self.sampled, **self.betas}.items() if i == node.index]
+        parts = [
+            values for (i, _), values in {**self.sampled, **self.betas}.items() if i == node.index
+        ]
         return np.fmax.reduce(parts) if parts else None
 
     def beta(self, node: Node) -> JacobianBeta | None:
@@ -92,14 +105,20 @@ class Pairs:
         return JacobianBeta(
             value=spread.value,
             to=tuple(self.net.nodes[j].name for i, j in sorted(self.betas) if i == node.index),
-            sampled_to=tuple(self.net.nodes[j].name for i, j in sorted(self.sampled) if i == node.index),
+            sampled_to=tuple(
+                self.net.nodes[j].name for i, j in sorted(self.sampled) if i == node.index
+            ),
             places=self.places,
             spread=spread,
         )
 
 
-def measure_pairs(net: Network, data: Dataset, plan: JacobianPlan, *, places: int, seed: int, batch: int) -> Pairs:
-    """All pairs on all of `data`, streamed; the probes of a shard depend on the seed and its first row alone."""
+def measure_pairs(
+    net: Network, data: Dataset, plan: JacobianPlan, *, places: int, seed: int, batch: int
+) -> Pairs:
+    """All pairs on all of `data`, streamed; the probes of a shard depend on the seed and its first
+    row alone.
+    """
 
     def work(rows: slice) -> Accumulators:
         line = Linearisation(net, as_floats(data.x[rows]).to(net.dtype))
@@ -110,7 +129,9 @@ def measure_pairs(net: Network, data: Dataset, plan: JacobianPlan, *, places: in
         size = {index: lengths(output).double() for index, output in line.outputs.items()}
         for (i, j), answer in answers.items():
             assert answer.image is not None
-            area = math.prod(net.nodes[i].shape[1:])  # Definition 8; 1 for a dense layer, where it is Definition 5
+            area = math.prod(
+                net.nodes[i].shape[1:]
+            )  # Definition 8; 1 for a dense layer, where it is Definition 5
             image = answer.image.sqrt()
             parts = {
                 "cushions": image * math.sqrt(area) / (answer.squared.sqrt() * size[i]),

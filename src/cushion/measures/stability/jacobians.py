@@ -1,8 +1,10 @@
-"""Frobenius norms of the Jacobians J^{i,j} between all pairs of affine layers, exact where that is cheap.
+"""Frobenius norms of the Jacobians J^{i,j} between all pairs of affine layers, exact where that is
+cheap.
 
-Adjacent layers: closed form from the masked columns of A^{j}. Small outputs, the logits first of all: one pulled-back
-row an output, exact. Dense chains: Gram matrices of the active units, exact (`grams`). Everything else: Gaussian
-probes u pulled back from layer j, E‖(J^{i,j})ᵀ u‖² = ‖J^{i,j}‖_F², with the standard error of their mean.
+Adjacent layers: closed form from the masked columns of A^{j}. Small outputs, the logits first of
+all: one pulled-back row an output, exact. Dense chains: Gram matrices of the active units, exact
+(`grams`). Everything else: Gaussian probes u pulled back from layer j, E‖(J^{i,j})ᵀ u‖² =
+‖J^{i,j}‖_F², with the standard error of their mean.
 """
 
 from __future__ import annotations
@@ -23,17 +25,22 @@ from cushion.network import Network, Node
 Pair: TypeAlias = tuple[int, int]  # node indices of affine layers i < j
 Method: TypeAlias = Literal["auto", "exact", "probes"]
 
-_CHUNK = 1 << 21  # numbers in the largest tensor that passes the net at a time: 8 MB, which stay in fast memory
-_ROWS = 100  # logits up to this many are pulled back one by one even where fewer probes would cost less
+_CHUNK = (
+    1 << 21
+)  # numbers in the largest tensor that passes the net at a time: 8 MB, which stay in fast memory
+_ROWS = (
+    100  # logits up to this many are pulled back one by one even where fewer probes would cost less
+)
 
 
 @dataclass
 class PairSquares:
-    """One pair on one batch, all [B] float64: ‖J‖_F², its standard error (None: exact), ‖J x^i‖² and β².
+    """One pair on one batch, all [B] float64: ‖J‖_F², its standard error (None: exact), ‖J x^i‖²
+    and β².
 
-    β² is (n₁n₂) max over places (a, b) of ‖J restricted to x^i's channels at (a, b)‖_F² / ‖J‖_F² (Definition 9 of Arora
-    2018): None where only probes were used, since the maximum of noisy places overstates it. It is 1 for vectors,
-    which have one place.
+    β² is (n₁n₂) max over places (a, b) of ‖J restricted to x^i's channels at (a, b)‖_F² / ‖J‖_F²
+    (Definition 9 of Arora 2018): None where only probes were used, since the maximum of noisy
+    places overstates it. It is 1 for vectors, which have one place.
     """
 
     squared: Tensor
@@ -54,9 +61,11 @@ class JacobianPlan:
 
 
 def plan_jacobians(net: Network, probes: int, method: Method = "auto") -> JacobianPlan:
-    """Choose for every target layer: all rows where that takes at most twice the probes' products, else probes.
+    """Choose for every target layer: all rows where that takes at most twice the probes' products,
+    else probes.
 
-    With `probes` = 0 only what needs none is computed: adjacent layers and a last layer of up to 100 outputs.
+    With `probes` = 0 only what needs none is computed: adjacent layers and a last layer of up to
+    100 outputs.
     """
     if probes < 0:
         raise BadInput(f"--probes must be at least 0, not {probes}")
@@ -79,7 +88,9 @@ def plan_jacobians(net: Network, probes: int, method: Method = "auto") -> Jacobi
     grams = None
     if method != "probes" and (chain := GramChain.of(net)) is not None:
         wanted = [index for index in (*rows, *probed) if index != layers[-1].index]
-        vectors = sum(depth_cost[i] * (net.nodes[i].shape[0] if i in rows else probes) for i in wanted)
+        vectors = sum(
+            depth_cost[i] * (net.nodes[i].shape[0] if i in rows else probes) for i in wanted
+        )
         if wanted and chain.multiplications <= (vectors if method == "exact" else 2 * vectors):
             grams, rows, probed = chain, rows - set(wanted), set()
     work: float = sum(depth_cost[i] * net.nodes[i].affine.operator.output_size for i in rows)
@@ -110,7 +121,8 @@ def _adjacent(line: Linearisation, target: Node, found: dict[Pair, PairSquares])
         return
     source, energy = answer
     squared = energy.flatten(1).sum(1, dtype=torch.float64)
-    # Through one ReLU and its pooling J x^i is what the layer makes of its own input: its output without bias.
+    # Through one ReLU and its pooling J x^i is what the layer makes of its own input: its output
+    # without bias.
     bias = target.affine.bias
     output = line.outputs[target.index]
     linear = output if bias is None else output - bias.reshape(-1, *[1] * (output.ndim - 2))
@@ -137,10 +149,14 @@ def _by_rows(line: Linearisation, target: Node, found: dict[Pair, PairSquares]) 
         line.pull(target, basis.reshape(-1, 1, *operator.output_shape), visit)
     for index, energy in places.items():
         squared = energy.reshape(line.batch, -1).sum(1)
-        found[index, target.index] = PairSquares(squared, image=images[index], spread=_spread(energy, squared))
+        found[index, target.index] = PairSquares(
+            squared, image=images[index], spread=_spread(energy, squared)
+        )
 
 
-def _by_probes(line: Linearisation, target: Node, probes: int, seed: int, found: dict[Pair, PairSquares]) -> None:
+def _by_probes(
+    line: Linearisation, target: Node, probes: int, seed: int, found: dict[Pair, PairSquares]
+) -> None:
     shape = target.affine.operator.output_shape
     energies: dict[int, list[Tensor]] = {}
 
@@ -162,7 +178,9 @@ def _images(line: Linearisation, found: dict[Pair, PairSquares]) -> None:
     layers = line.net.affine_layers
     homogeneous = line.net.is_chain and not any(_has_bias(node) for node in layers[1:])
     for source in layers:
-        missing = [j for (i, j), answer in found.items() if i == source.index and answer.image is None]
+        missing = [
+            j for (i, j), answer in found.items() if i == source.index and answer.image is None
+        ]
         if not missing:
             continue
         if homogeneous:  # without biases x^j itself is J^{i,j} x^i
@@ -170,7 +188,9 @@ def _images(line: Linearisation, found: dict[Pair, PairSquares]) -> None:
                 found[source.index, j].image = _squares(line.outputs[j][None])[0]
             continue
 
-        def visit(node: Node, t: Tensor, source: Node = source, missing: list[int] = missing) -> None:
+        def visit(
+            node: Node, t: Tensor, source: Node = source, missing: list[int] = missing
+        ) -> None:
             if node.index in missing:
                 found[source.index, node.index].image = _squares(t)[0]
 

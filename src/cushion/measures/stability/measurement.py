@@ -1,4 +1,6 @@
-"""Noise stability of a net on a sample: every quantity of Arora 2018, layer by layer and for the whole net."""
+"""Noise stability of a net on a sample: every quantity of Arora 2018, layer by layer and for the
+whole net.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ from cushion.stability_records import (
     Weights,
 )
 
-_BUDGET = 1e13  # multiplications that the default number of examples may take: some minutes on two cores
+_BUDGET = (
+    1e13  # multiplications that the default number of examples may take: some minutes on two cores
+)
 _SHARD = 1 << 21  # numbers in the largest activation of a shard
 
 
@@ -78,25 +82,36 @@ def measure_stability(
     initial: Network | None = None,
     weights: Weights = "trained",
 ) -> tuple[dict[int, LayerStability], NetStability]:
-    """All layers under their nodes' indices, and the whole net. `norms` comes from one pass over all of `data`.
+    """All layers under their nodes' indices, and the whole net. `norms` comes from one pass over
+    all of `data`.
 
-    Layer cushions, contractions and sensitivities are over all of `data`; everything else over the first `examples`
-    rows of a seeded permutation of it.
+    Layer cushions, contractions and sensitivities are over all of `data`; everything else over the
+    first `examples` rows of a seeded permutation of it.
     """
     plan = plan_jacobians(net, options.probes, options.method)
     noises = _noises(options, initial is not None)
     count = min(len(data), options.examples or _affordable(net, plan, options, len(noises)))
     rows = np.sort(permutation(len(data), options.seed)[:count])
-    some = data if count == len(data) else data.select(rows, f"{count} rows for noise stability, seed={options.seed}")
+    some = (
+        data
+        if count == len(data)
+        else data.select(rows, f"{count} rows for noise stability, seed={options.seed}")
+    )
     batch = _shard(net)
-    found = _Found(norms, rows, measure_pairs(net, some, plan, places=options.places, seed=options.seed, batch=batch))
+    found = _Found(
+        norms,
+        rows,
+        measure_pairs(net, some, plan, places=options.places, seed=options.seed, batch=batch),
+    )
     if options.draws and len(net.affine_layers) > 1:
         found.smoothness = measure_smoothness(
             net, some, noises, draws=options.draws, seed=options.seed, batch=batch, initial=initial
         )
     if options.attenuation_draws:
         found.curves = [
-            measure_attenuation(net, some, level, draws=options.attenuation_draws, seed=options.seed, batch=batch)
+            measure_attenuation(
+                net, some, level, draws=options.attenuation_draws, seed=options.seed, batch=batch
+            )
             for level in options.levels
         ]
     layers = {node.index: _layer(net, node, found, options) for node in net.affine_layers}
@@ -104,20 +119,38 @@ def measure_stability(
 
 
 def measure_terms(
-    net: Network, data: Dataset, norms: OnePass, options: StabilityOptions, initial: Network | None = None
+    net: Network,
+    data: Dataset,
+    norms: OnePass,
+    options: StabilityOptions,
+    initial: Network | None = None,
 ) -> tuple[list[LayerTerms], NDArray[np.int64]]:
-    """What each layer contributes to Lemmas 3 and 14 of Arora 2018, example by example, and the rows of `data` used.
+    """What each layer contributes to Lemmas 3 and 14 of Arora 2018, example by example, and the
+    rows of `data` used.
 
-    With `initial` the cushions are those of A - A₀. [] where a layer has no contraction or a pair was not measured.
+    With `initial` the cushions are those of A - A₀. [] where a layer has no contraction or a pair
+    was not measured.
     """
     plan = plan_jacobians(net, options.probes, options.method)
     count = min(len(data), options.examples or _affordable(net, plan, options, 0))
     rows = np.sort(permutation(len(data), options.seed)[:count])
-    some = data if count == len(data) else data.select(rows, f"{count} rows for noise stability, seed={options.seed}")
-    pairs = measure_pairs(net, some, plan, places=options.places, seed=options.seed, batch=_shard(net))
-    starts = [None] * len(net.affine_layers) if initial is None else [node.affine for node in initial.affine_layers]
+    some = (
+        data
+        if count == len(data)
+        else data.select(rows, f"{count} rows for noise stability, seed={options.seed}")
+    )
+    pairs = measure_pairs(
+        net, some, plan, places=options.places, seed=options.seed, batch=_shard(net)
+    )
+    starts = (
+        [None] * len(net.affine_layers)
+        if initial is None
+        else [node.affine for node in initial.affine_layers]
+    )
     frobenius = [
-        node.affine.operator.frobenius() if start is None else node.affine.operator.minus(start.operator).frobenius()
+        node.affine.operator.frobenius()
+        if start is None
+        else node.affine.operator.minus(start.operator).frobenius()
         for node, start in zip(net.affine_layers, starts, strict=True)
     ]
     return _terms(net, _Found(norms, rows, pairs), frobenius), rows
@@ -125,22 +158,31 @@ def measure_terms(
 
 def _shard(net: Network) -> int:
     """Examples that are worked on at once."""
-    return max(8, min(256, _SHARD // max(node.affine.operator.output_size for node in net.affine_layers)))
+    return max(
+        8, min(256, _SHARD // max(node.affine.operator.output_size for node in net.affine_layers))
+    )
 
 
 def _noises(options: StabilityOptions, from_initialisation: bool) -> list[Noise]:
-    """The laws of noise for ρ_δ: Algorithm 1's as it comes and at the first level, and Gaussian at that level."""
+    """The laws of noise for ρ_δ: Algorithm 1's as it comes and at the first level, and Gaussian at
+    that level.
+    """
     level = options.levels[0]
     laws = [Noise("sign-projection", None, options.k), Noise("sign-projection", level, options.k)]
     if from_initialisation:
-        laws += [Noise("from-initialisation", None, options.k), Noise("from-initialisation", level, options.k)]
+        laws += [
+            Noise("from-initialisation", None, options.k),
+            Noise("from-initialisation", level, options.k),
+        ]
     return [*laws, Noise("gaussian", level)]
 
 
 def _affordable(net: Network, plan: JacobianPlan, options: StabilityOptions, noises: int) -> int:
     """How many examples `_BUDGET` multiplications are enough for."""
     costs = [node.affine.operator.multiplications for node in net.affine_layers]
-    onwards = sum(at * cost for at, cost in enumerate(costs))  # one vector from every layer to the end
+    onwards = sum(
+        at * cost for at, cost in enumerate(costs)
+    )  # one vector from every layer to the end
     each = plan.multiplications + onwards * (
         1 + 2 * noises * options.draws + len(options.levels) * options.attenuation_draws
     )
@@ -157,8 +199,12 @@ def _layer(net: Network, node: Node, found: _Found, options: StabilityOptions) -
     )
     return LayerStability(
         layer_cushion=describe(layer_cushions(norms, node, operator.frobenius()), "min"),
-        activation_contraction=None if after is None else describe(activation_contractions(norms, node, after), "max"),
-        noise_sensitivity=describe(noise_sensitivities(norms, node, operator.operator_frobenius()), "max"),
+        activation_contraction=None
+        if after is None
+        else describe(activation_contractions(norms, node, after), "max"),
+        noise_sensitivity=describe(
+            noise_sensitivities(norms, node, operator.operator_frobenius()), "max"
+        ),
         interlayer_cushion=found.pairs.interlayer(node),
         minimal_interlayer_cushion=found.pairs.minimal(node),
         jacobian_beta=found.pairs.beta(node),
@@ -175,7 +221,9 @@ def _whole(
     initial: Network | None,
     weights: Weights,
 ) -> NetStability:
-    contractions = [part.activation_contraction.value for part in layers.values() if part.activation_contraction]
+    contractions = [
+        part.activation_contraction.value for part in layers.values() if part.activation_contraction
+    ]
     terms = _terms(net, found, [node.affine.operator.frobenius() for node in net.affine_layers])
     counts = effective_parameters(terms, options.zeta) if terms else []
     for part, record in zip(layers.values(), counts, strict=False):
@@ -183,9 +231,14 @@ def _whole(
     distant = None
     if initial is not None:
         distant = _from_initialisation(net, layers, found, options, initial)
-    contraction = max(contractions, default=None) if net.is_chain else None  # else some layers have none
+    contraction = (
+        max(contractions, default=None) if net.is_chain else None
+    )  # else some layers have none
     gaps = [
-        pair.bias_gap for part in layers.values() if part.interlayer_cushion for pair in part.interlayer_cushion.pairs
+        pair.bias_gap
+        for part in layers.values()
+        if part.interlayer_cushion
+        for pair in part.interlayer_cushion.pairs
     ]
     return NetStability(
         examples=len(found.rows),
@@ -195,9 +248,13 @@ def _whole(
         seed=options.seed,
         activation_contraction=contraction,
         interlayer_smoothness=tuple(
-            draws.describe_net(noise, options.delta) for noise, draws in found.smoothness.items() if draws.examples
+            draws.describe_net(noise, options.delta)
+            for noise, draws in found.smoothness.items()
+            if draws.examples
         ),
-        capacity=None if not terms else capacity(len(terms), 1.0 if contraction is None else contraction, terms),
+        capacity=None
+        if not terms
+        else capacity(len(terms), 1.0 if contraction is None else contraction, terms),
         effective_parameters=sum(record.value for record in counts) if counts else None,
         effective_parameters_zeta=sum(record.zeta_value for record in counts) if counts else None,
         effective_parameters_from_initialisation=distant,
@@ -207,12 +264,19 @@ def _whole(
 
 
 def _terms(net: Network, found: _Found, frobenius: list[float]) -> list[LayerTerms]:
-    """The factors of Table 1 on the chosen rows; [] unless every layer has all of them and every pair was measured."""
+    """The factors of Table 1 on the chosen rows; [] unless every layer has all of them and every
+    pair was measured.
+    """
     terms = []
     for node, norm in zip(net.affine_layers, frobenius, strict=True):
         after, beta = next_layer(net, node), found.pairs.worst_betas(node)
         last = node is net.affine_layers[-1]
-        if beta is None or norm == 0 or (after is None and not last) or not found.pairs.minimal(node).all_pairs:
+        if (
+            beta is None
+            or norm == 0
+            or (after is None and not last)
+            or not found.pairs.minimal(node).all_pairs
+        ):
             return []
         ones = np.ones(len(found.rows))
         contraction = ones if after is None else activation_contractions(found.norms, node, after)
@@ -233,7 +297,11 @@ def _terms(net: Network, found: _Found, frobenius: list[float]) -> list[LayerTer
 
 
 def _from_initialisation(
-    net: Network, layers: dict[int, LayerStability], found: _Found, options: StabilityOptions, initial: Network
+    net: Network,
+    layers: dict[int, LayerStability],
+    found: _Found,
+    options: StabilityOptions,
+    initial: Network,
 ) -> float | None:
     """Fill in every layer's record; the sum of the effective parameters."""
     distances, differences = [], []
@@ -244,12 +312,18 @@ def _from_initialisation(
         distances.append(difference.frobenius())
     terms = _terms(net, found, distances)
     counts = effective_parameters(terms, options.zeta) if terms else [None] * len(distances)
-    for node, distance, difference, count in zip(net.affine_layers, distances, differences, counts, strict=True):
+    for node, distance, difference, count in zip(
+        net.affine_layers, distances, differences, counts, strict=True
+    ):
         moved = distance > 0
         layers[node.index].from_initialisation = FromInitialisation(
             distance=distance,
-            layer_cushion=describe(layer_cushions(found.norms, node, distance), "min") if moved else None,
-            noise_sensitivity=describe(noise_sensitivities(found.norms, node, difference.operator_frobenius()), "max")
+            layer_cushion=describe(layer_cushions(found.norms, node, distance), "min")
+            if moved
+            else None,
+            noise_sensitivity=describe(
+                noise_sensitivities(found.norms, node, difference.operator_frobenius()), "max"
+            )
             if moved
             else None,
             interlayer_smoothness=tuple(

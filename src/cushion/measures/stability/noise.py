@@ -17,10 +17,11 @@ from cushion.operators.sign_projection import sign_project
 class Noise:
     """A law of the noise η that is added to x^i.
 
-    "gaussian": uniform direction, ‖η‖ = level·‖x^i‖. "sign-projection": η = x̂^i - x^i, where layers 1 to i have been
-    replaced by their images under Algorithm 1 with k sign matrices; a level rescales it to level·‖x^i‖ (the covariance
-    of Â - A falls as 1/k and is otherwise the same, so this stands for the k that makes so much noise).
-    "from-initialisation" projects A - A₀ instead of A.
+    "gaussian": uniform direction, ‖η‖ = level·‖x^i‖. "sign-projection": η = x̂^i - x^i, where
+    layers 1 to i have been replaced by their images under Algorithm 1 with k sign matrices; a level
+    rescales it to level·‖x^i‖ (the covariance of Â - A falls as 1/k and is otherwise the same, so
+    this stands for the k that makes so much noise). "from-initialisation" projects A - A₀ instead
+    of A.
     """
 
     kind: Literal["gaussian", "sign-projection", "from-initialisation"]
@@ -33,7 +34,9 @@ class Noise:
         if self.kind == "gaussian":
             return f"gaussian at {self.level:g}"
         start = "sign-projection" + (" of A - A0" if self.kind == "from-initialisation" else "")
-        return f"{start}, k = {self.k}" + ("" if self.level is None else f", scaled to {self.level:g}")
+        return f"{start}, k = {self.k}" + (
+            "" if self.level is None else f", scaled to {self.level:g}"
+        )
 
     def scale(self, noise: Tensor, signal: Tensor) -> Tensor:
         """The noise at its stated relative norm, example by example; zero noise stays zero."""
@@ -44,11 +47,14 @@ class Noise:
         return noise * factor.to(noise.dtype).reshape(-1, *[1] * (noise.ndim - 1))
 
 
-def project_net(net: Network, k: int, seed: int, draw: int, initial: Network | None = None) -> Network:
-    """The net with every weight replaced by its image under Algorithm 1 (Matrix-Project) of Arora 2018, biases kept.
+def project_net(
+    net: Network, k: int, seed: int, draw: int, initial: Network | None = None
+) -> Network:
+    """The net with every weight replaced by its image under Algorithm 1 (Matrix-Project) of Arora
+    2018, biases kept.
 
-    Each layer and draw has sign matrices of its own. A convolution's kernel is projected as one matrix and shared by
-    all places. With `initial`, A₀ + projection(A - A₀).
+    Each layer and draw has sign matrices of its own. A convolution's kernel is projected as one
+    matrix and shared by all places. With `initial`, A₀ + projection(A - A₀).
     """
     changes = {}
     for at, node in enumerate(net.affine_layers):
@@ -61,7 +67,9 @@ def project_net(net: Network, k: int, seed: int, draw: int, initial: Network | N
     return net.with_affine(changes)
 
 
-def gaussian_like(signal: Tensor, seed: int, purpose: str, draw: int, start: int, node: Node) -> Tensor:
+def gaussian_like(
+    signal: Tensor, seed: int, purpose: str, draw: int, start: int, node: Node
+) -> Tensor:
     """Standard normal numbers of the signal's shape, a function of the arguments after it alone."""
     digest = hashlib.sha256(f"{purpose} {seed} {draw} {start} {node.index}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
@@ -70,6 +78,8 @@ def gaussian_like(signal: Tensor, seed: int, purpose: str, draw: int, start: int
 
 
 def lengths(t: Tensor) -> Tensor:
-    """‖t‖ of each example: [B, *shape] -> [B] float64, where squares of large noise do not overflow."""
+    """‖t‖ of each example: [B, *shape] -> [B] float64, where squares of large noise do not
+    overflow.
+    """
     norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(1, t.ndim)), dtype=torch.float64)
     return norms

@@ -1,4 +1,6 @@
-"""Layer cushions, activation contractions and noise sensitivities, from the three norms that one pass sees a layer."""
+"""Layer cushions, activation contractions and noise sensitivities, from the three norms that one
+pass sees a layer.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,15 @@ from torch import Tensor
 from cushion.network import Network, Node, Stage
 
 Values: TypeAlias = NDArray[np.float64]  # one number per example
-OnePass: TypeAlias = dict[tuple[int, Stage], Values]  # ‖φ(x^{i-1})‖, ‖A^i φ(x^{i-1})‖, ‖x^i‖ by node index and stage
+OnePass: TypeAlias = dict[
+    tuple[int, Stage], Values
+]  # ‖φ(x^{i-1})‖, ‖A^i φ(x^{i-1})‖, ‖x^i‖ by node index and stage
 
 
 class NormObserver:
-    """Collects ‖φ(x^{i-1})‖, ‖A^i φ(x^{i-1})‖ and ‖x^i‖ of every affine layer i: [B] each, under (index, stage)."""
+    """Collects ‖φ(x^{i-1})‖, ‖A^i φ(x^{i-1})‖ and ‖x^i‖ of every affine layer i: [B] each, under
+    (index, stage).
+    """
 
     def __init__(self) -> None:
         self.norms: dict[tuple[int, Stage], Tensor] = {}
@@ -28,27 +34,30 @@ class NormObserver:
 def layer_cushions(norms: OnePass, node: Node, frobenius: float) -> Values:
     """‖A φ(x)‖ / (‖A‖_F ‖φ(x)‖) for each example.
 
-    Definition 4: the layer cushion μ_i is the largest number with μ_i ‖A^i‖_F ‖φ(x^{i-1})‖ ≤ ‖A^i φ(x^{i-1})‖ on all of
-    S, the minimum of these. ‖A‖_F is the norm of the parameters (a convolution's kernel, as in Section C of the paper),
-    or of A - A₀ for the version from initialisation. The paper has no biases: A φ(x) is the layer's output without its
-    bias. An example whose φ(x^{i-1}) is zero constrains nothing; its ratio is NaN.
+    Definition 4: the layer cushion μ_i is the largest number with μ_i ‖A^i‖_F ‖φ(x^{i-1})‖ ≤ ‖A^i
+    φ(x^{i-1})‖ on all of S, the minimum of these. ‖A‖_F is the norm of the parameters (a
+    convolution's kernel, as in Section C of the paper), or of A - A₀ for the version from
+    initialisation. The paper has no biases: A φ(x) is the layer's output without its bias. An
+    example whose φ(x^{i-1}) is zero constrains nothing; its ratio is NaN.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         return norms[node.index, "linear"] / (frobenius * norms[node.index, "input"])
 
 
 def activation_contractions(norms: OnePass, node: Node, after: Node) -> Values:
-    """‖x^i‖ / ‖φ(x^i)‖ for each example; φ is all that lies between layer i and the next one, pooling included.
+    """‖x^i‖ / ‖φ(x^i)‖ for each example; φ is all that lies between layer i and the next one,
+    pooling included.
 
-    Definition 6: c is the smallest number with ‖φ(x^i)‖ ≥ ‖x^i‖/c, the maximum. Infinite where φ(x^i) = 0; NaN where
-    x^i = 0 too.
+    Definition 6: c is the smallest number with ‖φ(x^i)‖ ≥ ‖x^i‖/c, the maximum. Infinite where
+    φ(x^i) = 0; NaN where x^i = 0 too.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         return norms[node.index, "output"] / norms[after.index, "input"]
 
 
 def noise_sensitivities(norms: OnePass, node: Node, operator_frobenius: float) -> Values:
-    """ψ of the layer's true linear map at φ(x^{i-1}) for noise N(0, I), exact: ‖A‖_F²‖φ(x)‖²/‖Aφ(x)‖².
+    """ψ of the layer's true linear map at φ(x^{i-1}) for noise N(0, I), exact:
+    ‖A‖_F²‖φ(x)‖²/‖Aφ(x)‖².
 
     Proposition 3.1. Definition 3 takes the maximum over S. At least the map's stable rank.
     """
@@ -57,7 +66,9 @@ def noise_sensitivities(norms: OnePass, node: Node, operator_frobenius: float) -
 
 
 def next_layer(net: Network, node: Node) -> Node | None:
-    """The one affine layer that reads this one's output through φ; None at the end, or where branches read it."""
+    """The one affine layer that reads this one's output through φ; None at the end, or where
+    branches read it.
+    """
     index = node.index
     while len(users := net.users[index]) == 1:
         following = net.nodes[users[0]]

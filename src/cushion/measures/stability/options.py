@@ -14,12 +14,13 @@ from cushion.measures.stability.jacobians import Method
 class StabilityOptions:
     """Defaults are quick; every one is an option of `cushion measure` of the same name.
 
-    examples: rows for everything but the one-pass quantities (None: as many as a few minutes allow, see `budget`).
-    probes: Gaussian probes a pair where exact norms cost more; 0 leaves those pairs out. method: "exact" uses none.
-    draws, delta, k: draws of the noise for the interlayer smoothness ρ_δ, and the sign matrices of Algorithm 1.
-    levels: relative norms of injected noise; the first is the one that ρ_δ uses. attenuation_draws: its repeats.
-    zeta: the fraction of examples that Corollaries A.1 and C.1 may drop. places: sampled places a map for β where
-    not all are computed. seed: of every probe, draw, subset and place.
+    examples: rows for everything but the one-pass quantities (None: as many as a few minutes allow,
+    see `budget`). probes: Gaussian probes a pair where exact norms cost more; 0 leaves those pairs
+    out. method: "exact" uses none. draws, delta, k: draws of the noise for the interlayer
+    smoothness ρ_δ, and the sign matrices of Algorithm 1. levels: relative norms of injected noise;
+    the first is the one that ρ_δ uses. attenuation_draws: its repeats. zeta: the fraction of
+    examples that Corollaries A.1 and C.1 may drop. places: sampled places a map for β where not all
+    are computed. seed: of every probe, draw, subset and place.
     """
 
     examples: int | None = None
@@ -55,6 +56,8 @@ class StabilityOptions:
                 raise BadInput(f"--{name} must be at least 0 and below 1, not {fraction}")
         if not self.levels or not all(0 < level < math.inf for level in self.levels):
             shown = ",".join(f"{level:g}" for level in self.levels)
-            raise BadInput(f"--levels must be numbers above 0, such as 0.1,1, not {shown or 'nothing'}")
+            raise BadInput(
+                f"--levels must be numbers above 0, such as 0.1,1, not {shown or 'nothing'}"
+            )
         if len(set(self.levels)) < len(self.levels):
             raise BadInput("--levels names one level twice; leave one out")

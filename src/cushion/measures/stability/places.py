@@ -1,7 +1,8 @@
-"""β by sampled places (Arora 2018, Figure A.5): the Jacobian's share at a few places of a map, exact at each.
+"""β by sampled places (Arora 2018, Figure A.5): the Jacobian's share at a few places of a map,
+exact at each.
 
-For pairs whose Jacobian is too large to have all its places computed: the columns of J^{i,j} at one place are pushed
-forward, as many as x^i has channels, and reach every later layer at once.
+For pairs whose Jacobian is too large to have all its places computed: the columns of J^{i,j} at one
+place are pushed forward, as many as x^i has channels, and reach every later layer at once.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ _VECTORS = 32  # columns pushed at a time
 def sampled_spreads(
     line: Linearisation, pairs: dict[tuple[int, int], PairSquares], places: int, seed: int
 ) -> dict[tuple[int, int], Tensor]:
-    """(n₁n₂) max over `places` sampled places of ‖J at the place‖_F² / ‖J‖_F²: [B], for pairs whose spread is missing.
+    """(n₁n₂) max over `places` sampled places of ‖J at the place‖_F² / ‖J‖_F²: [B], for pairs whose
+    spread is missing.
 
-    At most Definition 9's β², because not all places were looked at; ‖J‖_F² is taken from `pairs`, where it may itself
-    be an estimate.
+    At most Definition 9's β², because not all places were looked at; ‖J‖_F² is taken from `pairs`,
+    where it may itself be an estimate.
     """
     found: dict[tuple[int, int], Tensor] = {}
     for source in line.net.affine_layers:
-        wanted = [j for (i, j), answer in pairs.items() if i == source.index and answer.spread is None]
+        wanted = [
+            j for (i, j), answer in pairs.items() if i == source.index and answer.spread is None
+        ]
         if not wanted or len(source.shape) != 3:
             continue
         _, height, width = source.shape
@@ -52,7 +56,9 @@ def _place_energy(line: Linearisation, source: Node, place: int, last: int) -> d
 
     for start in range(0, channels, _VECTORS):
         some = torch.arange(start, min(start + _VECTORS, channels))
-        columns = torch.zeros((len(some), 1, *source.shape), dtype=line.net.dtype, device=line.net.device)
+        columns = torch.zeros(
+            (len(some), 1, *source.shape), dtype=line.net.dtype, device=line.net.device
+        )
         columns.flatten(3)[torch.arange(len(some)), 0, some, place] = 1
         with torch.no_grad():
             line.push(source, columns, visit, last=last)

@@ -45,22 +45,38 @@ LAWS: dict[str, Draw] = {"gaussian": gaussian, "sphere": sphere, "signs": signs}
 
 
 def measure_sensitivity(
-    net: Network, data: Dataset, start: str, end: str, law: str | Draw, *, scale: float, draws: int, seed: int
+    net: Network,
+    data: Dataset,
+    start: str,
+    end: str,
+    law: str | Draw,
+    *,
+    scale: float,
+    draws: int,
+    seed: int,
 ) -> NoiseSensitivity:
-    """ψ = E‖M(x + η‖x‖) - M(x)‖² / ‖M(x)‖², M from the input of layer `start` to the output of layer `end`.
+    """ψ = E‖M(x + η‖x‖) - M(x)‖² / ‖M(x)‖², M from the input of layer `start` to the output of
+    layer `end`.
 
-    η is `scale` times a draw of the law: a name in LAWS, or a function of ([B, *shape], generator). The value is the
-    largest mean over the draws among the examples, with that example's standard error.
+    η is `scale` times a draw of the law: a name in LAWS, or a function of ([B, *shape], generator).
+    The value is the largest mean over the draws among the examples, with that example's standard
+    error.
     """
     source, target = _layer(net, start), _layer(net, end)
     if source.index > target.index:
-        raise BadInput(f"layer {start} comes after {end}; name the part of the net from its first to its last layer")
+        raise BadInput(
+            f"layer {start} comes after {end}; name the part of the net from its first to its "
+            "last layer"
+        )
     if target.index != source.index and target.index not in net.descendants(source.index):
         raise BadInput(f"layer {end} does not depend on {start}; name layers on one path")
     if draws < 1 or not 0 < scale < math.inf:
         raise BadInput(f"draws must be at least 1 and scale above 0, not {draws} and {scale}")
     if isinstance(law, str) and law not in LAWS:
-        raise BadInput(f"there is no law of noise called {law!r}; choose from {', '.join(LAWS)}, or give a function")
+        raise BadInput(
+            f"there is no law of noise called {law!r}; choose from {', '.join(LAWS)}, or give a "
+            "function"
+        )
     draw = LAWS[law] if isinstance(law, str) else law
 
     def work(rows: slice) -> Accumulators:
@@ -72,13 +88,18 @@ def measure_sensitivity(
             return scale * size * draw(tuple(x.shape), generator).to(x)
 
         mean, error = sample_sensitivity(clean, source, target, noise, draws)
-        return {"mean": Samples.of(rows.start, mean.numpy()), "error": Samples.of(rows.start, error.numpy())}
+        return {
+            "mean": Samples.of(rows.start, mean.numpy()),
+            "error": Samples.of(rows.start, error.numpy()),
+        }
 
     merged = map_shards(len(data), 256, work, describe="noise sensitivity")
     means, errors = merged["mean"].values(), merged["error"].values()
     spread = describe(means, "max")
     if spread is None:
-        raise BadInput(f"layer {end} is zero on every example of {data.name}, so it has no relative error")
+        raise BadInput(
+            f"layer {end} is zero on every example of {data.name}, so it has no relative error"
+        )
     worst = float(errors[int(np.nanargmax(means))])
     return NoiseSensitivity(
         start=start,
@@ -93,7 +114,11 @@ def measure_sensitivity(
 
 
 def sample_sensitivity(
-    clean: Activations, source: Node, target: Node, noise: Callable[[Tensor, Node], Tensor], draws: int
+    clean: Activations,
+    source: Node,
+    target: Node,
+    noise: Callable[[Tensor, Node], Tensor],
+    draws: int,
 ) -> tuple[Tensor, Tensor]:
     """ψ of each example and its standard error (infinite for one draw): [B] float64 each.
 
@@ -101,7 +126,9 @@ def sample_sensitivity(
     """
     found = [injected_errors(clean, source, noise).get(target.index) for _ in range(draws)]
     squares = torch.stack([part.double() ** 2 for part in found if part is not None])
-    error = squares.std(0) / math.sqrt(draws) if draws > 1 else torch.full_like(squares[0], torch.inf)
+    error = (
+        squares.std(0) / math.sqrt(draws) if draws > 1 else torch.full_like(squares[0], torch.inf)
+    )
     return squares.mean(0), error
 
 
@@ -109,4 +136,7 @@ def _layer(net: Network, name: str) -> Node:
     for node in net.affine_layers:
         if node.name == name:
             return node
-    raise BadInput(f"there is no layer called {name!r}; the layers are {', '.join(n.name for n in net.affine_layers)}")
+    raise BadInput(
+        f"there is no layer called {name!r}; the layers are "
+        f"{', '.join(n.name for n in net.affine_layers)}"
+    )

@@ -1,8 +1,9 @@
-"""Interlayer smoothness ρ_δ (Arora 2018, Definition 7): how far noise drives the net from its linearisation.
+"""Interlayer smoothness ρ_δ (Arora 2018, Definition 7): how far noise drives the net from its
+linearisation.
 
-The definition's J(x^i + η) is x^j + Jη without biases; with them the latter is meant here (a bias is an input that is
-always 1 and that no noise touches), because the deviation must vanish with the noise. ρ_δ is the largest number that
-satisfies the inequality: the paper's "smallest" is a slip.
+The definition's J(x^i + η) is x^j + Jη without biases; with them the latter is meant here (a bias
+is an input that is always 1 and that no noise touches), because the deviation must vanish with the
+noise. ρ_δ is the largest number that satisfies the inequality: the paper's "smallest" is a slip.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ Law: TypeAlias = tuple[str, int | None]  # a kind of noise and its k
 
 
 class SmoothnessDraws:
-    """ρ of every draw under one noise: each example's smallest over j, and each pair's smallest over the examples."""
+    """ρ of every draw under one noise: each example's smallest over j, and each pair's smallest
+    over the examples.
+    """
 
     def __init__(self) -> None:
         self.examples: dict[int, list[NDArray[np.float32]]] = {}  # source -> [rows] a draw
@@ -43,14 +46,21 @@ class SmoothnessDraws:
         """The record of one layer."""
         each = np.stack(self.examples[source.index])  # [draws, rows]
         own = quantile_over_draws(each.astype(np.float64), delta)
-        pairs = [(net.nodes[j].name, values) for (i, j), values in self.pairs.items() if i == source.index]
+        pairs = [
+            (net.nodes[j].name, values)
+            for (i, j), values in self.pairs.items()
+            if i == source.index
+        ]
         return _record(
             noise,
             delta,
             each.min(axis=1).astype(np.float64),
             float(np.mean(self.norms[source.index])),
             own,
-            tuple(PairSmoothness(name, float(quantile_over_draws(np.array(values), delta))) for name, values in pairs),
+            tuple(
+                PairSmoothness(name, float(quantile_over_draws(np.array(values), delta)))
+                for name, values in pairs
+            ),
         )
 
     def describe_net(self, noise: Noise, delta: float) -> Smoothness:
@@ -71,16 +81,24 @@ def measure_smoothness(
     batch: int,
     initial: Network | None = None,
 ) -> dict[Noise, SmoothnessDraws]:
-    """Draw each noise `draws` times and follow it from every layer to every later one, on all of `data`."""
+    """Draw each noise `draws` times and follow it from every layer to every later one, on all of
+    `data`.
+    """
     found = {noise: SmoothnessDraws() for noise in noises}
-    for draw in tqdm(range(draws), desc="smoothness", unit="draw", disable=None, delay=2, leave=False):
+    for draw in tqdm(
+        range(draws), desc="smoothness", unit="draw", disable=None, delay=2, leave=False
+    ):
         noisy: dict[Law, Network] = {
-            (kind, k): project_net(net, k, seed, draw, initial if kind == "from-initialisation" else None)
+            (kind, k): project_net(
+                net, k, seed, draw, initial if kind == "from-initialisation" else None
+            )
             for kind, k in {(noise.kind, noise.k) for noise in noises}
             if k is not None
         }
 
-        def work(rows: slice, draw: int = draw, noisy: Mapping[Law, Network] = noisy) -> Accumulators:
+        def work(
+            rows: slice, draw: int = draw, noisy: Mapping[Law, Network] = noisy
+        ) -> Accumulators:
             return _work(net, data, noises, noisy, rows, seed, draw)
 
         merged = map_shards(len(data), batch, work, describe=f"smoothness, draw {draw + 1}/{draws}")
@@ -93,7 +111,9 @@ def measure_smoothness(
                 answer.examples.setdefault(i.index, []).append(values)
                 norms = merged[f"norm {at} {i.index}"].values()
                 alive = norms[np.isfinite(norms)]  # x^i = 0 has no relative norm
-                answer.norms.setdefault(i.index, []).append(float(alive.mean()) if len(alive) else math.nan)
+                answer.norms.setdefault(i.index, []).append(
+                    float(alive.mean()) if len(alive) else math.nan
+                )
                 for j in net.affine_layers:
                     if f"pair {at} {i.index} {j.index}" in merged:
                         smallest = merged[f"pair {at} {i.index} {j.index}"].value
@@ -124,7 +144,8 @@ def _work(
             eta = noise.scale(raw, signal)
             if not bool(torch.isfinite(eta).all()):
                 raise BadInput(
-                    f"{source.name}: noise ({noise.name}) overflows; use more sign matrices (--k) or a smaller level "
+                    f"{source.name}: noise ({noise.name}) overflows; use more sign matrices "
+                    "(--k) or a smaller level "
                     "(--levels)"
                 )
             ratios = sample_smoothness(line, clean, source, eta)
@@ -139,15 +160,22 @@ def _work(
     return found
 
 
-def sample_smoothness(line: Linearisation, clean: Activations, source: Node, eta: Tensor) -> dict[int, Tensor]:
-    """‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i + η) - x^j - Jη‖) for each example, for every later j under its index: [B].
+def sample_smoothness(
+    line: Linearisation, clean: Activations, source: Node, eta: Tensor
+) -> dict[int, Tensor]:
+    """‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i + η) - x^j - Jη‖) for each example, for every later j under its
+    index: [B].
 
-    Infinite where the deviation is within rounding (32 units of ‖x^j‖ + ‖Jη‖: where x^j nearly cancels, the rounding is
-    that of what η adds), or where nothing bends because η or x^i is 0.
+    Infinite where the deviation is within rounding (32 units of ‖x^j‖ + ‖Jη‖: where x^j nearly
+    cancels, the rounding is that of what η adds), or where nothing bends because η or x^i is 0.
     """
     signal = clean.values[source.index]
     moved: dict[int, Tensor] = {}
-    clean.rerun(source, signal + eta, lambda node, t: moved.__setitem__(node.index, t - clean.values[node.index]))
+    clean.rerun(
+        source,
+        signal + eta,
+        lambda node, t: moved.__setitem__(node.index, t - clean.values[node.index]),
+    )
     relative = lengths(eta) / lengths(signal)
     found: dict[int, Tensor] = {}
 
@@ -155,7 +183,9 @@ def sample_smoothness(line: Linearisation, clean: Activations, source: Node, eta
         size = lengths(clean.values[node.index])
         deviation = lengths(moved[node.index] - t[0])
         bends = deviation > 32 * torch.finfo(signal.dtype).eps * (size + lengths(t[0]))
-        found[node.index] = torch.where(bends, relative * size / deviation, torch.inf).nan_to_num(torch.inf, torch.inf)
+        found[node.index] = torch.where(bends, relative * size / deviation, torch.inf).nan_to_num(
+            torch.inf, torch.inf
+        )
 
     line.push(source, eta[None], visit)
     return found
@@ -175,15 +205,21 @@ def _rank(draws: int, delta: float) -> int:
 
 
 def quantile_error(values: NDArray[np.float64], delta: float) -> float | None:
-    """The standard error of `quantile_over_draws` of [draws] numbers: half the way between the order statistics one
-    binomial standard deviation, √(nδ(1-δ)), above and below it; None if that reaches beyond the draws or is not finite.
+    """The standard error of `quantile_over_draws` of [draws] numbers: half the way between the
+    order statistics one binomial standard deviation, √(nδ(1-δ)), above and below it; None if that
+    reaches beyond the draws or is not finite.
     """
     n = len(values)
     ordered, middle = np.sort(values), _rank(n, delta)
     width = max(1, math.ceil(math.sqrt(n * delta * (1 - delta))))
     if middle - width < 0 or middle + width >= n or not np.isfinite(ordered[middle + width]):
         return None
-    return float(ordered[middle + width] - ordered[middle - width]) / 2 / width * math.sqrt(n * delta * (1 - delta))
+    return (
+        float(ordered[middle + width] - ordered[middle - width])
+        / 2
+        / width
+        * math.sqrt(n * delta * (1 - delta))
+    )
 
 
 def _record(

@@ -7,17 +7,30 @@ from collections.abc import Iterator
 
 from cushion.tail_records import HillPlot, LikelihoodRatio, PowerLawFit, StableFit, TailFits
 
-_FEW = 100  # values in a tail: below, alpha - 1 is known to a tenth at best, and likelihood ratios seldom decide
-_DECADES = 1.0  # that a tail should reach over: shorter stretches of most laws are straight on logarithmic axes
-_STEEP = 6.0  # alpha above which four moments are finite, with their errors' variance: tails called heavy have 2 to 6
+# values in a tail: below, alpha - 1 is known to a tenth at best, and likelihood ratios seldom
+# decide
+_FEW = 100
+# that a tail should reach over: shorter stretches of most laws are straight on logarithmic axes
+_DECADES = 1.0
+# alpha above which four moments are finite, with their errors' variance: tails called heavy have 2
+# to 6
+_STEEP = 6.0
 _LEVEL = 0.1  # p below which a likelihood ratio decides (`LikelihoodRatio.favours`)
 _POOR = 0.1  # p below which the bootstrap rejects, as Clauset et al. 2009 have it
-_DISTINCT = 0.5  # of the values: fewer are a grid, where xmin and the KS distance show the grid's steps
-_KOLMOGOROV = 1.63  # √n·KS distance beyond which lies 1 % of samples of a known law; of a fitted one even fewer
-_CLOSE = 0.01  # a law that is nowhere further off describes its sample, even if many numbers tell the two apart
-_NORMAL = 2.0  # standard errors from alpha = 2 within which a stable law is not told from the normal one
+_DISTINCT = (
+    0.5  # of the values: fewer are a grid, where xmin and the KS distance show the grid's steps
+)
+# √n·KS distance beyond which lies 1 % of samples of a known law; of a fitted one even fewer
+_KOLMOGOROV = 1.63
+# a law that is nowhere further off describes its sample, even if many numbers tell the two apart
+_CLOSE = 0.01
+_NORMAL = (
+    2.0  # standard errors from alpha = 2 within which a stable law is not told from the normal one
+)
 _EMPTY = 4.6  # values expected where there is none: by chance in 1 % of samples
-_FAR = 4.0  # scales from which a stable law's tail is its leading term: for alpha > 1 too small by a third at most
+# scales from which a stable law's tail is its leading term: for alpha > 1 too small by a third at
+# most
+_FAR = 4.0
 _HEAVIER = 3.0  # standard errors by which a tail is heavier than the stable law says
 _STRETCH = 10  # the Hill plot should be flat from the fitted tail down to this part of it
 _UNEVEN = 3.0  # standard errors of the smaller tail within which it is flat
@@ -25,7 +38,9 @@ _FEWEST_HILL = 10  # values below which Hill's estimate says nothing
 
 
 def find_doubts(fits: TailFits) -> tuple[str, ...]:
-    """Everything that speaks against the fits, the weightiest first; nothing where there is no fit."""
+    """Everything that speaks against the fits, the weightiest first; nothing where there is no
+    fit.
+    """
     found: list[str] = []
     if fits.power_law is not None:
         found += _of_comparisons(fits)
@@ -39,12 +54,22 @@ def find_doubts(fits: TailFits) -> tuple[str, ...]:
 
 
 def _of_comparisons(fits: TailFits) -> Iterator[str]:
-    better = sorted((test for test in fits.comparisons if test.favours == test.rival), key=lambda test: test.ratio)
+    better = sorted(
+        (test for test in fits.comparisons if test.favours == test.rival),
+        key=lambda test: test.ratio,
+    )
     if better:
-        laws = " or ".join(f"{_spelt(test)} (by {-test.ratio:.3g} nats, p = {test.p:.2g})" for test in better)
+        laws = " or ".join(
+            f"{_spelt(test)} (by {-test.ratio:.3g} nats, p = {test.p:.2g})" for test in better
+        )
         yield f"the tail is likelier {laws} than a power law"
-    # A log-normal law comes as close to any power law as one likes, so being undecided about it says nothing.
-    light = [test for test in fits.comparisons if test.favours == "neither" and test.rival != "log-normal"]
+    # A log-normal law comes as close to any power law as one likes, so being undecided about it
+    # says nothing.
+    light = [
+        test
+        for test in fits.comparisons
+        if test.favours == "neither" and test.rival != "log-normal"
+    ]
     if light:
         laws = " or ".join(f"{_spelt(test)} (p = {test.p:.2g})" for test in light)
         yield f"the tail may as well be {laws}, which is not heavy; p below {_LEVEL:g} would decide"
@@ -58,18 +83,21 @@ def _of_distance(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
     if fits.goodness is not None and fits.goodness.p < _POOR:
         draws = fits.goodness.draws
         yield (
-            f"{round(fits.goodness.p * draws)} of {draws} samples of the fitted power law lie as far from their own "
+            f"{round(fits.goodness.p * draws)} of {draws} samples of the fitted power law lie as "
+            "far from their own "
             f"fit as these {fits.what} do (a share below {_POOR:g} rejects)"
         )
     allowed = _KOLMOGOROV / math.sqrt(law.tail)
     if law.ks_both_sides > allowed:
         yield (
-            f"the power law misses its own tail: KS distance {law.ks_both_sides:.3g}, where chance allows "
+            f"the power law misses its own tail: KS distance {law.ks_both_sides:.3g}, where "
+            "chance allows "
             f"{allowed:.2g} with {law.tail} values"
         )
     if law.distinct < _DISTINCT * law.values:
         yield (
-            f"only {law.distinct} different magnitudes among {law.values}: xmin and the KS distance show the steps of "
+            f"only {law.distinct} different magnitudes among {law.values}: xmin and the KS "
+            "distance show the steps of "
             "a grid"
         )
 
@@ -77,14 +105,21 @@ def _of_distance(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
 def _of_tail(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
     if law.tail < _FEW:
         known = 1 / math.sqrt(law.tail)
-        yield f"only {law.tail} {fits.what} are in the tail: alpha - 1 is known to {known:.0%} at best"
+        yield (
+            f"only {law.tail} {fits.what} are in the tail: alpha - 1 is known to {known:.0%} at "
+            "best"
+        )
     if law.decades < _DECADES:
         yield (
-            f"the tail ends at {law.largest / law.xmin:.3g} times xmin, after {law.decades:.2f} decades: over less "
+            f"the tail ends at {law.largest / law.xmin:.3g} times xmin, after {law.decades:.2f} "
+            "decades: over less "
             f"than {_DECADES:g} most laws look like a power law"
         )
     if law.alpha > _STEEP:
-        yield f"alpha = {law.alpha:.3g} is no heavy tail: all moments of order below {law.tail_index:.3g} are finite"
+        yield (
+            f"alpha = {law.alpha:.3g} is no heavy tail: all moments of order below "
+            f"{law.tail_index:.3g} are finite"
+        )
 
 
 def _of_hill(plot: HillPlot, law: PowerLawFit) -> Iterator[str]:
@@ -94,7 +129,8 @@ def _of_hill(plot: HillPlot, law: PowerLawFit) -> Iterator[str]:
     whole, part = (_nearest(plot, size) for size in (law.tail, law.tail / _STRETCH))
     if abs(plot.tail_index[part] - plot.tail_index[whole]) > _UNEVEN * plot.errors[part]:
         yield (
-            f"the Hill plot has no flat stretch: tail index {plot.tail_index[whole]:.3g} from the largest "
+            f"the Hill plot has no flat stretch: tail index {plot.tail_index[whole]:.3g} from "
+            "the largest "
             f"{plot.k[whole]}, {plot.tail_index[part]:.3g} from the largest {plot.k[part]}"
         )
 
@@ -107,39 +143,57 @@ def _nearest(plot: HillPlot, k: float) -> int:
 def _of_stable(fits: TailFits, law: StableFit) -> Iterator[str]:
     error = law.errors.get("alpha")
     if law.alpha >= 2 - _NORMAL * (error or 0.0):
-        yield f"the stable law is the normal one (alpha = {law.alpha:.4g}), or not told from it: it has no heavy tail"
+        yield (
+            f"the stable law is the normal one (alpha = {law.alpha:.4g}), or not told from it: "
+            "it has no heavy tail"
+        )
     elif fits.power_law is not None:
         yield from _of_largest(fits, law, fits.power_law)
     allowed = max(_CLOSE, _KOLMOGOROV / math.sqrt(fits.count))
     if law.ks_distance > allowed:
         zeros = 0 if fits.power_law is None else fits.power_law.zeros
         heap = (
-            f"; {zeros} weights are exact zeros, a heap that no stable law has" if zeros > allowed * fits.count else ""
+            f"; {zeros} weights are exact zeros, a heap that no stable law has"
+            if zeros > allowed * fits.count
+            else ""
         )
         yield (
-            f"the stable law misses the weights: KS distance {law.ks_distance:.3g}, where up to {allowed:.2g} would "
+            f"the stable law misses the weights: KS distance {law.ks_distance:.3g}, where up to "
+            f"{allowed:.2g} would "
             f"do{heap}"
         )
 
 
 def _of_largest(fits: TailFits, law: StableFit, tail: PowerLawFit) -> Iterator[str]:
-    """A stable law with alpha < 2 has a power law's tail of index alpha. Is it there, and not heavier?
+    """A stable law with alpha < 2 has a power law's tail of index alpha. Is it there, and not
+    heavier?
 
-    P(|X - δ| > c·z) = 2·sin(πα/2)Γ(α)/π·z^-α to leading order, for every beta. The number of values beyond the largest
-    is the test, not the power law's index: near alpha = 2 samples of a stable law itself show too large an index.
+    P(|X - δ| > c·z) = 2·sin(πα/2)Γ(α)/π·z^-α to leading order, for every beta. The number of values
+    beyond the largest is the test, not the power law's index: near alpha = 2 samples of a stable
+    law itself show too large an index.
     """
     error = math.hypot(tail.alpha_error, law.errors.get("alpha") or 0.0)
     if tail.tail_index < law.alpha - _HEAVIER * error:
         yield (
-            f"the tail is heavier than the stable law's: tail index {tail.tail_index:.3g} ± {tail.alpha_error:.2g}, "
+            f"the tail is heavier than the stable law's: tail index {tail.tail_index:.3g} ± "
+            f"{tail.alpha_error:.2g}, "
             f"and {law.alpha:.3g} by the stable law"
         )
     z = (tail.largest + abs(law.location)) / law.scale
     if z < _FAR:
         return
-    beyond = fits.count * 2 / math.pi * math.sin(math.pi * law.alpha / 2) * math.gamma(law.alpha) * z**-law.alpha
+    beyond = (
+        fits.count
+        * 2
+        / math.pi
+        * math.sin(math.pi * law.alpha / 2)
+        * math.gamma(law.alpha)
+        * z**-law.alpha
+    )
     if beyond > _EMPTY:
         yield (
-            f"the stable law's tail is not there: with alpha = {law.alpha:.4g} it would put about {beyond:.3g} weights "
-            f"beyond the largest, {tail.largest:.3g}; the power law has tail index {tail.tail_index:.3g}"
+            f"the stable law's tail is not there: with alpha = {law.alpha:.4g} it would put "
+            f"about {beyond:.3g} weights "
+            f"beyond the largest, {tail.largest:.3g}; the power law has tail index "
+            f"{tail.tail_index:.3g}"
         )

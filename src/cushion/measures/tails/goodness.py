@@ -1,12 +1,14 @@
 """Could the power law have made the sample? The bootstrap of Clauset et al. 2009, §4.1.
 
-What p is worth, by simulation. On samples that follow a power law from some value on, p is spread over [0, 1] and
-falls below 0.1 in 4 to 13 % of them. It need not be small on other samples, because the search for xmin finds short
-tails that nothing tells from a power law: p is below 0.1 in 27, 44 and 60 % of normal samples of 100, 10^3 and 10^4
-numbers, in 31, 41 and 51 % of exponential and in 59, 74 and 85 % of uniform ones.
+What p is worth, by simulation. On samples that follow a power law from some value on, p is spread
+over [0, 1] and falls below 0.1 in 4 to 13 % of them. It need not be small on other samples, because
+the search for xmin finds short tails that nothing tells from a power law: p is below 0.1 in 27, 44
+and 60 % of normal samples of 100, 10^3 and 10^4 numbers, in 31, 41 and 51 % of exponential and in
+59, 74 and 85 % of uniform ones.
 
-A grid is not what it finds: Pareto numbers rounded to tenths, halves or whole ones kept p above 0.1 in most samples,
-because the search moves xmin to where the steps are small. `doubts` counts the different values instead.
+A grid is not what it finds: Pareto numbers rounded to tenths, halves or whole ones kept p above 0.1
+in most samples, because the search moves xmin to where the steps are small. `doubts` counts the
+different values instead.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ _LARGEST_LOG = math.log(np.finfo(np.float64).max)
 
 
 def bootstrap_goodness(sample: Magnitudes, fit: PowerLawFit, *, draws: int, seed: int) -> Goodness:
-    """The share of `draws` samples, as many numbers each, whose fit is at least as far from them as the data's is.
+    """The share of `draws` samples, as many numbers each, whose fit is at least as far from them as
+    the data's is.
 
-    fit: that of the sample, by `fit_power_law`. Every draw is fitted anew, with its own search for xmin.
+    fit: that of the sample, by `fit_power_law`. Every draw is fitted anew, with its own search for
+    xmin.
     """
     if draws < 1:
         raise BadInput(f"the bootstrap of a power-law fit needs at least one draw, not {draws}")
@@ -41,7 +45,9 @@ def bootstrap_goodness(sample: Magnitudes, fit: PowerLawFit, *, draws: int, seed
 
 
 def _drawn(sample: Magnitudes, fit: PowerLawFit, rng: np.random.Generator) -> Magnitudes:
-    """Each number is with the share of the tail one of the law, else one of the body, drawn with replacement."""
+    """Each number is with the share of the tail one of the law, else one of the body, drawn with
+    replacement.
+    """
     while True:
         tail = int(rng.binomial(fit.values, fit.tail / fit.values))
         numbers = np.empty(fit.values)
@@ -52,7 +58,9 @@ def _drawn(sample: Magnitudes, fit: PowerLawFit, rng: np.random.Generator) -> Ma
             return drawn
 
 
-def _power_law_numbers(fit: PowerLawFit, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _power_law_numbers(
+    fit: PowerLawFit, count: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
     """xmin·exp(E/(alpha - 1)), E exponential; what would be infinite is the largest number."""
     logs = rng.exponential(1.0 / (fit.alpha - 1.0), count)
     logs += math.log(fit.xmin)

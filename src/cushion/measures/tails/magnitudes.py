@@ -1,4 +1,6 @@
-"""The numbers that tails are fitted to: positive and sorted, with what was left out, or why there is nothing to fit."""
+"""The numbers that tails are fitted to: positive and sorted, with what was left out, or why there
+is nothing to fit.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_DISTINCT = 4  # different magnitudes below which there is no tail to speak of: xmin is one of the two or three smallest
-FEWEST = 50  # numbers below which no exponent is fitted: its standard error would be a seventh of alpha - 1 at best
+# different magnitudes below which there is no tail to speak of: xmin is one of the two or three
+# smallest
+_DISTINCT = 4
+# numbers below which no exponent is fitted: its standard error would be a seventh of alpha - 1 at
+# best
+FEWEST = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +39,11 @@ class Magnitudes:
         finite = int(np.searchsorted(flat, np.inf))
         if finite < flat.size:
             wrong = flat.size - finite
-            return cls(flat[:0], 0, f"{wrong} of {flat.size} numbers are infinite or not a number; check the training")
+            return cls(
+                flat[:0],
+                0,
+                f"{wrong} of {flat.size} numbers are infinite or not a number; check the training",
+            )
         zeros = int(np.searchsorted(flat, 0.0, side="right"))
         ordered = flat[zeros:]
         return cls(ordered, zeros, _refusal(ordered, zeros))
@@ -46,10 +56,16 @@ def _refusal(ordered: NDArray[np.float64], zeros: int) -> str:
         beside = f" beside {zeros} zeros" if zeros else ""
         return f"only {ordered.size} non-zero numbers{beside}, and {FEWEST} are needed"
     if ordered[0] == ordered[-1]:
-        return f"all {ordered.size} non-zero numbers have the magnitude {ordered[0]:.6g}: a constant has no tail"
+        return (
+            f"all {ordered.size} non-zero numbers have the magnitude {ordered[0]:.6g}: a "
+            "constant has no tail"
+        )
     at = distinct = 0
     while at < ordered.size and distinct < _DISTINCT:
         at, distinct = int(np.searchsorted(ordered, ordered[at], side="right")), distinct + 1
     if distinct < _DISTINCT:
-        return f"only {distinct} different magnitudes among {ordered.size} numbers, and {_DISTINCT} are needed"
+        return (
+            f"only {distinct} different magnitudes among {ordered.size} numbers, and {_DISTINCT} "
+            "are needed"
+        )
     return ""

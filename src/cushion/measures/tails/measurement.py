@@ -28,17 +28,19 @@ _POSITIVE = "eigenvalues are positive, and a stable law has numbers of both sign
 
 
 def layer_tails(weight: Tensor, options: TailOptions) -> LayerTails:
-    """The tails of a layer's weight [out, ...], or of a diagonal map's factors [channels]; biases are not in it.
+    """The tails of a layer's weight [out, ...], or of a diagonal map's factors [channels]; biases
+    are not in it.
 
-    W of WWᵀ is the weight as the matrix [out, rest], for a convolution its reshaped kernel, for a diagonal map the
-    diagonal matrix of its factors. Whatever the numbers are, there is an answer: where no law can be fitted it says so
-    and why.
+    W of WWᵀ is the weight as the matrix [out, rest], for a convolution its reshaped kernel, for a
+    diagonal map the diagonal matrix of its factors. Whatever the numbers are, there is an answer:
+    where no law can be fitted it says so and why.
     """
     plain = weight.detach().cpu()
     if plain.dtype not in (torch.float32, torch.float64):
         plain = plain.to(torch.float32)  # numpy has no bfloat16
     return LayerTails(
-        weights=_weights(plain.numpy(), options), eigenvalues=_eigenvalues(plain.to(torch.float64), options)
+        weights=_weights(plain.numpy(), options),
+        eigenvalues=_eigenvalues(plain.to(torch.float64), options),
     )
 
 
@@ -59,19 +61,32 @@ def _weights(values: NDArray[np.floating], options: TailOptions) -> TailFits:
 def _eigenvalues(weight: Tensor, options: TailOptions) -> TailFits:
     matrix = Diagonal(weight, (len(weight),)) if weight.ndim == 1 else Linear(weight.flatten(1))
     fits = TailFits("eigenvalues", min(matrix.input_size, matrix.output_size), no_stable=_POSITIVE)
-    if not bool(torch.isfinite(weight).all()):  # there are no eigenvalues, so the sentence is about the weights
-        return replace(fits, no_fit=Magnitudes.of(weight.numpy()).refusal.replace("numbers", "weights"))
+    if not bool(
+        torch.isfinite(weight).all()
+    ):  # there are no eigenvalues, so the sentence is about the weights
+        return replace(
+            fits, no_fit=Magnitudes.of(weight.numpy()).refusal.replace("numbers", "weights")
+        )
     if not is_exact(matrix):
-        return replace(fits, no_fit=f"W has more than {EXACT_SIDE} rows and columns: its eigenvalues take too long")
+        return replace(
+            fits,
+            no_fit=f"W has more than {EXACT_SIDE} rows and columns: its eigenvalues take too long",
+        )
     values = singular_values(matrix)
     # What rounding leaves of an eigenvalue that is zero is no value of a tail.
-    lost = math.sqrt(np.finfo(np.float64).eps * max(matrix.input_size, matrix.output_size)) * values[0]
+    lost = (
+        math.sqrt(np.finfo(np.float64).eps * max(matrix.input_size, matrix.output_size)) * values[0]
+    )
     with np.errstate(over="ignore", under="ignore"):  # an infinite square is refused by name
         found = np.where(values <= lost, 0.0, values) ** 2
     if np.count_nonzero(found) < np.count_nonzero(values > lost):
-        return replace(fits, no_fit="its eigenvalues leave the range of float64; scale the net's weights")
+        return replace(
+            fits, no_fit="its eigenvalues leave the range of float64; scale the net's weights"
+        )
     fits = _power_law(fits, Magnitudes.of(found), options)
-    return _doubted(replace(fits, no_fit=fits.no_fit.replace(" zeros", " that are zero up to rounding")))
+    return _doubted(
+        replace(fits, no_fit=fits.no_fit.replace(" zeros", " that are zero up to rounding"))
+    )
 
 
 def _power_law(fits: TailFits, sample: Magnitudes, options: TailOptions) -> TailFits:
@@ -107,7 +122,9 @@ def _no_stable(values: NDArray[np.floating]) -> str:
 
 
 def _survival(ordered: NDArray[np.float64]) -> Survival:
-    """At ranks that are evenly spaced in their logarithm, from the largest value down; ties count in full."""
+    """At ranks that are evenly spaced in their logarithm, from the largest value down; ties count
+    in full.
+    """
     count = ordered.size
     ranks = np.unique(np.round(np.geomspace(1, count, _POINTS)).astype(np.int64))
     values = np.unique(ordered[count - ranks])[::-1]

@@ -20,10 +20,16 @@ _BINS = 1024  # per unit of asinh(z)
 _CHUNK = 2**16
 _WIDEST = 1e100  # of |z|: its square is a number
 _LOWEST = 0.5  # α; below it nothing is fitted
-_DIFFERENCE = 1e-5  # of α and β in derivatives: moves the maximum by half of it, far below any standard error
-_ALPHAS, _LOG_SCALES = (0.7, 1.2, 1.7), (-5.0, -3.0, -1.5, 0.0)  # of the laws that a climb may begin at
+_DIFFERENCE = (
+    1e-5  # of α and β in derivatives: moves the maximum by half of it, far below any standard error
+)
+_ALPHAS, _LOG_SCALES = (
+    (0.7, 1.2, 1.7),
+    (-5.0, -3.0, -1.5, 0.0),
+)  # of the laws that a climb may begin at
 _HIGHEST = 2 - 1e-4  # α; from here on the law is normal or not, by their likelihoods
-# A value with the share p of the numbers makes the likelihood grow without bound as c → 0 where α < p/(1-p).
+# A value with the share p of the numbers makes the likelihood grow without bound as c → 0 where α <
+# p/(1-p).
 _LARGEST_SHARE = _LOWEST / (1 + _LOWEST)
 
 
@@ -38,17 +44,20 @@ class _Parameters:
 
 
 def fit_stable(values: ArrayLike, *, symmetric: bool) -> StableFit:
-    """The stable law under which the numbers are most likely; with `symmetric`, among those of β = 0.
+    """The stable law under which the numbers are most likely; with `symmetric`, among those of β =
+    0.
 
-    values: signed, finite, of any shape, at least 50 and not all the same. They are centred at the median and divided
-    by half the interquartile range, so that the fit follows any shift, scaling and change of sign. α lies in [0.5, 2].
-    The standard errors come from the second derivatives of the log-likelihood; they hold if the numbers are independent
-    and of such a law, and are None for what was not estimated: β where it is held or ±1, α and β where α is 2.
+    values: signed, finite, of any shape, at least 50 and not all the same. They are centred at the
+    median and divided by half the interquartile range, so that the fit follows any shift, scaling
+    and change of sign. α lies in [0.5, 2]. The standard errors come from the second derivatives of
+    the log-likelihood; they hold if the numbers are independent and of such a law, and are None for
+    what was not estimated: β where it is held or ±1, α and β where α is 2.
 
-    More than 2^15 numbers are put into bins of width 2^-10 in asinh(z), and each enters with its bin's mean. To second
-    order this takes (ln f)''·w²/24 a number from the log-likelihood, about 1e-7; the estimates move by less than a
-    hundredth of the standard error of 10^6 numbers. `log_likelihood` and `ks_distance` are of the numbers themselves.
-    Raises BadInput, with the reason, where the likelihood has no maximum inside.
+    More than 2^15 numbers are put into bins of width 2^-10 in asinh(z), and each enters with its
+    bin's mean. To second order this takes (ln f)''·w²/24 a number from the log-likelihood, about
+    1e-7; the estimates move by less than a hundredth of the standard error of 10^6 numbers.
+    `log_likelihood` and `ks_distance` are of the numbers themselves. Raises BadInput, with the
+    reason, where the likelihood has no maximum inside.
     """
     z, middle, unit = _standardised(values)
     places, shares = _binned(z)
@@ -62,8 +71,10 @@ def fit_stable(values: ArrayLike, *, symmetric: bool) -> StableFit:
     else:
         if found.alpha <= _LOWEST:
             raise BadInput(
-                f"the likelihood of a stable law still rises where alpha falls to {_LOWEST}: the {z.size} numbers are "
-                "spread over too many orders of magnitude, or heaped at one value; use the power law"
+                f"the likelihood of a stable law still rises where alpha falls to {_LOWEST}: the "
+                f"{z.size} numbers are "
+                "spread over too many orders of magnitude, or heaped at one value; use the power "
+                "law"
             )
         errors = _errors(found, places, shares, z.size, symmetric)
     scale, law = math.exp(found.log_scale), StableLaw(found.alpha, found.beta)
@@ -82,14 +93,17 @@ def fit_stable(values: ArrayLike, *, symmetric: bool) -> StableFit:
 
 def _standardised(values: ArrayLike) -> tuple[Floats, float, float]:
     """The numbers sorted, minus the median, over half the interquartile range; and these two."""
-    ordered = np.sort(np.asarray(values).reshape(-1)).astype(np.float64, copy=False)  # float32 sorts faster
+    ordered = np.sort(np.asarray(values).reshape(-1)).astype(
+        np.float64, copy=False
+    )  # float32 sorts faster
     n = ordered.size
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     runs = np.diff(np.append(starts, n))
     most = int(runs.argmax())
     if runs[most] > _LARGEST_SHARE * n:
         raise BadInput(
-            f"{runs[most]} of {n} numbers are exactly {ordered[starts[most]] + 0.0:.6g}: a stable law has a density, "
+            f"{runs[most]} of {n} numbers are exactly {ordered[starts[most]] + 0.0:.6g}: a "
+            "stable law has a density, "
             "and its likelihood grows without bound on a value that is repeated so often"
         )
     low, middle, high = (float(q) for q in np.quantile(ordered, [0.25, 0.5, 0.75]))
@@ -98,15 +112,23 @@ def _standardised(values: ArrayLike) -> tuple[Floats, float, float]:
         ordered -= middle
         ordered /= unit
     if not (math.isfinite(unit) and max(-ordered[0], ordered[-1]) < _WIDEST):
-        raise BadInput(f"{n} numbers with the interquartile range {2 * unit:.6g} are too far apart for a stable law")
+        raise BadInput(
+            f"{n} numbers with the interquartile range {2 * unit:.6g} are too far apart for a "
+            "stable law"
+        )
     return ordered, middle, unit
 
 
 def _binned(z: Floats) -> tuple[Floats, Floats]:
-    """Places and their shares of the numbers, which add up to 1: the sorted z themselves, or means of bins."""
+    """Places and their shares of the numbers, which add up to 1: the sorted z themselves, or means
+    of bins.
+    """
     if z.size <= _EXACT:
         return z, np.full(z.size, 1 / z.size)
-    ends = np.arange(math.floor(math.asinh(z[0]) * _BINS), math.ceil(math.asinh(z[-1]) * _BINS) + 1) / _BINS
+    ends = (
+        np.arange(math.floor(math.asinh(z[0]) * _BINS), math.ceil(math.asinh(z[-1]) * _BINS) + 1)
+        / _BINS
+    )
     starts = np.unique(np.searchsorted(z, np.sinh(ends)))
     starts = np.union1d(0, starts[starts < z.size])
     counts = np.diff(np.append(starts, z.size))
@@ -118,13 +140,20 @@ def _maximum(
 ) -> tuple[_Parameters, float]:
     """The parameters of the largest mean log-likelihood per number that was found, and that mean.
 
-    Mixtures have several maxima. The climb begins at the fit of the characteristic function, and at the best symmetric
-    law, `beside`, or for that one at the two likeliest of a few laws of all widths.
+    Mixtures have several maxima. The climb begins at the fit of the characteristic function, and at
+    the best symmetric law, `beside`, or for that one at the two likeliest of a few laws of all
+    widths.
     """
     grid = [_Parameters(alpha, 0.0, width, 0.0) for alpha in _ALPHAS for width in _LOG_SCALES]
-    likeliest = sorted(grid, key=lambda at: -_mean_log(at, places, shares))[:2] if beside is None else [beside]
+    likeliest = (
+        sorted(grid, key=lambda at: -_mean_log(at, places, shares))[:2]
+        if beside is None
+        else [beside]
+    )
     starts = [_start(places, shares, symmetric), *likeliest]
-    return max((_climb(start, places, shares, symmetric) for start in starts), key=lambda found: found[1])
+    return max(
+        (_climb(start, places, shares, symmetric) for start in starts), key=lambda found: found[1]
+    )
 
 
 def _mean_log(at: _Parameters, places: Floats, shares: Floats) -> float:
@@ -132,7 +161,9 @@ def _mean_log(at: _Parameters, places: Floats, shares: Floats) -> float:
     return float(np.dot(shares, StableLaw(at.alpha, at.beta).log_density(y))) - at.log_scale
 
 
-def _climb(first: _Parameters, places: Floats, shares: Floats, symmetric: bool) -> tuple[_Parameters, float]:
+def _climb(
+    first: _Parameters, places: Floats, shares: Floats, symmetric: bool
+) -> tuple[_Parameters, float]:
     """The nearest maximum above a start, and the mean log-likelihood there."""
     kept = [0, 2, 3] if symmetric else [0, 1, 2, 3]
     bounds = np.array([(_LOWEST, _HIGHEST), (-1.0, 1.0), (-8.0, 4.0), (-50.0, 50.0)])[kept]
@@ -141,9 +172,16 @@ def _climb(first: _Parameters, places: Floats, shares: Floats, symmetric: bool) 
         value, gradient = _likelihood(_unpack(free, symmetric), places, shares, symmetric)
         return -value, -gradient
 
-    begin = np.clip(np.array([first.alpha, first.beta, first.log_scale, first.location])[kept], *bounds.T)
+    begin = np.clip(
+        np.array([first.alpha, first.beta, first.log_scale, first.location])[kept], *bounds.T
+    )
     found = minimize(
-        objective, begin, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-11, "gtol": 1e-6}
+        objective,
+        begin,
+        jac=True,
+        bounds=bounds,
+        method="L-BFGS-B",
+        options={"ftol": 1e-11, "gtol": 1e-6},
     )
     return _unpack(found.x, symmetric), -float(found.fun)
 
@@ -154,7 +192,9 @@ def _unpack(free: Floats, symmetric: bool) -> _Parameters:
 
 
 def _start(places: Floats, shares: Floats, symmetric: bool) -> _Parameters:
-    """From the empirical characteristic function: ln(-ln|φ|) = α ln(cu), and its phase is linear in δ and β."""
+    """From the empirical characteristic function: ln(-ln|φ|) = α ln(cu), and its phase is linear in
+    δ and β.
+    """
     u = np.linspace(0.1, 1.0, 10)
     phi = np.array([np.dot(shares, np.exp(1j * v * places)) for v in u])
     size = np.clip(np.abs(phi), 1e-3, 1 - 1e-6)
@@ -166,12 +206,20 @@ def _start(places: Floats, shares: Floats, symmetric: bool) -> _Parameters:
     at = alpha if abs(alpha - 1) > 1e-3 else 1.001
     scaled = math.exp(log_scale) * u
     skew = -math.tan(math.pi * at / 2) * (scaled - scaled**at)
-    (location, beta), *_ = np.linalg.lstsq(np.stack([u, skew], axis=1), np.unwrap(np.angle(phi)), rcond=None)
-    return _Parameters(alpha, float(np.clip(beta, -0.9, 0.9)), log_scale, float(np.clip(location, -5.0, 5.0)))
+    (location, beta), *_ = np.linalg.lstsq(
+        np.stack([u, skew], axis=1), np.unwrap(np.angle(phi)), rcond=None
+    )
+    return _Parameters(
+        alpha, float(np.clip(beta, -0.9, 0.9)), log_scale, float(np.clip(location, -5.0, 5.0))
+    )
 
 
-def _likelihood(at: _Parameters, places: Floats, shares: Floats, symmetric: bool) -> tuple[float, Floats]:
-    """Mean log-likelihood per number and its gradient by α, (β,) ln c, δ: exact but for α and β, by differences."""
+def _likelihood(
+    at: _Parameters, places: Floats, shares: Floats, symmetric: bool
+) -> tuple[float, Floats]:
+    """Mean log-likelihood per number and its gradient by α, (β,) ln c, δ: exact but for α and β, by
+    differences.
+    """
     scale = math.exp(at.log_scale)
     y = (places - at.location) / scale
     law = StableLaw(at.alpha, at.beta)
@@ -190,20 +238,34 @@ def _likelihood(at: _Parameters, places: Floats, shares: Floats, symmetric: bool
     return value, np.array([*gradient, -1 - float(np.dot(slope, y)), -float(slope.sum()) / scale])
 
 
-def _errors(at: _Parameters, places: Floats, shares: Floats, n: int, symmetric: bool) -> dict[str, float | None]:
-    """Standard errors in units of z: the inverse of the second derivatives, by differences of the gradient."""
-    names = ["alpha", "log_scale", "location"] if symmetric else ["alpha", "beta", "log_scale", "location"]
+def _errors(
+    at: _Parameters, places: Floats, shares: Floats, n: int, symmetric: bool
+) -> dict[str, float | None]:
+    """Standard errors in units of z: the inverse of the second derivatives, by differences of the
+    gradient.
+    """
+    names = (
+        ["alpha", "log_scale", "location"]
+        if symmetric
+        else ["alpha", "beta", "log_scale", "location"]
+    )
     on_edge = {"alpha"} if at.alpha >= _HIGHEST else set()
     on_edge |= {"beta"} if abs(at.beta) > 0.999 else set()
     kept = [index for index, name in enumerate(names) if name not in on_edge]
     centre = np.array([getattr(at, name) for name in names])
-    steps = {"alpha": min(0.01, (2 - at.alpha) / 8), "beta": min(0.01, 1 - abs(at.beta)), "log_scale": 0.01}
+    steps = {
+        "alpha": min(0.01, (2 - at.alpha) / 8),
+        "beta": min(0.01, 1 - abs(at.beta)),
+        "log_scale": 0.01,
+    }
     rows = []
     for index in kept:
         step = np.zeros(len(names))
         step[index] = steps.get(names[index], 0.01 * math.exp(at.log_scale))
         ends = [
-            _likelihood(_unpack(centre + sign * step, symmetric), places, shares, symmetric)[1][kept]
+            _likelihood(_unpack(centre + sign * step, symmetric), places, shares, symmetric)[1][
+                kept
+            ]
             for sign in (1, -1)
         ]
         rows.append((ends[1] - ends[0]) / (2 * step[index]))
@@ -227,18 +289,27 @@ def _normal_likelihood(at: _Parameters) -> float:
 
 
 def _normal_errors(scale: float, n: int) -> dict[str, float | None]:
-    return {"alpha": None, "beta": None, "scale": scale / math.sqrt(2 * n), "location": scale * math.sqrt(2 / n)}
+    return {
+        "alpha": None,
+        "beta": None,
+        "scale": scale / math.sqrt(2 * n),
+        "location": scale * math.sqrt(2 / n),
+    }
 
 
 def _final(law: StableLaw, z: Floats, location: float, scale: float) -> tuple[float, float]:
-    """Log-likelihood of all z, and sup |F_n - F|: F is continuous, so the supremum is next to a jump of F_n."""
+    """Log-likelihood of all z, and sup |F_n - F|: F is continuous, so the supremum is next to a
+    jump of F_n.
+    """
     n, likelihood, distance = z.size, 0.0, 0.0
     for start in range(0, n, _CHUNK):
         y = (z[start : start + _CHUNK] - location) / scale
         likelihood += float(law.log_density(y).sum())
         steps = np.arange(start, start + y.size + 1) / n
         under = law.cdf(y)
-        distance = max(distance, float((steps[1:] - under).max()), float((under - steps[:-1]).max()))
+        distance = max(
+            distance, float((steps[1:] - under).max()), float((under - steps[:-1]).max())
+        )
     return likelihood - n * math.log(scale), distance
 
 

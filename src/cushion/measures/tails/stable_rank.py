@@ -1,4 +1,6 @@
-"""The stable rank ‖M‖_F²/‖M‖₂² of a matrix, exactly, and the spectral norm as Shin 2021 computes it (Appendix D)."""
+"""The stable rank ‖M‖_F²/‖M‖₂² of a matrix, exactly, and the spectral norm as Shin 2021 computes it
+(Appendix D).
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,24 @@ from cushion.errors import BadInput
 
 
 def stable_rank(matrix: NDArray[np.floating]) -> float:
-    """‖M‖_F²/‖M‖₂² of an [n, m] matrix by its singular values: from 1 to its rank, and 0 for the zero matrix."""
+    """‖M‖_F²/‖M‖₂² of an [n, m] matrix by its singular values: from 1 to its rank, and 0 for the
+    zero matrix.
+    """
     values = np.linalg.svd(_checked(matrix), compute_uv=False)
     if values.size == 0 or values[0] == 0:
         return 0.0
     return float(((values / values[0]) ** 2).sum())  # in this order nothing overflows
 
 
-def power_iteration_norm(matrix: NDArray[np.floating], iterations: int = 1000, seed: int = 0) -> float:
-    """‖M v‖ of the unit vector v that `iterations` products with MᵀM make of a random one: ‖M‖₂ from below.
+def power_iteration_norm(
+    matrix: NDArray[np.floating], iterations: int = 1000, seed: int = 0
+) -> float:
+    """‖M v‖ of the unit vector v that `iterations` products with MᵀM make of a random one: ‖M‖₂
+    from below.
 
-    The share of direction i in v falls as (σ_i/σ₁)^(2·iterations) beside the first. Singular values that nearly
-    equal the first are not told apart from it, which does no harm: the answer then lies between them.
+    The share of direction i in v falls as (σ_i/σ₁)^(2·iterations) beside the first. Singular values
+    that nearly equal the first are not told apart from it, which does no harm: the answer then lies
+    between them.
     """
     numbers = _checked(matrix)
     scale = float(np.abs(numbers).max(initial=0.0))
@@ -38,8 +46,11 @@ def _checked(matrix: NDArray[np.floating]) -> NDArray[np.float64]:
     numbers = np.asarray(matrix, dtype=np.float64)
     if numbers.ndim != 2:
         raise BadInput(
-            f"a stable rank needs a matrix, not an array of shape {numbers.shape}; reshape it to [out, rest]"
+            f"a stable rank needs a matrix, not an array of shape {numbers.shape}; reshape it to "
+            "[out, rest]"
         )
     if not np.isfinite(numbers).all():
-        raise BadInput("the matrix has numbers that are infinite or not a number; check the training")
+        raise BadInput(
+            "the matrix has numbers that are infinite or not a number; check the training"
+        )
     return numbers

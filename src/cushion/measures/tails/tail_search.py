@@ -1,20 +1,24 @@
-"""Where the tail of a sample begins: the exact minimum of the Kolmogorov-Smirnov distance over all its values.
+"""Where the tail of a sample begins: the exact minimum of the Kolmogorov-Smirnov distance over all
+its values.
 
-A tail starts at one of the sample's distinct values, its candidate, and has the rate a = alpha - 1 of its maximum
-likelihood. Its distance is the largest |#{x ≥ x_j}/#{x ≥ xmin} - (x_j/xmin)^-a| over the distinct values x_j of the
-tail, its points. Trying all candidates on all their points is quadratic. Here:
+A tail starts at one of the sample's distinct values, its candidate, and has the rate a = alpha - 1
+of its maximum likelihood. Its distance is the largest |#{x ≥ x_j}/#{x ≥ xmin} - (x_j/xmin)^-a| over
+the distinct values x_j of the tail, its points. Trying all candidates on all their points is
+quadratic. Here:
 
-- One point bounds a candidate's distance from below. A bound above the smallest distance so far rules the candidate
-  out, for good.
-- The point that decides the distance of one candidate, its witness, nearly decides that of the candidates nearby. So
-  candidates go in chunks; each chunk is held against the witnesses of its own middle and of its neighbours' middles,
-  which costs a few operations a candidate and mostly leaves none.
-- Of those left the one with the least bound is measured. It becomes the best, or is ruled out by its witness, which is
-  then held against the others, and so is the point that lies as far on in their tails; until none is left.
+- One point bounds a candidate's distance from below. A bound above the smallest distance so far
+  rules the candidate out, for good.
+- The point that decides the distance of one candidate, its witness, nearly decides that of the
+  candidates nearby. So candidates go in chunks; each chunk is held against the witnesses of its own
+  middle and of its neighbours' middles, which costs a few operations a candidate and mostly leaves
+  none.
+- Of those left the one with the least bound is measured. It becomes the best, or is ruled out by
+  its witness, which is then held against the others, and so is the point that lies as far on in
+  their tails; until none is left.
 
-The result is that of the quadratic search: only candidates whose distance is more than SLACK above the best are ruled
-out without measuring it. Time is that of a few passes over the sample, on random samples, on grids and on samples that
-are laid out to have all their distances alike.
+The result is that of the quadratic search: only candidates whose distance is more than SLACK above
+the best are ruled out without measuring it. Time is that of a few passes over the sample, on random
+samples, on grids and on samples that are laid out to have all their distances alike.
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-SLACK = 1e-12  # well above the rounding of a distance: the rates' relative errors are some 1e-14 at 2 million numbers
+# well above the rounding of a distance: the rates' relative errors are some 1e-14 at 2 million
+# numbers
+SLACK = 1e-12
 _PROBES = 512  # points of a first look at a tail
 _BLOCK = 1 << 15  # numbers at a time: three arrays of them stay in the cache
 _SMALLEST_CHUNK = 128
@@ -38,8 +44,8 @@ _CHUNK_SHARE = 0.5  # of the points above it: how many candidates a chunk may ha
 class Tails:
     """The tails of a sample, by the index of the distinct value that they start at, ascending.
 
-    log: ln of the value over the largest; above: how many numbers are at least the value, as a float; rate: alpha - 1
-    of the tail that starts there, infinite at the largest value.
+    log: ln of the value over the largest; above: how many numbers are at least the value, as a
+    float; rate: alpha - 1 of the tail that starts there, infinite at the largest value.
     """
 
     log: Floats
@@ -48,12 +54,18 @@ class Tails:
 
     @classmethod
     def of(cls, ordered: Floats) -> Tails:
-        """Of positive numbers, ascending. The three arrays, 24 bytes a number, are all that is ever held."""
+        """Of positive numbers, ascending. The three arrays, 24 bytes a number, are all that is ever
+        held.
+        """
         starts = _first_of_equals(ordered)
         log = ordered[starts]
         tiny = int(np.searchsorted(log, ordered[-1] * np.finfo(np.float64).tiny, side="right"))
-        far = np.log(log[:tiny]) - math.log(ordered[-1])  # below 1e-308 of the largest: no ratio has all its digits
-        log /= ordered[-1]  # then the logarithm tells even the next smaller number from the largest: no rate is ∞
+        far = np.log(log[:tiny]) - math.log(
+            ordered[-1]
+        )  # below 1e-308 of the largest: no ratio has all its digits
+        log /= ordered[
+            -1
+        ]  # then the logarithm tells even the next smaller number from the largest: no rate is ∞
         np.log(log[tiny:], out=log[tiny:])
         log[:tiny] = far
         above = np.subtract(ordered.size, starts, dtype=np.float64)
@@ -62,11 +74,15 @@ class Tails:
 
     @property
     def candidates(self) -> int:
-        """How many: all distinct values but the two largest, whose tails of one and two values say nothing of a law."""
+        """How many: all distinct values but the two largest, whose tails of one and two values say
+        nothing of a law.
+        """
         return max(1, self.log.size - 2)
 
     def distances(self, starts: slice | NDArray[np.intp], point: int | NDArray[np.intp]) -> Floats:
-        """|empirical - fitted| share above a point, or each its own, for several candidates that are not above it."""
+        """|empirical - fitted| share above a point, or each its own, for several candidates that
+        are not above it.
+        """
         fitted = self.log[starts] - self.log[point]
         fitted *= self.rate[starts]
         np.exp(fitted, out=fitted)
@@ -74,11 +90,17 @@ class Tails:
         return np.abs(fitted, out=fitted)
 
     def alike(self, start: int, point: int, starts: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The points as far on in other candidates' tails as the point is in this one's: a share of the values."""
-        return starts + ((self.log.size - starts) * ((point - start) / (self.log.size - start))).astype(np.intp)
+        """The points as far on in other candidates' tails as the point is in this one's: a share of
+        the values.
+        """
+        return starts + (
+            (self.log.size - starts) * ((point - start) / (self.log.size - start))
+        ).astype(np.intp)
 
     def furthest(self, start: int, enough: float) -> tuple[float, int]:
-        """The distance of a candidate and the point that has it; or any point at a distance above `enough`."""
+        """The distance of a candidate and the point that has it; or any point at a distance above
+        `enough`.
+        """
         stride = max(1, (self.log.size - start) // _PROBES)
         best = self._furthest_of(start, slice(start, None, stride))
         if stride == 1 or best[0] > enough:
@@ -90,7 +112,9 @@ class Tails:
         return best
 
     def furthest_of_both(self, start: int) -> float:
-        """The distance with P(X > x_j) beside P(X ≥ x_j): the whole Kolmogorov-Smirnov distance, ties and all."""
+        """The distance with P(X > x_j) beside P(X ≥ x_j): the whole Kolmogorov-Smirnov distance,
+        ties and all.
+        """
         worst = 0.0
         for begin in range(start, self.log.size, _BLOCK):
             points = slice(begin, begin + _BLOCK)
@@ -98,7 +122,9 @@ class Tails:
             reached = self.above[begin : begin + _BLOCK + 1] / self.above[start]
             beyond = np.append(reached[1:], 0.0)[: fitted.size]
             worst = max(
-                worst, float(np.abs(fitted - reached[: fitted.size]).max()), float(np.abs(fitted - beyond).max())
+                worst,
+                float(np.abs(fitted - reached[: fitted.size]).max()),
+                float(np.abs(fitted - beyond).max()),
             )
         return worst
 
@@ -123,7 +149,9 @@ def best_start(tails: Tails) -> int:
     return best[1]
 
 
-def _best_in(tails: Tails, chunk: tuple[int, int], witnesses: list[int], best: tuple[float, int]) -> tuple[float, int]:
+def _best_in(
+    tails: Tails, chunk: tuple[int, int], witnesses: list[int], best: tuple[float, int]
+) -> tuple[float, int]:
     """The best (distance, candidate) of the best so far and a chunk."""
     start, stop = chunk
     bounds = np.zeros(stop - start)
@@ -139,7 +167,9 @@ def _best_in(tails: Tails, chunk: tuple[int, int], witnesses: list[int], best: t
         best = min(best, (distance, int(left[place])))
         held = bounds[: np.searchsorted(left, point, side="right")]
         np.maximum(held, tails.distances(left[: held.size], point), out=held)
-        np.maximum(bounds, tails.distances(left, tails.alike(int(left[place]), point, left)), out=bounds)
+        np.maximum(
+            bounds, tails.distances(left, tails.alike(int(left[place]), point, left)), out=bounds
+        )
         bounds[place] = math.inf
         kept = bounds <= best[0] + SLACK
         left, bounds = left[kept], bounds[kept]
@@ -147,7 +177,9 @@ def _best_in(tails: Tails, chunk: tuple[int, int], witnesses: list[int], best: t
 
 
 def _chunks(tails: Tails) -> list[tuple[int, int]]:
-    """The candidates in runs, each short beside the tails that start in it, since those must be much alike."""
+    """The candidates in runs, each short beside the tails that start in it, since those must be
+    much alike.
+    """
     chunks = []
     stop = tails.candidates
     while stop > 0:
@@ -169,7 +201,8 @@ def _first_of_equals(ordered: Floats) -> NDArray[np.intp]:
 def _rates(log: Floats, above: Floats) -> Floats:
     """above/Σ ln(x/value) over the numbers from each value on.
 
-    The sum is that of above·(step to the next value) over the values, which are all positive: nothing cancels.
+    The sum is that of above·(step to the next value) over the values, which are all positive:
+    nothing cancels.
     """
     rates = np.empty_like(log)
     rates[-1] = math.inf

@@ -1,7 +1,7 @@
 """Arora 2018, Figure 2 middle (bounds side by side) and right (the bound during training).
 
-All are capacities without constants, depth and logarithms, as the paper plots them. It does not say its γ; here it is
-the 5th-percentile margin.
+All are capacities without constants, depth and logarithms, as the paper plots them. It does not say
+its γ; here it is the 5th-percentile margin.
 """
 
 from __future__ import annotations
@@ -24,19 +24,25 @@ RIVALS = ("l1-inf", "frobenius", "spec-l1,2", "spec-fro")
 _ORDERS = 1.0  # "orders of magnitude worse": at least ten times
 _FITTED = 0.05  # training error that is "almost zero": γ is positive from there on
 _NOTES = (
-    "Figure 2 drops constants, the depth and logarithms. Its ℓ_{1,∞} lacks the square, and its spec-ℓ_{1,2} is not the "
+    "Figure 2 drops constants, the depth and logarithms. Its ℓ_{1,∞} lacks the square, and its "
+    "spec-ℓ_{1,2} is not the "
     "source's (Σ(·)^{2/3})³: the corrected forms stand beside them.",
-    "Norms are those of the true linear maps, convolutions with their padding. The paper speaks of norms of weight "
-    "matrices or tensors; of a kernel, ‖·‖_F and ‖·‖_{1,2} are smaller by the number of places and ‖·‖_{1,∞} stays: "
+    "Norms are those of the true linear maps, convolutions with their padding. The paper speaks "
+    "of norms of weight "
+    "matrices or tensors; of a kernel, ‖·‖_F and ‖·‖_{1,2} are smaller by the number of places "
+    "and ‖·‖_{1,∞} stays: "
     "which rival is the closest depends on it.",
-    "The paper's own row has no valid proof for convolutional nets (its Lemma 12 is false). It is a measure, like all.",
+    "The paper's own row has no valid proof for convolutional nets (its Lemma 12 is false). It "
+    "is a measure, like all.",
 )
 Epoch = Mapping[str, Any]
 
 
 def log10_of(found: Epoch, name: str, form: str = "as plotted") -> float | None:
     """log10 of one capacity of a snapshot; None where γ is not positive or it cannot be said."""
-    value = next(row["log10"] for row in found["rows"] if (row["name"], row["form"]) == (name, form))
+    value = next(
+        row["log10"] for row in found["rows"] if (row["name"], row["form"]) == (name, form)
+    )
     return None if value is None else float(value)
 
 
@@ -47,12 +53,18 @@ def figure_2_middle(workshop: Workshop) -> Page:
     verdict, because = judge(claims)
     names = (*RIVALS, OURS, COUNT)
     plotted = tuple(log10_of(last, name) for name in names)
-    corrected = tuple(log10_of(last, name, "corrected") if name in ("l1-inf", "spec-l1,2") else None for name in names)
+    corrected = tuple(
+        log10_of(last, name, "corrected") if name in ("l1-inf", "spec-l1,2") else None
+        for name in names
+    )
     rows = tuple(zip(names, plotted, corrected, strict=True))
     return Page(
-        claim="all earlier bounds are orders of magnitude worse than noise stability's; the closest is spec-ℓ_{1,2}.",
+        claim="all earlier bounds are orders of magnitude worse than noise stability's; the "
+        "closest is spec-ℓ_{1,2}.",
         tables=(
-            Table(("capacity", "log10, as plotted", "log10, corrected"), rows, "After the last epoch:"),
+            Table(
+                ("capacity", "log10, as plotted", "log10, corrected"), rows, "After the last epoch:"
+            ),
             _epochs_table([last]),
         ),
         verdict=verdict,
@@ -80,15 +92,18 @@ def figure_2_right(workshop: Workshop) -> Page:
     verdict, because = judge(claims)
     epochs = tuple(float(one["epoch"]) for one in found)
     return Page(
-        claim="the bound goes on improving with the test error after the training error is almost zero.",
+        claim="the bound goes on improving with the test error after the training error is almost "
+        "zero.",
         tables=(_epochs_table(found),),
         verdict=verdict,
         because=because,
         settings={**vgg19_settings(workshop, sparse=True), "margin level": MARGIN_LEVEL},
         claims=claims,
         notes=(
-            "Where γ ≤ 0 the bound has no value. The paper rescales its bound to the range of the error; here it has "
-            "its own axis. While the training error still falls a little, the gap may grow as the test error falls.",
+            "Where γ ≤ 0 the bound has no value. The paper rescales its bound to the range of "
+            "the error; here it has "
+            "its own axis. While the training error still falls a little, the gap may grow as "
+            "the test error falls.",
             _NOTES[-1],
         ),
         pictures=(
@@ -105,7 +120,9 @@ def figure_2_right(workshop: Workshop) -> Page:
                         "error (fraction of examples)",
                         (
                             Series("training", tuple(one["errors"] / one["m"] for one in found)),
-                            Series("test", tuple(one["test_errors"] / one["test_m"] for one in found)),
+                            Series(
+                                "test", tuple(one["test_errors"] / one["test_m"] for one in found)
+                            ),
                             Series("test minus training", tuple(_gap(one) for one in found)),
                         ),
                     ),
@@ -117,7 +134,9 @@ def figure_2_right(workshop: Workshop) -> Page:
 
 
 def _bound_curves(found: Sequence[Epoch]) -> Curves:
-    known = [(float(one["epoch"]), value) for one in found if (value := log10_of(one, OURS)) is not None]
+    known = [
+        (float(one["epoch"]), value) for one in found if (value := log10_of(one, OURS)) is not None
+    ]
     effective = [
         (float(one["epoch"]), math.log10(one["effective_parameters"]))
         for one in found
@@ -146,7 +165,11 @@ def comparison_claims(last: Epoch) -> tuple[Claim, ...]:
         "noise stability gives less than the number of parameters",
     )
     if ours is None or count is None or len(known) < len(rivals):
-        why = f"γ = {last['margin']:.3g} is not positive" if last["margin"] <= 0 else "a capacity is infinite"
+        why = (
+            f"γ = {last['margin']:.3g} is not positive"
+            if last["margin"] <= 0
+            else "a capacity is infinite"
+        )
         return tuple(Claim(text, None, why) for text in texts)
     closest = min(known, key=lambda name: known[name])
     shown = ", ".join(f"{name} {value:.1f}" for name, value in known.items())
@@ -170,7 +193,11 @@ def comparison_claims(last: Epoch) -> tuple[Claim, ...]:
 
 def training_claims(found: Sequence[Epoch]) -> tuple[Claim, ...]:
     """Section 6.2: from the first epoch at which the training error is almost zero to the last."""
-    late = [one for one in found if one["errors"] / one["m"] <= _FITTED and log10_of(one, OURS) is not None]
+    late = [
+        one
+        for one in found
+        if one["errors"] / one["m"] <= _FITTED and log10_of(one, OURS) is not None
+    ]
     texts = (
         "the test error goes on improving after the training error is almost zero",
         "the bound goes on improving there",
@@ -178,7 +205,10 @@ def training_claims(found: Sequence[Epoch]) -> tuple[Claim, ...]:
         "the bound correlates with the test error during training",
     )
     if len(late) < 2:
-        why = f"only {len(late)} of the measured epochs have a training error of at most {_FITTED:.0%} and a bound"
+        why = (
+            f"only {len(late)} of the measured epochs have a training error of at most "
+            f"{_FITTED:.0%} and a bound"
+        )
         return tuple(Claim(text, None, why) for text in texts)
     first, last = late[0], late[-1]
     tests = [one["test_errors"] / one["test_m"] for one in (first, last)]
@@ -193,7 +223,10 @@ def training_claims(found: Sequence[Epoch]) -> tuple[Claim, ...]:
         Claim(texts[2], _gap(last) < _gap(first), f"{span}: {_gap(first):.2%} to {_gap(last):.2%}"),
     ]
     if len(late) < 4:
-        return (*claims, Claim(texts[3], None, f"{len(late)} epochs with a bound are too few for a correlation"))
+        return (
+            *claims,
+            Claim(texts[3], None, f"{len(late)} epochs with a bound are too few for a correlation"),
+        )
     found_rank = spearmanr([one["test_errors"] for one in late], bounds)
     rank, p = float(found_rank.statistic), float(found_rank.pvalue)
     because = f"rank correlation {rank:+.2f} over {len(late)} epochs (p = {p:.2g}; above 0.5 asked)"

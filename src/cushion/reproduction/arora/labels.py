@@ -1,4 +1,6 @@
-"""Arora 2018, Figure 2 left (layer 5 of AlexNet), A.6 and A.7 (all layers): normal against shuffled labels."""
+"""Arora 2018, Figure 2 left (layer 5 of AlexNet), A.6 and A.7 (all layers): normal against shuffled
+labels.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def figure_2_left(workshop: Workshop) -> Page:
     title = f"Layer {LAYER_OF_FIGURE_2} of AlexNet"
     return _page(
         workshop,
-        "on normal labels layer 5 has a larger layer cushion and a smaller contraction than on shuffled ones.",
+        "on normal labels layer 5 has a larger layer cushion and a smaller contraction than on "
+        "shuffled ones.",
         (_table((CUSHION, CONTRACTION), true, shuffled, [at]), errors_table(true, shuffled)),
         claims,
         Panels("figure-2-left", title, 2, panels),
@@ -60,7 +63,10 @@ def figure_a7(workshop: Workshop) -> Page:
 def _all_layers(workshop: Workshop, quantity: Quantity, name: str) -> Page:
     true, shuffled = alexnets(workshop)
     shown = [at for at, layer in enumerate(true["layers"]) if quantity.find(layer) is not None]
-    panels = tuple(_histogram(quantity, true["layers"][at], shuffled["layers"][at], f"layer {at + 1}") for at in shown)
+    panels = tuple(
+        _histogram(quantity, true["layers"][at], shuffled["layers"][at], f"layer {at + 1}")
+        for at in shown
+    )
     return _page(
         workshop,
         f"on normal labels the {quantity.name} is {quantity.better} than on shuffled ones.",
@@ -71,11 +77,20 @@ def _all_layers(workshop: Workshop, quantity: Quantity, name: str) -> Page:
 
 
 def _page(
-    workshop: Workshop, claim: str, tables: tuple[Table, ...], claims: tuple[Claim, ...], picture: Panels
+    workshop: Workshop,
+    claim: str,
+    tables: tuple[Table, ...],
+    claims: tuple[Claim, ...],
+    picture: Panels,
 ) -> Page:
     verdict, because = judge(claims)
-    notes = (LAYERS_NOTE, "Each net is measured on the sample that it was trained on, shuffled labels included.")
-    return Page(claim, tables, verdict, because, alexnet_settings(workshop), claims, notes, (picture,))
+    notes = (
+        LAYERS_NOTE,
+        "Each net is measured on the sample that it was trained on, shuffled labels included.",
+    )
+    return Page(
+        claim, tables, verdict, because, alexnet_settings(workshop), claims, notes, (picture,)
+    )
 
 
 def layer_claim(quantity: Quantity, true: Net, shuffled: Net, at: int) -> Claim:
@@ -83,23 +98,32 @@ def layer_claim(quantity: Quantity, true: Net, shuffled: Net, at: int) -> Claim:
     mine, theirs = (_median(quantity, net, at) for net in (true, shuffled))
     text = f"the {quantity.name} of layer {at + 1} is {quantity.better} on normal labels"
     return Claim(
-        text, _better(quantity, mine, theirs), f"medians {mine:.4g} on normal, {theirs:.4g} on shuffled labels"
+        text,
+        _better(quantity, mine, theirs),
+        f"medians {mine:.4g} on normal, {theirs:.4g} on shuffled labels",
     )
 
 
 def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[int]) -> Claim:
     """The same in at least 80 % of the layers."""
-    good = [at + 1 for at in shown if _better(quantity, *(_median(quantity, net, at) for net in (true, shuffled)))]
+    good = [
+        at + 1
+        for at in shown
+        if _better(quantity, *(_median(quantity, net, at) for net in (true, shuffled)))
+    ]
     named = ", ".join(map(str, good)) or "none"
     return Claim(
-        f"the {quantity.name} is {quantity.better} on normal labels in at least {_MOST:.0%} of the layers",
+        f"the {quantity.name} is {quantity.better} on normal labels in at least {_MOST:.0%} of "
+        "the layers",
         len(good) >= _MOST * len(shown),
         f"the median is in {len(good)} of {len(shown)} layers ({named})",
     )
 
 
 def trained_claims(true: Net, shuffled: Net) -> tuple[Claim, ...]:
-    """Both nets fit their sample, and only one of them generalises: what the comparison is about."""
+    """Both nets fit their sample, and only one of them generalises: what the comparison is
+    about.
+    """
     fits = [net["errors"] / net["m"] for net in (true, shuffled)]
     tests = [net["test_errors"] / net["test_m"] for net in (true, shuffled)]
     return (
@@ -140,7 +164,9 @@ def _histogram(quantity: Quantity, true: Net, shuffled: Net, title: str) -> Hist
     mine, theirs = quantity.find(true), quantity.find(shuffled)
     assert mine is not None
     assert theirs is not None
-    return Histogram("", title, quantity.axis, (spread_of(NORMAL, mine), spread_of(SHUFFLED, theirs)))
+    return Histogram(
+        "", title, quantity.axis, (spread_of(NORMAL, mine), spread_of(SHUFFLED, theirs))
+    )
 
 
 def _table(quantities: Sequence[Quantity], true: Net, shuffled: Net, shown: Sequence[int]) -> Table:

@@ -1,7 +1,9 @@
-"""What the items of Arora 2018 and of the note read: three kinds of records, each made once and shared.
+"""What the items of Arora 2018 and of the note read: three kinds of records, each made once and
+shared.
 
-`vgg19`: everything of noise stability on the trained VGG-19, its initialisation beside it. `vgg19_epochs`: the bounds
-of Figure 2 and the errors after each epoch that stays. `alexnets`: cushions and contraction of the two AlexNets.
+`vgg19`: everything of noise stability on the trained VGG-19, its initialisation beside it.
+`vgg19_epochs`: the bounds of Figure 2 and the errors after each epoch that stays. `alexnets`:
+cushions and contraction of the two AlexNets.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ _KEPT = (
 
 
 def vgg19(workshop: Workshop) -> dict[str, Any]:
-    """{"layers", "beside" (layers of the initialisation, scaled to match), "net", "claims", "m", "errors", ...}."""
+    """{"layers", "beside" (layers of the initialisation, scaled to match), "net", "claims", "m",
+    "errors", ...}.
+    """
     plan, look = VGG19[workshop.size], LOOKS[workshop.size]
     options = look.options(workshop.seed)
 
@@ -47,7 +51,9 @@ def vgg19(workshop: Workshop) -> dict[str, Any]:
         run, data, test = train_plan(workshop, plan)
         net = load_net(run.net)
         only = ["stability", "margins", "spectra"]
-        table = measure(net.module, data, only=only, stability=options, init=net.init, beside="init").to_json()
+        table = measure(
+            net.module, data, only=only, stability=options, init=net.init, beside="init"
+        ).to_json()
         return {
             **_errors(run.metrics, data, test),
             "epochs": run.epochs,
@@ -63,7 +69,9 @@ def vgg19(workshop: Workshop) -> dict[str, Any]:
 
 
 def vgg19_epochs(workshop: Workshop) -> list[dict[str, Any]]:
-    """One record for each epoch that stays: errors, γ, and every row of Figure 2 (middle) in log10."""
+    """One record for each epoch that stays: errors, γ, and every row of Figure 2 (middle) in
+    log10.
+    """
     plan, options = VGG19[workshop.size], LOOKS[workshop.size].sparse(workshop.seed)
     made: list[dict[str, Any]] = []
     for epoch in plan.snapshots:
@@ -79,13 +87,17 @@ def vgg19_epochs(workshop: Workshop) -> list[dict[str, Any]]:
 
 
 def alexnets(workshop: Workshop) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The AlexNet on labels as they are and that on shuffled labels, each measured on the sample that it saw."""
+    """The AlexNet on labels as they are and that on shuffled labels, each measured on the sample
+    that it saw.
+    """
     options = LOOKS[workshop.size].sparse(workshop.seed)
 
     def look(plan: TrainingPlan) -> dict[str, Any]:
         def make() -> dict[str, Any]:
             run, data, test = train_plan(workshop, plan)
-            table = measure(load_net(run.net).module, data, only=["stability", "margins"], stability=options)
+            table = measure(
+                load_net(run.net).module, data, only=["stability", "margins"], stability=options
+            )
             found = table.to_json()
             return {
                 **_errors(run.metrics, data, test),
@@ -95,7 +107,9 @@ def alexnets(workshop: Workshop) -> tuple[dict[str, Any], dict[str, Any]]:
                 "margin_5th": found["net"]["margin_5th"],
             }
 
-        made: dict[str, Any] = workshop.step("arora-alexnet", _settings(workshop, plan, options), make)
+        made: dict[str, Any] = workshop.step(
+            "arora-alexnet", _settings(workshop, plan, options), make
+        )
         return made
 
     true, shuffled = ALEXNETS[workshop.size]
@@ -103,19 +117,32 @@ def alexnets(workshop: Workshop) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _settings(workshop: Workshop, plan: TrainingPlan, options: StabilityOptions) -> dict[str, Any]:
-    return {"plan": plan.to_json(), "options": vars(options), "seed": workshop.seed, "device": workshop.device}
+    return {
+        "plan": plan.to_json(),
+        "options": vars(options),
+        "seed": workshop.seed,
+        "device": workshop.device,
+    }
 
 
 def _errors(metrics: dict[str, Any], data: Dataset, test: Dataset) -> dict[str, Any]:
     errors = {key: metrics[f"{key}_errors"] for key in ("train", "test")}
-    return {"m": len(data), "test_m": len(test), "errors": errors["train"], "test_errors": errors["test"]}
+    return {
+        "m": len(data),
+        "test_m": len(test),
+        "errors": errors["train"],
+        "test_errors": errors["test"],
+    }
 
 
 def _kept(layer: dict[str, Any]) -> dict[str, Any]:
-    """A layer without what no item shows: of the cushions towards single layers, only the smallest is kept."""
+    """A layer without what no item shows: of the cushions towards single layers, only the smallest
+    is kept.
+    """
     kept = {key: layer[key] for key in _KEPT}
     kept["interlayer_smoothness"] = [
-        {key: value for key, value in one.items() if key != "pairs"} for one in layer["interlayer_smoothness"]
+        {key: value for key, value in one.items() if key != "pairs"}
+        for one in layer["interlayer_smoothness"]
     ]
     return kept
 
@@ -124,7 +151,9 @@ def _bounds(path: Path, data: Dataset, test: Dataset, options: StabilityOptions)
     """What Figure 2 plots of one net: from the functions behind `cushion bounds`."""
     net = traced(load_net(path).module, data)
     seen = look_at(net, data)
-    table = measure(net, data, only=["stability", "norms", "paths"], stability=options, spectra=False)
+    table = measure(
+        net, data, only=["stability", "norms", "paths"], stability=options, spectra=False
+    )
     facts = gather(net, data, seen, table, None, delta=_DELTA, epsilon=MARGIN_LEVEL)
     assert table.net.stability is not None
     effective = table.net.stability.effective_parameters
@@ -141,7 +170,12 @@ def _bounds(path: Path, data: Dataset, test: Dataset, options: StabilityOptions)
         "effective_parameters_zeta": stability["effective_parameters_zeta"],
         "parameters": facts.parameters,
         "rows": [
-            {"name": row.name, "form": row.form, "log10": row.to_json()["capacity_log10"], "because": row.meaning}
+            {
+                "name": row.name,
+                "form": row.form,
+                "log10": row.to_json()["capacity_log10"],
+                "because": row.meaning,
+            }
             for row in rows
         ],
     }

@@ -10,9 +10,13 @@ from cushion.reproduction.nets import TrainingPlan
 from cushion.reproduction.pages import Table
 from cushion.reproduction.runner import Workshop
 
-LAYERS_NOTE = "Layers are counted from 1 and are the affine ones; every number is a measure: relative, not a bound."
+LAYERS_NOTE = (
+    "Layers are counted from 1 and are the affine ones; every number is a measure: relative, not "
+    "a bound."
+)
 SCALED_NOTE = (
-    "The random net is the initialisation, each layer scaled to the trained layer's Frobenius norm, as the paper "
+    "The random net is the initialisation, each layer scaled to the trained layer's Frobenius "
+    "norm, as the paper "
     'compares with "a Gaussian random network and then scaled properly".'
 )
 
@@ -44,9 +48,18 @@ def alexnet_settings(workshop: Workshop) -> dict[str, Any]:
 
 
 def trained_table(nets: Mapping[str, Mapping[str, Any]], papers: Mapping[str, float]) -> Table:
-    """How well the nets learned, beside the paper's: errors as fractions; the paper's training errors are all 0."""
+    """How well the nets learned, beside the paper's: errors as fractions; the paper's training
+    errors are all 0.
+    """
     rows = [
-        (name, net["m"], net["epochs"], net["errors"] / net["m"], net["test_errors"] / net["test_m"], papers[name])
+        (
+            name,
+            net["m"],
+            net["epochs"],
+            net["errors"] / net["m"],
+            net["test_errors"] / net["test_m"],
+            papers[name],
+        )
         for name, net in nets.items()
     ]
     header = ("net", "examples", "epochs", "training error", "test error", "test error, paper")

@@ -1,4 +1,6 @@
-"""Arora 2018, Table 1: the effective parameters of seven layers of VGG-19, beside the actual ones and the paper's."""
+"""Arora 2018, Table 1: the effective parameters of seven layers of VGG-19, beside the actual ones
+and the paper's.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _FEW = 5.0  # percent of the parameters that "as low as 1 %" allows in later lay
 
 
 def table_1(workshop: Workshop) -> Page:
-    """c²β²⌈κ/s⌉²/(μ²μ_→²) of the layers that the paper lists; with and without the worst examples."""
+    """c²β²⌈κ/s⌉²/(μ²μ_→²) of the layers that the paper lists; with and without the worst
+    examples.
+    """
     found = vgg19(workshop)
     ours = {number: found["layers"][number - 1]["effective_parameters"] for number in TABLE_1}
     claims = compression_claims(ours)
@@ -48,7 +52,8 @@ def table_1(workshop: Workshop) -> Page:
     )
     layers = tuple(str(number) for number in ours)
     return Page(
-        claim="compression rates can be as low as 1 % in later layers, earlier layers are not so compressible.",
+        claim="compression rates can be as low as 1 % in later layers, earlier layers are not so "
+        "compressible.",
         tables=(
             Table(header, rows, "Effective parameters, without depth, logarithms and constants:"),
             trained_table({"VGG-19": found}, {"VGG-19": VGG19_TEST_ERROR}),
@@ -59,12 +64,17 @@ def table_1(workshop: Workshop) -> Page:
         claims=claims,
         notes=(
             LAYERS_NOTE,
-            "Each quantity enters with its worst value over the examples, as the definitions ask; the paper does not "
-            "say whether its table does. Without the worst 5 % of them is Corollary C.1's version, which pays ζ.",
-            "A narrower layer has fewer parameters by the square of the factor: percents of a narrow net are larger "
+            "Each quantity enters with its worst value over the examples, as the definitions "
+            "ask; the paper does not "
+            "say whether its table does. Without the worst 5 % of them is Corollary C.1's "
+            "version, which pays ζ.",
+            "A narrower layer has fewer parameters by the square of the factor: percents of a "
+            "narrow net are larger "
             "for that reason alone.",
-            "A count that is infinite (an example with cushion 0) is shown as a dash, and has no bar.",
-            "There is no valid theorem behind the convolutional case: the paper's Lemma 12 is false.",
+            "A count that is infinite (an example with cushion 0) is shown as a dash, and has no "
+            "bar.",
+            "There is no valid theorem behind the convolutional case: the paper's Lemma 12 is "
+            "false.",
         ),
         pictures=(
             Picture(
@@ -106,10 +116,13 @@ def compression_claims(ours: Mapping[int, Mapping[str, Any]]) -> tuple[Claim, ..
         Claim(
             "later layers compress better than earlier ones",
             _all_known(percent, (*LATER, *_EARLIER))
-            and max(percent[number] for number in LATER) < min(percent[number] for number in _EARLIER),
-            f"worst of the later {_worst(percent, LATER)}, best of layers 4 and 6 {_best(percent, _EARLIER)}",
+            and max(percent[number] for number in LATER)
+            < min(percent[number] for number in _EARLIER),
+            f"worst of the later {_worst(percent, LATER)}, best of layers 4 and 6 "
+            f"{_best(percent, _EARLIER)}",
             max(paper[number] for number in LATER) < min(paper[number] for number in _EARLIER),
-            f"worst of the later {_worst(paper, LATER)}, best of layers 4 and 6 {_best(paper, _EARLIER)}",
+            f"worst of the later {_worst(paper, LATER)}, best of layers 4 and 6 "
+            f"{_best(paper, _EARLIER)}",
         ),
     )
 
@@ -129,7 +142,9 @@ def _worst(percent: Mapping[int, float | None], numbers: tuple[int, ...]) -> str
 
 
 def _best(percent: Mapping[int, float | None], numbers: tuple[int, ...]) -> str:
-    return _percent(min((value for number in numbers if (value := percent[number]) is not None), default=None))
+    return _percent(
+        min((value for number in numbers if (value := percent[number]) is not None), default=None)
+    )
 
 
 def _percent(value: float | None) -> str:

@@ -7,10 +7,21 @@ from collections.abc import Sequence
 
 from cushion.reproduction.guha.columns import BEFORE, Column
 from cushion.reproduction.guha.nets import NetFound
-from cushion.reproduction.guha.paper import BARTLETT_2017, METHODS, OURS, RIVALS, TABLE_1, TABLE_2, TRUE_ERROR, WIDTHS
+from cushion.reproduction.guha.paper import (
+    BARTLETT_2017,
+    METHODS,
+    OURS,
+    RIVALS,
+    TABLE_1,
+    TABLE_2,
+    TRUE_ERROR,
+    WIDTHS,
+)
 from cushion.reproduction.pages import Claim
 
-PAPER_WIDTHS: tuple[Column, ...] = tuple({method: TABLE_1[method][width] for method in METHODS} for width in WIDTHS)
+PAPER_WIDTHS: tuple[Column, ...] = tuple(
+    {method: TABLE_1[method][width] for method in METHODS} for width in WIDTHS
+)
 
 
 def excess(here: Column) -> float | None:
@@ -27,7 +38,11 @@ def smaller_by(orders: int, paper: Sequence[Column], here: Sequence[Column], whe
         found = [excess(one) for one in columns]
         known = [value for value in found if value is not None]
         if len(known) < len(found) or not known:
-            return None, f"{len(found) - len(known)} of {len(found)} nets have no number for Ours or for a rival"
+            return (
+                None,
+                f"{len(found) - len(known)} of {len(found)} nets have no number for Ours or for "
+                "a rival",
+            )
         least = min(known) / math.log(10.0)
         return least >= orders, f"the closest rival is 10^{least:.1f} times Ours at its closest"
 
@@ -63,7 +78,10 @@ def grows_slower(here: Sequence[Column], widths: Sequence[int]) -> Claim:
         if len(growths) < 2:
             return None, "the narrowest or the widest net has no number"
         ours, theirs = growths
-        text = f"from {min(sizes)} to {max(sizes)} Ours grows by a factor e^{ours:.2f}, Bartlett 2017 by e^{theirs:.2f}"
+        text = (
+            f"from {min(sizes)} to {max(sizes)} Ours grows by a factor e^{ours:.2f}, Bartlett "
+            f"2017 by e^{theirs:.2f}"
+        )
         return ours < theirs, text
 
     holds, because = tried(here, widths)
@@ -86,13 +104,24 @@ def below_bartlett(here: Sequence[Column], paper: Sequence[Column]) -> Claim:
 
 
 def costs_little(here: Sequence[Column]) -> Claim:
-    """The net that Ours bounds errs about as often as the net before it; the paper gives no d and no such pair."""
-    text = "pruning costs little: the net that Ours bounds errs on at most 5 % more of the test set than before"
+    """The net that Ours bounds errs about as often as the net before it; the paper gives no d and
+    no such pair.
+    """
+    text = (
+        "pruning costs little: the net that Ours bounds errs on at most 5 % more of the test set "
+        "than before"
+    )
     pairs = [(one[TRUE_ERROR], one[BEFORE]) for one in here]
-    rises = [math.exp(after) - math.exp(before) for after, before in pairs if after is not None and before is not None]
+    rises = [
+        math.exp(after) - math.exp(before)
+        for after, before in pairs
+        if after is not None and before is not None
+    ]
     if len(rises) < len(pairs) or not rises:
         return Claim(text, None, f"{len(pairs) - len(rises)} of {len(pairs)} nets have no number")
-    return Claim(text, max(rises) <= 0.05, f"with the d of the smallest bound on up to {max(rises):.1%} more")
+    return Claim(
+        text, max(rises) <= 0.05, f"with the d of the smallest bound on up to {max(rises):.1%} more"
+    )
 
 
 def applies(found: Sequence[NetFound]) -> Claim:
@@ -109,25 +138,37 @@ def applies(found: Sequence[NetFound]) -> Claim:
 
 def orders_between() -> Claim:
     """A sentence about the paper's own two tables, tried on them: nothing of ours enters."""
-    jumps = {method: (TABLE_2[method] - TABLE_1[method][784]) / math.log(10.0) for method in METHODS}
+    jumps = {
+        method: (TABLE_2[method] - TABLE_1[method][784]) / math.log(10.0) for method in METHODS
+    }
     least = min(jumps[method] for method in RIVALS)
     text = (
-        "between MNIST and CIFAR-10 Ours and the true error differ by one order of magnitude, the rivals by at least 7"
+        "between MNIST and CIFAR-10 Ours and the true error differ by one order of magnitude, "
+        "the rivals by at least 7"
     )
     holds = least >= 7.0 and all(0.5 <= jumps[method] < 1.5 for method in (OURS, TRUE_ERROR))
     because = (
-        f"in the paper's tables Ours differs by 10^{jumps[OURS]:.2f}, the true error by 10^{jumps[TRUE_ERROR]:.2f}, "
+        f"in the paper's tables Ours differs by 10^{jumps[OURS]:.2f}, the true error by "
+        f"10^{jumps[TRUE_ERROR]:.2f}, "
         f"the rivals by 10^{least:.1f} at least"
     )
     return Claim(text, holds, because, holds, because)
 
 
 def reaches_error(here: Sequence[Column]) -> Claim:
-    """The paper's true error on CIFAR-10, e^-2.41, is reached by an MLP, pruned or not; a tenth more is let pass."""
+    """The paper's true error on CIFAR-10, e^-2.41, is reached by an MLP, pruned or not; a tenth
+    more is let pass.
+    """
     printed = TABLE_2[TRUE_ERROR]
-    errors = [value for one in here for name in (TRUE_ERROR, BEFORE) if (value := one[name]) is not None]
+    errors = [
+        value for one in here for name in (TRUE_ERROR, BEFORE) if (value := one[name]) is not None
+    ]
     text = f"the MLP errs on e^{printed:.2f} = {math.exp(printed):.1%} of the test set"
     if not errors:
         return Claim(text, None, "no error was counted")
     best = min(errors)
-    return Claim(text, best <= printed + math.log(1.1), f"ours errs on {math.exp(best):.1%} at best, pruned or not")
+    return Claim(
+        text,
+        best <= printed + math.log(1.1),
+        f"ours errs on {math.exp(best):.1%} at best, pruned or not",
+    )

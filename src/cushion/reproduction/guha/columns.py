@@ -1,4 +1,5 @@
-"""The rows that every table and figure of Guha 2023 §7 shares: our columns for one net, and tables of several.
+"""The rows that every table and figure of Guha 2023 §7 shares: our columns for one net, and tables
+of several.
 
 A column maps the name of a row to a natural logarithm; a row without a value is None.
 """
@@ -22,8 +23,9 @@ from cushion.reproduction.pages import Table
 
 Column = Mapping[str, float | None]
 Titled = Sequence[tuple[str, NetFound]]
-# The rows of `cushion bounds` that stand for the paper's rivals, whose formulas it does not write: what each depends on
-# (norms, widths, margin, 2^depth where the source has it) without numerical constants and logarithms, as in Ours.
+# The rows of `cushion bounds` that stand for the paper's rivals, whose formulas it does not write:
+# what each depends on (norms, widths, margin, 2^depth where the source has it) without numerical
+# constants and logarithms, as in Ours.
 RIVAL_ROWS = {
     NEYSHABUR_2015: ("l2-norm", "as printed"),
     NEYSHABUR_2017: ("spec-fro", "as plotted"),
@@ -47,21 +49,29 @@ BEFORE = "True error before pruning"
 BESIDE = (*(f"{name}, {form}" for name, form in _COUNTS), CERTIFICATE, TRAINING_ERROR, BEFORE)
 
 ROW_NOTES = (
-    "All numbers of the first table are natural logarithms, as the paper's are; a value above 0 is a bound above 100 % "
+    "All numbers of the first table are natural logarithms, as the paper's are; a value above 0 "
+    "is a bound above 100 % "
     "and says nothing. A dash: the row abstains, or no error was counted.",
-    "Each net is pruned twice by Algorithm 1: with the d that has the smallest bound, the choice paid, and with the d, "
-    "of the same six, at which the pruned net errs least on the sample. The paper does not state its d.",
-    "Ours is R̂_γ + √(Σ 3χ d₁d₂ ln²(p) ln(1/ρ) / n), Theorem 5.2 with λ = 1 and 1 in place of O(·); as printed has the "
-    "λ that make the failure 5 %, corrected the j that was seen and every known constant. Sketch and naive rows are "
+    "Each net is pruned twice by Algorithm 1: with the d that has the smallest bound, the choice "
+    "paid, and with the d, "
+    "of the same six, at which the pruned net errs least on the sample. The paper does not state "
+    "its d.",
+    "Ours is R̂_γ + √(Σ 3χ d₁d₂ ln²(p) ln(1/ρ) / n), Theorem 5.2 with λ = 1 and 1 in place of "
+    "O(·); as printed has the "
+    "λ that make the failure 5 %, corrected the j that was seen and every known constant. Sketch "
+    "and naive rows are "
     "measures.",
-    f"{CERTIFICATE}: holds with probability 95 % over the sample, from the bits that a coder wrote for the pruned net; "
+    f"{CERTIFICATE}: holds with probability 95 % over the sample, from the bits that a coder "
+    "wrote for the pruned net; "
     "it counts errors and needs no margin.",
     "The rivals are the rows "
     + ", ".join(f"{name} ({form}) for {method}" for method, (name, form) in RIVAL_ROWS.items())
-    + " of `cushion bounds`: the paper does not write its formulas, so we take what each depends on without constants "
+    + " of `cushion bounds`: the paper does not write its formulas, so we take what each "
+    "depends on without constants "
     "and logarithms, as in Ours. With other forms the order of the rivals can be another.",
     "True error: of the pruned and discretised net on the test set.",
-    "Not like for like: the rivals bound the trained net by its norms and γ; Ours counts numbers, knows γ only through "
+    "Not like for like: the rivals bound the trained net by its norms and γ; Ours counts "
+    "numbers, knows γ only through "
     "d and ρ, and speaks of the pruned net.",
 )
 
@@ -94,7 +104,8 @@ def gentle(found: Sequence[NetFound]) -> list[dict[str, float | None]]:
 
 
 def beside_paper(found: Titled, papers: Sequence[Column | None], caption: str) -> Table:
-    """One row a method; for each net the paper's number (where it has one) and ours, to two decimals as in the paper.
+    """One row a method; for each net the paper's number (where it has one) and ours, to two
+    decimals as in the paper.
 
     A certificate is rounded up.
     """
@@ -118,14 +129,24 @@ def other_forms(found: Titled) -> Table:
         (method, f"{name}, {form}", *(_shown(name, net.logs.get((name, form))) for _, net in found))
         for method, name, form in forms
     ]
-    return Table(("rival", "row", *(title for title, _ in found)), tuple(rows), "The rivals in other forms (ln):")
+    return Table(
+        ("rival", "row", *(title for title, _ in found)),
+        tuple(rows),
+        "The rivals in other forms (ln):",
+    )
 
 
 def nets(found: Titled) -> Table:
     """What was trained and what Algorithm 1 made of it; errors are fractions, not logarithms."""
     rows: list[tuple[str | float | None, ...]] = []
     for title, net in found:
-        before = (title, net.plan.epochs, net.errors / net.m, net.test_errors / net.test_m, net.margin)
+        before = (
+            title,
+            net.plan.epochs,
+            net.errors / net.m,
+            net.test_errors / net.test_m,
+            net.margin,
+        )
         for pruned in _ways(net):
             rows.append(
                 (
@@ -141,38 +162,61 @@ def nets(found: Titled) -> Table:
             )
         if net.smallest_bound is None:
             rows.append((*before, *(None for _ in range(7))))
-    header = ("net", "epochs", "training error", "test error", "γ", "d", "pruned away", "‖Δ‖₂L/‖A‖₂, worst layer")
+    header = (
+        "net",
+        "epochs",
+        "training error",
+        "test error",
+        "γ",
+        "d",
+        "pruned away",
+        "‖Δ‖₂L/‖A‖₂, worst layer",
+    )
     after = ("pruned: training error", "pruned: test error", "bits", "certified error")
     return Table((*header, *after), tuple(rows), "The nets, before and after Algorithm 1:")
 
 
 def counts(found: Titled) -> Table:
-    """How many nats each way of counting pays for the same pruned net; the certificate's are those a coder wrote."""
+    """How many nats each way of counting pays for the same pruned net; the certificate's are those
+    a coder wrote.
+    """
     rows = []
     for title, net in found:
         for pruned in _ways(net):
             nats = [pruned.nats(name, form) for name, form in (_OURS_ROW, *_COUNTS)]
             sketch, naive = nats[2], nats[4]
             ratio = sketch / naive if sketch is not None and naive else None
-            rows.append((title, pruned.d, net.weights, *nats, pruned.record["bits"] * math.log(2.0), ratio))
+            rows.append(
+                (title, pruned.d, net.weights, *nats, pruned.record["bits"] * math.log(2.0), ratio)
+            )
     header = ("net", "d", "weights", *(f"{name}, {form}" for name, form in (_OURS_ROW, *_COUNTS)))
     last = ("mask and values, coded", "sketch over naive, corrected")
-    return Table((*header, *last), tuple(rows), "Nats that each count pays for the same pruned net:")
+    return Table(
+        (*header, *last), tuple(rows), "Nats that each count pays for the same pruned net:"
+    )
 
 
 def by_strength(found: Titled) -> Table:
     """The training error of the pruned net at every d that was tried, beside what stays."""
-    asked = [[float(one["asked"].removeprefix("d=")) for one in pruned.record["tried"]] for pruned in _best(found)]
+    asked = [
+        [float(one["asked"].removeprefix("d=")) for one in pruned.record["tried"]]
+        for pruned in _best(found)
+    ]
     strengths = sorted(set().union(*asked))
     rows = []
     for d in strengths:
         errors: list[float | None] = []
         for _, net in found:
             tried = [] if net.smallest_bound is None else net.smallest_bound.record["tried"]
-            errors.append(next((one["errors"] / net.m for one in tried if one["asked"] == f"d={d:g}"), None))
+            errors.append(
+                next((one["errors"] / net.m for one in tried if one["asked"] == f"d={d:g}"), None)
+            )
         rows.append((d, 1.0 - math.sqrt(d / (d + 2.0)), *errors))
     header = ("d", "χ = 1 - √(d/(d+2))", *(title for title, _ in found))
-    caption = "Training error of the pruned and discretised net, by d (a dash: more weights stay than a file holds):"
+    caption = (
+        "Training error of the pruned and discretised net, by d (a dash: more weights stay than "
+        "a file holds):"
+    )
     return Table(header, tuple(rows), caption)
 
 

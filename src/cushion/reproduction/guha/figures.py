@@ -27,7 +27,13 @@ from cushion.reproduction.guha.columns import (
 )
 from cushion.reproduction.guha.nets import find_net
 from cushion.reproduction.guha.paper import BARTLETT_2017, METHODS, OURS, TABLE_2, TRUE_ERROR
-from cushion.reproduction.guha.table import CIFAR10_TITLES, learned, paper_column, refusals, settings_of
+from cushion.reproduction.guha.table import (
+    CIFAR10_TITLES,
+    learned,
+    paper_column,
+    refusals,
+    settings_of,
+)
 from cushion.reproduction.pages import Claim, Page, judge
 from cushion.reproduction.runner import Workshop
 
@@ -38,7 +44,13 @@ _BARS = (*METHODS, "naive count, corrected", CERTIFICATE)
 def figure_1a(workshop: Workshop) -> Page:
     """MNIST, width 784: one group of bars a method, the paper's beside ours."""
     plans = [plan for plan in guha_plans.TABLE_1[workshop.size] if plan.width == 784]
-    return _bars("figure-1a", "MNIST", 3, [("784", find_net(workshop, plan)) for plan in plans], paper_column(784))
+    return _bars(
+        "figure-1a",
+        "MNIST",
+        3,
+        [("784", find_net(workshop, plan)) for plan in plans],
+        paper_column(784),
+    )
 
 
 def figure_1b(workshop: Workshop) -> Page:
@@ -66,9 +78,14 @@ def _bars(name: str, data: str, orders: int, found: Titled, paper: Column | None
     title = f"Bounds on {data} (measures, but for the certificate)"
     papers = [paper, *(None for _ in found[1:])]
     return Page(
-        claim=f"on {data} the bound by pruning and sketching is at least 10^{orders} times smaller than the closest "
+        claim=f"on {data} the bound by pruning and sketching is at least 10^{orders} times smaller "
+        "than the closest "
         "norm-based bound.",
-        tables=(beside_paper(found, papers, "The bars (natural logarithms):"), counts(found), nets(found)),
+        tables=(
+            beside_paper(found, papers, "The bars (natural logarithms):"),
+            counts(found),
+            nets(found),
+        ),
         verdict=verdict,
         because=because,
         settings=settings_of([net.plan for _, net in found]),
@@ -85,11 +102,20 @@ def figure_1c(workshop: Workshop) -> Page:
     widths = [net.plan.width for net in found]
     papers = [paper_column(width) for width in widths]
     known = [paper for paper in papers if paper is not None]
-    claims = (grows_slower(here, widths), below_bartlett(here, known), costs_little(here), applies(found))
+    claims = (
+        grows_slower(here, widths),
+        below_bartlett(here, known),
+        costs_little(here),
+        applies(found),
+    )
     verdict, because = judge(claims)
     titled = [(str(width), net) for width, net in zip(widths, found, strict=True)]
     series = [
-        Series(f"{name}, paper", tuple(None if one is None else one[name] for one in papers), from_paper=True)
+        Series(
+            f"{name}, paper",
+            tuple(None if one is None else one[name] for one in papers),
+            from_paper=True,
+        )
         for name in (BARTLETT_2017, OURS, TRUE_ERROR)
     ]
     series += [
@@ -99,19 +125,30 @@ def figure_1c(workshop: Workshop) -> Page:
         Series(f"{TRUE_ERROR}, fewest errors", tuple(one[TRUE_ERROR] for one in fewest)),
     ]
     return Page(
-        claim="the bound by pruning and sketching stays below Bartlett's and grows more slowly with the width.",
-        tables=(beside_paper(titled, papers, "The curves (natural logarithms):"), counts(titled), nets(titled)),
+        claim="the bound by pruning and sketching stays below Bartlett's and grows more slowly "
+        "with the width.",
+        tables=(
+            beside_paper(titled, papers, "The curves (natural logarithms):"),
+            counts(titled),
+            nets(titled),
+        ),
         verdict=verdict,
         because=because,
         settings=settings_of([net.plan for net in found]),
         claims=claims,
         notes=(*ROW_NOTES, *refusals(titled)),
-        pictures=(Picture("figure-1c", "Bounds on MNIST by width", tuple(widths), "width", _LOG, tuple(series)),),
+        pictures=(
+            Picture(
+                "figure-1c", "Bounds on MNIST by width", tuple(widths), "width", _LOG, tuple(series)
+            ),
+        ),
     )
 
 
 def figure_2(workshop: Workshop) -> Page:
-    """Width 784 after growing numbers of epochs at the constant rate; each net is a run of its own."""
+    """Width 784 after growing numbers of epochs at the constant rate; each net is a run of its
+    own.
+    """
     plans = guha_plans.FIGURE_2[workshop.size]
     found = [find_net(workshop, plan) for plan in plans]
     epochs = [plan.epochs for plan in plans]
@@ -127,8 +164,13 @@ def figure_2(workshop: Workshop) -> Page:
         "epochs",
         "natural logarithm",
         (
-            Series("Ours, fewest errors; moved to the true error's mean", scaled([one[OURS] for one in fewest], true)),
-            Series("Ours, smallest bound; moved likewise", scaled([one[OURS] for one in here], true)),
+            Series(
+                "Ours, fewest errors; moved to the true error's mean",
+                scaled([one[OURS] for one in fewest], true),
+            ),
+            Series(
+                "Ours, smallest bound; moved likewise", scaled([one[OURS] for one in here], true)
+            ),
             Series("True error, fewest errors", true),
             Series(CERTIFICATE, tuple(one[CERTIFICATE] for one in here)),
         ),
@@ -146,9 +188,11 @@ def figure_2(workshop: Workshop) -> Page:
         settings=settings_of(plans),
         claims=claims,
         notes=(
-            "The paper prints this figure without numbers, so no column of its own stands beside ours. It scales its "
+            "The paper prints this figure without numbers, so no column of its own stands beside "
+            "ours. It scales its "
             "bound to the range of the true error; the picture moves the logarithms of ours.",
-            "The claims are tried with the d of the fewest errors, so that bound and error are those of one net.",
+            "The claims are tried with the d of the fewest errors, so that bound and error are "
+            "those of one net.",
             *ROW_NOTES,
             *refusals(titled),
         ),
@@ -157,8 +201,13 @@ def figure_2(workshop: Workshop) -> Page:
 
 
 def over_epochs(here: Sequence[Column], epochs: Sequence[int]) -> tuple[Claim, Claim]:
-    """The bound falls from the first net to the last; the true error is smallest earlier than the bound is."""
-    falls, later = "our bound decreases over the epochs", "the true error reaches its minimum before our bound does"
+    """The bound falls from the first net to the last; the true error is smallest earlier than the
+    bound is.
+    """
+    falls, later = (
+        "our bound decreases over the epochs",
+        "the true error reaches its minimum before our bound does",
+    )
     ours = [value for one in here if (value := one[OURS]) is not None]
     true = [value for one in here if (value := one[TRUE_ERROR]) is not None]
     if len(ours) < len(here) or len(true) < len(here) or len(here) < 2:
@@ -167,13 +216,23 @@ def over_epochs(here: Sequence[Column], epochs: Sequence[int]) -> tuple[Claim, C
     change = ours[-1] - ours[0]
     least_ours, least_true = (epochs[values.index(min(values))] for values in (ours, true))
     return (
-        Claim(falls, change < 0, f"from {epochs[0]} to {epochs[-1]} epochs it changes by a factor e^{change:.3f}"),
-        Claim(later, least_true < least_ours, f"true error after {least_true} epochs, bound after {least_ours}"),
+        Claim(
+            falls,
+            change < 0,
+            f"from {epochs[0]} to {epochs[-1]} epochs it changes by a factor e^{change:.3f}",
+        ),
+        Claim(
+            later,
+            least_true < least_ours,
+            f"true error after {least_true} epochs, bound after {least_ours}",
+        ),
     )
 
 
 def scaled(values: Sequence[float | None], to: Sequence[float | None]) -> tuple[float | None, ...]:
-    """The bound's logarithms moved so that their mean is that of `to`, over the places where both are known."""
+    """The bound's logarithms moved so that their mean is that of `to`, over the places where both
+    are known.
+    """
     both = [(a, b) for a, b in zip(values, to, strict=True) if a is not None and b is not None]
     shift = sum(b - a for a, b in both) / len(both) if both else 0.0
     return tuple(None if value is None else value + shift for value in values)

@@ -9,7 +9,8 @@ ITEMS = (
         id="guha2023-table1",
         title="Bounds on MNIST by width",
         source="Guha 2023, Table 1",
-        shows="norm-based bounds, the sketch's, the naive and corrected counts, a certificate, the true error",
+        shows="norm-based bounds, the sketch's, the naive and corrected counts, a certificate, the "
+        "true error",
         quick="3 minutes",
         recorded="1 hour",
         full="4 days",
@@ -59,7 +60,8 @@ ITEMS = (
         id="guha2023-figure2",
         title="Bound and true error over the epochs",
         source="Guha 2023, Figure 2",
-        shows="the bound by sketching and the true error of nets of width 784 after more and more epochs",
+        shows="the bound by sketching and the true error of nets of width 784 after more and more "
+        "epochs",
         quick="4 minutes",
         recorded="10 minutes",
         full="6 hours",
@@ -69,7 +71,8 @@ ITEMS = (
         id="guha2023-sketch",
         title="Exact recovery from sketches",
         source="Guha 2023, Theorem 5.1",
-        shows="the share of sparse matrices that come back from A X Bᵀ over its size, beside √(jp) log p",
+        shows="the share of sparse matrices that come back from A X Bᵀ over its size, beside √(jp) "
+        "log p",
         quick="1 minute",
         recorded="10 minutes",
         full="1 day",

@@ -1,6 +1,8 @@
-"""The nets of Guha 2023 §7: trained once into OUT/.runs, then bounded by the rivals and pruned by Algorithm 1.
+"""The nets of Guha 2023 §7: trained once into OUT/.runs, then bounded by the rivals and pruned by
+Algorithm 1.
 
-Training can be killed and resumes from its last epoch; each net's bounds and each pruning are steps of their own.
+Training can be killed and resumes from its last epoch; each net's bounds and each pruning are steps
+of their own.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ DELTA = "0.05"
 
 @dataclass(frozen=True)
 class NetPlan:
-    """A net to train and to look at: γ is the margin that all but a fraction `level` of the sample exceed.
+    """A net to train and to look at: γ is the margin that all but a fraction `level` of the sample
+    exceed.
 
-    recipe: a name, or a spec that pages call `stem`. scale: of the recipe's hidden widths. width: the hidden units
-    of a layer that result.
+    recipe: a name, or a spec that pages call `stem`. scale: of the recipe's hidden widths. width:
+    the hidden units of a layer that result.
     """
 
     recipe: str
@@ -64,7 +67,9 @@ class PrunedFound:
 
     @property
     def certificate(self) -> dict[str, Any]:
-        """The Occam bound from the bits of mask and values, on this machine's scores; it counted the test errors."""
+        """The Occam bound from the bits of mask and values, on this machine's scores; it counted
+        the test errors.
+        """
         found: dict[str, Any] = self.record["occam"][0]
         return found
 
@@ -74,7 +79,9 @@ class PrunedFound:
 
     @property
     def reach(self) -> float:
-        """The largest ‖Δ_l‖₂ over ‖A_l‖₂/L of a layer: above 1, Lemma 4.3 and so Theorem 5.2 say nothing."""
+        """The largest ‖Δ_l‖₂ over ‖A_l‖₂/L of a layer: above 1, Lemma 4.3 and so Theorem 5.2 say
+        nothing.
+        """
         layers = self.record["layers"]
         ratios = [layer["shift"] / layer["spectral"] for layer in layers if layer["spectral"] > 0]
         return float(len(layers) * max(ratios, default=0.0))
@@ -95,9 +102,9 @@ class PrunedFound:
 class NetFound:
     """One trained net, the rivals' bounds on it in natural logarithms, and two prunings of it.
 
-    Errors are counted; a tie is an error. smallest_bound: pruned with the d that `prune_net` takes for its bound;
-    fewest_errors: with the d, of those tried, at which the pruned net errs least on the sample. Both are None where
-    pruning refused, and `refused` says why.
+    Errors are counted; a tie is an error. smallest_bound: pruned with the d that `prune_net` takes
+    for its bound; fewest_errors: with the d, of those tried, at which the pruned net errs least on
+    the sample. Both are None where pruning refused, and `refused` says why.
     """
 
     plan: NetPlan
@@ -138,7 +145,15 @@ def find_net(workshop: Workshop, plan: NetPlan) -> NetFound:
 
     def pruned(d: tuple[float, ...]) -> dict[str, Any]:
         options = PruneOptions(rule="bernoulli", d=d, level=plan.level)
-        made = prune_net(net, data, method="magnitude", options=options, holdout=test, delta=DELTA, seed=workshop.seed)
+        made = prune_net(
+            net,
+            data,
+            method="magnitude",
+            options=options,
+            holdout=test,
+            delta=DELTA,
+            seed=workshop.seed,
+        )
         return made.summary.to_json()
 
     found = workshop.step("guha-rivals", settings, lambda: _rivals(net, data, test, plan.level))
@@ -147,8 +162,14 @@ def find_net(workshop: Workshop, plan: NetPlan) -> NetFound:
         best = workshop.step("guha-pruning", settings, lambda: _gentlest_possible(pruned))
         fewest = min(best["tried"], key=lambda one: one["errors"])["asked"]
         d = float(fewest.removeprefix("d="))
-        least = best if d == best["d"] else workshop.step("guha-pruning", {**settings, "d": d}, lambda: pruned((d,)))
-    except BadInput as problem:  # such as a net without a margin; not kept as a step, since nothing was made
+        least = (
+            best
+            if d == best["d"]
+            else workshop.step("guha-pruning", {**settings, "d": d}, lambda: pruned((d,)))
+        )
+    except (
+        BadInput
+    ) as problem:  # such as a net without a margin; not kept as a step, since nothing was made
         refused = str(problem)
     return NetFound(
         plan,
@@ -166,7 +187,9 @@ def find_net(workshop: Workshop, plan: NetPlan) -> NetFound:
 
 
 def _gentlest_possible(pruned: Callable[[tuple[float, ...]], dict[str, Any]]) -> dict[str, Any]:
-    """With all strengths, or without the smallest ones, where more weights of a wide net stay than a file holds."""
+    """With all strengths, or without the smallest ones, where more weights of a wide net stay than
+    a file holds.
+    """
     first: BadInput | None = None
     for skipped in range(len(STRENGTHS)):
         try:
@@ -179,7 +202,10 @@ def _gentlest_possible(pruned: Callable[[tuple[float, ...]], dict[str, Any]]) ->
 
 def logs_of(rows: list[dict[str, Any]]) -> dict[tuple[str, str], float | None]:
     """(name, form) of each bound to ln of its value."""
-    return {(row["name"], row["form"]): None if row["log10"] is None else row["log10"] * LN10 for row in rows}
+    return {
+        (row["name"], row["form"]): None if row["log10"] is None else row["log10"] * LN10
+        for row in rows
+    }
 
 
 def _trained(workshop: Workshop, plan: NetPlan, data: Dataset, test: Dataset) -> RunResult:
@@ -189,11 +215,19 @@ def _trained(workshop: Workshop, plan: NetPlan, data: Dataset, test: Dataset) ->
 
 
 def _rivals(net: Network, data: Dataset, test: Dataset, level: float) -> dict[str, Any]:
-    """Every form of the rivals' bounds; from the functions behind `cushion bounds`, without its dearer families."""
+    """Every form of the rivals' bounds; from the functions behind `cushion bounds`, without its
+    dearer families.
+    """
     seen = look_at(net, data)
     table = measure(net, data, only=["norms", "paths"], spectra=False)
     facts = gather(net, data, seen, table, None, delta=float(DELTA), epsilon=level)
-    rows = [*norm_capacities(facts), *figure_two(facts, None), *peeled(facts), *covered(facts), noise_tolerance(facts)]
+    rows = [
+        *norm_capacities(facts),
+        *figure_two(facts, None),
+        *peeled(facts),
+        *covered(facts),
+        noise_tolerance(facts),
+    ]
     return {
         "m": len(data),
         "test_m": len(test),

@@ -1,8 +1,9 @@
-"""The numbers of Guha 2023, Tables 1 and 2 (natural logarithms of bounds), and the constant that explains them.
+"""The numbers of Guha 2023, Tables 1 and 2 (natural logarithms of bounds), and the constant that
+explains them.
 
-The paper does not say which logarithm its tables take. The text says that Bartlett's bound is at least 10³ and 10⁷
-times the paper's own, and e^7.3 and e^17.7 are the differences in the tables; powers of ten would make them 10⁷ and
-10¹⁷. So they are natural.
+The paper does not say which logarithm its tables take. The text says that Bartlett's bound is at
+least 10³ and 10⁷ times the paper's own, and e^7.3 and e^17.7 are the differences in the tables;
+powers of ten would make them 10⁷ and 10¹⁷. So they are natural.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def mlp_shapes(inputs: int, width: int) -> tuple[tuple[int, int], ...]:
 
 
 def sketch_numbers(shapes: Sequence[tuple[int, int]]) -> float:
-    """Σ 3 d₁ d₂ ln²(p) of Theorem 5.2, p the larger side: the numbers that it counts, but for λχ."""
+    """Σ 3 d₁ d₂ ln²(p) of Theorem 5.2, p the larger side: the numbers that it counts, but for
+    λχ.
+    """
     return math.fsum(3.0 * a * b * math.log(max(a, b)) ** 2 for a, b in shapes)
 
 

@@ -1,4 +1,6 @@
-"""Which nets each size of the items of Guha 2023 trains, as data: recipes, epochs, and the level of the margin."""
+"""Which nets each size of the items of Guha 2023 trains, as data: recipes, epochs, and the level of
+the margin.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ from cushion.reproduction.guha.nets import NetPlan
 from cushion.reproduction.guha.paper import WIDTHS
 from cushion.reproduction.pages import Size
 
-# γ is the margin that all but this fraction of the sample exceed. After a few epochs at the paper's learning rate the
-# nets still err on a tenth of MNIST and on half of CIFAR-10, and a smaller fraction would leave γ negative.
+# γ is the margin that all but this fraction of the sample exceed. After a few epochs at the paper's
+# learning rate the nets still err on a tenth of MNIST and on half of CIFAR-10, and a smaller
+# fraction would leave γ negative.
 _MNIST_LEVEL, _CIFAR10_LEVEL = 0.2, 0.7
 _LEARNS = "3x32x32: flatten 4*[fc784 relu] fc10"
 
@@ -19,11 +22,15 @@ def mnist_net(width: int, epochs: int, halve: int | None = None) -> NetPlan:
 
 
 def cifar10_nets(epochs: int, learning: int, scale: float = 1.0) -> tuple[NetPlan, NetPlan]:
-    """The net trained as the paper says, and the same net trained so that it learns (Adam at 1e-3, batches of 128)."""
+    """The net trained as the paper says, and the same net trained so that it learns (Adam at 1e-3,
+    batches of 128).
+    """
     width = round(784 * scale)
     return (
         NetPlan("guha-mlp-cifar10", "cifar10", width, epochs, _CIFAR10_LEVEL, scale=scale),
-        NetPlan(_LEARNS, "cifar10", width, learning, _CIFAR10_LEVEL, scale=scale, stem="mlp-cifar10"),
+        NetPlan(
+            _LEARNS, "cifar10", width, learning, _CIFAR10_LEVEL, scale=scale, stem="mlp-cifar10"
+        ),
     )
 
 

@@ -1,4 +1,6 @@
-"""Guha 2023, Theorem 5.1 tried: from which side m on does a sparse matrix come back from its sketch A X Bᵀ?"""
+"""Guha 2023, Theorem 5.1 tried: from which side m on does a sparse matrix come back from its sketch
+A X Bᵀ?
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from cushion.compressors.guha.sketch_sizes import default_ones, ones_within, paper_side, statistical_dimension
+from cushion.compressors.guha.sketch_sizes import (
+    default_ones,
+    ones_within,
+    paper_side,
+    statistical_dimension,
+)
 from cushion.compressors.guha.sketch_study import counts, crossing, recovery_rate
 from cushion.reproduction.drawings import Picture, Series
 from cushion.reproduction.pages import Claim, Page, Size, Table, judge
@@ -22,7 +29,9 @@ _VALUE_BITS = 8  # of a non-zero of the study: ±1 to ±127
 
 @dataclass(frozen=True)
 class SketchPlan:
-    """Matrices [p, p] with j non-zeros in every row, for each pair; sides m = multiples of √(jp), and √(jp)·ln p."""
+    """Matrices [p, p] with j non-zeros in every row, for each pair; sides m = multiples of √(jp),
+    and √(jp)·ln p.
+    """
 
     cases: tuple[Case, ...]
     trials: int
@@ -30,7 +39,10 @@ class SketchPlan:
 
     def sides(self, p: int, j: int) -> list[int]:
         """One for each multiple, then the theorem's with 1 for its constant."""
-        return [*(math.ceil(multiple * math.sqrt(j * p)) for multiple in self.multiples), math.ceil(paper_side(j, p))]
+        return [
+            *(math.ceil(multiple * math.sqrt(j * p)) for multiple in self.multiples),
+            math.ceil(paper_side(j, p)),
+        ]
 
 
 PLANS: dict[Size, SketchPlan] = {
@@ -41,26 +53,39 @@ PLANS: dict[Size, SketchPlan] = {
 
 
 def sketches(workshop: Workshop) -> Page:
-    """Rates of exact recovery over the side of the sketch, and the side that it takes beside the theorem's."""
+    """Rates of exact recovery over the side of the sketch, and the side that it takes beside the
+    theorem's.
+    """
     plan = PLANS[workshop.size]
     rates = {case: _rates(workshop, plan, *case) for case in plan.cases}
     claims = (theory_holds(rates), is_smaller(rates), saves_numbers(rates))
     verdict, because = judge(claims)
     return Page(
-        claim="a matrix [p, p] with at most j non-zeros in a row and column comes back from its sketch of side "
-        "m = O(√(jp)·log p), and sketching so removes the combinatorial count of masks for a small price.",
+        claim="a matrix [p, p] with at most j non-zeros in a row and column comes back from its "
+        "sketch of side "
+        "m = O(√(jp)·log p), and sketching so removes the combinatorial count of masks for a "
+        "small price.",
         tables=(_sizes(rates), _transition(plan, rates)),
         verdict=verdict,
         because=because,
-        settings={"trials": plan.trials, "non-zeros": "whole numbers from ±1 to ±127, j in every row"},
+        settings={
+            "trials": plan.trials,
+            "non-zeros": "whole numbers from ±1 to ±127, j in every row",
+        },
         claims=claims,
         notes=(
-            "The paper makes no such experiment and prints no numbers, so no column of its own stands beside ours.",
-            "A matrix counts as back if the ℓ1 program gives every number that went in, after rounding.",
-            "A and B have the same number of ones in every column: ⌈ln p⌉, more where columns would be equal. With the "
-            "same number in every row, as Definition E.1 says, some columns stay empty, and what stands there is lost.",
-            "generic: the side at which recovery sets in for measurements without structure (statistical dimension).",
-            "Bits: the sketch's (√(jp)·ln p)² numbers against log₂ C(p², jp) for the places and the values, 8 bits a "
+            "The paper makes no such experiment and prints no numbers, so no column of its own "
+            "stands beside ours.",
+            "A matrix counts as back if the ℓ1 program gives every number that went in, after "
+            "rounding.",
+            "A and B have the same number of ones in every column: ⌈ln p⌉, more where columns "
+            "would be equal. With the "
+            "same number in every row, as Definition E.1 says, some columns stay empty, and what "
+            "stands there is lost.",
+            "generic: the side at which recovery sets in for measurements without structure "
+            "(statistical dimension).",
+            "Bits: the sketch's (√(jp)·ln p)² numbers against log₂ C(p², jp) for the places and "
+            "the values, 8 bits a "
             "number in both, though a sketch's numbers are sums and need more.",
         ),
         pictures=(_picture(plan, rates),),
@@ -83,7 +108,9 @@ def _rates(workshop: Workshop, plan: SketchPlan, p: int, j: int) -> dict[int, fl
 
 
 def always(rates: Rates) -> int | None:
-    """The smallest side from which on, among those tried, every matrix came back; None where there is none."""
+    """The smallest side from which on, among those tried, every matrix came back; None where there
+    is none.
+    """
     found = None
     for side in sorted(rates, reverse=True):
         if rates[side] < 1.0:
@@ -115,7 +142,15 @@ def _sizes(rates: Mapping[Case, Rates]) -> Table:
                 count.ratio,
             )
         )
-    header = ("p", "j", "m, half come back", "m, all come back", "generic", "√(jp)·ln p", "half / √(jp)")
+    header = (
+        "p",
+        "j",
+        "m, half come back",
+        "m, all come back",
+        "generic",
+        "√(jp)·ln p",
+        "half / √(jp)",
+    )
     after = (
         "half / (√(jp)·ln p)",
         "m²/(jp), all come back",
@@ -123,13 +158,26 @@ def _sizes(rates: Mapping[Case, Rates]) -> Table:
         "naive count, bits",
         "sketch / naive",
     )
-    return Table((*header, *after), tuple(rows), "How large a sketch must be, and what the paper counts:")
+    return Table(
+        (*header, *after), tuple(rows), "How large a sketch must be, and what the paper counts:"
+    )
 
 
 def _transition(plan: SketchPlan, rates: Mapping[Case, Rates]) -> Table:
-    rows = [(p, j, *(found.get(side) for side in plan.sides(p, j))) for (p, j), found in rates.items()]
-    header = ("p", "j", *(f"m = {multiple:g}·√(jp)" for multiple in plan.multiples), "m = √(jp)·ln p")
-    return Table(header, tuple(rows), "Share of the matrices that came back exactly (a dash: m would exceed p):")
+    rows = [
+        (p, j, *(found.get(side) for side in plan.sides(p, j))) for (p, j), found in rates.items()
+    ]
+    header = (
+        "p",
+        "j",
+        *(f"m = {multiple:g}·√(jp)" for multiple in plan.multiples),
+        "m = √(jp)·ln p",
+    )
+    return Table(
+        header,
+        tuple(rows),
+        "Share of the matrices that came back exactly (a dash: m would exceed p):",
+    )
 
 
 def _picture(plan: SketchPlan, rates: Mapping[Case, Rates]) -> Picture:
@@ -138,27 +186,47 @@ def _picture(plan: SketchPlan, rates: Mapping[Case, Rates]) -> Picture:
         for (p, j), found in rates.items()
     ]
     title = "Exact recovery from a sketch of side m"
-    return Picture("sketch-transition", title, plan.multiples, "m / √(jp)", "share that came back", tuple(series))
+    return Picture(
+        "sketch-transition",
+        title,
+        plan.multiples,
+        "m / √(jp)",
+        "share that came back",
+        tuple(series),
+    )
 
 
 def theory_holds(rates: Mapping[Case, Rates]) -> Claim:
     """At every side tried that is at least √(jp)·ln p, all matrices came back."""
     text = "m of the order √(jp)·log p is enough: with 1 for the constant every matrix comes back"
-    above = [rate for (p, j), found in rates.items() for side, rate in found.items() if side >= paper_side(j, p)]
+    above = [
+        rate
+        for (p, j), found in rates.items()
+        for side, rate in found.items()
+        if side >= paper_side(j, p)
+    ]
     if not above:
         return Claim(text, None, "√(jp)·ln p exceeds p for every matrix that was tried")
-    return Claim(text, min(above) == 1.0, f"{min(above):.0%} came back at the worst of {len(above)} such sides")
+    return Claim(
+        text,
+        min(above) == 1.0,
+        f"{min(above):.0%} came back at the worst of {len(above)} such sides",
+    )
 
 
 def is_smaller(rates: Mapping[Case, Rates]) -> Claim:
     """Theorem 5.1's side against p: the sketch is a compression at all."""
     text = "the theorem's sketch, with 1 for the constant, is smaller than the matrix"
     ratios = [paper_side(j, p) / p for p, j in rates]
-    return Claim(text, max(ratios) < 1.0, f"√(jp)·ln p is {min(ratios):.2f} to {max(ratios):.2f} times p")
+    return Claim(
+        text, max(ratios) < 1.0, f"√(jp)·ln p is {min(ratios):.2f} to {max(ratios):.2f} times p"
+    )
 
 
 def saves_numbers(rates: Mapping[Case, Rates]) -> Claim:
     """Theorem 5.2's count against Lemma D.1's, which it replaces."""
     text = "the sketch's count is smaller than the naive count that it replaces"
     ratios = [counts(p, p, j, j * p, _VALUE_BITS).ratio for p, j in rates]
-    return Claim(text, max(ratios) < 1.0, f"it is {min(ratios):.1f} to {max(ratios):.1f} times as large")
+    return Claim(
+        text, max(ratios) < 1.0, f"it is {min(ratios):.1f} to {max(ratios):.1f} times as large"
+    )

@@ -55,7 +55,9 @@ def paper_column(width: int) -> Column | None:
 
 
 def settings_of(plans: Sequence[NetPlan]) -> dict[str, Any]:
-    """What was chosen here, said on the page: the paper trains for 300 epochs at a constant rate."""
+    """What was chosen here, said on the page: the paper trains for 300 epochs at a constant
+    rate.
+    """
     halves = dict.fromkeys(str(plan.halve) if plan.halve else "never" for plan in plans)
     return {
         "nets": " ".join(plan.stem or plan.recipe for plan in plans),
@@ -67,7 +69,9 @@ def settings_of(plans: Sequence[NetPlan]) -> dict[str, Any]:
 
 
 def table_1(workshop: Workshop) -> Page:
-    """Every width: rivals, Ours and the true error beside the paper's, and the constant that explains the paper's."""
+    """Every width: rivals, Ours and the true error beside the paper's, and the constant that
+    explains the paper's.
+    """
     plans = guha_plans.TABLE_1[workshop.size]
     found = [find_net(workshop, plan) for plan in plans]
     widths = [plan.width for plan in plans]
@@ -82,10 +86,15 @@ def table_1(workshop: Workshop) -> Page:
     )
     verdict, because = judge(claims)
     return Page(
-        claim="the bound by pruning and sketching is at least 10^3 times smaller than the closest norm-based bound on "
+        claim="the bound by pruning and sketching is at least 10^3 times smaller than the closest "
+        "norm-based bound on "
         "MNIST, and grows more slowly with the width.",
         tables=(
-            beside_paper(titled, list(map(paper_column, widths)), "MNIST, five layers, by width (natural logarithms):"),
+            beside_paper(
+                titled,
+                list(map(paper_column, widths)),
+                "MNIST, five layers, by width (natural logarithms):",
+            ),
             counts(titled),
             nets(titled),
             by_strength(titled),
@@ -102,15 +111,21 @@ def table_1(workshop: Workshop) -> Page:
 
 def explains() -> str:
     """How well the sizes of the nets alone explain the paper's column, as a sentence."""
-    off = [math.expm1(explained(mlp_shapes(784, w), MNIST_EXAMPLES) - TABLE_1[OURS][w]) for w in WIDTHS]
+    off = [
+        math.expm1(explained(mlp_shapes(784, w), MNIST_EXAMPLES) - TABLE_1[OURS][w]) for w in WIDTHS
+    ]
     return (
-        f"The paper's Ours column is √({EXPLAINS:g}·Σ 3 d₁d₂ ln²(p) / n) to within {max(map(abs, off)):.1%} at all six "
-        "widths, though the nets differ: λχ·ln(1/ρ) hardly varies, so that the column shows the sizes of the nets and "
+        f"The paper's Ours column is √({EXPLAINS:g}·Σ 3 d₁d₂ ln²(p) / n) to within "
+        f"{max(map(abs, off)):.1%} at all six "
+        "widths, though the nets differ: λχ·ln(1/ρ) hardly varies, so that the column shows the "
+        "sizes of the nets and "
         "little else."
     )
 
 
-def _implied(found: Sequence[NetFound], bounded: Sequence[Column], gentle_ones: Sequence[Column]) -> Table:
+def _implied(
+    found: Sequence[NetFound], bounded: Sequence[Column], gentle_ones: Sequence[Column]
+) -> Table:
     """λχ·ln(1/ρ) from the paper's numbers and from ours, at all widths of the paper."""
     ours = {
         net.plan.width: (_constant(net, one), _constant(net, two))
@@ -156,10 +171,15 @@ def table_2(workshop: Workshop) -> Page:
     ]
     printed = implied_constant(TABLE_2[OURS], mlp_shapes(3072, 784), CIFAR10_EXAMPLES)
     return Page(
-        claim="on CIFAR-10 the bound by pruning and sketching is at least 10^7 times smaller than the closest "
+        claim="on CIFAR-10 the bound by pruning and sketching is at least 10^7 times smaller than "
+        "the closest "
         "norm-based bound.",
         tables=(
-            beside_paper(titled, (TABLE_2, None), f"CIFAR-10, five layers of {plans[0].width} (natural logarithms):"),
+            beside_paper(
+                titled,
+                (TABLE_2, None),
+                f"CIFAR-10, five layers of {plans[0].width} (natural logarithms):",
+            ),
             counts(titled),
             nets(titled),
             by_strength(titled),
@@ -184,15 +204,22 @@ def learned(found: Titled) -> tuple[str, ...]:
     for title, net in found:
         error = net.errors / net.m
         chance = 1.0 - 1.0 / net.shapes[-1][1]
-        words = "learned" if error < chance - 0.05 else f"did not learn: guessing errs on {chance:.0%}"
-        notes.append(f"{title}: after {net.plan.epochs} epochs it errs on {error:.1%} of the training set; it {words}.")
+        words = (
+            "learned" if error < chance - 0.05 else f"did not learn: guessing errs on {chance:.0%}"
+        )
+        notes.append(
+            f"{title}: after {net.plan.epochs} epochs it errs on {error:.1%} of the training "
+            f"set; it {words}."
+        )
     return tuple(notes)
 
 
 def refusals(found: Titled) -> tuple[str, ...]:
     """Why a net has no pruned column, or not both, where that is so."""
     return tuple(
-        f"{title}: not pruned{'' if net.smallest_bound is None else ' with the d of the fewest errors'}, because "
+        f"{title}: not "
+        f"pruned{'' if net.smallest_bound is None else ' with the d of the fewest errors'}, "
+        "because "
         f"{net.refused}."
         for title, net in found
         if net.refused

@@ -1,4 +1,6 @@
-"""Bi-criteria curves (§2.4): expected sharpness over KL as the noise α varies, and the KL at a given sharpness."""
+"""Bi-criteria curves (§2.4): expected sharpness over KL as the noise α varies, and the KL at a
+given sharpness.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,14 @@ _SHOWN = 0.5  # expected sharpness; what lies above is cut off, as it hides the 
 
 
 def kl_at(points: Sequence[Mapping[str, Any]], level: float, key: str) -> float | None:
-    """The KL at which `key` (sharpness, error_sharpness) is `level`, by straight lines in ln KL; None: not reached.
+    """The KL at which `key` (sharpness, error_sharpness) is `level`, by straight lines in ln KL;
+    None: not reached.
 
-    The smallest such KL, hence the largest noise that the net bears; as ExpectedSharpness.kl_at has it.
+    The smallest such KL, hence the largest noise that the net bears; as ExpectedSharpness.kl_at has
+    it.
 
-    >>> round(kl_at([{"kl": 1.0, "sharpness": 0.2}, {"kl": 100.0, "sharpness": 0.0}], 0.1, "sharpness"), 9)
+    >>> points = [{"kl": 1.0, "sharpness": 0.2}, {"kl": 100.0, "sharpness": 0.0}]
+    >>> round(kl_at(points, 0.1, "sharpness"), 9)
     10.0
     """
     ordered = sorted(points, key=lambda point: float(point["kl"]))
@@ -41,6 +46,17 @@ def curve(label: str, points: Sequence[Mapping[str, Any]]) -> Curve:
 
 
 def panel(title: str, curves: Sequence[Curve], limits: tuple[float, float] | None = None) -> Curves:
-    """Curves of several nets, between two KL if `limits` are given; the bars are standard errors."""
+    """Curves of several nets, between two KL if `limits` are given; the bars are standard
+    errors.
+    """
     heights = (-0.02, _SHOWN)
-    return Curves("", title, "KL (nats)", "expected sharpness", tuple(curves), True, x_limits=limits, y_limits=heights)
+    return Curves(
+        "",
+        title,
+        "KL (nats)",
+        "expected sharpness",
+        tuple(curves),
+        True,
+        x_limits=limits,
+        y_limits=heights,
+    )

@@ -1,4 +1,6 @@
-"""What Neyshabur 2017 says of conditions C1 to C3, tried on a learned net and on its initialisation."""
+"""What Neyshabur 2017 says of conditions C1 to C3, tried on a learned net and on its
+initialisation.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,25 @@ def mu_at_least(net: Conditions, part: str, indices: str) -> Claim:
     text = f"C1: μ ≥ 1/4, that is 1/μ ≤ 4, on the {net.label} net ({indices})"
     found = net.inverse_mu(part)
     if found is None:
-        return Claim(text, None, f"nothing constrains μ: {net.interaction(part)['because'] or 'no example counts'}")
+        return Claim(
+            text,
+            None,
+            f"nothing constrains μ: {net.interaction(part)['because'] or 'no example counts'}",
+        )
     return Claim(text, found <= 1 / MU, f"the largest 1/μ is {found:.3g}")
 
 
 def c2_at_most(net: Conditions, input_length: float) -> Claim:
-    """C2 ≤ 5 over the δ at which at least 1 % of a layer can flip: the weaker reading, since all δ ask for more."""
+    """C2 ≤ 5 over the δ at which at least 1 % of a layer can flip: the weaker reading, since all δ
+    ask for more.
+    """
     text = f"C2 ≤ 5 on the {net.label} net"
     found, all_of_them = net.c2(), net.c2("value")
     if found is None or all_of_them is None:
         return Claim(text, None, "the net has no ReLU")
     because = (
-        f"the largest C2 is {found:.3g} over the δ at which at least 1 % of the units can flip, {all_of_them:.3g} over "
+        f"the largest C2 is {found:.3g} over the δ at which at least 1 % of the units can flip, "
+        f"{all_of_them:.3g} over "
         f"all δ; the worst layer's median is {max(net.median_c2()):.3g}, about "
         f"{max(net.median_c2()) / input_length:.2g} if inputs kept their length"
     )
@@ -44,16 +53,25 @@ def c3_at_most(net: Conditions) -> Claim:
     return Claim(text, found <= C3, f"the largest C3 is {found:.3g}")
 
 
-def alike(text: str, names: Sequence[str], learned: Sequence[float | None], random: Sequence[float | None]) -> Claim:
+def alike(
+    text: str, names: Sequence[str], learned: Sequence[float | None], random: Sequence[float | None]
+) -> Claim:
     """Every median of the learned net within a factor 1.5 of the random one's."""
     ratios = {
         name: one / other
         for name, one, other in zip(names, learned, random, strict=True)
-        if one is not None and other is not None and other > 0 and math.isfinite(one) and math.isfinite(other)
+        if one is not None
+        and other is not None
+        and other > 0
+        and math.isfinite(one)
+        and math.isfinite(other)
     }
     outside = {name: ratio for name, ratio in ratios.items() if not 1 / ALIKE <= ratio <= ALIKE}
     if not outside and (len(ratios) < len(names) or not ratios):
         return Claim(text, None, "a median is infinite, zero or missing")
-    span = f"medians of learned over random from {min(ratios.values()):.3g} to {max(ratios.values()):.3g}"
+    span = (
+        f"medians of learned over random from {min(ratios.values()):.3g} to "
+        f"{max(ratios.values()):.3g}"
+    )
     rest = f", outside for {', '.join(outside)}" if outside else ""
     return Claim(text, not outside, f"{span}; within a factor {ALIKE:g} is needed{rest}")

@@ -1,4 +1,6 @@
-"""The net of Figures 5 to 8 as it was found: conditions C1 to C3 of Theorem 1 when learned, and at initialisation."""
+"""The net of Figures 5 to 8 as it was found: conditions C1 to C3 of Theorem 1 when learned, and at
+initialisation.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _BINS = 40  # of pooled histograms
 
 @dataclass(frozen=True)
 class Conditions:
-    """NetConditions of one net as JSON, where an infinite number is null. label: learned, or random."""
+    """NetConditions of one net as JSON, where an infinite number is null. label: learned, or
+    random.
+    """
 
     label: str
     record: dict[str, Any]
@@ -53,7 +57,9 @@ class Conditions:
         return found
 
     def c2(self, which: str = "restricted") -> float | None:
-        """The largest C2 of a layer: `value` over all δ, `restricted` over those that flip 1 % or more."""
+        """The largest C2 of a layer: `value` over all δ, `restricted` over those that flip 1 % or
+        more.
+        """
         return max((_number(layer[which]) for layer in self.flips), default=None)
 
     def median_c2(self) -> list[float]:
@@ -78,7 +84,9 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Pair:
-    """The learned net and its random initialisation; the learned net's errors, and the mean length of inputs."""
+    """The learned net and its random initialisation; the learned net's errors, and the mean length
+    of inputs.
+    """
 
     plan: TrainingPlan
     options: ConditionOptions
@@ -102,10 +110,13 @@ class Pair:
     def notes(self) -> tuple[str, ...]:
         """What all four figures have to say."""
         return (
-            "Measures, not bounds. One net: Figures 5 to 8 show the same learned net, beside its own initialisation.",
-            f"Changed from the paper: {self.plan.changes()}. The paper says neither how it initialised nor on how "
+            "Measures, not bounds. One net: Figures 5 to 8 show the same learned net, beside its "
+            "own initialisation.",
+            f"Changed from the paper: {self.plan.changes()}. The paper says neither how it "
+            "initialised nor on how "
             "many examples it measured.",
-            f"Inputs are scaled to ‖x‖ = 1, as the theorem has it; their mean length is {self.input_length:.3g}.",
+            "Inputs are scaled to ‖x‖ = 1, as the theorem has it; their mean length is "
+            f"{self.input_length:.3g}.",
         )
 
 
@@ -114,7 +125,9 @@ def find_conditions(workshop: Workshop) -> Pair:
     plan, options = DEEP[workshop.size], condition_options(workshop.size, workshop.seed)
     settings = {**plan.to_json(), "seed": plan.seed + workshop.seed, "device": workshop.device}
     settings["conditions"] = asdict(options)
-    found = workshop.step("neyshabur-conditions", settings, lambda: _conditions(workshop, plan, options))
+    found = workshop.step(
+        "neyshabur-conditions", settings, lambda: _conditions(workshop, plan, options)
+    )
     return Pair(
         plan,
         options,
@@ -126,10 +139,19 @@ def find_conditions(workshop: Workshop) -> Pair:
     )
 
 
-def _conditions(workshop: Workshop, plan: TrainingPlan, options: ConditionOptions) -> dict[str, Any]:
+def _conditions(
+    workshop: Workshop, plan: TrainingPlan, options: ConditionOptions
+) -> dict[str, Any]:
     run, data, _ = train_plan(workshop, plan)
     loaded = load_net(run.net)
-    table = measure(loaded.module, data, only=["conditions"], conditions=options, init=loaded.init, beside="init")
+    table = measure(
+        loaded.module,
+        data,
+        only=["conditions"],
+        conditions=options,
+        init=loaded.init,
+        beside="init",
+    )
     assert table.net.conditions is not None
     assert table.beside is not None
     assert table.beside.net.conditions is not None
@@ -161,7 +183,9 @@ def unit_histogram(net: Conditions) -> Histogram:
     """Incoming norm of every hidden unit over the mean of its layer's: Figures 5 and 8."""
     hidden = net.units[:-1] or net.units
     spread = pooled(DENSITY, [layer["unit_ratio"] for layer in hidden])
-    return Histogram("", f"C3, {net.label}", "incoming norm of a unit / mean of its layer", (spread,))
+    return Histogram(
+        "", f"C3, {net.label}", "incoming norm of a unit / mean of its layer", (spread,)
+    )
 
 
 def _number(value: float | None) -> float:

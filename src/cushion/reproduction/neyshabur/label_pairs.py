@@ -23,7 +23,11 @@ class PairFound:
 def find_pairs(workshop: Workshop, alphas: tuple[float, ...] = ()) -> list[PairFound]:
     """Every pair, the smallest sample first."""
     return [
-        PairFound(pair.size, find_net(workshop, pair.true, alphas), find_net(workshop, pair.random, alphas))
+        PairFound(
+            pair.size,
+            find_net(workshop, pair.true, alphas),
+            find_net(workshop, pair.random, alphas),
+        )
         for pair in PAIRS[workshop.size]
     ]
 
@@ -33,10 +37,14 @@ def nets_of(pair: PairFound) -> tuple[tuple[str, NetFound], ...]:
     return (("true", pair.true), ("random", pair.random))
 
 
-def lines(title: str, label: str, pairs: Sequence[PairFound], read: Callable[[NetFound], float | None]) -> Picture:
+def lines(
+    title: str, label: str, pairs: Sequence[PairFound], read: Callable[[NetFound], float | None]
+) -> Picture:
     """One number of every net over the sample size, a line for each kind of labels."""
     series = (
         Series("true labels", tuple(read(pair.true) for pair in pairs)),
         Series("random labels", tuple(read(pair.random) for pair in pairs)),
     )
-    return Picture("", title, tuple(pair.size for pair in pairs), "size of the training set", label, series)
+    return Picture(
+        "", title, tuple(pair.size for pair in pairs), "size of the training set", label, series
+    )

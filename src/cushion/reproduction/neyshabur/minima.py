@@ -1,4 +1,6 @@
-"""Neyshabur 2017, Figure 3: global minima that generalise differently, found with a confusion set of random labels."""
+"""Neyshabur 2017, Figure 3: global minima that generalise differently, found with a confusion set
+of random labels.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,18 @@ class SizedNet:
 
 def figure3(workshop: Workshop) -> Page:
     """Errors, measures and bi-criteria curves by the size of the confusion set."""
-    nets = [SizedNet(one.size, find_net(workshop, one.plan, VGG_ALPHAS)) for one in CONFUSED[workshop.size]]
+    nets = [
+        SizedNet(one.size, find_net(workshop, one.plan, VGG_ALPHAS))
+        for one in CONFUSED[workshop.size]
+    ]
     claims = minima_claims(nets)
     verdict, because = judge(claims)
     label = "random labels in the confusion set"
     return Page(
-        claim="of nets that all fit the same training set, those trained with a larger confusion set generalise "
-        "worse; norms predict that, sharpness alone does not, and for a fixed expected sharpness the nets of higher "
+        claim="of nets that all fit the same training set, those trained with a larger confusion "
+        "set generalise "
+        "worse; norms predict that, sharpness alone does not, and for a fixed expected sharpness "
+        "the nets of higher "
         "test error have higher norms (KL).",
         tables=(_table(nets, label), _union_table(nets, label)),
         verdict=verdict,
@@ -42,11 +49,15 @@ def figure3(workshop: Workshop) -> Page:
         },
         claims=claims,
         notes=(
-            "Measures, not bounds. S is the part with true labels, which the paper calls the training set: training "
-            "error, γ and sharpness are those on it. The second table has the margin over the union that the net was "
+            "Measures, not bounds. S is the part with true labels, which the paper calls the "
+            "training set: training "
+            "error, γ and sharpness are those on it. The second table has the margin over the "
+            "union that the net was "
             "trained on.",
-            f"Changed from the paper, with the largest confusion set: {nets[-1].net.plan.changes()}.",
-            "The paper prints no number of this figure. Every point is one net, not an average over seeds.",
+            "Changed from the paper, with the largest confusion set: "
+            f"{nets[-1].net.plan.changes()}.",
+            "The paper prints no number of this figure. Every point is one net, not an average "
+            "over seeds.",
         ),
         pictures=(
             Panels(
@@ -70,7 +81,10 @@ def minima_claims(nets: Sequence[SizedNet]) -> tuple[Claim, ...]:
     """What grows with the confusion set and with the test error, by rank correlation."""
     errors = [one.net.test_error for one in nets]
     return (
-        all_zero({str(one.size): one.net.errors for one in nets}, "every net fits the training set with true labels"),
+        all_zero(
+            {str(one.size): one.net.errors for one in nets},
+            "every net fits the training set with true labels",
+        ),
         predicts(
             "the test error increases with the confusion set",
             [float(one.size) for one in nets],
@@ -78,10 +92,19 @@ def minima_claims(nets: Sequence[SizedNet]) -> tuple[Claim, ...]:
             what="of size and test error",
         ),
         *(
-            predicts(f"{name} over the margin predicts the test error", [one.net.log10(key) for one in nets], errors)
+            predicts(
+                f"{name} over the margin predicts the test error",
+                [one.net.log10(key) for one in nets],
+                errors,
+            )
             for key, name in NORMS.items()
         ),
-        predicts("sharpness alone does not predict it", [one.net.sharpness for one in nets], errors, wanted=False),
+        predicts(
+            "sharpness alone does not predict it",
+            [one.net.sharpness for one in nets],
+            errors,
+            wanted=False,
+        ),
         predicts(
             f"at an expected sharpness of {LEVEL:g}, nets of higher test error have a higher KL",
             [one.net.kl for one in nets],
@@ -97,17 +120,31 @@ def errors_picture(nets: Sequence[SizedNet], label: str, *, x_log: bool = False)
         Series("test", tuple(one.net.test_error for one in nets)),
     )
     return Picture(
-        "", "errors", tuple(one.size for one in nets), label, "error (fraction of examples)", series, x_log=x_log
+        "",
+        "errors",
+        tuple(one.size for one in nets),
+        label,
+        "error (fraction of examples)",
+        series,
+        x_log=x_log,
     )
 
 
 def measures_picture(nets: Sequence[SizedNet], label: str, *, logs: bool = False) -> Picture:
-    """The four norms over γ² and the largest sharpness, each divided by its largest; `logs`: both axes."""
-    series = [Series(name, shares([one.net.log10(key) for one in nets])) for key, name in NORMS.items()]
+    """The four norms over γ² and the largest sharpness, each divided by its largest; `logs`: both
+    axes.
+    """
+    series = [
+        Series(name, shares([one.net.log10(key) for one in nets])) for key, name in NORMS.items()
+    ]
     top = max(one.net.sharpness for one in nets)
-    series.append(Series("sharpness", tuple(one.net.sharpness / top if top > 0 else None for one in nets)))
+    series.append(
+        Series("sharpness", tuple(one.net.sharpness / top if top > 0 else None for one in nets))
+    )
     x = tuple(one.size for one in nets)
-    return Picture("", "measures", x, label, "share of the largest", tuple(series), x_log=logs, y_log=logs)
+    return Picture(
+        "", "measures", x, label, "share of the largest", tuple(series), x_log=logs, y_log=logs
+    )
 
 
 def shares(logs: Sequence[float | None]) -> tuple[float | None, ...]:
@@ -131,13 +168,24 @@ def _table(nets: Sequence[SizedNet], label: str) -> Table:
     for one in nets:
         norms = [one.net.log10(key) for key in NORMS]
         sharpness = (one.net.sharpness, one.net.kl, one.net.error_kl)
-        rows.append((one.size, one.net.train_error, one.net.test_error, one.net.margin, *norms, *sharpness))
+        rows.append(
+            (one.size, one.net.train_error, one.net.test_error, one.net.margin, *norms, *sharpness)
+        )
     return Table(header, tuple(rows), "On the rows with true labels; norms are log10 of norm / γ²:")
 
 
 def _union_table(nets: Sequence[SizedNet], label: str) -> Table:
     rows = tuple(
-        (one.size, one.net.union_error, one.net.norms["union_margin"], *(one.net.union_log10(key) for key in NORMS))
+        (
+            one.size,
+            one.net.union_error,
+            one.net.norms["union_margin"],
+            *(one.net.union_log10(key) for key in NORMS),
+        )
         for one in nets
     )
-    return Table((label, "error", "γ", *NORMS.values()), rows, "With the margin over true and random labels together:")
+    return Table(
+        (label, "error", "γ", *NORMS.values()),
+        rows,
+        "With the margin over true and random labels together:",
+    )

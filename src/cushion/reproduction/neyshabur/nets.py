@@ -1,7 +1,9 @@
-"""The nets of Figures 1 to 4 as they were found: errors, margin, four norms, and both kinds of sharpness.
+"""The nets of Figures 1 to 4 as they were found: errors, margin, four norms, and both kinds of
+sharpness.
 
-S is the sample that a net was trained on; of a union with a confusion set, S is its true part, which stands first: that
-is what the paper calls the training set there. The norms are kept over the margin of either.
+S is the sample that a net was trained on; of a union with a confusion set, S is its true part,
+which stands first: that is what the paper calls the training set there. The norms are kept over the
+margin of either.
 """
 
 from __future__ import annotations
@@ -26,13 +28,20 @@ from cushion.theorems.capacities import norm_capacities
 from cushion.theorems.facts import NetFacts
 from cushion.weights import load_net
 
-NORMS = {"l2-norm": "ℓ2 norm", "l1-path": "ℓ1-path norm", "l2-path": "ℓ2-path norm", "spectral": "spectral norm"}
+NORMS = {
+    "l2-norm": "ℓ2 norm",
+    "l1-path": "ℓ1-path norm",
+    "l2-path": "ℓ2-path norm",
+    "spectral": "spectral norm",
+}
 _DELTA = 0.05  # of bounds that are not asked for here
 
 
 @dataclass(frozen=True)
 class NetFound:
-    """One net. norms and sharp: what the steps kept, as JSON; sharp is empty where nobody asked for sharpness."""
+    """One net. norms and sharp: what the steps kept, as JSON; sharp is empty where nobody asked for
+    sharpness.
+    """
 
     plan: TrainingPlan
     norms: dict[str, Any]
@@ -97,7 +106,9 @@ class NetFound:
 
     @property
     def kl(self) -> float | None:
-        """KL at an expected sharpness (of the loss) of 0.05; None where the α that were tried do not reach it."""
+        """KL at an expected sharpness (of the loss) of 0.05; None where the α that were tried do
+        not reach it.
+        """
         return kl_at(self.points, LEVEL, "sharpness")
 
     @property
@@ -107,15 +118,21 @@ class NetFound:
 
 
 def find_net(workshop: Workshop, plan: TrainingPlan, alphas: tuple[float, ...] = ()) -> NetFound:
-    """Its norms, and with `alphas` its sharpness; a step that is missing trains the net unless that is done."""
+    """Its norms, and with `alphas` its sharpness; a step that is missing trains the net unless that
+    is done.
+    """
     settings = {**plan.to_json(), "seed": plan.seed + workshop.seed, "device": workshop.device}
-    norms = workshop.step("neyshabur-norms", {**settings, "epsilon": EPSILON}, lambda: _norms(workshop, plan))
+    norms = workshop.step(
+        "neyshabur-norms", {**settings, "epsilon": EPSILON}, lambda: _norms(workshop, plan)
+    )
     if not alphas:
         return NetFound(plan, norms, {})
     options = sharpness_options(workshop.size, alphas, workshop.seed)
     measured = {**settings, "sharpness": asdict(options)}
     return NetFound(
-        plan, norms, workshop.step("neyshabur-sharpness", measured, lambda: _sharpness(workshop, plan, options))
+        plan,
+        norms,
+        workshop.step("neyshabur-sharpness", measured, lambda: _sharpness(workshop, plan, options)),
     )
 
 
@@ -124,7 +141,9 @@ def training_set(plan: TrainingPlan, sample: Dataset) -> Dataset:
     confused = re.search(r"confusion=(\d+)\+", plan.data)
     if confused is None:
         return sample
-    return sample.select(np.arange(int(confused[1])), f"the first {confused[1]} rows, which have true labels")
+    return sample.select(
+        np.arange(int(confused[1])), f"the first {confused[1]} rows, which have true labels"
+    )
 
 
 def _norms(workshop: Workshop, plan: TrainingPlan) -> dict[str, Any]:
@@ -164,6 +183,8 @@ def _log10s(facts: NetFacts) -> dict[str, float | None]:
 def _sharpness(workshop: Workshop, plan: TrainingPlan, options: SharpnessOptions) -> dict[str, Any]:
     run, sample, _ = train_plan(workshop, plan)
     data = training_set(plan, sample)
-    found = measure(load_net(run.net).module, data, only=["sharpness"], sharpness=options).net.sharpness
+    found = measure(
+        load_net(run.net).module, data, only=["sharpness"], sharpness=options
+    ).net.sharpness
     assert found is not None
     return found.to_json()

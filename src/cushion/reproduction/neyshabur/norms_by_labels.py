@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cushion.reproduction.drawings import Panels
-from cushion.reproduction.neyshabur.claims import above_everywhere, all_zero, differences, gap_grows, most_pronounced
+from cushion.reproduction.neyshabur.claims import (
+    above_everywhere,
+    all_zero,
+    differences,
+    gap_grows,
+    most_pronounced,
+)
 from cushion.reproduction.neyshabur.label_pairs import PairFound, find_pairs, lines, nets_of
 from cushion.reproduction.neyshabur.nets import NORMS, NetFound
 from cushion.reproduction.neyshabur.plans import EPSILON
@@ -21,24 +27,31 @@ def figure1(workshop: Workshop) -> Page:
     claims = capacity_claims(pairs)
     verdict, because = judge(claims)
     return Page(
-        claim="the complexity of models learned with random labels is always higher than with true ones, and the gap "
-        "increases with the size of the training set, most of all for the ℓ2 norm and the ℓ2-path norm.",
+        claim="the complexity of models learned with random labels is always higher than with true "
+        "ones, and the gap "
+        "increases with the size of the training set, most of all for the ℓ2 norm and the "
+        "ℓ2-path norm.",
         tables=(_norm_table(pairs), _gap_table(pairs)),
         verdict=verdict,
         because=because,
         settings={"margin level": EPSILON, "sizes": [pair.size for pair in pairs]},
         claims=claims,
         notes=(
-            "Measures, not bounds; the numbers are log10 of norm / γ² without the factors of depth and width, as "
+            "Measures, not bounds; the numbers are log10 of norm / γ² without the factors of "
+            "depth and width, as "
             "plotted; γ is the 5th percentile of the margins of S.",
             f"Changed from the paper, at the largest size: {pairs[-1].true.plan.changes()}.",
-            "Batch-norms are folded into the convolutions before norms are taken; norms are those of the true maps, "
+            "Batch-norms are folded into the convolutions before norms are taken; norms are "
+            "those of the true maps, "
             "not of reshaped kernels.",
-            "The claim on the gap is about the difference of the norms themselves; table and picture show log10, in "
+            "The claim on the gap is about the difference of the norms themselves; table and "
+            "picture show log10, in "
             "which lines that run side by side have a growing difference.",
-            "A net that the limit of epochs stopped before it reached the loss has a smaller γ, and for that reason "
+            "A net that the limit of epochs stopped before it reached the loss has a smaller γ, "
+            "and for that reason "
             "larger norms over γ².",
-            "The paper prints no number of this figure. Every point is one net, not an average over seeds.",
+            "The paper prints no number of this figure. Every point is one net, not an average "
+            "over seeds.",
         ),
         pictures=(
             Panels(
@@ -55,22 +68,31 @@ def figure1(workshop: Workshop) -> Page:
 
 
 def capacity_claims(pairs: Sequence[PairFound]) -> tuple[Claim, ...]:
-    """Zero training error; random above true for each norm; gaps that grow; where they grow most."""
+    """Zero training error; random above true for each norm; gaps that grow; where they grow
+    most.
+    """
     sizes = [pair.size for pair in pairs]
     true = {key: [pair.true.log10(key) for pair in pairs] for key in NORMS}
     random = {key: [pair.random.log10(key) for pair in pairs] for key in NORMS}
-    errors = {f"{pair.size} {labels}": net.errors for pair in pairs for labels, net in nets_of(pair)}
+    errors = {
+        f"{pair.size} {labels}": net.errors for pair in pairs for labels, net in nets_of(pair)
+    }
     why = "γ ≤ 0, since the net errs on more than a twentieth of S"
     return (
         all_zero(errors, "the training error of every net is zero"),
         *(
             above_everywhere(
-                f"{name}: higher with random labels than with true ones", sizes, random[key], true[key], why=why
+                f"{name}: higher with random labels than with true ones",
+                sizes,
+                random[key],
+                true[key],
+                why=why,
             )
             for key, name in NORMS.items()
         ),
         gap_grows(
-            "the gap between random and true labels increases with the size of the training set, for all four norms",
+            "the gap between random and true labels increases with the size of the training set, "
+            "for all four norms",
             sizes,
             {name: differences(random[key], true[key]) for key, name in NORMS.items()},
         ),
@@ -83,7 +105,9 @@ def capacity_claims(pairs: Sequence[PairFound]) -> tuple[Claim, ...]:
 
 
 def _excess(random: Sequence[float | None], true: Sequence[float | None]) -> float | None:
-    """log10 of the growth from the smallest to the largest sample with random labels, over that with true ones."""
+    """log10 of the growth from the smallest to the largest sample with random labels, over that
+    with true ones.
+    """
     ends = (random[0], random[-1], true[0], true[-1])
     if ends[0] is None or ends[1] is None or ends[2] is None or ends[3] is None:
         return None
@@ -96,7 +120,15 @@ def _norm_table(pairs: Sequence[PairFound]) -> Table:
 
     header = ("examples", "labels", "epochs", "train error", "test error", "γ", *NORMS.values())
     rows = tuple(
-        (pair.size, labels, net.norms["epochs"], net.train_error, net.test_error, net.margin, *logs(net))
+        (
+            pair.size,
+            labels,
+            net.norms["epochs"],
+            net.train_error,
+            net.test_error,
+            net.margin,
+            *logs(net),
+        )
         for pair in pairs
         for labels, net in nets_of(pair)
     )
@@ -109,4 +141,6 @@ def _gap_table(pairs: Sequence[PairFound]) -> Table:
         return None if random is None or true is None else random - true
 
     rows = tuple((pair.size, *(gap(pair, key) for key in NORMS)) for pair in pairs)
-    return Table(("examples", *NORMS.values()), rows, "log10 of the ratio of random to true labels:")
+    return Table(
+        ("examples", *NORMS.values()), rows, "log10 of the ratio of random to true labels:"
+    )

@@ -1,7 +1,8 @@
 """The nets of Neyshabur 2017 by size, and how each is measured.
 
-At recorded size samples are a tenth of the paper's, and VGG has an eighth of its width and no dropout; quick is smaller
-still. Equal plans share one training and one measurement among the figures.
+At recorded size samples are a tenth of the paper's, and VGG has an eighth of its width and no
+dropout; quick is smaller still. Equal plans share one training and one measurement among the
+figures.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.reproduction.nets import TrainingPlan
 from cushion.reproduction.pages import Size
 
-EPSILON = 0.05  # γ is the margin that all but this fraction of S exceed: the figures' 5th percentile
+EPSILON = (
+    0.05  # γ is the margin that all but this fraction of S exceed: the figures' 5th percentile
+)
 LEVEL = 0.05  # the expected sharpness at which the text compares KL
 
 
@@ -28,7 +31,9 @@ class LabelPair:
 
 @dataclass(frozen=True)
 class Sized:
-    """A net and the number that stands on its figure's axis: random labels (Figure 3), hidden units (Figure 4)."""
+    """A net and the number that stands on its figure's axis: random labels (Figure 3), hidden units
+    (Figure 4).
+    """
 
     size: int
     plan: TrainingPlan
@@ -38,12 +43,16 @@ def _vgg(size: Size, data: str) -> TrainingPlan:
     if size == "full":
         return TrainingPlan("neyshabur-vgg", data)
     epochs = 300 if size == "quick" else 100
-    return TrainingPlan("neyshabur-vgg", data, width=0.125, epochs=epochs, stop_loss=1e-3, dropout=False)
+    return TrainingPlan(
+        "neyshabur-vgg", data, width=0.125, epochs=epochs, stop_loss=1e-3, dropout=False
+    )
 
 
 def _pairs(size: Size, samples: tuple[int, ...]) -> tuple[LabelPair, ...]:
     return tuple(
-        LabelPair(n, _vgg(size, f"cifar10,subset={n}"), _vgg(size, f"cifar10,subset={n},random-labels=1"))
+        LabelPair(
+            n, _vgg(size, f"cifar10,subset={n}"), _vgg(size, f"cifar10,subset={n},random-labels=1")
+        )
         for n in samples
     )
 
@@ -51,7 +60,8 @@ def _pairs(size: Size, samples: tuple[int, ...]) -> tuple[LabelPair, ...]:
 def _confused(size: Size, true: int, randoms: tuple[int, ...]) -> tuple[Sized, ...]:
     """Without random labels it is Figure 1's net on the true ones: the rows are the same."""
     return tuple(
-        Sized(k, _vgg(size, f"cifar10,confusion={true}+{k}" if k else f"cifar10,subset={true}")) for k in randoms
+        Sized(k, _vgg(size, f"cifar10,confusion={true}+{k}" if k else f"cifar10,subset={true}"))
+        for k in randoms
     )
 
 
@@ -87,7 +97,9 @@ _EXAMPLES: dict[Size, int] = {"quick": 20, "recorded": 50, "full": 100}
 
 
 def sharpness_options(size: Size, alphas: tuple[float, ...], seed: int) -> SharpnessOptions:
-    """Appendix A's at full size, with fewer draws and steps below; the paper does not print its α."""
+    """Appendix A's at full size, with fewer draws and steps below; the paper does not print its
+    α.
+    """
     published = SharpnessOptions.as_published(seed)
     return replace(published, alphas=alphas, draws=_DRAWS[size], ascent_steps=_STEPS[size])
 

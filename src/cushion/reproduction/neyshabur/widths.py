@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 
 from cushion.reproduction.drawings import Panels
 from cushion.reproduction.neyshabur.bicriteria import curve, panel
@@ -20,11 +21,15 @@ FITTED = 0.01  # a training error at most this counts as fitting
 
 def figure4(workshop: Workshop) -> Page:
     """Errors, measures and bi-criteria curves by the number of hidden units."""
-    nets = [SizedNet(one.size, find_net(workshop, one.plan, MLP_ALPHAS)) for one in WIDTHS[workshop.size]]
+    nets = [
+        SizedNet(one.size, find_net(workshop, one.plan, MLP_ALPHAS))
+        for one in WIDTHS[workshop.size]
+    ]
     claims = width_claims(nets)
     verdict, because = judge(claims)
     return Page(
-        claim="32 hidden units fit MNIST, yet wider nets generalise better; norms over the margin and the joint "
+        claim="32 hidden units fit MNIST, yet wider nets generalise better; norms over the margin "
+        "and the joint "
         "measure of sharpness and KL decrease up to 128 units, and beyond that fail to explain it.",
         tables=(_table(nets),),
         verdict=verdict,
@@ -35,12 +40,15 @@ def figure4(workshop: Workshop) -> Page:
         },
         claims=claims,
         notes=(
-            "Measures, not bounds. Norms are log10 of norm / γ²; the two columns with a product of h have the factors "
+            "Measures, not bounds. Norms are log10 of norm / γ²; the two columns with a product "
+            "of h have the factors "
             "that depend on the widths, as §2.2 prints them.",
             f"Changed from the paper, at the largest width: {nets[-1].net.plan.changes()}.",
-            "The paper trains until the cross-entropy is below 1e-4 wherever zero training error is possible; a net "
+            "The paper trains until the cross-entropy is below 1e-4 wherever zero training error "
+            "is possible; a net "
             "that stopped earlier has a smaller margin.",
-            "The paper prints no number of this figure. Every point is one net, not an average over seeds.",
+            "The paper prints no number of this figure. Every point is one net, not an average "
+            "over seeds.",
         ),
         pictures=(
             Panels(
@@ -50,7 +58,10 @@ def figure4(workshop: Workshop) -> Page:
                 (
                     errors_picture(nets, "hidden units", x_log=True),
                     measures_picture(nets, "hidden units", logs=True),
-                    panel("expected sharpness and KL", [curve(f"{one.size} units", one.net.points) for one in nets]),
+                    panel(
+                        "expected sharpness and KL",
+                        [curve(f"{one.size} units", one.net.points) for one in nets],
+                    ),
                 ),
             ),
         ),
@@ -60,8 +71,13 @@ def figure4(workshop: Workshop) -> Page:
 def width_claims(nets: Sequence[SizedNet]) -> tuple[Claim, ...]:
     """The text's sentences about 32, 128 and 512 hidden units."""
 
-    def norms(names: Sequence[str], low: int, high: float, form: str = "as plotted") -> dict[str, Numbers]:
-        return {NORMS[name]: _between(nets, low, high, lambda net, name=name: net.log10(name, form)) for name in names}  # type: ignore[misc]
+    def norms(
+        names: Sequence[str], low: int, high: float, form: str = "as plotted"
+    ) -> dict[str, Numbers]:
+        return {
+            NORMS[name]: _between(nets, low, high, methodcaller("log10", name, form))
+            for name in names
+        }
 
     beyond = f"log10 from {TURNS} units to the widest net"
     return (
@@ -99,7 +115,8 @@ def width_claims(nets: Sequence[SizedNet]) -> tuple[Claim, ...]:
             where=f"log10 from {SPECTRAL_TURNS} units to the widest net",
         ),
         moves(
-            f"the joint measure (ln KL at an expected sharpness of {LEVEL:g}) decreases up to {TURNS}",
+            f"the joint measure (ln KL at an expected sharpness of {LEVEL:g}) decreases up to "
+            f"{TURNS}",
             {"ln KL": _between(nets, FITS, TURNS, _log_kl)},
             up=False,
             where=f"from {FITS} units to {TURNS}",
@@ -120,7 +137,9 @@ def _log_kl(net: NetFound) -> float | None:
 def _between(
     nets: Sequence[SizedNet], low: int, high: float, read: Callable[[NetFound], float | None]
 ) -> list[float | None]:
-    """The numbers of the nets from `low` to `high` units; none where the net of `low` units was not trained."""
+    """The numbers of the nets from `low` to `high` units; none where the net of `low` units was not
+    trained.
+    """
     inside = [one for one in nets if low <= one.size <= high]
     return [read(one.net) for one in inside] if inside and inside[0].size == low else []
 
@@ -130,13 +149,18 @@ def fits(nets: Sequence[SizedNet]) -> Claim:
     text = f"{FITS} hidden units are enough to fit the training data"
     for one in nets:
         if one.size == FITS:
-            because = f"its training error is {one.net.train_error:.3%}; at most {FITTED:.0%} counts as fitting"
+            because = (
+                f"its training error is {one.net.train_error:.3%}; at most {FITTED:.0%} counts "
+                "as fitting"
+            )
             return Claim(text, one.net.train_error <= FITTED, because)
     return Claim(text, None, "no net of that width was trained")
 
 
 def wider_is_better(nets: Sequence[SizedNet]) -> Claim:
-    """From 32 units on: rank correlation of width and test error below -0.5, and the widest errs less than 32 units."""
+    """From 32 units on: rank correlation of width and test error below -0.5, and the widest errs
+    less than 32 units.
+    """
     text = f"beyond {FITS} hidden units the test error decreases with the width"
     wide = [one for one in nets if one.size >= FITS]
     errors = [one.net.test_error for one in wide]
@@ -144,19 +168,41 @@ def wider_is_better(nets: Sequence[SizedNet]) -> Claim:
     if found is None:
         return Claim(text, None, "fewer than three such nets, or all alike")
     because = (
-        f"rank correlation {found:+.2f} (below -{RANKED} is needed), test error {errors[0]:.3%} to {errors[-1]:.3%}"
+        f"rank correlation {found:+.2f} (below -{RANKED} is needed), test error {errors[0]:.3%} "
+        f"to {errors[-1]:.3%}"
     )
     return Claim(text, found < -RANKED and errors[-1] < errors[0], because)
 
 
 def _table(nets: Sequence[SizedNet]) -> Table:
     printed = {"l2-path": "ℓ2-path norm, ∏ 4h", "spectral": "spectral norm, ∏ h"}
-    header = ("hidden units", "parameters", "train error", "test error", "loss", "γ", *NORMS.values())
-    header += (*printed.values(), "largest sharpness", f"KL at sharpness {LEVEL:g}", f"KL at error + {LEVEL:g}")
+    header = (
+        "hidden units",
+        "parameters",
+        "train error",
+        "test error",
+        "loss",
+        "γ",
+        *NORMS.values(),
+    )
+    header += (
+        *printed.values(),
+        "largest sharpness",
+        f"KL at sharpness {LEVEL:g}",
+        f"KL at error + {LEVEL:g}",
+    )
     rows = []
     for one in nets:
         net = one.net
-        fitted = (net.norms["parameters"], net.train_error, net.test_error, net.norms["loss"], net.margin)
-        norms = [net.log10(key) for key in NORMS] + [net.log10(key, "as printed") for key in printed]
+        fitted = (
+            net.norms["parameters"],
+            net.train_error,
+            net.test_error,
+            net.norms["loss"],
+            net.margin,
+        )
+        norms = [net.log10(key) for key in NORMS] + [
+            net.log10(key, "as printed") for key in printed
+        ]
         rows.append((one.size, *fitted, *norms, net.sharpness, net.kl, net.error_kl))
     return Table(header, tuple(rows), "Norms are log10 of norm / γ²:")

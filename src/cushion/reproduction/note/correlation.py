@@ -1,7 +1,9 @@
-"""The note, Figures 5 and 6: the capacity of its eq. 2 and the bound, beside how well nets generalise.
+"""The note, Figures 5 and 6: the capacity of its eq. 2 and the bound, beside how well nets
+generalise.
 
-The note captions the first not at all and the second "Correlation with Generalization". It takes both from Arora 2018,
-whose two pictures on this matter are Figure 2 left (normal and shuffled labels) and right (during training).
+The note captions the first not at all and the second "Correlation with Generalization". It takes
+both from Arora 2018, whose two pictures on this matter are Figure 2 left (normal and shuffled
+labels) and right (during training).
 """
 
 from __future__ import annotations
@@ -11,7 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from cushion.reproduction.arora.bounds import figure_2_right
-from cushion.reproduction.arora.labels import NORMAL, SHUFFLED, errors_table, layer_claim, trained_claims
+from cushion.reproduction.arora.labels import (
+    NORMAL,
+    SHUFFLED,
+    errors_table,
+    layer_claim,
+    trained_claims,
+)
 from cushion.reproduction.arora.paper import LAYER_OF_FIGURE_2
 from cushion.reproduction.arora.records import alexnets
 from cushion.reproduction.arora.settings import alexnet_settings
@@ -20,7 +28,10 @@ from cushion.reproduction.drawings import Picture, Series
 from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
 
-_TAKEN = "The note does not say which nets it shows; this stands for the picture of Arora 2018 on the same matter."
+_TAKEN = (
+    "The note does not say which nets it shows; this stands for the picture of Arora 2018 on the "
+    "same matter."
+)
 
 
 def figure_5(workshop: Workshop) -> Page:
@@ -30,17 +41,30 @@ def figure_5(workshop: Workshop) -> Page:
     at = LAYER_OF_FIGURE_2 - 1
     claims = (
         capacity_claim("the capacity of eq. 2 is smaller", "capacity", true, shuffled),
-        capacity_claim("so is the sum of effective parameters", "effective_parameters", true, shuffled),
-        capacity_claim("so is it without the worst 5 % of the examples", "effective_parameters_zeta", true, shuffled),
+        capacity_claim(
+            "so is the sum of effective parameters", "effective_parameters", true, shuffled
+        ),
+        capacity_claim(
+            "so is it without the worst 5 % of the examples",
+            "effective_parameters_zeta",
+            true,
+            shuffled,
+        ),
         *(layer_claim(quantity, true, shuffled, at) for quantity in (CUSHION, CONTRACTION)),
         *trained_claims(true, shuffled),
     )
     verdict, because = judge(claims)
     kinds = ("capacity", "effective_parameters", "effective_parameters_zeta")
     rows = tuple((name, *(net["net"][kind] for kind in kinds)) for name, net in nets.items())
-    header = ("net", "capacity, eq. 2", "effective parameters", "without the worst 5 % of the examples")
+    header = (
+        "net",
+        "capacity, eq. 2",
+        "effective parameters",
+        "without the worst 5 % of the examples",
+    )
     return Page(
-        claim="noise stability correlates with generalisation: the net that generalises has the smaller capacity.",
+        claim="noise stability correlates with generalisation: the net that generalises has the "
+        "smaller capacity.",
         tables=(Table(header, rows), errors_table(true, shuffled)),
         verdict=verdict,
         because=because,
@@ -54,7 +78,10 @@ def figure_5(workshop: Workshop) -> Page:
                 header[1:],
                 "kind of capacity",
                 "capacity",
-                tuple(Series(name, tuple(net["net"][kind] for kind in kinds)) for name, net in nets.items()),
+                tuple(
+                    Series(name, tuple(net["net"][kind] for kind in kinds))
+                    for name, net in nets.items()
+                ),
                 y_log=True,
             ),
         ),
@@ -76,11 +103,16 @@ def figure_6(workshop: Workshop) -> Page:
     )
 
 
-def capacity_claim(text: str, kind: str, true: Mapping[str, Any], shuffled: Mapping[str, Any]) -> Claim:
+def capacity_claim(
+    text: str, kind: str, true: Mapping[str, Any], shuffled: Mapping[str, Any]
+) -> Claim:
     """One capacity of the two nets; an infinite one (None in JSON) is larger than any."""
     mine, theirs = true["net"][kind], shuffled["net"][kind]
     whole = f"{text} on normal labels"
     if mine is None:
         return Claim(whole, None if theirs is None else False, "it is infinite on normal labels")
-    because = f"{mine:.3g} on normal, {'infinite' if theirs is None else f'{theirs:.3g}'} on shuffled labels"
+    because = (
+        f"{mine:.3g} on normal, {'infinite' if theirs is None else f'{theirs:.3g}'} on shuffled "
+        "labels"
+    )
     return Claim(whole, theirs is None or mine < theirs, because)

@@ -1,4 +1,6 @@
-"""The items of the note on Arora 2018, for the registry. They share the nets of Arora 2018 and of Neyshabur 2017."""
+"""The items of the note on Arora 2018, for the registry. They share the nets of Arora 2018 and of
+Neyshabur 2017.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ _VGG19 = ("4 minutes (shared)", "50 minutes (shared)", "3 weeks (shared)")
 
 def _item(number: int, title: str, shows: str, times: tuple[str, str, str], maker: str) -> Item:
     return Item(
-        f"note-figure{number}", title, f"the note, Figure {number}", shows, *times, f"cushion.reproduction.note.{maker}"
+        f"note-figure{number}",
+        title,
+        f"the note, Figure {number}",
+        shows,
+        *times,
+        f"cushion.reproduction.note.{maker}",
     )
 
 
@@ -21,8 +28,20 @@ ITEMS = (
         ("1 minute (shared)", "6 minutes (shared)", "1 day (shared)"),
         "sizes:figure_1",
     ),
-    _item(2, "Norm-based bounds", "earlier bounds beside the number of parameters", _VGG19, "stability:figure_2"),
-    _item(3, "Noise attenuation", "noise in a layer's input, followed to the output", _VGG19, "stability:figure_3"),
+    _item(
+        2,
+        "Norm-based bounds",
+        "earlier bounds beside the number of parameters",
+        _VGG19,
+        "stability:figure_2",
+    ),
+    _item(
+        3,
+        "Noise attenuation",
+        "noise in a layer's input, followed to the output",
+        _VGG19,
+        "stability:figure_3",
+    ),
     _item(4, "Singular values", "a filter of layer 10 of VGG-19", _VGG19, "stability:figure_4"),
     _item(
         5,

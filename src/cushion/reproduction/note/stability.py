@@ -1,4 +1,6 @@
-"""The note, Figures 2 to 4: norm-based bounds, attenuation of noise, singular values; the VGG-19 of Arora 2018."""
+"""The note, Figures 2 to 4: norm-based bounds, attenuation of noise, singular values; the VGG-19 of
+Arora 2018.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from typing import Any
 from cushion.reproduction.arora.bounds import COUNT, RIVALS, log10_of
 from cushion.reproduction.arora.records import vgg19, vgg19_epochs
 from cushion.reproduction.arora.settings import LAYERS_NOTE, net_name, vgg19_settings
-from cushion.reproduction.drawings import Curve, Curves, Histogram, Panels, Picture, Series, spread_of
+from cushion.reproduction.drawings import (
+    Curve,
+    Curves,
+    Histogram,
+    Panels,
+    Picture,
+    Series,
+    spread_of,
+)
 from cushion.reproduction.pages import Claim, Page, Table, judge
 from cushion.reproduction.runner import Workshop
 
@@ -35,7 +45,10 @@ def figure_2(workshop: Workshop) -> Page:
         because=because,
         settings=vgg19_settings(workshop, sparse=True),
         claims=claims,
-        notes=("As Figure 2 of Arora 2018 plots them, without constants; ours is the 5th-percentile γ.",),
+        notes=(
+            "As Figure 2 of Arora 2018 plots them, without constants; ours is the 5th-percentile "
+            "γ.",
+        ),
         pictures=(
             Picture(
                 "figure-2",
@@ -50,7 +63,9 @@ def figure_2(workshop: Workshop) -> Page:
 
 
 def figure_3(workshop: Workshop) -> Page:
-    """Noise in the input of a layer, one curve a layer, followed to the output; 10 % and as large as the signal."""
+    """Noise in the input of a layer, one curve a layer, followed to the output; 10 % and as large
+    as the signal.
+    """
     layers = vgg19(workshop)["layers"]
     levels = sorted({curve["level"] for layer in layers for curve in layer["noise_attenuation"]})
     claims = attenuation_claims(layers)
@@ -60,9 +75,16 @@ def figure_3(workshop: Workshop) -> Page:
         for at, layer in enumerate(layers, 1)
         for curve in layer["noise_attenuation"]
     )
-    header = ("layer", "name", "noise / signal", "relative error of this layer's output", "of the net's output")
+    header = (
+        "layer",
+        "name",
+        "noise / signal",
+        "relative error of this layer's output",
+        "of the net's output",
+    )
     return Page(
-        claim="injected noise has a rapidly decreasing effect on higher layers, even noise as large as the signal.",
+        claim="injected noise has a rapidly decreasing effect on higher layers, even noise as "
+        "large as the signal.",
         tables=(Table(header, rows, "Means over examples and draws of ‖x̂^j - x^j‖/‖x^j‖:"),),
         verdict=verdict,
         because=because,
@@ -72,7 +94,8 @@ def figure_3(workshop: Workshop) -> Page:
         pictures=(
             Panels(
                 "figure-3",
-                f"Attenuation on {net_name(workshop)}: a curve starts at the layer whose input is noisy",
+                f"Attenuation on {net_name(workshop)}: a curve starts at the layer whose input "
+                "is noisy",
                 len(levels),
                 tuple(_attenuation(layers, level) for level in levels),
             ),
@@ -100,10 +123,26 @@ def figure_4(workshop: Workshop) -> Page:
         for name, one in (("kernel", record["kernel_spectrum"]), ("true map", record["spectrum"]))
         if one is not None
     )
-    header = ("net", "matrix", "singular values", "largest", "median", "stable rank", "values with 90 % of the energy")
+    header = (
+        "net",
+        "matrix",
+        "singular values",
+        "largest",
+        "median",
+        "stable rank",
+        "values with 90 % of the energy",
+    )
     panels = tuple(
-        Histogram("", title, "singular value", (spread_of("trained", layer[key]), spread_of("random", twin[key])))
-        for key, title in (("kernel_spectrum", "kernel, [filters, rest]"), ("spectrum", "true linear map"))
+        Histogram(
+            "",
+            title,
+            "singular value",
+            (spread_of("trained", layer[key]), spread_of("random", twin[key])),
+        )
+        for key, title in (
+            ("kernel_spectrum", "kernel, [filters, rest]"),
+            ("spectrum", "true linear map"),
+        )
         if layer[key] is not None and twin[key] is not None
     )
     return Page(
@@ -115,11 +154,15 @@ def figure_4(workshop: Workshop) -> Page:
         claims=claims,
         notes=(
             LAYERS_NOTE,
-            "The note says |Mx|/|x| ≥ σ_max; it is at most σ_max. Random: the initialisation, scaled to match.",
+            "The note says |Mx|/|x| ≥ σ_max; it is at most σ_max. Random: the initialisation, "
+            "scaled to match.",
         ),
         pictures=(
             Panels(
-                "figure-4", f"Singular values of layer {_LAYER} of {net_name(workshop)}", max(1, len(panels)), panels
+                "figure-4",
+                f"Singular values of layer {_LAYER} of {net_name(workshop)}",
+                max(1, len(panels)),
+                panels,
             ),
         ),
     )
@@ -137,9 +180,13 @@ def above_count(last: Mapping[str, Any]) -> Claim:
 
 
 def attenuation_claims(layers: Sequence[Layer]) -> tuple[Claim, ...]:
-    """The relative error at the output against that of the layer itself, and against the injected noise."""
+    """The relative error at the output against that of the layer itself, and against the injected
+    noise.
+    """
     claims = []
-    for level in sorted({curve["level"] for layer in layers for curve in layer["noise_attenuation"]}):
+    for level in sorted(
+        {curve["level"] for layer in layers for curve in layer["noise_attenuation"]}
+    ):
         ends = [
             (curve["points"][0]["mean"], curve["points"][-1]["mean"])
             for layer in layers
@@ -155,7 +202,8 @@ def attenuation_claims(layers: Sequence[Layer]) -> tuple[Claim, ...]:
             Claim(
                 f"noise of {level:.0%} is attenuated on its way up",
                 falls >= _MOST * len(ends),
-                f"the output errs relatively less than the noisy layer for {falls} of {len(ends)} layers ({_MOST:.0%} "
+                f"the output errs relatively less than the noisy layer for {falls} of "
+                f"{len(ends)} layers ({_MOST:.0%} "
                 f"asked), and less than the noise itself for {below}",
             ),
             Claim(
@@ -168,7 +216,9 @@ def attenuation_claims(layers: Sequence[Layer]) -> tuple[Claim, ...]:
 
 
 def singular_claims(layer: Layer) -> tuple[Claim, ...]:
-    """Half of the kernel's singular values are below a tenth of the largest; the stable rank far below their count."""
+    """Half of the kernel's singular values are below a tenth of the largest; the stable rank far
+    below their count.
+    """
     one = layer["kernel_spectrum"]
     middle = one["quantiles"]["0.5"] / one["spectral"]
     few = one["stable_rank"] / one["count"]

@@ -1,7 +1,8 @@
-"""Published certificates against ours: every file of ours is verified by replay before its bound enters the table.
+"""Published certificates against ours: every file of ours is verified by replay before its bound
+enters the table.
 
-A search that is timed does not repeat to the bit, so a file that OUT/.certificates already holds is not searched for
-again: it is verified, and what it states is what counts.
+A search that is timed does not repeat to the bit, so a file that OUT/.certificates already holds is
+not searched for again: it is verified, and what it states is what counts.
 """
 
 from __future__ import annotations
@@ -55,26 +56,47 @@ def published_against_ours(workshop: Workshop) -> Page:
         *((one.source, one.prior, *(one.bounds.get(data) for data in sets)) for one in PUBLISHED),
     )
     details = tuple(
-        (data, one["bits"], one["errors"], one["m"], _percent(one["bound"]), one["level"], search.command)
+        (
+            data,
+            one["bits"],
+            one["errors"],
+            one["m"],
+            _percent(one["bound"]),
+            one["level"],
+            search.command,
+        )
         for (data, one), search in zip(found.items(), SEARCHES[workshop.size], strict=True)
     )
     shown = [one for one in PUBLISHED if one.comparable]
     return Page(
-        claim="the bounds that cushion certifies without data in the prior are below all of that kind listed here.",
+        claim="the bounds that cushion certifies without data in the prior are below all of that "
+        "kind listed here.",
         tables=(
-            Table(("certificate", "prior", *sets), rows, "Bounds on the error in percent (ours: δ = 0.05):"),
-            Table(("data", "bits", "errors", "m", "bound, %", "verified", "found by"), details, "Our files:"),
+            Table(
+                ("certificate", "prior", *sets),
+                rows,
+                "Bounds on the error in percent (ours: δ = 0.05):",
+            ),
+            Table(
+                ("data", "bits", "errors", "m", "bound, %", "verified", "found by"),
+                details,
+                "Our files:",
+            ),
         ),
         verdict=verdict,
         because=because,
         settings={"delta": DELTA},
         claims=claims,
         notes=(
-            "Only rows with no data in the prior are compared. A prior that saw most of the data (last row) comes near "
-            "a held-out line, which is shown for comparison: certificate and held-out line quoted together fail with "
+            "Only rows with no data in the prior are compared. A prior that saw most of the data "
+            "(last row) comes near "
+            "a held-out line, which is shown for comparison: certificate and held-out line "
+            "quoted together fail with "
             "probability at most 2δ.",
-            "Our bounds are rounded up, as everywhere. The others are as their papers print them, δ included.",
-            "The search's design was worked out on these sets: see results/certificates in the repository.",
+            "Our bounds are rounded up, as everywhere. The others are as their papers print "
+            "them, δ included.",
+            "The search's design was worked out on these sets: see results/certificates in the "
+            "repository.",
         ),
         pictures=(
             Picture(
@@ -84,8 +106,13 @@ def published_against_ours(workshop: Workshop) -> Page:
                 "data set",
                 "bound on the error, %",
                 (
-                    Series("cushion", tuple(float(_percent(found[data]["bound"])) for data in sets)),
-                    *(Series(one.source, tuple(one.bounds.get(data) for data in sets), True) for one in shown),
+                    Series(
+                        "cushion", tuple(float(_percent(found[data]["bound"])) for data in sets)
+                    ),
+                    *(
+                        Series(one.source, tuple(one.bounds.get(data) for data in sets), True)
+                        for one in shown
+                    ),
                 ),
             ),
         ),
@@ -95,13 +122,16 @@ def published_against_ours(workshop: Workshop) -> Page:
 def certificate_claims(data: str, found: Mapping[str, Any]) -> tuple[Claim, ...]:
     """The file replays, and its bound is below each comparable published one."""
     bound = Decimal(_percent(found["bound"]))
-    rivals = {one.source: one.bounds[data] for one in PUBLISHED if one.comparable and data in one.bounds}
+    rivals = {
+        one.source: one.bounds[data] for one in PUBLISHED if one.comparable and data in one.bounds
+    }
     best = min(rivals, key=lambda name: rivals[name])
     return (
         Claim(
             f"{data}: the certificate verifies by replay",
             found["ok"] and found["level"] == "replay",
-            f"level {found['level']}: {found['errors']} errors of {found['m']} counted again when recorded",
+            f"level {found['level']}: {found['errors']} errors of {found['m']} counted again "
+            "when recorded",
         ),
         Claim(
             f"{data}: it is below every bound listed here without data in the prior",
@@ -114,7 +144,11 @@ def certificate_claims(data: str, found: Mapping[str, Any]) -> tuple[Claim, ...]
 def _verified(workshop: Workshop, search: Search) -> dict[str, Any]:
     def make() -> dict[str, Any]:
         data, test = load_pair(search.data)
-        path = workshop.out / ".certificates" / f"{search.data}-{search.minutes:g}-{workshop.seed}.cushion"
+        path = (
+            workshop.out
+            / ".certificates"
+            / f"{search.data}-{search.minutes:g}-{workshop.seed}.cushion"
+        )
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
             _search(search, workshop.seed, path)
@@ -124,11 +158,19 @@ def _verified(workshop: Workshop, search: Search) -> dict[str, Any]:
         return {
             "ok": verdict.ok,
             "level": verdict.level,
-            **{key: claim[key] for key in ("bound", "bits", "errors", "m", "delta", "data_fingerprint")},
+            **{
+                key: claim[key]
+                for key in ("bound", "bits", "errors", "m", "delta", "data_fingerprint")
+            },
             "holdout_bound": None if line is None else line["bound"],
         }
 
-    settings = {"data": search.data, "minutes": search.minutes, "delta": DELTA, "seed": workshop.seed}
+    settings = {
+        "data": search.data,
+        "minutes": search.minutes,
+        "delta": DELTA,
+        "seed": workshop.seed,
+    }
     found: dict[str, Any] = workshop.step("certificate", settings, make)
     return found
 

@@ -9,7 +9,8 @@ ITEMS = (
         id="cushion-occam-table",
         title="What bits and training errors buy",
         source="cushion",
-        shows="the certified error by message length and training error: exact tail, kl form, Hoeffding form",
+        shows="the certified error by message length and training error: exact tail, kl form, "
+        "Hoeffding form",
         quick="seconds",
         recorded="seconds",
         full="seconds",
@@ -19,7 +20,8 @@ ITEMS = (
         id="cushion-certificates",
         title="Published certificates against ours",
         source="cushion",
-        shows="error bounds that hold with probability 95 %, ours verified by replay, beside what papers print",
+        shows="error bounds that hold with probability 95 %, ours verified by replay, beside what "
+        "papers print",
         quick="2 minutes",
         recorded="2.5 hours",
         full="12 hours",

@@ -18,15 +18,26 @@ _ERRORS = ("0", "0.01", "0.02", "0.03", "0.05", "0.08")
 def make(workshop: Workshop) -> Page:
     """One row for each length and training error; all columns are rounded up."""
     settings = {"m": _M, "delta": str(_DELTA), "bits": list(_BITS), "errors": list(_ERRORS)}
-    made = workshop.step("occam-table", settings, lambda: [_row(bits, Decimal(e)) for bits in _BITS for e in _ERRORS])
+    made = workshop.step(
+        "occam-table", settings, lambda: [_row(bits, Decimal(e)) for bits in _BITS for e in _ERRORS]
+    )
     rows = [tuple(row) for row in made]
-    ordered = sum(float(exact) <= float(kl) <= float(hoeffding) for _, _, exact, kl, hoeffding in rows)
+    ordered = sum(
+        float(exact) <= float(kl) <= float(hoeffding) for _, _, exact, kl, hoeffding in rows
+    )
     cells = len(_BITS) * len(_ERRORS)
-    claim = Claim("exact ≤ kl ≤ Hoeffding in every cell", ordered == cells, f"in {ordered} of {cells}")
+    claim = Claim(
+        "exact ≤ kl ≤ Hoeffding in every cell", ordered == cells, f"in {ordered} of {cells}"
+    )
     verdict, because = judge((claim,))
     return Page(
-        claim="the exact binomial tail is never looser than the kl form, nor that than the Hoeffding form.",
-        tables=(Table(("bits", "training error", "exact tail", "kl form", "Hoeffding form"), tuple(rows)),),
+        claim="the exact binomial tail is never looser than the kl form, nor that than the "
+        "Hoeffding form.",
+        tables=(
+            Table(
+                ("bits", "training error", "exact tail", "kl form", "Hoeffding form"), tuple(rows)
+            ),
+        ),
         verdict=verdict,
         because=because,
         claims=(claim,),

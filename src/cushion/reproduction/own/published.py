@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Published:
-    """One row: bounds in percent by data set. prior: what the prior (or the code) was allowed to see."""
+    """One row: bounds in percent by data set. prior: what the prior (or the code) was allowed to
+    see.
+    """
 
     source: str
     prior: str
@@ -21,11 +23,24 @@ class Published:
 
 
 PUBLISHED = (
-    Published("Lotfi et al. 2022", "no data", {"mnist": 11.6, "fashion-mnist": 32.8, "cifar10": 58.2}),
-    Published("Lotfi et al. 2022, raw records", "no data", {"cifar10": 55.97}, "better than its paper prints"),
-    Published("Lotfi et al. 2022, transfer", "other data sets", {"mnist": 9.0, "fashion-mnist": 28.2, "cifar10": 35.1}),
+    Published(
+        "Lotfi et al. 2022", "no data", {"mnist": 11.6, "fashion-mnist": 32.8, "cifar10": 58.2}
+    ),
+    Published(
+        "Lotfi et al. 2022, raw records",
+        "no data",
+        {"cifar10": 55.97},
+        "better than its paper prints",
+    ),
+    Published(
+        "Lotfi et al. 2022, transfer",
+        "other data sets",
+        {"mnist": 9.0, "fashion-mnist": 28.2, "cifar10": 35.1},
+    ),
     Published("García-Pérez 2025", "no data", {"mnist": 34.0, "cifar10": 74.0}),
     Published("Zhou et al. 2019", "no data", {"mnist": 46.0}),
     Published("Dziugaite and Roy 2017", "no data, two classes", {"mnist": 16.0}),
-    Published("Pérez-Ortiz et al. 2021", "50 to 70 % of the data", {"mnist": 1.55, "cifar10": 16.7}),
+    Published(
+        "Pérez-Ortiz et al. 2021", "50 to 70 % of the data", {"mnist": 1.55, "cifar10": 16.7}
+    ),
 )

@@ -22,7 +22,9 @@ def beyond(share: float, claimed: float, draws: int) -> bool:
 
 
 def _enough(rows: Sequence[Row]) -> bool | None:
-    """Whether η holds in all rows: no where one contradicts it, undecided where one is above it within chance."""
+    """Whether η holds in all rows: no where one contradicts it, undecided where one is above it
+    within chance.
+    """
     if any(beyond(one[_MAIN], one["eta"], one["draws"]) for one in rows):
         return False
     return None if any(one[_MAIN] > one["eta"] for one in rows) else True
@@ -47,20 +49,29 @@ def setting_is_enough(rows: Sequence[Row]) -> Claim:
     signed = [one for one in rows if one["law"] == "signed"]
     worst = max(signed, key=lambda one: one[_MAIN] / one["eta"])
     because = (
-        f"fails in {worst[_MAIN]:.2%} of the draws where {worst['eta']:.0%} is claimed, at t = {worst['t']:g}; the "
+        f"fails in {worst[_MAIN]:.2%} of the draws where {worst['eta']:.0%} is claimed, at t = "
+        f"{worst['t']:g}; the "
         f"corrected ε in {max(one['corrected'] / one['eta'] for one in signed):.2f} η at most"
     )
-    return Claim("2/(τ² + t) = 2 ln(3/η)/ε² is enough, if weights have signs", _enough(signed), because)
+    return Claim(
+        "2/(τ² + t) = 2 ln(3/η)/ε² is enough, if weights have signs", _enough(signed), because
+    )
 
 
 def is_sparse(rows: Sequence[Row]) -> Claim:
     """Eq. 6 is at least what is seen, and at least the exact tail."""
     wrong = [
-        one for one in rows if one["exact"] > one["chernoff"] or beyond(one["seen"], one["chernoff"], one["draws"])
+        one
+        for one in rows
+        if one["exact"] > one["chernoff"] or beyond(one["seen"], one["chernoff"], one["draws"])
     ]
     ratios = [one["chernoff"] / one["exact"] for one in rows]
     text = "Proposition 1.2: eq. 6 bounds the probability of k or more non-zeros"
-    return Claim(text, not wrong, f"it is {min(ratios):.1f} to {max(ratios):.1f} times the exact tail, which is seen")
+    return Claim(
+        text,
+        not wrong,
+        f"it is {min(ratios):.1f} to {max(ratios):.1f} times the exact tail, which is seen",
+    )
 
 
 def energy_as_printed(rows: Sequence[Row]) -> Claim:
@@ -77,12 +88,23 @@ def energy_as_printed(rows: Sequence[Row]) -> Claim:
 def brackets_as_printed(rows: Sequence[Row]) -> Claim:
     """Eq. 14 at the largest power of the largest c, within a tenth and the noise of the draws."""
     far = [one for one in rows if one["c"] == max(row["c"] for row in rows)]
-    pairs = [(one["printed"][-1], bracket_probability(one["m"], one["alpha"], one["c"]), one["draws"]) for one in far]
-    right = [abs(seen - p) <= 0.1 * p + _DEVIATIONS * math.sqrt(p / draws) for seen, p, draws in pairs]
+    pairs = [
+        (one["printed"][-1], bracket_probability(one["m"], one["alpha"], one["c"]), one["draws"])
+        for one in far
+    ]
+    right = [
+        abs(seen - p) <= 0.1 * p + _DEVIATIONS * math.sqrt(p / draws) for seen, p, draws in pairs
+    ]
     words = _listed([seen / p for seen, p, _ in pairs])
-    near = [one["printed"][0] / bracket_probability(0, one["alpha"], one["c"]) for one in rows if one not in far]
+    near = [
+        one["printed"][0] / bracket_probability(0, one["alpha"], one["c"])
+        for one in rows
+        if one not in far
+    ]
     because = f"seen / eq. 14 at c = 10, i = 3: {words}; but {_listed(near)} at c = 1.3, i = 0"
-    return Claim("for large c^i eq. 14 is the share of weights between c^i and c^(i+1)", all(right), because)
+    return Claim(
+        "for large c^i eq. 14 is the share of weights between c^i and c^(i+1)", all(right), because
+    )
 
 
 def fewer_with_alpha(rows: Sequence[Row]) -> Claim:
@@ -91,18 +113,28 @@ def fewer_with_alpha(rows: Sequence[Row]) -> Claim:
     fixed = [one["fixed"] for one in rows]
     relative = [one["share"] for one in rows]
     first, last = rows[0]["alpha"], rows[-1]["alpha"]
-    because = f"at a fixed τ {1 - fixed[0]:.0%} stay at α = {first:g} and {1 - fixed[-1]:.0%} at {last:g}; at an error "
+    because = (
+        f"at a fixed τ {1 - fixed[0]:.0%} stay at α = {first:g} and {1 - fixed[-1]:.0%} at "
+        f"{last:g}; at an error "
+    )
     because += f"relative to ‖W‖_F {1 - relative[0]:.1%} and {1 - relative[-1]:.1%}"
     return Claim(text, all(later > earlier for earlier, later in pairwise(fixed)), because)
 
 
 def more_as_alpha_shrinks(rows: Sequence[Row]) -> Claim:
-    """Section 5.2 says the opposite of Remark 1, by Proposition 1.1, whose τ does not depend on α."""
+    """Section 5.2 says the opposite of Remark 1, by Proposition 1.1, whose τ does not depend on
+    α.
+    """
     fixed = [one["fixed"] for one in rows]
     relative = all(later < earlier for earlier, later in pairwise(one["share"] for one in rows))
     first, last = rows[0]["alpha"], rows[-1]["alpha"]
-    because = f"at the τ of Proposition 1.1 {fixed[0]:.0%} can be replaced at α = {first:g} and {fixed[-1]:.0%} at "
-    because += f"{last:g}; it is {'so' if relative else 'not so'} where the error is relative to ‖W‖_F"
+    because = (
+        f"at the τ of Proposition 1.1 {fixed[0]:.0%} can be replaced at α = {first:g} and "
+        f"{fixed[-1]:.0%} at "
+    )
+    because += (
+        f"{last:g}; it is {'so' if relative else 'not so'} where the error is relative to ‖W‖_F"
+    )
     text = "Section 5.2: by Proposition 1.1, more weights can be replaced as α shrinks"
     return Claim(text, all(later < earlier for earlier, later in pairwise(fixed)), because)
 

@@ -19,7 +19,8 @@ ITEMS = (
         id="shin2021-figure2",
         title="Resilient classification",
         source="Shin 2021, Figure 2",
-        shows="how likely a row reaches c^M from entries of size c^i: eq. 16 as printed, clipped, and exactly",
+        shows="how likely a row reaches c^M from entries of size c^i: eq. 16 as printed, clipped, "
+        "and exactly",
         quick="seconds",
         recorded="seconds",
         full="1 minute",
@@ -29,7 +30,8 @@ ITEMS = (
         id="shin2021-figure3",
         title="Stable rank over the exponent of the tail",
         source="Shin 2021, Figure 3",
-        shows="a fleet of nets: α and stable rank of the last dense layer, a mixture of lines, the gap beside both",
+        shows="a fleet of nets: α and stable rank of the last dense layer, a mixture of lines, the "
+        "gap beside both",
         quick="2 minutes",
         recorded="2 hours",
         full="2 weeks",
@@ -39,7 +41,8 @@ ITEMS = (
         id="shin2021-table1",
         title="Accuracy before and after compression",
         source="Shin 2021, Table 1",
-        shows="the last dense layer replaced as Appendix E prints it and corrected, ten trials, on the fleet",
+        shows="the last dense layer replaced as Appendix E prints it and corrected, ten trials, on "
+        "the fleet",
         quick="2 minutes",
         recorded="2 hours",
         full="2 weeks",

@@ -1,4 +1,6 @@
-"""The fleet's nets as they were found: tails of every dense and convolutional layer, stable rank of the last."""
+"""The fleet's nets as they were found: tails of every dense and convolutional layer, stable rank of
+the last.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ ITERATIONS = 1000  # of the power method, as Appendix D has it
 class NetTails:
     """One net of the fleet. record: what the step kept, as JSON.
 
-    layers: one a dense or convolutional layer, in order: name, weights, and `power_law` and `stable` as their records,
-    or None with the reason. last: stable rank by SVD, and both spectral norms of the last dense layer.
+    layers: one a dense or convolutional layer, in order: name, weights, and `power_law` and
+    `stable` as their records, or None with the reason. last: stable rank by SVD, and both spectral
+    norms of the last dense layer.
     """
 
     plan: FleetNet
@@ -69,13 +72,20 @@ class NetTails:
 def find_tails(workshop: Workshop, plan: FleetNet) -> NetTails:
     """Train the net unless that is done; its tails are one step."""
     run, data, test = train_net(workshop, plan)
-    settings = {"run": plan.name, "epochs": run.epochs, "seed": workshop.seed, "data": data.fingerprint}
+    settings = {
+        "run": plan.name,
+        "epochs": run.epochs,
+        "seed": workshop.seed,
+        "data": data.fingerprint,
+    }
     return NetTails(plan, workshop.step("shin-tails", settings, lambda: _tails(run, data, test)))
 
 
 def _tails(run: RunResult, data: Dataset, test: Dataset) -> dict[str, Any]:
     net = traced(load_net(run.net).module, data)
-    names = [node.name for node in net.affine_layers if not isinstance(node.affine.operator, Diagonal)]
+    names = [
+        node.name for node in net.affine_layers if not isinstance(node.affine.operator, Diagonal)
+    ]
     matrix = last_matrix(net)
     return {
         "spec": run.spec,
@@ -83,7 +93,10 @@ def _tails(run: RunResult, data: Dataset, test: Dataset) -> dict[str, Any]:
         "test_m": len(test),
         "errors": run.metrics["train_errors"],
         "test_errors": run.metrics["test_errors"],
-        "layers": [{"name": name, **_fits(weights)} for name, weights in zip(names, _weights(net), strict=True)],
+        "layers": [
+            {"name": name, **_fits(weights)}
+            for name, weights in zip(names, _weights(net), strict=True)
+        ],
         "last": {
             "shape": list(matrix.shape),
             "frobenius": float(np.linalg.norm(matrix)),
@@ -98,13 +111,20 @@ def last_matrix(net: Network) -> NDArray[np.float64]:
     """The weight of the last layer, [classes, inputs]."""
     weight = net.affine_layers[-1].affine.operator.weight
     if weight.ndim != 2:
-        raise BadInput(f"{net.affine_layers[-1].name}: the last layer is not dense, and Figure 3 is about one that is")
+        raise BadInput(
+            f"{net.affine_layers[-1].name}: the last layer is not dense, and Figure 3 is about "
+            "one that is"
+        )
     return weight.detach().double().numpy()
 
 
 def _weights(net: Network) -> list[NDArray[np.float64]]:
     operators = [node.affine.operator for node in net.affine_layers]
-    return [one.weight.detach().double().numpy().reshape(-1) for one in operators if not isinstance(one, Diagonal)]
+    return [
+        one.weight.detach().double().numpy().reshape(-1)
+        for one in operators
+        if not isinstance(one, Diagonal)
+    ]
 
 
 def _fits(weights: NDArray[np.float64]) -> dict[str, Any]:
@@ -114,4 +134,9 @@ def _fits(weights: NDArray[np.float64]) -> dict[str, Any]:
         stable = None if sample.refusal else fit_stable(weights, symmetric=True).to_json()
     except BadInput:  # such as a layer that is mostly zeros
         stable = None
-    return {"weights": int(weights.size), "refusal": sample.refusal, "power_law": power, "stable": stable}
+    return {
+        "weights": int(weights.size),
+        "refusal": sample.refusal,
+        "power_law": power,
+        "stable": stable,
+    }

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One line of Table 1: accuracies in percent, the compressed one as mean and standard deviation of ten trials."""
+    """One line of Table 1: accuracies in percent, the compressed one as mean and standard deviation
+    of ten trials.
+    """
 
     net: str
     data: str

@@ -1,4 +1,6 @@
-"""Shin 2021, Propositions 1.1 and 1.2 and eq. 10 and 14 tried: what is claimed, what is right, and what draws show."""
+"""Shin 2021, Propositions 1.1 and 1.2 and eq. 10 and 14 tried: what is claimed, what is right, and
+what draws show.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,23 @@ from cushion.reproduction.shin.claims import (
     setting_is_enough,
 )
 from cushion.reproduction.shin.simulations import Law, Shape
-from cushion.theorems.heavy_tails import FACTORS, failure, failure_printed, spread_allowed, spread_allowed_printed
+from cushion.theorems.heavy_tails import (
+    FACTORS,
+    failure,
+    failure_printed,
+    spread_allowed,
+    spread_allowed_printed,
+)
 from cushion.theorems.resilience import bracket_probability
-from cushion.theorems.sparsity import energy, energy_printed, exceeds, exceeds_printed, log_chernoff, log_tail, sparsity
+from cushion.theorems.sparsity import (
+    energy,
+    energy_printed,
+    exceeds,
+    exceeds_printed,
+    log_chernoff,
+    log_tail,
+    sparsity,
+)
 
 ALPHA, TAU, ETA = 2.5, 2.0, 0.05
 MEAN = ALPHA / (ALPHA - 1.0) * (1.0 - TAU ** (1.0 - ALPHA))  # E A_ij of positive weights, w_m = 1
@@ -47,7 +63,9 @@ _PLACES = ("main text", "appendix", "equation 37", "corrected", "ours")
 
 @dataclass(frozen=True)
 class Draws:
-    """How much is drawn: matrices [side, side] for the propositions, rows for eq. 10, stable weights for eq. 14."""
+    """How much is drawn: matrices [side, side] for the propositions, rows for eq. 10, stable
+    weights for eq. 14.
+    """
 
     matrices: int
     side: int
@@ -67,13 +85,34 @@ def propositions(workshop: Workshop) -> Page:
     """One step a row; the claims are the paper's, tried on the rows."""
     plan = PLANS[workshop.size]
     make = partial(_made, workshop)
-    errors = [make("shin-error", **one, draws=plan.matrices, side=plan.side) for one in _error_settings()]
-    own = make("shin-dependent", eta=ETA, tau=TAU, alpha=ALPHA, rows=512, columns=32, draws=plan.matrices // 20)
-    counts = [
-        _count(make, alpha, tau, n, plan.counts) for n in (plan.side * plan.side, plan.side) for alpha, tau in _TAILS
+    errors = [
+        make("shin-error", **one, draws=plan.matrices, side=plan.side) for one in _error_settings()
     ]
-    spikes = [_spike(make, law, kind, alpha, plan) for alpha in _SPIKES for kind in _SHAPES for law in _LAWS]
-    stable = [make("shin-stable", alpha=alpha, c=c, m=m, draws=plan.weights) for c, m in _SCALES for alpha in _STABLE]
+    own = make(
+        "shin-dependent",
+        eta=ETA,
+        tau=TAU,
+        alpha=ALPHA,
+        rows=512,
+        columns=32,
+        draws=plan.matrices // 20,
+    )
+    counts = [
+        _count(make, alpha, tau, n, plan.counts)
+        for n in (plan.side * plan.side, plan.side)
+        for alpha, tau in _TAILS
+    ]
+    spikes = [
+        _spike(make, law, kind, alpha, plan)
+        for alpha in _SPIKES
+        for kind in _SHAPES
+        for law in _LAWS
+    ]
+    stable = [
+        make("shin-stable", alpha=alpha, c=c, m=m, draws=plan.weights)
+        for c, m in _SCALES
+        for alpha in _STABLE
+    ]
     shares = [_share(make, alpha, plan) for alpha in _EXPONENTS]
     claims = (
         error_is_small(errors),
@@ -86,8 +125,10 @@ def propositions(workshop: Workshop) -> Page:
     )
     verdict, because = judge(claims)
     return Page(
-        claim="weights of a power law up to a threshold τ can be replaced by Gaussian noise at an error of ε with "
-        "probability 1 - η, what is left is sparse, and its action on a vector follows eq. 10 and 14.",
+        claim="weights of a power law up to a threshold τ can be replaced by Gaussian noise at an "
+        "error of ε with "
+        "probability 1 - η, what is left is sparse, and its action on a vector follows eq. 10 "
+        "and 14.",
         tables=(
             *_error_tables(errors),
             _setting_table(),
@@ -101,15 +142,23 @@ def propositions(workshop: Workshop) -> Page:
         settings={"alpha": ALPHA, "tau": TAU, "w_m": 1, **asdict(plan)},
         claims=claims,
         notes=(
-            "The paper makes no such experiment and prints no numbers, so no column of its own stands beside ours.",
-            "positive: as the paper draws weights. signed: the same magnitudes, signs by a fair coin, as the corrected "
-            "statement asks for. spread: u and v of equal numbers; spiky: halving from number to number.",
-            "corrected: P ≤ 2 exp(-ε²/(2(τ² + t))), which says nothing of positive weights. ours: the same with the "
+            "The paper makes no such experiment and prints no numbers, so no column of its own "
+            "stands beside ours.",
+            "positive: as the paper draws weights. signed: the same magnitudes, signs by a fair "
+            "coin, as the corrected "
+            "statement asks for. spread: u and v of equal numbers; spiky: halving from number to "
+            "number.",
+            "corrected: P ≤ 2 exp(-ε²/(2(τ² + t))), which says nothing of positive weights. "
+            "ours: the same with the "
             "magnitudes seen in the place of τ².",
-            f"With u the row of a ReLU net's Jacobian, which depends on W, the corrected ε of η = {ETA:g} fails in "
-            f"{own['failed']:.1%} of the draws: Proposition 1.1 is about fixed u and v, and Lemma 2.2 uses such u.",
-            "Eq. 13 leaves out what is at most 1, and so every negative weight: it is no decomposition of W.",
-            "All of it is about the law that the paper assumes; none of it bounds the error of a net.",
+            "With u the row of a ReLU net's Jacobian, which depends on W, the corrected ε of η "
+            f"= {ETA:g} fails in "
+            f"{own['failed']:.1%} of the draws: Proposition 1.1 is about fixed u and v, and "
+            "Lemma 2.2 uses such u.",
+            "Eq. 13 leaves out what is at most 1, and so every negative weight: it is no "
+            "decomposition of W.",
+            "All of it is about the law that the paper assumes; none of it bounds the error of a "
+            "net.",
         ),
     )
 
@@ -137,8 +186,12 @@ def _error_settings() -> Iterable[dict[str, Any]]:
                     yield {"law": law, "kind": kind, "t": t, "eta": eta, "tau": TAU, "alpha": ALPHA}
 
 
-def _count(make: Callable[..., dict[str, Any]], alpha: float, tau: float, n: int, draws: int) -> dict[str, Any]:
-    """Both k of Proposition 1.2 (eq. 11 for a row) at η, and how often the number of non-zeros reaches Chernoff's."""
+def _count(
+    make: Callable[..., dict[str, Any]], alpha: float, tau: float, n: int, draws: int
+) -> dict[str, Any]:
+    """Both k of Proposition 1.2 (eq. 11 for a row) at η, and how often the number of non-zeros
+    reaches Chernoff's.
+    """
     p = exceeds(tau, alpha)
     k = sparsity(n, p, ETA, log_chernoff)
     tails = {"chernoff": math.exp(log_chernoff(k, n, p)), "exact": math.exp(log_tail(k, n, p))}
@@ -146,11 +199,19 @@ def _count(make: Callable[..., dict[str, Any]], alpha: float, tau: float, n: int
     return {**make("shin-count", k=k, tau=tau, alpha=alpha, n=n, draws=draws), **tails, **more}
 
 
-def _spike(make: Callable[..., dict[str, Any]], law: Law, kind: Shape, alpha: float, plan: Draws) -> dict[str, Any]:
+def _spike(
+    make: Callable[..., dict[str, Any]], law: Law, kind: Shape, alpha: float, plan: Draws
+) -> dict[str, Any]:
     x = drawn.vector(kind, _LENGTH)
-    found = make("shin-spike", law=law, kind=kind, length=_LENGTH, tau=TAU, alpha=alpha, draws=plan.rows)
+    found = make(
+        "shin-spike", law=law, kind=kind, length=_LENGTH, tau=TAU, alpha=alpha, draws=plan.rows
+    )
     printed = energy_printed(float(x[0]), _LENGTH, TAU, alpha)
-    return {**found, "printed": printed, "corrected": energy(x, TAU, alpha, symmetric=law == "signed")}
+    return {
+        **found,
+        "printed": printed,
+        "corrected": energy(x, TAU, alpha, symmetric=law == "signed"),
+    }
 
 
 def _share(make: Callable[..., dict[str, Any]], alpha: float, plan: Draws) -> dict[str, Any]:
@@ -160,16 +221,30 @@ def _share(make: Callable[..., dict[str, Any]], alpha: float, plan: Draws) -> di
 
 
 def _error_tables(rows: Sequence[Row]) -> tuple[Table, Table]:
-    failed = [(one["law"], one["kind"], one["t"], one["eta"], *(one[place] for place in _PLACES)) for one in rows]
+    failed = [
+        (one["law"], one["kind"], one["t"], one["eta"], *(one[place] for place in _PLACES))
+        for one in rows
+    ]
     header = ("weights", "u, v", "t", "η claimed", *(f"beyond ε, {place}" for place in _PLACES))
     squares = [
-        (one["law"], one["kind"], one["t"], _mean_square(one), one["mean square"], one["ours, size"])
+        (
+            one["law"],
+            one["kind"],
+            one["t"],
+            _mean_square(one),
+            one["mean square"],
+            one["ours, size"],
+        )
         for one in rows
         if one["eta"] == ETA
     ]
     after = ("weights", "u, v", "t", "E(uᵀ(W - W(t))v)²/(‖u‖²‖v‖²)", "seen", "ours / corrected ε")
     return (
-        Table(header, tuple(failed), f"Proposition 1.1: share of draws beyond ε (α = {ALPHA:g}, τ = {TAU:g} w_m):"),
+        Table(
+            header,
+            tuple(failed),
+            f"Proposition 1.1: share of draws beyond ε (α = {ALPHA:g}, τ = {TAU:g} w_m):",
+        ),
         Table(after, tuple(squares), "What the noise adds: t and nothing else, so t = 0 is best:"),
     )
 
@@ -185,12 +260,25 @@ def _setting_table() -> Table:
     """At ε = 1; with noise alone the error is normal and its tail known."""
     rows = []
     for eta in _ETAS:
-        allowed: dict[str, float] = {place: spread_allowed_printed(1.0, eta, place) for place in FACTORS}
+        allowed: dict[str, float] = {
+            place: spread_allowed_printed(1.0, eta, place) for place in FACTORS
+        }
         allowed["corrected"] = spread_allowed(1.0, eta)
         for place, spread in allowed.items():
-            tails = (failure_printed(spread, 1.0), failure(spread, 1.0), math.erfc(1.0 / math.sqrt(2.0 * spread)))
+            tails = (
+                failure_printed(spread, 1.0),
+                failure(spread, 1.0),
+                math.erfc(1.0 / math.sqrt(2.0 * spread)),
+            )
             rows.append((eta, place, spread, *tails))
-    header = ("η claimed", "setting", "τ² + t", "P by eq. 37, one side", "P corrected, both", "P exact, noise alone")
+    header = (
+        "η claimed",
+        "setting",
+        "τ² + t",
+        "P by eq. 37, one side",
+        "P corrected, both",
+        "P exact, noise alone",
+    )
     return Table(header, tuple(rows), "The paper's three settings at ε = 1, and what they promise:")
 
 
@@ -210,7 +298,8 @@ def _count_table(rows: Sequence[Row]) -> Table:
     )
     rest = tuple(tuple(one[key] for key in keys) for one in rows)
     caption = (
-        f"Proposition 1.2 for a matrix and eq. 11 for one of its rows: the k reached with probability {ETA:g} at most:"
+        "Proposition 1.2 for a matrix and eq. 11 for one of its rows: the k reached with "
+        f"probability {ETA:g} at most:"
     )
     return Table(header, rest, caption)
 
@@ -218,8 +307,21 @@ def _count_table(rows: Sequence[Row]) -> Table:
 def _spike_table(rows: Sequence[Row]) -> Table:
     keys = ("alpha", "law", "kind", "printed", "corrected", "seen")
     lines = [tuple(one[key] for key in keys) for one in rows]
-    lines.append((_TABLE_1, "signed", "spread", energy_printed(1.0, _LENGTH, TAU, _TABLE_1), "infinite", None))
-    return Table(("α", "weights", "x", "eq. 10", "corrected", "seen"), tuple(lines), "E[Bx]₁² for x of 16 numbers:")
+    lines.append(
+        (
+            _TABLE_1,
+            "signed",
+            "spread",
+            energy_printed(1.0, _LENGTH, TAU, _TABLE_1),
+            "infinite",
+            None,
+        )
+    )
+    return Table(
+        ("α", "weights", "x", "eq. 10", "corrected", "seen"),
+        tuple(lines),
+        "E[Bx]₁² for x of 16 numbers:",
+    )
 
 
 def _stable_table(rows: Sequence[Row]) -> Table:
@@ -237,8 +339,19 @@ def _stable_table(rows: Sequence[Row]) -> Table:
         for one in rows
         for i in range(one["m"] + 1)
     ]
-    header = ("c", "α", "i", "p by eq. 14", "seen, W", "seen, abs(W)", "lost by eq. 13", "abs(W) < 1")
-    return Table(header, tuple(lines), "Share of stable weights of scale c between c^i and c^(i+1):")
+    header = (
+        "c",
+        "α",
+        "i",
+        "p by eq. 14",
+        "seen, W",
+        "seen, abs(W)",
+        "lost by eq. 13",
+        "abs(W) < 1",
+    )
+    return Table(
+        header, tuple(lines), "Share of stable weights of scale c between c^i and c^(i+1):"
+    )
 
 
 def _share_table(rows: Sequence[Row]) -> Table:

@@ -1,4 +1,6 @@
-"""Draws of the matrices that Shin 2021 assumes: Pareto weights, positive as printed or with signs, and stable ones."""
+"""Draws of the matrices that Shin 2021 assumes: Pareto weights, positive as printed or with signs,
+and stable ones.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _AT_ONCE = 2**21  # numbers drawn at once
 
 
 def pareto(rng: np.random.Generator, shape: tuple[int, ...], alpha: float, law: Law) -> Array:
-    """Magnitudes with density α w^-(α+1) on [1, ∞), w_m = 1; signs by a fair coin if the law is "signed"."""
+    """Magnitudes with density α w^-(α+1) on [1, ∞), w_m = 1; signs by a fair coin if the law is
+    "signed".
+    """
     magnitudes = np.power(1.0 - rng.random(shape), -1.0 / alpha)
     return magnitudes * rng.choice((-1.0, 1.0), shape) if law == "signed" else magnitudes
 
@@ -38,13 +42,23 @@ def vector(kind: Shape, size: int) -> Array:
 
 
 def proposition_1_1(
-    *, law: Law, kind: Shape, t: float, eta: float, tau: float, alpha: float, side: int, draws: int, seed: int
+    *,
+    law: Law,
+    kind: Shape,
+    t: float,
+    eta: float,
+    tau: float,
+    alpha: float,
+    side: int,
+    draws: int,
+    seed: int,
 ) -> dict[str, float]:
-    """Shares of the draws in which |uᵀ(W - W(t))v| > ε‖u‖‖v‖, W [side, side], by where ε comes from.
+    """Shares of the draws in which |uᵀ(W - W(t))v| > ε‖u‖‖v‖, W [side, side], by where ε comes
+    from.
 
-    uᵀGv is drawn as what it is, normal with variance ‖u‖²‖v‖². "ours" has an ε of its own for each draw
-    (`spread_seen`), and "ours, size" is its mean as a share of the corrected one; "mean square" is that of the error
-    over ‖u‖‖v‖.
+    uᵀGv is drawn as what it is, normal with variance ‖u‖²‖v‖². "ours" has an ε of its own for each
+    draw (`spread_seen`), and "ours, size" is its mean as a share of the corrected one; "mean
+    square" is that of the error over ‖u‖‖v‖.
     """
     rng = np.random.default_rng(seed)
     u = v = vector(kind, side)
@@ -71,21 +85,28 @@ def proposition_1_1(
 def dependent(
     *, eta: float, tau: float, alpha: float, rows: int, columns: int, draws: int, seed: int
 ) -> dict[str, float]:
-    """The share of draws in which the corrected ε fails, t = 0, for a u that depends on W: a Jacobian's row.
+    """The share of draws in which the corrected ε fails, t = 0, for a u that depends on W: a
+    Jacobian's row.
 
     The net is 1ᵀ relu(Wx) with x of ones, so u marks the rows with Wx > 0.
     """
     rng = np.random.default_rng(seed)
     failed = 0
-    for weights in _matrices((rows, columns), draws, lambda shape: pareto(rng, shape, alpha, "signed")):
+    for weights in _matrices(
+        (rows, columns), draws, lambda shape: pareto(rng, shape, alpha, "signed")
+    ):
         active = weights.sum(axis=2) > 0
         small = (weights * (np.abs(weights) <= tau)).sum(axis=2)
         length = np.sqrt(active.sum(axis=1) * columns)
-        failed += int((np.abs((active * small).sum(axis=1)) > epsilon_promised(tau * tau, eta) * length).sum())
+        failed += int(
+            (np.abs((active * small).sum(axis=1)) > epsilon_promised(tau * tau, eta) * length).sum()
+        )
     return {"failed": failed / draws}
 
 
-def proposition_1_2(*, k: int, tau: float, alpha: float, n: int, draws: int, seed: int) -> dict[str, float]:
+def proposition_1_2(
+    *, k: int, tau: float, alpha: float, n: int, draws: int, seed: int
+) -> dict[str, float]:
     """The share of draws in which at least k of n weights exceed τ."""
     rng = np.random.default_rng(seed)
     kept = [
@@ -109,7 +130,9 @@ def equation_10(
 
 
 def equation_13(*, alpha: float, c: float, m: int, draws: int, seed: int) -> dict[str, Any]:
-    """Shares of `draws` symmetric stable weights of scale c in the brackets of eq. 13, and in none of them."""
+    """Shares of `draws` symmetric stable weights of scale c in the brackets of eq. 13, and in none
+    of them.
+    """
     weights = c * sample_stable(draws, alpha, 0.0, np.random.default_rng(seed))
     printed, ours = brackets_printed(weights, c, m), brackets(weights, c, m)
     return {
@@ -120,18 +143,26 @@ def equation_13(*, alpha: float, c: float, m: int, draws: int, seed: int) -> dic
     }
 
 
-def replaced(*, alpha: float, epsilon: float, eta: float, side: int, draws: int, seed: int) -> dict[str, float]:
-    """The mean share of weights [side, side] that Proposition 1.1 corrected lets go, t = 0, for a relative ε."""
+def replaced(
+    *, alpha: float, epsilon: float, eta: float, side: int, draws: int, seed: int
+) -> dict[str, float]:
+    """The mean share of weights [side, side] that Proposition 1.1 corrected lets go, t = 0, for a
+    relative ε.
+    """
     rng = np.random.default_rng(seed)
     shares = []
-    for weights in _matrices((side * side,), draws, lambda shape: pareto(rng, shape, alpha, "signed")):
+    for weights in _matrices(
+        (side * side,), draws, lambda shape: pareto(rng, shape, alpha, "signed")
+    ):
         norms = np.linalg.norm(weights, axis=1)
         limits = [math.sqrt(spread_allowed(epsilon, eta, float(norm))) for norm in norms]
         shares.append((np.abs(weights) <= np.array(limits)[:, None]).mean(axis=1))
     return {"share": float(np.concatenate(shares).mean())}
 
 
-def _matrices(shape: tuple[int, ...], draws: int, draw: Callable[[tuple[int, ...]], Array]) -> Iterator[Array]:
+def _matrices(
+    shape: tuple[int, ...], draws: int, draw: Callable[[tuple[int, ...]], Array]
+) -> Iterator[Array]:
     """`draws` arrays of this shape, some at once along a first axis."""
     some = max(1, _AT_ONCE // math.prod(shape))
     for start in tqdm(range(0, draws, some), desc="draws", disable=None, delay=2, leave=False):

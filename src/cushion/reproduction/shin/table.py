@@ -1,7 +1,9 @@
-"""Shin 2021, Table 1: accuracy before and after the last dense layer is compressed, on nets of the fleet.
+"""Shin 2021, Table 1: accuracy before and after the last dense layer is compressed, on nets of the
+fleet.
 
-Beside Appendix E as printed stand two corrected forms with the same threshold, on |w|: with noise of the variance of
-what goes, and without noise. Ten trials each, except without noise, where nothing is random.
+Beside Appendix E as printed stand two corrected forms with the same threshold, on |w|: with noise
+of the variance of what goes, and without noise. Ten trials each, except without noise, where
+nothing is random.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +37,9 @@ from cushion.weights import load_net
 
 _BATCH = 128
 _BITS = 16  # of a kept weight: the paper rounds nothing
-_COMPARABLE = 1.0  # points of accuracy that a compressed net may lose and still be called comparable
+_COMPARABLE = (
+    1.0  # points of accuracy that a compressed net may lose and still be called comparable
+)
 TRIALS = 10
 _ROWS: dict[Size, Callable[[str], bool]] = {
     "quick": lambda name: name in ("digits-fc32", "digits-fc128", "digits-fc128x4", "digits-fc384"),
@@ -69,7 +74,9 @@ WAYS = (
 
 @dataclass(frozen=True)
 class Accuracies:
-    """In percent, on the test set: the net's own, and those of the trials of every way, by its name."""
+    """In percent, on the test set: the net's own, and those of the trials of every way, by its
+    name.
+    """
 
     net: NetTails
     original: float
@@ -99,17 +106,25 @@ def table_1(workshop: Workshop) -> Page:
         tables=(_layout(found), _ways(found), _printed()),
         verdict=verdict,
         because=because,
-        settings={"trials": TRIALS, "bits of a kept weight": _BITS, "threshold": "one standard deviation of the layer"},
+        settings={
+            "trials": TRIALS,
+            "bits of a kept weight": _BITS,
+            "threshold": "one standard deviation of the layer",
+        },
         claims=claims,
         notes=(
-            "The nets are not the paper's, so accuracies are not to be compared across the tables; losses are.",
-            f"They were trained for {min(epochs)} to {max(epochs)} epochs (the page of Figure 3 lists them); a model "
+            "The nets are not the paper's, so accuracies are not to be compared across the "
+            "tables; losses are.",
+            f"They were trained for {min(epochs)} to {max(epochs)} epochs (the page of Figure 3 "
+            "lists them); a model "
             "zoo's are trained for hundreds.",
-            "Appendix E compares weights with their sign: every weight below the standard deviation is replaced, the "
+            "Appendix E compares weights with their sign: every weight below the standard "
+            "deviation is replaced, the "
             "large negative ones too. The corrected ways compare |w|.",
             _sign_matters(found),
             _noise_costs(found),
-            "Noise is a sum of 64 seeded signs over 8, of mean 0 and variance 1, the same on every machine.",
+            "Noise is a sum of 64 seeded signs over 8, of mean 0 and variance 1, the same on "
+            "every machine.",
         ),
     )
 
@@ -121,12 +136,23 @@ def _accuracies(workshop: Workshop, net: NetTails) -> Accuracies:
         return _trials(traced(load_net(run.net).module, data), test, way, workshop.seed)
 
     original = 100 * (1 - net.test_error)
-    settings = {"run": net.plan.name, "epochs": run.epochs, "seed": workshop.seed, "data": data.fingerprint}
-    steps = {way: workshop.step("shin-trials", {**settings, **vars(way)}, lambda way=way: made(way)) for way in WAYS}  # type: ignore[misc]
+    settings = {
+        "run": net.plan.name,
+        "epochs": run.epochs,
+        "seed": workshop.seed,
+        "data": data.fingerprint,
+    }
+    steps = {
+        way: workshop.step("shin-trials", {**settings, **vars(way)}, partial(made, way))
+        for way in WAYS
+    }
     return Accuracies(
         net,
         original,
-        {way.name: [100 * (1 - errors / len(test)) for errors in step["errors"]] for way, step in steps.items()},
+        {
+            way.name: [100 * (1 - errors / len(test)) for errors in step["errors"]]
+            for way, step in steps.items()
+        },
         {way.name: step["kept"] for way, step in steps.items()},
     )
 
@@ -136,20 +162,28 @@ def _trials(net: Network, test: Dataset, way: Way, seed: int) -> dict[str, Any]:
     chosen = choose_layers(net, (way.layers,))
     deviations = standard_deviations(net, chosen)
     replaced = [
-        None if deviation is None else replace_layer(node.affine.operator.weight, way.form, deviation, way.t)
+        None
+        if deviation is None
+        else replace_layer(node.affine.operator.weight, way.form, deviation, way.t)
         for node, deviation in zip(net.affine_layers, deviations, strict=True)
     ]
     networks = [
-        store_replaced(net, replaced, _BITS, seed + trial, faithful=True).network(net) for trial in range(way.trials)
+        store_replaced(net, replaced, _BITS, seed + trial, faithful=True).network(net)
+        for trial in range(way.trials)
     ]
     first = next(node for node, take in zip(net.affine_layers, chosen, strict=True) if take)
     errors = count_errors(networks, first.index, test)
     weights = sum(one.mask.numel() for one in replaced if one is not None)
-    return {"errors": errors, "kept": sum(one.kept for one in replaced if one is not None) / weights}
+    return {
+        "errors": errors,
+        "kept": sum(one.kept for one in replaced if one is not None) / weights,
+    }
 
 
 def count_errors(networks: Sequence[Network], first: int, data: Dataset) -> list[int]:
-    """Errors of nets of one graph that differ from the node `first` on: what comes before it is run once for all."""
+    """Errors of nets of one graph that differ from the node `first` on: what comes before it is run
+    once for all.
+    """
 
     @torch.no_grad()
     def work(rows: slice) -> Accumulators:
@@ -185,7 +219,10 @@ def _comparable(found: Sequence[Accuracies]) -> Claim:
     def tried(losses: Sequence[float]) -> tuple[bool, str]:
         within = sum(lost <= _COMPARABLE for lost in losses)
         average = statistics.fmean(losses)
-        because = f"{within} of {len(losses)} nets do; {average:.2f} points on average, {max(losses):.2f} at worst"
+        because = (
+            f"{within} of {len(losses)} nets do; {average:.2f} points on average, "
+            f"{max(losses):.2f} at worst"
+        )
         return within == len(losses), because
 
     return Claim(text, *tried(ours), *tried(paper))
@@ -194,16 +231,24 @@ def _comparable(found: Sequence[Accuracies]) -> Claim:
 def _noise_costs(found: Sequence[Accuracies]) -> str:
     """THEORY, Shin erratum d: noise only adds error."""
     better = sum(one.lost(WAYS[2]) <= one.lost(WAYS[1]) for one in found)
-    return f"With the same weights kept, {better} of {len(found)} nets lose no more without noise (t = 0) than with it."
+    return (
+        f"With the same weights kept, {better} of {len(found)} nets lose no more without noise "
+        "(t = 0) than with it."
+    )
 
 
 def _sign_matters(found: Sequence[Accuracies]) -> str:
     no_more = sum(one.lost(WAYS[1]) <= one.lost(PRINTED) for one in found)
-    return f"Keeping the large negative weights as well, {no_more} of {len(found)} nets lose no more than as printed."
+    return (
+        f"Keeping the large negative weights as well, {no_more} of {len(found)} nets lose no "
+        "more than as printed."
+    )
 
 
 def _heavier_loses_less(found: Sequence[Accuracies]) -> Claim:
-    """Section 5.2: with a smaller α more weights can be replaced without harm; so the loss falls with α."""
+    """Section 5.2: with a smaller α more weights can be replaced without harm; so the loss falls
+    with α.
+    """
     text = "nets with a smaller α lose less (resilient classification)"
 
     def tried(pairs: Sequence[tuple[float, float]]) -> tuple[bool | None, str]:
@@ -224,7 +269,11 @@ def _layout(found: Sequence[Accuracies]) -> Table:
         shown = "no fit" if fit is None else f"{fit['alpha']:.2f} ± {fit['alpha_error']:.2f}"
         rows.append((one.net.plan.name, one.net.plan.data, shown, f"{one.original:.2f}", cell))
     header = ("architecture", "data set", "α-fit", "original accuracy, %", "compressed accuracy, %")
-    return Table(header, tuple(rows), "The layout of Table 1 with our nets (Appendix E as printed, ten trials):")
+    return Table(
+        header,
+        tuple(rows),
+        "The layout of Table 1 with our nets (Appendix E as printed, ten trials):",
+    )
 
 
 def _ways(found: Sequence[Accuracies]) -> Table:
@@ -233,13 +282,26 @@ def _ways(found: Sequence[Accuracies]) -> Table:
         cells = [f"{one.mean(way):.2f} ± {one.deviation(way):.2f}" for way in WAYS]
         kept = f"{100 * one.kept[PRINTED.name]:.1f} / {100 * one.kept[WAYS[1].name]:.1f}"
         rows.append((one.net.plan.name, f"{one.original:.2f}", *cells, kept))
-    header = ("net", "original", *(way.name for way in WAYS), "weights of the layer that stay, %: printed / |w|")
-    return Table(header, tuple(rows), "Accuracy in percent, mean and standard deviation over the trials:")
+    header = (
+        "net",
+        "original",
+        *(way.name for way in WAYS),
+        "weights of the layer that stay, %: printed / |w|",
+    )
+    return Table(
+        header, tuple(rows), "Accuracy in percent, mean and standard deviation over the trials:"
+    )
 
 
 def _printed() -> Table:
     rows = tuple(
-        (row.net, row.data, f"{row.alpha:.2f}", f"{row.original:.2f}", f"{row.compressed:.2f} ± {row.deviation:.2f}")
+        (
+            row.net,
+            row.data,
+            f"{row.alpha:.2f}",
+            f"{row.original:.2f}",
+            f"{row.compressed:.2f} ± {row.deviation:.2f}",
+        )
         for row in TABLE_1
     )
     header = ("architecture", "data set", "α-fit", "original accuracy, %", "compressed accuracy, %")
