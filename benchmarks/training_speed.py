@@ -110,6 +110,5 @@ if __name__ == "__main__":
     result = run()
     print(
         f"training speed, cushion / bare loop: {result['ratio']:.2f} in CPU time, "
-        f"{result['wall_ratio']:.2f} elapsed "
-        f"(goal {GOAL}; median of {result['turns']} turns)"
+        f"{result['wall_ratio']:.2f} elapsed (goal {GOAL}; median of {result['turns']} turns)"
     )

@@ -223,9 +223,8 @@ def test_a_sweep_sets_what_it_names_and_takes_back_what_contradicts_it(method: s
     point = options.at(method, "gamma=2")
     assert (point.k, point.gamma, point.sweep, point.number_bits) == (None, 2.0, (), 5)
     given = NetOptions(epsilon=0.1)
-    assert (
-        given.at(method, "gamma=2").epsilon is None
-    )  # else the accuracy that is given would hide the margin
+    # else the accuracy that is given would hide the margin
+    assert given.at(method, "gamma=2").epsilon is None
     if method == "vector-compress":
         for size in ("5", "5%"):
             with pytest.raises(BadInput, match=r"--sweep 5.* no k"):

@@ -183,9 +183,8 @@ def test_two_nets_beside_each_other() -> None:
     assert not verdicts["parameters", "as plotted"].right
     assert verdicts["noise like the weights", "corrected"].prefers == "first"
     assert verdicts["noise like the weights", "corrected"].right
-    assert (
-        verdicts["l2-norm", "as plotted"].prefers == "neither"
-    )  # the second net has no positive margin
+    # the second net has no positive margin
+    assert verdicts["l2-norm", "as plotted"].prefers == "neither"
 
 
 def test_margins_that_are_all_negative_make_rows_abstain_with_the_reason() -> None:

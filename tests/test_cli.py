@@ -175,10 +175,9 @@ def test_own_net_from_a_python_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, toy: Path
 ) -> None:
     (tmp_path / "mine.py").write_text(
-        "from torch import nn\n"
-        "def make():\n"
-        "    convolution = [nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU()]\n"
-        "    return nn.Sequential(*convolution, nn.Flatten(), nn.Linear(12, 2))\n"
+        "from torch import nn\ndef make():\n    convolution = [nn.Conv2d(1, 3, 3), "
+        "nn.BatchNorm2d(3), nn.ReLU()]\n    return nn.Sequential(*convolution, nn.Flatten(), "
+        "nn.Linear(12, 2))\n"
     )
     reference = f"{tmp_path / 'mine.py'}:make"
     found = answer(capsys, "measure", reference, "--data", str(toy))
@@ -322,11 +321,9 @@ def prepared(tmp_path: Path, run: Path, certificate: Path) -> dict[str, str]:
         bytes([0, 0, 8, 1, 0, 0, 0, 9]) + bytes(9)
     )
     (tmp_path / "lstm.py").write_text(
-        "from torch import nn\n"
-        "class Net(nn.Module):\n"
-        "    def __init__(self):\n        super().__init__()\n        self.cell = nn.LSTM(8, 10, "
-        "batch_first=True)\n"
-        "    def forward(self, x):\n        return self.cell(x[:, 0])[0][:, -1]\n"
+        "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        "
+        "super().__init__()\n        self.cell = nn.LSTM(8, 10, batch_first=True)\n    def "
+        "forward(self, x):\n        return self.cell(x[:, 0])[0][:, -1]\n"
     )
     (tmp_path / "fine.py").write_text(
         "from torch import nn\ndef make():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, "

@@ -312,8 +312,8 @@ def test_json_stays_json_where_numbers_are_infinite(
     it.
     """
     (tmp_path / "zero.py").write_text(
-        "import torch\nfrom torch import nn\ndef make():\n    torch.manual_seed(0)\n"
-        "    return nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.ReLU(), nn.Linear(6, 2))\n"
+        "import torch\nfrom torch import nn\ndef make():\n    torch.manual_seed(0)\n    return "
+        "nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.ReLU(), nn.Linear(6, 2))\n"
     )
     torch.manual_seed(0)
     x = np.zeros((6, 1, 4, 4), np.uint8)

@@ -133,8 +133,8 @@ def test_text_and_json(
     assert ("Moments of Δ" in text) == (found["rule"] == "bernoulli")
     assert ("ε_l = " in text) == (found["rule"] == "bernoulli")
     choice = (
-        f"The best of {len(found['tried'])} settings was taken. That is free here: the code "
-        "covers every message"
+        f"The best of {len(found['tried'])} settings was taken. That is free here: the code covers "
+        "every message"
     )
     assert (choice in text) == (len(found["tried"]) > 1)
     # A certificate and a measure never mix: every bound says which it is.

@@ -55,8 +55,8 @@ def test_the_answer_has_tables_doubts_and_meanings(
     )
     assert "3: no fit: all 3600 weights are 0.25: a constant has no law" in lines
     assert (
-        "3: no fit: only 1 non-zero eigenvalues beside 59 that are zero up to rounding, and 50 "
-        "are needed" in lines
+        "3: no fit: only 1 non-zero eigenvalues beside 59 that are zero up to rounding, and 50 are "
+        "needed" in lines
     )
     assert "5: no fit: only 10 non-zero eigenvalues, and 50 are needed" in lines
     assert "1, weights:" in lines

@@ -91,9 +91,8 @@ def test_certify_says_which_net_each_number_is_about(place: Path) -> None:
     )
     assert (found["delta"], found["delta_g"], found["transfer"]["delta"]) == (0.05, 0.04, 0.01)
     assert [share["delta"] for share in found["deltas"]] == [0.04, 0.01]
-    assert (
-        found["errors"] / found["m"] < found["bound_g"] < 1
-    )  # how small it is depends on the machine's speed
+    # how small it is depends on the machine's speed
+    assert found["errors"] / found["m"] < found["bound_g"] < 1
     assert found["transfer"]["m"] == found["holdout"]["m"] == found["net"]["holdout"]["m"] == 297
     net = found["net"]
     assert 0 < net["errors"] < 150

@@ -183,9 +183,8 @@ def test_sizes_and_percentages() -> None:
     assert size_of("5%", dense, "matrix-project") == 15
     assert size_of("0.1%", dense, "matrix-project") == 1  # 0.3, and at least 1
     assert size_of("5.1%", dense, "matrix-project") == 16  # 15.3: at least the fraction asked for
-    assert (
-        size_of(3, conv, "conv-project", 4) == 3
-    )  # k·p = 12 numbers, and as many in a dense layer
+    # k·p = 12 numbers, and as many in a dense layer
+    assert size_of(3, conv, "conv-project", 4) == 3
     assert size_of(3, dense, "conv-project", 4) == 12
     assert size_of("10%", conv, "conv-project", 5) == 7  # ⌊36/5⌋: k·p never exceeds the kernel
     assert size_of("100%", conv, "conv-project", 7) * 7 <= 360

@@ -44,9 +44,8 @@ def test_the_function_stays_and_no_dead_unit_is_left(seed: int, biases: bool) ->
     found = without_dead_units(layers, [True, True, True, False])
     x = np.random.default_rng(seed).normal(size=(50, 7))
     np.testing.assert_allclose(run(found, x), run(layers, x), atol=1e-12)
-    assert (
-        sum(np.count_nonzero(layer.weight) for layer in layers) == before
-    )  # the given ones are not touched
+    # the given ones are not touched
+    assert sum(np.count_nonzero(layer.weight) for layer in layers) == before
     for here, after in itertools.pairwise(found):
         empty, unread = ~here.weight.any(axis=1), ~after.weight.any(axis=0)
         assert not after.weight[:, empty].any()  # a constant is in the bias, not read

@@ -122,9 +122,8 @@ def test_the_rows_depend_on_the_padded_size_alone() -> None:
             module._rows(128, 128, seed, purpose), module._rows(128, 128, 9, "layer 2")
         )
     assert sorted(module._rows(128, 128, 9, "layer 2")) == list(range(128))  # without replacement
-    transposed = (
-        weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)
-    )  # strides do not matter, order of entries does
+    # strides do not matter, order of entries does
+    transposed = weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     assert torch.equal(srht_coefficients(transposed.requires_grad_(), 128, 9, "layer 2"), most)
 
 
@@ -188,9 +187,8 @@ def test_unbiased_with_the_stated_variance() -> None:
         squares = (errors * U).sum((1, 2)) ** 2
         expected = variance(A.numpy(), U, k, size)
         assert z(squares, expected) < 4
-        assert (
-            z(squares, expected * (size - 1) / (size - k)) > 4
-        )  # rows drawn with replacement: told apart
+        # rows drawn with replacement: told apart
+        assert z(squares, expected * (size - 1) / (size - k)) > 4
 
 
 def test_the_permutation_is_uniform() -> None:

@@ -366,9 +366,8 @@ def test_a_large_sign_projection_stays_within_its_memory() -> None:
     tracemalloc.start()
     try:
         assert tabled(150, (2, 440_000)).numbers.shape == (2, 440_000)
-        assert (
-            tracemalloc.get_traced_memory()[1] < 3 * 10**7
-        )  # the numbers themselves, twice, and a block
+        # the numbers themselves, twice, and a block
+        assert tracemalloc.get_traced_memory()[1] < 3 * 10**7
     finally:
         tracemalloc.stop()
 

@@ -70,9 +70,8 @@ def test_vector_compress_is_the_best_of_all_eta(m: int, gamma: float, h: int, sp
         rate.eta * gamma * math.sqrt(h) / 2 > 1
     ) is sparse  # a sampled coordinate may be longer than c itself
     exact = bits_at_eta(gamma, h, rate.eta)
-    assert (
-        exact <= rate.bits <= exact + 2
-    )  # positions and values are rounded up with a margin, which may cost a bit each
+    # positions and values are rounded up with a margin, which may cost a bit each
+    assert exact <= rate.bits <= exact + 2
     for eta in np.geomspace(
         1e-2 if sparse else 1e-6, 0.99, 300
     ):  # the binomials of many among 1e7 are too large

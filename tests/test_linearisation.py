@@ -96,9 +96,8 @@ def test_energies_of_adjacent_layers_in_closed_form(case: Case) -> None:
     if case.chain and not any(
         word in case.name for word in ("dilated", "ceil", "no-pad", "adaptive", "conv")
     ):
-        assert (
-            closed == len(case.layers) - 1
-        )  # where windows are disjoint the closed form is really taken
+        # where windows are disjoint the closed form is really taken
+        assert closed == len(case.layers) - 1
 
 
 def test_push_stops_where_it_is_told() -> None:

@@ -89,9 +89,8 @@ def test_steps_equal_those_of_the_naive_loop(name: str) -> None:
         # Adam's division amplifies the rounding of small gradients; the steps are 0.02 each.
         assert torch.allclose(weight, theirs.affine.operator.weight, atol=2e-4)
         assert bool((weight[~mask] == 0).all())
-        assert (
-            float((weight - before.affine.operator.weight)[mask].abs().max()) > LR
-        )  # it did learn
+        # it did learn
+        assert float((weight - before.affine.operator.weight)[mask].abs().max()) > LR
         assert not weight.requires_grad
         if mine.affine.bias is not None:
             assert theirs.affine.bias is not None

@@ -28,9 +28,8 @@ def assert_finest(values: np.ndarray, found: Numbers, bits: int) -> None:
     assert found.step == step
     assert found.integers.dtype == np.int64
     assert found.integers.shape == values.shape
-    assert (
-        np.abs(found.integers).max(initial=0) <= 2 ** (bits - 1) - 1
-    )  # bits - 1 of magnitude and one of sign
+    # bits - 1 of magnitude and one of sign
+    assert np.abs(found.integers).max(initial=0) <= 2 ** (bits - 1) - 1
     assert np.array_equal(found.values, np.ldexp(found.integers.astype(float), found.exponent))
     assert (np.abs(found.values - values) <= step / 2).all()
     if found.exponent > -1074:
@@ -232,9 +231,8 @@ def test_rounding_moves_inner_products_by_no_more_than_its_share() -> None:
         moved = abs(float((layer.weight(seed).reshape(-1) - exact) @ b.reshape(-1).numpy()))
         allowed = rounding_share(layer, epsilon, float(weight.norm())) * float(weight.norm())
         assert allowed == pytest.approx(layer.coefficients.step / 2 * math.sqrt(3.0), rel=1e-9)
-        hostile = (
-            layer.coefficients.step / 2 * float(np.abs(signs @ b.reshape(-1).numpy()).mean())
-        )  # r_t towards b
+        # r_t towards b
+        hostile = layer.coefficients.step / 2 * float(np.abs(signs @ b.reshape(-1).numpy()).mean())
         worst = max(worst, hostile / allowed)
         assert moved <= hostile <= allowed
     assert 60 < inside < 150

@@ -126,9 +126,8 @@ def test_the_exact_failure_probability_of_two_entries(epsilon: float, eta: float
     """
 
     def failure(k: int) -> float:
-        least = (
-            math.floor(k * (1.0 + epsilon) / 2.0 + 1e-9) + 1
-        )  # heads at which the mean 2·heads/k - 1 exceeds ε
+        # heads at which the mean 2·heads/k - 1 exceeds ε
+        least = math.floor(k * (1.0 + epsilon) / 2.0 + 1e-9) + 1
         return 2.0 * float(stats.binom.sf(least - 1, k, 0.5))
 
     assert failure(papers_k(epsilon, eta)) > eta
@@ -166,6 +165,5 @@ def test_lemma_2_for_a_set_of_pairs() -> None:
 
     failed = broken(k)
     assert stats.beta.ppf(1 - 1e-3, failed + 1, trials - failed) <= delta
-    assert (
-        stats.binomtest(broken(k // 30), trials, delta, alternative="greater").pvalue < SURE
-    )  # so this can fail
+    # so this can fail
+    assert stats.binomtest(broken(k // 30), trials, delta, alternative="greater").pvalue < SURE

@@ -98,8 +98,7 @@ GOLDEN = {
                 ),
             ),
         ),
-        "567:59143300000000400000000086c711ac105f8462b8cd035e58da428832dca397ece4cdf17487e60cd97ed033be265c25"
-        "888b1e1620f150679ca7a22c3efc7fff32044377fe9cb0",
+        "567:59143300000000400000000086c711ac105f8462b8cd035e58da428832dca397ece4cdf17487e60cd97ed033be265c25888b1e1620f150679ca7a22c3efc7fff32044377fe9cb0",
     ),
     "products": (
         IntegerNet(
@@ -115,8 +114,7 @@ GOLDEN = {
                 ),
             ),
         ),
-        "479:49b52d683a41033c14df8462b8cd035e58da428832dca397b19fa1173fd7fd5df106e000374cc422b7a2a00029404993"
-        "3d38400d08edd2e24e00245a",
+        "479:49b52d683a41033c14df8462b8cd035e58da428832dca397b19fa1173fd7fd5df106e000374cc422b7a2a000294049933d38400d08edd2e24e00245a",
     ),
     "floats": (
         IntegerNet(

@@ -206,9 +206,8 @@ def test_empty_branches_are_read_in_time_linear_in_their_number() -> None:
     with pytest.raises(BadInput, match="more than 10,000 layers"):
         parse(text)
     assert time.process_time() - started < 10
-    assert (
-        parse("1x8x8: 3332*[add[|]] relu relu flatten fc10").classes == 10
-    )  # 10,000 layers: just allowed
+    # 10,000 layers: just allowed
+    assert parse("1x8x8: 3332*[add[|]] relu relu flatten fc10").classes == 10
     with pytest.raises(BadInput, match="more than 10,000 layers"):
         parse("1x8x8: 3332*[add[|]] relu relu relu flatten fc10")
 
@@ -336,8 +335,8 @@ def test_modules_are_traceable_and_add_and_cat_do_what_they_say(text: str) -> No
         (
             RESIDUAL,
             0.5,
-            "3x8x8: conv4k3p1 bn relu 2*[add[conv4k3p1 bn relu conv4k3p1 bn | ] relu] gap "
-            "flatten fc10",
+            "3x8x8: conv4k3p1 bn relu 2*[add[conv4k3p1 bn relu conv4k3p1 bn | ] relu] gap flatten "
+            "fc10",
         ),
         (
             "1x4x4: conv6p1 relu conv3k1 gap flatten",

@@ -81,17 +81,15 @@ def test_every_number_of_the_record_is_derived_again(
     parts = [part for layer in stored.layers for part in layer.numbers] + [
         b for b in stored.biases if b is not None
     ]
-    count = (
-        np.count_nonzero if method == "vector-compress" else np.size
-    )  # of a sparse vector what is left
+    # of a sparse vector what is left
+    count = np.count_nonzero if method == "vector-compress" else np.size
     assert summary.parameters == sum(count(part.integers) for part in parts)
     assert summary.parameters == sum(layer.parameters for layer in summary.layers)
     assert summary.parameters_before == sum(part.numel() for part in model.parameters())
     assert summary.bits == stored.coded.bits
     assert len(stored.coded.data) == -(-summary.bits // 8)
-    assert (
-        0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400
-    )  # seed, kinds, sizes, grids
+    # seed, kinds, sizes, grids
+    assert 0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400
     assert (summary.method, summary.seed, summary.m) == (method, 3, ROWS)
 
     # The net is what its file says, bit by bit, and the errors are its own.

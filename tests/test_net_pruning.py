@@ -91,9 +91,8 @@ def test_every_number_of_the_record_is_derived_again(
         1 - sum(nonzeros) / sum(layer.weights for layer in summary.layers)
     )
     assert summary.bits == stored.coded.bits
-    assert (
-        0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400
-    )  # seed, kinds, sizes, grids
+    # seed, kinds, sizes, grids
+    assert 0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400
 
     # The net is what its file says, bit by bit, and the errors are its own.
     loaded = cushion.load_compressed(found.save(tmp_path / "n.net"))
@@ -212,9 +211,8 @@ def test_every_combination_is_tried_and_the_smallest_bound_is_taken() -> None:
             assert alone.bits == found.bits
             assert found.curve[at].test_error == found.occam[0].holdout_errors / HELD_OUT
         else:
-            assert (
-                found.curve[at].test_error is None
-            )  # held-out examples are only looked at once it is chosen
+            # held-out examples are only looked at once it is chosen
+            assert found.curve[at].test_error is None
 
 
 def test_the_smallest_bound_is_taken_where_bounds_say_something() -> None:
@@ -300,9 +298,8 @@ def test_fine_tuning_keeps_the_zeros_and_helps() -> None:
     assert tuned.summary.errors < plain.summary.errors
     assert tuned.summary.errors_after_pruning == plain.summary.errors_after_pruning
     assert tuned.summary.fine_tuned == 20
-    for row in (
-        tuned.summary.layers
-    ):  # rounding is of the weights that were trained on, not of the pruned ones
+    # rounding is of the weights that were trained on, not of the pruned ones
+    for row in tuned.summary.layers:
         assert 0 < row.rounding <= row.rounding_limit
     assert [layer.shift for layer in tuned.summary.layers] == [
         layer.shift for layer in plain.summary.layers

@@ -70,9 +70,8 @@ def test_every_number_of_the_record_is_derived_again(
     assert summary.form == options.get("form", "corrected")
     assert summary.parameters_before == sum(part.numel() for part in model.parameters())
     assert (summary.parameters, summary.bits) == (stored.parameters, stored.coded.bits)
-    assert (
-        0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400
-    )  # seed, kinds, sizes, grids
+    # seed, kinds, sizes, grids
+    assert 0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400
 
     # The net is what its file says, bit by bit, and the errors are its own.
     loaded = cushion.load_compressed(found.save(tmp_path / "n.net"))
@@ -129,9 +128,8 @@ def test_every_number_of_the_record_is_derived_again(
     rest = sum(bias.integers.size for bias in biases) * math.log(values_of_a_bias) + price(
         values_of_a_bias
     )
-    rest += (
-        price(3) + sum(price(bias.exponent) for bias in biases) + math.log(len(summary.tried))
-    )  # 3: the seed
+    # 3: the seed
+    rest += price(3) + sum(price(bias.exponent) for bias in biases) + math.log(len(summary.tried))
     for layer, row, node in zip(
         stored.layers, summary.layers, found.net.frame.affine_layers, strict=True
     ):

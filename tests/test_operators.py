@@ -140,9 +140,8 @@ def test_every_combination_of_options(start: int) -> None:
         )
         assert operator.operator_frobenius() == pytest.approx(np.linalg.norm(matrix), rel=1e-12)
         largest = _largest(matrix)
-        assert (
-            largest <= operator._circulant_upper() <= 2 * largest
-        )  # loose only because the maps are tiny
+        # loose only because the maps are tiny
+        assert largest <= operator._circulant_upper() <= 2 * largest
 
 
 @EVERY
@@ -185,9 +184,8 @@ def test_same_padding_is_torchs() -> None:
 def test_lanczos_and_upper_bound_on_larger_maps(operator: Operator) -> None:
     largest = float(torch.linalg.matrix_norm(operator.to(torch.float64).dense(), 2))
     assert operator.spectral() == pytest.approx(largest, rel=1e-6)
-    assert (
-        operator.spectral() == operator.to(operator.weight.dtype).spectral()
-    )  # the start vector is fixed
+    # the start vector is fixed
+    assert operator.spectral() == operator.to(operator.weight.dtype).spectral()
     assert largest <= operator.spectral_upper() <= 1.05 * largest
 
 

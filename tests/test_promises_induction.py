@@ -164,12 +164,10 @@ def test_the_worst_that_is_kept() -> None:
         0.5,
         0.1,
     ]
-    assert (
-        worst_kept(np.array([np.nan, 0.4, np.nan]), 0.0) == 0.4
-    )  # an example without say never counts ...
-    assert (
-        worst_kept(np.array([np.nan, 0.4, 0.7]), 1 / 3) == 0.4
-    )  # ... but is one of the n of which ⌊ζn⌋ may fail
+    # an example without say never counts ...
+    assert worst_kept(np.array([np.nan, 0.4, np.nan]), 0.0) == 0.4
+    # ... but is one of the n of which ⌊ζn⌋ may fail
+    assert worst_kept(np.array([np.nan, 0.4, 0.7]), 1 / 3) == 0.4
     assert worst_kept(np.array([np.inf, 0.4]), 0.0) == math.inf
     assert worst_kept(np.array([np.nan, np.nan]), 0.0) == 0.0
     hundred = np.arange(100.0)
@@ -241,9 +239,8 @@ def test_the_scores_against_lemma_9_and_the_margin() -> None:
     assert (held.held, held.worst_ratio, held.cases) == (True, pytest.approx(0.75), 2)
     broken = lemma_9(np.array([0.2, 0.0]), errors, "why")
     assert (broken.held, broken.worst_ratio) == (False, pytest.approx(1.5))
-    assert (
-        lemma_9(np.array([0.0, 0.0]), errors, "why").worst_ratio == math.inf
-    )  # nothing was allowed
+    # nothing was allowed
+    assert lemma_9(np.array([0.0, 0.0]), errors, "why").worst_ratio == math.inf
     silent: PromiseCheck = lemma_9(None, errors, "why")
     assert (silent.held, silent.worst_ratio, silent.meaning) == (None, None, "why")
     gamma = 0.3 * math.sqrt(2.0)

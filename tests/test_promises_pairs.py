@@ -259,9 +259,8 @@ def test_no_number_of_the_input_is_in_more_patches(geometry: tuple) -> None:  # 
         x = torch.zeros(1, *operator.input_shape, dtype=torch.float64)
         x[(0, *place)] = 1.0
         most = max(most, int((ones.apply(x)[0] != 0).sum(dim=(1, 2)).max()))
-    assert (
-        overlap(operator) == most
-    )  # reached: 13 x 14 is large enough for every one of these kernels
+    # reached: 13 x 14 is large enough for every one of these kernels
+    assert overlap(operator) == most
     if geometry[2] == (1, 1):
         (a, b), (s, t) = geometry[:2]
         assert overlap(operator) == math.ceil(a / s) * math.ceil(b / t)
@@ -310,9 +309,8 @@ def test_lemma_2_for_one_kernel_fails_no_more_often_than_stated(stride: int) -> 
     u = operator.apply(v[None])[0]  # then uᵀAv = ‖Av‖²
     norm = torch.linalg.vector_norm
     limit = epsilon * math.sqrt(overlap(operator)) * norm(weight) * norm(u) * norm(v)
-    own = (
-        epsilon * norm(weight) * norm(kernel_matrix(operator, u, v))
-    )  # what Lemma 2 says of B itself: tighter
+    # what Lemma 2 says of B itself: tighter
+    own = epsilon * norm(weight) * norm(kernel_matrix(operator, u, v))
     rng = np.random.default_rng(6)
     signs = torch.from_numpy(rng.choice([-1.0, 1.0], (runs, k, weight.numel())))
     kernels = torch.einsum("rkn,rk->rn", signs, signs @ weight.flatten()) / k - weight.flatten()

@@ -80,9 +80,8 @@ def test_nothing_is_simulated_where_there_is_nothing_to_add_up(
     dense = store_net(net, None, "matrix-project", plans(net, 4, 1), NetOptions(), 0)
     assert simulate_places(net, dense, 0) == ()
     single = store_net(net, None, "conv-project", plans(net, 2, 1), NetOptions(), 0)
-    assert (
-        simulate_places(net, single, 0) == ()
-    )  # p = 1: no two places are claimed to be independent
+    # p = 1: no two places are claimed to be independent
+    assert simulate_places(net, single, 0) == ()
     located = store_net(net, None, "conv-project", plans(net, 2, 4), NetOptions(), 0)
     monkeypatch.setattr(module, "_NORMALS", 10)
     assert simulate_places(net, located, 0) == ()  # too dear

@@ -267,9 +267,8 @@ def test_output_errors_against_lemmas_4_3_and_4_4_written_out(grid: str) -> None
     )
     assert printed.held is None
     assert printed.worst_ratio == pytest.approx(float((gaps / loose).max()), rel=1e-3)
-    assert (
-        check(found, "Lemma 4.3 as printed").worst_ratio > printed.worst_ratio
-    )  # without ρJ it promises more
+    # without ρJ it promises more
+    assert check(found, "Lemma 4.3 as printed").worst_ratio > printed.worst_ratio
     rows = {(row.name, row.form): row for row in found.paper_bounds}
     assert (
         f"asks for {math.sqrt(2) * allowed.max():.3g}" in rows["naive count", "as printed"].meaning
@@ -324,9 +323,8 @@ def test_a_deterministic_rule_has_no_coins_to_promise_about() -> None:
 @pytest.mark.parametrize(("rows", "columns"), [(30, 20), (20, 30), (300, 280)])
 def test_singular_vectors_of_a_layer(rows: int, columns: int) -> None:
     draw = torch.Generator().manual_seed(1)
-    scale = (
-        torch.linspace(1, 0, min(rows, columns)).double() ** 4
-    )  # apart, so that the leading ones are well defined
+    # apart, so that the leading ones are well defined
+    scale = torch.linspace(1, 0, min(rows, columns)).double() ** 4
     left, _ = torch.linalg.qr(torch.randn(rows, len(scale), generator=draw, dtype=torch.float64))
     right, _ = torch.linalg.qr(
         torch.randn(columns, len(scale), generator=draw, dtype=torch.float64)

@@ -163,9 +163,8 @@ def test_lemma_9_by_its_formula() -> None:
     beyond = shifted(
         net, facts, 1.01, [(n.affine.operator.weight, None) for n in net.affine_layers]
     )
-    assert (
-        lemma_9(layer_shifts(net, beyond, facts), facts, np.array([3.0])) is None
-    )  # beyond ‖A‖/d it is silent
+    # beyond ‖A‖/d it is silent
+    assert lemma_9(layer_shifts(net, beyond, facts), facts, np.array([3.0])) is None
     same = lemma_9(layer_shifts(net, net, facts), facts, np.array([3.0]))
     assert same is not None
     assert same[0] == 0.0

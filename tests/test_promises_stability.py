@@ -188,9 +188,8 @@ def test_zeta_drops_the_examples_of_the_effective_parameters(zeta: float) -> Non
 def test_some_rows_only_but_cushions_and_contraction_of_all() -> None:
     net, data = traced(NAMED["mlp-deep"]), sample("mlp-deep", 30)
     found, all_of_it = facts_of(net, data, examples=4, seed=3), facts_of(net, data)
-    assert (
-        found.contraction == all_of_it.contraction == math.inf
-    )  # one of the 30 is blocked by all units of a layer
+    # one of the 30 is blocked by all units of a layer
+    assert found.contraction == all_of_it.contraction == math.inf
     assert [layer.cushion for layer in found.layers] == [
         layer.cushion for layer in all_of_it.layers
     ]

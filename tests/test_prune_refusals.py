@@ -256,12 +256,11 @@ def test_a_net_that_no_certificate_can_hold_writes_nothing(
     # A sum of two branches is no chain, and the format holds chains.
     factory = tmp_path / "fork.py"
     factory.write_text(
-        "import torch\nfrom torch import nn\n\n\nclass Fork(nn.Module):\n    def __init__(self):\n"
-        "        super().__init__()\n        torch.manual_seed(0)\n        self.a = "
-        "nn.Linear(64, 10)\n"
-        "        self.b = nn.Linear(64, 10)\n\n    def forward(self, x):\n        x = "
-        "x.flatten(1)\n"
-        "        return self.a(x) + self.b(x)\n\n\ndef factory():\n    return Fork().eval()\n"
+        "import torch\nfrom torch import nn\n\n\nclass Fork(nn.Module):\n    def __init__(self):\n "
+        "       super().__init__()\n        torch.manual_seed(0)\n        self.a = nn.Linear(64, "
+        "10)\n        self.b = nn.Linear(64, 10)\n\n    def forward(self, x):\n        x = "
+        "x.flatten(1)\n        return self.a(x) + self.b(x)\n\n\ndef factory():\n    return "
+        "Fork().eval()\n"
     )
     net, certificate = tmp_path / "n.net", tmp_path / "c.cushion"
     command = [

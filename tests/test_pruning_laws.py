@@ -74,9 +74,8 @@ def test_lemma_4_1_by_simulation(d: float) -> None:
     off = ~diagonal_mask((side, side))
     change = (-weight * ~mask)[off].numpy()  # Δ = Â - A
     n, gone = change.size, 1 - keep_probability(d)
-    s2 = (
-        psi * d / (d + 2)
-    )  # a pruned weight is N(0, s²): its moments of order 2, 4, 8 are s², 3s⁴, 105s⁸
+    # a pruned weight is N(0, s²): its moments of order 2, 4, 8 are s², 3s⁴, 105s⁸
+    s2 = psi * d / (d + 2)
     second, fourth, eighth = gone * s2, gone * 3 * s2**2, gone * 105 * s2**4
     assert abs(change.mean()) < 5 * math.sqrt(second / n)
     assert abs((change**2).mean() - second_moment(d, psi)) < 5 * math.sqrt((fourth - second**2) / n)
@@ -177,9 +176,8 @@ def test_row_limits_hold_as_often_as_they_say() -> None:
     error = 4 * math.sqrt(0.2 * 0.8 / runs)
     assert np.mean(np.array(worst) > limit) < 0.2 + error
     assert np.mean(np.array(worst) > limit - 1) > 0.2 - error
-    assert (
-        abs(np.mean(np.array(all_of_them) > total) - 0.2) < error + 0.02
-    )  # exact, up to the steps of a count
+    # exact, up to the steps of a count
+    assert abs(np.mean(np.array(all_of_them) > total) - 0.2) < error + 0.02
 
 
 def test_the_corrected_limit_is_far_below_the_printed_one() -> None:

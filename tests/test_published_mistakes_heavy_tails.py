@@ -168,9 +168,8 @@ def test_c_equation_10_drops_terms_and_needs_alpha_above_2() -> None:
         assert seen > 50 * energy_printed(
             x[0], 4, tau, alpha
         )  # of the first component: x_1 is small, ‖x‖ is not
-    assert (
-        energy_printed(1.0, 4, tau, 1.39) < 0
-    )  # the mean of a square; 1.39 is in the paper's Table 1
+    # the mean of a square; 1.39 is in the paper's Table 1
+    assert energy_printed(1.0, 4, tau, 1.39) < 0
     assert energy(x, tau, 1.39) == math.inf
 
 

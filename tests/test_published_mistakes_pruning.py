@@ -201,18 +201,16 @@ def test_n_alpha_is_pruned_in_one_lemma_and_kept_in_the_other() -> None:
     )
     count = lambda alpha: math.comb(entries, alpha) * r**alpha  # noqa: E731
     assert every == count(entries - pruned) == 32
-    assert (
-        count(pruned) == 8
-    )  # with D.3's α: fewer than there are, so that no union over them holds
+    # with D.3's α: fewer than there are, so that no union over them holds
+    assert count(pruned) == 8
     # D.3's α of a real layer is what goes; D.1 must be given the rest
     rows, columns, d, failure = 50, 40, 4.0, 0.01
     kept = kept_by_d2_d3(rows, columns, d, 0.5, failure)
     mask = bernoulli_mask(normal(rows, columns), 1.0, d, 0, 1)
     assert int((~mask).sum()) >= rows * columns - kept
     assert int(mask.sum()) <= kept
-    assert (
-        int(mask.sum()) < rows * columns - kept
-    )  # α is far more than what stays: it bounds nothing kept
+    # α is far more than what stays: it bounds nothing kept
+    assert int(mask.sum()) < rows * columns - kept
 
 
 def test_the_diagonal_counts_among_the_nonzeros_of_lemma_5_1() -> None:

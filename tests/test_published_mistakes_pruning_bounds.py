@@ -92,9 +92,8 @@ def test_e_rounding_moves_a_layer_by_half_a_step_times_the_root_of_its_weights()
     layer = prune_net(net, data, method="magnitude", options=options).summary.layers[0]
     assert layer.rounding <= layer.rounding_limit
     assert layer.rounding_limit == pytest.approx(layer.rho / 2 * math.sqrt(layer.kept))
-    assert (
-        layer.rounding_printed == layer.rho * layer.kept
-    )  # far too much, which is safe but says nothing
+    # far too much, which is safe but says nothing
+    assert layer.rounding_printed == layer.rho * layer.kept
     assert layer.rounding_printed / layer.rounding_limit == pytest.approx(2 * math.sqrt(layer.kept))
 
 
@@ -127,7 +126,6 @@ def test_g_at_784x784_the_sketch_counts_far_more_than_what_it_replaces(bits: int
     )
     rows = rows_of(replace(FACTS, layers=(layer,)))
     assert 70 < rows["sketch count", "as plotted"].factors["over_naive"] < 120
-    assert (
-        rows["sketch count", "corrected"].factors["over_naive"] > 20
-    )  # with j as measured in place of 3χp
+    # with j as measured in place of 3χp
+    assert rows["sketch count", "corrected"].factors["over_naive"] > 20
     assert rows["sketch count", "corrected"].value > 4 * rows["naive count", "corrected"].value

@@ -57,9 +57,8 @@ def test_the_sketch_count_is_far_larger_than_the_count_it_replaces(chi: float, b
     nonzeros = round(chi * p * p)
     found = counts(p, p, 3 * chi * p, nonzeros, bits)
     assert 70 < found.ratio < 115
-    assert (
-        found.sketch_numbers > p * p
-    )  # and more numbers than the matrix has entries: nothing is compressed
+    # and more numbers than the matrix has entries: nothing is compressed
+    assert found.sketch_numbers > p * p
     # In closed form: 3·ln²p numbers for every non-zero, against log2(1/χ) + ... bits and its value.
     entropy = (-chi * math.log2(chi) - (1 - chi) * math.log2(1 - chi)) / chi
     assert found.ratio == pytest.approx(3 * math.log(p) ** 2 * bits / (entropy + bits), rel=1e-3)

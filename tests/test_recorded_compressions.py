@@ -60,9 +60,8 @@ def test_a_record_follows_from_its_own_numbers(name: str) -> None:
     layers = record["layers"]
     assert record["parameters"] == sum(layer["parameters"] for layer in layers)
     assert record["parameters_before"] == sum(layer["parameters_before"] for layer in layers)
-    assert (
-        sum(layer["bits"] for layer in layers) < record["bits"]
-    )  # sizes, grids and seed come on top
+    # sizes, grids and seed come on top
+    assert sum(layer["bits"] for layer in layers) < record["bits"]
     here, exact = record["occam"]
     for row in (here, exact):
         if not row["because"]:
@@ -99,9 +98,8 @@ def test_what_the_curves_show() -> None:
     at = {point["asked"]: point for point in signs}
     assert at["5%"]["error"] > 0.5  # Algorithm 1 at a twentieth of the weights loses the net
     best = {point["asked"]: point for point in low}
-    assert (
-        best["20%"]["error"] < at["100%"]["error"]
-    )  # low rank at a fifth beats Algorithm 1 at the net's own size
+    # low rank at a fifth beats Algorithm 1 at the net's own size
+    assert best["20%"]["error"] < at["100%"]["error"]
     assert {point["asked"]: point for point in srht}["100%"]["error"] < at["100%"]["error"]
     assert read("lenet/low-rank-margin")["promise"]["held"] is True
     assert read("zero-one/vector-project")["occam"][0]["bound"] < 0.15  # not vacuous

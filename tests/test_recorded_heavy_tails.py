@@ -63,9 +63,8 @@ def test_the_readme_has_the_tables_that_the_records_make() -> None:
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_record_follows_from_its_own_numbers(name: str) -> None:
     record = read(name)
-    assert (
-        sum(layer["bits"] for layer in record["layers"]) < record["bits"]
-    )  # sizes, grids and seed come on top
+    # sizes, grids and seed come on top
+    assert sum(layer["bits"] for layer in record["layers"]) < record["bits"]
     for row in record["occam"]:
         if not row["because"]:
             bound = occam_bound(row["errors"], row["m"], row["bits"], Decimal(str(row["delta"])))

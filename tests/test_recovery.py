@@ -49,9 +49,8 @@ def test_a_sparse_matrix_comes_back_with_a_proof(p: int, m: int, normal: bool) -
     assert 0 <= found.optimal_gap <= 1e-9
     assert found.dual == pytest.approx(np.abs(X).sum(), rel=1e-9)
     assert found.iterations <= 300
-    assert (
-        np.abs(A @ found.matrix @ B.T - Y).max() <= 1e-9 * np.abs(Y).max()
-    )  # feasibility, recomputed
+    # feasibility, recomputed
+    assert np.abs(A @ found.matrix @ B.T - Y).max() <= 1e-9 * np.abs(Y).max()
 
 
 def test_too_small_a_sketch_is_never_claimed() -> None:
@@ -64,9 +63,8 @@ def test_too_small_a_sketch_is_never_claimed() -> None:
     assert np.abs(found.matrix - X).max() > 1
     assert not found.unique
     assert found.feasible_error <= 1e-9  # still a matrix with this sketch,
-    assert (
-        np.abs(found.matrix).sum() < np.abs(X).sum()
-    )  # and a smaller one than X: the program itself fails
+    # and a smaller one than X: the program itself fails
+    assert np.abs(found.matrix).sum() < np.abs(X).sum()
     assert found.dual <= np.abs(found.matrix).sum()
 
 

@@ -40,9 +40,8 @@ def test_rows_are_the_worst_over_seeds(tmp_path: Path, monkeypatch: pytest.Monke
         ]
         active = max(one.active for one in ones)
         assert row[4:6] == [active, 3 * 4 + 4 * 2]
-        weights = (
-            row[0] * 3 + 2 * row[0] * row[0] + 2 * row[0]
-        )  # four layers: 3 -> D -> D -> D -> 2
+        # four layers: 3 -> D -> D -> D -> 2
+        weights = row[0] * 3 + 2 * row[0] * row[0] + 2 * row[0]
         assert row[6:] == [3 * row[0] + 2 * row[0] ** 2, weights, mask_bits(weights, active)]
     assert enough["rows"][0][:4] == [0.5, sufficient_width(plan.dims, 0.5, 0.05), 2, 2]
     for row, counted in zip(theorem["rows"], table["rows"], strict=True):

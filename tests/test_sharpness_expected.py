@@ -110,9 +110,8 @@ def test_standard_errors_describe_the_spread_over_seeds() -> None:
     ):
         spread = np.std([getattr(point, value) for point in points], ddof=1)
         stated = np.mean([getattr(point, error) for point in points])
-        assert (
-            0.85 < stated / spread < 1.18
-        )  # all rows in every batch: else shuffles make it err upwards
+        # all rows in every batch: else shuffles make it err upwards
+        assert 0.85 < stated / spread < 1.18
 
 
 @pytest.mark.parametrize("name", ["mlp-deep", "residual"])

@@ -111,9 +111,8 @@ def test_the_three_functions_agree_bit_for_bit(k: int, dtype: torch.dtype) -> No
         sign_coefficients(weight, 200, 9, "layer 2")[:k], coefficients
     )  # k only adds numbers
     assert not torch.equal(sign_coefficients(weight, k, 9, "layer 3"), coefficients)
-    transposed = (
-        weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)
-    )  # strides do not matter, order of entries does
+    # strides do not matter, order of entries does
+    transposed = weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     assert torch.equal(
         sign_coefficients(transposed.requires_grad_(), k, 9, "layer 2"), coefficients
     )

@@ -237,9 +237,8 @@ def test_a_rule_that_closes_is_exact() -> None:
     counts, error = density.histogram(np.array([0.0, 0.5, 1.5, 2.0]))
     np.testing.assert_allclose(counts, [50, 50, 100], rtol=1e-4)
     assert error.max() < 1e-3
-    assert (
-        density.rank_of_energy(0.95) == 128
-    )  # all 100 twos hold 400 of 450, and 27.5 ones the rest
+    # all 100 twos hold 400 of 450, and 27.5 ones the rest
+    assert density.rank_of_energy(0.95) == 128
 
 
 def test_the_share_below_a_point() -> None:

@@ -182,9 +182,8 @@ def test_the_law_on_its_grid() -> None:
     pair = on_a_grid(np.array([0.5, -0.01]), 16)
     assert pair.integers[0] % 2 == 1
     assert pair.values == pytest.approx([0.5, -0.01], abs=2.0**-14)
-    assert (
-        on_a_grid(np.array([1e-12, 5.0]), 8).integers[0] == 1
-    )  # never zero, however far the mean is
+    # never zero, however far the mean is
+    assert on_a_grid(np.array([1e-12, 5.0]), 8).integers[0] == 1
 
 
 def craft(fields: list[int], arrays: list[list[int]]) -> StoredNet:

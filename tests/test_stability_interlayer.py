@@ -331,9 +331,8 @@ def test_probes_are_unbiased_with_the_stated_relative_error() -> None:
         )
         assert np.abs(z).max() < 5.5, key
         stated = np.sqrt(np.mean([run.errors[key] ** 2 for run in runs], axis=0))
-        seen = (
-            squares.std(0, ddof=1) / squares.mean(0) / 2
-        )  # the relative error of a square is twice that of its root
+        # the relative error of a square is twice that of its root
+        seen = squares.std(0, ddof=1) / squares.mean(0) / 2
         assert np.allclose(stated / seen, 1.0, atol=0.5), key
         assert not np.allclose(stated / seen, 2.0, atol=0.45), key
     record = runs[0].interlayer(net.affine_layers[0])

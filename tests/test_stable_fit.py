@@ -238,9 +238,8 @@ def test_what_is_no_stable_law_still_gets_the_best_of_them(name: str) -> None:
         assert -1 <= found.beta <= 1
         assert 0 < found.scale < math.inf
         assert 0 <= found.ks_distance <= 1
-    assert (
-        wide.log_likelihood > narrow.log_likelihood - 1e-3
-    )  # the symmetric laws are among the others
+    # the symmetric laws are among the others
+    assert wide.log_likelihood > narrow.log_likelihood - 1e-3
     assert narrow.symmetric
     assert not wide.symmetric
 

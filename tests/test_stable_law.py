@@ -126,9 +126,8 @@ def test_slope_and_distribution_are_derivative_and_integral_of_the_density(
     )
     ends = law.cdf(np.array([-1e300, -64.0, -64.0 - 1e-9, 64.0, 64.0 + 1e-9, 1e300]))
     assert abs(ends[2] - ends[1]) < 1e-8
-    assert (
-        abs(ends[4] - ends[3]) < 1e-8
-    )  # all of the mass is there: the upper tail is integrated by itself
+    # all of the mass is there: the upper tail is integrated by itself
+    assert abs(ends[4] - ends[3]) < 1e-8
     assert ends[0] < 1e-100
     assert ends[-1] == 1.0
     assert (np.diff(law.cdf(X)) >= -1e-9).all()

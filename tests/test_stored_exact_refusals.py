@@ -57,9 +57,8 @@ def test_deep_nets_get_fewer_bits_until_their_range_is_proved() -> None:
         assert integer.reach < 2**53
         assert (integer.answers(x) == logits(net, x).argmax(1)).mean() > 0.9
         shifts[depth] = sources_of(integer)[1].shift
-    assert (
-        shifts[10] > shifts[1] + 4
-    )  # weights of fewer than 12 bits, so activations of fewer than 10
+    # weights of fewer than 12 bits, so activations of fewer than 10
+    assert shifts[10] > shifts[1] + 4
     net, layers, biases = compressed(deep(14), (8,), low_rank)
     with pytest.raises(Unsupported, match="too deep"):
         to_integer_net(net, layers, biases, SEED, sample(x, 3))
@@ -226,9 +225,8 @@ def test_the_code_s_decisions_are_counted_and_limited(monkeypatch: pytest.Monkey
         message = encode(IntegerNet((1, 1, 5), Bytes(0), (Dense(source, None, 0, 0),)))
         asked = 0
         format_reader.read(message.data, message.bits)
-        ends = (
-            int((np.abs(numbers) == 127).sum()) if isinstance(source, Grid) else 0
-        )  # the largest has no last decision
+        # the largest has no last decision
+        ends = int((np.abs(numbers) == 127).sum()) if isinstance(source, Grid) else 0
         assert coded_decisions(numbers, grid=isinstance(source, Grid)) == asked + ends
     model, shape = made("mlp")
     data = sample(np.random.default_rng(0).integers(0, 256, (20, *shape), dtype=np.uint8))

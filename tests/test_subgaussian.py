@@ -81,9 +81,8 @@ def test_threshold_and_failure_are_inverse() -> None:
     assert t == pytest.approx(math.sqrt(math.log(60_000 * 10 * 2 / 0.01) / (0.5 * 2500)))
     assert fit.failure(t) == pytest.approx(0.01)
     assert fit.failure(0.0) == 1.0
-    assert (
-        SubgaussianFit(2.0, 0.5, 3, 60_000, 2).threshold(0.01) == 1.0
-    )  # no product of unit vectors exceeds 1
+    # no product of unit vectors exceeds 1
+    assert SubgaussianFit(2.0, 0.5, 3, 60_000, 2).threshold(0.01) == 1.0
     assert SubgaussianFit(2.0, 0.0, 3, 60, 2).threshold(0.01) == 1.0
     assert SubgaussianFit(2.0, math.inf, 3, 60, 2).threshold(0.01) == 0.0
 

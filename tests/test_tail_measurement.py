@@ -125,9 +125,8 @@ def test_the_survival_function_is_thinned_evenly_in_the_rank() -> None:
     assert 40 < len(found.x) <= 64
     assert found.share[0] == 1 / 20000
     assert found.share[-1] == 1.0
-    assert (
-        max(np.diff(np.log10(found.share))) < 0.31
-    )  # from rank 1 to rank 2, and less from there on
+    # from rank 1 to rank 2, and less from there on
+    assert max(np.diff(np.log10(found.share))) < 0.31
 
 
 @pytest.mark.parametrize(

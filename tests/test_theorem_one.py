@@ -119,9 +119,8 @@ def test_what_explodes_is_infinite_and_keeps_its_logarithm() -> None:
         assert found.finite
         assert found.log10_total is not None
         assert found.log10_total > 90
-        assert (
-            evaluate(deep, version, np.array([1e-300])).total[0] > 1000
-        )  # no overflow, no warning
+        # no overflow, no warning
+        assert evaluate(deep, version, np.array([1e-300])).total[0] > 1000
         json.loads(found.dumps())
     products = evaluate(deep, "as printed", np.array([1e5])).products
     assert products is not None

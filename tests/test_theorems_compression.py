@@ -409,9 +409,8 @@ def test_low_rank_rows_move_as_they_should_and_survive_beyond_floats() -> None:
     pooled = replace(net, layers=(replace(net.layers[0], lipschitz=4.0), net.layers[1]))
     assert value(theorem_2_2(pooled)[1]) > small
     shrunk = replace(net, layers=(replace(net.layers[0], lipschitz=0.25), net.layers[1]))
-    assert (
-        value(theorem_2_2(shrunk)[1]) == small
-    )  # biases: the constant input passes a pool unchanged
+    # biases: the constant input passes a pool unchanged
+    assert value(theorem_2_2(shrunk)[1]) == small
     weights, _ = random_net([6, 6, 3], 8)
     huge = facts([layer(1e100 * weights[0])] * 8 + [layer(weights[1])], X)
     assert math.isfinite(value(theorem_2_2(huge)[1]))  # some thousand bits a number

@@ -73,9 +73,8 @@ def test_decisions_of_small_nets() -> None:
         30,
     )  # 27 maxima over four inputs each, after one convolution
     assert pooled[-1][1] == 2
-    assert (
-        levels("residual")[-1][1] == 5
-    )  # degree along the longer branches: conv conv | conv conv, then linear
+    # degree along the longer branches: conv conv | conv conv, then linear
+    assert levels("residual")[-1][1] == 5
     assert levels("mlp-deep")[-1][1] == 6
 
 

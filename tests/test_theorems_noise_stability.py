@@ -71,9 +71,8 @@ def test_162_is_the_least_constant_of_the_closed_form() -> None:
     assert counts.closed_log10 is not None
     closed = 10**counts.closed_log10
     assert closed == pytest.approx(162 * math.log(8 * 100 / 0.05))
-    assert (
-        closed <= counts.numbers <= closed + 1
-    )  # so the rounding up is not inside the closed form
+    # so the rounding up is not inside the closed form
+    assert closed <= counts.numbers <= closed + 1
     rng = np.random.default_rng(0)
     for _ in range(200):
         d = int(rng.integers(1, 6))
@@ -110,9 +109,8 @@ def share(i: int, d: int, epsilon: Fraction, divisor: Fraction) -> Fraction:
     εμμ/(divisor·c·d).
     """
     before = Fraction(i - 1, d) * epsilon  # the induction's hypothesis
-    linear = (
-        (1 + before) * epsilon / (divisor * d)
-    )  # ε_i ‖J‖‖A‖‖φ(x̂)‖, ‖φ(x̂)‖ ≤ (1 + before) c ‖φ(x)‖
+    # ε_i ‖J‖‖A‖‖φ(x̂)‖, ‖φ(x̂)‖ ≤ (1 + before) c ‖φ(x)‖
+    linear = (1 + before) * epsilon / (divisor * d)
     bent = (before + (before + linear)) / (
         3 * d
     )  # smoothness, before and after layer i is replaced
@@ -282,9 +280,8 @@ def test_what_is_not_promised_says_why() -> None:
         assert not lemma_3(net, 0.5).promised
     assert "5.99" in replace(NET, smoothness=5.99).why_not
     assert replace(NET, smoothness=6.0).why_not == ""
-    assert (
-        replace(NET, smoothness=None, layers=TWO[:1]).why_not == ""
-    )  # one layer: no pair to be smooth between
+    # one layer: no pair to be smooth between
+    assert replace(NET, smoothness=None, layers=TWO[:1]).why_not == ""
     for bad in (0.0, math.nan):
         assert "fc2" in replace(NET, layers=(TWO[0], replace(TWO[1], cushion=bad))).why_not
         assert "fc1" in replace(NET, layers=(replace(TWO[0], interlayer=bad), TWO[1])).why_not

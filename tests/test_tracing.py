@@ -207,9 +207,8 @@ def test_not_a_chain_names_fork_and_join() -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), Residual(2, 2), nn.Flatten(), nn.Linear(32, 2))
     network = trace(model, (1, 6, 6))
     assert network.not_a_chain_because == (
-        "the output of 0 is read by 1.conv1 and 1.add, and 1.add joins their branches, so "
-        "between 0 and 1.add no "
-        "single vector x^i separates the net"
+        "the output of 0 is read by 1.conv1 and 1.add, and 1.add joins their branches, so between "
+        "0 and 1.add no single vector x^i separates the net"
     )
     with pytest.raises(
         Unsupported,
@@ -312,9 +311,8 @@ class VGG16(nn.Module):
 def test_resnet18() -> None:
     model = ResNet18(width=4, classes=5).train()
     network = trace(model, (3, 64, 64))
-    assert (
-        len(network.affine_layers) == 21
-    )  # 17 convolutions, 3 projections, 1 linear layer; every norm is folded
+    # 17 convolutions, 3 projections, 1 linear layer; every norm is folded
+    assert len(network.affine_layers) == 21
     assert sum(isinstance(node.op, Add) for node in network.nodes) == 8
     assert network.not_a_chain_because.startswith(
         "the output of maxpool is read by layer1.0.conv1 and layer1.0.add"
@@ -344,9 +342,8 @@ def test_full_width_resnet18() -> None:
             1e-3 if tensor.is_floating_point() else 0
         )  # a quick stand-in for trained weights
     network = trace(model, (3, 32, 32))
-    assert (
-        network.parameters == 11_689_512 - 4_800
-    )  # of the 9600 norm parameters, 4800 become the biases
+    # of the 9600 norm parameters, 4800 become the biases
+    assert network.parameters == 11_689_512 - 4_800
     assert network.classes == 1000
 
 

@@ -144,8 +144,8 @@ def test_every_sentence_names_its_net() -> None:
     assert (certificate.about, certificate.bound) == ("f", float_up(line_of(certificate).bound_f))
     first, second = sentence(certificate.claim).splitlines()
     assert first.startswith(
-        "With probability 95 % over the draw of these 400 examples and 100 unlabelled inputs, "
-        "your net f"
+        "With probability 95 % over the draw of these 400 examples and 100 unlabelled inputs, your "
+        "net f"
     )
     assert second.startswith(
         "With probability 96 % over the draw of these 400 examples, g, the integer net in the file"

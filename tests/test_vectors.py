@@ -114,9 +114,8 @@ def test_vector_compress_fails_on_basis_vectors_where_vector_project_does_not() 
 def test_lemma_5_holds_on_adverse_inputs(which: str) -> None:
     h, gamma, eta, n = 1600, 0.4, 0.2, 1500
     c = np.full(h, 1 / math.sqrt(h))
-    c[3] = (
-        0.9 * eta * gamma / 8
-    )  # just short enough for its kept value ηγ²/(8c_3) = 0.444 to be off by more than γ
+    # just short enough for its kept value ηγ²/(8c_3) = 0.444 to be off by more than γ
+    c[3] = 0.9 * eta * gamma / 8
     c = c / max(1.0, np.linalg.norm(c))
     u = {"basis": np.eye(h)[3], "spread": unit(normal(h)), "aligned": c}[which]
     answers = [
@@ -150,9 +149,8 @@ def test_the_threshold_of_lemma_5() -> None:
     γ/(16√h).
     """
     h, gamma, eta = 10_000, 0.4, 0.5
-    c = (
-        np.linspace(0.05, 1.95, 400) * gamma / (4 * math.sqrt(h))
-    )  # around the boundary; all have p_i < 1
+    # around the boundary; all have p_i < 1
+    c = np.linspace(0.05, 1.95, 400) * gamma / (4 * math.sqrt(h))
     p = 8 * c**2 / (eta * gamma**2)
     assert p.max() < 1
     outcome = c / p
@@ -371,9 +369,8 @@ def test_the_rows_share_their_vectors_and_srht_can_be_exact(helper: Helper) -> N
     full = compressed(weight, bias, **options)
     needed = linear_setting(weight, bias, gamma=3.0, eta=0.2, radius=1.0).projections
     assert full.coefficients.integers.shape[1] == (padded_size(10) if helper == "srht" else needed)
-    if (
-        helper == "srht"
-    ):  # M/√N is orthogonal: |Mᵀr|/N = |r|/√N ≤ step/2, and nothing but rounding is lost
+    # M/√N is orthogonal: |Mᵀr|/N = |r|/√N ≤ step/2, and nothing but rounding is lost
+    if helper == "srht":
         found, _ = full.affine(1)
         assert np.linalg.norm(found - weight.numpy(), axis=1).max() <= full.coefficients.step / 2
 
@@ -421,9 +418,8 @@ def test_a_decoder_rebuilds_the_layer(
     assert (found.affine(7)[1] is None) is not with_bias
     if with_bias:
         np.testing.assert_array_equal(found.affine(7)[1], layer.affine(7)[1])
-    if (
-        method == "vector-project"
-    ):  # the helper string is part of the weight: another seed or place is another weight
+    # the helper string is part of the weight: another seed or place is another weight
+    if method == "vector-project":
         assert (found.weight(8) != layer.weight(7)).any()
         assert (
             kind.restore(layer.shape, 6, layer.fields, layer.numbers).weight(7) != layer.weight(7)

@@ -154,8 +154,8 @@ def test_weights_that_do_not_fit_are_named(saved: Path) -> None:
     damage(saved, {"fc1.weight": torch.zeros(2, 2), "fc2.bias": None, "extra": torch.zeros(1)})
     message = refusal(saved)
     assert (
-        "it lacks fc2.bias, has an unexpected extra, has fc1.weight of shape [2, 2] where the "
-        "net needs [5, 48]" in message
+        "it lacks fc2.bias, has an unexpected extra, has fc1.weight of shape [2, 2] where the net "
+        "needs [5, 48]" in message
     )
 
 

@@ -84,9 +84,8 @@ def curves(found: Records, net: str) -> list[str]:
             for point in record["curve"]:
                 lines.append(
                     f"| {name.split('/')[1]} | {point['asked']} | {point['parameters']} | "
-                    f"{point['bits']} | "
-                    f"{_number(point['mean_relative_error'])} | {point['margin_loss']:.2%} | "
-                    f"{point['error']:.2%} | "
+                    f"{point['bits']} | {_number(point['mean_relative_error'])} | "
+                    f"{point['margin_loss']:.2%} | {point['error']:.2%} | "
                     f"{'-' if point['test_error'] is None else format(point['test_error'], '.2%')} "
                     "|"
                 )
@@ -126,8 +125,7 @@ def places(found: Records) -> list[str]:
         if one is not None:
             lines.append(
                 f"| {layer['name']} | {one['places']} | {one['correlation']:.4f} | "
-                f"{one['expected']:.4f} | "
-                f"x {one['variance_factor']:.2f} |"
+                f"{one['expected']:.4f} | x {one['variance_factor']:.2f} |"
             )
     return lines
 

@@ -98,14 +98,12 @@ def _fresh_inputs(unlabelled: Inputs | Dataset | str, sample: Dataset) -> Inputs
     if inputs.x.dtype != sample.x.dtype or inputs.x.shape[1:] != sample.x.shape[1:]:
         raise BadInput(
             f"{inputs.name}: the unlabelled inputs are {inputs.x.dtype} {inputs.x.shape[1:]} but "
-            "the sample's are "
-            f"{sample.x.dtype} {sample.x.shape[1:]}; they must be alike"
+            f"the sample's are {sample.x.dtype} {sample.x.shape[1:]}; they must be alike"
         )
     if fault := freshness_fault(inputs.x, sample.x):
         raise BadInput(
             f"{inputs.name}: the unlabelled inputs are not fresh, {fault}; give some that were "
-            "used for nothing else, "
-            "such as those of a set's held-out part (NAME,split=test)"
+            "used for nothing else, such as those of a set's held-out part (NAME,split=test)"
         )
     return inputs
 
@@ -121,7 +119,7 @@ def _teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
         scores = score(model, data.x, describe="f's scores").float()
     if scores.shape[1] < data.classes:
         raise BadInput(
-            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} "
-            "classes; use its own data"
+            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} classes; "
+            "use its own data"
         )
     return scores

@@ -107,8 +107,8 @@ def bounds(
         check_alike(net, initial, "the initialisation")
         if squared_distance(net, initial) == 0.0:
             raise BadInput(
-                "the initialisation is the net itself; give its weights before training, or "
-                "leave it out"
+                "the initialisation is the net itself; give its weights before training, or leave "
+                "it out"
             )
     seen = look_at(net, sample)
     found = measure(
@@ -278,8 +278,8 @@ def _counted(errors: int, holdout: Dataset, sample: Dataset, delta: Decimal) -> 
     )
     if any("labels" in step for step in sample.history):
         text = (
-            f"{errors} errors among {n} examples with their true labels, not with labels like "
-            "the sample's"
+            f"{errors} errors among {n} examples with their true labels, not with labels like the "
+            "sample's"
         )
     value = binomial_inverse(errors, n, occam_log_delta(delta, 0))
     return certified(
@@ -339,8 +339,7 @@ def _theorem_one(found: NetConditions | None, facts: NetFacts) -> list[Bound]:
             continue
         text = (
             f"expected sharpness from mu = {one.mu:.2g}, C2 = {one.c2:.3g}, C3 = {one.c3:.2g}, "
-            "plus its norm term; "
-            "with 1 in place of O(.)"
+            "plus its norm term; with 1 in place of O(.)"
         )
         total = stated(
             name,

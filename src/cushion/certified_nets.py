@@ -24,8 +24,8 @@ from cushion.pruning_records import NetPruning
 
 ASSUMED = (
     "the examples are independent draws from one distribution, and new ones come from it too",
-    "delta, the code of the message and, but for the certificate file, the architecture were "
-    "fixed before the data",
+    "delta, the code of the message and, but for the certificate file, the architecture were fixed "
+    "before the data",
     "scores that are not those of an integer net are those of this machine's floating point",
     "each bound fails with probability at most delta, the best of n of them with n times that",
 )
@@ -60,8 +60,8 @@ def certificate_of(
     if net.start is not None:
         return (
             None,
-            "the initialisation is floating point, which a certificate's decoder cannot make "
-            "again from a seed",
+            "the initialisation is floating point, which a certificate's decoder cannot make again "
+            "from a seed",
         )
     stored = net.stored
     try:

@@ -25,13 +25,11 @@ ASSUMPTIONS = (
 )
 HOLDOUT_ASSUMPTION = (
     "the search never read the held-out examples; certificate and hold-out line quoted together "
-    "fail with "
-    "probability at most 2δ"
+    "fail with probability at most 2δ"
 )
 TRANSFER_ASSUMPTIONS = (
-    "the unlabelled inputs are fresh independent draws of the inputs that the bound is about, "
-    "used for nothing else: "
-    "neither to train f nor to find g",
+    "the unlabelled inputs are fresh independent draws of the inputs that the bound is about, used "
+    "for nothing else: neither to train f nor to find g",
     "f and the tolerance were fixed before the unlabelled inputs were looked at",
     "f is a fixed function: on other machines each of its scores differs by at most a quarter of "
     "the tolerance",

@@ -144,7 +144,7 @@ def _teacher_scores(model: nn.Module, data: Dataset) -> Tensor:
     scores = score(model, data.x, describe="the net's scores").float()
     if scores.shape[1] < data.classes:
         raise BadInput(
-            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} "
-            "classes; use its own data"
+            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} classes; "
+            "use its own data"
         )
     return scores[:, : data.classes]

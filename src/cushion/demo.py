@@ -73,10 +73,9 @@ def main() -> int:
     print(sentence(claim))
     print(
         f"The bound counts its {found['errors']} errors on the {found['m']} sample rows and pays "
-        "for all its "
-        f"{found['bits']} bits. The {claim.holdout.m} held-out rows, never searched, say "
-        f"{percent_up(claim.holdout.bound)} for comparison. It is about the integer net g in the "
-        "file, not about f."
+        f"for all its {found['bits']} bits. The {claim.holdout.m} held-out rows, never searched, "
+        f"say {percent_up(claim.holdout.bound)} for comparison. It is about the integer net g in "
+        "the file, not about f."
     )
     return 0
 

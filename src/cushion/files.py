@@ -38,9 +38,8 @@ def write_whole(path: str | Path, content: bytes | str) -> Path:
     partial = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.partial")
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
-        if (
-            target.exists() and not target.is_file()
-        ):  # a device or a pipe: renaming over it would destroy it
+        # a device or a pipe: renaming over it would destroy it
+        if target.exists() and not target.is_file():
             target.write_bytes(data)
             return target
         partial.write_bytes(data)

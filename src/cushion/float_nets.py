@@ -72,10 +72,9 @@ def score(model: nn.Module, x: NDArray[Any], *, describe: str = "scoring") -> Te
     moved = float((scores[:_FEW] - again).abs().max())
     if moved > _STEADY * float(again.abs().max()):
         raise BadInput(
-            "the net's scores for an example change with chance or with the rest of its batch, "
-            "so it is not one "
-            "function; put it into a form that is the same on every call (batch-norm needs "
-            "running statistics)"
+            "the net's scores for an example change with chance or with the rest of its batch, so "
+            "it is not one function; put it into a form that is the same on every call (batch-norm "
+            "needs running statistics)"
         )
     return scores
 

@@ -18,17 +18,15 @@ POSTERIOR_ASSUMPTIONS = (
     "the m examples are independent draws from the distribution that the bound is about",
     "the file format (the prefix code of headers and the priors) was fixed before these examples "
     "were seen",
-    "δ and the number of draws were fixed in advance, and that a certificate of this kind would "
-    "be quoted",
+    "δ and the number of draws were fixed in advance, and that a certificate of this kind would be "
+    "quoted",
     "the words of the stated streams behave like independent uniform draws, and the message was "
-    "not chosen by looking "
-    "at them",
+    "not chosen by looking at them",
     "what is folklore about a public benchmark (which kinds of nets do well on it) is not charged",
 )
 POSTERIOR_HOLDOUT_ASSUMPTION = (
     "the search never read the held-out examples; certificate and hold-out line quoted together "
-    "fail with "
-    "probability at most 2δ"
+    "fail with probability at most 2δ"
 )
 CONFIDENCE = (
     "confidence",

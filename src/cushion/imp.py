@@ -243,9 +243,8 @@ def _train_level(
     result = train_into(folder, setting, pruning, progress=progress)
     if result.epochs <= rewind:
         raise BadInput(
-            f"{folder} reached the recipe's loss after {result.epochs} epochs, so nothing is "
-            "left to train after epoch "
-            f"{rewind}; choose a smaller --rewind-epoch and another folder"
+            f"{folder} reached the recipe's loss after {result.epochs} epochs, so nothing is left "
+            f"to train after epoch {rewind}; choose a smaller --rewind-epoch and another folder"
         )
     return result
 

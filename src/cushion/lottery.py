@@ -196,8 +196,8 @@ def find_ticket(target: Sequence[Matrix], width: int, seed: int = 0) -> Ticket:
         block = width // inputs
         if block < 1 or (at + 1 < len(target) and width < outputs):
             raise BadInput(
-                f"a net of width {width} is narrower than a layer of {inputs} inputs and "
-                f"{outputs} outputs"
+                f"a net of width {width} is narrower than a layer of {inputs} inputs and {outputs} "
+                "outputs"
             )
         first = [
             _uniform(f"lottery layer {2 * at}", seed, block, i * width + i * block)
@@ -208,8 +208,8 @@ def find_ticket(target: Sequence[Matrix], width: int, seed: int = 0) -> Ticket:
         for usable in signs:
             if not usable.any(axis=1).all():
                 raise BadInput(
-                    f"a net of width {width} has no neuron of the right sign for some input; "
-                    "widen it"
+                    f"a net of width {width} has no neuron of the right sign for some input; widen "
+                    "it"
                 )
         chosen = [np.empty((outputs, inputs), dtype=np.int64) for _ in signs]
         realised = [np.empty((outputs, inputs)) for _ in signs]

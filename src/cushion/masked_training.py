@@ -46,8 +46,8 @@ def fine_tune(
         )
     if len(masks) != len(layers):
         raise BadInput(
-            f"the net has {len(layers)} affine layers, but {len(masks)} masks were given; give "
-            "one a layer"
+            f"the net has {len(layers)} affine layers, but {len(masks)} masks were given; give one "
+            "a layer"
         )
     changes: dict[int, Affine] = {}
     pruned: list[tuple[Tensor, Tensor]] = []
@@ -122,8 +122,8 @@ def _train(
                 bar.update()
             if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
                 raise BadInput(
-                    f"fine-tuning diverged in epoch {epoch + 1} (a weight is not finite); lower "
-                    f"lr {lr:g}"
+                    f"fine-tuning diverged in epoch {epoch + 1} (a weight is not finite); lower lr "
+                    f"{lr:g}"
                 )
 
 

@@ -153,9 +153,8 @@ class MeasureTable(Record):
                 (law.value for law in layer.interlayer_smoothness if law.is_standard), None
             )
             for key, value in list(row.items()):
-                if (
-                    isinstance(value, dict) and "value" in value
-                ):  # its value, and its median where it has one
+                # its value, and its median where it has one
+                if isinstance(value, dict) and "value" in value:
                     row[key] = value["value"]
                     if "quantiles" in value:
                         row[f"{key}_median"] = value["quantiles"]["0.5"]

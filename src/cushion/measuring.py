@@ -176,9 +176,8 @@ def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[str, ...
                 f"there is no family of measures called {family!r}; choose from "
                 f"{', '.join(FAMILIES)}"
             )
-    whole = (
-        (*families, "spectra") if "stability" in families else families
-    )  # noise spreads over the whole spectrum
+    # noise spreads over the whole spectrum
+    whole = (*families, "spectra") if "stability" in families else families
     chosen = whole if spectra else tuple(family for family in whole if family != "spectra")
     if not chosen:
         raise BadInput(f"nothing is left to measure; choose from {', '.join(FAMILIES)}")
@@ -196,8 +195,8 @@ def traced(model: nn.Module | Network, data: Dataset) -> Network:
         )
     if net.classes < data.classes:
         raise BadInput(
-            f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; "
-            "use its own data"
+            f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use "
+            "its own data"
         )
     return net
 
@@ -304,8 +303,8 @@ def one_pass(
         logits = net.run(as_floats(data.x[rows]).to(net.dtype), observer if norms else None)
         if not bool(torch.isfinite(logits).all()):
             raise BadInput(
-                f"the net's scores on {data.name} are not finite near row {rows.start}; check "
-                "its weights"
+                f"the net's scores on {data.name} are not finite near row {rows.start}; check its "
+                "weights"
             )
         found: dict[str, Samples] = {}
         if norms:  # one array of all columns: a conversion for each would cost as much as the norms

@@ -157,9 +157,8 @@ def _refuse_growth(subject: Subject) -> None:
     if setting.projections >= setting.coordinates:
         raise BadInput(
             f"Lemma 7 asks for k = {setting.projections} where a vector of this classifier has "
-            f"{setting.coordinates} "
-            "coordinates, so nothing would be compressed and it was not run; give the size of "
-            "the run with --k"
+            f"{setting.coordinates} coordinates, so nothing would be compressed and it was not "
+            "run; give the size of the run with --k"
         )
 
 
@@ -185,8 +184,7 @@ def _plan(subject: Subject) -> list[LayerPlan]:
             ):
                 raise BadInput(
                     f"{node.name}: k·p = {size}·{p} numbers are more than its {weights} weights, "
-                    "so nothing would be "
-                    "compressed; give a smaller --k or --p"
+                    "so nothing would be compressed; give a smaller --k or --p"
                 )
         return [LayerPlan(size=size, p=p) for size in sizes]
     if method == "low-rank":
@@ -197,9 +195,8 @@ def _plan(subject: Subject) -> list[LayerPlan]:
             if accuracy < _COARSEST * torch.finfo(net.dtype).eps:
                 raise BadInput(
                     f"the margin asks for an accuracy of {accuracy:.2g} in every layer (Theorem "
-                    "2.2), finer than the "
-                    "weights themselves, so nothing could be cut and it was not run; give "
-                    "--epsilon or --k"
+                    "2.2), finer than the weights themselves, so nothing could be cut and it was "
+                    "not run; give --epsilon or --k"
                 )
         return [LayerPlan(accuracy=accuracy) for _ in layers]
     counts = subject.counts
@@ -219,9 +216,8 @@ def _plan(subject: Subject) -> list[LayerPlan]:
             )
             raise BadInput(
                 f"{layer.name}: the lemma asks for {asked} numbers where the layer has "
-                f"{layer.weights} weights, so "
-                "nothing would be compressed and it was not run; give the size of the run with "
-                "--k, such as --k 5%"
+                f"{layer.weights} weights, so nothing would be compressed and it was not run; give "
+                "the size of the run with --k, such as --k 5%"
             )
     return [
         LayerPlan(size=int(count.projections), p=p if isinstance(operator, Conv2d) else 1)

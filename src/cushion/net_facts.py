@@ -60,8 +60,8 @@ def look_at(net: Network, data: Dataset, batch: int = _BATCH) -> SampleFacts:
         logits = net.forward(x)
         if not bool(torch.isfinite(logits).all()):
             raise BadInput(
-                f"the net's scores on {data.name} are not finite near row {rows.start}; check "
-                "its weights"
+                f"the net's scores on {data.name} are not finite near row {rows.start}; check its "
+                "weights"
             )
         labels = torch.from_numpy(np.array(data.y[rows]))
         squares = x.flatten(1).double().square()

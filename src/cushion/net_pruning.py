@@ -48,9 +48,8 @@ from cushion.promises.subject import Subject
 from cushion.pruning_records import LayerSketch, NetPruning, Tried
 
 _BATCH = 256
-_WRITTEN = (
-    1 << 15
-)  # numbers up to which every message that is tried is written: a third of a second
+# numbers up to which every message that is tried is written: a third of a second
+_WRITTEN = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -165,8 +164,8 @@ def _check_weights(net: Network) -> None:
         for part in (node.affine.operator.weight, node.affine.bias):
             if part is not None and not bool(torch.isfinite(part).all()):
                 raise BadInput(
-                    f"{node.name}: a weight or bias is infinite or not a number; check how it "
-                    "was trained"
+                    f"{node.name}: a weight or bias is infinite or not a number; check how it was "
+                    "trained"
                 )
     if not any(is_pruned(node.affine.operator) for node in net.affine_layers):
         raise BadInput("the net has no dense or convolutional layer, so there is nothing to prune")

@@ -48,9 +48,8 @@ from cushion.promises.subject import Subject
 from cushion.theorems.heavy_tails import spread_allowed, spread_allowed_printed
 
 _EXAMPLES = 1000  # rows for cushions and pairs of layers
-_WRITTEN = (
-    1 << 15
-)  # numbers up to which every message that is tried is written: a third of a second
+# numbers up to which every message that is tried is written: a third of a second
+_WRITTEN = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,8 @@ def replace_tails(
     options.check(method)
     if type(seed) is not int or not 0 <= seed < MOST_FIELD - options.trials:
         raise BadInput(
-            f"--seed {seed} must be a whole number from 0 to {MOST_FIELD - options.trials - 1}: "
-            "it is part of the "
-            "message, and the trials count up from it"
+            f"--seed {seed} must be a whole number from 0 to {MOST_FIELD - options.trials - 1}: it "
+            "is part of the message, and the trials count up from it"
         )
     sample = as_dataset(data)
     check_holdout(holdout, sample)
@@ -158,8 +156,8 @@ def _check_weights(net: Network) -> None:
         for part in (node.affine.operator.weight, node.affine.bias):
             if part is not None and not bool(torch.isfinite(part).all()):
                 raise BadInput(
-                    f"{node.name}: a weight or bias is infinite or not a number; check how it "
-                    "was trained"
+                    f"{node.name}: a weight or bias is infinite or not a number; check how it was "
+                    "trained"
                 )
 
 

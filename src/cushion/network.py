@@ -259,8 +259,7 @@ class Network:
         if tuple(x.shape[1:]) != self.input_shape:
             raise BadInput(
                 f"the net reads examples of shape {self.input_shape}, not {tuple(x.shape[1:])}; "
-                "reshape the data "
-                "or trace the net with that input shape"
+                "reshape the data or trace the net with that input shape"
             )
         alive: dict[int, Tensor] = {0: x}
         for node in self.nodes[1:]:

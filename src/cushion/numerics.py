@@ -82,8 +82,8 @@ def binomial_inverse(k: int, m: int, log_delta: float) -> float:
     """
     if m < 1 or not 0 <= k <= m:
         raise BadInput(
-            f"{k} errors among {m} examples is not a count; it must lie between 0 and m, and m "
-            "be at least 1"
+            f"{k} errors among {m} examples is not a count; it must lie between 0 and m, and m be "
+            "at least 1"
         )
     if not log_delta < 0.0:
         raise BadInput("the failure probability δ must lie strictly between 0 and 1")

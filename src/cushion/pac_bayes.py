@@ -13,9 +13,8 @@ from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput
 
 DRAWS = 100_000  # nets counted, each on one row; ten thousand take about two seconds
-_WORDS = (
-    2 * 10**8
-)  # a large posterior is drawn less often, so that verifying stays a matter of a minute or two
+# a large posterior is drawn less often, so that verifying stays a matter of a minute or two
+_WORDS = 2 * 10**8
 
 
 def certify_posterior(

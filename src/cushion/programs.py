@@ -110,6 +110,5 @@ def _check(guarded: fx.GraphModule, module: nn.Module, program: ExportedProgram)
         ):
             raise Unsupported(
                 "the torch.export program computes something else than its calls read as torch "
-                "functions; "
-                "export it in evaluation mode, with model.eval()"
+                "functions; export it in evaluation mode, with model.eval()"
             )

@@ -80,19 +80,17 @@ SHIN = "Shin 2021"
 
 _VGG19 = (
     "3x32x32: 2*[conv64k3p1 relu] maxpool2 2*[conv128k3p1 relu] maxpool2 4*[conv256k3p1 relu] "
-    "maxpool2 "
-    "4*[conv512k3p1 relu] maxpool2 4*[conv512k3p1 relu] maxpool2 "
-    "flatten drop0.5 fc512 relu drop0.5 fc512 relu fc10"
+    "maxpool2 4*[conv512k3p1 relu] maxpool2 4*[conv512k3p1 relu] maxpool2 flatten drop0.5 fc512 "
+    "relu drop0.5 fc512 relu fc10"
 )
 _ALEXNET = (
     "3x32x32: conv64k11s4p5 relu maxpool2 conv192k5p2 relu maxpool2 conv384k3p1 relu conv256k3p1 "
-    "relu "
-    "conv256k3p1 relu maxpool2 flatten drop0.5 fc10"
+    "relu conv256k3p1 relu maxpool2 flatten drop0.5 fc10"
 )
 _NEYSHABUR_VGG = (
     "3x32x32: 2*[conv64k3p1 bn relu] maxpool2 drop0.25 2*[conv128k3p1 bn relu] maxpool2 drop0.25 "
-    "2*[conv256k3p1 bn relu] maxpool2 drop0.25 2*[conv512k3p1 bn relu] drop0.25 avgpool4 "
-    "flatten fc512 bn relu fc10"
+    "2*[conv256k3p1 bn relu] maxpool2 drop0.25 2*[conv512k3p1 bn relu] drop0.25 avgpool4 flatten "
+    "fc512 bn relu fc10"
 )
 
 
@@ -111,8 +109,8 @@ _RESNET20 = (
 )
 _DENSE_BLOCK = "12*[cat[ | bn relu conv12k3p1nobias]]"
 _DENSENET40 = (
-    f"3x32x32: conv16k3p1nobias {_DENSE_BLOCK} bn relu conv160k1nobias avgpool2 "
-    f"{_DENSE_BLOCK} bn relu conv304k1nobias avgpool2 {_DENSE_BLOCK} bn relu gap flatten fc10"
+    f"3x32x32: conv16k3p1nobias {_DENSE_BLOCK} bn relu conv160k1nobias avgpool2 {_DENSE_BLOCK} bn "
+    f"relu conv304k1nobias avgpool2 {_DENSE_BLOCK} bn relu gap flatten fc10"
 )
 
 
@@ -331,8 +329,8 @@ def fit_recipe(recipe: Recipe, shape: Shape, classes: int) -> Spec:
         return spec
     if not recipe.adapts:
         raise BadInput(
-            f"the spec reads {write_shape(spec.input_shape)} and gives {spec.classes} scores, "
-            f"but the data are {write_shape(shape)} with {classes} classes; change the spec"
+            f"the spec reads {write_shape(spec.input_shape)} and gives {spec.classes} scores, but "
+            f"the data are {write_shape(shape)} with {classes} classes; change the spec"
         )
     try:
         return fit_data(spec, shape, classes)

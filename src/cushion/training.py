@@ -332,9 +332,8 @@ class Trainer:
         if not math.isfinite(loss):
             raise BadInput(
                 f"training {self.recipe.name} diverged in epoch {epoch + 1} (the loss is not "
-                "finite); lower the "
-                f"learning rate {self.recipe.learning_rate(epoch):g}; the last good checkpoint "
-                "is kept"
+                f"finite); lower the learning rate {self.recipe.learning_rate(epoch):g}; the last "
+                "good checkpoint is kept"
             )
 
 
@@ -357,14 +356,13 @@ def _check_sets(recipe: Recipe, data: Dataset, test: Dataset | None) -> None:
     if recipe.augment and len(data.shape) != 3:
         raise BadInput(
             f"recipe {recipe.name} crops and mirrors images, but {data.name} has shape "
-            f"{write_shape(data.shape)}; "
-            "use data of shape channels x height x width"
+            f"{write_shape(data.shape)}; use data of shape channels x height x width"
         )
     if test is not None and (test.shape, test.classes) != (data.shape, data.classes):
         raise BadInput(
             f"the test set {test.name} is {write_shape(test.shape)} with {test.classes} classes, "
-            f"but {data.name} is "
-            f"{write_shape(data.shape)} with {data.classes}; use sets of one kind"
+            f"but {data.name} is {write_shape(data.shape)} with {data.classes}; use sets of one "
+            "kind"
         )
     if len(data) < 2:
         raise BadInput(f"{data.name} has a single example; training needs at least 2")

@@ -250,8 +250,7 @@ def _check_data(net: LoadedNet, source: str, input_shape: Shape, classes: int | 
         if reads != tuple(input_shape):
             raise BadInput(
                 f"{source} reads {write_shape(reads)}, but the data are "
-                f"{write_shape(input_shape)}; "
-                "use data of its shape"
+                f"{write_shape(input_shape)}; use data of its shape"
             )
     else:
         with torch.no_grad():
@@ -270,8 +269,8 @@ def _check_data(net: LoadedNet, source: str, input_shape: Shape, classes: int | 
         gives = scores.shape[1]
     if classes is not None and gives < classes:
         raise BadInput(
-            f"{source} gives {gives} scores, but the data have {classes} classes; use data of "
-            "its classes"
+            f"{source} gives {gives} scores, but the data have {classes} classes; use data of its "
+            "classes"
         )
 
 
@@ -293,8 +292,8 @@ def _call_factory(path: Path, name: str) -> nn.Module:
     factory = getattr(code, name, None)
     if not callable(factory):
         raise BadInput(
-            f"{path} has no function '{name}'; give file.py:factory with a function that the "
-            "file defines"
+            f"{path} has no function '{name}'; give file.py:factory with a function that the file "
+            "defines"
         )
     try:
         with torch.random.fork_rng(devices=[]):
@@ -324,9 +323,8 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     except Exception:
         # torch's own message tells the reader to switch the protection off: not repeated here
         raise BadInput(
-            f"{path} is not a plain state dict (it is damaged, or a pickle with code in it, "
-            "which is never "
-            "run); save it again with torch.save(net.state_dict(), ...)"
+            f"{path} is not a plain state dict (it is damaged, or a pickle with code in it, which "
+            "is never run); save it again with torch.save(net.state_dict(), ...)"
         ) from None
     if not isinstance(state, dict) or not all(
         isinstance(value, Tensor) for value in state.values()
@@ -340,8 +338,8 @@ def _read_state(path: Path) -> dict[str, Tensor]:
 def _load_program(path: Path, trust: bool) -> nn.Module:
     if not trust:
         raise BadInput(
-            f"{path} is a torch.export program, whose loading can run code from it; add --trust "
-            "if you trust it"
+            f"{path} is a torch.export program, whose loading can run code from it; add --trust if "
+            "you trust it"
         )
     if not path.is_file():
         raise BadInput(f"{path} does not exist; give the .pt2 file that torch.export.save wrote")

@@ -208,6 +208,6 @@ def _undetectable() -> Iterator[Case]:
     yield _ok(
         "quoted-with-another",
         pack(other, plain.message),
-        "two messages about one sample share one δ (all messages hold at once), so the smaller "
-        "may be quoted",
+        "two messages about one sample share one δ (all messages hold at once), so the smaller may "
+        "be quoted",
     )

@@ -107,8 +107,7 @@ def test_the_confusion_set_is_disjoint_and_comes_last(sample: Dataset) -> None:
     assert union.history == (
         "subset: the first 1900 rows of permutation(2000, seed=0)",
         "confusion set: the first 700 rows keep their true labels, the other 1200 have labels "
-        "uniform over "
-        "10 classes, seed=0",
+        "uniform over 10 classes, seed=0",
     )
 
 

@@ -100,8 +100,8 @@ def test_it_refuses_with_one_sentence(
 
 def test_importing_the_data_package_stays_light() -> None:
     code = (
-        "import sys, cushion.data; print([m for m in ('torch', 'PIL', 'sklearn', 'scipy') if m "
-        "in sys.modules])"
+        "import sys, cushion.data; print([m for m in ('torch', 'PIL', 'sklearn', 'scipy') if m in "
+        "sys.modules])"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

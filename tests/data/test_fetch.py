@@ -140,15 +140,14 @@ def test_a_debian_client_is_missing(debian: World, client: str) -> None:
         ("first line\nthe network is down", "the network is down"),
         ("", "exit code 7"),
         (
-            "npm error code ENOTFOUND\nnpm error request failed, reason: no such host\nnpm error\n"
-            "npm error If you are behind a proxy, check it\nnpm error A complete log of this run "
-            "can be found in: x",
+            "npm error code ENOTFOUND\nnpm error request failed, reason: no such host\nnpm "
+            "error\nnpm error If you are behind a proxy, check it\nnpm error A complete log of "
+            "this run can be found in: x",
             "npm error request failed, reason: no such host",
         ),
         (
-            "npm ERR! code ETARGET\nnpm ERR! notarget No matching version found\nnpm ERR! "
-            "notarget In most cases\n"
-            "npm ERR! A complete log of this run can be found in: x",
+            "npm ERR! code ETARGET\nnpm ERR! notarget No matching version found\nnpm ERR! notarget "
+            "In most cases\nnpm ERR! A complete log of this run can be found in: x",
             "npm ERR! notarget No matching version found",
         ),
     ],
@@ -158,8 +157,8 @@ def test_the_client_fails_and_is_quoted(world: World, said: str, quoted: str) ->
     with pytest.raises(BadInput) as caught:
         get("tiny")
     assert str(caught.value) == (
-        f"npm failed, saying '{quoted}'; check the network and try again, "
-        "or point --data at a folder that has the files"
+        f"npm failed, saying '{quoted}'; check the network and try again, or point --data at a "
+        "folder that has the files"
     )
     world.check_nothing_published()
     assert not world.partial.exists()

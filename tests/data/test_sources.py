@@ -149,8 +149,8 @@ def test_an_unknown_source_lists_the_names(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     sentence = (
-        "no such file or folder, nor a named set; the named sets are digits, mnist, "
-        "fashion-mnist, cifar10$"
+        "no such file or folder, nor a named set; the named sets are digits, mnist, fashion-mnist, "
+        "cifar10$"
     )
     with pytest.raises(
         BadInput,

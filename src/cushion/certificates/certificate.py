@@ -104,9 +104,8 @@ def sentence(claim: Claim) -> str:
         return about_g
     m, n = spaced(claim.m), spaced(line.m)
     shares = (
-        f"{about_g} f and g disagree on {spaced(line.disagreements)} of the {n} unlabelled "
-        "inputs, so on at most "
-        f"{percent_up(line.bound)} of new ones with probability {_sure(line.delta)}."
+        f"{about_g} f and g disagree on {spaced(line.disagreements)} of the {n} unlabelled inputs, "
+        f"so on at most {percent_up(line.bound)} of new ones with probability {_sure(line.delta)}."
     )
     if Decimal(line.bound_f) >= 1:
         return (
@@ -116,8 +115,7 @@ def sentence(claim: Claim) -> str:
     total = str(Decimal(claim.delta) + Decimal(line.delta))
     return (
         f"With probability {_sure(total)} over the draw of these {m} examples and {n} unlabelled "
-        "inputs, your net f "
-        f"errs on at most {percent_up(line.bound_f)} of new examples.\n{shares}"
+        f"inputs, your net f errs on at most {percent_up(line.bound_f)} of new examples.\n{shares}"
     )
 
 
@@ -126,24 +124,22 @@ def sentence_about_g(claim: Claim) -> str:
     m, bits = spaced(claim.m), spaced(claim.bits)
     if Decimal(claim.bound) >= 1:
         return (
-            f"Vacuous: {spaced(claim.errors)} errors on {m} examples and {bits} bits prove "
-            "nothing about new examples."
+            f"Vacuous: {spaced(claim.errors)} errors on {m} examples and {bits} bits prove nothing "
+            "about new examples."
         )
     name = "this" if claim.transfer is None else "g, the integer net in the file, a"
     return (
         f"With probability {_sure(claim.delta)} over the draw of these {m} examples, {name} "
-        f"{bits}-bit classifier"
-        f"{'' if claim.transfer is None else ','} errs on at most {percent_up(claim.bound)} of "
-        "new ones."
+        f"{bits}-bit classifier{'' if claim.transfer is None else ','} errs on at most "
+        f"{percent_up(claim.bound)} of new ones."
     )
 
 
 def holdout_sentence(line: Holdout, whose: str) -> str:
     """The bound that the held-out examples give, in plain words that say on whose error."""
     return (
-        f"For comparison: {spaced(line.errors)} errors on {spaced(line.m)} held-out examples "
-        f"bound {whose} error by "
-        f"{percent_up(line.bound)} (δ = {line.delta})."
+        f"For comparison: {spaced(line.errors)} errors on {spaced(line.m)} held-out examples bound "
+        f"{whose} error by {percent_up(line.bound)} (δ = {line.delta})."
     )
 
 

@@ -159,8 +159,8 @@ def certify_gaussian(
         exact = Fraction(failure) - sampling_slack(posterior.size, nets, rows)
         if exact <= 0:
             raise BadInput(
-                f"--delta {delta} is too small for {nets} draws of {posterior.size} numbers; "
-                "give a larger one"
+                f"--delta {delta} is too small for {nets} draws of {posterior.size} numbers; give "
+                "a larger one"
             )
         return exact
 
@@ -224,6 +224,6 @@ def posterior_sentence(claim: GaussianClaim) -> str:
         )
     return (
         f"With probability {sure.normalize():f} % over the draw of these {m} examples and of the "
-        "nets counted, a net "
-        f"drawn anew from this posterior errs on at most {percent_up(claim.bound)} of new examples."
+        "nets counted, a net drawn anew from this posterior errs on at most "
+        f"{percent_up(claim.bound)} of new examples."
     )

@@ -69,8 +69,8 @@ def choose_tolerance(largest: NDArray[np.float64]) -> Decimal:
     )
     if tolerance >= 10**18:
         raise BadInput(
-            "the net's scores are too large for a certificate to state their tolerance; scale "
-            "them down"
+            "the net's scores are too large for a certificate to state their tolerance; scale them "
+            "down"
         )
     return tolerance
 

@@ -46,11 +46,10 @@ def _about(found: BoundsTable) -> list[str]:
         held = f"; {found.holdout_errors} errors on {found.holdout_m} held-out examples"
     return [
         f"{found.net} on {found.m} examples of {found.data}: {found.errors} errors{held}",
-        f"loss: {found.loss}; each row fails with probability at most {found.delta:g}, the best "
-        "of n with n times that",
+        f"loss: {found.loss}; each row fails with probability at most {found.delta:g}, the best of "
+        "n with n times that",
         f"gamma = {found.margin:.4g}: the margin that all but {found.margin_level:.3g} of the "
-        "examples exceed (margin "
-        f"loss {found.margin_loss:.4g})",
+        f"examples exceed (margin loss {found.margin_loss:.4g})",
     ]
 
 
@@ -65,8 +64,8 @@ def _rows(found: BoundsTable) -> list[str]:
             ["bound", "of", "error at most", "meaning"],
             [[b.name, b.about, error(b), _meaning(b)] for b in proved],
         ),
-        f"guessing one of {found.classes} classes at random errs on {1 - 1 / found.classes:.4g} "
-        "of the examples",
+        f"guessing one of {found.classes} classes at random errs on {1 - 1 / found.classes:.4g} of "
+        "the examples",
         *textwrap.wrap(f"assuming that {'; '.join(found.assumptions)}", _WIDTH),
         "",
         "Measures: bounds of the literature with their constants (rechecked by nobody: not "

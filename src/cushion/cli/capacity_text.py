@@ -100,11 +100,10 @@ def margin_lines(net: NetMeasures) -> list[str]:
         return []
     lines = [
         f"errors on these examples {net.errors}/{net.m}; margins: hard (smallest) "
-        f"{number(margin.hard)}, "
-        f"5th percentile {number(net.margin_5th)}, median {number(spread.quantiles['0.5'])}",
+        f"{number(margin.hard)}, 5th percentile {number(net.margin_5th)}, median "
+        f"{number(spread.quantiles['0.5'])}",
         f"γ = {number(margin.value)}: all but {margin.epsilon:.3g} of the examples exceed it; a "
-        "fraction "
-        f"{number(margin.loss)} does not (margin loss)",
+        f"fraction {number(margin.loss)} does not (margin loss)",
     ]
     if margin.value <= 0:
         lines.append(
@@ -125,10 +124,9 @@ def sharpness_lines(net: NetMeasures) -> list[str]:
         end = "; the ascent ended below its start" if most.ended_below else ""
         lines.append(
             f"largest: ζ = {number(most.value)} in the box {most.alpha:g}(|w| + 1), found by "
-            f"{most.steps} steps of "
-            f"ascent, so at least that{end}; cross-entropy {number(most.loss_before)} → "
-            f"{number(most.loss_after)}, "
-            f"error {number(most.error_before)} → {number(most.error_after)}"
+            f"{most.steps} steps of ascent, so at least that{end}; cross-entropy "
+            f"{number(most.loss_before)} → {number(most.loss_after)}, error "
+            f"{number(most.error_before)} → {number(most.error_after)}"
         )
     curve = found.expected
     if curve is not None:
@@ -144,8 +142,7 @@ def sharpness_lines(net: NetMeasures) -> list[str]:
         draws, batch = curve.points[0].draws, curve.points[0].batch
         lines += [
             f"expected, under Gaussian noise of std {curve.rule.replace('alpha*', 'α')} in every "
-            "parameter "
-            f"({draws} draws on {batch} examples each), ± one standard error",
+            f"parameter ({draws} draws on {batch} examples each), ± one standard error",
             table(["α", "KL (nats)", "rise of cross-entropy", "rise of error"], rows),
             "little noise: large KL, no sharpness; the lower the curve of sharpness over KL, the "
             "better",
@@ -173,8 +170,8 @@ def condition_lines(found: MeasureTable) -> list[str]:
     return [
         f"Conditions of Theorem 1 (Neyshabur 2017), on {mine.examples} examples, C1 {how}",
         table(header, rows),
-        "C1  1/μ: how weakly layers interact, 1 = as strongly as random ones; the paper reports "
-        "at most 4",
+        "C1  1/μ: how weakly layers interact, 1 = as strongly as random ones; the paper reports at "
+        "most 4",
         "C2  share of a layer's units that a perturbation of size δ can flip, over δ; the paper "
         "reports at most 5",
         "C3  largest incoming norm of a unit over the active units' root mean square; the paper "

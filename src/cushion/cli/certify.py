@@ -175,9 +175,8 @@ def _words(
     lines = [sentence(claim)]
     if own is not None and claim.transfer is None:
         lines.append(
-            "This is about g, the integer net in the file, which imitates your net f; not about "
-            "f. Fresh inputs "
-            "without labels (--unlabelled) would bound f too."
+            "This is about g, the integer net in the file, which imitates your net f; not about f. "
+            "Fresh inputs without labels (--unlabelled) would bound f too."
         )
     g, whose = ("It", "its") if own is None else ("g", "g's")
     lines.append(f"{g} errs on {spaced(claim.errors)} of these {spaced(claim.m)} examples itself.")
@@ -193,8 +192,7 @@ def _words(
         line = own["holdout"]
         lines.append(
             f"The same for f: {spaced(line['errors'])} errors on them bound f's error by "
-            f"{percent_up(line['bound'])} "
-            f"(δ = {total_delta(claim)})."
+            f"{percent_up(line['bound'])} (δ = {total_delta(claim)})."
         )
     if inputs is not None and holdout is not None:
         from cushion.data.inputs import count_shared
@@ -203,8 +201,8 @@ def _words(
         if shared:
             lines.append(
                 f"Note: {spaced(shared)} of the {spaced(len(inputs))} unlabelled inputs are "
-                "held-out examples, "
-                "so the hold-out lines and the bound on f share inputs; each holds by itself."
+                "held-out examples, so the hold-out lines and the bound on f share inputs; each "
+                "holds by itself."
             )
     lines += [
         "",

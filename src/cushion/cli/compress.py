@@ -152,8 +152,8 @@ def run(args: argparse.Namespace) -> int:
     for name in ("certificate", "figures"):
         if getattr(args, name) is not None and not method.of_a_net:
             raise BadInput(
-                f"--method {method.name} does not take --{name}; -o is its certificate, and it "
-                "has no curve"
+                f"--method {method.name} does not take --{name}; -o is its certificate, and it has "
+                "no curve"
             )
     if args.figures is not None and method.name in TAILS:
         raise BadInput(
@@ -349,8 +349,8 @@ def _words(args: argparse.Namespace, found: Compressed) -> list[str]:
     ]
     if args.net is not None:
         lines.append(
-            "This is about the compressed net in the file, which imitates your net; not about "
-            "your net."
+            "This is about the compressed net in the file, which imitates your net; not about your "
+            "net."
         )
     if summary.interrupted:
         lines.append("The training was interrupted; this is the best net until then.")

@@ -106,10 +106,8 @@ def _dependence(layer: LayerCompression) -> str:
         return ""
     return (
         f"{layer.name}: the filters of two of its {found.places} places are correlated by "
-        f"{found.correlation:.3g} "
-        f"({found.expected:.3g} expected, 0 if Lemma 12 held), so sums over places have "
-        f"{found.variance_factor:.3g} "
-        "times the variance of independent filters"
+        f"{found.correlation:.3g} ({found.expected:.3g} expected, 0 if Lemma 12 held), so sums "
+        f"over places have {found.variance_factor:.3g} times the variance of independent filters"
     )
 
 
@@ -171,8 +169,8 @@ def _rates(found: NetCompression) -> list[str]:
         method if method == "vector-project" else f"{method}, h = {h:.4g}" for method, h in columns
     ]
     return [
-        "What the two vector algorithms add to the margin loss, by theorem, at this margin "
-        "(above 1: nothing is said);",
+        "What the two vector algorithms add to the margin loss, by theorem, at this margin (above "
+        "1: nothing is said);",
         "vector-compress falls as m^-1/3 until it keeps all h coordinates, vector-project as "
         "m^-1/2",
         table(["m", *names], rows),

@@ -168,10 +168,9 @@ def _layers(found: NetHeavyTail) -> list[str]:
     lines = [
         table(names, rows),
         "k: weights that stay; ε: relative error that Proposition 1.1 allows the layer at η = "
-        f"{found.eta:.3g}, the "
-        "rounding of what stays included; seen/allowed: the worst",
-        f"‖JΔφ(x)‖ over what {'ε' if found.form == 'corrected' else 'the printed ε'} allows; "
-        "bits: with biases",
+        f"{found.eta:.3g}, the rounding of what stays included; seen/allowed: the worst",
+        f"‖JΔφ(x)‖ over what {'ε' if found.form == 'corrected' else 'the printed ε'} allows; bits: "
+        "with biases",
     ]
     if found.epsilon is not None:
         smooth = (
@@ -214,7 +213,6 @@ def _tails(found: NetHeavyTail) -> list[str]:
         "What goes, and how many stay by a power law fitted to |w| (α: exponent of the density; "
         "the paper's is α - 1)",
         table(header, rows),
-        "k of Prop. 1.2: expected if all weights were Pareto from xmin on; k of the tail: if "
-        "those above xmin are; -: "
-        "no law, τ < xmin, or one sign only stays",
+        "k of Prop. 1.2: expected if all weights were Pareto from xmin on; k of the tail: if those "
+        "above xmin are; -: no law, τ < xmin, or one sign only stays",
     ]

@@ -59,28 +59,24 @@ def _shown(claim: Claim) -> list[str]:
         sentence(claim),
         "",
         f"g, the net in the file: {spaced(claim.errors)} errors on {spaced(claim.m)} examples of "
-        f"{claim.data}, "
-        f"{spaced(claim.bits)} bits, δ = {claim.delta}: "
-        f"at most {percent_up(claim.bound)}",
+        f"{claim.data}, {spaced(claim.bits)} bits, δ = {claim.delta}: at most "
+        f"{percent_up(claim.bound)}",
         f"   fingerprint of the examples: {claim.data_fingerprint}",
     ]
     if claim.holdout is not None:
         line = claim.holdout
         lines += [
             f"   held out: {spaced(line.errors)} errors on {spaced(line.m)} examples, δ = "
-            f"{line.delta}: "
-            f"at most {percent_up(line.bound)}",
+            f"{line.delta}: at most {percent_up(line.bound)}",
             f"   fingerprint of the held-out examples: {line.data_fingerprint}",
         ]
     if claim.transfer is not None:
         change = claim.transfer
         lines += [
             f"f: disagrees with g on {spaced(change.disagreements)} of {spaced(change.m)} "
-            "unlabelled inputs "
-            f"(a gap between its two largest scores of at most {change.tolerance} counts), δ = "
-            f"{change.delta}: "
-            f"at most {percent_up(change.bound)}; so f errs on at most "
-            f"{percent_up(change.bound_f)}",
+            "unlabelled inputs (a gap between its two largest scores of at most "
+            f"{change.tolerance} counts), δ = {change.delta}: at most {percent_up(change.bound)}; "
+            f"so f errs on at most {percent_up(change.bound_f)}",
             f"   fingerprint of f's numbers: {change.net_fingerprint}",
             f"   fingerprint of the unlabelled inputs: {change.data_fingerprint}",
         ]

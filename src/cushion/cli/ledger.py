@@ -48,8 +48,8 @@ def delta_items(claim: Claim) -> list[DeltaItem]:
             DeltaItem(
                 "f and g disagree",
                 claim.transfer.delta,
-                f"that they disagree more often than their count on {claim.transfer.m} "
-                "unlabelled inputs implies",
+                f"that they disagree more often than their count on {claim.transfer.m} unlabelled "
+                "inputs implies",
             )
         )
     return items

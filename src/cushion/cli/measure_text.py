@@ -75,11 +75,11 @@ def _spectra(found: MeasureTable) -> list[str]:
             [*cells, number(kernel.spectral), f"{kernel.effective_rank_90} of {kernel.count}"]
         )
     return [
-        "Singular values of each layer's true map (padding and stride included), and of its "
-        "kernel as a matrix",
+        "Singular values of each layer's true map (padding and stride included), and of its kernel "
+        "as a matrix",
         table(header, rows),
-        "hold 90 %: the fewest that hold 90 % of ‖A‖_F²; few large values carry the signal, "
-        "noise spreads over all",
+        "hold 90 %: the fewest that hold 90 % of ‖A‖_F²; few large values carry the signal, noise "
+        "spreads over all",
     ]
 
 
@@ -104,18 +104,17 @@ def _stability(found: MeasureTable, whole: NetStability) -> list[str]:
     lines = [
         "Noise stability (Arora 2018): the worst over the examples, as each definition asks",
         table(header, rows),
-        f"cushion, contraction: over all {found.net.m} examples; the rest over {whole.examples} "
-        "of them",
-        "cushion      ‖A φ(x)‖ / (‖A‖_F ‖φ(x)‖), smallest: the larger, the less noise in A "
-        "matters (Def. 4)",
+        f"cushion, contraction: over all {found.net.m} examples; the rest over {whole.examples} of "
+        "them",
+        "cushion      ‖A φ(x)‖ / (‖A‖_F ‖φ(x)‖), smallest: the larger, the less noise in A matters "
+        "(Def. 4)",
         "contraction  ‖x‖ / ‖φ(x)‖ of what the layer puts out, largest (Def. 6)",
         "interlayer   smallest over later layers of √places·‖J x‖ / (‖J‖_F ‖x‖), unclipped (Def. "
         "5, 8)",
         "beta         largest share of one place in the Jacobian, 1 = even (Def. 9)",
         _rho_line(whole),
         "effective    c²β²⌈κ/s⌉²/(μ²μ_→²), the parameters that the layer counts as, up to "
-        "constants and logarithms "
-        "(Table 1); % of its weights",
+        "constants and logarithms (Table 1); % of its weights",
         _pairs_line(found),
     ]
     lines += _whole_net(whole)
@@ -177,8 +176,7 @@ def _rho_line(whole: NetStability) -> str:
     few = ", the worst of them: this δ needs more" if law.delta * law.draws < 1 else ""
     return (
         f"1/rho        departure from the linearised net under noise ({law.noise}; δ = "
-        f"{law.delta:g}, "
-        f"draws: {law.draws}{few}): small is smooth (Def. 7)"
+        f"{law.delta:g}, draws: {law.draws}{few}): small is smooth (Def. 7)"
     )
 
 
@@ -192,14 +190,12 @@ def _whole_net(whole: NetStability) -> list[str]:
         )
         lines.append(
             f"           rho = {number(law.value)}, 1/rho = {number(law.inverse)}{error} under "
-            f"{law.noise}; "
-            f"mean ‖η‖/‖x‖ {number(law.relative_norm)}"
+            f"{law.noise}; mean ‖η‖/‖x‖ {number(law.relative_norm)}"
         )
     lines.append(
         f"           effective parameters {number(whole.effective_parameters)}; without the worst "
         f"{whole.zeta:.0%} of examples {number(whole.effective_parameters_zeta)}; from "
-        "initialisation "
-        f"{number(whole.effective_parameters_from_initialisation)}"
+        f"initialisation {number(whole.effective_parameters_from_initialisation)}"
     )
     lines.append(
         f"           capacity (depth·c/(μ·μ_→))² of the worst layer {number(whole.capacity)} "
@@ -208,8 +204,7 @@ def _whole_net(whole: NetStability) -> list[str]:
     if whole.bias_gap is not None and whole.bias_gap > 1e-3:
         lines.append(
             "           biases matter: ‖J x^i‖ differs from ‖x^j‖ by up to "
-            f"{number(whole.bias_gap)} of it "
-            "(the paper has no biases)"
+            f"{number(whole.bias_gap)} of it (the paper has no biases)"
         )
     return lines
 

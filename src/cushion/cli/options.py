@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from cushion.weights import LoadedNet
 
 CONSTANT = (
-    "This net always gives the most frequent class: nothing that was trained has a smaller "
-    "bound. Give it longer "
-    "(--minutes), or more examples."
+    "This net always gives the most frequent class: nothing that was trained has a smaller bound. "
+    "Give it longer (--minutes), or more examples."
 )
 
 

@@ -68,10 +68,8 @@ def show_posterior(claim: GaussianClaim) -> list[str]:
         posterior_sentence(claim),
         "",
         f"Q: {spaced(claim.errors)} errors in {spaced(claim.draws)} draws on {spaced(claim.m)} "
-        "examples of "
-        f"{claim.data}, KL = {claim.kl} nats, "
-        f"δ = {claim.delta}, of which {claim.delta_draws} pay for the draws: at most "
-        f"{percent_up(claim.bound)}",
+        f"examples of {claim.data}, KL = {claim.kl} nats, δ = {claim.delta}, of which "
+        f"{claim.delta_draws} pay for the draws: at most {percent_up(claim.bound)}",
         f"   fingerprint of the examples: {claim.data_fingerprint}",
         "",
         "What was paid:",

@@ -68,8 +68,8 @@ def choice_line(tried: int, price: float) -> str:
         return "One setting was tried, so there was no choice to pay for."
     return (
         f"The best of {tried} settings was taken. That is free here: the code covers every "
-        "message, whichever setting "
-        f"made it. The paper's own bounds pay ln {tried} = {price:.3g} nats for it."
+        f"message, whichever setting made it. The paper's own bounds pay ln {tried} = {price:.3g} "
+        "nats for it."
     )
 
 

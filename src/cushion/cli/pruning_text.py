@@ -75,8 +75,8 @@ def _about(found: NetPruning) -> list[str]:
         f"seed {found.seed}" if found.d is not None or found.method == "sketch" else "",
     ]
     errors = (
-        f"errors on {found.m} examples: {found.errors_before} before, "
-        f"{found.errors_after_pruning} pruned"
+        f"errors on {found.m} examples: {found.errors_before} before, {found.errors_after_pruning} "
+        "pruned"
     )
     lines = [
         f"{found.method}: {METHODS[found.method].meaning}",
@@ -84,8 +84,7 @@ def _about(found: NetPruning) -> list[str]:
         f"in {found.bits} bits",
         "; ".join(text for text in settings if text),
         f"{errors}, {found.errors} {'fine-tuned and ' if found.fine_tuned else ''}on the grid; "
-        "scores move by up to "
-        f"{number(found.output_error)}",
+        f"scores move by up to {number(found.output_error)}",
     ]
     for note in found.notes:
         lines += textwrap.wrap(f"note: {note}", WIDTH)
@@ -185,8 +184,8 @@ def _spreads(found: NetPruning) -> list[str]:
         one = next(layer for layer in found.layers if layer.epsilon_l is not None)
         lines.append(
             f"ε_l = {number(one.epsilon_l)} and λ_l = {number(one.lambda_l)} in every layer: "
-            "Lemmas 4.2 and 5.1 "
-            f"together fail with at most {shares['total']:.3g} (δ = {found.delta:g})"
+            f"Lemmas 4.2 and 5.1 together fail with at most {shares['total']:.3g} (δ = "
+            f"{found.delta:g})"
         )
     return lines
 
@@ -284,10 +283,8 @@ def _condition(found: NetPruning) -> list[str]:
         return []
     text = (
         f"Condition C.1 ({seen.how}; {seen.rows} examples, {' '.join(map(str, seen.directions))} "
-        "directions a layer): "
-        f"a = {number(seen.a)}, b = {' '.join(map(number, seen.b))}, t = "
-        f"{' '.join(map(number, seen.t))}, κ = "
-        f"{' '.join(map(number, seen.kappa))}, ∏κ = {number(seen.product)}, failure "
-        f"{number(seen.failure)}; a measure"
+        f"directions a layer): a = {number(seen.a)}, b = {' '.join(map(number, seen.b))}, t = "
+        f"{' '.join(map(number, seen.t))}, κ = {' '.join(map(number, seen.kappa))}, ∏κ = "
+        f"{number(seen.product)}, failure {number(seen.failure)}; a measure"
     )
     return textwrap.wrap(text, WIDTH)

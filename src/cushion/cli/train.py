@@ -175,9 +175,7 @@ def describe_levels(found: ImpResult) -> str:
     header = ["level", "pruned", "weights left", "train error", "test error", "epochs", "net"]
     return (
         f"{found.status}: {found.recipe}, {len(found.levels)} levels, {last.nonzeros} of "
-        f"{found.weights} weights left\n"
-        f"{table(header, rows)}\n"
-        f"Certify a level with: cushion compress {last.folder} --data D --method magnitude "
-        "--rule zeros --grid best "
-        "-o NET --certificate FILE"
+        f"{found.weights} weights left\n{table(header, rows)}\nCertify a level with: cushion "
+        f"compress {last.folder} --data D --method magnitude --rule zeros --grid best -o NET "
+        "--certificate FILE"
     )

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 UNLABELLED_HELP = (
     "fresh inputs that were used for nothing else, as in --data (labels may be missing and are "
-    "ignored); "
-    "NAME,split=test means the held-out part of a set"
+    "ignored); NAME,split=test means the held-out part of a set"
 )
 
 
@@ -125,8 +124,7 @@ def _statement(claim: AnyClaim, transfer_replayed: bool) -> list[str]:
         "That is about g, the integer net in the file:",
         sentence_about_g(claim),
         "The file also makes a statement about a net f, and f's disagreements with g were NOT "
-        "replayed "
-        "(give --net and --unlabelled for that). Claimed, not checked:",
+        "replayed (give --net and --unlabelled for that). Claimed, not checked:",
         sentence(claim).splitlines()[0],
     ]
 

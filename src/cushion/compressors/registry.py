@@ -185,15 +185,13 @@ OPTIONS = {
             "k",
             "size",
             "how large: the coefficients to train, a layer's rank, its helper matrices, the "
-            "vectors of a place; 5% is "
-            "of the weights",
+            "vectors of a place; 5% is of the weights",
         ),
         Option(
             "epsilon",
             "number",
-            "accuracy of each layer's map (low-rank), or of the scores, by which k is chosen; "
-            "for heavy-tail the error "
-            "that Proposition 1.1 promises a layer, by which tau is",
+            "accuracy of each layer's map (low-rank), or of the scores, by which k is chosen; for "
+            "heavy-tail the error that Proposition 1.1 promises a layer, by which tau is",
         ),
         Option(
             "gamma",
@@ -274,9 +272,8 @@ OPTIONS = {
         Option(
             "form",
             "word",
-            "corrected (|w| > tau stays; the default), algorithm (w > tau stays, as Algorithm 1 "
-            "of Shin 2021 prints "
-            "it), or appendix (its Appendix E)",
+            "corrected (|w| > tau stays; the default), algorithm (w > tau stays, as Algorithm 1 of "
+            "Shin 2021 prints it), or appendix (its Appendix E)",
         ),
         Option(
             "tau",

@@ -107,8 +107,7 @@ def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blu
     if (total := sum(sizes_of(blueprint, shape, classes).values())) > MOST_WEIGHTS:
         raise BadInput(
             f"--width {width:g} makes a net of {total} weights, more than the {MOST_WEIGHTS} of "
-            "the format; "
-            "give a smaller one"
+            "the format; give a smaller one"
         )
     return blueprint
 
@@ -167,9 +166,8 @@ def search_seeded(
                     bound = judge(net)
                     judged = time.monotonic()
                     cost = judged - before
-                    if (
-                        bound < lowest or not trained
-                    ):  # the method's own net, even where it is the worse one
+                    # the method's own net, even where it is the worse one
+                    if bound < lowest or not trained:
                         lowest, best, trained = bound, net, True
                 if report is not None:
                     report(

@@ -67,8 +67,7 @@ def with_confusion_set(dataset: Dataset, true_size: int, confusion_size: int, se
     if total > len(dataset):
         raise BadInput(
             f"{dataset.name}: {true_size} true and {confusion_size} confusion rows are more than "
-            "the "
-            f"{len(dataset)} there are; ask for fewer"
+            f"the {len(dataset)} there are; ask for fewer"
         )
     union = dataset.select(
         permutation(len(dataset), seed)[:total],
@@ -80,8 +79,7 @@ def with_confusion_set(dataset: Dataset, true_size: int, confusion_size: int, se
     return union.relabel(
         y,
         f"confusion set: the first {true_size} rows keep their true labels, the other "
-        f"{confusion_size} have "
-        f"labels uniform over {dataset.classes} classes, seed={seed}",
+        f"{confusion_size} have labels uniform over {dataset.classes} classes, seed={seed}",
     )
 
 

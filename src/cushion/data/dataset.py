@@ -64,8 +64,8 @@ class Dataset:
         if low < 0 or high >= self.classes:
             wrong = low if low < 0 else high
             raise BadInput(
-                f"{self.name}: label {wrong} is outside the {self.classes} classes "
-                f"(0 to {self.classes - 1}); fix the labels or the number of classes"
+                f"{self.name}: label {wrong} is outside the {self.classes} classes (0 to "
+                f"{self.classes - 1}); fix the labels or the number of classes"
             )
         if self.x.dtype == np.float32 and not all(
             np.isfinite(self.x[i : i + 4096]).all() for i in range(0, len(self.x), 4096)

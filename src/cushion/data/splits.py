@@ -26,8 +26,8 @@ def subset(dataset: Dataset, n: int, seed: int) -> Dataset:
     """n rows drawn uniformly without replacement, in random order."""
     if not 1 <= n <= len(dataset):
         raise BadInput(
-            f"{dataset.name}: a subset of {n} rows cannot be drawn from {len(dataset)}; ask for "
-            f"1 to {len(dataset)}"
+            f"{dataset.name}: a subset of {n} rows cannot be drawn from {len(dataset)}; ask for 1 "
+            f"to {len(dataset)}"
         )
     rows = permutation(len(dataset), seed)[:n]
     return dataset.select(

@@ -39,8 +39,8 @@ def parse_source(text: str) -> tuple[str, Callable[[Dataset], Dataset]]:
 
     if not source:
         raise BadInput(
-            f"--data {text!r} has steps but no source; put a name, a folder or an .npz file "
-            "before them"
+            f"--data {text!r} has steps but no source; put a name, a folder or an .npz file before "
+            "them"
         )
 
     def apply(sample: Dataset) -> Dataset:
@@ -76,14 +76,12 @@ def _step(word: str, name: str, value: str) -> Step:
         return lambda sample, seed: with_confusion_set(sample, true_size, confusion_size, seed)
     if name == "split":
         raise BadInput(
-            f"--data step {word!r}: a set's sample and held-out part come together; leave the "
-            "step out "
-            "(it is for --unlabelled)"
+            f"--data step {word!r}: a set's sample and held-out part come together; leave the step "
+            "out (it is for --unlabelled)"
         )
     raise BadInput(
         f"--data step {word!r} is not known; the steps are subset=N, random-labels=F, "
-        "shuffle-labels, "
-        "confusion=N+N and seed=N"
+        "shuffle-labels, confusion=N+N and seed=N"
     )
 
 

@@ -27,13 +27,11 @@ from cushion.errors import Malformed
 # Limits on one net, so that a hostile file costs little time and memory.
 MOST_WEIGHTS = 10**6
 MOST_SIGNS = 2**27  # that seeded projections draw: coefficients times numbers
-MOST_TABLED_SIGNS = (
-    2**33
-)  # that sign projections draw, eight at one look into a table: some seconds
+# that sign projections draw, eight at one look into a table: some seconds
+MOST_TABLED_SIGNS = 2**33
 MOST_ACTIVATIONS = 2**20  # of one example at one layer, padding included
-MOST_PATCHES = (
-    2**22
-)  # values that a convolution reads for one example, each as often as a window covers it
+# values that a convolution reads for one example, each as often as a window covers it
+MOST_PATCHES = 2**22
 MOST_WORK = 2**28  # multiplications of one example
 MOST_WEIGHT = 2**42
 MOST_SHIFT = 52
@@ -55,8 +53,8 @@ def check_sizes(shape: tuple[int, int, int], quantiser: Input, layers: tuple[Lay
         after = feature_after(before, layer)
         if max(_padded(before, layer), math.prod(after.shape)) > MOST_ACTIVATIONS:
             raise Malformed(
-                f"a feature map of shape {before.shape} or {after.shape} is larger than the "
-                "format allows"
+                f"a feature map of shape {before.shape} or {after.shape} is larger than the format "
+                "allows"
             )
         if not isinstance(layer, Pool):
             patches = patches_of(layer, after.shape)
@@ -87,8 +85,8 @@ def check_sizes(shape: tuple[int, int, int], quantiser: Input, layers: tuple[Lay
         ):
             if drawn > most:
                 raise Malformed(
-                    f"{kind} projections of {drawn} signs are more than the {most} that the "
-                    "format allows"
+                    f"{kind} projections of {drawn} signs are more than the {most} that the format "
+                    "allows"
                 )
         before = after
     if len(before.shape) != 1 or before.shape[0] < 2:
@@ -193,9 +191,8 @@ def _largest_output(layer: Dense | Conv, largest: int) -> int:
     weight = layer.weight.reshape(len(layer.weight), -1)
     if _outside(weight, 1 - MOST_WEIGHT, MOST_WEIGHT - 1):
         raise Malformed(f"a weight reaches the format's limit of {MOST_WEIGHT}")
-    sums = (
-        np.abs(weight).sum(axis=1).tolist()
-    )  # below 2^42 · 10^6, so nothing wraps; from here on in Python's integers
+    # below 2^42 · 10^6, so nothing wraps; from here on in Python's integers
+    sums = np.abs(weight).sum(axis=1).tolist()
     biases = [0] * len(sums)
     if layer.bias is not None:
         repeat = len(sums) // len(layer.bias)

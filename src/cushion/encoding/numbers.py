@@ -13,9 +13,8 @@ from cushion.encoding.arithmetic import ArithmeticDecoder, ArithmeticEncoder, Co
 from cushion.errors import Malformed
 
 MOST_VALUE_BITS = 40
-MOST_DECISIONS = (
-    4 * 10**6
-)  # in one message: adaptive decisions can cost next to no bits, but they cost time
+# in one message: adaptive decisions can cost next to no bits, but they cost time
+MOST_DECISIONS = 4 * 10**6
 
 
 class Coder(Protocol):

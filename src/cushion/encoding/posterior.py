@@ -117,8 +117,8 @@ class Posterior:
         products = multiplications(self.skeleton.input_shape, self.skeleton.layers)
         if nets * self.size > MOST_DRAWN or nets * products > MOST_PRODUCTS:
             raise Malformed(
-                f"{nets} draws of {self.size} numbers and {products} multiplications are more "
-                "than the format allows"
+                f"{nets} draws of {self.size} numbers and {products} multiplications are more than "
+                "the format allows"
             )
 
     @cached_property

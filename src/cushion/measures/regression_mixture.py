@@ -247,8 +247,7 @@ def _points(x: ArrayLike, y: ArrayLike, components: int, restarts: int) -> tuple
     if x.size < 4 * components:
         raise BadInput(
             f"{components} lines have {4 * components - 1} parameters and need at least "
-            f"{4 * components} points, "
-            f"not {x.size}; take fewer components"
+            f"{4 * components} points, not {x.size}; take fewer components"
         )
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise BadInput(

@@ -68,8 +68,8 @@ def fit_subgaussian(
     """
     if projections.ndim != 2 or projections.size == 0:
         raise BadInput(
-            "the fit of Condition C.1 needs the projections of at least one input on at least "
-            "one direction"
+            "the fit of Condition C.1 needs the projections of at least one input on at least one "
+            "direction"
         )
     if not (np.isfinite(projections).all() and (projections >= 0).all()):
         raise BadInput("the fit of Condition C.1 needs finite projections, without their signs")

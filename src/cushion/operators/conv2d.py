@@ -39,14 +39,12 @@ class Conv2d(Operator):
         if len(self.input_shape) != 3 or self.input_shape[0] != self.weight.shape[1] * self.groups:
             raise BadInput(
                 f"a convolution with {self.weight.shape[1] * self.groups} input channels cannot "
-                "read a feature map "
-                f"of shape {self.input_shape}; check the input shape"
+                f"read a feature map of shape {self.input_shape}; check the input shape"
             )
         if min(self.output_shape) < 1:
             raise BadInput(
                 f"a {self.weight.shape[2]}x{self.weight.shape[3]} kernel does not fit into a "
-                "feature map of shape "
-                f"{self.input_shape}; check the input shape"
+                f"feature map of shape {self.input_shape}; check the input shape"
             )
 
     @property

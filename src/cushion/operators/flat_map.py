@@ -27,8 +27,8 @@ class FlatMap(Operator):
     def __post_init__(self) -> None:
         if tuple(self.weight.shape) != (self.output_size, self.input_size):
             raise BadInput(
-                f"a matrix of shape {tuple(self.weight.shape)} does not map {self.input_shape} "
-                f"to {self.output_shape}"
+                f"a matrix of shape {tuple(self.weight.shape)} does not map {self.input_shape} to "
+                f"{self.output_shape}"
             )
 
     def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -124,8 +124,8 @@ def _rows(size: int, k: int, seed: int, purpose: str) -> NDArray[np.intp]:
     """r_1, ..., r_k out of 0, ..., size-1: [k], not to be written to."""
     if k > size:
         raise BadInput(
-            f"a Hadamard projection of this weight has at most {size} coefficients, not {k}: use "
-            "a smaller k"
+            f"a Hadamard projection of this weight has at most {size} coefficients, not {k}: use a "
+            "smaller k"
         )
     low = np.uint64(size - 1)
     keys = np.arange(size, dtype=np.uint64)

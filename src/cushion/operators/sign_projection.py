@@ -57,13 +57,11 @@ from cushion.errors import BadInput
 PURPOSE = "sign projection"
 _WORD = 64  # signs in a word: one for each of 64 matrices
 _BYTE = 8  # signs looked up at once: tables of 256 numbers stay in the fastest cache
-_BLOCK = (
-    1 << 16
-)  # entries worked on at once: large enough to hide Python's overhead, small enough for the cache
+# entries worked on at once: large enough to hide Python's overhead, small enough for the cache
+_BLOCK = 1 << 16
 _SHARE = 1 << 13  # entries that make a thread worth its while
-_ROUND = (
-    32 * _WORD
-)  # matrices between two looks at the progress bar, and between two waits for all threads
+# matrices between two looks at the progress bar, and between two waits for all threads
+_ROUND = 32 * _WORD
 
 _Map: TypeAlias = Callable[[Callable[[Any], None], Iterable[Any]], Iterator[None]]
 _Group: TypeAlias = tuple[
@@ -139,8 +137,8 @@ def sign_projection_k(epsilon: float, eta: float) -> int:
         )
     if not 0.0 < eta < 1.0:
         raise BadInput(
-            "the failure probability η of a sign projection must lie strictly between 0 and 1, "
-            f"not {eta}"
+            "the failure probability η of a sign projection must lie strictly between 0 and 1, not "
+            f"{eta}"
         )
     needed = (math.log(4.0) - math.log(eta)) / (0.25 - epsilon / 6.0) / epsilon / epsilon
     if not math.isfinite(needed):

@@ -24,9 +24,8 @@ SVD_SIDE = 2048  # up to which they come from an SVD and not from the Gram matri
 _ENTRIES = 1 << 25  # of a matrix that may be written out (256 MB)
 
 Values = NDArray[np.float64]
-_KNOWN: WeakKeyDictionary[Operator, Values] = (
-    WeakKeyDictionary()
-)  # maps never change, and several measures ask
+# maps never change, and several measures ask
+_KNOWN: WeakKeyDictionary[Operator, Values] = WeakKeyDictionary()
 
 
 def is_exact(operator: Operator) -> bool:

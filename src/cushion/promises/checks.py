@@ -144,8 +144,8 @@ def lemma_pairs(
     worst = worst_kept(each, zeta)
     sure = sum(pair in ratios.exact for pair in picked)
     text = (
-        f"‖JΔv‖ over its allowance, {len(picked)} pairs of layers ({sure} with an exact ‖J‖_F) "
-        f"on {len(each)} examples"
+        f"‖JΔv‖ over its allowance, {len(picked)} pairs of layers ({sure} with an exact ‖J‖_F) on "
+        f"{len(each)} examples"
     )
     loose = max(
         (one.epsilon for one, take in zip(allowed, chosen, strict=True) if take and one.spread),

@@ -28,7 +28,6 @@ def worthless(tried: Sequence[Tried], classes: int) -> list[str]:
         return []
     return [
         "no setting has a bound better than guessing; the smallest was taken all the same, and "
-        f"{gentlest.asked} with "
-        f"grid {gentlest.grid} errs least ({gentlest.errors} of the examples): ask for it alone "
-        "to get that net"
+        f"{gentlest.asked} with grid {gentlest.grid} errs least ({gentlest.errors} of the "
+        "examples): ask for it alone to get that net"
     ]

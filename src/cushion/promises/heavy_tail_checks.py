@@ -81,8 +81,7 @@ def proposition_1_1(
     name = "Proposition 1.1" + (" as printed" if printed else "")
     text = (
         f"|(W - W(t))φ(x)| of every unit over ε‖W‖_F‖φ(x)‖; {100 * above / max(1, cases):.3g} % "
-        "exceed it, and η = "
-        f"{eta:.3g} of them may; {_DEPENDS}"
+        f"exceed it, and η = {eta:.3g} of them may; {_DEPENDS}"
     )
     return PromiseCheck(name, f"{_SOURCE}, Prop. 1.1", above <= eta * cases, worst, cases, text)
 
@@ -97,9 +96,8 @@ def lemma_2_1(ratios: PairRatios, eta: float, *, printed: bool) -> PromiseCheck:
     each = np.fmax.reduce(list(ratios.ratios.values()))
     sure = sum(pair in ratios.exact for pair in ratios.ratios)
     text = (
-        f"‖JΔφ(x)‖ over ε_i‖J‖_F‖W‖_F‖φ(x)‖ at η = {eta:.3g}, {len(ratios.ratios)} pairs of "
-        f"layers ({sure} with an "
-        f"exact ‖J‖_F) on {len(each)} examples; {_DEPENDS}"
+        f"‖JΔφ(x)‖ over ε_i‖J‖_F‖W‖_F‖φ(x)‖ at η = {eta:.3g}, {len(ratios.ratios)} pairs of layers "
+        f"({sure} with an exact ‖J‖_F) on {len(each)} examples; {_DEPENDS}"
     )
     worst = float(np.fmax(np.fmax.reduce(each), 0.0))  # NaN says nothing
     cases = len(each) * len(ratios.ratios)

@@ -36,9 +36,8 @@ def _signs(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[str]
     if large:
         worst = max(large, key=lambda layer: layer.replaced_largest / (layer.tau or 1.0))
         notes.append(
-            f"every large negative weight was replaced, as {where} prints it: in {worst.name} "
-            "one of "
-            f"{-worst.replaced_largest:.3g} went, "
+            f"every large negative weight was replaced, as {where} prints it: in {worst.name} one "
+            f"of {-worst.replaced_largest:.3g} went, "
             f"{worst.replaced_largest / (worst.tau or 1.0):.3g} times the threshold"
         )
     far = max(
@@ -48,8 +47,7 @@ def _signs(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[str]
     gap = (far.replaced_mean - far.noise_mean) / (far.deviation or 1.0)
     notes.append(
         f"the mean survives: what goes from {far.name} has the mean {far.replaced_mean:.3g} and "
-        "what replaces it "
-        f"{far.noise_mean:.3g}, {abs(gap):.3g} standard deviations apart"
+        f"what replaces it {far.noise_mean:.3g}, {abs(gap):.3g} standard deviations apart"
     )
     return notes
 
@@ -81,8 +79,8 @@ def _rounding(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[s
     if not coarse:
         return []
     return [
-        f"rounding alone moves {', '.join(coarse)} by more than ε = {epsilon:g}; give more "
-        "--grid bits"
+        f"rounding alone moves {', '.join(coarse)} by more than ε = {epsilon:g}; give more --grid "
+        "bits"
     ]
 
 

@@ -69,9 +69,8 @@ def follow_induction(
             own, changed = torch.from_numpy(scores[rows]).to(net.dtype), compressed.forward(x)
         if not bool(torch.isfinite(changed).all()):
             raise BadInput(
-                f"the compressed net's scores are not finite near row {rows.start}: so few "
-                "numbers lose the net; use "
-                "more (--k)"
+                f"the compressed net's scores are not finite near row {rows.start}: so few numbers "
+                "lose the net; use more (--k)"
             )
         gap = changed.double() - own.double()
         columns = {

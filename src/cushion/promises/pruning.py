@@ -259,9 +259,8 @@ def _moments(moved: Tensor, mask: Tensor, d: float, psi: float) -> Moments:
     entries = moved[off]
     n = max(1, entries.numel())
     second, fourth, chi = second_moment(d, psi), fourth_moment(d, psi), keep_probability(d)
-    eighth = (
-        105.0 * psi**4 * (d / (d + 2.0)) ** 4.5
-    )  # as Lemma 4.1's: 105·s⁸ of a pruned N(0, s²), s² = Ψd/(d+2)
+    # as Lemma 4.1's: 105·s⁸ of a pruned N(0, s²), s² = Ψd/(d+2)
+    eighth = 105.0 * psi**4 * (d / (d + 2.0)) ** 4.5
     seen = [float(entries.pow(power).sum()) / n for power in (1, 2, 4)]
     return Moments(
         mean=seen[0],
@@ -398,8 +397,7 @@ def _notes(
         if none:
             notes.append(
                 f"Lemma 4.4 leaves no grid, or none of 16 bits, for {', '.join(none)} (pruning "
-                "alone may move a layer "
-                f"by at most ‖A‖₂/L): {made.grid.bits} bits a weight there"
+                f"alone may move a layer by at most ‖A‖₂/L): {made.grid.bits} bits a weight there"
             )
     lost = [
         layer.name for layer in layers if layer.sketch is not None and not layer.sketch.recovered

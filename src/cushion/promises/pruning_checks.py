@@ -57,8 +57,7 @@ def lemma_4_2(layers: Sequence[LayerPruning]) -> PromiseCheck:
     needed = max(ratio * (layer.epsilon_l or 1.0) for layer, ratio in found)
     text = (
         "‖Δ‖₂ of the true map over ε_l·Γ_l with C = 1, every dense layer; the lemma's C is a "
-        "constant that nobody "
-        "states, so this is a measure: it needs C·ε_l ≥ "
+        "constant that nobody states, so this is a measure: it needs C·ε_l ≥ "
         f"{needed:.3g}{_doubt([layer for layer, _ in found], '; ')}"
     )
     return PromiseCheck(
@@ -142,8 +141,7 @@ def printed_check(
     far = max(one.lifted_shift / one.lifted if one.lifted > 0 else math.inf for one in moved)
     text = (
         f"the same with {terms} in place of ‖Δ_l‖₂, C = 1: a measure, since C is not stated; its "
-        f"proof needs {terms} ≤ "
-        f"‖A_l‖₂/L, and here one is {far:.3g}·‖A_l‖₂"
+        f"proof needs {terms} ≤ ‖A_l‖₂/L, and here one is {far:.3g}·‖A_l‖₂"
     )
     return PromiseCheck(f"{name} as printed", f"{_SOURCE}, {name}", None, worst, len(gaps), text)
 
@@ -158,8 +156,8 @@ def lemma_c_1(condition: Subgaussian) -> PromiseCheck:
         if kappa > 0
     ]
     text = (
-        f"‖Δx‖ over κ‖Δ‖₂‖x‖, every layer, {condition.rows} examples; a measure: Condition C.1 "
-        f"was {condition.how}"
+        f"‖Δx‖ over κ‖Δ‖₂‖x‖, every layer, {condition.rows} examples; a measure: Condition C.1 was "
+        f"{condition.how}"
     )
     worst, cases = max(ratios, default=0.0), len(ratios) * condition.rows
     return PromiseCheck("Lemma C.1", f"{_SOURCE}, Lemma C.1", None, worst, cases, text)
@@ -181,8 +179,8 @@ def subgaussian_check(
     worst = base.worst_ratio / condition.product if condition.product > 0 else math.inf
     text = (
         f"{name}'s ratio over ∏κ_l = {condition.product:.3g}: a measure, since Condition C.1 was "
-        f"{condition.how} and "
-        "the proof applies it to differences of inputs, of which it says nothing"
+        f"{condition.how} and the proof applies it to differences of inputs, of which it says "
+        "nothing"
     )
     return PromiseCheck(own, source, None, worst, base.cases, text)
 

@@ -209,8 +209,7 @@ def _vector_check(subject: Subject, found: Compressed) -> PromiseCheck:
     name = "Lemma 5" if subject.method == "vector-compress" else "Lemma 7"
     text = (
         f"change of the scores over what a margin of {gamma:.3g} allows; {100 * failed:.3g} % of "
-        "the examples exceed "
-        f"it, and η = {eta:.3g} of them may"
+        f"the examples exceed it, and η = {eta:.3g} of them may"
     )
     silent = ""
     if subject.method == "vector-project":

@@ -74,9 +74,8 @@ def stability_facts(
 def _contraction(term: LayerTerms, kept: np.ndarray, whole: bool) -> float:
     """c of one layer: over all of S, or over the examples that are kept."""
     some = float(np.fmax.reduce(term.contraction[kept]))
-    return (
-        float(np.fmax(some, term.whole_contraction)) if whole else some
-    )  # NaN: nothing was measured; ∞ counts
+    # NaN: nothing was measured; ∞ counts
+    return float(np.fmax(some, term.whole_contraction)) if whole else some
 
 
 def _layer(

@@ -55,8 +55,7 @@ _SPACE = re.compile(r"\s*")
 _TOKEN = re.compile(rf"{_NUMBER}\*\[|(add|cat)\[|([|\]])|([^\s\[\]|]+)|(\[)")
 _KNOWN = (
     "convC[kK][sS][pP][gG][dD][nobias] (in this order), fcN[nobias], bn, relu, dropF, "
-    "maxpoolK[sS][pP], "
-    "avgpoolK[sS][pP], gap, flatten, N*[...], add[...|...] and cat[...|...]"
+    "maxpoolK[sS][pP], avgpoolK[sS][pP], gap, flatten, N*[...], add[...|...] and cat[...|...]"
 )
 
 
@@ -154,8 +153,8 @@ class _Reader:
             return Repeat(int(token[1]), branches[0], position=start)
         if len(branches) < 2:
             raise BadInput(
-                f"spec token '{token[0]}' at position {start} needs two or more branches "
-                "separated by |"
+                f"spec token '{token[0]}' at position {start} needs two or more branches separated "
+                "by |"
             )
         return Join("add" if token[2] == "add" else "cat", tuple(branches), position=start)
 

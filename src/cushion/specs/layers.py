@@ -303,8 +303,8 @@ def _slide(
         if side + 2 * padding < reach:
             refuse(
                 layer,
-                f"needs at least {reach}x{reach} but gets {write_shape(tuple(sides))}"
-                f"{f' with padding {padding}' if padding else ''}; the net is too deep for such "
-                "small images",
+                f"needs at least {reach}x{reach} but gets "
+                f"{write_shape(tuple(sides))}{f' with padding {padding}' if padding else ''}; the "
+                "net is too deep for such small images",
             )
         yield (side + 2 * padding - reach) // stride + 1

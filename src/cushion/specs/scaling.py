@@ -73,8 +73,8 @@ def split_head(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], Conv | Dense,
             case Join():
                 refuse(
                     item,
-                    "makes the scores; end the net in an fc or conv outside it so that this "
-                    "layer can be set",
+                    "makes the scores; end the net in an fc or conv outside it so that this layer "
+                    "can be set",
                 )
             case Repeat():
                 if not _has_weights(item):
@@ -83,8 +83,8 @@ def split_head(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], Conv | Dense,
                 earlier = (replace(item, count=item.count - 1),) if item.count > 1 else ()
                 return (*items[:at], *earlier, *before), head, (*rest, *items[at + 1 :])
     raise BadInput(
-        f"spec '{' '.join(map(str, items))}' has no layer with weights; it needs at least one "
-        "conv or fc"
+        f"spec '{' '.join(map(str, items))}' has no layer with weights; it needs at least one conv "
+        "or fc"
     )
 
 

@@ -33,9 +33,8 @@ from cushion.theorems.rows import LN10, abstain, certified, log, log_sum, no_mar
 from cushion.theorems.union import FINE, at_most, price
 
 LN2 = math.log(2.0)
-ROUNDING = (
-    1.0 / 32.0
-)  # of a projected layer's error is left to its grid: numbers cost 1/error², a finer grid little
+# of a projected layer's error is left to its grid: numbers cost 1/error², a finer grid little
+ROUNDING = 1.0 / 32.0
 _SLACK = 1 + 1e-12  # for the rounding of a few float operations
 
 
@@ -130,8 +129,8 @@ def _compressed(
         ) * _SLACK
         exact = binomial_inverse(counted, m, occam_log_delta(Decimal(str(found.delta)), found.bits))
         text = (
-            f"{found.bits} bits written; on {counted} examples f's margin is at most {level} or "
-            "g too far from f"
+            f"{found.bits} bits written; on {counted} examples f's margin is at most {level} or g "
+            "too far from f"
         )
         certificates = [
             certified(
@@ -216,9 +215,8 @@ def truncation(facts: NetFacts) -> tuple[float, ...]:
     ]
     radius = log(math.hypot(facts.radius, 1.0 if facts.has_bias else 0.0))
     product = math.fsum(lifted) + math.fsum(facts.log_step(one) for one in facts.layers)
-    relative = (
-        log_margin - LN2 - LN2 / 2 - 1.0 - radius - math.log(d) - product
-    )  # γ/√2 with γ = margin/2
+    # γ/√2 with γ = margin/2
+    relative = log_margin - LN2 - LN2 / 2 - 1.0 - radius - math.log(d) - product
     relative = min(relative, -math.log(d))
     return tuple(relative + one - LN2 for one in lifted)
 
@@ -355,9 +353,8 @@ def _projected(
         share = math.log(ROUNDING) + min(0.0, stability.log_share(layer, epsilon))
         bits, paid = _width(LN2 + share + norm - root, root + norm)
         paid += math.log(1.5) + 2 * log_sum(count.log_projections, LN2)  # at least price(k)
-        biases = (
-            facts.weight_bits * max(0, net_layer.parameters - layer.weights) * LN2
-        )  # stored as they are
+        # stored as they are
+        biases = facts.weight_bits * max(0, net_layer.parameters - layer.weights) * LN2
         log_nats += [count.log_numbers + math.log(bits * LN2), log(paid + biases)]
     total = log_sum(*log_nats)
     confidence = math.log(math.log(2.0 / stability.delta))  # δ/2 here, δ/2 in the lemma

@@ -78,8 +78,8 @@ def bits_bound(facts: NetFacts) -> Bound:
         "stored weights",
         "Occam",
         binomial_inverse(facts.errors, facts.m, occam_log_delta(Decimal(str(facts.delta)), bits)),
-        f"{bits} bits for the weights as they are stored; `cushion certify` finds a net that "
-        "needs far fewer",
+        f"{bits} bits for the weights as they are stored; `cushion certify` finds a net that needs "
+        "far fewer",
         form="stated",
         factors={"bits": float(bits)},
     )

@@ -207,8 +207,7 @@ def _counted(found: HeavyTailFacts) -> list[Bound]:
             _THEOREM,
             log(printed),
             "the theorem's expression with 1 for Õ(.): positions, values and all else are left "
-            "out; the paper calls it "
-            f"non-vacuous and gives no value; {_condition(found)}",
+            f"out; the paper calls it non-vacuous and gives no value; {_condition(found)}",
             form="as printed",
             factors={"nonzeros": float(found.nonzeros)},
         ),
@@ -216,9 +215,8 @@ def _counted(found: HeavyTailFacts) -> list[Bound]:
             COUNT,
             _THEOREM,
             log(given.unsure / given.m + zeta + deviation),
-            "positions and values counted exactly, with k, r and the header of each layer paid, "
-            "G from the helper "
-            f"string; L̂ at {level}{failed}{tried}",
+            "positions and values counted exactly, with k, r and the header of each layer paid, G "
+            f"from the helper string; L̂ at {level}{failed}{tried}",
             form="corrected",
             factors={
                 "nonzeros": float(found.nonzeros),

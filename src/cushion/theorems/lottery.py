@@ -75,8 +75,8 @@ def theorem_6_2(found: TicketFacts) -> list[Bound]:
     else:
         nats = numbers * math.log(1 / found.rho)
         text = (
-            "with 1 for O(.): numbers of the sketches of a ticket whose existence alone is "
-            "proved, each ln(1/ρ) nats"
+            "with 1 for O(.): numbers of the sketches of a ticket whose existence alone is proved, "
+            "each ln(1/ρ) nats"
         )
         value = log(found.unsure / found.m + math.sqrt(nats / found.m))
         rows.append(

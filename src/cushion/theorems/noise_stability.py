@@ -89,13 +89,13 @@ class StabilityFacts:
         for layer in self.layers:
             if not layer.log_stability > -math.inf:
                 return (
-                    f"a cushion of layer {layer.name} is 0 or unknown, so no number of "
-                    "projections is enough"
+                    f"a cushion of layer {layer.name} is 0 or unknown, so no number of projections "
+                    "is enough"
                 )
         if not math.isfinite(self.contraction):
             return (
-                "the activation contraction is not finite: an example is blocked by all units of "
-                "a layer"
+                "the activation contraction is not finite: an example is blocked by all units of a "
+                "layer"
             )
         return ""
 

@@ -89,10 +89,9 @@ class Shares:
             else f"holds with probability {1.0 - self.printed:.3g} only"
         )
         return (
-            f"Lemma 5.1 as printed fails with Σ d_1^(-1/3) + d_2^(-1/3) = {self.lemma_5_1:.3g} "
-            "for any λ_l, above "
-            f"δ = {self.delta:g}: the printed statement {worth}; exact binomial tails take its "
-            "place"
+            f"Lemma 5.1 as printed fails with Σ d_1^(-1/3) + d_2^(-1/3) = {self.lemma_5_1:.3g} for "
+            f"any λ_l, above δ = {self.delta:g}: the printed statement {worth}; exact binomial "
+            "tails take its place"
         )
 
 

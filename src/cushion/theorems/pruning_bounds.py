@@ -166,9 +166,8 @@ def _sketch_rows(found: PrunedFacts) -> list[Bound]:
         _THEOREM,
         found,
         math.fsum(counted),
-        "(√(jp)·ln p)² numbers of r values a layer, j measured; up to the constant of Theorem "
-        "5.1; a sketch's numbers "
-        "are sums of weights and have more values than r, which is not counted",
+        "(√(jp)·ln p)² numbers of r values a layer, j measured; up to the constant of Theorem 5.1; "
+        "a sketch's numbers are sums of weights and have more values than r, which is not counted",
         {"numbers": numbers, "over_naive": _ratio(math.fsum(counted), naive)},
     )
     if why := _too_coarse(found):
@@ -192,9 +191,8 @@ def _sketch_rows(found: PrunedFacts) -> list[Bound]:
                 SKETCH,
                 _THEOREM,
                 log(value),
-                "the same with 1 for λ_l, which the paper does not state; its Tables 1 and 2 "
-                "hold ln of such values, "
-                f"here {log(value):.4g}",
+                "the same with 1 for λ_l, which the paper does not state; its Tables 1 and 2 hold "
+                f"ln of such values, here {log(value):.4g}",
                 form="as plotted",
                 factors={"nats": plotted, "over_naive": _ratio(plotted, naive), "ln": log(value)},
             ),
@@ -238,9 +236,8 @@ def _naive_rows(found: PrunedFacts) -> list[Bound]:
         _UNION,
         log(loss + math.sqrt(log_root(nats, delta) / m)),
         "√(ln √(J/δ)/n) with J the count of masks and values: what exp(-2τ²n) gives (the proof's "
-        "exp(-2τn) is a slip "
-        "that its result does not share); L̂_γ where a margin may move by 2γ; J and r are not "
-        "paid for",
+        "exp(-2τn) is a slip that its result does not share); L̂_γ where a margin may move by 2γ; "
+        "J and r are not paid for",
         form="as printed",
         factors={"nats": nats},
     )

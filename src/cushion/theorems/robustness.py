@@ -75,6 +75,6 @@ def _why_not(facts: NetFacts) -> str:
     if not facts.is_chain:
         return facts.not_a_chain_because
     return (
-        "the inputs are floats without stated limits, so their domain cannot be cut into "
-        "finitely many cells"
+        "the inputs are floats without stated limits, so their domain cannot be cut into finitely "
+        "many cells"
     )

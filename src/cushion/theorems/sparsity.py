@@ -19,9 +19,8 @@ from scipy.special import logsumexp
 from scipy.stats import binom
 
 _ROUNDING = 1e-12  # a power that should be whole, like √2², may come out above it
-_UNDERFLOW = (
-    -600.0
-)  # below it a probability is near the smallest float, and its logarithm is summed instead
+# below it a probability is near the smallest float, and its logarithm is summed instead
+_UNDERFLOW = -600.0
 _FORGOTTEN = 40.0  # nats: terms so far below the first are left out
 
 

@@ -25,8 +25,8 @@ from cushion.theorems.union import FINE, at_most
 
 NAME, SOURCE = "spec-fro", "Neyshabur et al. 2017a"
 MEANING = (
-    "weights under noise that the margin tolerates: product of spectral norms, times the "
-    "Frobenius norms"
+    "weights under noise that the margin tolerates: product of spectral norms, times the Frobenius "
+    "norms"
 )
 
 

@@ -28,9 +28,8 @@ class Draft:
     op: Op | None = None  # None where not understood, or where the shapes are not known
     inputs: tuple[int, ...] = ()
     shape: Shape | None = None
-    reads: frozenset[int] = (
-        frozenset()
-    )  # id() of every parameter and buffer that its numbers come from
+    # id() of every parameter and buffer that its numbers come from
+    reads: frozenset[int] = frozenset()
     refused: Refused | None = None
 
 
@@ -174,9 +173,8 @@ class Assembly:
         ):
             return features[0]  # the parts of an output that is already refused
         reads = self._sources[node]
-        if (
-            node.op == "call_module"
-        ):  # one line about the module says it all: its parameters are not idle
+        # one line about the module says it all: its parameters are not idle
+        if node.op == "call_module":
             module = self.replica.get_submodule(str(node.target))
             reads |= {id(t) for t in (*module.parameters(), *module.buffers())}
         inputs = tuple(f.index for f in features)

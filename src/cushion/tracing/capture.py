@@ -60,8 +60,8 @@ def check_state(model: nn.Module) -> None:
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(value):
             raise BadInput(
-                f"parameter {name} has no values yet (its layer is lazy); run the net on one "
-                "batch first"
+                f"parameter {name} has no values yet (its layer is lazy); run the net on one batch "
+                "first"
             )
         if value.is_meta:
             raise BadInput(
@@ -69,13 +69,13 @@ def check_state(model: nn.Module) -> None:
             )
         if value.is_complex() or value.is_quantized or value.is_sparse:
             raise Unsupported(
-                f"parameter {name} is {value.dtype}, {value.layout}; convert it to a dense "
-                "float32 tensor"
+                f"parameter {name} is {value.dtype}, {value.layout}; convert it to a dense float32 "
+                "tensor"
             )
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise BadInput(
-                f"parameter {name} holds NaN or infinite values; load weights from before "
-                "training diverged"
+                f"parameter {name} holds NaN or infinite values; load weights from before training "
+                "diverged"
             )
 
 
@@ -93,8 +93,7 @@ def hooked(model: nn.Module) -> list[str]:
 HOOKS = Refused(
     "it has forward hooks, which can change what it computes",
     "remove them first (torch.nn.utils.prune.remove and remove_weight_norm do so for those of "
-    "torch; "
-    "torch.nn.utils.parametrizations are understood)",
+    "torch; torch.nn.utils.parametrizations are understood)",
 )
 
 
@@ -104,9 +103,8 @@ def replicate(model: nn.Module) -> nn.Module:
         replica = copy.deepcopy(model)
     except Exception as error:
         raise Unsupported(
-            f"{type(model).__name__} cannot be copied ({first_line(error)}), and tracing works "
-            "on a copy so that "
-            "the net stays as it is; make it copyable with copy.deepcopy"
+            f"{type(model).__name__} cannot be copied ({first_line(error)}), and tracing works on "
+            "a copy so that the net stays as it is; make it copyable with copy.deepcopy"
         ) from error
     return replica.eval().double()
 

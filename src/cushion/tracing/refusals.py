@@ -7,19 +7,16 @@ from cushion.tracing.steps import Refused
 # (names of classes and functions, reason, fix)
 _TABLE = (
     (
-        "GELU SiLU Mish Tanh Sigmoid LeakyReLU PReLU RReLU ELU SELU CELU ReLU6 Hardtanh "
-        "Hardswish Hardsigmoid "
-        "Softplus Softsign LogSigmoid Threshold gelu silu mish tanh sigmoid leaky_relu prelu elu "
-        "selu celu relu6 "
-        "hardtanh hardswish hardsigmoid softplus softsign logsigmoid threshold clamp abs exp log "
-        "pow sqrt",
+        "GELU SiLU Mish Tanh Sigmoid LeakyReLU PReLU RReLU ELU SELU CELU ReLU6 Hardtanh Hardswish "
+        "Hardsigmoid Softplus Softsign LogSigmoid Threshold gelu silu mish tanh sigmoid leaky_relu "
+        "prelu elu selu celu relu6 hardtanh hardswish hardsigmoid softplus softsign logsigmoid "
+        "threshold clamp abs exp log pow sqrt",
         "its activation is not a ReLU",
         "use ReLU and train again",
     ),
     (
         "LayerNorm GroupNorm InstanceNorm1d InstanceNorm2d RMSNorm LocalResponseNorm layer_norm "
-        "group_norm "
-        "instance_norm rms_norm local_response_norm normalize",
+        "group_norm instance_norm rms_norm local_response_norm normalize",
         "it normalises each example by its own statistics, which is no fixed affine map",
         "use BatchNorm2d or BatchNorm1d",
     ),
@@ -42,16 +39,14 @@ _TABLE = (
     ),
     (
         "MultiheadAttention TransformerEncoderLayer TransformerEncoder TransformerDecoderLayer "
-        "TransformerDecoder "
-        "Transformer scaled_dot_product_attention multi_head_attention_forward",
+        "TransformerDecoder Transformer scaled_dot_product_attention multi_head_attention_forward",
         "its attention weights are computed from the input",
         "use convolutions, linear layers and ReLU",
     ),
     (
         "Conv1d Conv3d MaxPool1d MaxPool3d AvgPool1d AvgPool3d BatchNorm3d conv1d conv3d "
-        "max_pool1d max_pool3d "
-        "avg_pool1d avg_pool3d AdaptiveAvgPool1d AdaptiveAvgPool3d adaptive_avg_pool1d "
-        "adaptive_avg_pool3d",
+        "max_pool1d max_pool3d avg_pool1d avg_pool3d AdaptiveAvgPool1d AdaptiveAvgPool3d "
+        "adaptive_avg_pool1d adaptive_avg_pool3d",
         "only two-dimensional convolution and pooling are understood",
         "write it as its 2d version",
     ),
@@ -104,8 +99,8 @@ _REASONS = {name: (reason, fix) for names, reason, fix in _TABLE for name in nam
 
 _GENERIC = (
     "there is no exact rule for it",
-    "write it with supported layers (Linear, Conv2d, batch-norm, ReLU, pooling, flatten, "
-    "addition, concatenation)",
+    "write it with supported layers (Linear, Conv2d, batch-norm, ReLU, pooling, flatten, addition, "
+    "concatenation)",
 )
 
 

@@ -109,8 +109,8 @@ def _example_shape(model: nn.Module, given: Sequence[int] | Tensor) -> Shape:
     shape = tuple(int(size) for size in (given.shape[1:] if isinstance(given, Tensor) else given))
     if not shape or min(shape) < 1:
         raise BadInput(
-            f"the input shape {shape} must be that of one example, such as (784,) or (3, 32, "
-            "32), without the batch"
+            f"the input shape {shape} must be that of one example, such as (784,) or (3, 32, 32), "
+            "without the batch"
         )
     return shape
 
@@ -145,8 +145,8 @@ def _build(assembly: Assembly, alive: set[int], into: dict[int, int]) -> Network
     network = Network(tuple(nodes))
     if not network.affine_layers:
         raise Unsupported(
-            "the net has no affine layer, so there is nothing to measure; give it Linear or "
-            "Conv2d layers"
+            "the net has no affine layer, so there is nothing to measure; give it Linear or Conv2d "
+            "layers"
         )
     if network.classes < 2:
         raise Unsupported(
@@ -170,18 +170,17 @@ def _checked(replica: nn.Module, exact: Network, network: Network) -> Network:
             expected = replica(x.clone())
         except Exception as error:
             raise Unsupported(
-                f"the net fails on a batch of shape {tuple(x.shape)} ({first_line(error)}); "
-                "its forward must work for any batch size, in float64"
+                f"the net fails on a batch of shape {tuple(x.shape)} ({first_line(error)}); its "
+                "forward must work for any batch size, in float64"
             ) from error
         scale = float(expected.abs().max())
         for traced, tolerance in ((exact, _EXACT), (network, _ROUNDED)):
             gap = float((traced.forward(x.to(traced.dtype)) - expected).abs().max())
             if not gap <= tolerance * scale:
                 raise Unsupported(
-                    f"the traced net differs from the module by {gap:.3g} on random inputs "
-                    f"(logits up to {scale:.3g}, "
-                    f"{traced.dtype} arithmetic), so some operation does not do what its name "
-                    "says, such as writing "
-                    "over a tensor that is used again; write the forward without such side effects"
+                    f"the traced net differs from the module by {gap:.3g} on random inputs (logits "
+                    f"up to {scale:.3g}, {traced.dtype} arithmetic), so some operation does not do "
+                    "what its name says, such as writing over a tensor that is used again; write "
+                    "the forward without such side effects"
                 )
     return network

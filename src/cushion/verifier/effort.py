@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from cushion.errors import BadInput
 
-MOST_EFFORT = (
-    2**39
-)  # in multiplications (`encoding.limits.effort`): half a minute to some minutes on one core
+# in multiplications (`encoding.limits.effort`): half a minute to some minutes on one core
+MOST_EFFORT = 2**39
 DRAWN = 320  # multiplications in the time of drawing one number
 
 
@@ -16,7 +15,6 @@ def check_effort(multiplications: int, slow: bool) -> None:
     """BadInput if a replay takes longer than MOST_EFFORT, unless that is what was asked for."""
     if multiplications > MOST_EFFORT and not slow:
         raise BadInput(
-            f"replaying this certificate takes about {multiplications / MOST_EFFORT:.0f} times "
-            "the few minutes that "
-            "verify takes unasked; add --slow to do it all the same"
+            f"replaying this certificate takes about {multiplications / MOST_EFFORT:.0f} times the "
+            "few minutes that verify takes unasked; add --slow to do it all the same"
         )

@@ -73,8 +73,8 @@ def transfer_replay_fault(
         )
     if inputs.fingerprint != line.data_fingerprint:
         return (
-            "these are not the unlabelled inputs that the certificate is about (their "
-            "fingerprints differ)"
+            "these are not the unlabelled inputs that the certificate is about (their fingerprints "
+            "differ)"
         )
     if fault := freshness_fault(inputs.x, data.x):
         return f"the unlabelled inputs ({inputs.name}) are not fresh: {fault}"

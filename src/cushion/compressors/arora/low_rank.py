@@ -137,9 +137,8 @@ def to_accuracy(original: Operator, delta: float, start: Operator | None = None)
         raise BadInput(
             f"low-rank truncation needs an accuracy above 0 and at most 1, not {delta:g}"
         )
-    allowed = (
-        0.999 * delta * original.spectral()
-    )  # which errs by a millionth, and the rounding of the bias needs some
+    # which errs by a millionth, and the rounding of the bias needs some
+    allowed = 0.999 * delta * original.spectral()
     if allowed == 0.0:
         if start is not None and bool(_matrix(original, start).any()):
             raise BadInput(

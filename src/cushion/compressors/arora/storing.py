@@ -42,9 +42,8 @@ def size_of(asked: Size, operator: Operator, method: str, p: int = 1) -> int:
     size = parse_size(asked, "--k")
     filters = method == "conv-project" and isinstance(operator, Conv2d)
     if isinstance(size, int):
-        return (
-            size * p if method == "conv-project" and not filters else size
-        )  # as many numbers as a convolution
+        # as many numbers as a convolution
+        return size * p if method == "conv-project" and not filters else size
     budget: Fraction = size * operator.parameters
     return max(1, math.floor(budget / p) if filters else math.ceil(budget))
 
@@ -129,9 +128,8 @@ def linear_layer(net: Network, method: str) -> Node:
     if len(layers) != 1 or layers[0].affine.operator.weight.ndim != 2:
         raise Unsupported(
             f"--method {method} is for linear classifiers, nets of one dense layer, and this net "
-            f"has {len(layers)} "
-            "layers; use low-rank or matrix-project, or train a spec such as '1x28x28: flatten "
-            "fc10'"
+            f"has {len(layers)} layers; use low-rank or matrix-project, or train a spec such as "
+            "'1x28x28: flatten fc10'"
         )
     return layers[0]
 
@@ -167,9 +165,8 @@ def _store(
         changed = (weight if start is None else weight - start.weight).numpy()
         if plan.accuracy is None or operator.spectral() == 0.0:
             return Kept(Numbers.fitted(changed, _BIAS_BITS))
-        step = (
-            plan.accuracy * operator.spectral()
-        )  # a factor moves by half of it at most, and so does the map
+        # a factor moves by half of it at most, and so does the map
+        step = plan.accuracy * operator.spectral()
         return Kept(Numbers.rounded(changed, math.frexp(step)[1] - 1))
     if method == "low-rank":
         if plan.accuracy is not None:
@@ -180,9 +177,8 @@ def _store(
     helper: Helper = options.helper_of(method)  # type: ignore[assignment]
     if method == "conv-project" and isinstance(operator, Conv2d):
         return project_filters(operator, plan.size, plan.p, bits, seed, place, helper, start)
-    dense: Helper = (
-        "srht" if helper == "srht" else "signs"
-    )  # Algorithm 4 leaves dense layers to Algorithm 1
+    # Algorithm 4 leaves dense layers to Algorithm 1
+    dense: Helper = "srht" if helper == "srht" else "signs"
     return project(operator, plan.size, bits, seed, place, dense, start)
 
 

@@ -266,8 +266,8 @@ class StoredVectors(StoredLayer):
     def _rows_and_coordinates(cls, shape: tuple[int, ...], bias: int) -> tuple[int, int]:
         if len(shape) != 2 or shape[0] < 2 or bias > 1:
             raise BadInput(
-                f"the vectors of a linear classifier fit no weight of shape {shape} with bias "
-                f"flag {bias}"
+                f"the vectors of a linear classifier fit no weight of shape {shape} with bias flag "
+                f"{bias}"
             )
         return (1 if shape[0] == 2 else shape[0]), shape[1] + bias
 

@@ -31,9 +31,8 @@ from cushion.network import Network, Node
 from cushion.operators import Diagonal
 
 Mask: TypeAlias = NDArray[np.bool_]
-_BLOCK = (
-    1 << 16
-)  # weights whose coins are tossed at a time: what is computed on the way stays in the cache
+# weights whose coins are tossed at a time: what is computed on the way stays in the cache
+_BLOCK = 1 << 16
 
 
 def diagonal_mask(shape: tuple[int, ...]) -> Tensor:
@@ -80,8 +79,8 @@ def bernoulli_mask(weight: Tensor, psi: float, d: float, seed: int, place: int) 
     """
     if not (0 < d < math.inf and 0 <= psi < math.inf):
         raise BadInput(
-            f"Algorithm 1 needs a finite d above 0 and a variance of at least 0, not d = {d} and "
-            f"Ψ = {psi}"
+            f"Algorithm 1 needs a finite d above 0 and a variance of at least 0, not d = {d} and Ψ "
+            f"= {psi}"
         )
     mask = diagonal_mask(tuple(weight.shape))
     if psi == 0.0:

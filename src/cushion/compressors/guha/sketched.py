@@ -36,9 +36,8 @@ Integers = NDArray[np.int64]
 MOST_ITERATIONS = 400
 _SURE = 250  # so that another machine's rounding does not matter
 _MOST_FACTOR = 1 << 24  # numbers of A and of B
-_MOST_WORK = (
-    2.0**39
-)  # of one layer that is stored: some three minutes, a quarter of what a file may take
+# of one layer that is stored: some three minutes, a quarter of what a file may take
+_MOST_WORK = 2.0**39
 
 
 def factors(
@@ -54,9 +53,8 @@ def factors(
 
 def sketch_of(left: Integers, matrix: Integers, right: Integers) -> Integers:
     """A X Bᵀ, exactly; BadInput where a number would not fit those that can be stored."""
-    if (
-        np.abs(matrix).astype(np.float64).sum() >= 2.0**62
-    ):  # no sum of these entries can leave int64
+    # no sum of these entries can leave int64
+    if np.abs(matrix).astype(np.float64).sum() >= 2.0**62:
         raise BadInput(
             "the numbers of a layer are too large to be sketched; ask for a coarser --grid"
         )
@@ -154,9 +152,8 @@ class Sketched(StoredLayer):
                 or not np.array_equal(sketch_of(left, matrix, right), self.sketch.integers)
             ):
                 raise Malformed(
-                    f"the layer at place {self.place} did not come back from its sketch of "
-                    f"{rows} x {columns} numbers; "
-                    "compress the net again, with a larger --m"
+                    f"the layer at place {self.place} did not come back from its sketch of {rows} "
+                    f"x {columns} numbers; compress the net again, with a larger --m"
                 )
             self._known[seed] = matrix
         return self._known[seed].reshape(self.shape)

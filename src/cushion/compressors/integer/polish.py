@@ -48,9 +48,8 @@ def polish(
     numbers = layer.numbers
     while time.monotonic() < until:
         layer.reset(numbers)
-        if (
-            rng.random() < _STEP_AGAIN
-        ):  # weights may have become so small that another step is better
+        # weights may have become so small that another step is better
+        if rng.random() < _STEP_AGAIN:
             layer.choose_step(until)
         else:
             layer.kick(rng)

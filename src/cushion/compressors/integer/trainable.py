@@ -236,9 +236,8 @@ class TrainableIntegerNet(nn.Module):
         """Whether maximum pooling follows the layer at this place: then ReLU goes behind it, to
         fewer values.
         """
-        block = (
-            self.slots[place].block if 0 < place < len(self.slots) else None
-        )  # pixels may be negative
+        # pixels may be negative
+        block = self.slots[place].block if 0 < place < len(self.slots) else None
         return isinstance(block, PoolBlock) and block.kind == "max"
 
     @staticmethod

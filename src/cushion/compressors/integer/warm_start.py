@@ -66,9 +66,8 @@ class FloatTwin(nn.Module):
                 self.weights[str(place)] = nn.Parameter(
                     torch.randn(slot.stored, generator=generator) * spread
                 )
-                if (
-                    place < len(net.slots) or len(net.slots) == 1
-                ):  # a linear net has nothing else to centre its inputs
+                # a linear net has nothing else to centre its inputs
+                if place < len(net.slots) or len(net.slots) == 1:
                     norm = nn.BatchNorm1d if slot.biased else _Scaled
                     self.norms[str(place)] = norm(slot.stored[0])
                 self.masks[str(place)] = torch.ones(slot.stored)

@@ -176,8 +176,8 @@ class HeavyTailOptions:
             raise BadInput("--tau and --epsilon both set the threshold; give one of them")
         if self.form == "appendix":
             raise BadInput(
-                "--form appendix has the threshold of one standard deviation; leave out "
-                "--epsilon and --eta"
+                "--form appendix has the threshold of one standard deviation; leave out --epsilon "
+                "and --eta"
             )
 
     @property

@@ -212,9 +212,8 @@ def _check_same(
             or not np.abs(theirs - ours).max() <= _SAME * np.abs(theirs).max()
         ):
             raise Unsupported(
-                "the net's numbers are not those that its stored integers make, as where they "
-                "are added to an "
-                "initialisation, which is floating point"
+                "the net's numbers are not those that its stored integers make, as where they are "
+                "added to an initialisation, which is floating point"
             )
 
 
@@ -259,8 +258,8 @@ def _quantiser(x: NDArray[Any], bits: int, padded: bool) -> tuple[Input, Fractio
     low, high = float(x.min()), float(x.max())
     if padded and low < 0:
         raise Unsupported(
-            "the first layer pads inputs that may be negative, and a certificate's inputs begin "
-            "at 0"
+            "the first layer pads inputs that may be negative, and a certificate's inputs begin at "
+            "0"
         )
     low = 0.0 if padded else low
     exponent = math.floor(math.log2((2**width - 1) / max(high - low, 2.0**-100)))
@@ -311,9 +310,8 @@ def _drafts(
                 b + scale * offset * s
                 for b, s in zip(part.bias or [Fraction(0)] * len(sums), sums, strict=True)
             ]
-        half = (
-            Fraction(1 << shift, 2) if shift else Fraction(0)
-        )  # makes the floor of the shift a rounding, at no bits
+        # makes the floor of the shift a rounding, at no bits
+        half = Fraction(1 << shift, 2) if shift else Fraction(0)
         wanted = None if added is None else [b / scale + half for b in added]
         drafts.append((part.step.layer(Values(weight), *_rounded(wanted, bias_bits), shift), down))
         scale, offset = scale * 2**shift, Fraction(0)
@@ -352,8 +350,7 @@ def _with_sources(parts: Sequence[_Part], drafts: Sequence[tuple[Layer, int]]) -
     if (asked := _decisions(layers)) > MOST_DECISIONS:
         raise Unsupported(
             f"its numbers take {asked} decisions of the arithmetic code, and a certificate holds "
-            "at most "
-            f"{MOST_DECISIONS}; use fewer --number-bits, a coarser --grid or a smaller --k"
+            f"at most {MOST_DECISIONS}; use fewer --number-bits, a coarser --grid or a smaller --k"
         )
     return tuple(layers)
 

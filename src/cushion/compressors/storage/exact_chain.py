@@ -81,9 +81,8 @@ def steps_of(net: Network, *, nonnegative: bool) -> tuple[Image, tuple[Step, ...
         if isinstance(op, Affine):
             if open_ is not None:
                 raise Unsupported(
-                    f"{open_.name} and {node.name} have no ReLU between them, and in a "
-                    "certificate every layer but the "
-                    "last has one"
+                    f"{open_.name} and {node.name} have no ReLU between them, and in a certificate "
+                    "every layer but the last has one"
                 )
             open_ = node
             steps.append(_weighted(node))
@@ -97,8 +96,8 @@ def steps_of(net: Network, *, nonnegative: bool) -> tuple[Image, tuple[Step, ...
         elif isinstance(op, Reshape):
             if steps:
                 raise Unsupported(
-                    f"{node.name} reshapes what is between layers, which no layer of a "
-                    "certificate does"
+                    f"{node.name} reshapes what is between layers, which no layer of a certificate "
+                    "does"
                 )
             shape = node.shape
         elif not isinstance(op, Flatten):
@@ -116,8 +115,8 @@ def steps_of(net: Network, *, nonnegative: bool) -> tuple[Image, tuple[Step, ...
         or not isinstance(end.node.affine.operator, Linear)
     ):
         raise Unsupported(
-            f"the net ends in {net.nodes[-1].name}, and a certificate's last layer is a dense "
-            "one without ReLU"
+            f"the net ends in {net.nodes[-1].name}, and a certificate's last layer is a dense one "
+            "without ReLU"
         )
     return _image(shape), tuple(steps)
 
@@ -149,8 +148,8 @@ def _weighted(node: Node) -> Weighted:
         )
     if not isinstance(operator, Conv2d):
         raise Unsupported(
-            f"{node.name}: a batch-norm of single numbers that no layer took up cannot stand in "
-            "a certificate"
+            f"{node.name}: a batch-norm of single numbers that no layer took up cannot stand in a "
+            "certificate"
         )
     out, _, height, width = operator.weight.shape
     padding, stride = operator.padding[0], operator.stride[0]

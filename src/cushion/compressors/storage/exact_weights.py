@@ -148,9 +148,8 @@ def _spiked(stored: Spiked, shape: Shape, seed: int, place: int) -> ExactWeight:
 def _check_place(mine: int, place: int) -> None:
     if mine != place:
         raise Unsupported(
-            f"its helper string is that of layer {mine}, and in a certificate it is layer "
-            f"{place}; leave out poolings "
-            "that change nothing, and compress again"
+            f"its helper string is that of layer {mine}, and in a certificate it is layer {place}; "
+            "leave out poolings that change nothing, and compress again"
         )
 
 
@@ -181,8 +180,8 @@ EXACT_WEIGHTS: Mapping[type[StoredLayer], Callable[[Any, Shape, int, int], Exact
         "the format has no sketches; use --method magnitude, whose weights are the same"
     ),
     Located: _refused(
-        "it has a different filter at each place of its output, and the format's convolutions "
-        "have one"
+        "it has a different filter at each place of its output, and the format's convolutions have "
+        "one"
     ),
     LowRankMap: _refused(
         "its true map was truncated, so it is no convolution any more, and the format holds "
@@ -202,6 +201,5 @@ def coded_decisions(numbers: Integers, *, grid: bool) -> int:
     if grid:  # zero or not, the sign, the magnitude in unary
         return sizes.size + used + int(sizes.sum())
     widths = sum(math.frexp(size)[1] for size in sizes[sizes > 0].tolist())
-    return (
-        sizes.size + 2 * widths
-    )  # zero or not; the sign, a width w in unary and w - 1 bits make 2w
+    # zero or not; the sign, a width w in unary and w - 1 bits make 2w
+    return sizes.size + 2 * widths

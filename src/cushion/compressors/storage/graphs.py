@@ -46,8 +46,8 @@ def describe_graph(net: Network) -> dict[str, Any]:
     for node in net.affine_layers:
         if not isinstance(node.affine.operator, Linear | Conv2d | Diagonal):
             raise Unsupported(
-                f"{node.name} was compressed before and has no plain weight; compress the "
-                "original net"
+                f"{node.name} was compressed before and has no plain weight; compress the original "
+                "net"
             )
     return {
         "dtype": str(net.dtype).removeprefix("torch."),

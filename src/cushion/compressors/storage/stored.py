@@ -73,8 +73,7 @@ class Numbers:
         if np.abs(scaled).max(initial=0.0) >= 2.0 ** (MOST_BITS - 1):
             raise BadInput(
                 f"a grid of 2^{exponent} is too fine for numbers of this size; ask for a coarser "
-                "accuracy or fewer "
-                "--number-bits"
+                "accuracy or fewer --number-bits"
             )
         return cls(scaled.astype(np.int64), exponent)
 
@@ -89,9 +88,8 @@ class Numbers:
         if largest == 0.0:
             return cls(np.zeros(values.shape, dtype=np.int64), 0)
         mantissa, scale = math.frexp(largest)  # apart, since the quotient itself may underflow
-        exponent = (
-            scale + math.frexp(mantissa / (2.0 ** (bits - 1) - 0.5))[1]
-        )  # largest / 2^exponent < 2^(bits-1) - ½
+        # largest / 2^exponent < 2^(bits-1) - ½
+        exponent = scale + math.frexp(mantissa / (2.0 ** (bits - 1) - 0.5))[1]
         return cls.rounded(values, max(exponent, _FINEST))
 
     @property

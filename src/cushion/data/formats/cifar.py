@@ -107,14 +107,14 @@ def _pickled(path: Path, label_key: str) -> Arrays:
     if isinstance(labels, list) and all(type(label) is int for label in labels):
         if any(not 0 <= label < MOST_LABELS for label in labels):
             raise BadInput(
-                f"{path}: '{label_key}' has a label below 0 or above {MOST_LABELS - 1}; is it "
-                "the right file?"
+                f"{path}: '{label_key}' has a label below 0 or above {MOST_LABELS - 1}; is it the "
+                "right file?"
             )
         labels = np.array(labels, dtype=np.int64)
     if not isinstance(labels, np.ndarray):
         raise BadInput(
-            f"{path}: a CIFAR batch needs '{label_key}', a list of whole numbers; is it the "
-            "right file?"
+            f"{path}: a CIFAR batch needs '{label_key}', a list of whole numbers; is it the right "
+            "file?"
         )
     y = whole_labels(labels, f"{path}: '{label_key}'")
     if len(y) != len(data):

@@ -20,9 +20,8 @@ from cushion.errors import BadInput, Malformed
 
 UNSIGNED_BYTE = 0x08
 IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
-CHUNK = (
-    1 << 22
-)  # read in pieces, so that a header with absurd sizes cannot ask for the memory it names
+# read in pieces, so that a header with absurd sizes cannot ask for the memory it names
+CHUNK = 1 << 22
 
 
 def recognise(folder: Path) -> bool:

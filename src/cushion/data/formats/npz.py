@@ -63,9 +63,8 @@ def _member(archive: Any, key: str, path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = archive[key]
     except ValueError as error:
-        if (
-            "pickle" in str(error).lower()
-        ):  # numpy's wording for dtype object under allow_pickle=False
+        # numpy's wording for dtype object under allow_pickle=False
+        if "pickle" in str(error).lower():
             raise BadInput(
                 f"{path}: {key} is an array of Python objects, which is never unpickled; save it "
                 "as numbers"

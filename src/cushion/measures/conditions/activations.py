@@ -58,9 +58,8 @@ def flip_constants(values: Tensor, sizes: Tensor) -> NDArray[np.float64]:
     ordered = torch.sort(values.abs().double() / sizes[:, None].double(), dim=1).values
     count = ordered.shape[1]
     steepness = torch.arange(1, count + 1).to(ordered) / count / ordered
-    first = (
-        math.ceil(AT_LEAST * count - 1e-9) - 1
-    )  # r from ⌈h/100⌉ on; 0.01·700 rounds to more than 7
+    # r from ⌈h/100⌉ on; 0.01·700 rounds to more than 7
+    first = math.ceil(AT_LEAST * count - 1e-9) - 1
     deltas = torch.tensor(DELTAS, dtype=torch.float64).repeat(len(ordered), 1)
     within = torch.searchsorted(ordered, deltas, right=True)
     columns = [

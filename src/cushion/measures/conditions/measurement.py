@@ -42,9 +42,8 @@ from cushion.network import Affine, Network
 _BUDGET = (
     2e12  # multiplications that the default number of examples may take: a few minutes on one core
 )
-_KEPT = (
-    1 << 23
-)  # values of 1/μ that the default number of examples may leave: one for each triple and example
+# values of 1/μ that the default number of examples may leave: one for each triple and example
+_KEPT = 1 << 23
 _SHARD = 1 << 21  # numbers in the largest activation of a shard
 
 
@@ -103,8 +102,8 @@ def _stream(
         line = Linearisation(net, x)
         if not bool(torch.isfinite(line.scores).all()):
             raise BadInput(
-                f"the net's scores on {data.name} are not finite near row {rows.start}; check "
-                "its weights"
+                f"the net's scores on {data.name} are not finite near row {rows.start}; check its "
+                "weights"
             )
         first = first_input(net, x)
         norms = ProductNorms(line, first, plan, seed * (1 << 32) + rows.start)
@@ -150,9 +149,8 @@ def _together(
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = np.abs(found["products"] - outputs) / outputs
     errors = found.get("errors")
-    if (
-        errors is not None and np.isnan(errors).all()
-    ):  # every product of one layer has its closed form
+    # every product of one layer has its closed form
+    if errors is not None and np.isnan(errors).all():
         errors = None
     flips = [
         record

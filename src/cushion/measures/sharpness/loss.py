@@ -70,10 +70,9 @@ def all_losses(net: Network, data: Dataset, describe: str = "loss") -> Losses:
     found = Losses(merged["loss"].values(), merged["wrong"].values())
     if not np.isfinite(found.cross_entropy).all():
         raise BadInput(
-            "the cross-entropy of row "
-            f"{int(np.flatnonzero(~np.isfinite(found.cross_entropy))[0])} is not finite, so "
-            "its sharpness cannot be measured; check the net's weights, or use a smaller "
-            "--step-size or --max-alpha"
+            f"the cross-entropy of row {int(np.flatnonzero(~np.isfinite(found.cross_entropy))[0])} "
+            "is not finite, so its sharpness cannot be measured; check the net's weights, or use a "
+            "smaller --step-size or --max-alpha"
         )
     return found
 

@@ -62,8 +62,8 @@ class SharpnessOptions:
         if not self.alphas or not all(_LEAST <= alpha < math.inf for alpha in self.alphas):
             shown = ",".join(f"{alpha:g}" for alpha in self.alphas)
             raise BadInput(
-                f"--alphas must be numbers above 0 (at least {_LEAST:g}), such as 0.001,0.01, "
-                f"not {shown or 'nothing'}"
+                f"--alphas must be numbers above 0 (at least {_LEAST:g}), such as 0.001,0.01, not "
+                f"{shown or 'nothing'}"
             )
         if len(set(self.alphas)) < len(self.alphas):
             raise BadInput("--alphas names one number twice; leave one out")

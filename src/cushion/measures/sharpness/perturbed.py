@@ -90,9 +90,8 @@ class NoisyNet:
         behind: set[int] = set()
         for node in net.affine_layers:
             behind |= net.descendants(node.index)
-        self.first = (
-            frozenset(node.index for node in net.affine_layers) - behind
-        )  # their input carries no noise
+        # their input carries no noise
+        self.first = frozenset(node.index for node in net.affine_layers) - behind
 
 
 class NoisyPass:

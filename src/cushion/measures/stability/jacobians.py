@@ -25,9 +25,8 @@ from cushion.network import Network, Node
 Pair: TypeAlias = tuple[int, int]  # node indices of affine layers i < j
 Method: TypeAlias = Literal["auto", "exact", "probes"]
 
-_CHUNK = (
-    1 << 21
-)  # numbers in the largest tensor that passes the net at a time: 8 MB, which stay in fast memory
+# numbers in the largest tensor that passes the net at a time: 8 MB, which stay in fast memory
+_CHUNK = 1 << 21
 _ROWS = (
     100  # logits up to this many are pulled back one by one even where fewer probes would cost less
 )

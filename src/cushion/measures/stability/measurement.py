@@ -231,9 +231,8 @@ def _whole(
     distant = None
     if initial is not None:
         distant = _from_initialisation(net, layers, found, options, initial)
-    contraction = (
-        max(contractions, default=None) if net.is_chain else None
-    )  # else some layers have none
+    # else some layers have none
+    contraction = max(contractions, default=None) if net.is_chain else None
     gaps = [
         pair.bias_gap
         for part in layers.values()

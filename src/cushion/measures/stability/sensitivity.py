@@ -65,8 +65,8 @@ def measure_sensitivity(
     source, target = _layer(net, start), _layer(net, end)
     if source.index > target.index:
         raise BadInput(
-            f"layer {start} comes after {end}; name the part of the net from its first to its "
-            "last layer"
+            f"layer {start} comes after {end}; name the part of the net from its first to its last "
+            "layer"
         )
     if target.index != source.index and target.index not in net.descendants(source.index):
         raise BadInput(f"layer {end} does not depend on {start}; name layers on one path")

@@ -144,9 +144,8 @@ def _work(
             eta = noise.scale(raw, signal)
             if not bool(torch.isfinite(eta).all()):
                 raise BadInput(
-                    f"{source.name}: noise ({noise.name}) overflows; use more sign matrices "
-                    "(--k) or a smaller level "
-                    "(--levels)"
+                    f"{source.name}: noise ({noise.name}) overflows; use more sign matrices (--k) "
+                    "or a smaller level (--levels)"
                 )
             ratios = sample_smoothness(line, clean, source, eta)
             if not ratios:

@@ -84,21 +84,18 @@ def _of_distance(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
         draws = fits.goodness.draws
         yield (
             f"{round(fits.goodness.p * draws)} of {draws} samples of the fitted power law lie as "
-            "far from their own "
-            f"fit as these {fits.what} do (a share below {_POOR:g} rejects)"
+            f"far from their own fit as these {fits.what} do (a share below {_POOR:g} rejects)"
         )
     allowed = _KOLMOGOROV / math.sqrt(law.tail)
     if law.ks_both_sides > allowed:
         yield (
-            f"the power law misses its own tail: KS distance {law.ks_both_sides:.3g}, where "
-            "chance allows "
-            f"{allowed:.2g} with {law.tail} values"
+            f"the power law misses its own tail: KS distance {law.ks_both_sides:.3g}, where chance "
+            f"allows {allowed:.2g} with {law.tail} values"
         )
     if law.distinct < _DISTINCT * law.values:
         yield (
             f"only {law.distinct} different magnitudes among {law.values}: xmin and the KS "
-            "distance show the steps of "
-            "a grid"
+            "distance show the steps of a grid"
         )
 
 
@@ -112,8 +109,7 @@ def _of_tail(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
     if law.decades < _DECADES:
         yield (
             f"the tail ends at {law.largest / law.xmin:.3g} times xmin, after {law.decades:.2f} "
-            "decades: over less "
-            f"than {_DECADES:g} most laws look like a power law"
+            f"decades: over less than {_DECADES:g} most laws look like a power law"
         )
     if law.alpha > _STEEP:
         yield (
@@ -129,9 +125,8 @@ def _of_hill(plot: HillPlot, law: PowerLawFit) -> Iterator[str]:
     whole, part = (_nearest(plot, size) for size in (law.tail, law.tail / _STRETCH))
     if abs(plot.tail_index[part] - plot.tail_index[whole]) > _UNEVEN * plot.errors[part]:
         yield (
-            f"the Hill plot has no flat stretch: tail index {plot.tail_index[whole]:.3g} from "
-            "the largest "
-            f"{plot.k[whole]}, {plot.tail_index[part]:.3g} from the largest {plot.k[part]}"
+            f"the Hill plot has no flat stretch: tail index {plot.tail_index[whole]:.3g} from the "
+            f"largest {plot.k[whole]}, {plot.tail_index[part]:.3g} from the largest {plot.k[part]}"
         )
 
 
@@ -144,8 +139,8 @@ def _of_stable(fits: TailFits, law: StableFit) -> Iterator[str]:
     error = law.errors.get("alpha")
     if law.alpha >= 2 - _NORMAL * (error or 0.0):
         yield (
-            f"the stable law is the normal one (alpha = {law.alpha:.4g}), or not told from it: "
-            "it has no heavy tail"
+            f"the stable law is the normal one (alpha = {law.alpha:.4g}), or not told from it: it "
+            "has no heavy tail"
         )
     elif fits.power_law is not None:
         yield from _of_largest(fits, law, fits.power_law)
@@ -159,8 +154,7 @@ def _of_stable(fits: TailFits, law: StableFit) -> Iterator[str]:
         )
         yield (
             f"the stable law misses the weights: KS distance {law.ks_distance:.3g}, where up to "
-            f"{allowed:.2g} would "
-            f"do{heap}"
+            f"{allowed:.2g} would do{heap}"
         )
 
 
@@ -176,8 +170,7 @@ def _of_largest(fits: TailFits, law: StableFit, tail: PowerLawFit) -> Iterator[s
     if tail.tail_index < law.alpha - _HEAVIER * error:
         yield (
             f"the tail is heavier than the stable law's: tail index {tail.tail_index:.3g} ± "
-            f"{tail.alpha_error:.2g}, "
-            f"and {law.alpha:.3g} by the stable law"
+            f"{tail.alpha_error:.2g}, and {law.alpha:.3g} by the stable law"
         )
     z = (tail.largest + abs(law.location)) / law.scale
     if z < _FAR:
@@ -192,8 +185,7 @@ def _of_largest(fits: TailFits, law: StableFit, tail: PowerLawFit) -> Iterator[s
     )
     if beyond > _EMPTY:
         yield (
-            f"the stable law's tail is not there: with alpha = {law.alpha:.4g} it would put "
-            f"about {beyond:.3g} weights "
-            f"beyond the largest, {tail.largest:.3g}; the power law has tail index "
-            f"{tail.tail_index:.3g}"
+            f"the stable law's tail is not there: with alpha = {law.alpha:.4g} it would put about "
+            f"{beyond:.3g} weights beyond the largest, {tail.largest:.3g}; the power law has tail "
+            f"index {tail.tail_index:.3g}"
         )

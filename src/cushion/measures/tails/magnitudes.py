@@ -57,8 +57,8 @@ def _refusal(ordered: NDArray[np.float64], zeros: int) -> str:
         return f"only {ordered.size} non-zero numbers{beside}, and {FEWEST} are needed"
     if ordered[0] == ordered[-1]:
         return (
-            f"all {ordered.size} non-zero numbers have the magnitude {ordered[0]:.6g}: a "
-            "constant has no tail"
+            f"all {ordered.size} non-zero numbers have the magnitude {ordered[0]:.6g}: a constant "
+            "has no tail"
         )
     at = distinct = 0
     while at < ordered.size and distinct < _DISTINCT:

@@ -72,9 +72,8 @@ def fit_stable(values: ArrayLike, *, symmetric: bool) -> StableFit:
         if found.alpha <= _LOWEST:
             raise BadInput(
                 f"the likelihood of a stable law still rises where alpha falls to {_LOWEST}: the "
-                f"{z.size} numbers are "
-                "spread over too many orders of magnitude, or heaped at one value; use the power "
-                "law"
+                f"{z.size} numbers are spread over too many orders of magnitude, or heaped at one "
+                "value; use the power law"
             )
         errors = _errors(found, places, shares, z.size, symmetric)
     scale, law = math.exp(found.log_scale), StableLaw(found.alpha, found.beta)
@@ -102,9 +101,9 @@ def _standardised(values: ArrayLike) -> tuple[Floats, float, float]:
     most = int(runs.argmax())
     if runs[most] > _LARGEST_SHARE * n:
         raise BadInput(
-            f"{runs[most]} of {n} numbers are exactly {ordered[starts[most]] + 0.0:.6g}: a "
-            "stable law has a density, "
-            "and its likelihood grows without bound on a value that is repeated so often"
+            f"{runs[most]} of {n} numbers are exactly {ordered[starts[most]] + 0.0:.6g}: a stable "
+            "law has a density, and its likelihood grows without bound on a value that is repeated "
+            "so often"
         )
     low, middle, high = (float(q) for q in np.quantile(ordered, [0.25, 0.5, 0.75]))
     unit = (high - low) / 2

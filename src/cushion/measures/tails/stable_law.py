@@ -147,9 +147,8 @@ class StableLaw:
         apart = 0.5 ** max(
             6, math.ceil(math.log2(32 / bend))
         )  # of the finest knots; a power, so that near α share it
-        terms = (
-            int(40.0 ** (1 / self.alpha) * _PERIOD / (2 * math.pi)) + 1
-        )  # |φ| is below e^-40 beyond them
+        # |φ| is below e^-40 beyond them
+        terms = int(40.0 ** (1 / self.alpha) * _PERIOD / (2 * math.pi)) + 1
         every = 2 ** max(
             0, math.ceil(math.log2(2 * terms * apart / _PERIOD))
         )  # so that the transform holds the terms

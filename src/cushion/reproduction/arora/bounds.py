@@ -25,15 +25,12 @@ _ORDERS = 1.0  # "orders of magnitude worse": at least ten times
 _FITTED = 0.05  # training error that is "almost zero": γ is positive from there on
 _NOTES = (
     "Figure 2 drops constants, the depth and logarithms. Its ℓ_{1,∞} lacks the square, and its "
-    "spec-ℓ_{1,2} is not the "
-    "source's (Σ(·)^{2/3})³: the corrected forms stand beside them.",
-    "Norms are those of the true linear maps, convolutions with their padding. The paper speaks "
-    "of norms of weight "
-    "matrices or tensors; of a kernel, ‖·‖_F and ‖·‖_{1,2} are smaller by the number of places "
-    "and ‖·‖_{1,∞} stays: "
-    "which rival is the closest depends on it.",
-    "The paper's own row has no valid proof for convolutional nets (its Lemma 12 is false). It "
-    "is a measure, like all.",
+    "spec-ℓ_{1,2} is not the source's (Σ(·)^{2/3})³: the corrected forms stand beside them.",
+    "Norms are those of the true linear maps, convolutions with their padding. The paper speaks of "
+    "norms of weight matrices or tensors; of a kernel, ‖·‖_F and ‖·‖_{1,2} are smaller by the "
+    "number of places and ‖·‖_{1,∞} stays: which rival is the closest depends on it.",
+    "The paper's own row has no valid proof for convolutional nets (its Lemma 12 is false). It is "
+    "a measure, like all.",
 )
 Epoch = Mapping[str, Any]
 
@@ -100,10 +97,9 @@ def figure_2_right(workshop: Workshop) -> Page:
         settings={**vgg19_settings(workshop, sparse=True), "margin level": MARGIN_LEVEL},
         claims=claims,
         notes=(
-            "Where γ ≤ 0 the bound has no value. The paper rescales its bound to the range of "
-            "the error; here it has "
-            "its own axis. While the training error still falls a little, the gap may grow as "
-            "the test error falls.",
+            "Where γ ≤ 0 the bound has no value. The paper rescales its bound to the range of the "
+            "error; here it has its own axis. While the training error still falls a little, the "
+            "gap may grow as the test error falls.",
             _NOTES[-1],
         ),
         pictures=(

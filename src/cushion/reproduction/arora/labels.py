@@ -113,8 +113,8 @@ def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[i
     ]
     named = ", ".join(map(str, good)) or "none"
     return Claim(
-        f"the {quantity.name} is {quantity.better} on normal labels in at least {_MOST:.0%} of "
-        "the layers",
+        f"the {quantity.name} is {quantity.better} on normal labels in at least {_MOST:.0%} of the "
+        "layers",
         len(good) >= _MOST * len(shown),
         f"the median is in {len(good)} of {len(shown)} layers ({named})",
     )

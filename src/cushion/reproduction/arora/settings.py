@@ -11,8 +11,8 @@ from cushion.reproduction.pages import Table
 from cushion.reproduction.runner import Workshop
 
 LAYERS_NOTE = (
-    "Layers are counted from 1 and are the affine ones; every number is a measure: relative, not "
-    "a bound."
+    "Layers are counted from 1 and are the affine ones; every number is a measure: relative, not a "
+    "bound."
 )
 SCALED_NOTE = (
     "The random net is the initialisation, each layer scaled to the trained layer's Frobenius "

@@ -331,8 +331,7 @@ def _median(found: Mapping[str, Any] | None) -> float | None:
 
 _EXTREMUM = (
     "The definitions take the worst example; the histograms, from which the paper reads its "
-    "claims, say what a typical "
-    "one does."
+    "claims, say what a typical one does."
 )
 _ONE_LAYER = {
     CUSHION.name: "the layer cushion is drastically improved during training, especially in "
@@ -346,13 +345,12 @@ _ONE_LAYER = {
 _NOTES = {
     SMOOTHNESS.name: (
         "ρ is the largest number of which Definition 7 holds (the paper leaves that open); shown "
-        "is each example's "
-        "1/ρ under Algorithm 1's noise, scaled to a tenth of the signal; 0 where the noise left "
-        "no linear piece.",
+        "is each example's 1/ρ under Algorithm 1's noise, scaled to a tenth of the signal; 0 where "
+        "the noise left no linear piece.",
     ),
     BETA.name: (
-        "The paper's histogram is over sampled places, and β is read off its upper tail; this "
-        "one is over examples, "
-        "each with its largest value over all places of the maps that were measured.",
+        "The paper's histogram is over sampled places, and β is read off its upper tail; this one "
+        "is over examples, each with its largest value over all places of the maps that were "
+        "measured.",
     ),
 }

@@ -64,13 +64,11 @@ def table_1(workshop: Workshop) -> Page:
         claims=claims,
         notes=(
             LAYERS_NOTE,
-            "Each quantity enters with its worst value over the examples, as the definitions "
-            "ask; the paper does not "
-            "say whether its table does. Without the worst 5 % of them is Corollary C.1's "
-            "version, which pays ζ.",
+            "Each quantity enters with its worst value over the examples, as the definitions ask; "
+            "the paper does not say whether its table does. Without the worst 5 % of them is "
+            "Corollary C.1's version, which pays ζ.",
             "A narrower layer has fewer parameters by the square of the factor: percents of a "
-            "narrow net are larger "
-            "for that reason alone.",
+            "narrow net are larger for that reason alone.",
             "A count that is infinite (an example with cushion 0) is shown as a dash, and has no "
             "bar.",
             "There is no valid theorem behind the convolutional case: the paper's Lemma 12 is "

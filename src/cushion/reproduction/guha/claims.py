@@ -40,8 +40,8 @@ def smaller_by(orders: int, paper: Sequence[Column], here: Sequence[Column], whe
         if len(known) < len(found) or not known:
             return (
                 None,
-                f"{len(found) - len(known)} of {len(found)} nets have no number for Ours or for "
-                "a rival",
+                f"{len(found) - len(known)} of {len(found)} nets have no number for Ours or for a "
+                "rival",
             )
         least = min(known) / math.log(10.0)
         return least >= orders, f"the closest rival is 10^{least:.1f} times Ours at its closest"
@@ -79,8 +79,8 @@ def grows_slower(here: Sequence[Column], widths: Sequence[int]) -> Claim:
             return None, "the narrowest or the widest net has no number"
         ours, theirs = growths
         text = (
-            f"from {min(sizes)} to {max(sizes)} Ours grows by a factor e^{ours:.2f}, Bartlett "
-            f"2017 by e^{theirs:.2f}"
+            f"from {min(sizes)} to {max(sizes)} Ours grows by a factor e^{ours:.2f}, Bartlett 2017 "
+            f"by e^{theirs:.2f}"
         )
         return ours < theirs, text
 
@@ -143,14 +143,13 @@ def orders_between() -> Claim:
     }
     least = min(jumps[method] for method in RIVALS)
     text = (
-        "between MNIST and CIFAR-10 Ours and the true error differ by one order of magnitude, "
-        "the rivals by at least 7"
+        "between MNIST and CIFAR-10 Ours and the true error differ by one order of magnitude, the "
+        "rivals by at least 7"
     )
     holds = least >= 7.0 and all(0.5 <= jumps[method] < 1.5 for method in (OURS, TRUE_ERROR))
     because = (
         f"in the paper's tables Ours differs by 10^{jumps[OURS]:.2f}, the true error by "
-        f"10^{jumps[TRUE_ERROR]:.2f}, "
-        f"the rivals by 10^{least:.1f} at least"
+        f"10^{jumps[TRUE_ERROR]:.2f}, the rivals by 10^{least:.1f} at least"
     )
     return Claim(text, holds, because, holds, because)
 

@@ -49,30 +49,24 @@ BEFORE = "True error before pruning"
 BESIDE = (*(f"{name}, {form}" for name, form in _COUNTS), CERTIFICATE, TRAINING_ERROR, BEFORE)
 
 ROW_NOTES = (
-    "All numbers of the first table are natural logarithms, as the paper's are; a value above 0 "
-    "is a bound above 100 % "
-    "and says nothing. A dash: the row abstains, or no error was counted.",
+    "All numbers of the first table are natural logarithms, as the paper's are; a value above 0 is "
+    "a bound above 100 % and says nothing. A dash: the row abstains, or no error was counted.",
     "Each net is pruned twice by Algorithm 1: with the d that has the smallest bound, the choice "
-    "paid, and with the d, "
-    "of the same six, at which the pruned net errs least on the sample. The paper does not state "
-    "its d.",
+    "paid, and with the d, of the same six, at which the pruned net errs least on the sample. The "
+    "paper does not state its d.",
     "Ours is R̂_γ + √(Σ 3χ d₁d₂ ln²(p) ln(1/ρ) / n), Theorem 5.2 with λ = 1 and 1 in place of "
-    "O(·); as printed has the "
-    "λ that make the failure 5 %, corrected the j that was seen and every known constant. Sketch "
-    "and naive rows are "
-    "measures.",
-    f"{CERTIFICATE}: holds with probability 95 % over the sample, from the bits that a coder "
-    "wrote for the pruned net; "
-    "it counts errors and needs no margin.",
+    "O(·); as printed has the λ that make the failure 5 %, corrected the j that was seen and every "
+    "known constant. Sketch and naive rows are measures.",
+    f"{CERTIFICATE}: holds with probability 95 % over the sample, from the bits that a coder wrote "
+    "for the pruned net; it counts errors and needs no margin.",
     "The rivals are the rows "
     + ", ".join(f"{name} ({form}) for {method}" for method, (name, form) in RIVAL_ROWS.items())
     + " of `cushion bounds`: the paper does not write its formulas, so we take what each "
     "depends on without constants "
     "and logarithms, as in Ours. With other forms the order of the rivals can be another.",
     "True error: of the pruned and discretised net on the test set.",
-    "Not like for like: the rivals bound the trained net by its norms and γ; Ours counts "
-    "numbers, knows γ only through "
-    "d and ρ, and speaks of the pruned net.",
+    "Not like for like: the rivals bound the trained net by its norms and γ; Ours counts numbers, "
+    "knows γ only through d and ρ, and speaks of the pruned net.",
 )
 
 
@@ -214,8 +208,8 @@ def by_strength(found: Titled) -> Table:
         rows.append((d, 1.0 - math.sqrt(d / (d + 2.0)), *errors))
     header = ("d", "χ = 1 - √(d/(d+2))", *(title for title, _ in found))
     caption = (
-        "Training error of the pruned and discretised net, by d (a dash: more weights stay than "
-        "a file holds):"
+        "Training error of the pruned and discretised net, by d (a dash: more weights stay than a "
+        "file holds):"
     )
     return Table(header, tuple(rows), caption)
 

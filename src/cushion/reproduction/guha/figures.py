@@ -189,8 +189,8 @@ def figure_2(workshop: Workshop) -> Page:
         claims=claims,
         notes=(
             "The paper prints this figure without numbers, so no column of its own stands beside "
-            "ours. It scales its "
-            "bound to the range of the true error; the picture moves the logarithms of ours.",
+            "ours. It scales its bound to the range of the true error; the picture moves the "
+            "logarithms of ours.",
             "The claims are tried with the d of the fewest errors, so that bound and error are "
             "those of one net.",
             *ROW_NOTES,

@@ -79,14 +79,13 @@ def sketches(workshop: Workshop) -> Page:
             "A matrix counts as back if the ℓ1 program gives every number that went in, after "
             "rounding.",
             "A and B have the same number of ones in every column: ⌈ln p⌉, more where columns "
-            "would be equal. With the "
-            "same number in every row, as Definition E.1 says, some columns stay empty, and what "
-            "stands there is lost.",
+            "would be equal. With the same number in every row, as Definition E.1 says, some "
+            "columns stay empty, and what stands there is lost.",
             "generic: the side at which recovery sets in for measurements without structure "
             "(statistical dimension).",
             "Bits: the sketch's (√(jp)·ln p)² numbers against log₂ C(p², jp) for the places and "
-            "the values, 8 bits a "
-            "number in both, though a sketch's numbers are sums and need more.",
+            "the values, 8 bits a number in both, though a sketch's numbers are sums and need "
+            "more.",
         ),
         pictures=(_picture(plan, rates),),
     )

@@ -116,10 +116,8 @@ def explains() -> str:
     ]
     return (
         f"The paper's Ours column is √({EXPLAINS:g}·Σ 3 d₁d₂ ln²(p) / n) to within "
-        f"{max(map(abs, off)):.1%} at all six "
-        "widths, though the nets differ: λχ·ln(1/ρ) hardly varies, so that the column shows the "
-        "sizes of the nets and "
-        "little else."
+        f"{max(map(abs, off)):.1%} at all six widths, though the nets differ: λχ·ln(1/ρ) hardly "
+        "varies, so that the column shows the sizes of the nets and little else."
     )
 
 
@@ -208,8 +206,8 @@ def learned(found: Titled) -> tuple[str, ...]:
             "learned" if error < chance - 0.05 else f"did not learn: guessing errs on {chance:.0%}"
         )
         notes.append(
-            f"{title}: after {net.plan.epochs} epochs it errs on {error:.1%} of the training "
-            f"set; it {words}."
+            f"{title}: after {net.plan.epochs} epochs it errs on {error:.1%} of the training set; "
+            f"it {words}."
         )
     return tuple(notes)
 
@@ -219,8 +217,7 @@ def refusals(found: Titled) -> tuple[str, ...]:
     return tuple(
         f"{title}: not "
         f"pruned{'' if net.smallest_bound is None else ' with the d of the fewest errors'}, "
-        "because "
-        f"{net.refused}."
+        f"because {net.refused}."
         for title, net in found
         if net.refused
     )

@@ -88,16 +88,14 @@ def tickets(workshop: Workshop) -> Page:
         notes=(
             "The paper makes no such experiment and prints no numbers, so no column of its own "
             "stands beside ours.",
-            "The tickets come from a construction that knows the target weight by weight, so "
-            "they show that a subnet "
-            "exists. Nothing here says that iterative magnitude pruning finds it, as Theorem 6.2 "
-            "would need.",
+            "The tickets come from a construction that knows the target weight by weight, so they "
+            "show that a subnet exists. Nothing here says that iterative magnitude pruning finds "
+            "it, as Theorem 6.2 would need.",
             "'no input has more' is a bound from spectral norms, 'found' what a search on the "
             "sphere reached.",
             "The count of active weights that Theorem 6.1 prints, d₀D + D²L, is of the order of "
-            "all weights of the "
-            "random net; those that stay are at most four for each weight of the target, "
-            "whatever the width.",
+            "all weights of the random net; those that stay are at most four for each weight of "
+            "the target, whatever the width.",
         ),
         pictures=(picture,),
     )
@@ -191,8 +189,7 @@ def _by_theorem_6_2(plan: TicketPlan, by_width: dict[int, list[dict[str, Any]]])
     header = ("width", "as printed, 1 for O(.)", "mask alone, Hoeffding", "mask alone, exact tail")
     caption = (
         f"Theorem 6.2 for a ticket without an error on m = {_EXAMPLES} examples (ρ = 2⁻⁸, δ = "
-        f"{FAILURE}): as printed a "
-        "measure; by its mask what a seeded net could be certified for:"
+        f"{FAILURE}): as printed a measure; by its mask what a seeded net could be certified for:"
     )
     return Table(header, tuple(rows), caption)
 

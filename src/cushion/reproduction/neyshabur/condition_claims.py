@@ -37,9 +37,8 @@ def c2_at_most(net: Conditions, input_length: float) -> Claim:
         return Claim(text, None, "the net has no ReLU")
     because = (
         f"the largest C2 is {found:.3g} over the δ at which at least 1 % of the units can flip, "
-        f"{all_of_them:.3g} over "
-        f"all δ; the worst layer's median is {max(net.median_c2()):.3g}, about "
-        f"{max(net.median_c2()) / input_length:.2g} if inputs kept their length"
+        f"{all_of_them:.3g} over all δ; the worst layer's median is {max(net.median_c2()):.3g}, "
+        f"about {max(net.median_c2()) / input_length:.2g} if inputs kept their length"
     )
     return Claim(text, found <= C2, because)
 

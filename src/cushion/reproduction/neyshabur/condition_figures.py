@@ -52,9 +52,8 @@ def figure5(workshop: Workshop) -> Page:
         (
             "C1's indices are those of its text, a < c < b; Figure 6 has its other sets.",
             "C2 is tried in its weaker reading, without the δ at which less than 1 % of a layer "
-            "can flip: over all δ a "
-            "single pre-activation near 0 decides. In a layer of at most 100 units the two are "
-            "one.",
+            "can flip: over all δ a single pre-activation near 0 decides. In a layer of at most "
+            "100 units the two are one.",
             _POOLED,
         ),
     )
@@ -115,8 +114,8 @@ def figure7(workshop: Workshop) -> Page:
         claims,
         Panels("flips", "C2: share of activations that flip", 3, panels),
         (
-            "The curves are means over the examples; C2 is taken over the δ at which at least 1 "
-            "% of a layer can flip.",
+            "The curves are means over the examples; C2 is taken over the δ at which at least 1 % "
+            "of a layer can flip.",
         ),
     )
 

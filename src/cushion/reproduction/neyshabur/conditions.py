@@ -113,8 +113,7 @@ class Pair:
             "Measures, not bounds. One net: Figures 5 to 8 show the same learned net, beside its "
             "own initialisation.",
             f"Changed from the paper: {self.plan.changes()}. The paper says neither how it "
-            "initialised nor on how "
-            "many examples it measured.",
+            "initialised nor on how many examples it measured.",
             "Inputs are scaled to ‖x‖ = 1, as the theorem has it; their mean length is "
             f"{self.input_length:.3g}.",
         )

@@ -50,10 +50,8 @@ def figure3(workshop: Workshop) -> Page:
         claims=claims,
         notes=(
             "Measures, not bounds. S is the part with true labels, which the paper calls the "
-            "training set: training "
-            "error, γ and sharpness are those on it. The second table has the margin over the "
-            "union that the net was "
-            "trained on.",
+            "training set: training error, γ and sharpness are those on it. The second table has "
+            "the margin over the union that the net was trained on.",
             "Changed from the paper, with the largest confusion set: "
             f"{nets[-1].net.plan.changes()}.",
             "The paper prints no number of this figure. Every point is one net, not an average "

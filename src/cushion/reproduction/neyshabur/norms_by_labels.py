@@ -37,19 +37,15 @@ def figure1(workshop: Workshop) -> Page:
         settings={"margin level": EPSILON, "sizes": [pair.size for pair in pairs]},
         claims=claims,
         notes=(
-            "Measures, not bounds; the numbers are log10 of norm / γ² without the factors of "
-            "depth and width, as "
-            "plotted; γ is the 5th percentile of the margins of S.",
+            "Measures, not bounds; the numbers are log10 of norm / γ² without the factors of depth "
+            "and width, as plotted; γ is the 5th percentile of the margins of S.",
             f"Changed from the paper, at the largest size: {pairs[-1].true.plan.changes()}.",
-            "Batch-norms are folded into the convolutions before norms are taken; norms are "
-            "those of the true maps, "
-            "not of reshaped kernels.",
+            "Batch-norms are folded into the convolutions before norms are taken; norms are those "
+            "of the true maps, not of reshaped kernels.",
             "The claim on the gap is about the difference of the norms themselves; table and "
-            "picture show log10, in "
-            "which lines that run side by side have a growing difference.",
+            "picture show log10, in which lines that run side by side have a growing difference.",
             "A net that the limit of epochs stopped before it reached the loss has a smaller γ, "
-            "and for that reason "
-            "larger norms over γ².",
+            "and for that reason larger norms over γ².",
             "The paper prints no number of this figure. Every point is one net, not an average "
             "over seeds.",
         ),

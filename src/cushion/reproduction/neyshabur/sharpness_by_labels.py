@@ -46,18 +46,14 @@ def figure2(workshop: Workshop) -> Page:
         settings=pairs[0].true.measured,
         claims=claims,
         notes=(
-            "Measures, not bounds: the noise, and with it the prior, depends on the weights. KL "
-            "= ½ Σ w²/σ²; Appendix "
-            "A prints it without the ½.",
+            "Measures, not bounds: the noise, and with it the prior, depends on the weights. KL = "
+            "½ Σ w²/σ²; Appendix A prints it without the ½.",
             f"Changed from the paper, at the largest size: {pairs[-1].true.plan.changes()}.",
             "The largest sharpness is what the ascent reached, a lower estimate, over 1 + L̂; "
-            "batch-norms are folded "
-            "into the weights that are perturbed.",
+            "batch-norms are folded into the weights that are perturbed.",
             f"The text compares KL at an expected sharpness of {LEVEL:g}, of the loss here; the "
-            "rise of the error "
-            "stands beside it. Both are interpolated in ln KL between the α that were tried, "
-            "which the paper does "
-            "not print.",
+            "rise of the error stands beside it. Both are interpolated in ln KL between the α that "
+            "were tried, which the paper does not print.",
             "The paper prints no number of this figure. Every point is one net, not an average "
             "over seeds.",
         ),

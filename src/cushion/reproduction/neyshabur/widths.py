@@ -40,13 +40,11 @@ def figure4(workshop: Workshop) -> Page:
         },
         claims=claims,
         notes=(
-            "Measures, not bounds. Norms are log10 of norm / γ²; the two columns with a product "
-            "of h have the factors "
-            "that depend on the widths, as §2.2 prints them.",
+            "Measures, not bounds. Norms are log10 of norm / γ²; the two columns with a product of "
+            "h have the factors that depend on the widths, as §2.2 prints them.",
             f"Changed from the paper, at the largest width: {nets[-1].net.plan.changes()}.",
             "The paper trains until the cross-entropy is below 1e-4 wherever zero training error "
-            "is possible; a net "
-            "that stopped earlier has a smaller margin.",
+            "is possible; a net that stopped earlier has a smaller margin.",
             "The paper prints no number of this figure. Every point is one net, not an average "
             "over seeds.",
         ),
@@ -150,8 +148,8 @@ def fits(nets: Sequence[SizedNet]) -> Claim:
     for one in nets:
         if one.size == FITS:
             because = (
-                f"its training error is {one.net.train_error:.3%}; at most {FITTED:.0%} counts "
-                "as fitting"
+                f"its training error is {one.net.train_error:.3%}; at most {FITTED:.0%} counts as "
+                "fitting"
             )
             return Claim(text, one.net.train_error <= FITTED, because)
     return Claim(text, None, "no net of that width was trained")
@@ -168,8 +166,8 @@ def wider_is_better(nets: Sequence[SizedNet]) -> Claim:
     if found is None:
         return Claim(text, None, "fewer than three such nets, or all alike")
     because = (
-        f"rank correlation {found:+.2f} (below -{RANKED} is needed), test error {errors[0]:.3%} "
-        f"to {errors[-1]:.3%}"
+        f"rank correlation {found:+.2f} (below -{RANKED} is needed), test error {errors[0]:.3%} to "
+        f"{errors[-1]:.3%}"
     )
     return Claim(text, found < -RANKED and errors[-1] < errors[0], because)
 

@@ -41,9 +41,8 @@ def figure_1(workshop: Workshop) -> Page:
         settings={"nets": "two-layer perceptrons", "changed": sized[0].plan.changes()},
         claims=claims,
         notes=(
-            "The note shows a picture of a talk and does not say which nets it is about; these "
-            "are the two-layer nets "
-            "with which Neyshabur 2017 (Figure 4) makes the same point.",
+            "The note shows a picture of a talk and does not say which nets it is about; these are "
+            "the two-layer nets with which Neyshabur 2017 (Figure 4) makes the same point.",
         ),
         pictures=(
             Picture(

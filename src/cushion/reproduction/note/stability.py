@@ -94,8 +94,8 @@ def figure_3(workshop: Workshop) -> Page:
         pictures=(
             Panels(
                 "figure-3",
-                f"Attenuation on {net_name(workshop)}: a curve starts at the layer whose input "
-                "is noisy",
+                f"Attenuation on {net_name(workshop)}: a curve starts at the layer whose input is "
+                "noisy",
                 len(levels),
                 tuple(_attenuation(layers, level) for level in levels),
             ),
@@ -202,9 +202,8 @@ def attenuation_claims(layers: Sequence[Layer]) -> tuple[Claim, ...]:
             Claim(
                 f"noise of {level:.0%} is attenuated on its way up",
                 falls >= _MOST * len(ends),
-                f"the output errs relatively less than the noisy layer for {falls} of "
-                f"{len(ends)} layers ({_MOST:.0%} "
-                f"asked), and less than the noise itself for {below}",
+                f"the output errs relatively less than the noisy layer for {falls} of {len(ends)} "
+                f"layers ({_MOST:.0%} asked), and less than the noise itself for {below}",
             ),
             Claim(
                 f"and rapidly: at {level:.0%}, at most half of the relative error is left",

@@ -89,12 +89,10 @@ def published_against_ours(workshop: Workshop) -> Page:
         claims=claims,
         notes=(
             "Only rows with no data in the prior are compared. A prior that saw most of the data "
-            "(last row) comes near "
-            "a held-out line, which is shown for comparison: certificate and held-out line "
-            "quoted together fail with "
-            "probability at most 2δ.",
-            "Our bounds are rounded up, as everywhere. The others are as their papers print "
-            "them, δ included.",
+            "(last row) comes near a held-out line, which is shown for comparison: certificate and "
+            "held-out line quoted together fail with probability at most 2δ.",
+            "Our bounds are rounded up, as everywhere. The others are as their papers print them, "
+            "δ included.",
             "The search's design was worked out on these sets: see results/certificates in the "
             "repository.",
         ),
@@ -130,8 +128,8 @@ def certificate_claims(data: str, found: Mapping[str, Any]) -> tuple[Claim, ...]
         Claim(
             f"{data}: the certificate verifies by replay",
             found["ok"] and found["level"] == "replay",
-            f"level {found['level']}: {found['errors']} errors of {found['m']} counted again "
-            "when recorded",
+            f"level {found['level']}: {found['errors']} errors of {found['m']} counted again when "
+            "recorded",
         ),
         Claim(
             f"{data}: it is below every bound listed here without data in the prior",

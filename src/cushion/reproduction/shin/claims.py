@@ -50,8 +50,8 @@ def setting_is_enough(rows: Sequence[Row]) -> Claim:
     worst = max(signed, key=lambda one: one[_MAIN] / one["eta"])
     because = (
         f"fails in {worst[_MAIN]:.2%} of the draws where {worst['eta']:.0%} is claimed, at t = "
-        f"{worst['t']:g}; the "
-        f"corrected ε in {max(one['corrected'] / one['eta'] for one in signed):.2f} η at most"
+        f"{worst['t']:g}; the corrected ε in "
+        f"{max(one['corrected'] / one['eta'] for one in signed):.2f} η at most"
     )
     return Claim(
         "2/(τ² + t) = 2 ln(3/η)/ε² is enough, if weights have signs", _enough(signed), because

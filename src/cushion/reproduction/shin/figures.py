@@ -57,9 +57,8 @@ PLANES: dict[Size, Plane] = {
 
 def figure_1(workshop: Workshop) -> Page:
     """The densities over x, and their tails beside eq. 12's power."""
-    near = (
-        6.0 * np.sinh(np.linspace(-4.0, 4.0, _POINTS[workshop.size])) / math.sinh(4.0)
-    )  # dense at the peaks
+    # dense at the peaks
+    near = 6.0 * np.sinh(np.linspace(-4.0, 4.0, _POINTS[workshop.size])) / math.sinh(4.0)
     far = np.geomspace(1.0, 100.0, _POINTS[workshop.size])
     tails = {alpha: density(np.array(_FAR), alpha) for alpha in ALPHAS}
     known = density(near, 2.0) - np.exp(-near * near / 4.0) / math.sqrt(4.0 * math.pi)
@@ -99,10 +98,10 @@ def figure_1(workshop: Workshop) -> Page:
         notes=(
             "The paper's figure prints neither its α nor its numbers, so no column of its own "
             "stands beside ours.",
-            "Footnote 2 writes Cauchy's density with (x - x₀)²/γ, which integrates to 1/√γ; it "
-            "is ((x - x₀)/γ)².",
-            "eq. 12's constant c_α = sin(πα/2)Γ(α)/π is that of one side; both together have "
-            "2c_α. It is 0 at α = 2.",
+            "Footnote 2 writes Cauchy's density with (x - x₀)²/γ, which integrates to 1/√γ; it is "
+            "((x - x₀)/γ)².",
+            "eq. 12's constant c_α = sin(πα/2)Γ(α)/π is that of one side; both together have 2c_α. "
+            "It is 0 at α = 2.",
         ),
         pictures=(
             Picture(
@@ -213,15 +212,13 @@ def figure_2(workshop: Workshop) -> Page:
         notes=(
             f"A region counts as probable where the exact binomial tail is at least {_PROBABLE:g}.",
             "The paper prints no numbers. It calls eq. 16 the probability; it is an upper bound, "
-            "and only for κ > Np. "
-            "Where κ < Np the expression bounds the other tail, P(X ≤ κ), and lies below P(X ≥ "
-            "κ) in places.",
+            "and only for κ > Np. Where κ < Np the expression bounds the other tail, P(X ≤ κ), and "
+            "lies below P(X ≥ κ) in places.",
             "κ = c^(M-i) is no whole number; the exact tail is at the next one.",
             "Eq. 14 is for large c^i. Here c^i is 0.8 to 2.9 scales c, where the law's own p is "
-            "another: last "
-            f"picture, for α from {SMALLEST_ALPHA:g} on. With it {_share(lawful, 0):.0%} of the "
-            "i are probable at α = "
-            f"{known.alphas[0]:.3g} and {_share(lawful, -1):.0%} at α = {known.alphas[-1]:.3g}.",
+            f"another: last picture, for α from {SMALLEST_ALPHA:g} on. With it "
+            f"{_share(lawful, 0):.0%} of the i are probable at α = {known.alphas[0]:.3g} and "
+            f"{_share(lawful, -1):.0%} at α = {known.alphas[-1]:.3g}.",
         ),
         pictures=tuple(
             Contour(
@@ -307,8 +304,7 @@ def is_a_bound(grid: Sequence[Sequence[PathProbability]]) -> Claim:
     outside = sum(not one.applies for one in ones)
     because = (
         f"κ ≤ Np on {outside / len(ones):.0%} of the plane; on {len(below) / len(ones):.0%} the "
-        "expression is below "
-        f"the exact probability, by up to {max(below, default=0.0):.2f}"
+        f"expression is below the exact probability, by up to {max(below, default=0.0):.2f}"
     )
     return Claim("eq. 16 bounds the probability that Figure 2 shows", not below, because)
 

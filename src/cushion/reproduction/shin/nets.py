@@ -112,8 +112,8 @@ def last_matrix(net: Network) -> NDArray[np.float64]:
     weight = net.affine_layers[-1].affine.operator.weight
     if weight.ndim != 2:
         raise BadInput(
-            f"{net.affine_layers[-1].name}: the last layer is not dense, and Figure 3 is about "
-            "one that is"
+            f"{net.affine_layers[-1].name}: the last layer is not dense, and Figure 3 is about one "
+            "that is"
         )
     return weight.detach().double().numpy()
 

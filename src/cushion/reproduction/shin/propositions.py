@@ -145,16 +145,13 @@ def propositions(workshop: Workshop) -> Page:
             "The paper makes no such experiment and prints no numbers, so no column of its own "
             "stands beside ours.",
             "positive: as the paper draws weights. signed: the same magnitudes, signs by a fair "
-            "coin, as the corrected "
-            "statement asks for. spread: u and v of equal numbers; spiky: halving from number to "
-            "number.",
-            "corrected: P ≤ 2 exp(-ε²/(2(τ² + t))), which says nothing of positive weights. "
-            "ours: the same with the "
-            "magnitudes seen in the place of τ².",
-            "With u the row of a ReLU net's Jacobian, which depends on W, the corrected ε of η "
-            f"= {ETA:g} fails in "
-            f"{own['failed']:.1%} of the draws: Proposition 1.1 is about fixed u and v, and "
-            "Lemma 2.2 uses such u.",
+            "coin, as the corrected statement asks for. spread: u and v of equal numbers; spiky: "
+            "halving from number to number.",
+            "corrected: P ≤ 2 exp(-ε²/(2(τ² + t))), which says nothing of positive weights. ours: "
+            "the same with the magnitudes seen in the place of τ².",
+            "With u the row of a ReLU net's Jacobian, which depends on W, the corrected ε of η = "
+            f"{ETA:g} fails in {own['failed']:.1%} of the draws: Proposition 1.1 is about fixed u "
+            "and v, and Lemma 2.2 uses such u.",
             "Eq. 13 leaves out what is at most 1, and so every negative weight: it is no "
             "decomposition of W.",
             "All of it is about the law that the paper assumes; none of it bounds the error of a "

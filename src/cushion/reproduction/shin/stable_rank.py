@@ -64,22 +64,17 @@ def figure_3(workshop: Workshop) -> Page:
         claims=claims,
         notes=(
             "The paper plots 43 pretrained nets and prints no number of its figure; ours are "
-            "trained here, so the "
-            "figure is like for like in what is computed, not in the nets.",
-            "α is the exponent of the density, as the package that the paper uses gives it; the "
-            "α of its own Pareto "
-            "law is one less.",
-            "BIC takes two or three lines of samples of one true line too often where there are "
-            "so few points (27 % of "
-            "them at 30): the verdict goes by the bootstrap. A line with the smallest deviation "
-            "in the table, a "
-            "twentieth of that of one line, stands on the floor that keeps it from passing "
-            "through two points.",
+            "trained here, so the figure is like for like in what is computed, not in the nets.",
+            "α is the exponent of the density, as the package that the paper uses gives it; the α "
+            "of its own Pareto law is one less.",
+            "BIC takes two or three lines of samples of one true line too often where there are so "
+            "few points (27 % of them at 30): the verdict goes by the bootstrap. A line with the "
+            "smallest deviation in the table, a twentieth of that of one line, stands on the floor "
+            "that keeps it from passing through two points.",
             "An α fitted to a few hundred weights is uncertain by the error beside it, more so "
-            "after xmin was searched "
-            "for; differences below that mean nothing.",
-            "gap: test error minus error on the sample, whose labels are random in part where "
-            "the noise is above 0.",
+            "after xmin was searched for; differences below that mean nothing.",
+            "gap: test error minus error on the sample, whose labels are random in part where the "
+            "noise is above 0.",
         ),
         pictures=_pictures(fitted, mixtures),
     )
@@ -146,8 +141,8 @@ def heavier_later(nets: Sequence[NetTails]) -> Claim:
     heavier = sum(last < first for first, last in pairs)
     p = float(stats.binomtest(heavier, len(pairs), alternative="greater").pvalue)
     because = (
-        f"the last layer's α is below the first's in {heavier} of {len(pairs)} nets (sign test p "
-        f"= {p:.2g})"
+        f"the last layer's α is below the first's in {heavier} of {len(pairs)} nets (sign test p = "
+        f"{p:.2g})"
     )
     return Claim(text, p < _LEVEL, because)
 

@@ -113,18 +113,16 @@ def table_1(workshop: Workshop) -> Page:
         },
         claims=claims,
         notes=(
-            "The nets are not the paper's, so accuracies are not to be compared across the "
-            "tables; losses are.",
+            "The nets are not the paper's, so accuracies are not to be compared across the tables; "
+            "losses are.",
             f"They were trained for {min(epochs)} to {max(epochs)} epochs (the page of Figure 3 "
-            "lists them); a model "
-            "zoo's are trained for hundreds.",
+            "lists them); a model zoo's are trained for hundreds.",
             "Appendix E compares weights with their sign: every weight below the standard "
-            "deviation is replaced, the "
-            "large negative ones too. The corrected ways compare |w|.",
+            "deviation is replaced, the large negative ones too. The corrected ways compare |w|.",
             _sign_matters(found),
             _noise_costs(found),
-            "Noise is a sum of 64 seeded signs over 8, of mean 0 and variance 1, the same on "
-            "every machine.",
+            "Noise is a sum of 64 seeded signs over 8, of mean 0 and variance 1, the same on every "
+            "machine.",
         ),
     )
 
@@ -232,16 +230,16 @@ def _noise_costs(found: Sequence[Accuracies]) -> str:
     """THEORY, Shin erratum d: noise only adds error."""
     better = sum(one.lost(WAYS[2]) <= one.lost(WAYS[1]) for one in found)
     return (
-        f"With the same weights kept, {better} of {len(found)} nets lose no more without noise "
-        "(t = 0) than with it."
+        f"With the same weights kept, {better} of {len(found)} nets lose no more without noise (t "
+        "= 0) than with it."
     )
 
 
 def _sign_matters(found: Sequence[Accuracies]) -> str:
     no_more = sum(one.lost(WAYS[1]) <= one.lost(PRINTED) for one in found)
     return (
-        f"Keeping the large negative weights as well, {no_more} of {len(found)} nets lose no "
-        "more than as printed."
+        f"Keeping the large negative weights as well, {no_more} of {len(found)} nets lose no more "
+        "than as printed."
     )
 
 
