@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/python -m cushion.demo
+	$(BIN)/python -m cushion.cli.demo
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -12,11 +12,11 @@ import time
 import torch
 
 from benchmarks.workloads import W2
-from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.arora.storing import LayerPlan, low_rank_sizes, size_of, store_net
-from cushion.models import build
-from cushion.network import Network
-from cushion.tracing import trace
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.storing import LayerPlan, low_rank_sizes, size_of, store_net
+from cushion.nets.models import build
+from cushion.nets.network import Network
+from cushion.nets.tracing import trace
 
 _SIZE = "5%"
 _IMAGES = 256

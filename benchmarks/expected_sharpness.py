@@ -18,9 +18,9 @@ from torch.nn import functional as F
 
 from benchmarks.workloads import W1
 from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass
-from cushion.models import build
-from cushion.network import Network
-from cushion.tracing import trace
+from cushion.nets.models import build
+from cushion.nets.network import Network
+from cushion.nets.tracing import trace
 
 _BATCH, _STACK, _ROUNDS = 64, 16, 9
 _ALPHAS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)

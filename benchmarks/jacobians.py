@@ -17,16 +17,16 @@ from torch import Tensor
 from torch.func import jacrev, vmap
 
 from benchmarks.workloads import W1, W2
-from cushion.linearisation import Linearisation
 from cushion.measures.stability.jacobians import (
     JacobianPlan,
     PairSquares,
     pair_squares,
     plan_jacobians,
 )
-from cushion.models import build
-from cushion.network import Network
-from cushion.tracing import trace
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.models import build
+from cushion.nets.network import Network
+from cushion.nets.tracing import trace
 
 _ROUNDS = 5
 

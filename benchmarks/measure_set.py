@@ -31,10 +31,10 @@ import cushion
 from benchmarks.workloads import W1
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin
-from cushion.measures.paths import path_norm
+from cushion.measures.norms.paths import path_norm
 from cushion.measures.sharpness.options import SharpnessOptions
-from cushion.models import build
-from cushion.tracing import trace
+from cushion.nets.models import build
+from cushion.nets.tracing import trace
 
 _IMAGES, _BATCH = 2048, 5000
 _DEPTH, _DRAWS, _DROP, _TOLERANCE = 15, 10, 0.1, 0.01  # of the peer's search

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from benchmarks.workloads import W1
-from cushion.batches import as_floats
 from cushion.data.dataset import Dataset
-from cushion.measuring import one_pass
-from cushion.models import build
-from cushion.specs import parse
-from cushion.tracing import trace
+from cushion.measures.table import one_pass
+from cushion.nets.batches import as_floats
+from cushion.nets.models import build
+from cushion.nets.specs import parse
+from cushion.nets.tracing import trace
 
 _EXAMPLES, _BATCH, _ROUNDS = 4096, 256, 9
 

@@ -18,11 +18,11 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from benchmarks.workloads import W2
-from cushion.models import build
-from cushion.operators import Conv2d
-from cushion.operators.norms import Gram, lanczos_norm
-from cushion.specs import parse
-from cushion.tracing import trace
+from cushion.nets.models import build
+from cushion.nets.operators import Conv2d
+from cushion.nets.operators.norms import Gram, lanczos_norm
+from cushion.nets.specs import parse
+from cushion.nets.tracing import trace
 
 _IMAGES, _ROUNDS = 256, 5
 

@@ -20,11 +20,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.workloads import W1, W2
-from cushion.measures.paths import path_norm, path_norms
-from cushion.models import build
-from cushion.network import Affine, MaxPool, Network
-from cushion.specs import parse
-from cushion.tracing import trace
+from cushion.measures.norms.paths import path_norm, path_norms
+from cushion.nets.models import build
+from cushion.nets.network import Affine, MaxPool, Network
+from cushion.nets.specs import parse
+from cushion.nets.tracing import trace
 
 _ROUNDS = 41
 _GOAL = "each_of_both_over_forward at most 2: `measure` computes both norms in one pass"

@@ -21,14 +21,14 @@ import torch
 from scipy import sparse
 from scipy.optimize import linprog
 
-from cushion.compressors.guha.ensembles import bipartite
-from cushion.compressors.guha.pruning import apply_masks, masks_for
-from cushion.compressors.guha.recovery import recover
-from cushion.compressors.guha.sketch_sizes import MARGIN, default_ones, statistical_dimension
-from cushion.compressors.guha.sketch_study import sparse_matrix
+from cushion.compressors.pruning.ensembles import bipartite
+from cushion.compressors.pruning.masks import apply_masks, masks_for
+from cushion.compressors.pruning.recovery import recover
+from cushion.compressors.pruning.sketch_sizes import MARGIN, default_ones, statistical_dimension
 from cushion.compressors.storage.masked import fitted
-from cushion.models import build
-from cushion.tracing import trace
+from cushion.nets.models import build
+from cushion.nets.tracing import trace
+from cushion.papers.guha.sketch_study import sparse_matrix
 
 _NET = "1x28x28: flatten fc2500 relu fc2500 relu fc2500 relu fc2500 relu fc10"
 _PER_ROW = 5

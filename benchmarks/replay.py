@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Pool
-from cushion.encoding.message import encode, read
-from cushion.encoding.sources import Grid
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Pool
+from cushion.certificates.format.message import encode, read
+from cushion.certificates.format.sources import Grid
 
 _EXAMPLES, _ROUNDS = 10_000, 3
 

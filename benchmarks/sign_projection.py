@@ -18,8 +18,12 @@ from functools import partial
 
 import torch
 
-from cushion.operators.hadamard import padded_size, srht_coefficients, srht_reconstruction
-from cushion.operators.sign_projection import sign_coefficients, sign_project, sign_reconstruction
+from cushion.nets.operators.hadamard import padded_size, srht_coefficients, srht_reconstruction
+from cushion.nets.operators.sign_projection import (
+    sign_coefficients,
+    sign_project,
+    sign_reconstruction,
+)
 
 _SHAPE, _K, _ROUNDS = (784, 784), 10_000, 3
 _DRAWN = 64  # helper matrices that torch draws: enough to measure its rate
@@ -27,7 +31,7 @@ _STRUCTURED_ROUNDS = 9
 _MEMORY_SHAPE, _MEMORY_KS = (200, 300), (1_000, 100_000)
 _PEAK = """
 import re, sys, torch
-from cushion.operators.sign_projection import sign_project
+from cushion.nets.operators.sign_projection import sign_project
 rows, columns, k = map(int, sys.argv[1:])
 sign_project(torch.ones(rows, columns), k, seed=0)
 print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024)

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 from benchmarks.workloads import W1
-from cushion.recipes import RECIPES
-from cushion.specs import parse, scale_width
+from cushion.nets.specs import parse, scale_width
+from cushion.training.recipes import RECIPES
 
 _MEASURE = """
 import re
@@ -17,7 +17,7 @@ import sys
 import numpy as np
 from cushion import StabilityOptions, measure
 from cushion.data.dataset import Dataset
-from cushion.models import build
+from cushion.nets.models import build
 
 rng = np.random.default_rng(0)
 shape, spec, rows = eval(sys.argv[1]), sys.argv[2], int(sys.argv[3])

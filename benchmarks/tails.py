@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.records import PowerLawFit
 from cushion.measures.tails.stable_fit import fit_stable
 from cushion.measures.tails.stable_law import sample_stable
-from cushion.tail_records import PowerLawFit
 
 _RIVAL = 10_000
 _LARGE = 2_300_000

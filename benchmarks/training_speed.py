@@ -22,11 +22,11 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from cushion import models
 from cushion.data.dataset import Dataset
-from cushion.recipes import RECIPES, fit_recipe
-from cushion.runs import Run
-from cushion.training import Trainer
+from cushion.nets import models
+from cushion.training.recipes import RECIPES, fit_recipe
+from cushion.training.runs import Run
+from cushion.training.training import Trainer
 
 GOAL = 0.8
 

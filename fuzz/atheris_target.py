@@ -14,7 +14,13 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-not-found]
 
-with atheris.instrument_imports(include=["cushion.claims", "cushion.encoding", "cushion.verifier"]):
+with atheris.instrument_imports(
+    include=[
+        "cushion.certificates.format.claims",
+        "cushion.certificates.format",
+        "cushion.verifier",
+    ]
+):
     from cushion import verifier
 
 from cushion.errors import BadInput, Malformed

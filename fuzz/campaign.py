@@ -18,10 +18,10 @@ from types import FrameType
 from typing import Any
 
 from cushion import verifier
-from cushion.answers import Answers
+from cushion.certificates.format.answers import Answers
+from cushion.certificates.format.container import unpack
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import Inputs
-from cushion.encoding.container import unpack
 from cushion.errors import BadInput, Malformed
 from fuzz.claims import recertified
 from fuzz.mutations import mutate

@@ -9,10 +9,10 @@ import random
 from decimal import Decimal
 from typing import Any
 
-from cushion.certificates.occam import occam_bound
+from cushion.certificates.format.message import read
 from cushion.data.dataset import Dataset
-from cushion.encoding.message import read
 from cushion.errors import CushionError
+from cushion.theorems.occam import occam_bound
 from fuzz.mutations import Parts, bits_of, bytes_of, canonical, spoil_bits
 
 _MOST_WORK = 5000  # numbers of a net that is recertified: the recheck of an accepted file is slow

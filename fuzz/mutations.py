@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cushion.encoding.container import MAGIC
+from cushion.certificates.format.container import MAGIC
 
 _DIGEST = 32
 _LENGTHS = (0, 1, 7, 255, 2**16, 2**19, 2**19 + 1, 2**20, 2**20 + 1, 2**31, 2**32 - 1)

@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.certificates import user_net
 from tests.certificates.samples import sample
 
-from cushion import float_nets
-from cushion.answers import Answers
+from cushion.certificates import answers as float_nets
+from cushion.certificates.format.answers import Answers
 from cushion.data.inputs import Inputs
 from fuzz.campaign import Original
 

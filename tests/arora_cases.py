@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from cushion.reproduction.arora import plans
-from cushion.reproduction.nets import TrainingPlan
+from cushion.papers.arora import plans
+from cushion.papers.nets import TrainingPlan
 
 DEEP = "1x8x8: 2*[conv4k3p1 relu] flatten 16*[fc12 relu] fc10"
 SHALLOW = "1x8x8: 2*[conv4k3p1 relu] flatten 3*[fc12 relu] fc10"

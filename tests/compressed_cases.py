@@ -8,10 +8,10 @@ import torch
 from tests.cases import CASES
 
 import cushion
-from cushion.compressed_nets import CompressedNet
-from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.arora.storing import LayerPlan, store_net
-from cushion.network import Network
+from cushion.compressors.file import CompressedNet
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.storing import LayerPlan, store_net
+from cushion.nets.network import Network
 
 NAMED = {case.name: case for case in CASES}
 WAYS: dict[str, tuple[str, NetOptions, LayerPlan]] = {

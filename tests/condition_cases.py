@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from tests.cases import CASES, Case
 from torch import Tensor, nn
 
-from cushion.condition_records import NetConditions, TheoremOne
 from cushion.data import Dataset
 from cushion.measures.conditions.measurement import measure_conditions
 from cushion.measures.conditions.options import ConditionOptions
+from cushion.measures.conditions.records import NetConditions, TheoremOne
 from cushion.measures.conditions.theorem import Premises
-from cushion.network import Affine, Network
-from cushion.tracing import trace
+from cushion.nets.network import Affine, Network
+from cushion.nets.tracing import trace
 
 Array: TypeAlias = NDArray[np.float64]
 CHAINS = [case for case in CASES if case.chain]

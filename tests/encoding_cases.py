@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from cushion.encoding.inputs import Bytes, Floats, Input
-from cushion.encoding.integer_net import (
+from cushion.certificates.format.inputs import Bytes, Floats, Input
+from cushion.certificates.format.integer_net import (
     Conv,
     Dense,
     Feature,
@@ -21,7 +21,7 @@ from cushion.encoding.integer_net import (
     feature_after,
     stored_shape,
 )
-from cushion.encoding.sources import (
+from cushion.certificates.format.sources import (
     Grid,
     Product,
     SeededMask,

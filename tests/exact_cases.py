@@ -13,13 +13,13 @@ from tests.cases import CASES
 from torch import nn
 
 import cushion
+from cushion.certificates.format.integer_net import IntegerNet, Pool
+from cushion.certificates.format.sources import Source
 from cushion.compressors.storage.stored import Kept, LowRank, Numbers, Projected, StoredLayer
 from cushion.data.dataset import Dataset
-from cushion.encoding.integer_net import IntegerNet, Pool
-from cushion.encoding.sources import Source
-from cushion.network import Network
-from cushion.operators import Operator
-from cushion.operators.sign_projection import sign_coefficients
+from cushion.nets.network import Network
+from cushion.nets.operators import Operator
+from cushion.nets.operators.sign_projection import sign_coefficients
 
 SEED = 11
 Stored = tuple[Network, list[StoredLayer], list[Numbers | None]]

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from cushion.bound_records import Bound, Form
-from cushion.compression_records import Occam
-from cushion.reproduction.guha import plans as guha_plans
-from cushion.reproduction.guha.nets import NetPlan
+from cushion.compressors.records import Occam
+from cushion.papers.guha import plans as guha_plans
+from cushion.papers.guha.nets import NetPlan
+from cushion.theorems.records import Bound, Form
 
 _LN10 = math.log(10.0)
 

@@ -8,8 +8,8 @@ import torch
 from tests.cases import Case
 from torch import Tensor
 
-from cushion.network import Network, Node
-from cushion.tracing import trace
+from cushion.nets.network import Network, Node
+from cushion.nets.tracing import trace
 
 
 def traced(case: Case) -> Network:

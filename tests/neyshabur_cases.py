@@ -12,12 +12,12 @@ import pytest
 
 from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.sharpness.options import SharpnessOptions
-from cushion.reproduction.nets import TrainingPlan
-from cushion.reproduction.neyshabur import conditions, nets, plans
-from cushion.reproduction.neyshabur.label_pairs import PairFound
-from cushion.reproduction.neyshabur.minima import SizedNet
-from cushion.reproduction.neyshabur.nets import NORMS, NetFound
-from cushion.reproduction.neyshabur.plans import LabelPair, Sized
+from cushion.papers.nets import TrainingPlan
+from cushion.papers.neyshabur import conditions, nets, plans
+from cushion.papers.neyshabur.label_pairs import PairFound
+from cushion.papers.neyshabur.minima import SizedNet
+from cushion.papers.neyshabur.nets import NORMS, NetFound
+from cushion.papers.neyshabur.plans import LabelPair, Sized
 
 TRUE_ROWS = 400
 

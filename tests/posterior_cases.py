@@ -7,12 +7,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Conv, Dense, Pool
+from cushion.certificates.format.posterior import Factor, Posterior
+from cushion.certificates.format.sources import Values
 from cushion.data.dataset import Dataset
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.layers import Conv, Dense, Pool
-from cushion.encoding.posterior import Factor, Posterior
-from cushion.encoding.sources import Values
 
 STILL = -8  # an exponent so small that the number hardly ever leaves its whole mean
 

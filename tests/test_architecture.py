@@ -13,224 +13,44 @@ import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "cushion"
 
-# Part of the package -> the parts it may import (besides itself). docs/architecture.md draws this.
-BASE = {"errors", "records", "claims", "numerics", "files"}
-DATA = BASE | {"data"}
-NETS = DATA | {
-    "engine",
-    "operators",
-    "network",
-    "tracing",
-    "specs",
-    "models",
-    "recipes",
-    "programs",
-    "weights",
-    "batches",
-    "runs",
-}
-FAMILY_RECORDS = {
-    "stability_records",
-    "capacity_records",
-    "sharpness_records",
-    "condition_records",
-    "tail_records",
-}
-ALLOWED: dict[str, set[str]] = {
+# Room -> the rooms that it may import besides itself. docs/architecture.md draws this.
+BASE = {"errors", "records", "numerics", "files"}
+TABLE: dict[str, set[str]] = {
     "errors": set(),
     "records": {"errors"},
-    "claims": {"errors", "records", "gaussian_claims"},
-    "gaussian_claims": {"errors", "records", "claims"},
-    "answers": set(),
-    "files": {"errors"},
     "numerics": {"errors", "records"},
-    "counter": {"errors"},
-    "data": BASE | {"counter"},
-    "engine": BASE,
-    "stability_records": {"records"},
-    "capacity_records": {"records"},
-    "sharpness_records": {"records"},
-    "condition_records": {"records"},
-    "measure_records": {"errors", "records"} | FAMILY_RECORDS,
-    "bound_records": {"errors", "records"},
-    "compression_records": {"records", "bound_records"},
-    "pruning_records": {"records", "bound_records", "compression_records"},
-    "tail_records": {"records"},
-    "heavy_tail_records": {"records", "bound_records", "compression_records"},
-    "operators": BASE | {"counter"},
-    "network": BASE | {"operators"},
-    "network_module": {"network"},
-    "linearisation": {"network"},
-    "perturbation": {"network", "linearisation"},
-    "tracing": BASE | {"operators", "network"},
-    "specs": BASE,
-    "models": BASE | {"specs"},
-    "recipes": BASE | {"specs", "models"},
-    "programs": BASE,
-    "weights": BASE | {"specs", "models", "programs"},
-    "batches": DATA,
-    "float_nets": DATA | {"answers", "batches"},
-    "runs": DATA | {"specs", "models", "recipes", "weights"},
-    "training": NETS,
-    "imp": NETS | {"training"},
-    "masked_training": NETS,
-    "lottery": NETS | {"counter"},
-    "encoding": BASE | {"counter"},
-    "measures": BASE
-    | {"operators", "network", "linearisation", "perturbation", "engine", "data", "batches"}
-    | {"measure_records", "pruning_records"}
-    | FAMILY_RECORDS,
-    "theorems": {"numerics", "bound_records"},
+    "files": {"errors"},
+    "data": BASE,
+    "nets": BASE | {"data"},
+    "training": BASE | {"data", "nets"},
+    "measures": BASE | {"data", "nets"},
+    "theorems": BASE | {"data", "nets", "measures"},
+    "certificates.format": {"errors", "records", "data"},
+    "certificates.search": BASE | {"data", "certificates.format"},
+    "certificates": BASE
+    | {"data", "nets", "theorems", "certificates.format", "certificates.search"},
     "compressors": BASE
-    | {
-        "pruning_records",
-        "counter",
-        "operators",
-        "network",
-        "tracing",
-        "engine",
-        "data",
-        "encoding",
-    },
-    "promises": NETS
-    | {
-        "compressors",
-        "compression_records",
-        "linearisation",
-        "perturbation",
-        "measures",
-        "measuring",
-        "net_facts",
-    }
-    | {"pruning_records", "heavy_tail_records", "tail_records", "theorems", "bound_records"},
-    "compressed_nets": BASE | {"compressors", "network", "weights"},
-    "certificates": DATA | {"encoding", "answers", "gaussian_claims"},
-    "verifier": {"errors", "records", "claims", "gaussian_claims", "answers", "encoding", "data"},
-    "compression": BASE | {"encoding", "certificates", "compression_records"},
-    "net_compressing": NETS
-    | {
-        "compressors",
-        "compressed_nets",
-        "certified_nets",
-        "compression_records",
-        "promises",
-        "certificates",
-    }
-    | {"measures", "measuring"}
-    | {"net_facts", "theorems", "encoding"},
-    "net_pruning": NETS
-    | {
-        "compressors",
-        "compressed_nets",
-        "certified_nets",
-        "compression_records",
-        "pruning_records",
-        "promises",
-    }
-    | {
-        "certificates",
-        "measures",
-        "measuring",
-        "net_facts",
-        "theorems",
-        "encoding",
-        "training",
-        "masked_training",
-    },
-    "net_replacing": NETS
-    | {
-        "compressors",
-        "compressed_nets",
-        "certified_nets",
-        "compression_records",
-        "heavy_tail_records",
-        "promises",
-    }
-    | {
-        "certificates",
-        "measures",
-        "measuring",
-        "net_facts",
-        "theorems",
-        "encoding",
-        "tail_records",
-    },
-    "certified_nets": DATA
-    | {"compressors", "compressed_nets", "compression_records", "certificates", "net_facts"}
-    | {"pruning_records", "heavy_tail_records"},
-    "compressing": DATA
-    | {"float_nets", "compressors", "compression", "encoding", "certificates"}
-    | {"net_compressing", "net_pruning", "net_replacing"}
-    | {"certified_nets", "compression_records", "pruning_records", "heavy_tail_records"},
-    "reproduction": {"*"},
-    "pac_bayes": DATA | {"compressors", "certificates"},
-    "api": NETS | {"answers", "float_nets", "compressors", "encoding", "certificates"},
-    "figures": {
-        "errors",
-        "files",
-        "records",
-        "measure_records",
-        "compression_records",
-        "pruning_records",
-    }
-    | {"heavy_tail_records"}
-    | FAMILY_RECORDS,
-    "measuring": NETS | {"network_module", "measures", "measure_records"} | FAMILY_RECORDS,
-    "net_facts": NETS | {"measures", "measure_records", "theorems"},
-    "bounding": NETS
-    | {
-        "measuring",
-        "measures",
-        "net_facts",
-        "theorems",
-        "bound_records",
-        "measure_records",
-        "certificates",
-    }
-    | FAMILY_RECORDS,
-    "demo": {"*"},
+    | {"data", "nets", "training", "measures", "theorems"}
+    | {"certificates", "certificates.format", "certificates.search"},
+    "verifier": {"errors", "data", "certificates.format"},
+    "papers": {"*"},
     "cli": {"*"},
     "__init__": {"*"},
     "__main__": {"cli"},
 }
-# Parts that never import torch, not even inside a function.
-NO_TORCH = {
-    "errors",
-    "records",
-    "stability_records",
-    "capacity_records",
-    "sharpness_records",
-    "condition_records",
-    "measure_records",
-    "bound_records",
-    "compression_records",
-    "pruning_records",
-    "tail_records",
-    "heavy_tail_records",
-    "theorems",
-    "figures",
-    "claims",
-    "gaussian_claims",
-    "answers",
-    "files",
-    "numerics",
-    "counter",
-    "data",
-    "engine",
-    "encoding",
-    "certificates",
-    "compression",
-    "verifier",
-    "specs",
-    "recipes",
-}
-# Nothing but these may import what composes everything else.
-COMPOSERS = {"cli": {"__main__", "cli"}, "reproduction": {"cli", "reproduction"}, "demo": {"demo"}}
+# Rooms that never import torch, not even inside a function.
+NO_TORCH = {"errors", "records", "numerics", "files", "data", "certificates.format", "verifier"}
+# A leaf: who alone may import it.
+LEAVES = {"cli": {"__main__"}, "papers": {"cli"}}
+# Rooms whose folders are families that know nothing of each other.
+FAMILIES = {"measures"}
 
 
-def part_of(path: Path, root: Path) -> str:
-    relative = path.relative_to(root)
-    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+def room_of(module: str) -> str:
+    """The longest name in the table that the path behind "cushion." begins with."""
+    parts = module.split(".")
+    names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next((name for name in names if name in TABLE), parts[0])
 
 
 def imported(tree: ast.AST) -> set[tuple[str, bool]]:
@@ -258,45 +78,27 @@ def imported(tree: ast.AST) -> set[tuple[str, bool]]:
 def violations(root: Path) -> list[str]:
     problems = []
     for path in sorted(root.rglob("*.py")):
-        part = part_of(path, root)
-        if part not in ALLOWED:
-            problems.append(f"{path.relative_to(root)}: part {part!r} is not in the table")
+        where = path.relative_to(root)
+        parts = where.with_suffix("").parts
+        own = room_of(".".join(parts[:-1] if parts[-1] == "__init__" and parts[1:] else parts))
+        if own not in TABLE:
+            problems.append(f"{where}: room {own!r} is not in the table")
             continue
         for module, typing_only in imported(ast.parse(path.read_text(encoding="utf-8"))):
             top, _, rest = module.partition(".")
-            if top == "torch" and part in NO_TORCH and not typing_only:
-                problems.append(f"{path.relative_to(root)} imports torch")
-            if top != "cushion" or not rest:
+            if top == "torch" and own in NO_TORCH and not typing_only:
+                problems.append(f"{where} imports torch")
+            if top != "cushion" or rest in ("", "__version__"):
                 continue
-            target = rest.split(".")[0]
-            if target == "__version__":
-                continue
-            allowed = ALLOWED[part]
-            if target != part and "*" not in allowed and target not in allowed:
-                problems.append(f"{path.relative_to(root)} imports cushion.{target}")
-            if target in COMPOSERS and part not in COMPOSERS[target]:
-                problems.append(
-                    f"{path.relative_to(root)} imports cushion.{target}, which only composes"
-                )
-            if (
-                part in ("measures", "compressors")
-                and target == part
-                and path.stem not in ("__init__", "registry")
-                and path.parent.name != "storage"
-            ):
-                sibling = rest.split(".")[1] if "." in rest else ""
-                own = path.relative_to(root).parts[
-                    1
-                ]  # a family in a folder of its own is one sibling
-                if sibling not in (
-                    "",
-                    own,
-                    "distribution",
-                    "integer",
-                    "seeded_search",
-                    "storage",
-                ):  # what all build on
-                    problems.append(f"{path.relative_to(root)} imports its sibling {sibling}")
+            target = room_of(rest)
+            if target != own and not TABLE[own] & {"*", target}:
+                problems.append(f"{where} imports cushion.{target}")
+            if target in LEAVES and own not in {target, *LEAVES[target]}:
+                problems.append(f"{where} imports cushion.{target}, which is a leaf")
+            families = (parts[1], rest.split(".")[1]) if own in FAMILIES and "." in rest else ()
+            apart = families and families[0] != families[1]
+            if apart and all((root / own / family).is_dir() for family in families):
+                problems.append(f"{where} imports its sibling {families[1]}")
     return problems
 
 
@@ -307,23 +109,21 @@ def test_the_import_table_holds() -> None:
 @pytest.mark.parametrize(
     ("file", "line", "complaint"),
     [
-        ("encoding/bits.py", "import torch", "imports torch"),
-        ("encoding/bits.py", "def f():\n    from torch import nn", "imports torch"),
-        (
-            "verifier/check.py",
-            "from cushion.certificates import occam",
-            "imports cushion.certificates",
-        ),
+        ("certificates/format/bits.py", "import torch", "imports torch"),
+        ("data/splits.py", "def f():\n    from torch import nn", "imports torch"),
+        ("verifier/check.py", "from cushion.certificates.certify import f", "imports cushion.cert"),
         ("verifier/check.py", "from cushion import numerics", "imports cushion.numerics"),
-        ("measures/norms.py", "import cushion.measures.margins", "sibling"),
-        ("measures/norms.py", "from cushion.measures.stability.noise import Noise", "sibling"),
-        ("measures/norms.py", "from cushion.cli import main", "only composes"),
+        ("nets/network.py", "from cushion.measures.margins import f", "imports cushion.measures"),
+        ("measures/norms/layers.py", "import cushion.measures.tails.hill", "sibling"),
+        ("measures/norms/layers.py", "from cushion.cli import main", "a leaf"),
+        ("certificates/certify.py", "from cushion.papers import item", "a leaf"),
         ("novelty.py", "x = 1", "not in the table"),
     ],
 )
 def test_the_import_test_can_fail(tmp_path: Path, file: str, line: str, complaint: str) -> None:
     path = tmp_path / file
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "measures" / "tails").mkdir(parents=True)
     path.write_text(line + "\n")
     assert any(complaint in problem for problem in violations(tmp_path))
 
@@ -341,7 +141,7 @@ def run(code: str) -> str:
         "cushion",
         "cushion.verifier",
         "cushion.data",
-        "cushion.encoding.message",
+        "cushion.certificates.format.message",
         "cushion.certificates.certificate",
         "cushion.cli",
     ],
@@ -356,10 +156,10 @@ import sys, numpy as np
 from decimal import Decimal
 from cushion.data import load_pair
 from cushion.certificates.certificate import certify_net
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.layers import Dense
-from cushion.encoding.sources import Grid
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
+from cushion.certificates.format.sources import Grid
 from cushion.verifier import verify
 data, test = load_pair("digits")
 eye = Grid(np.eye(10, 64, dtype=np.int64), 1)
@@ -368,6 +168,12 @@ path = certify_net(net, data, Decimal("0.05"), holdout=test).save({str(tmp_path 
 print(verify(path, data, test).ok, "torch" in sys.modules)
 """
     assert run(code) == "True False"
+
+
+def test_the_top_of_the_house_is_seen_at_a_glance() -> None:
+    top = {p.stem for p in SRC.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()}
+    assert top == {name.split(".")[0] for name in TABLE}
+    assert len(top) <= 16
 
 
 def test_no_file_outgrows_one_concept() -> None:

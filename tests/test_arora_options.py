@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from cushion.compressors.arora.options import METHODS as NAMES
-from cushion.compressors.arora.options import NetOptions, parse_size
-from cushion.compressors.guha.options import METHODS as PRUNING
-from cushion.compressors.guha.options import PruneOptions
+from cushion.compressors.noise.options import METHODS as TAILS
+from cushion.compressors.projection.options import METHODS as NAMES
+from cushion.compressors.projection.options import NetOptions, parse_size
+from cushion.compressors.pruning.options import METHODS as PRUNING
+from cushion.compressors.pruning.options import PruneOptions
 from cushion.compressors.registry import METHODS, OPTIONS, choose
-from cushion.compressors.shin.options import METHODS as TAILS
 from cushion.errors import BadInput
 
 NUMBERS_ABOVE_0 = [0, 0.0, -1, -0.5, math.nan, math.inf, -math.inf, "1", None, [1], True, 1j]

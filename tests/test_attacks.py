@@ -22,12 +22,12 @@ from threadpoolctl import threadpool_limits
 
 from cushion import verifier
 from cushion.certificates.certificate import certify_net
-from cushion.certificates.occam import occam_bound
-from cushion.encoding.evaluation import for_each
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.message import decode, encode
-from cushion.encoding.posterior import count_draws, encode_posterior, key_of, random_rows
+from cushion.certificates.format.evaluation import for_each
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.message import decode, encode
+from cushion.certificates.format.posterior import count_draws, encode_posterior, key_of, random_rows
 from cushion.errors import Malformed
+from cushion.theorems.occam import occam_bound
 
 DELTA = Decimal("0.05")
 EVALUATED: dict[str, tuple[Any, str]] = {
@@ -162,8 +162,8 @@ def test_many_cores_do_not_multiply_the_memory(
         asked.append(count)
         return ThreadPoolExecutor(1)
 
-    monkeypatch.setattr("cushion.encoding.evaluation.ThreadpoolController", ManyThreads)
-    monkeypatch.setattr("cushion.encoding.evaluation.ThreadPoolExecutor", pool)
+    monkeypatch.setattr("cushion.certificates.format.evaluation.ThreadpoolController", ManyThreads)
+    monkeypatch.setattr("cushion.certificates.format.evaluation.ThreadPoolExecutor", pool)
     done: list[int] = []
     for_each(range(0, 6000, 2), done.append, values, progress=False)
     assert asked == [threads]

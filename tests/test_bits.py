@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cushion.encoding.arithmetic import ArithmeticDecoder, ArithmeticEncoder, Context
-from cushion.encoding.bits import BitReader, BitWriter
+from cushion.certificates.format.arithmetic import ArithmeticDecoder, ArithmeticEncoder, Context
+from cushion.certificates.format.bits import BitReader, BitWriter
 from cushion.errors import Malformed
 
 

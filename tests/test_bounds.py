@@ -15,12 +15,12 @@ from tests.cases import CASES
 from torch import nn
 
 import cushion
-from cushion.bounding import BoundOptions, beside, bounds
 from cushion.cli import main
 from cushion.data.dataset import Dataset
-from cushion.net_facts import look_at
+from cushion.nets.tracing import trace
 from cushion.numerics import binomial_inverse
-from cushion.tracing import trace
+from cushion.theorems.bounds import BoundOptions, beside, bounds
+from cushion.theorems.net_facts import look_at
 
 QUICK = BoundOptions(
     noisy_draws=1024,

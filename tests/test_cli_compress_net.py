@@ -19,10 +19,10 @@ from tests.trained_cases import digits, trained
 import cushion
 from cushion.cli import main
 from cushion.cli.compression_text import describe
-from cushion.compression_records import PromiseCheck
-from cushion.compressors.arora.options import NetOptions
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.run import compress_net
+from cushion.compressors.records import PromiseCheck
 from cushion.compressors.registry import METHODS, OPTIONS
-from cushion.net_compressing import compress_net
 
 KEYS = {
     "file",

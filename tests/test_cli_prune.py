@@ -14,11 +14,11 @@ from tests.command_line import ask
 
 import cushion
 from cushion.cli import main
+from cushion.cli.figures.pruning import draw_pruning
 from cushion.cli.pruning_text import describe
-from cushion.compressors.guha.options import PruneOptions
-from cushion.figures.pruning import draw_pruning
-from cushion.net_pruning import prune_net
-from cushion.pruning_records import LayerSketch, NetPruning
+from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.records import LayerSketch, NetPruning
+from cushion.compressors.pruning.run import prune_net
 
 KEYS = {
     "file",

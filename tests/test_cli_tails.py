@@ -10,7 +10,7 @@ import pytest
 from tests.command_line import ask
 
 from cushion.cli.tail_text import likeliest_law
-from cushion.tail_records import LikelihoodRatio, Rival, TailFits
+from cushion.measures.tails.records import LikelihoodRatio, Rival, TailFits
 
 NET = """
 import torch

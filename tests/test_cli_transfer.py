@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from cushion.certificates.occam import holdout_bound
 from cushion.cli import main
 from cushion.data import load_pair
+from cushion.theorems.occam import holdout_bound
 
 FACTORY = (
     "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
@@ -103,8 +103,8 @@ def test_certify_says_which_net_each_number_is_about(place: Path) -> None:
 
 
 def test_the_count_of_disagreements_is_that_of_a_loop(place: Path) -> None:
-    from cushion.encoding.container import unpack
-    from cushion.encoding.message import decode
+    from cushion.certificates.format.container import unpack
+    from cushion.certificates.format.message import decode
 
     claim, message = unpack((place / "f.cushion").read_bytes())
     g = decode(message, claim.bits)  # type: ignore[attr-defined]
@@ -230,7 +230,7 @@ def test_without_unlabelled_inputs_the_bound_is_about_g(
 
 def test_the_same_in_python(place: Path, tmp_path: Path) -> None:
     import cushion
-    from cushion.float_nets import answer as answers_on
+    from cushion.certificates.answers import answer as answers_on
 
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     model.load_state_dict(torch.load(place / "mine.pt", weights_only=True))

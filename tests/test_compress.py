@@ -17,13 +17,13 @@ from tests.command_line import ask
 
 import cushion
 from cushion.certificates.certificate import certify_net
-from cushion.compression import summarise
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Conv, Dense, Pool
+from cushion.certificates.format.sources import Grid, SeededProjection, coded_numbers
 from cushion.compressors.registry import METHODS, OPTIONS
+from cushion.compressors.search_report import summarise
 from cushion.data.dataset import Dataset
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.layers import Conv, Dense, Pool
-from cushion.encoding.sources import Grid, SeededProjection, coded_numbers
 
 SEARCHES = [
     method.name for method in METHODS.values() if not method.of_a_net
@@ -217,7 +217,7 @@ def test_ctrl_c_writes_the_best_so_far(
     stripes: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import cushion.compressors.seeded_search as module
+    import cushion.certificates.search.seeded as module
 
     original = module._passed
     calls = []

@@ -13,9 +13,9 @@ from torch import nn
 
 import cushion
 from cushion.cli import main
-from cushion.compressors.arora.options import NetOptions
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.run import compress_net
 from cushion.data.dataset import Dataset
-from cushion.net_compressing import compress_net
 
 
 def test_a_tie_that_rounding_hides_is_counted_against_the_net() -> None:

@@ -21,14 +21,14 @@ from tests.cases import Case
 from tests.compressed_cases import compressed, moved, network
 
 import cushion
-from cushion.compressed_nets import FORMAT, CompressedNet, _digest, is_compressed, load_compressed
-from cushion.compressors.arora.low_rank import LowRankMap
+from cushion.certificates.format.number_stream import encode_numbers
+from cushion.compressors.file import FORMAT, CompressedNet, _digest, is_compressed, load_compressed
+from cushion.compressors.projection.low_rank import LowRankMap
 from cushion.compressors.storage.graphs import describe_graph
 from cushion.compressors.storage.stored import Kept, LowRank, Numbers, Projected
 from cushion.compressors.storage.stored_net import KINDS, StoredNet, read_stored
-from cushion.encoding.number_stream import encode_numbers
 from cushion.errors import BadInput, CushionError, Malformed
-from cushion.weights import read_tensors
+from cushion.nets.loading.weights import read_tensors
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from torch import nn
 
 import cushion
 from cushion.data.dataset import Dataset
-from cushion.network import Network
-from cushion.network_module import NetworkModule
-from cushion.operators import Conv2d, FlatMap, LocalConv2d
+from cushion.nets.module import NetworkModule
+from cushion.nets.network import Network
+from cushion.nets.operators import Conv2d, FlatMap, LocalConv2d
 
 
 def conv_net() -> Network:

@@ -18,9 +18,9 @@ from tests.cases import Case
 from tests.compressed_cases import NAMED, WAYS, compressed, moved, network
 
 import cushion
-from cushion.compressed_nets import CompressedNet, is_compressed, load_compressed
-from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.arora.storing import (
+from cushion.compressors.file import CompressedNet, is_compressed, load_compressed
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.storing import (
     LayerPlan,
     low_rank_sizes,
     size_of,
@@ -30,8 +30,8 @@ from cushion.compressors.arora.storing import (
 from cushion.compressors.storage.stored import Kept, Projected
 from cushion.compressors.storage.stored_net import StoredNet, places
 from cushion.errors import BadInput, Unsupported
-from cushion.network import Network
-from cushion.operators import Conv2d, Linear
+from cushion.nets.network import Network
+from cushion.nets.operators import Conv2d, Linear
 
 LINEAR = [
     ("vector-compress", None),

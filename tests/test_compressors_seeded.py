@@ -14,9 +14,18 @@ import pytest
 import torch
 from torch import nn
 
-from cushion.compressors.integer.blueprints import Blueprint, ConvBlock, DenseBlock, PoolBlock
-from cushion.compressors.integer.trainable import TrainableIntegerNet
-from cushion.compressors.seeded_search import (
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.message import decode, encode
+from cushion.certificates.format.sources import SeededMask, SeededProjection
+from cushion.certificates.search.integer.blueprints import (
+    Blueprint,
+    ConvBlock,
+    DenseBlock,
+    PoolBlock,
+)
+from cushion.certificates.search.integer.trainable import TrainableIntegerNet
+from cushion.certificates.search.seeded import (
     Budget,
     SeededPlan,
     search_seeded,
@@ -24,13 +33,9 @@ from cushion.compressors.seeded_search import (
     sizes_of,
     wide_blueprint,
 )
-from cushion.compressors.subspace import SubspaceWeights, compress_to_subspace, share_out
-from cushion.compressors.supermask import MaskedWeights, compress_to_supermask
+from cushion.certificates.search.subspace import SubspaceWeights, compress_to_subspace, share_out
+from cushion.certificates.search.supermask import MaskedWeights, compress_to_supermask
 from cushion.data.dataset import Dataset
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import Dense, IntegerNet
-from cushion.encoding.message import decode, encode
-from cushion.encoding.sources import SeededMask, SeededProjection
 from cushion.errors import BadInput
 
 CONV: Blueprint = (

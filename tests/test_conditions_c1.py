@@ -22,15 +22,15 @@ from tests.condition_cases import (
 from tests.jacobian_cases import traced
 from torch import Tensor, nn
 
-from cushion.condition_records import IndexSet, NetConditions
 from cushion.errors import BadInput, Unsupported
-from cushion.linearisation import Linearisation
 from cushion.measures.conditions import interaction, measurement
 from cushion.measures.conditions.interaction import ProductNorms, plan_pushes, triples, units
 from cushion.measures.conditions.measurement import first_input, measure_conditions
 from cushion.measures.conditions.options import ConditionOptions
+from cushion.measures.conditions.records import IndexSet, NetConditions
 from cushion.measures.distribution import describe
-from cushion.tracing import trace
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.tracing import trace
 
 each_chain = pytest.mark.parametrize("case", CHAINS, ids=lambda case: case.name)
 DEEP = [

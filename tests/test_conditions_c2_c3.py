@@ -23,13 +23,13 @@ from tests.condition_cases import (
 from tests.jacobian_cases import activations, traced
 from torch import Tensor, nn
 
-from cushion.condition_records import NetConditions
 from cushion.measures.conditions.activations import DELTAS, flip_constants, rectified_layers
 from cushion.measures.conditions.interaction import row_energies
 from cushion.measures.conditions.measurement import measure_conditions
 from cushion.measures.conditions.options import ConditionOptions
-from cushion.network import Affine, ReLU
-from cushion.tracing import trace
+from cushion.measures.conditions.records import NetConditions
+from cushion.nets.network import Affine, ReLU
+from cushion.nets.tracing import trace
 
 each_chain = pytest.mark.parametrize("case", CHAINS, ids=lambda case: case.name)
 

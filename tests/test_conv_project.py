@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from cushion.compressors.arora import conv_project as module
-from cushion.compressors.arora.conv_project import (
+from cushion.compressors.projection import conv_project as module
+from cushion.compressors.projection.conv_project import (
     Located,
     epsilon_of,
     paper_k,
@@ -20,12 +20,12 @@ from cushion.compressors.arora.conv_project import (
     proof_constant,
     stored_numbers,
 )
-from cushion.compressors.arora.location_sums import place_variance
+from cushion.compressors.projection.location_sums import place_variance
 from cushion.compressors.storage.stored import HELPERS
 from cushion.errors import BadInput
-from cushion.operators import Conv2d, Linear, LocalConv2d
-from cushion.operators.gaussian_projection import gaussian_rows
-from cushion.operators.hadamard import srht_reconstruction
+from cushion.nets.operators import Conv2d, Linear, LocalConv2d
+from cushion.nets.operators.gaussian_projection import gaussian_rows
+from cushion.nets.operators.hadamard import srht_reconstruction
 
 torch.set_num_threads(1)
 BITS = 39  # so many that rounding is out of sight

@@ -18,12 +18,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from cushion.certificates.occam import holdout_bound, occam_bound
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.layers import Dense
-from cushion.encoding.message import encode
-from cushion.encoding.sources import Grid
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
+from cushion.certificates.format.message import encode
+from cushion.certificates.format.sources import Grid
+from cushion.theorems.occam import holdout_bound, occam_bound
 
 DELTA = Decimal("0.4")
 DIFFERENCE = 56  # of the family below: weights 1, -1, -1, 1, which compare the two values

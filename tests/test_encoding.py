@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests import format_reader
 from tests.encoding_cases import examples, grid, nets, same
 
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Pool
-from cushion.encoding.message import decode, encode
-from cushion.encoding.sources import Grid
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Pool
+from cushion.certificates.format.message import decode, encode
+from cushion.certificates.format.sources import Grid
 from cushion.errors import BadInput, Malformed
 
 

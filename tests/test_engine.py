@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from cushion.engine import Samples, Tally, map_shards
 from cushion.errors import BadInput
+from cushion.nets.engine import Samples, Tally, map_shards
 
 VALUES = np.random.default_rng(0).standard_normal(23)
 

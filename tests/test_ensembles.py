@@ -10,9 +10,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from cushion.compressors.guha import ensembles
-from cushion.compressors.guha.ensembles import bipartite
-from cushion.counter import stream
+from cushion.compressors.pruning import ensembles
+from cushion.compressors.pruning.ensembles import bipartite
+from cushion.data.counter import stream
 from cushion.errors import BadInput
 
 

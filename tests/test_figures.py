@@ -12,9 +12,9 @@ from PIL import Image
 from tests.cases import CASES
 
 import cushion
+from cushion.cli.figures import draw, prepare
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
-from cushion.figures import draw, prepare
 
 OPTIONS = cushion.StabilityOptions(draws=2, k=50, attenuation_draws=1, levels=(0.1, 0.5))
 

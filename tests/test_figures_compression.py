@@ -13,12 +13,12 @@ import pytest
 from PIL import Image
 from tests.trained_cases import digits, trained
 
-from cushion.compression_records import NetCompression
-from cushion.compressors.arora.options import NetOptions
+from cushion.cli.figures import compression
+from cushion.cli.figures.compression import draw_compression
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.run import compress_net
+from cushion.compressors.records import NetCompression
 from cushion.errors import BadInput
-from cushion.figures import compression
-from cushion.figures.compression import draw_compression
-from cushion.net_compressing import compress_net
 
 
 def found(method: str, net: str, **options: Any) -> NetCompression:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from cushion.figures import reproduction
-from cushion.reproduction.drawings import (
+from cushion.papers import pictures as reproduction
+from cushion.papers.drawings import (
     Contour,
     Curve,
     Curves,

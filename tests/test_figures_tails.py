@@ -15,11 +15,11 @@ from PIL import Image
 from torch import nn
 
 import cushion
+from cushion.cli.figures import draw, tails
 from cushion.data.dataset import Dataset
-from cushion.figures import draw, tails
-from cushion.figures.canvas import MINE, OTHER
-from cushion.measure_records import MeasureTable
-from cushion.tail_records import HillPlot
+from cushion.measures.records import MeasureTable
+from cushion.measures.tails.records import HillPlot
+from cushion.papers.canvas import MINE, OTHER
 
 NAMES = {"tails-weights", "hill-weights", "tails-eigenvalues", "hill-eigenvalues"}
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from cushion.errors import BadInput
-from cushion.operators import Conv2d, FlatMap
+from cushion.nets.operators import Conv2d, FlatMap
 
 IN, OUT = (3, 2, 4), (5, 2, 2)
 

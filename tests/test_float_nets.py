@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import nn
 
-from cushion.answers import Answers
+from cushion.certificates.answers import answer, answers_of, fingerprint_net, score
+from cushion.certificates.format.answers import Answers
 from cushion.errors import BadInput
-from cushion.float_nets import answer, answers_of, fingerprint_net, score
 
 
 def small() -> nn.Sequential:

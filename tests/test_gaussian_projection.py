@@ -12,10 +12,10 @@ import pytest
 import torch
 from scipy import stats
 
-from cushion.counter import stream
+from cushion.data.counter import stream
 from cushion.errors import BadInput
-from cushion.operators import gaussian_projection as module
-from cushion.operators.gaussian_projection import (
+from cushion.nets.operators import gaussian_projection as module
+from cushion.nets.operators.gaussian_projection import (
     LARGEST,
     PURPOSE,
     gaussian_coefficients,

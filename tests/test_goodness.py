@@ -19,7 +19,7 @@ from cushion.measures.tails import goodness
 from cushion.measures.tails.goodness import bootstrap_goodness
 from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.power_law import fit_power_law
-from cushion.tail_records import PowerLawFit
+from cushion.measures.tails.records import PowerLawFit
 
 
 def p_of(values: np.ndarray, seed: int, draws: int = 40) -> float:

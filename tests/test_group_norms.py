@@ -12,13 +12,13 @@ import pytest
 import torch
 from tests.cases import CASES
 
-from cushion.capacity_records import GroupNorms
 from cushion.errors import BadInput
-from cushion.measures.group_norms import distance_from_initialisation, group_norms, row_norms
-from cushion.network import Affine
-from cushion.operators import Conv2d, Diagonal, Linear, Operator
-from cushion.operators import spectrum as spectrum_module
-from cushion.tracing import trace
+from cushion.measures.norms.groups import distance_from_initialisation, group_norms, row_norms
+from cushion.measures.norms.records import GroupNorms
+from cushion.nets.network import Affine
+from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
+from cushion.nets.operators import spectrum as spectrum_module
+from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from cushion.counter import stream
+from cushion.data.counter import stream
 from cushion.errors import BadInput
-from cushion.operators import hadamard as module
-from cushion.operators.hadamard import (
+from cushion.nets.operators import hadamard as module
+from cushion.nets.operators.hadamard import (
     PURPOSE,
     padded_size,
     srht_coefficients,

@@ -13,23 +13,23 @@ import torch
 from tests.tail_cases import drawn
 from tests.test_tail_doubts import fits
 
-from cushion.heavy_tail_records import TriedTail
+from cushion.compressors.choice import worthless
+from cushion.compressors.noise import notes as heavy_tail_notes
+from cushion.compressors.noise.checks import lemma_2_1
+from cushion.compressors.noise.records import TriedTail
+from cushion.compressors.projection.pairs import PairRatios
 from cushion.measures.tails import goodness, measurement, stable_fit
 from cushion.measures.tails.doubts import find_doubts
 from cushion.measures.tails.hill import hill_plot
 from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.options import TailOptions
 from cushion.measures.tails.power_law import fit_power_law, law_of_tail
+from cushion.measures.tails.records import HillPlot
 from cushion.measures.tails.stable_fit import fit_stable
 from cushion.measures.tails.stable_law import StableLaw, sample_stable
 from cushion.measures.tails.stable_rank import power_iteration_norm
 from cushion.measures.tails.tail_search import Tails, best_start
-from cushion.promises import heavy_tail_notes
-from cushion.promises.choice import worthless
-from cushion.promises.heavy_tail_checks import lemma_2_1
-from cushion.promises.pairs import PairRatios
-from cushion.tail_records import HillPlot
-from cushion.theorems import resilience
+from cushion.papers.shin import resilience
 from cushion.theorems.compression import CompressedFacts
 from cushion.theorems.heavy_tails import COUNT, HeavyTailFacts, HeavyTailLayerFacts, heavy_tail_rows
 from cushion.theorems.noise_stability import epsilon_from_margin

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cushion.compressors.noise.options import BEST_GRIDS, FORMS, TAUS, HeavyTailOptions
 from cushion.compressors.registry import METHODS, choose
-from cushion.compressors.shin.options import BEST_GRIDS, FORMS, TAUS, HeavyTailOptions
 from cushion.errors import BadInput
 
 METHOD = "heavy-tail"

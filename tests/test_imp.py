@@ -14,14 +14,14 @@ import torch
 import torch.nn.functional as F
 from tests.training_cases import RECIPE, RICH, make_data, tensors_of
 
-from cushion import models
-from cushion.batches import as_floats, batch_bounds, crop_and_mirror, draw_views, mix_seed
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
-from cushion.imp import ImpResult, count_rounds, grouped, prune, train_imp
-from cushion.recipes import Recipe
-from cushion.training import train
-from cushion.weights import load_net
+from cushion.nets import models
+from cushion.nets.batches import as_floats, batch_bounds, crop_and_mirror, draw_views, mix_seed
+from cushion.nets.loading.weights import load_net
+from cushion.training.imp import ImpResult, count_rounds, grouped, prune, train_imp
+from cushion.training.recipes import Recipe
+from cushion.training.training import train
 
 SGD = replace(RECIPE, name="sgd", optimiser="sgd", lr=0.05, momentum=0.9, weight_decay=0.01)
 ADAM = replace(RECIPE, weight_decay=0.01)

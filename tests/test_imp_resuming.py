@@ -17,9 +17,9 @@ import pytest
 from tests.training_cases import RECIPE, assert_same_weights, make_data, refusal
 
 from cushion.errors import BadInput
-from cushion.imp import train_imp
-from cushion.recipes import Recipe
-from cushion.training import train
+from cushion.training.imp import train_imp
+from cushion.training.recipes import Recipe
+from cushion.training.training import train
 
 MLP = replace(RECIPE, spec="1x6x6: flatten fc7 relu fc3", augment=False)
 SCRIPT = """
@@ -27,8 +27,8 @@ import sys, time
 import torch
 torch.set_num_threads(1)
 from tests.training_cases import RECIPE, make_data
-from cushion import training
-from cushion.imp import train_imp
+from cushion.training import training
+from cushion.training.imp import train_imp
 
 count_errors = training.count_errors
 def slowly(scores, y):

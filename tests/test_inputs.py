@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import format_reader
 
-from cushion.encoding.inputs import Bytes, Floats, Input, fit_floats
+from cushion.certificates.format.inputs import Bytes, Floats, Input, fit_floats
 from cushion.errors import BadInput, Malformed
 
 FLOATS = st.floats(width=32, allow_nan=True, allow_infinity=True)

@@ -9,8 +9,14 @@ import math
 import pytest
 import torch
 
-from cushion.compressors.integer.balance import balanced
-from cushion.compressors.integer.blueprints import ConvBlock, DenseBlock, PoolBlock, Slot, lay_out
+from cushion.certificates.search.integer.balance import balanced
+from cushion.certificates.search.integer.blueprints import (
+    ConvBlock,
+    DenseBlock,
+    PoolBlock,
+    Slot,
+    lay_out,
+)
 
 
 def case(seed: int) -> tuple[list[Slot], list[torch.Tensor], list[torch.Tensor]]:

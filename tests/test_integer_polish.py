@@ -12,15 +12,15 @@ import pytest
 import torch
 from tests.test_integer_training import BLUEPRINTS
 
-from cushion.compressors.integer.code_lengths import bias_length, grid_length
-from cushion.compressors.integer.last_layer import LastLayer
-from cushion.compressors.integer.polish import features, polish
-from cushion.compressors.integer.relaxation import relaxed_bound
-from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerNet
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import Dense, IntegerNet
-from cushion.encoding.message import encode
-from cushion.encoding.sources import Grid, SeededMask
+from cushion.certificates.format.code_lengths import bias_length, grid_length
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.message import encode
+from cushion.certificates.format.sources import Grid, SeededMask
+from cushion.certificates.search.integer.last_layer import LastLayer
+from cushion.certificates.search.integer.polish import features, polish
+from cushion.certificates.search.integer.relaxation import relaxed_bound
+from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet
 
 
 def case(name: str, seed: int = 0, m: int = 300) -> tuple[IntegerNet, np.ndarray, np.ndarray]:

@@ -14,15 +14,15 @@ import pytest
 import torch
 
 import cushion
-from cushion.certificates.occam import occam_bound
-from cushion.compressors.integer.plans import Plan, plans
-from cushion.compressors.integer.search import attempt, constant_net, quantiser_for, search
-from cushion.compressors.integer.training import Sample, State
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.message import encode
+from cushion.certificates.search.integer.plans import Plan, plans
+from cushion.certificates.search.integer.search import attempt, constant_net, quantiser_for, search
+from cushion.certificates.search.integer.training import Sample, State
 from cushion.data.dataset import Dataset
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.message import encode
 from cushion.errors import BadInput
+from cushion.theorems.occam import occam_bound
 
 
 def blobs(m: int = 200, seed: int = 0) -> Dataset:
@@ -163,7 +163,7 @@ def test_each_time_round_the_plans_take_longer(monkeypatch: pytest.MonkeyPatch) 
         yield State(None, 1.0)
         time.sleep(0.02)
 
-    monkeypatch.setattr("cushion.compressors.integer.search.attempt", instead)
+    monkeypatch.setattr("cushion.certificates.search.integer.search.attempt", instead)
     search(blobs(), lambda _: Decimal(1), seconds=0.5, seed=0)
     first = [plan.steps for plan in plans((1, 8, 8))]
     assert steps[: 2 * len(first)] == [*first, *(2 * count for count in first)]

@@ -11,16 +11,20 @@ import pytest
 import torch
 from torch import nn
 
-from cushion.compressors.integer.blueprints import (
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.message import decode, encode
+from cushion.certificates.format.sources import Grid
+from cushion.certificates.search.integer.blueprints import (
     Blueprint,
     ConvBlock,
     DenseBlock,
     PoolBlock,
     lay_out,
 )
-from cushion.compressors.integer.plans import Plan, plans
-from cushion.compressors.integer.trainable import GridWeights, TrainableIntegerNet, straight
-from cushion.compressors.integer.training import (
+from cushion.certificates.search.integer.plans import Plan, plans
+from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet, straight
+from cushion.certificates.search.integer.training import (
     Sample,
     hold,
     price_of_a_bit,
@@ -28,11 +32,7 @@ from cushion.compressors.integer.training import (
     schedule,
     train,
 )
-from cushion.compressors.integer.warm_start import FloatTwin
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import Dense, IntegerNet
-from cushion.encoding.message import decode, encode
-from cushion.encoding.sources import Grid
+from cushion.certificates.search.integer.warm_start import FloatTwin
 from cushion.errors import BadInput, Malformed
 
 BLUEPRINTS: dict[str, Blueprint] = {

@@ -13,12 +13,12 @@ from tests.cases import CASES, Case
 from tests.jacobian_cases import brute_jacobian, pairs, traced
 
 from cushion.errors import BadInput
-from cushion.linearisation import Linearisation
 from cushion.measures.stability.grams import GramChain
 from cushion.measures.stability.jacobians import PairSquares, pair_squares, plan_jacobians
-from cushion.models import build
-from cushion.network import Network
-from cushion.tracing import trace
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.models import build
+from cushion.nets.network import Network
+from cushion.nets.tracing import trace
 
 NETS = [case for case in CASES if len(case.layers) > 1]
 DEEP = next(case for case in CASES if case.name == "mlp-deep")

@@ -16,8 +16,8 @@ from cushion.data import Dataset
 from cushion.measures.sharpness.kl import kl_from_centred, kl_from_isotropic, kl_from_unit_gaussian
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.options import SharpnessOptions
-from cushion.sharpness_records import ExpectedSharpness, SharpnessPoint
-from cushion.tracing import trace
+from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
+from cushion.nets.tracing import trace
 
 NUMBERS = [
     (0.7, 0.3),

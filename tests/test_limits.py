@@ -13,14 +13,20 @@ import pytest
 from tests import format_reader
 from tests.encoding_cases import grid, head, ones, same, tiny
 
-from cushion.encoding import message as messages
-from cushion.encoding import numbers
-from cushion.encoding.bits import BitWriter
-from cushion.encoding.inputs import Bytes, Floats
-from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Layer, Pool
-from cushion.encoding.limits import check_sizes
-from cushion.encoding.message import decode, encode
-from cushion.encoding.sources import Grid, Product, SeededProjection, SignProjection, Values
+from cushion.certificates.format import message as messages
+from cushion.certificates.format import numbers
+from cushion.certificates.format.bits import BitWriter
+from cushion.certificates.format.inputs import Bytes, Floats
+from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Layer, Pool
+from cushion.certificates.format.limits import check_sizes
+from cushion.certificates.format.message import decode, encode
+from cushion.certificates.format.sources import (
+    Grid,
+    Product,
+    SeededProjection,
+    SignProjection,
+    Values,
+)
 from cushion.errors import Malformed
 
 

@@ -10,7 +10,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from cushion.compressors.arora.vectors import (
+from cushion.compressors.projection.vectors import (
     vector_compress,
     vector_compress_on_grid,
     vector_project,

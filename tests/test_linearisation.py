@@ -8,8 +8,8 @@ from tests.cases import CASES, Case
 from tests.jacobian_cases import brute_jacobian, pairs, traced
 from torch import Tensor
 
-from cushion.linearisation import Linearisation, disjoint_window
-from cushion.network import AdaptiveAvgPool, AvgPool, MaxPool, Node
+from cushion.nets.linearisation import Linearisation, disjoint_window
+from cushion.nets.network import AdaptiveAvgPool, AvgPool, MaxPool, Node
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 NETS = [case for case in CASES if len(case.layers) > 1]

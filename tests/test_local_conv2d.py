@@ -13,12 +13,12 @@ import torch
 from tests.cases import CASES
 
 from cushion.errors import BadInput
-from cushion.linearisation import Linearisation
-from cushion.network import Affine, Network, Node
-from cushion.operators import Conv2d, LocalConv2d
-from cushion.operators import local_conv2d as module
-from cushion.perturbation import Activations
-from cushion.tracing import trace
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.network import Affine, Network, Node
+from cushion.nets.operators import Conv2d, LocalConv2d
+from cushion.nets.operators import local_conv2d as module
+from cushion.nets.perturbation import Activations
+from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 

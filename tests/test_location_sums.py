@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from cushion.compressors.arora import location_sums as module
-from cushion.compressors.arora.conv_project import project_filters
-from cushion.compressors.arora.location_sums import (
+from cushion.compressors.projection import location_sums as module
+from cushion.compressors.projection.conv_project import project_filters
+from cushion.compressors.projection.location_sums import (
     LocationSums,
     filter_correlation,
     location_sums,
@@ -24,7 +24,7 @@ from cushion.compressors.arora.location_sums import (
     variance_factor,
 )
 from cushion.errors import BadInput
-from cushion.operators import Conv2d
+from cushion.nets.operators import Conv2d
 
 torch.set_num_threads(1)
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from cushion.errors import BadInput
-from cushion.lottery import (
+from cushion.papers.guha.lottery import (
     Matrix,
     error_at_most,
     find_ticket,
@@ -158,7 +158,7 @@ def test_the_search_finds_the_largest_error(monkeypatch: pytest.MonkeyPatch) -> 
     assert largest_error(ticket) == pytest.approx(everywhere, rel=1e-6)
     ticket = find_ticket(target_net((16, 16, 16, 4)), 1024)
     climbed = largest_error(ticket)
-    monkeypatch.setattr("cushion.lottery.STEPS", 0)
+    monkeypatch.setattr("cushion.papers.guha.lottery.STEPS", 0)
     assert climbed > 1.3 * largest_error(ticket)
 
 

@@ -13,10 +13,10 @@ import torch
 from tests.cases import CASES
 
 import cushion
-from cushion.compressors.arora.low_rank import LowRankMap, ranks_for, to_accuracy, to_rank
+from cushion.compressors.projection.low_rank import LowRankMap, ranks_for, to_accuracy, to_rank
 from cushion.compressors.storage.stored import Kept, LowRank, StoredLayer
 from cushion.errors import BadInput
-from cushion.operators import Conv2d, Linear, Operator
+from cushion.nets.operators import Conv2d, Linear, Operator
 
 DELTAS = (0.02, 0.1, 0.3, 0.7, 1.0)
 

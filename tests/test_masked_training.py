@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from tests.cases import CASES, Case
 from torch import Tensor, nn
 
-from cushion.batches import batch_bounds, mix_seed
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
-from cushion.masked_training import fine_tune
-from cushion.network import Network
-from cushion.tracing import trace
+from cushion.nets.batches import batch_bounds, mix_seed
+from cushion.nets.network import Network
+from cushion.nets.tracing import trace
+from cushion.training.masked import fine_tune
 
 BY_NAME = {case.name: case for case in CASES}
 EPOCHS, SEED, LR, BATCH = 3, 5, 0.02, 16

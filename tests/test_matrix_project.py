@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from cushion.compressors.arora.matrix_project import project, rounding_share
+from cushion.compressors.projection.matrix_project import project, rounding_share
 from cushion.compressors.storage.stored import HELPERS, Kept, Numbers, Projected
-from cushion.counter import stream
+from cushion.data.counter import stream
 from cushion.errors import BadInput
-from cushion.operators import Conv2d, Linear
-from cushion.operators.hadamard import srht_coefficients
+from cushion.nets.operators import Conv2d, Linear
+from cushion.nets.operators.hadamard import srht_coefficients
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -15,8 +15,8 @@ import pytest
 import torch
 from scipy import stats
 
-from cushion.counter import stream
-from cushion.operators.sign_projection import sign_project, sign_projection_k
+from cushion.data.counter import stream
+from cushion.nets.operators.sign_projection import sign_project, sign_projection_k
 
 EPSILON, ETA = 0.5, 0.01
 SURE = 1e-6  # of every statement about a simulated rate

@@ -23,7 +23,7 @@ from tests.command_line import ask
 import cushion
 from cushion.cli import main
 from cushion.data import Dataset
-from cushion.measure_records import MeasureTable
+from cushion.measures.records import MeasureTable
 from cushion.measures.stability.options import StabilityOptions
 
 QUICK = StabilityOptions(draws=3, attenuation_draws=2, k=20, probes=4)

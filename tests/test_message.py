@@ -9,11 +9,11 @@ import pytest
 from tests import format_reader
 from tests.encoding_cases import examples, grid, same, tiny
 
-from cushion.encoding.bits import BitWriter
-from cushion.encoding.inputs import Bytes, Floats
-from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Pool
-from cushion.encoding.message import decode, encode
-from cushion.encoding.sources import (
+from cushion.certificates.format.bits import BitWriter
+from cushion.certificates.format.inputs import Bytes, Floats
+from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Pool
+from cushion.certificates.format.message import decode, encode
+from cushion.certificates.format.sources import (
     Grid,
     Product,
     SeededMask,

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from cushion import models
 from cushion.errors import BadInput
-from cushion.recipes import RECIPES, Recipe, find_recipe, fit_recipe
-from cushion.specs import fit_data, parse, scale_width
-from cushion.specs.layers import Conv, Dense, Dropout, Join, Plain, Pool, Repeat, Spec
+from cushion.nets import models
+from cushion.nets.specs import fit_data, parse, scale_width
+from cushion.nets.specs.layers import Conv, Dense, Dropout, Join, Plain, Pool, Repeat, Spec
+from cushion.training.recipes import RECIPES, Recipe, find_recipe, fit_recipe
 
 RESIDUAL = "3x8x8: conv8p1 bn relu 2*[add[conv8p1 bn relu conv8p1 bn | ] relu] gap flatten fc10"
 DENSE = "3x8x8: conv6p1 3*[cat[ | bn relu conv4p1nobias]] avgpool2 gap flatten fc10"
@@ -129,7 +129,7 @@ def _build_unchecked(text: str) -> nn.Module:
                     made.append(nn.AdaptiveAvgPool2d(1))
         return nn.Sequential(*made)
 
-    from cushion.specs.grammar import read
+    from cushion.nets.specs.grammar import read
 
     return make(read(text).items)
 

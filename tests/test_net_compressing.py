@@ -18,21 +18,21 @@ from tests.trained_cases import ROWS, compressions, digits, near_its_start, trai
 from torch import nn
 
 import cushion
-from cushion import net_compressing
-from cushion.certificates.occam import occam_bound
-from cushion.certified_nets import NetCompressed
-from cushion.compression_records import NetCompression
-from cushion.compressors.arora.options import NetOptions
+from cushion.compressors.certified import NetCompressed
+from cushion.compressors.projection import report
+from cushion.compressors.projection import run as net_compressing
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.run import compress_net
+from cushion.compressors.records import NetCompression
 from cushion.compressors.storage.stored_net import StoredNet
+from cushion.compressors.subject import Subject
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin, sample_margins
-from cushion.measuring import traced
-from cushion.net_compressing import compress_net
-from cushion.network import Network
+from cushion.measures.table import traced
+from cushion.nets.network import Network
 from cushion.numerics import float_up
-from cushion.promises import report
-from cushion.promises.subject import Subject
 from cushion.theorems.noise_stability import lemma_3
+from cushion.theorems.occam import occam_bound
 
 CHEAP = {"examples": 12}
 

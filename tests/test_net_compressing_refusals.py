@@ -15,10 +15,10 @@ from tests.cases import CASES
 from tests.trained_cases import digits, trained
 from torch import nn
 
-from cushion.compressors.arora.options import NetOptions
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.run import compress_net
 from cushion.data.dataset import Dataset
 from cushion.errors import CushionError
-from cushion.net_compressing import compress_net
 
 NAMED = {case.name: case for case in CASES}
 CHEAP = {"examples": 12}

@@ -13,9 +13,9 @@ from torch import nn
 import cushion
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin, margin_loss
-from cushion.net_facts import _after, gather, in_unit_cube, look_at
-from cushion.network import Affine
-from cushion.tracing import trace
+from cushion.nets.network import Affine
+from cushion.nets.tracing import trace
+from cushion.theorems.net_facts import _after, gather, in_unit_cube, look_at
 
 CHAINS = [case for case in CASES if case.chain and case.layers != "b"]
 

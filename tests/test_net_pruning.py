@@ -20,20 +20,20 @@ from tests.trained_cases import HELD_OUT, ROWS, digits, trained
 from torch import nn
 
 import cushion
-from cushion import net_pruning
-from cushion.certificates.occam import occam_bound
-from cushion.certified_nets import NetCompressed
-from cushion.compressors.guha.lemma_grid import norm_at_least
-from cushion.compressors.guha.options import BEST_GRIDS, STRENGTHS, PruneOptions
-from cushion.compressors.guha.pruning import masks_for
+from cushion.compressors.certified import NetCompressed
+from cushion.compressors.choice import worthless
+from cushion.compressors.pruning import run as net_pruning
+from cushion.compressors.pruning.lemma_grid import norm_at_least
+from cushion.compressors.pruning.masks import masks_for
+from cushion.compressors.pruning.options import BEST_GRIDS, STRENGTHS, PruneOptions
+from cushion.compressors.pruning.records import NetPruning
+from cushion.compressors.pruning.run import prune_net
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin, sample_margins
-from cushion.measuring import traced
-from cushion.net_pruning import prune_net
+from cushion.measures.table import traced
+from cushion.nets.operators import Linear
 from cushion.numerics import float_up
-from cushion.operators import Linear
-from cushion.promises.choice import worthless
-from cushion.pruning_records import NetPruning
+from cushion.theorems.occam import occam_bound
 
 RUNS: list[tuple[str, dict[str, Any]]] = [
     ("mlp", {}),

@@ -16,11 +16,11 @@ from tests.test_net_pruning import digits, scores
 from tests.trained_cases import trained
 
 import cushion
-from cushion.certified_nets import NetCompressed
 from cushion.cli import main
-from cushion.compressors.guha.options import PruneOptions
-from cushion.net_pruning import prune_net
-from cushion.pruning_records import NetPruning
+from cushion.compressors.certified import NetCompressed
+from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.records import NetPruning
+from cushion.compressors.pruning.run import prune_net
 
 SPARSE: dict[str, Any] = {"sparsity": (0.9,), "grid": "5"}
 

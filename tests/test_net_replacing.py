@@ -22,20 +22,20 @@ from tests.trained_cases import HELD_OUT, ROWS, digits, trained
 from torch import nn
 
 import cushion
-from cushion import net_replacing
-from cushion.certificates.occam import occam_bound
-from cushion.certified_nets import NetCompressed
-from cushion.compressors.guha.options import PruneOptions
-from cushion.compressors.shin.options import BEST_GRIDS, TAUS, HeavyTailOptions
-from cushion.compressors.shin.replacement import threshold_within
-from cushion.compressors.shin.spiked import Spiked
+from cushion.compressors.certified import NetCompressed
+from cushion.compressors.noise import run as net_replacing
+from cushion.compressors.noise.options import BEST_GRIDS, TAUS, HeavyTailOptions
+from cushion.compressors.noise.records import NetHeavyTail
+from cushion.compressors.noise.replacement import threshold_within
+from cushion.compressors.noise.run import replace_tails
+from cushion.compressors.noise.spiked import Spiked
+from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.run import prune_net
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, CushionError
-from cushion.heavy_tail_records import NetHeavyTail
-from cushion.measuring import traced
-from cushion.net_pruning import prune_net
-from cushion.net_replacing import replace_tails
+from cushion.measures.table import traced
 from cushion.numerics import float_up
+from cushion.theorems.occam import occam_bound
 from cushion.theorems.union import price
 
 RUNS: list[tuple[str, dict[str, Any]]] = [

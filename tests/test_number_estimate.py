@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cushion.encoding.number_stream import Integers, encode_numbers, estimate_bits
+from cushion.certificates.format.number_stream import Integers, encode_numbers, estimate_bits
 
 RANDOM = np.random.default_rng(3)
 

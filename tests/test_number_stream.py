@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cushion.encoding.number_stream import (
+from cushion.certificates.format.number_stream import (
     MOST_NUMBERS,
     NumberReader,
     check_canonical,

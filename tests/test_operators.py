@@ -13,11 +13,11 @@ import torch
 from tests.cases import CASES
 
 from cushion.errors import BadInput
-from cushion.operators import Conv2d, Diagonal, Linear, Operator
-from cushion.operators import conv2d as conv2d_module
-from cushion.operators.conv2d import same_padding
-from cushion.operators.norms import EXPLICIT
-from cushion.tracing import trace
+from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
+from cushion.nets.operators import conv2d as conv2d_module
+from cushion.nets.operators.conv2d import same_padding
+from cushion.nets.operators.norms import EXPLICIT
+from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 

@@ -18,10 +18,10 @@ from scipy import integrate, stats
 from tests.posterior_cases import STILL, coin, linear, ones, whole
 
 from cushion.certificates import pac_bayes
+from cushion.certificates.format import rounded_gaussian
+from cushion.certificates.format.posterior import Factor
 from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.data.dataset import Dataset
-from cushion.encoding import rounded_gaussian
-from cushion.encoding.posterior import Factor
 from cushion.numerics import decimal_up, float_up
 from cushion.verifier import gaussian as verifier
 from cushion.verifier.tails import bound_holds

@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.posterior_cases import coin, convolutional, linear, ones, stripes, whole
 
-from cushion.counter import stream
-from cushion.encoding import rounded_gaussian as gaussian
-from cushion.encoding.bits import BitWriter
-from cushion.encoding.headers import write_input, write_layer
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.layers import Conv, Dense, Feature, Layer, Pool
-from cushion.encoding.posterior import (
+from cushion.certificates.format import rounded_gaussian as gaussian
+from cushion.certificates.format.bits import BitWriter
+from cushion.certificates.format.headers import write_input, write_layer
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Conv, Dense, Feature, Layer, Pool
+from cushion.certificates.format.posterior import (
     Factor,
     Posterior,
     count_draws,
@@ -33,7 +32,8 @@ from cushion.encoding.posterior import (
     random_rows,
     read_posterior,
 )
-from cushion.encoding.sources import Grid, Values
+from cushion.certificates.format.sources import Grid, Values
+from cushion.data.counter import stream
 from cushion.errors import Malformed
 
 

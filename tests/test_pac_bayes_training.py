@@ -16,19 +16,19 @@ import torch
 from tests.posterior_cases import stripes
 
 from cushion import verifier
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.posterior import encode_posterior, read_posterior
 from cushion.certificates.pac_bayes import gaussian_kl
-from cushion.compressors.gaussian_posterior import (
+from cushion.certificates.posterior import certify_posterior
+from cushion.certificates.search.integer.blueprints import ConvBlock, DenseBlock, PoolBlock
+from cushion.certificates.search.posterior import (
     GaussianNumbers,
     PosteriorNet,
     blueprint_for,
     train_posterior,
 )
-from cushion.compressors.integer.blueprints import ConvBlock, DenseBlock, PoolBlock
 from cushion.data.dataset import Dataset
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.posterior import encode_posterior, read_posterior
 from cushion.errors import BadInput
-from cushion.pac_bayes import certify_posterior
 
 BLUEPRINT = (ConvBlock(2, 3, padding=1, symmetry=2), PoolBlock("max", 2), DenseBlock())
 
@@ -90,7 +90,7 @@ def test_every_shape_has_a_blueprint(shape: tuple[int, int, int]) -> None:
 def test_a_short_training_gives_a_certificate_that_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cushion.pac_bayes.DRAWS", 2000)
+    monkeypatch.setattr("cushion.certificates.posterior.DRAWS", 2000)
     began = time.monotonic()
     told: list[float] = []
     sample, held = stripes(2000), stripes(200, seed=1)

@@ -13,15 +13,14 @@ import pytest
 from tests.posterior_cases import coin, convolutional, linear, ones, stripes, whole
 
 from cushion import verifier
-from cushion.certificates.pac_bayes import PosteriorCertificate, certify_gaussian
-from cushion.claims import Holdout
-from cushion.data.dataset import Dataset
-from cushion.encoding.container import pack, unpack
-from cushion.encoding.inputs import Floats
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.layers import Dense
-from cushion.encoding.limits import multiplications
-from cushion.encoding.posterior import (
+from cushion.certificates.format.claims import Holdout
+from cushion.certificates.format.container import pack, unpack
+from cushion.certificates.format.gaussian_claims import GaussianClaim
+from cushion.certificates.format.inputs import Floats
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
+from cushion.certificates.format.limits import multiplications
+from cushion.certificates.format.posterior import (
     Factor,
     Posterior,
     count_draws,
@@ -30,10 +29,11 @@ from cushion.encoding.posterior import (
     random_rows,
     row_by_row,
 )
-from cushion.encoding.rounded_gaussian import lower_tail, table
-from cushion.encoding.sources import Values
+from cushion.certificates.format.rounded_gaussian import lower_tail, table
+from cushion.certificates.format.sources import Values
+from cushion.certificates.pac_bayes import PosteriorCertificate, certify_gaussian
+from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Malformed
-from cushion.gaussian_claims import GaussianClaim
 from cushion.verifier.gaussian import verify_claim
 
 SAMPLE, HELD = stripes(400), stripes(80, seed=1)
@@ -217,11 +217,11 @@ def test_the_work_of_all_draws_is_limited_when_written_and_when_read(
     coin().check_draws(2**31 // 4)  # four numbers, four multiplications
     with pytest.raises(Malformed, match="more than the format allows"):
         coin().check_draws(2**31 // 4 + 1)
-    monkeypatch.setattr("cushion.encoding.posterior.MOST_PRODUCTS", 4007)
+    monkeypatch.setattr("cushion.certificates.format.posterior.MOST_PRODUCTS", 4007)
     assert verify_claim(made.claim, made.message, ones(6), None).ok
     with pytest.raises(BadInput, match="fewer draws"):
         certify_gaussian(coin(), ones(6), Decimal("0.05"), draws=1000, holdout=ones(2))
-    monkeypatch.setattr("cushion.encoding.posterior.MOST_PRODUCTS", 3999)
+    monkeypatch.setattr("cushion.certificates.format.posterior.MOST_PRODUCTS", 3999)
     with pytest.raises(Malformed, match="4 multiplications are more than"):
         verify_claim(made.claim, made.message, ones(6), None)
 

@@ -15,12 +15,12 @@ import torch
 from tests.cases import CASES, Case
 from torch import nn
 
-from cushion.capacity_records import PathNorm
 from cushion.errors import BadInput
-from cushion.measures.paths import path_log_sum, path_norm, path_norms
-from cushion.network import Affine, Input, MaxPool, Network, Node
-from cushion.operators import Linear, path_sums
-from cushion.tracing import trace
+from cushion.measures.norms.paths import path_log_sum, path_norm, path_norms
+from cushion.measures.norms.records import PathNorm
+from cushion.nets.network import Affine, Input, MaxPool, Network, Node
+from cushion.nets.operators import Linear, path_sums
+from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 _FEW = 120_000  # paths that a test may walk one by one

@@ -16,8 +16,8 @@ from scipy import stats
 
 from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.power_law import fit_power_law, law_of_tail
+from cushion.measures.tails.records import PowerLawFit
 from cushion.measures.tails.tail_search import Tails
-from cushion.tail_records import PowerLawFit
 
 
 def pareto(index: float, n: int, seed: int) -> np.ndarray:

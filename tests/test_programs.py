@@ -13,7 +13,7 @@ from torch import nn
 
 import cushion
 from cushion.errors import Unsupported
-from cushion.programs import plain_module
+from cushion.nets.loading.programs import plain_module
 
 
 def export(net: nn.Module, shape: tuple[int, ...]) -> torch.export.ExportedProgram:

@@ -15,23 +15,23 @@ from tests.test_net_pruning import scores
 from tests.trained_cases import digits, trained
 from torch import nn
 
-from cushion.compression_records import PromiseCheck
-from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.shin.options import HeavyTailOptions
-from cushion.compressors.shin.replacement import replace_layer
-from cushion.compressors.shin.spiked import Spiked
-from cushion.compressors.shin.storing import store_replaced
+from cushion.compressors.induction import LayerErrors
+from cushion.compressors.noise.checks import lemma_2_1, lemma_2_2, proposition_1_1
+from cushion.compressors.noise.notes import notes_on
+from cushion.compressors.noise.options import HeavyTailOptions
+from cushion.compressors.noise.records import LayerReplacement, NetHeavyTail, TriedTail
+from cushion.compressors.noise.replacement import replace_layer
+from cushion.compressors.noise.run import replace_tails
+from cushion.compressors.noise.spiked import Spiked
+from cushion.compressors.noise.storing import store_replaced
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.pairs import PairRatios
+from cushion.compressors.records import PromiseCheck
+from cushion.compressors.subject import Subject
 from cushion.data.dataset import Dataset
-from cushion.heavy_tail_records import LayerReplacement, NetHeavyTail, TriedTail
+from cushion.measures.table import traced
 from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.power_law import fit_power_law
-from cushion.measuring import traced
-from cushion.net_replacing import replace_tails
-from cushion.promises.heavy_tail_checks import lemma_2_1, lemma_2_2, proposition_1_1
-from cushion.promises.heavy_tail_notes import notes_on
-from cushion.promises.induction import LayerErrors
-from cushion.promises.pairs import PairRatios
-from cushion.promises.subject import Subject
 
 DELTA = 0.05
 

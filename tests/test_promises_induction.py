@@ -13,20 +13,20 @@ import torch
 from tests.cases import CASES
 from tests.jacobian_cases import activations, traced
 
-from cushion.compression_records import PromiseCheck
-from cushion.data.dataset import Dataset
-from cushion.errors import BadInput
-from cushion.measures.margins import sample_margins
-from cushion.network import Network
-from cushion.promises import induction
-from cushion.promises.checks import (
+from cushion.compressors import induction
+from cushion.compressors.induction import LayerErrors, follow_induction
+from cushion.compressors.projection.checks import (
     induction_check,
     lemma_9,
     why_no_induction,
     within_margin,
     worst_kept,
 )
-from cushion.promises.induction import LayerErrors, follow_induction
+from cushion.compressors.records import PromiseCheck
+from cushion.data.dataset import Dataset
+from cushion.errors import BadInput
+from cushion.measures.margins import sample_margins
+from cushion.nets.network import Network
 from cushion.theorems.noise_stability import LayerStabilityFacts, StabilityFacts, lemma_3, lemma_14
 
 CHAINS = ["mlp", "mlp-deep", "conv-padding", "vgg-tiny", "batchnorm-first", "conv-batchnorm"]

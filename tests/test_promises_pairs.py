@@ -14,18 +14,18 @@ import torch
 from tests.cases import CASES
 from tests.jacobian_cases import activations, brute_jacobian, traced
 
-from cushion.compressors.arora.conv_project import Located
-from cushion.compressors.arora.matrix_project import project
-from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.arora.storing import LayerPlan, store_net
+from cushion.compressors.projection.checks import allowances, lemma_pairs
+from cushion.compressors.projection.conv_project import Located
+from cushion.compressors.projection.matrix_project import project
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.pairs import Allowance, PairRatios, check_pairs, overlap
+from cushion.compressors.projection.storing import LayerPlan, store_net
 from cushion.compressors.storage.stored import Kept, Numbers
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.data.dataset import Dataset
-from cushion.network import Network
-from cushion.operators import Conv2d
-from cushion.operators.sign_projection import sign_projection_k
-from cushion.promises.checks import allowances, lemma_pairs
-from cushion.promises.pairs import Allowance, PairRatios, check_pairs, overlap
+from cushion.nets.network import Network
+from cushion.nets.operators import Conv2d
+from cushion.nets.operators.sign_projection import sign_projection_k
 from cushion.theorems.noise_stability import epsilon_of_k
 
 NAMED = {case.name: case for case in CASES}

@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 import cushion
-from cushion.compressors.arora.location_sums import place_variance
-from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.arora.storing import LayerPlan, store_net
-from cushion.network import Network
-from cushion.operators.gaussian_projection import gaussian_rows
-from cushion.promises import places as module
-from cushion.promises.places import simulate_places
+from cushion.compressors.projection import places as module
+from cushion.compressors.projection.location_sums import place_variance
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.places import simulate_places
+from cushion.compressors.projection.storing import LayerPlan, store_net
+from cushion.nets.network import Network
+from cushion.nets.operators.gaussian_projection import gaussian_rows
 
 
 def net_of(channels: int, side: int = 5) -> Network:

@@ -14,14 +14,14 @@ import torch
 from scipy.stats import binom
 from torch import nn
 
-from cushion.compression_records import Promise, PromiseCheck
-from cushion.compressors.guha.options import PruneOptions
+from cushion.compressors.pruning import checks
+from cushion.compressors.pruning.inputs import right_singular_vectors
+from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.records import NetPruning
+from cushion.compressors.pruning.run import prune_net
+from cushion.compressors.records import Promise, PromiseCheck
 from cushion.data.dataset import Dataset
-from cushion.net_pruning import prune_net
-from cushion.promises import pruning_checks as checks
-from cushion.promises.pruning_inputs import right_singular_vectors
-from cushion.pruning_records import NetPruning
-from cushion.tracing import trace
+from cushion.nets.tracing import trace
 
 SHAPES = ((60, 48), (50, 60), (10, 50))
 
@@ -129,8 +129,8 @@ def test_the_standard_errors_of_the_moments_are_those_of_normal_weights() -> Non
     """Simulated on 300 normal layers: deviations over standard errors spread by about 1 (or less,
     as Ψ is fitted).
     """
-    from cushion.compressors.guha.pruning import bernoulli_mask, layer_variance
-    from cushion.promises.pruning import _moments
+    from cushion.compressors.pruning.masks import bernoulli_mask, layer_variance
+    from cushion.compressors.pruning.promises import _moments
 
     draw = torch.Generator().manual_seed(3)
     scores = []
@@ -329,7 +329,7 @@ def test_singular_vectors_of_a_layer(rows: int, columns: int) -> None:
     right, _ = torch.linalg.qr(
         torch.randn(columns, len(scale), generator=draw, dtype=torch.float64)
     )
-    from cushion.operators import Linear
+    from cushion.nets.operators import Linear
 
     vectors = right_singular_vectors(Linear((left * scale) @ right.mT))
     count = len(scale) if len(scale) <= 256 else 64

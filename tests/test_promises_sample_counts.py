@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tests.compressed_cases import compressed, network
 
-from cushion.promises.induction import LayerErrors
-from cushion.promises.sample_counts import count_on_sample
+from cushion.compressors.induction import LayerErrors
+from cushion.compressors.sample_counts import count_on_sample
 from cushion.theorems.compression import CompressedFacts
 
 GAMMA = 1.0

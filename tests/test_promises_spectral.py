@@ -14,15 +14,15 @@ from tests.cases import CASES
 from torch import Tensor, nn
 
 import cushion
+from cushion.compressors.projection.checks import lemma_1
+from cushion.compressors.projection.spectral import LayerShift, accuracy_for, layer_shifts, lemma_9
 from cushion.data.dataset import Dataset
-from cushion.measuring import measure
-from cushion.net_facts import gather, look_at
-from cushion.network import Network
-from cushion.operators import Conv2d, FlatMap
-from cushion.promises.checks import lemma_1
-from cushion.promises.spectral import LayerShift, accuracy_for, layer_shifts, lemma_9
+from cushion.measures.table import measure
+from cushion.nets.network import Network
+from cushion.nets.operators import Conv2d, FlatMap
+from cushion.nets.tracing import trace
 from cushion.theorems.facts import NetFacts
-from cushion.tracing import trace
+from cushion.theorems.net_facts import gather, look_at
 
 NAMED = {case.name: case for case in CASES}
 NETS = [

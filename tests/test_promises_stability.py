@@ -15,19 +15,19 @@ from tests.jacobian_cases import activations, brute_jacobian, traced
 from torch import nn
 
 import cushion
+from cushion.compressors.projection import stability
+from cushion.compressors.projection.pairs import overlap
+from cushion.compressors.projection.stability import stability_facts
 from cushion.data.dataset import Dataset
 from cushion.data.splits import permutation
 from cushion.measures.stability.effective import effective_parameters, kept_rows
 from cushion.measures.stability.measurement import measure_terms
 from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.stability.smoothness import measure_smoothness
-from cushion.measuring import one_pass
-from cushion.network import Network
-from cushion.promises import stability
-from cushion.promises.pairs import overlap
-from cushion.promises.stability import stability_facts
+from cushion.measures.table import one_pass
+from cushion.nets.network import Network
+from cushion.nets.tracing import trace
 from cushion.theorems.noise_stability import StabilityFacts
-from cushion.tracing import trace
 
 NAMED = {case.name: case for case in CASES}
 NETS = ["mlp", "mlp-deep", "vgg-tiny", "conv-overlapping", "conv-stride"]

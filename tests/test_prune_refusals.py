@@ -18,12 +18,12 @@ from tests.trained_cases import digits, trained
 from torch import nn
 
 from cushion.cli import main
-from cushion.compressors.guha.options import PruneOptions
+from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.run import prune_net
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, CushionError
-from cushion.measuring import traced
-from cushion.net_pruning import prune_net
-from cushion.network import Network
+from cushion.measures.table import traced
+from cushion.nets.network import Network
 
 
 def spoiled(value: float, *, bias: bool = False) -> nn.Module:

@@ -14,14 +14,14 @@ from tests.compressed_cases import NAMED, network
 from tests.test_pruning import normal
 
 import cushion
-from cushion.compressors.guha.pruning import apply_masks, masks_for
+from cushion.certificates.format.number_stream import encode_numbers
+from cushion.compressors.pruning.masks import apply_masks, masks_for
 from cushion.compressors.storage.masked import Grid, fitted, store_pruned
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Numbers, StoredLayer
 from cushion.compressors.storage.stored_net import KINDS, StoredNet, read_stored
-from cushion.encoding.number_stream import encode_numbers
 from cushion.errors import BadInput, Malformed
-from cushion.network import Network
+from cushion.nets.network import Network
 
 EXPONENTS = 1100  # what a message adds to an exponent
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from tests.compressed_cases import NAMED, network
 
-from cushion.compressors.guha import pruning
-from cushion.compressors.guha.pruning import (
+from cushion.compressors.pruning import masks as pruning
+from cushion.compressors.pruning.masks import (
     apply_masks,
     bernoulli_mask,
     diagonal_mask,
@@ -21,10 +21,10 @@ from cushion.compressors.guha.pruning import (
     masks_for,
 )
 from cushion.compressors.storage.stored_net import places
-from cushion.counter import stream
+from cushion.data.counter import stream
 from cushion.errors import BadInput
-from cushion.network import Network
-from cushion.operators import Diagonal
+from cushion.nets.network import Network
+from cushion.nets.operators import Diagonal
 
 SHAPES = [(5, 5), (7, 3), (3, 8), (1, 6), (6, 1), (4, 2, 3, 3), (2, 3, 1, 5), (1, 1)]
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 from tests.test_pruning import normal
 
-from cushion.compressors.guha.grids import (
+from cushion.compressors.projection.pairs import overlap
+from cushion.compressors.pruning.grids import (
     exponent_below,
     rho_limit,
     rho_limit_printed,
@@ -22,8 +23,7 @@ from cushion.compressors.storage import masked
 from cushion.compressors.storage.masked import discretise, fitted
 from cushion.compressors.storage.stored import Numbers
 from cushion.errors import BadInput
-from cushion.operators import Conv2d, Linear
-from cushion.promises.pairs import overlap
+from cushion.nets.operators import Conv2d, Linear
 
 
 def spectral(matrix: torch.Tensor) -> float:

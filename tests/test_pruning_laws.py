@@ -14,7 +14,7 @@ from scipy.integrate import quad
 from scipy.special import betainc
 from tests.test_pruning import normal
 
-from cushion.compressors.guha.pruning import bernoulli_mask, diagonal_mask
+from cushion.compressors.pruning.masks import bernoulli_mask, diagonal_mask
 from cushion.theorems.pruning import (
     failure_shares,
     fourth_moment,

@@ -22,31 +22,31 @@ from tests.encoding_cases import grid, tiny
 from tests.posterior_cases import coin, linear, ones, whole
 from tests.theorem_cases import facts, layer, random_net
 
-from cushion.bound_records import Bound
 from cushion.certificates import pac_bayes as gaussian
 from cushion.certificates.certificate import certify_net
-from cushion.certificates.occam import occam_bound
-from cushion.claims import LedgerItem
+from cushion.certificates.format.bits import BitReader, BitWriter
+from cushion.certificates.format.claims import LedgerItem
+from cushion.certificates.format.container import pack
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Conv, Dense, Pool
+from cushion.certificates.format.message import decode, encode
+from cushion.certificates.format.posterior import encode_posterior, read_posterior
+from cushion.certificates.format.rounded_gaussian import LEAST_EXPONENT, MOST_EXPONENT
 from cushion.data.dataset import Dataset
-from cushion.encoding.bits import BitReader, BitWriter
-from cushion.encoding.container import pack
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.layers import Conv, Dense, Pool
-from cushion.encoding.message import decode, encode
-from cushion.encoding.posterior import encode_posterior, read_posterior
-from cushion.encoding.rounded_gaussian import LEAST_EXPONENT, MOST_EXPONENT
 from cushion.errors import Malformed
+from cushion.nets.tracing import trace
 from cushion.numerics import binomial_inverse, kl, kl_inverse
 from cushion.theorems import union
 from cushion.theorems.covering import covered
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.growth import bits_bound
+from cushion.theorems.occam import occam_bound
 from cushion.theorems.pac_bayes import SIGMAS, NoisyErrors, isotropic, magnitude_noise
 from cushion.theorems.rademacher import peeled
+from cushion.theorems.records import Bound
 from cushion.theorems.robustness import cells
 from cushion.theorems.spectral_pac_bayes import noise_tolerance
-from cushion.tracing import trace
 from cushion.verifier import gaussian as recheck
 from cushion.verifier import verify
 from cushion.verifier.tails import bound_holds

@@ -11,13 +11,13 @@ import pytest
 from scipy import integrate
 from scipy.stats import norm
 
+from cushion.papers.shin.resilience import bracket_probability, brackets, brackets_printed
 from cushion.theorems.heavy_tails import (
     epsilon_promised,
     failure,
     spread_allowed,
     spread_allowed_printed,
 )
-from cushion.theorems.resilience import bracket_probability, brackets, brackets_printed
 from cushion.theorems.sparsity import exceeds
 
 

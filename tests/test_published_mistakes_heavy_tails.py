@@ -13,7 +13,8 @@ import torch
 from scipy.special import ndtr
 from tests.test_theorems_heavy_tails import FACTS, SAMPLE
 
-from cushion.compressors.shin.replacement import replace_layer
+from cushion.compressors.noise.replacement import replace_layer
+from cushion.papers.shin.resilience import path_probability
 from cushion.theorems.heavy_tails import (
     HeavyTailFacts,
     HeavyTailLayerFacts,
@@ -26,7 +27,6 @@ from cushion.theorems.heavy_tails import (
     spread_allowed_printed,
     spread_seen,
 )
-from cushion.theorems.resilience import path_probability
 from cushion.theorems.sparsity import energy, energy_printed, exceeds, exceeds_printed, log_tail
 
 ALPHA, TAU, SIDE = 2.5, 2.0, 24

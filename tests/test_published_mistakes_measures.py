@@ -25,31 +25,31 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import cushion
-from cushion import training
-from cushion.bounding import BoundOptions, bounds
+from cushion.certificates.format.posterior import USUAL_PRIOR
+from cushion.certificates.format.rounded_gaussian import RoundedGaussians
+from cushion.certificates.search.posterior import GaussianNumbers
 from cushion.cli import build_parser
-from cushion.compressors.gaussian_posterior import GaussianNumbers
 from cushion.data.dataset import Dataset
-from cushion.encoding.posterior import USUAL_PRIOR
-from cushion.encoding.rounded_gaussian import RoundedGaussians
 from cushion.errors import BadInput, CushionError, Unsupported
 from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
-from cushion.measures.norms import layer_norms
-from cushion.measures.paths import path_norm
+from cushion.measures.norms.layers import layer_norms
+from cushion.measures.norms.paths import path_norm
+from cushion.measures.norms.spectra import layer_spectrum
 from cushion.measures.sharpness.loss import all_losses
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.noisy import count_noisy_errors
 from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass, perturb_weights
-from cushion.measures.spectra import layer_spectrum
 from cushion.measures.stability.options import StabilityOptions
-from cushion.measuring import FAMILIES, measure
-from cushion.net_facts import look_at
-from cushion.operators import Conv2d
-from cushion.recipes import Recipe
+from cushion.measures.table import FAMILIES, measure
+from cushion.nets.operators import Conv2d
+from cushion.nets.tracing import trace
+from cushion.theorems.bounds import BoundOptions, bounds
+from cushion.theorems.net_facts import look_at
 from cushion.theorems.rademacher import peeled
-from cushion.tracing import trace
+from cushion.training import training
+from cushion.training.recipes import Recipe
 
 QUICK: dict[str, Any] = {
     "stability": StabilityOptions(examples=6, draws=2, k=3, attenuation_draws=1),

@@ -16,11 +16,11 @@ import torch
 from scipy.special import betainc
 from tests.test_pruning import normal
 
-from cushion.compressors.guha.grids import rho_limit, rho_limit_printed, rounding_limit
-from cushion.compressors.guha.pruning import bernoulli_mask, diagonal_mask
-from cushion.counter import stream
+from cushion.compressors.pruning.grids import rho_limit, rho_limit_printed, rounding_limit
+from cushion.compressors.pruning.masks import bernoulli_mask, diagonal_mask
+from cushion.compressors.pruning.subgaussian import SubgaussianFit, fit_subgaussian
+from cushion.data.counter import stream
 from cushion.measures.margins import margin_loss, sample_margins
-from cushion.measures.subgaussian import SubgaussianFit, fit_subgaussian
 from cushion.theorems.pruning import (
     failure_shares,
     fourth_moment,

@@ -14,9 +14,9 @@ import torch
 from tests.test_theorems_pruning_bounds import FACTS, SAMPLE, rows_of
 from torch import nn
 
-from cushion.compressors.guha.options import PruneOptions
+from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.run import prune_net
 from cushion.data.dataset import Dataset
-from cushion.net_pruning import prune_net
 from cushion.theorems.pruning import keep_probability
 from cushion.theorems.pruning_bounds import (
     PrunedFacts,

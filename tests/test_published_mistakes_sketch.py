@@ -9,10 +9,10 @@ import math
 import numpy as np
 import pytest
 
-from cushion.compressors.guha.ensembles import bipartite
-from cushion.compressors.guha.recovery import recover
-from cushion.compressors.guha.sketch_sizes import statistical_dimension
-from cushion.compressors.guha.sketch_study import counts, sparse_matrix
+from cushion.compressors.pruning.ensembles import bipartite
+from cushion.compressors.pruning.recovery import recover
+from cushion.compressors.pruning.sketch_sizes import statistical_dimension
+from cushion.papers.guha.sketch_study import counts, sparse_matrix
 
 
 def test_with_ones_in_every_row_columns_stay_empty_and_nothing_there_comes_back() -> None:

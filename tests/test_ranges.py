@@ -9,10 +9,10 @@ import pytest
 from tests import format_reader
 from tests.encoding_cases import grid, ones
 
-from cushion.encoding.inputs import Bytes, Floats, Input
-from cushion.encoding.integer_net import Conv, Dense, IntegerNet, Layer, Pool
-from cushion.encoding.message import decode, encode
-from cushion.encoding.sources import Grid, SeededProjection, Values
+from cushion.certificates.format.inputs import Bytes, Floats, Input
+from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Layer, Pool
+from cushion.certificates.format.message import decode, encode
+from cushion.certificates.format.sources import Grid, SeededProjection, Values
 from cushion.errors import Malformed
 
 LIMIT = 2**53

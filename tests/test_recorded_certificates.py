@@ -10,8 +10,8 @@ import pytest
 
 import cushion
 from cushion.certificates.certificate import sentence, spaced
-from cushion.claims import Claim
-from cushion.encoding.container import unpack
+from cushion.certificates.format.claims import Claim
+from cushion.certificates.format.container import unpack
 from cushion.errors import Malformed
 from cushion.numerics import percent_up
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from cushion.certificates.occam import occam_bound
 from cushion.numerics import float_up
+from cushion.theorems.occam import occam_bound
 
 FOLDER = Path(__file__).parent.parent / "results" / "arora-compressors"
 RECORDS = sorted(f"{path.parent.name}/{path.stem}" for path in FOLDER.glob("*/*.json"))

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import cushion
-from cushion.certificates.occam import occam_bound
-from cushion.claims import Claim
-from cushion.encoding.container import unpack
+from cushion.certificates.format.claims import Claim
+from cushion.certificates.format.container import unpack
 from cushion.numerics import float_up
+from cushion.theorems.occam import occam_bound
 
 FOLDER = Path(__file__).parent.parent / "results" / "guha-pruning"
 RECORDS = sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != "benchmarks")

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cushion.reproduction.pages import judged, render
-from cushion.reproduction.registry import ITEMS
-from cushion.reproduction.runner import Workshop, done_sizes
+from cushion.papers.pages import judged, render
+from cushion.papers.registry import ITEMS
+from cushion.papers.runner import Workshop, done_sizes
 
 FOLDER = Path(__file__).parent.parent / "results" / "reproduce"
 PAGES = sorted(path.parent for path in FOLDER.glob("*/*/done.json"))

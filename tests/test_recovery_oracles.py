@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from cushion.compressors.guha.ensembles import bipartite
-from cushion.compressors.guha.recovery import recover
+from cushion.compressors.pruning.ensembles import bipartite
+from cushion.compressors.pruning.recovery import recover
 
 
 def smallest_norm(A: np.ndarray, B: np.ndarray, Y: np.ndarray) -> tuple[float, np.ndarray]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from cushion.errors import BadInput
-from cushion.measures.regression_mixture import (
+from cushion.papers.shin.regression_mixture import (
     FLOOR,
     Lines,
     RegressionMixture,

@@ -13,17 +13,17 @@ import torch
 from tests.compressed_cases import NAMED, network
 from torch import Tensor
 
-from cushion.compressors.guha.pruning import masks_for
-from cushion.compressors.shin.options import FORMS, Form
-from cushion.compressors.shin.replacement import (
+from cushion.compressors.noise.options import FORMS, Form
+from cushion.compressors.noise.replacement import (
     choose_layers,
     replace_layer,
     spread,
     standard_deviations,
     threshold_within,
 )
-from cushion.compressors.shin.spiked import Spiked
-from cushion.compressors.shin.storing import store_replaced
+from cushion.compressors.noise.spiked import Spiked
+from cushion.compressors.noise.storing import store_replaced
+from cushion.compressors.pruning.masks import masks_for
 from cushion.compressors.storage.masked import Grid, store_pruned
 from cushion.errors import BadInput
 

@@ -14,15 +14,15 @@ import pytest
 import torch
 from tests.arora_cases import ALEXNETS, tiny_plans
 
-from cushion import models
-from cushion.batches import as_floats
 from cushion.data import load_pair
 from cushion.errors import BadInput
-from cushion.recipes import find_recipe, fit_recipe
-from cushion.reproduction import registry, runner
-from cushion.reproduction.arora import bounds, labels, paper, spreads, table
-from cushion.reproduction.note import correlation, stability
-from cushion.weights import load_net
+from cushion.nets import models
+from cushion.nets.batches import as_floats
+from cushion.nets.loading.weights import load_net
+from cushion.papers import registry, runner
+from cushion.papers.arora import bounds, labels, paper, spreads, table
+from cushion.papers.note import correlation, stability
+from cushion.training.recipes import find_recipe, fit_recipe
 
 ITEMS = [
     item
@@ -76,7 +76,7 @@ def test_every_item_is_there_and_its_trainings_are_shared(out: Path) -> None:
 def test_a_page_follows_from_its_records_without_training(
     out: Path, item: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cushion.reproduction import nets
+    from cushion.papers import nets
 
     def refuse(*args: object, **options: object) -> None:
         raise AssertionError("nothing may be trained")
@@ -91,7 +91,7 @@ def test_a_page_follows_from_its_records_without_training(
 
 
 def test_a_picture_drawn_again_is_the_same_file(out: Path, tmp_path: Path) -> None:
-    from cushion.figures.reproduction import draw_picture
+    from cushion.papers.pictures import draw_picture
 
     for item in ("arora2018-figure1a", "note-figure3"):
         (picture,) = records(out, item)["pictures"]

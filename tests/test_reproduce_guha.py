@@ -16,11 +16,11 @@ import pytest
 from tests.guha_cases import Pruning, tiny_plans
 
 from cushion.errors import BadInput
-from cushion.reproduction import registry, runner
-from cushion.reproduction.guha import nets as guha_nets
-from cushion.reproduction.guha import plans as guha_plans
-from cushion.reproduction.guha.columns import RIVAL_ROWS
-from cushion.reproduction.guha.paper import (
+from cushion.papers import registry, runner
+from cushion.papers.guha import nets as guha_nets
+from cushion.papers.guha import plans as guha_plans
+from cushion.papers.guha.columns import RIVAL_ROWS
+from cushion.papers.guha.paper import (
     METHODS,
     RIVALS,
     TABLE_1,
@@ -120,10 +120,10 @@ def test_the_implied_constant_stands_beside_the_papers(tmp_path: Path, pruning: 
 
 def test_our_rivals_are_those_of_bounds(tmp_path: Path, pruning: Pruning) -> None:
     """The same rows as the whole `cushion bounds`, which computes much more besides."""
-    from cushion.bounding import BoundOptions, bounds
     from cushion.data import load_pair
     from cushion.measures.sharpness.options import SharpnessOptions
-    from cushion.weights import load_net
+    from cushion.nets.loading.weights import load_net
+    from cushion.theorems.bounds import BoundOptions, bounds
 
     found = records(runner.reproduce("guha2023-table1", tmp_path))
     data, test = load_pair("digits")

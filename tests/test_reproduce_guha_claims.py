@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cushion.reproduction.guha import plans as guha_plans
-from cushion.reproduction.guha.claims import (
+from cushion.papers.guha import plans as guha_plans
+from cushion.papers.guha.claims import (
     PAPER_WIDTHS,
     applies,
     below_bartlett,
@@ -21,9 +21,9 @@ from cushion.reproduction.guha.claims import (
     reaches_error,
     smaller_by,
 )
-from cushion.reproduction.guha.figures import over_epochs, scaled
-from cushion.reproduction.guha.nets import NetFound, NetPlan, PrunedFound
-from cushion.reproduction.guha.paper import (
+from cushion.papers.guha.figures import over_epochs, scaled
+from cushion.papers.guha.nets import NetFound, NetPlan, PrunedFound
+from cushion.papers.guha.paper import (
     EXPLAINS,
     METHODS,
     TABLE_1,
@@ -33,7 +33,7 @@ from cushion.reproduction.guha.paper import (
     implied_constant,
     mlp_shapes,
 )
-from cushion.reproduction.guha.table import explains
+from cushion.papers.guha.table import explains
 
 BEFORE = "True error before pruning"
 LOW: dict[str, float | None] = {

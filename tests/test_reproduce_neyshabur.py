@@ -14,17 +14,17 @@ import torch
 from numpy.typing import NDArray
 from tests.neyshabur_cases import CONFUSED, DEEP, PAIRS, TRUE_ROWS, WIDTHS, tiny_plans
 
-from cushion.batches import as_floats
 from cushion.data import Dataset, load_pair
-from cushion.figures.reproduction import draw_picture
-from cushion.reproduction import nets as training
-from cushion.reproduction import runner
-from cushion.reproduction.nets import TrainingPlan, train_plan
-from cushion.reproduction.neyshabur import plans
-from cushion.reproduction.neyshabur.items import ITEMS
-from cushion.reproduction.pages import SIZES
-from cushion.reproduction.runner import Workshop
-from cushion.weights import load_net
+from cushion.nets.batches import as_floats
+from cushion.nets.loading.weights import load_net
+from cushion.papers import nets as training
+from cushion.papers import runner
+from cushion.papers.nets import TrainingPlan, train_plan
+from cushion.papers.neyshabur import plans
+from cushion.papers.neyshabur.items import ITEMS
+from cushion.papers.pages import SIZES
+from cushion.papers.pictures import draw_picture
+from cushion.papers.runner import Workshop
 
 IDS = [f"neyshabur2017-figure{number}" for number in range(1, 9)]
 

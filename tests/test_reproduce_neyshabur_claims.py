@@ -7,22 +7,22 @@ from __future__ import annotations
 import pytest
 from tests.neyshabur_cases import a_net, condition_record, pairs, sized, without
 
-from cushion.reproduction.neyshabur.bicriteria import kl_at
-from cushion.reproduction.neyshabur.claims import above_everywhere
-from cushion.reproduction.neyshabur.condition_claims import (
+from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
+from cushion.papers.neyshabur.bicriteria import kl_at
+from cushion.papers.neyshabur.claims import above_everywhere
+from cushion.papers.neyshabur.condition_claims import (
     alike,
     c2_at_most,
     c3_at_most,
     mu_at_least,
 )
-from cushion.reproduction.neyshabur.conditions import Conditions, pooled
-from cushion.reproduction.neyshabur.label_pairs import PairFound
-from cushion.reproduction.neyshabur.minima import minima_claims, shares
-from cushion.reproduction.neyshabur.norms_by_labels import capacity_claims
-from cushion.reproduction.neyshabur.sharpness_by_labels import sharpness_claims
-from cushion.reproduction.neyshabur.widths import wider_is_better, width_claims
-from cushion.reproduction.pages import Claim
-from cushion.sharpness_records import ExpectedSharpness, SharpnessPoint
+from cushion.papers.neyshabur.conditions import Conditions, pooled
+from cushion.papers.neyshabur.label_pairs import PairFound
+from cushion.papers.neyshabur.minima import minima_claims, shares
+from cushion.papers.neyshabur.norms_by_labels import capacity_claims
+from cushion.papers.neyshabur.sharpness_by_labels import sharpness_claims
+from cushion.papers.neyshabur.widths import wider_is_better, width_claims
+from cushion.papers.pages import Claim
 
 
 def held(claims: tuple[Claim, ...]) -> list[bool | None]:

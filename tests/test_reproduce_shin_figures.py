@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from cushion.reproduction import runner
-from cushion.reproduction.shin import figures as shin_figures
-from cushion.reproduction.shin.figures import (
+from cushion.papers import runner
+from cushion.papers.shin import figures as shin_figures
+from cushion.papers.shin.figures import (
     Plane,
     heavier,
     is_a_bound,
@@ -25,7 +25,7 @@ from cushion.reproduction.shin.figures import (
     power_law,
     probable,
 )
-from cushion.theorems.resilience import PathProbability, asymptotic_density, bracket_probability
+from cushion.papers.shin.resilience import PathProbability, asymptotic_density, bracket_probability
 
 SURE = PathProbability(kappa=2.0, p=0.1, printed=0.9, chernoff=1.0, exact=0.8, applies=False)
 RARE = replace(SURE, printed=0.3, chernoff=0.3, exact=0.2, applies=True)

@@ -15,23 +15,23 @@ import pytest
 import torch
 from tests.compressed_cases import network
 
-from cushion.batches import as_floats
 from cushion.data import Dataset, load_pair
 from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.power_law import fit_power_law
-from cushion.net_facts import look_at
-from cushion.reproduction import runner
-from cushion.reproduction.pages import SIZES
-from cushion.reproduction.shin import table as shin_table
-from cushion.reproduction.shin.fleet import FLEET, FleetNet
-from cushion.reproduction.shin.nets import NetTails
-from cushion.reproduction.shin.stable_rank import (
+from cushion.nets.batches import as_floats
+from cushion.nets.loading.weights import LoadedNet, load_net
+from cushion.papers import runner
+from cushion.papers.pages import SIZES
+from cushion.papers.shin import table as shin_table
+from cushion.papers.shin.fleet import FLEET, FleetNet
+from cushion.papers.shin.nets import NetTails
+from cushion.papers.shin.stable_rank import (
     clusters,
     correlate,
     heavier_later,
     power_iteration_suffices,
 )
-from cushion.weights import LoadedNet, load_net
+from cushion.theorems.net_facts import look_at
 
 TINY = (
     FleetNet("digits-fc8", "digits", "1x8x8: flatten fc8 relu fc10", 1, "width"),

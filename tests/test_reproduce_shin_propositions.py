@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from cushion.reproduction import runner
-from cushion.reproduction.shin import claims as shin_claims
-from cushion.reproduction.shin import propositions as shin_propositions
-from cushion.reproduction.shin import simulations as shin_simulations
-from cushion.reproduction.shin.propositions import Draws
+from cushion.papers import runner
+from cushion.papers.shin import claims as shin_claims
+from cushion.papers.shin import propositions as shin_propositions
+from cushion.papers.shin import simulations as shin_simulations
+from cushion.papers.shin.propositions import Draws
 from cushion.theorems.sparsity import energy, exceeds
 
 DRAWS = 400

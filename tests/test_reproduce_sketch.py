@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from cushion.compressors.guha.sketch_study import recovery_rate
-from cushion.reproduction import runner
-from cushion.reproduction.guha import sketch as guha_sketch
-from cushion.reproduction.guha.sketch import (
+from cushion.papers import runner
+from cushion.papers.guha import sketch as guha_sketch
+from cushion.papers.guha.sketch import (
     SketchPlan,
     always,
     is_smaller,
     saves_numbers,
     theory_holds,
 )
+from cushion.papers.guha.sketch_study import recovery_rate
 
 
 def made(folder: Path) -> dict[str, Any]:

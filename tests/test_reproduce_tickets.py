@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from cushion.lottery import TicketError, ticket_error
-from cushion.reproduction import runner
-from cushion.reproduction.guha import tickets as guha_tickets
-from cushion.reproduction.guha.tickets import TicketPlan
-from cushion.theorems.lottery import mask_bits, sufficient_width
+from cushion.papers import runner
+from cushion.papers.guha import tickets as guha_tickets
+from cushion.papers.guha.lottery import TicketError, ticket_error
+from cushion.papers.guha.lottery_theorem import mask_bits, sufficient_width
+from cushion.papers.guha.tickets import TicketPlan
 
 
 def tiny(monkeypatch: pytest.MonkeyPatch) -> TicketPlan:

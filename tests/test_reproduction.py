@@ -11,12 +11,11 @@ import pytest
 from tests.command_line import ask
 
 from cushion.errors import BadInput, Malformed
-from cushion.figures import canvas
 from cushion.files import write_whole
-from cushion.reproduction import registry, runner
-from cushion.reproduction.drawings import Picture, Series
-from cushion.reproduction.pages import Claim, Page, Table, judge
-from cushion.reproduction.runner import Workshop
+from cushion.papers import canvas, registry, runner
+from cushion.papers.drawings import Picture, Series
+from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.runner import Workshop
 
 PICTURE = Picture("squares", "Squares", (1, 2, 3), "n", "n²", (Series("square", (1.0, None, 9.0)),))
 
@@ -104,7 +103,7 @@ def test_without_matplotlib_the_page_says_how_to_get_it(
 
 
 def test_bars_stand_where_places_are_names(tmp_path: Path) -> None:
-    from cushion.figures.reproduction import draw_picture
+    from cushion.papers.pictures import draw_picture
 
     bars = Picture(
         "bars",

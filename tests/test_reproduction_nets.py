@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cushion.errors import BadInput
-from cushion.recipes import find_recipe
-from cushion.reproduction import nets
-from cushion.reproduction.nets import TrainingPlan, train_plan
-from cushion.reproduction.runner import Workshop
+from cushion.papers import nets
+from cushion.papers.nets import TrainingPlan, train_plan
+from cushion.papers.runner import Workshop
+from cushion.training.recipes import find_recipe
 
 PLAN = TrainingPlan("1x8x8: flatten fc6 relu fc10", "digits,subset=60", epochs=1)
 

@@ -11,8 +11,8 @@ import pytest
 from tests.command_line import ask
 
 from cushion.errors import BadInput, Malformed
-from cushion.reproduction.registry import ITEMS
-from cushion.reproduction.summary import summarise
+from cushion.papers.registry import ITEMS
+from cushion.papers.summary import summarise
 
 ROOT = Path(__file__).parent.parent
 CLAIM = {"because": "b", "in_paper": None, "paper_because": ""}

@@ -20,15 +20,15 @@ import torch
 from tests.training_cases import RECIPE, assert_same_weights, make_data, refusal
 
 from cushion.errors import BadInput, Malformed
-from cushion.training import train
-from cushion.weights import load_net, read_tensors, save_tensors
+from cushion.nets.loading.weights import load_net, read_tensors, save_tensors
+from cushion.training.training import train
 
 SCRIPT = """
 import sys, time
 import torch
 torch.set_num_threads(1)
 from tests.test_training import RECIPE, make_data
-from cushion import training
+from cushion.training import training
 
 count_errors = training.count_errors
 def slowly(scores, y):

@@ -15,15 +15,15 @@ from tests.cases import CASES, Case
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cushion.batches import mix_seed
 from cushion.data import Dataset
 from cushion.measures.sharpness.ascent import ascend, max_sharpness
 from cushion.measures.sharpness.loss import Losses, all_losses, mini_batches
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.measures.sharpness.perturbed import parameters
-from cushion.network import Network
-from cushion.tracing import trace
+from cushion.nets.batches import mix_seed
+from cushion.nets.network import Network
+from cushion.nets.tracing import trace
 
 
 def named(name: str) -> Case:

@@ -23,9 +23,9 @@ from cushion.measures.sharpness.expected import expected_sharpness
 from cushion.measures.sharpness.loss import all_losses, mini_batches, sample_losses
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.options import SharpnessOptions
-from cushion.network import Network
-from cushion.sharpness_records import ExpectedSharpness
-from cushion.tracing import trace
+from cushion.measures.sharpness.records import ExpectedSharpness
+from cushion.nets.network import Network
+from cushion.nets.tracing import trace
 
 
 def named(name: str) -> Case:

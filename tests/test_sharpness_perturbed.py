@@ -15,8 +15,8 @@ from tests.cases import CASES, Case
 from torch import Tensor, nn
 
 from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass, perturb_weights
-from cushion.network import Network
-from cushion.tracing import trace
+from cushion.nets.network import Network
+from cushion.nets.tracing import trace
 
 NAMES = (
     "mlp",

@@ -19,10 +19,10 @@ import pytest
 import torch
 from tqdm import tqdm
 
-from cushion.counter import stream
+from cushion.data.counter import stream
 from cushion.errors import BadInput
-from cushion.operators import sign_projection as module
-from cushion.operators.sign_projection import (
+from cushion.nets.operators import sign_projection as module
+from cushion.nets.operators.sign_projection import (
     PURPOSE,
     sign_coefficients,
     sign_project,

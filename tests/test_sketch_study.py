@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from cushion.compressors.guha.sketch_sizes import paper_side, statistical_dimension
-from cushion.compressors.guha.sketch_study import (
+from cushion.compressors.pruning.sketch_sizes import paper_side, statistical_dimension
+from cushion.errors import BadInput
+from cushion.papers.guha.sketch_study import (
     comes_back,
     counts,
     crossing,
     recovery_rate,
     sparse_matrix,
 )
-from cushion.errors import BadInput
 
 
 def test_the_matrices_of_a_study() -> None:

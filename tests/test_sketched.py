@@ -12,15 +12,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from cushion.compressors.guha import sketched
-from cushion.compressors.guha.sketch_sizes import (
+from cushion.certificates.format.number_stream import encode_numbers
+from cushion.compressors.pruning import sketched
+from cushion.compressors.pruning.sketch_sizes import (
     default_ones,
     ones_within,
     paper_side,
     sides,
     statistical_dimension,
 )
-from cushion.compressors.guha.sketched import (
+from cushion.compressors.pruning.sketched import (
     Sketched,
     checksum_of,
     factors,
@@ -30,10 +31,9 @@ from cushion.compressors.guha.sketched import (
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Kept, Numbers
 from cushion.compressors.storage.stored_net import StoredNet, places, read_stored
-from cushion.encoding.number_stream import encode_numbers
 from cushion.errors import BadInput, Malformed
-from cushion.models import build
-from cushion.tracing import trace
+from cushion.nets.models import build
+from cushion.nets.tracing import trace
 
 
 def pruned(shape: tuple[int, ...], nonzeros: int, seed: int = 0, largest: int = 127) -> Numbers:

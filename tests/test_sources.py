@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests import format_reader
 from tests.encoding_cases import grid, product
 
-from cushion.encoding import sources
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import Dense, IntegerNet
-from cushion.encoding.message import decode, encode
-from cushion.encoding.sources import (
+from cushion.certificates.format import sources
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.message import decode, encode
+from cushion.certificates.format.sources import (
     Grid,
     Product,
     SeededMask,
@@ -32,7 +32,7 @@ from cushion.encoding.sources import (
     words,
 )
 from cushion.errors import BadInput, Malformed
-from cushion.operators.sign_projection import sign_reconstruction
+from cushion.nets.operators.sign_projection import sign_reconstruction
 
 
 def as_layer(source: Source, name: str) -> format_reader.Layer:

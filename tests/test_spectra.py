@@ -10,12 +10,12 @@ import torch
 from tests.cases import CASES
 
 from cushion.errors import BadInput
-from cushion.measures.spectra import Spectrum, kernel_spectrum, layer_spectrum
-from cushion.operators import Conv2d, Diagonal, Linear, Operator
-from cushion.operators import spectrum as spectrum_module
-from cushion.operators.density import GaussRule, estimate_density
-from cushion.operators.spectrum import is_exact, singular_values, top_values
-from cushion.tracing import trace
+from cushion.measures.norms.spectra import Spectrum, kernel_spectrum, layer_spectrum
+from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
+from cushion.nets.operators import spectrum as spectrum_module
+from cushion.nets.operators.density import GaussRule, estimate_density
+from cushion.nets.operators.spectrum import is_exact, singular_values, top_values
+from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 

@@ -13,9 +13,9 @@ import torch
 from scipy.sparse.linalg import ArpackNoConvergence
 from tests.cases import CASES
 
-from cushion.operators import Conv2d, Diagonal, Linear, Operator, norms
-from cushion.operators.norms import Gram, lanczos_norm
-from cushion.tracing import trace
+from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator, norms
+from cushion.nets.operators.norms import Gram, lanczos_norm
+from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 ROUNDING = 1e-13

@@ -15,18 +15,18 @@ from tests.compressed_cases import NAMED, network
 from tests.test_pruned_storage import EXPONENTS, grid
 
 import cushion
-from cushion.compressors.shin.options import FORMS, Form
-from cushion.compressors.shin.replacement import replace_layer, spread
-from cushion.compressors.shin.spiked import Spiked, bell_numbers, on_a_grid
-from cushion.compressors.shin.storing import store_replaced
+from cushion.certificates.format.number_stream import encode_numbers
+from cushion.certificates.format.sources import SeededNoise
+from cushion.compressors.noise.options import FORMS, Form
+from cushion.compressors.noise.replacement import replace_layer, spread
+from cushion.compressors.noise.spiked import Spiked, bell_numbers, on_a_grid
+from cushion.compressors.noise.storing import store_replaced
 from cushion.compressors.storage.exact_weights import exact_weight
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored_net import KINDS, StoredNet, read_stored
-from cushion.counter import stream
-from cushion.encoding.number_stream import encode_numbers
-from cushion.encoding.sources import SeededNoise
+from cushion.data.counter import stream
 from cushion.errors import BadInput, Malformed, Unsupported
-from cushion.network import Network
+from cushion.nets.network import Network
 from cushion.theorems.heavy_tails import failure
 
 SEED = 5

@@ -11,7 +11,7 @@ from tests.cases import CASES
 
 import cushion
 from cushion.data.dataset import Dataset
-from cushion.measure_records import MeasureTable
+from cushion.measures.records import MeasureTable
 from cushion.measures.stability.claims import check_claims
 from cushion.records import Distribution
 

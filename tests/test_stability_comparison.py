@@ -16,11 +16,11 @@ from torch import Tensor, nn
 import cushion
 from cushion.data import Dataset
 from cushion.errors import BadInput
-from cushion.measure_records import MeasureTable
+from cushion.measures.records import MeasureTable
 from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
 from cushion.measures.stability.options import StabilityOptions
-from cushion.network import Network
-from cushion.tracing import trace
+from cushion.nets.network import Network
+from cushion.nets.tracing import trace
 
 CHAINS = [case for case in CASES if case.chain]
 each_chain = pytest.mark.parametrize("case", CHAINS, ids=lambda case: case.name)

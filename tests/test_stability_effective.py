@@ -18,8 +18,8 @@ from cushion.data import Dataset
 from cushion.data.splits import permutation
 from cushion.measures.stability.effective import LayerTerms, capacity, effective_parameters
 from cushion.measures.stability.options import StabilityOptions
-from cushion.network import Node
-from cushion.tracing import trace
+from cushion.nets.network import Node
+from cushion.nets.tracing import trace
 
 QUICK = StabilityOptions(draws=0, attenuation_draws=0, method="exact", zeta=0.2)
 

@@ -18,12 +18,12 @@ from tests.jacobian_cases import activations, brute_jacobian, pairs, traced
 from torch import Tensor, nn
 
 from cushion.data import Dataset
-from cushion.linearisation import Linearisation
 from cushion.measures.stability.interlayer import Pairs, measure_pairs
 from cushion.measures.stability.jacobians import PairSquares, pair_squares, plan_jacobians
 from cushion.measures.stability.places import sampled_spreads
-from cushion.network import Network, Node
-from cushion.tracing import trace
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.network import Network, Node
+from cushion.nets.tracing import trace
 
 NETS = [case for case in CASES if len(case.layers) > 1]
 CHAINS = [case for case in NETS if case.chain]

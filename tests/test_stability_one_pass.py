@@ -22,8 +22,8 @@ from cushion.measures.stability.one_pass import (
     next_layer,
     noise_sensitivities,
 )
-from cushion.network import Network, Node
-from cushion.tracing import trace
+from cushion.nets.network import Network, Node
+from cushion.nets.tracing import trace
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 CHAINS = [case for case in CASES if case.chain and len(case.layers) > 1]

@@ -16,7 +16,7 @@ from torch import Tensor
 import cushion
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
-from cushion.tracing import trace
+from cushion.nets.tracing import trace
 
 
 def named(name: str) -> Case:

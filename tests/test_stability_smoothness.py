@@ -13,10 +13,9 @@ from tests.cases import CASES, Case
 from tests.jacobian_cases import activations, brute_jacobian, pairs, subnet, traced
 from torch import Tensor, nn
 
-from cushion.counter import stream
 from cushion.data import Dataset
+from cushion.data.counter import stream
 from cushion.errors import BadInput
-from cushion.linearisation import Linearisation
 from cushion.measures.stability.noise import Noise, gaussian_like, lengths, project_net
 from cushion.measures.stability.smoothness import (
     measure_smoothness,
@@ -24,9 +23,10 @@ from cushion.measures.stability.smoothness import (
     quantile_over_draws,
     sample_smoothness,
 )
-from cushion.network import Network, Node
-from cushion.perturbation import Activations
-from cushion.tracing import trace
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.network import Network, Node
+from cushion.nets.perturbation import Activations
+from cushion.nets.tracing import trace
 
 NETS = [case for case in CASES if len(case.layers) > 1]
 each_net = pytest.mark.parametrize("case", NETS, ids=lambda case: case.name)

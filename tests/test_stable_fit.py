@@ -14,9 +14,9 @@ from scipy.optimize import minimize
 
 from cushion.errors import BadInput
 from cushion.measures.tails import stable_fit
+from cushion.measures.tails.records import StableFit
 from cushion.measures.tails.stable_fit import fit_stable
 from cushion.measures.tails.stable_law import StableLaw, sample_stable
-from cushion.tail_records import StableFit
 
 Floats = NDArray[np.float64]
 NAMES = ("alpha", "beta", "scale", "location")

@@ -33,14 +33,14 @@ from torch import nn
 
 import cushion
 from cushion.certificates.certificate import certify_net
-from cushion.compression import summarise
-from cushion.compressors.arora.vectors import Sparse
+from cushion.certificates.format.integer_net import Dense
+from cushion.certificates.format.message import decode, encode
+from cushion.certificates.format.sources import Grid, Product, SignProjection, Values, coded_numbers
+from cushion.compressors.projection.vectors import Sparse
+from cushion.compressors.search_report import summarise
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.compressors.storage.stored import Kept, Numbers
 from cushion.data import digits
-from cushion.encoding.integer_net import Dense
-from cushion.encoding.message import decode, encode
-from cushion.encoding.sources import Grid, Product, SignProjection, Values, coded_numbers
 from cushion.errors import BadInput
 
 

@@ -25,16 +25,16 @@ from tests.exact_cases import (
 )
 from torch import nn
 
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.message import encode
+from cushion.certificates.format.sources import Grid, Values
 from cushion.compressors.storage import exact
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.compressors.storage.exact_weights import coded_decisions
 from cushion.compressors.storage.stored import Kept, Numbers, Projected
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import Dense, IntegerNet
-from cushion.encoding.message import encode
-from cushion.encoding.sources import Grid, Values
 from cushion.errors import BadInput, Unsupported
-from cushion.operators import LocalConv2d
+from cushion.nets.operators import LocalConv2d
 
 
 def deep(depth: int) -> nn.Module:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.special import betainc
 
+from cushion.compressors.pruning.subgaussian import SubgaussianFit, fit_subgaussian
 from cushion.errors import BadInput
-from cushion.measures.subgaussian import SubgaussianFit, fit_subgaussian
 from cushion.theorems.pruning import kappa
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import format_reader
 
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import (
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import (
     Conv,
     Dense,
     Feature,
@@ -21,8 +21,16 @@ from cushion.encoding.integer_net import (
     feature_after,
     stored_shape,
 )
-from cushion.encoding.sources import Grid, SeededNoise, Source
-from cushion.encoding.symmetry import ORDERS, invariant, lifted, motions, moved, regular, relative
+from cushion.certificates.format.sources import Grid, SeededNoise, Source
+from cushion.certificates.format.symmetry import (
+    ORDERS,
+    invariant,
+    lifted,
+    motions,
+    moved,
+    regular,
+    relative,
+)
 from cushion.errors import Malformed
 
 

@@ -19,7 +19,7 @@ from cushion.errors import BadInput
 from cushion.measures.tails import comparison
 from cushion.measures.tails.comparison import compare_laws, vuong
 from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.tail_records import LikelihoodRatio, PowerLawFit
+from cushion.measures.tails.records import LikelihoodRatio, PowerLawFit
 
 Floats = NDArray[np.float64]
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from cushion.measures.tails.doubts import find_doubts
 from cushion.measures.tails.measurement import layer_tails
 from cushion.measures.tails.options import TailOptions
-from cushion.measures.tails.stable_law import sample_stable
-from cushion.tail_records import (
+from cushion.measures.tails.records import (
     Goodness,
     HillPlot,
     LikelihoodRatio,
@@ -27,6 +26,7 @@ from cushion.tail_records import (
     StableFit,
     TailFits,
 )
+from cushion.measures.tails.stable_law import sample_stable
 
 LAW = PowerLawFit(
     2.5, 0.047, 0.1, 0.01, 0.01, tail=1000, values=2000, zeros=0, distinct=2000, largest=5.0

@@ -24,9 +24,9 @@ from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.measurement import layer_tails
 from cushion.measures.tails.options import TailOptions
 from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.records import LayerTails, StableFit, TailFits
 from cushion.measures.tails.stable_fit import fit_stable
-from cushion.tail_records import LayerTails, StableFit, TailFits
-from cushion.tracing import trace
+from cushion.nets.tracing import trace
 
 NONE = TailOptions()
 

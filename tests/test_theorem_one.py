@@ -23,7 +23,7 @@ from tests.condition_cases import (
     random_weights,
 )
 
-from cushion.condition_records import TheoremOne, Version
+from cushion.measures.conditions.records import TheoremOne, Version
 from cushion.measures.conditions.theorem import (
     SIGMAS,
     Premises,

@@ -21,7 +21,7 @@ from tests.condition_cases import (
     random_weights,
 )
 
-from cushion.condition_records import NetConditions
+from cushion.measures.conditions.records import NetConditions
 from cushion.measures.conditions.theorem import deviation_constants
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from tests.theorem_cases import Matrix, facts, layer, random_net, run
 
-from cushion.bound_records import Bound
 from cushion.numerics import binomial_inverse
 from cushion.theorems.compression import (
     CompressedFacts,
@@ -21,6 +20,7 @@ from cushion.theorems.compression import (
     truncation,
 )
 from cushion.theorems.facts import NetFacts
+from cushion.theorems.records import Bound
 
 X = np.random.default_rng(0).uniform(0, 1, (200, 6))
 CODED = CompressedFacts(

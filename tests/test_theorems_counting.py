@@ -13,12 +13,12 @@ from tests.cases import CASES
 from tests.theorem_cases import facts, layer, random_net
 from torch import nn
 
-from cushion.bound_records import Bound, BoundsTable, compare
 from cushion.data.dataset import Dataset
 from cushion.measures.sharpness.noisy import count_noisy_errors
-from cushion.net_facts import decisions
+from cushion.nets.tracing import trace
 from cushion.numerics import binomial_inverse, kl, occam_log_delta
 from cushion.theorems.growth import Decisions, bits_bound, log_growth, vc_bound
+from cushion.theorems.net_facts import decisions
 from cushion.theorems.pac_bayes import (
     SIGMAS,
     NoisyErrors,
@@ -26,7 +26,7 @@ from cushion.theorems.pac_bayes import (
     isotropic_as_printed,
     magnitude_noise,
 )
-from cushion.tracing import trace
+from cushion.theorems.records import Bound, BoundsTable, compare
 
 X = np.random.default_rng(0).uniform(0, 1, (50, 3))
 

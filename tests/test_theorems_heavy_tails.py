@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cushion.bound_records import Bound
 from cushion.numerics import binomial_inverse
 from cushion.theorems.compression import CompressedFacts
 from cushion.theorems.heavy_tails import (
@@ -31,6 +30,7 @@ from cushion.theorems.heavy_tails import (
     spread_seen,
     value_nats,
 )
+from cushion.theorems.records import Bound
 from cushion.theorems.union import price
 
 SAMPLE = CompressedFacts(

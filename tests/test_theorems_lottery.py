@@ -12,9 +12,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from cushion.lottery import error_at_most, find_ticket, target_net
 from cushion.numerics import binomial_inverse, decimal_up, float_up, occam_log_delta
-from cushion.theorems.lottery import (
+from cushion.papers.guha.lottery import error_at_most, find_ticket, target_net
+from cushion.papers.guha.lottery_theorem import (
     TicketFacts,
     mask_bits,
     printed_count,

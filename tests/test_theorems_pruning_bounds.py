@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 
-from cushion.bound_records import Bound
 from cushion.theorems.compression import CompressedFacts, corollary_a_1
 from cushion.theorems.pruning import kept_by_d2_d3
 from cushion.theorems.pruning_bounds import (
@@ -26,6 +25,7 @@ from cushion.theorems.pruning_bounds import (
     sketch_nats_printed,
     sketch_numbers,
 )
+from cushion.theorems.records import Bound
 from cushion.theorems.union import price
 
 SAMPLE = CompressedFacts(

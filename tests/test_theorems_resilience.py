@@ -11,7 +11,7 @@ import pytest
 from scipy import integrate
 from scipy.stats import binom, levy_stable
 
-from cushion.theorems.resilience import (
+from cushion.papers.shin.resilience import (
     asymptotic_density,
     bracket_probability,
     brackets,

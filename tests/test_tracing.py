@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cushion.errors import BadInput, Unsupported
-from cushion.models import build
-from cushion.network import Add, Node
-from cushion.recipes import RECIPES, Recipe
-from cushion.specs import parse, scale_width
-from cushion.tracing import support, trace
+from cushion.nets.models import build
+from cushion.nets.network import Add, Node
+from cushion.nets.specs import parse, scale_width
+from cushion.nets.tracing import support, trace
+from cushion.training.recipes import RECIPES, Recipe
 
 torch.set_num_threads(1)  # tiny nets: more threads only wait for each other
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cushion.errors import BadInput, Unsupported
-from cushion.tracing import support, trace
+from cushion.nets.tracing import support, trace
 
 torch.set_num_threads(1)  # tiny nets: more threads only wait for each other
 

@@ -15,15 +15,15 @@ import torch
 import torch.nn.functional as F
 from tests.training_cases import RECIPE, RICH, assert_same_weights, make_data, refusal, tensors_of
 
-from cushion import models
-from cushion.batches import as_floats, batch_bounds, crop_and_mirror, draw_views, mix_seed
 from cushion.data.corruption import randomize_labels, shuffle_labels
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
-from cushion.recipes import RECIPES, Recipe
-from cushion.specs import parse
-from cushion.training import count_errors, evaluate, train
-from cushion.weights import load_net
+from cushion.nets import models
+from cushion.nets.batches import as_floats, batch_bounds, crop_and_mirror, draw_views, mix_seed
+from cushion.nets.loading.weights import load_net
+from cushion.nets.specs import parse
+from cushion.training.recipes import RECIPES, Recipe
+from cushion.training.training import count_errors, evaluate, train
 
 
 def test_a_run_learns_and_leaves_its_files(tmp_path: Path) -> None:

@@ -16,25 +16,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cushion import verifier
-from cushion.answers import Answers
 from cushion.certificates.certificate import Certificate, certify_net, sentence
-from cushion.certificates.occam import holdout_bound, occam_bound
+from cushion.certificates.format.answers import Answers
+from cushion.certificates.format.claims import ASSUMPTIONS, Transfer, assumptions_of
+from cushion.certificates.format.container import pack
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
+from cushion.certificates.format.sources import Grid
 from cushion.certificates.transfer import (
     choose_tolerance,
     count_disagreements,
     split_delta,
     transfer,
 )
-from cushion.claims import ASSUMPTIONS, Transfer, assumptions_of
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import Inputs
-from cushion.encoding.container import pack
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.layers import Dense
-from cushion.encoding.sources import Grid
 from cushion.errors import BadInput, Malformed
 from cushion.numerics import float_up
+from cushion.theorems.occam import holdout_bound, occam_bound
 
 DELTA_G, DELTA_F = Decimal("0.04"), Decimal("0.01")
 TOLERANCE = Decimal("0.01")

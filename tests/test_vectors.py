@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from cushion.compressors.arora.vectors import (
+from cushion.compressors.projection.vectors import (
     ProjectedRows,
     Sparse,
     Start,
@@ -27,10 +27,10 @@ from cushion.compressors.arora.vectors import (
     vector_promise,
 )
 from cushion.compressors.storage.stored import HELPERS, Helper, Projected
-from cushion.counter import stream
+from cushion.data.counter import stream
 from cushion.errors import BadInput
-from cushion.operators.gaussian_projection import gaussian_rows
-from cushion.operators.hadamard import padded_size
+from cushion.nets.operators.gaussian_projection import gaussian_rows
+from cushion.nets.operators.hadamard import padded_size
 
 Values = NDArray[np.float64]
 METHODS: tuple[VectorMethod, ...] = get_args(VectorMethod)

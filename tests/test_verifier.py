@@ -20,16 +20,16 @@ from hypothesis import strategies as st
 
 from cushion import verifier
 from cushion.certificates.certificate import Certificate, certify_net, sentence
-from cushion.certificates.occam import occam_bound, parse_delta
-from cushion.claims import ASSUMPTIONS, Holdout
+from cushion.certificates.format.claims import ASSUMPTIONS, Holdout
+from cushion.certificates.format.container import MAGIC, pack, unpack
+from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
+from cushion.certificates.format.message import encode, read
+from cushion.certificates.format.sources import Grid
 from cushion.data.dataset import Dataset
-from cushion.encoding.container import MAGIC, pack, unpack
-from cushion.encoding.inputs import Bytes
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.layers import Dense
-from cushion.encoding.message import encode, read
-from cushion.encoding.sources import Grid
 from cushion.errors import BadInput, Malformed
+from cushion.theorems.occam import occam_bound, parse_delta
 
 DELTA = Decimal("0.05")
 

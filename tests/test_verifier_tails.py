@@ -12,7 +12,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cushion.certificates.occam import occam_bound
+from cushion.theorems.occam import occam_bound
 from cushion.verifier.tails import _tail, bound_holds
 
 DELTA = Decimal("0.05")

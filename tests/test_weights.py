@@ -14,10 +14,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from cushion import models
 from cushion.errors import BadInput, CushionError, Malformed
-from cushion.specs import parse
-from cushion.weights import FORMAT, load_net, read_tensors, save_net, save_tensors
+from cushion.nets import models
+from cushion.nets.loading.weights import FORMAT, load_net, read_tensors, save_net, save_tensors
+from cushion.nets.specs import parse
 
 SPEC = parse("1x4x4: conv3p1 bn relu flatten fc5 relu fc2")
 META = {

@@ -11,9 +11,9 @@ import torch
 
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
-from cushion.recipes import Recipe
-from cushion.training import train
-from cushion.weights import read_tensors
+from cushion.nets.loading.weights import read_tensors
+from cushion.training.recipes import Recipe
+from cushion.training.training import train
 
 RICH = "1x6x6: conv4p1 bn relu drop0.2 flatten fc12 relu fc3"
 RECIPE = Recipe("rich", "test", "", RICH, "", "adam", 1e-2, batch=16, epochs=4, augment=True)

@@ -28,7 +28,7 @@ test -e "$here/supermask.json" || mv "$here/supermask.json.part" "$here/supermas
 
 # Theorem 6.1 tried: the error of a pruned random net against its width.
 test -e "$here/tickets.json" || python - > "$here/tickets.json" <<'END'
-from cushion.lottery import ticket_study
+from cushion.papers.guha.lottery import ticket_study
 
 print(ticket_study((16, 16, 16, 4), [2**power for power in range(8, 19)]).dumps())
 END

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cushion.numerics import percent_up
-from cushion.theorems.lottery import sufficient_width
+from cushion.papers.guha.lottery_theorem import sufficient_width
 
 HERE = Path(__file__).parent
 

@@ -12,12 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cushion.api import certify as certify
-    from cushion.bounding import BoundOptions as BoundOptions
-    from cushion.bounding import bounds as bounds
     from cushion.certificates.certificate import Certificate as Certificate
-    from cushion.compressed_nets import load_compressed as load_compressed
-    from cushion.compressing import compress as compress
+    from cushion.certificates.certify import certify as certify
+    from cushion.compressors.file import load_compressed as load_compressed
+    from cushion.compressors.run import compress as compress
     from cushion.data import Dataset as Dataset
     from cushion.data import load as load
     from cushion.data import load_pair as load_pair
@@ -25,37 +23,39 @@ if TYPE_CHECKING:
     from cushion.errors import CushionError as CushionError
     from cushion.errors import Malformed as Malformed
     from cushion.errors import Unsupported as Unsupported
-    from cushion.imp import train_imp as train_imp
     from cushion.measures.conditions.options import ConditionOptions as ConditionOptions
     from cushion.measures.sharpness.options import SharpnessOptions as SharpnessOptions
     from cushion.measures.stability.options import StabilityOptions as StabilityOptions
+    from cushion.measures.table import margins as margins
+    from cushion.measures.table import measure as measure
+    from cushion.measures.table import noise_sensitivity as noise_sensitivity
     from cushion.measures.tails.options import TailOptions as TailOptions
-    from cushion.measuring import margins as margins
-    from cushion.measuring import measure as measure
-    from cushion.measuring import noise_sensitivity as noise_sensitivity
-    from cushion.tracing import support as support
-    from cushion.tracing import trace as trace
-    from cushion.training import train as train
+    from cushion.nets.loading.weights import load_net as load_net
+    from cushion.nets.tracing import support as support
+    from cushion.nets.tracing import trace as trace
+    from cushion.theorems.bounds import BoundOptions as BoundOptions
+    from cushion.theorems.bounds import bounds as bounds
+    from cushion.training.imp import train_imp as train_imp
+    from cushion.training.training import train as train
     from cushion.verifier import verify as verify
-    from cushion.weights import load_net as load_net
 
 __version__ = "0.1.0"
 
 # Where each public name lives. Resolved on first use, so that `import cushion` costs no torch.
 _HOME = {
-    "certify": "cushion.api",
-    "bounds": "cushion.bounding",
-    "BoundOptions": "cushion.bounding",
+    "certify": "cushion.certificates.certify",
+    "bounds": "cushion.theorems.bounds",
+    "BoundOptions": "cushion.theorems.bounds",
     "ConditionOptions": "cushion.measures.conditions.options",
     "SharpnessOptions": "cushion.measures.sharpness.options",
-    "margins": "cushion.measuring",
-    "measure": "cushion.measuring",
-    "noise_sensitivity": "cushion.measuring",
+    "margins": "cushion.measures.table",
+    "measure": "cushion.measures.table",
+    "noise_sensitivity": "cushion.measures.table",
     "StabilityOptions": "cushion.measures.stability.options",
     "TailOptions": "cushion.measures.tails.options",
     "Certificate": "cushion.certificates.certificate",
-    "compress": "cushion.compressing",
-    "load_compressed": "cushion.compressed_nets",
+    "compress": "cushion.compressors.run",
+    "load_compressed": "cushion.compressors.file",
     "Dataset": "cushion.data",
     "load": "cushion.data",
     "load_pair": "cushion.data",
@@ -63,12 +63,12 @@ _HOME = {
     "CushionError": "cushion.errors",
     "Malformed": "cushion.errors",
     "Unsupported": "cushion.errors",
-    "support": "cushion.tracing",
-    "trace": "cushion.tracing",
-    "train": "cushion.training",
-    "train_imp": "cushion.imp",
+    "support": "cushion.nets.tracing",
+    "trace": "cushion.nets.tracing",
+    "train": "cushion.training.training",
+    "train_imp": "cushion.training.imp",
     "verify": "cushion.verifier",
-    "load_net": "cushion.weights",
+    "load_net": "cushion.nets.loading.weights",
 }
 __all__ = sorted(_HOME)
 

@@ -14,10 +14,10 @@ import numpy as np
 from tests.certificates import nets
 from tests.certificates.case import Case, altered, base, gaussian, sealed, transferred
 
-from cushion.claims import ASSUMPTIONS
-from cushion.encoding.bits import BitWriter
-from cushion.encoding.container import MAGIC
-from cushion.encoding.message import encode
+from cushion.certificates.format.bits import BitWriter
+from cushion.certificates.format.claims import ASSUMPTIONS
+from cushion.certificates.format.container import MAGIC
+from cushion.certificates.format.message import encode
 
 
 def broken_cases() -> Iterator[Case]:

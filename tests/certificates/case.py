@@ -14,12 +14,12 @@ from tests.certificates.nets import difference, posterior
 from tests.certificates.samples import sample
 from tests.certificates.user_net import f
 
+from cushion.certificates.answers import answer
 from cushion.certificates.certificate import Certificate, certify_net
+from cushion.certificates.format.container import MAGIC, pack
 from cushion.certificates.pac_bayes import PosteriorCertificate, certify_gaussian
 from cushion.certificates.transfer import transfer
 from cushion.data.inputs import Inputs
-from cushion.encoding.container import MAGIC, pack
-from cushion.float_nets import answer
 
 DELTA = Decimal("0.05")
 DRAWS = 300

@@ -12,10 +12,10 @@ from tests.certificates.case import DELTA, Case, altered, base, gaussian, less, 
 from tests.certificates.samples import noise, sample
 
 from cushion.certificates.certificate import certify_net
-from cushion.certificates.occam import holdout_bound, occam_bound
+from cushion.certificates.format.message import encode
 from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.data.dataset import Dataset
-from cushion.encoding.message import encode
+from cushion.theorems.occam import holdout_bound, occam_bound
 
 HELD, FRESH = "halves held out", "halves unlabelled"
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.certificates.samples import noise
 
-from cushion.encoding.inputs import Bytes, Floats
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.layers import Conv, Dense, Pool
-from cushion.encoding.posterior import Factor, Posterior
-from cushion.encoding.sources import (
+from cushion.certificates.format.inputs import Bytes, Floats
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Conv, Dense, Pool
+from cushion.certificates.format.posterior import Factor, Posterior
+from cushion.certificates.format.sources import (
     Grid,
     Product,
     SeededMask,

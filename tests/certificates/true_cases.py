@@ -13,9 +13,9 @@ from tests.certificates.case import DELTA, Case, altered, base, gaussian, transf
 from tests.certificates.samples import sample
 
 from cushion.certificates.certificate import certify_net
+from cushion.certificates.format.container import pack
+from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.pac_bayes import certify_gaussian
-from cushion.encoding.container import pack
-from cushion.encoding.integer_net import IntegerNet
 
 
 def true_cases() -> Iterator[Case]:

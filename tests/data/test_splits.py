@@ -10,8 +10,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from cushion.counter import splitmix64, stream
 from cushion.data import Dataset, permutation, split, subset
+from cushion.data.counter import splitmix64, stream
 from cushion.errors import BadInput
 
 MASK = (1 << 64) - 1

@@ -8,15 +8,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from cushion.certificates.occam import holdout_bound, occam_bound
-from cushion.claims import Claim, Holdout, assumptions_of
+from cushion.certificates.format.claims import Claim, Holdout, assumptions_of
+from cushion.certificates.format.container import pack
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.message import encode
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import check_holdout
-from cushion.encoding.container import pack
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.message import encode
 from cushion.files import write_whole
 from cushion.numerics import float_up, percent_up
+from cushion.theorems.occam import holdout_bound, occam_bound
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from cushion.claims import Holdout
-from cushion.data.dataset import Dataset
-from cushion.data.inputs import check_holdout
-from cushion.encoding.container import pack
-from cushion.encoding.posterior import (
+from cushion.certificates.format.claims import Holdout
+from cushion.certificates.format.container import pack
+from cushion.certificates.format.gaussian_claims import (
+    CONFIDENCE,
+    GaussianClaim,
+    Payment,
+    posterior_assumptions,
+)
+from cushion.certificates.format.posterior import (
     Factor,
     Posterior,
     count_draws,
@@ -27,10 +31,11 @@ from cushion.encoding.posterior import (
     random_rows,
     row_by_row,
 )
-from cushion.encoding.rounded_gaussian import ERROR, LEAST_EXPONENT
+from cushion.certificates.format.rounded_gaussian import ERROR, LEAST_EXPONENT
+from cushion.data.dataset import Dataset
+from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput, Malformed
 from cushion.files import write_whole
-from cushion.gaussian_claims import CONFIDENCE, GaussianClaim, Payment, posterior_assumptions
 from cushion.numerics import binomial_inverse, decimal_up, float_up, kl_inverse, percent_up
 
 # ln 2 lies between these.

@@ -14,13 +14,13 @@ from decimal import ROUND_CEILING, ROUND_DOWN, Context, Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.answers import Answers
 from cushion.certificates.certificate import Certificate
-from cushion.certificates.occam import holdout_bound
-from cushion.claims import Claim, Transfer, assumptions_of
+from cushion.certificates.format.answers import Answers
+from cushion.certificates.format.claims import Claim, Transfer, assumptions_of
+from cushion.certificates.format.message import decode
 from cushion.data.inputs import Inputs
-from cushion.encoding.message import decode
 from cushion.errors import BadInput
+from cushion.theorems.occam import holdout_bound
 
 SHARE_OF_G = Decimal("0.8")  # of the total failure probability; the rest pays for the disagreements
 RELATIVE_TOLERANCE = (

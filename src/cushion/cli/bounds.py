@@ -22,8 +22,8 @@ from cushion.cli.sharpness import add_sharpness, sharpness_options
 from cushion.errors import BadInput
 
 if TYPE_CHECKING:
-    from cushion.bound_records import BoundsTable
-    from cushion.bounding import BoundOptions
+    from cushion.theorems.bounds import BoundOptions
+    from cushion.theorems.records import BoundsTable
 
 
 def add_parser(verbs: Any) -> None:
@@ -85,9 +85,9 @@ def add_parser(verbs: Any) -> None:
 
 
 def _options(args: argparse.Namespace) -> BoundOptions:
-    from cushion.bounding import BoundOptions
     from cushion.measures.conditions.options import ConditionOptions
     from cushion.measures.stability.options import StabilityOptions
+    from cushion.theorems.bounds import BoundOptions
 
     return BoundOptions(
         delta=args.delta,
@@ -103,9 +103,9 @@ def _options(args: argparse.Namespace) -> BoundOptions:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cushion.bounding import beside
-    from cushion.certificates.occam import parse_delta
     from cushion.cli.bounds_text import describe
+    from cushion.theorems.bounds import beside
+    from cushion.theorems.occam import parse_delta
 
     parse_delta(args.delta)
     if args.beside is None and (args.beside_data is not None or args.beside_weights is not None):
@@ -126,9 +126,9 @@ def run(args: argparse.Namespace) -> int:
 def _bounds(
     args: argparse.Namespace, named: str, source: str, options: BoundOptions
 ) -> BoundsTable:
-    from cushion.bounding import bounds
     from cushion.cli.options import say_if_other_data, say_if_untrained
     from cushion.data import load_pair
+    from cushion.theorems.bounds import bounds
 
     data, holdout = load_pair(source)
     weights = args.weights if named == args.net else args.beside_weights

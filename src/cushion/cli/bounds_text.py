@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import textwrap
 
-from cushion.bound_records import Bound, BoundsTable
 from cushion.cli.output import power, table, wrapped_table
 from cushion.numerics import percent_up
+from cushion.theorems.records import Bound, BoundsTable
 
 _WIDTH = 150
 

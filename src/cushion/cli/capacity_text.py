@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 
 from cushion.cli.output import number, power, table
-from cushion.condition_records import NetConditions, TheoremOne
-from cushion.measure_records import MeasureTable, NetMeasures
+from cushion.measures.conditions.records import NetConditions, TheoremOne
+from cushion.measures.records import MeasureTable, NetMeasures
 from cushion.records import Distribution
 
 

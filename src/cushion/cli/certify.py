@@ -7,7 +7,7 @@ import signal
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from cushion.claims import Claim
+from cushion.certificates.format.claims import Claim
 from cushion.cli.ledger import show_ledger, total_delta
 from cushion.cli.options import (
     CONSTANT,
@@ -89,11 +89,11 @@ def add_parser(verbs: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from cushion.api import certify
-    from cushion.certificates.occam import parse_delta
+    from cushion.certificates.certify import certify
     from cushion.data import load_pair
     from cushion.data.inputs import as_inputs
     from cushion.numerics import percent_up
+    from cushion.theorems.occam import parse_delta
 
     parse_delta(args.delta)
     check_writable(args.out)
@@ -146,9 +146,9 @@ def _own_net(
     """f's own errors on the sample (no bound: it was trained on them), and its hold-out line at the
     total δ.
     """
-    from cushion.certificates.occam import holdout_bound
-    from cushion.float_nets import answer as answers_on
+    from cushion.certificates.answers import answer as answers_on
     from cushion.numerics import float_up
+    from cushion.theorems.occam import holdout_bound
 
     def errors(part: Dataset) -> int:
         return int((answers_on(model, part.x).outside(Decimal(0)) != part.y).sum())

@@ -23,18 +23,18 @@ from cushion.cli.options import (
     whole,
 )
 from cushion.cli.output import answer, table
+from cushion.compressors.noise.options import METHODS as TAILS
 from cushion.compressors.registry import METHODS, OPTIONS, Option, choose
-from cushion.compressors.shin.options import METHODS as TAILS
 from cushion.errors import BadInput
 from cushion.files import check_writable
 
 if TYPE_CHECKING:
-    from cushion.compression import Compressed
-    from cushion.compression_records import NetCompression
+    from cushion.compressors.noise.records import NetHeavyTail
+    from cushion.compressors.pruning.records import NetPruning
+    from cushion.compressors.records import NetCompression
+    from cushion.compressors.search_report import Compressed
     from cushion.data import Dataset
-    from cushion.heavy_tail_records import NetHeavyTail
-    from cushion.pruning_records import NetPruning
-    from cushion.weights import LoadedNet
+    from cushion.nets.loading.weights import LoadedNet
 
 
 def add_parser(verbs: Any) -> None:
@@ -139,8 +139,8 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cushion.certificates.occam import parse_delta
     from cushion.data import load_pair
+    from cushion.theorems.occam import parse_delta
 
     parse_delta(args.delta)
     options = {
@@ -189,7 +189,7 @@ def run(args: argparse.Namespace) -> int:
             f"--certificate {args.certificate}: there is none for this net ({why}); leave it out"
         )
     if args.figures is not None:
-        from cushion.figures import prepare
+        from cushion.cli.figures import prepare
 
         prepare(args.figures)
     if args.net is None and (args.weights or args.trust):
@@ -224,7 +224,7 @@ def _compress_net(
     holdout: Dataset | None,
     options: dict[str, Any],
 ) -> int:
-    from cushion.compressing import compress_model
+    from cushion.compressors.run import compress_model
 
     other = say_if_other_data(args, net, data)
     found = compress_model(
@@ -254,10 +254,10 @@ def _compress_net(
 
 
 def _draw(found: NetCompression | NetPruning | NetHeavyTail, folder: str | None) -> list[str]:
-    from cushion.figures.compression import draw_compression
-    from cushion.figures.pruning import draw_pruning
-    from cushion.heavy_tail_records import NetHeavyTail
-    from cushion.pruning_records import NetPruning
+    from cushion.cli.figures.compression import draw_compression
+    from cushion.cli.figures.pruning import draw_pruning
+    from cushion.compressors.noise.records import NetHeavyTail
+    from cushion.compressors.pruning.records import NetPruning
 
     if folder is None or isinstance(found, NetHeavyTail):
         return []
@@ -271,8 +271,8 @@ def _draw(found: NetCompression | NetPruning | NetHeavyTail, folder: str | None)
 
 def _describe(found: NetCompression | NetPruning | NetHeavyTail, args: argparse.Namespace) -> str:
     from cushion.cli import compression_text, heavy_tail_text, pruning_text
-    from cushion.heavy_tail_records import NetHeavyTail
-    from cushion.pruning_records import NetPruning
+    from cushion.compressors.noise.records import NetHeavyTail
+    from cushion.compressors.pruning.records import NetPruning
 
     if isinstance(found, NetHeavyTail):
         return heavy_tail_text.describe(found, args.out, args.certificate, args.data)
@@ -290,8 +290,8 @@ def _search(
 ) -> int:
     from tqdm import tqdm
 
-    from cushion.compressing import compress
-    from cushion.compression import Compressed
+    from cushion.compressors.run import compress
+    from cushion.compressors.search_report import Compressed
     from cushion.numerics import percent_up
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the training as Ctrl-C does

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from cushion.cli.output import number, power, table
 from cushion.cli.promise_text import bound_lines, induction_lines, promise_lines, proved_lines
-from cushion.compression_records import LayerCompression, NetCompression
+from cushion.compressors.records import LayerCompression, NetCompression
 from cushion.compressors.registry import METHODS
 
 

@@ -16,8 +16,8 @@ from cushion.cli.promise_text import (
     proved_lines,
     tried_lines,
 )
+from cushion.compressors.noise.records import Accuracy, NetHeavyTail
 from cushion.compressors.registry import METHODS
-from cushion.heavy_tail_records import Accuracy, NetHeavyTail
 
 _FORMS = {
     "corrected": "corrected: weights with |w| > τ stay, √t·G is added everywhere",

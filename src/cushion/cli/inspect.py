@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from cushion.claims import Claim
+from cushion.certificates.format.claims import Claim
+from cushion.certificates.format.gaussian_claims import GaussianClaim
 from cushion.cli.ledger import bit_positions, show_ledger
 from cushion.cli.options import add_verb
 from cushion.cli.output import answer
 from cushion.cli.posterior import show_posterior
 from cushion.cli.verify import claim_json
-from cushion.gaussian_claims import GaussianClaim
 
 
 def add_parser(verbs: Any) -> None:

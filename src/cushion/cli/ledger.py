@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Context, Decimal
 
-from cushion.claims import Claim
+from cushion.certificates.format.claims import Claim
 from cushion.cli.output import table
 
 _EXACT = Context(prec=60)

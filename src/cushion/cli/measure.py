@@ -208,14 +208,14 @@ def tail_options(args: argparse.Namespace) -> TailOptions:
 def run(args: argparse.Namespace) -> int:
     from cushion.cli.measure_text import describe
     from cushion.data import load
-    from cushion.measuring import margins, measure
+    from cushion.measures.table import margins, measure
 
     options = stability_options(args)
     sharpness, conditions = sharpness_options(args), condition_options(args)
     if args.save_margins is not None:
         check_writable(args.save_margins)
     if args.figures is not None:
-        from cushion.figures import prepare
+        from cushion.cli.figures import prepare
 
         prepare(args.figures)
     data = load(args.data)
@@ -241,7 +241,7 @@ def run(args: argparse.Namespace) -> int:
         write_whole(args.save_margins, lines)
         print(f"cushion: wrote {len(data)} margins to {args.save_margins}", file=sys.stderr)
     if args.figures is not None:
-        from cushion.figures import draw
+        from cushion.cli.figures import draw
 
         names = sorted({path.stem for path in draw(found, args.figures)})
         drawn = (

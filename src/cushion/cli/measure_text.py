@@ -11,8 +11,8 @@ from cushion.cli.capacity_text import (
 )
 from cushion.cli.output import number, table
 from cushion.cli.tail_text import tail_lines
-from cushion.measure_records import LayerMeasures, MeasureTable
-from cushion.stability_records import NetStability, Smoothness
+from cushion.measures.records import LayerMeasures, MeasureTable
+from cushion.measures.stability.records import NetStability, Smoothness
 
 
 def describe(found: MeasureTable) -> str:

@@ -11,7 +11,7 @@ from cushion.errors import BadInput
 
 if TYPE_CHECKING:
     from cushion.data import Dataset
-    from cushion.weights import LoadedNet
+    from cushion.nets.loading.weights import LoadedNet
 
 CONSTANT = (
     "This net always gives the most frequent class: nothing that was trained has a smaller bound. "
@@ -170,9 +170,9 @@ def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -
 
 
 def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
-    from cushion.compressed_nets import is_compressed, load_compressed
-    from cushion.network_module import NetworkModule
-    from cushion.weights import LoadedNet, load_net
+    from cushion.compressors.file import is_compressed, load_compressed
+    from cushion.nets.loading.weights import LoadedNet, load_net
+    from cushion.nets.module import NetworkModule
 
     if is_compressed(args.net):
         if args.weights or args.trust:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from cushion.certificates.format.gaussian_claims import GaussianClaim
 from cushion.cli.output import table
 from cushion.errors import BadInput
-from cushion.gaussian_claims import GaussianClaim
 
 
 def certify_posterior(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """Train and certify a Gaussian posterior, write the file, and return what to answer."""
     from tqdm import tqdm
 
-    from cushion import pac_bayes
+    from cushion.certificates import posterior as pac_bayes
     from cushion.certificates.certificate import holdout_sentence
     from cushion.cli.verify import claim_json
     from cushion.data import load_pair

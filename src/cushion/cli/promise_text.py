@@ -7,13 +7,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from cushion.bound_records import Bound
 from cushion.cli.bounds_text import error
 from cushion.cli.output import number, table, wrapped_table
-from cushion.compression_records import InductionError, Occam, PromiseCheck
-from cushion.heavy_tail_records import TriedTail
+from cushion.compressors.noise.records import TriedTail
+from cushion.compressors.pruning.records import Tried
+from cushion.compressors.records import InductionError, Occam, PromiseCheck
 from cushion.numerics import percent_up
-from cushion.pruning_records import Tried
+from cushion.theorems.records import Bound
 
 WIDTH = 150
 

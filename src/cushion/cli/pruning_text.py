@@ -16,8 +16,8 @@ from cushion.cli.promise_text import (
     proved_lines,
     tried_lines,
 )
+from cushion.compressors.pruning.records import LayerPruning, NetPruning
 from cushion.compressors.registry import METHODS
-from cushion.pruning_records import LayerPruning, NetPruning
 
 
 def describe(found: NetPruning, file: str, certificate: str | None, data: str) -> str:

@@ -67,7 +67,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cushion.reproduction.runner import reproduce, reproduce_all
+    from cushion.papers.runner import reproduce, reproduce_all
 
     if (args.id is not None) + args.all + args.list + args.summary != 1:
         raise BadInput(
@@ -104,8 +104,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace, out: Path) -> int:
     """Every item; done: at the size that was asked for, or at any where none was."""
-    from cushion.reproduction.registry import ITEMS
-    from cushion.reproduction.runner import done_sizes
+    from cushion.papers.registry import ITEMS
+    from cushion.papers.runner import done_sizes
 
     items = []
     for item in ITEMS.values():
@@ -138,7 +138,7 @@ def _list(args: argparse.Namespace, out: Path) -> int:
 
 
 def _summary(args: argparse.Namespace, out: Path) -> int:
-    from cushion.reproduction.summary import summarise
+    from cushion.papers.summary import summarise
 
     text = summarise(out, args.link or "")
     answer(args, {"summary": text}, text.rstrip())

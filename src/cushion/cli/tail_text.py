@@ -8,8 +8,8 @@ import math
 import textwrap
 
 from cushion.cli.output import number, table
-from cushion.measure_records import LayerMeasures, MeasureTable
-from cushion.tail_records import PowerLawFit, StableFit, TailFits
+from cushion.measures.records import LayerMeasures, MeasureTable
+from cushion.measures.tails.records import PowerLawFit, StableFit, TailFits
 
 _WIDTH = 120
 _MEANING = {

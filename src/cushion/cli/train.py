@@ -10,7 +10,7 @@ from cushion.cli.output import answer, table
 from cushion.errors import BadInput
 
 if TYPE_CHECKING:
-    from cushion.imp import ImpResult
+    from cushion.training.imp import ImpResult
 
 # What `train_imp` calls each option of pruning.
 _PRUNING = {
@@ -111,7 +111,7 @@ def add_pruning(parser: argparse.ArgumentParser) -> None:
 
 def recipe_names() -> list[str]:
     """The recipes, those of the two-layer nets shortened to one name."""
-    from cushion.recipes import RECIPES
+    from cushion.training.recipes import RECIPES
 
     names = [name for name in RECIPES if not name.startswith("neyshabur-mlp-")]
     return [*names, "neyshabur-mlp-8 to -8192 (powers of two)"]
@@ -119,8 +119,8 @@ def recipe_names() -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     from cushion.data import load_pair
-    from cushion.imp import train_imp
-    from cushion.training import train
+    from cushion.training.imp import train_imp
+    from cushion.training.training import train
 
     pruning = {
         name: value

@@ -7,15 +7,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cushion.claims import AnyClaim, Claim, Verdict
+from cushion.certificates.format.claims import AnyClaim, Claim, Verdict
+from cushion.certificates.format.gaussian_claims import GaussianClaim
 from cushion.cli.ledger import delta_items, total_delta
 from cushion.cli.options import add_data, add_net, add_verb, filled, load_named_net
 from cushion.cli.output import answer
 from cushion.errors import BadInput
-from cushion.gaussian_claims import GaussianClaim
 
 if TYPE_CHECKING:
-    from cushion.answers import Answers
+    from cushion.certificates.format.answers import Answers
     from cushion.data import Dataset
     from cushion.data.inputs import Inputs
 
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _answering(args: argparse.Namespace, data: Dataset) -> Callable[[Inputs], Answers]:
-    from cushion import float_nets
+    from cushion.certificates import answers as float_nets
 
     module = load_named_net(args, data).module
     return lambda inputs: float_nets.answer(module, inputs.x)

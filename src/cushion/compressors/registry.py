@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from cushion.compressors.arora.options import NetOptions
-from cushion.compressors.guha.options import METHODS as PRUNING
-from cushion.compressors.guha.options import PruneOptions
-from cushion.compressors.shin.options import METHODS as TAILS
-from cushion.compressors.shin.options import HeavyTailOptions
+from cushion.compressors.noise.options import METHODS as TAILS
+from cushion.compressors.noise.options import HeavyTailOptions
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.pruning.options import METHODS as PRUNING
+from cushion.compressors.pruning.options import PruneOptions
 from cushion.errors import BadInput
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cushion.compressors.integer.search import Found
+    from cushion.certificates.format.integer_net import IntegerNet
+    from cushion.certificates.search.integer.search import Found
     from cushion.data.dataset import Dataset
-    from cushion.encoding.integer_net import IntegerNet
 
 DEFAULT_MINUTES = 1.0
 _DEFAULTS = NetOptions()
@@ -135,7 +135,7 @@ def net_options(
 
 
 def _run_integer(task: Task, options: Mapping[str, Any]) -> Found:
-    from cushion.compressors.integer.search import search
+    from cushion.certificates.search.integer.search import search
 
     seconds = 60 * options.get("minutes", DEFAULT_MINUTES)
     report = task.report
@@ -150,20 +150,20 @@ def _run_integer(task: Task, options: Mapping[str, Any]) -> Found:
 
 
 def _run_subspace(task: Task, options: Mapping[str, Any]) -> Found:
-    from cushion.compressors.subspace import compress_to_subspace
+    from cushion.certificates.search.subspace import compress_to_subspace
 
     return compress_to_subspace(**vars(task), **_seeded(options), k=options.get("k"))
 
 
 def _run_supermask(task: Task, options: Mapping[str, Any]) -> Found:
-    from cushion.compressors.supermask import compress_to_supermask
+    from cushion.certificates.search.supermask import compress_to_supermask
 
     return compress_to_supermask(**vars(task), **_seeded(options))
 
 
 def _seeded(options: Mapping[str, Any]) -> dict[str, Any]:
     """What the two methods over seeded nets share."""
-    from cushion.compressors.seeded_search import Budget
+    from cushion.certificates.search.seeded import Budget
 
     budget = (
         Budget(steps=options["steps"])

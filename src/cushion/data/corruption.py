@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.counter import stream
+from cushion.data.counter import stream
 from cushion.data.dataset import Dataset
 from cushion.data.splits import permutation
 from cushion.errors import BadInput

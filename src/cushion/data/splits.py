@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.counter import stream
+from cushion.data.counter import stream
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 

@@ -1,17 +1,44 @@
-"""From one number per example to the record of its extremum and spread."""
+"""How numbers are spread: one per example, or the singular values of one matrix."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.records import Distribution
+from cushion.records import Distribution, Record
 
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _BINS = 50
 _ROUNDING = 1e-12  # relative; what a few hundred float64 operations leave
+
+
+@dataclass(frozen=True)
+class Spectrum(Record):
+    """The singular values of one matrix, with stride, padding, dilation and groups if it is a
+    layer's map.
+
+    `exact`: all `count` values were computed (operators.spectrum states to what accuracy); else
+    `counts`, `quantiles` and `effective_rank_90` are estimates from random probes, and
+    `standard_error` holds one number for each of the counts. `top`: the largest values, at most 16,
+    in either case computed. A quantile at level q is the smallest value with at least a fraction q
+    at or below it. The histogram has len(edges) == len(counts) + 1.
+    """
+
+    of: Literal["map", "kernel"]  # the true linear map, or the weight as a matrix [out, -1]
+    count: int  # min(rows, columns); zeros are counted
+    exact: bool
+    top: tuple[float, ...]
+    quantiles: dict[str, float]
+    edges: tuple[float, ...]
+    counts: tuple[float, ...]
+    standard_error: tuple[float, ...] | None
+    operator_frobenius: float  # √(sum of all squared singular values), in closed form
+    spectral: float  # the largest
+    stable_rank: float | None  # operator_frobenius² / spectral²; undefined for a matrix of zeros
+    effective_rank_90: int  # the fewest singular values that hold 90 % of operator_frobenius²
 
 
 def describe(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from cushion.bound_records import Bound, Form
 from cushion.theorems.facts import NetFacts
+from cushion.theorems.records import Bound, Form
 from cushion.theorems.rows import abstain, log, log_sum, no_margin, plotted
 
 NEYSHABUR = "Neyshabur 2017"

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
-from cushion.bound_records import Bound, Form
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.theorems.facts import LayerFacts, NetFacts, lifted_spectral
 from cushion.theorems.noise_stability import (
@@ -29,6 +28,7 @@ from cushion.theorems.noise_stability import (
     lemma_3,
     lemma_14,
 )
+from cushion.theorems.records import Bound, Form
 from cushion.theorems.rows import LN10, abstain, certified, log, log_sum, no_margin, stated
 from cushion.theorems.union import FINE, at_most, price
 

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from cushion.bound_records import Bound
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.theorems.facts import NetFacts
+from cushion.theorems.records import Bound
 from cushion.theorems.rows import certified, log, stated
 
 

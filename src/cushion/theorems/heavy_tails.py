@@ -24,9 +24,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.bound_records import Bound
 from cushion.theorems.compression import CompressedFacts, corollary_a_1
 from cushion.theorems.noise_stability import epsilon_from_margin
+from cushion.theorems.records import Bound
 from cushion.theorems.rows import abstain, log, stated
 from cushion.theorems.union import price
 

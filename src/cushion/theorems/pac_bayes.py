@@ -18,8 +18,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cushion.bound_records import Bound, Form
 from cushion.numerics import binomial_inverse, kl_inverse
+from cushion.theorems.records import Bound, Form
 from cushion.theorems.rows import abstain, certified, log, stated
 
 SOURCE = "Neyshabur 2017, eq. {}"

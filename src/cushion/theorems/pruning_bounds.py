@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from cushion.bound_records import Bound, Form
 from cushion.theorems.compression import CompressedFacts, corollary_a_1
 from cushion.theorems.pruning import kept_by_d2_d3
+from cushion.theorems.records import Bound, Form
 from cushion.theorems.rows import LN10, abstain, log, stated
 from cushion.theorems.union import price
 

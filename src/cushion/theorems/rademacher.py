@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 
-from cushion.bound_records import Bound
 from cushion.theorems.facts import LayerFacts, NetFacts, lifted_frobenius, lifted_l1_inf
+from cushion.theorems.records import Bound
 from cushion.theorems.rows import abstain, log, log_sum, no_margin, stated
 from cushion.theorems.union import FINE, at_least, at_most
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 
-from cushion.bound_records import Bound
 from cushion.theorems.facts import NetFacts
+from cushion.theorems.records import Bound
 from cushion.theorems.rows import abstain, log, log_sum, no_margin, stated
 from cushion.theorems.union import FINE, at_most
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from cushion.bound_records import Bound, Form, Kind
 from cushion.numerics import decimal_up, float_up
 from cushion.theorems.facts import NetFacts
+from cushion.theorems.records import Bound, Form, Kind
 
 _LARGEST = math.log(1.7e308)
 LN10 = math.log(10.0)

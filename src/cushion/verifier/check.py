@@ -17,13 +17,13 @@ from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 
-from cushion.claims import AnyClaim, Claim, Verdict, assumptions_of
+from cushion.certificates.format.claims import AnyClaim, Claim, Verdict, assumptions_of
+from cushion.certificates.format.container import unpack
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.limits import effort
+from cushion.certificates.format.message import read
 from cushion.data import Dataset, as_dataset, load_pair
 from cushion.data.inputs import Inputs, as_inputs, holdout_fault
-from cushion.encoding.container import unpack
-from cushion.encoding.integer_net import IntegerNet
-from cushion.encoding.limits import effort
-from cushion.encoding.message import read
 from cushion.errors import BadInput, Malformed
 from cushion.verifier.effort import check_effort
 from cushion.verifier.fields import check_counts, check_fingerprint, check_line
@@ -58,7 +58,7 @@ def verify(
     and is not ok. The name of a source stands for its sample and its held-out part.
 
     A bound on f is replayed with the unlabelled inputs and `answering`, which gives f's answers on
-    them (`cushion.float_nets.answer` does for a torch module). Without both, ok is about g, and
+    them (`certificates.answers.answer` does for a torch module). Without both, ok is about g, and
     `transfer_replayed` False.
 
     A small file can ask for hours of counting. What takes longer than some minutes is refused

@@ -13,11 +13,15 @@ import re
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import reduce
 
-from cushion.claims import Verdict
-from cushion.data import Dataset
-from cushion.data.inputs import holdout_fault
-from cushion.encoding.limits import effort
-from cushion.encoding.posterior import (
+from cushion.certificates.format.claims import Verdict
+from cushion.certificates.format.gaussian_claims import (
+    CONFIDENCE,
+    GaussianClaim,
+    Payment,
+    posterior_assumptions,
+)
+from cushion.certificates.format.limits import effort
+from cushion.certificates.format.posterior import (
     Factor,
     Posterior,
     PosteriorMessage,
@@ -28,8 +32,9 @@ from cushion.encoding.posterior import (
     read_posterior,
     row_by_row,
 )
+from cushion.data import Dataset
+from cushion.data.inputs import holdout_fault
 from cushion.errors import Malformed
-from cushion.gaussian_claims import CONFIDENCE, GaussianClaim, Payment, posterior_assumptions
 from cushion.verifier.effort import DRAWN, check_effort
 from cushion.verifier.fields import check_counts, check_fingerprint, check_line
 from cushion.verifier.tails import bound_holds

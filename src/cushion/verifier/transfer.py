@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable
 from decimal import Context, Decimal
 
-from cushion.answers import Answers
-from cushion.claims import Claim, Transfer
+from cushion.certificates.format.answers import Answers
+from cushion.certificates.format.claims import Claim, Transfer
+from cushion.certificates.format.integer_net import IntegerNet
 from cushion.data import Dataset
 from cushion.data.inputs import Inputs, freshness_fault
-from cushion.encoding.integer_net import IntegerNet
 from cushion.errors import BadInput, Malformed
 from cushion.verifier.fields import check_counts, check_fingerprint, check_line
 from cushion.verifier.tails import bound_holds

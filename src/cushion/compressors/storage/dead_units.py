@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.network import Affine, Flatten, Network, ReLU
-from cushion.operators import Linear
+from cushion.nets.network import Affine, Flatten, Network, ReLU
+from cushion.nets.operators import Linear
 
 Floats = NDArray[np.float64]
 

@@ -26,24 +26,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.compressors.shin.spiked import Spiked
-from cushion.compressors.storage.exact_chain import Image, Pooling, Weighted, steps_of
-from cushion.compressors.storage.exact_weights import ExactWeight, coded_decisions, exact_weight
-from cushion.compressors.storage.stored import Numbers, StoredLayer
-from cushion.data.dataset import Dataset
-from cushion.encoding.inputs import MOST_EXPONENT, MOST_OFFSET, MOST_WIDTH, Bytes, Floats, Input
-from cushion.encoding.integer_net import IntegerNet, Integers, Layer, Pool
-from cushion.encoding.limits import (
+from cushion.certificates.format.inputs import (
+    MOST_EXPONENT,
+    MOST_OFFSET,
+    MOST_WIDTH,
+    Bytes,
+    Floats,
+    Input,
+)
+from cushion.certificates.format.integer_net import IntegerNet, Integers, Layer, Pool
+from cushion.certificates.format.limits import (
     MOST_BIAS_BITS,
     MOST_SHIFT,
     MOST_WEIGHTS,
     check_sizes,
     prove_range,
 )
-from cushion.encoding.numbers import MOST_DECISIONS
-from cushion.encoding.sources import EXACT, Grid, Values, coded_numbers
+from cushion.certificates.format.numbers import MOST_DECISIONS
+from cushion.certificates.format.sources import EXACT, Grid, Values, coded_numbers
+from cushion.compressors.noise.spiked import Spiked
+from cushion.compressors.storage.exact_chain import Image, Pooling, Weighted, steps_of
+from cushion.compressors.storage.exact_weights import ExactWeight, coded_decisions, exact_weight
+from cushion.compressors.storage.stored import Numbers, StoredLayer
+from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Malformed, Unsupported
-from cushion.network import Network, Node, Stage
+from cushion.nets.network import Network, Node, Stage
 
 _LOOKED_AT = 1024  # examples that choose the shifts
 _BIAS_BITS = 16  # of a bias that has no grid of its own

@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cushion.encoding.integer_net import Conv, Dense, Integers, Pool
-from cushion.encoding.sources import Source
+from cushion.certificates.format.integer_net import Conv, Dense, Integers, Pool
+from cushion.certificates.format.sources import Source
 from cushion.errors import Unsupported
-from cushion.network import (
+from cushion.nets.network import (
     AdaptiveAvgPool,
     AdaptiveMaxPool,
     Affine,
@@ -25,8 +25,8 @@ from cushion.network import (
     Node,
     ReLU,
 )
-from cushion.network import Unflatten as Reshape
-from cushion.operators import Conv2d, Diagonal, FlatMap, Linear, LocalConv2d
+from cushion.nets.network import Unflatten as Reshape
+from cushion.nets.operators import Conv2d, Diagonal, FlatMap, Linear, LocalConv2d
 
 Image = tuple[int, int, int]
 

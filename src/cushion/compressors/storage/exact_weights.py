@@ -12,16 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from cushion.compressors.arora.conv_project import Located
-from cushion.compressors.arora.low_rank import LowRankMap
-from cushion.compressors.arora.vectors import ProjectedRows, Sparse
-from cushion.compressors.guha.sketched import Sketched
-from cushion.compressors.integer.code_lengths import bias_length, grid_length
-from cushion.compressors.shin.spiked import Spiked
-from cushion.compressors.storage.pruned import Pruned
-from cushion.compressors.storage.stored import Kept, LowRank, Numbers, Projected, StoredLayer
-from cushion.encoding.limits import MOST_AMPLITUDE
-from cushion.encoding.sources import (
+from cushion.certificates.format.code_lengths import bias_length, grid_length
+from cushion.certificates.format.limits import MOST_AMPLITUDE
+from cushion.certificates.format.sources import (
     Grid,
     Integers,
     Product,
@@ -31,6 +24,13 @@ from cushion.encoding.sources import (
     Values,
     noise,
 )
+from cushion.compressors.noise.spiked import Spiked
+from cushion.compressors.projection.conv_project import Located
+from cushion.compressors.projection.low_rank import LowRankMap
+from cushion.compressors.projection.vectors import ProjectedRows, Sparse
+from cushion.compressors.pruning.sketched import Sketched
+from cushion.compressors.storage.pruned import Pruned
+from cushion.compressors.storage.stored import Kept, LowRank, Numbers, Projected, StoredLayer
 from cushion.errors import Unsupported
 
 _MOST_LEVELS = 127  # of a grid

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from cushion.errors import CushionError, Malformed, Unsupported
-from cushion.network import (
+from cushion.nets.network import (
     AdaptiveAvgPool,
     AdaptiveMaxPool,
     Add,
@@ -31,7 +31,7 @@ from cushion.network import (
     ReLU,
     Unflatten,
 )
-from cushion.operators import Conv2d, Diagonal, Linear, Operator
+from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
 
 _PLAIN: dict[str, type[Any]] = {kind.__name__: kind for kind in (Input, ReLU, Flatten, Add, Cat)}
 _OPERATORS: dict[str, type[Operator]] = {"linear": Linear, "conv2d": Conv2d, "batchnorm": Diagonal}

@@ -16,8 +16,8 @@ from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import MOST_BITS, Kept, Numbers, StoredLayer, Values
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.errors import BadInput
-from cushion.network import Network
-from cushion.operators import Diagonal, Operator
+from cushion.nets.network import Network
+from cushion.nets.operators import Diagonal, Operator
 
 _BLOCK = 1 << 16  # weights rounded at a time: what is computed on the way stays in the cache
 _FACTOR_BITS = 16  # of a batch-norm that could not be folded, and at most of a bias

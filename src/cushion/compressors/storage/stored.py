@@ -17,10 +17,13 @@ import torch
 from numpy.typing import NDArray
 
 from cushion.errors import BadInput
-from cushion.operators import Operator
-from cushion.operators.gaussian_projection import gaussian_coefficients, gaussian_reconstruction
-from cushion.operators.hadamard import srht_coefficients, srht_reconstruction
-from cushion.operators.sign_projection import sign_coefficients, sign_reconstruction
+from cushion.nets.operators import Operator
+from cushion.nets.operators.gaussian_projection import (
+    gaussian_coefficients,
+    gaussian_reconstruction,
+)
+from cushion.nets.operators.hadamard import srht_coefficients, srht_reconstruction
+from cushion.nets.operators.sign_projection import sign_coefficients, sign_reconstruction
 
 Values: TypeAlias = NDArray[np.float64]
 Helper: TypeAlias = Literal["signs", "srht", "gaussian"]

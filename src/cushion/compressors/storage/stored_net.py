@@ -12,14 +12,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from cushion.compressors.arora.conv_project import Located
-from cushion.compressors.arora.low_rank import LowRankMap
-from cushion.compressors.arora.vectors import ProjectedRows, Sparse, StoredVectors
-from cushion.compressors.guha.sketched import Sketched
-from cushion.compressors.shin.spiked import Spiked
-from cushion.compressors.storage.pruned import Pruned
-from cushion.compressors.storage.stored import Kept, LowRank, Numbers, Projected, StoredLayer
-from cushion.encoding.number_stream import (
+from cushion.certificates.format.number_stream import (
     MOST_FIELD,
     Coded,
     Integers,
@@ -28,8 +21,15 @@ from cushion.encoding.number_stream import (
     encode_numbers,
     estimate_bits,
 )
+from cushion.compressors.noise.spiked import Spiked
+from cushion.compressors.projection.conv_project import Located
+from cushion.compressors.projection.low_rank import LowRankMap
+from cushion.compressors.projection.vectors import ProjectedRows, Sparse, StoredVectors
+from cushion.compressors.pruning.sketched import Sketched
+from cushion.compressors.storage.pruned import Pruned
+from cushion.compressors.storage.stored import Kept, LowRank, Numbers, Projected, StoredLayer
 from cushion.errors import BadInput, Malformed
-from cushion.network import AdaptiveAvgPool, AdaptiveMaxPool, Affine, AvgPool, MaxPool, Network
+from cushion.nets.network import AdaptiveAvgPool, AdaptiveMaxPool, Affine, AvgPool, MaxPool, Network
 
 KINDS: tuple[type[StoredLayer], ...] = (
     Kept,

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.condition_records import ActivationFlips, UnitNorms
-from cushion.linearisation import Linearisation
 from cushion.measures.conditions.interaction import row_energies
+from cushion.measures.conditions.records import ActivationFlips, UnitNorms
 from cushion.measures.distribution import describe
-from cushion.network import Affine, Network, Node, ReLU
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.network import Affine, Network, Node, ReLU
 
 AT_LEAST = 0.01  # the fraction of units below which the restricted C2 does not look
 DELTAS = tuple(

@@ -19,12 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.condition_records import IndexSet, LayerInteraction, TripleCondition
-from cushion.linearisation import Linearisation
 from cushion.measures.conditions.options import Method
+from cushion.measures.conditions.records import IndexSet, LayerInteraction, TripleCondition
 from cushion.measures.distribution import describe
-from cushion.network import AdaptiveAvgPool, Affine, AvgPool, Network, Node
-from cushion.operators import Operator
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.network import AdaptiveAvgPool, Affine, AvgPool, Network, Node
+from cushion.nets.operators import Operator
 
 _CHUNK = 1 << 21  # numbers in the largest tensor that passes the net at a time
 _CHEAP = 1e8  # multiplications an example: what all unit vectors of one layer may always take

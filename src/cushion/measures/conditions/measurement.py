@@ -11,13 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.batches import as_floats
-from cushion.condition_records import ActivationFlips, NetConditions, TheoremOne, UnitNorms
 from cushion.data import Dataset
 from cushion.data.splits import permutation
-from cushion.engine import Accumulators, Samples, map_shards
 from cushion.errors import BadInput
-from cushion.linearisation import Linearisation
 from cushion.measures.conditions.activations import (
     describe_flips,
     flip_constants,
@@ -35,9 +31,18 @@ from cushion.measures.conditions.interaction import (
     units,
 )
 from cushion.measures.conditions.options import ConditionOptions
+from cushion.measures.conditions.records import (
+    ActivationFlips,
+    NetConditions,
+    TheoremOne,
+    UnitNorms,
+)
 from cushion.measures.conditions.theorem import Premises, minimise
 from cushion.measures.distribution import describe
-from cushion.network import Affine, Network
+from cushion.nets.batches import as_floats
+from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.network import Affine, Network
 
 _BUDGET = (
     2e12  # multiplications that the default number of examples may take: a few minutes on one core

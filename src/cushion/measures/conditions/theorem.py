@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.condition_records import DeltaRange, TheoremOne, Version
+from cushion.measures.conditions.records import DeltaRange, TheoremOne, Version
 
 LIPSCHITZ = math.sqrt(2)  # |∂ cross-entropy/∂ scores| = ‖softmax - one-hot‖ <= √2
 SIGMAS = 10.0 ** (np.arange(-300, 101) / 10)  # ten a decade

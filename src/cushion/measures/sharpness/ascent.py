@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from cushion.batches import mix_seed
 from cushion.data import Dataset
 from cushion.measures.sharpness.loss import Losses, all_losses, batch_of, mini_batches
 from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.measures.sharpness.perturbed import parameters
-from cushion.network import Network
-from cushion.sharpness_records import MaxSharpness
+from cushion.measures.sharpness.records import MaxSharpness
+from cushion.nets.batches import mix_seed
+from cushion.nets.network import Network
 
 
 @dataclass(eq=False)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from cushion.batches import mix_seed
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.sharpness.kl import kl_from_centred
@@ -26,9 +25,10 @@ from cushion.measures.sharpness.perturbed import (
     parameters,
     perturb_weights,
 )
-from cushion.network import Network
-from cushion.operators import Linear
-from cushion.sharpness_records import ExpectedSharpness, SharpnessPoint
+from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
+from cushion.nets.batches import mix_seed
+from cushion.nets.network import Network
+from cushion.nets.operators import Linear
 
 _STACK = 1024  # rows that pass the net together: enough for matrix products at full speed
 _LARGEST = 1 << 22  # numbers in the largest activation or set of kernels of a stack

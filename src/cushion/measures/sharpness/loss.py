@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from cushion.batches import as_floats
 from cushion.data import Dataset
-from cushion.engine import Accumulators, Samples, map_shards
 from cushion.errors import BadInput
-from cushion.network import Network
+from cushion.nets.batches import as_floats
+from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.nets.network import Network
 
 _SHARD = 256  # rows of a pass over all of them
 

@@ -9,8 +9,8 @@ from cushion.measures.sharpness.ascent import max_sharpness
 from cushion.measures.sharpness.expected import expected_sharpness
 from cushion.measures.sharpness.loss import all_losses
 from cushion.measures.sharpness.options import SharpnessOptions
-from cushion.network import Network
-from cushion.sharpness_records import Sharpness
+from cushion.measures.sharpness.records import Sharpness
+from cushion.nets.network import Network
 
 
 def measure_sharpness(

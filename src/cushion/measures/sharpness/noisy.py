@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 from tqdm import tqdm
 
-from cushion.batches import mix_seed
 from cushion.data import Dataset
 from cushion.measures.sharpness.loss import batch_of, sample_losses
 from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass
-from cushion.network import Network
-from cushion.operators import Conv2d, LocalConv2d
+from cushion.nets.batches import mix_seed
+from cushion.nets.network import Network
+from cushion.nets.operators import Conv2d, LocalConv2d
 
 _BATCH = 64  # rows that share their kernels, in a net with convolutions
 _STACK = 1024

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from cushion.batches import as_floats
 from cushion.data import Dataset
-from cushion.engine import Accumulators, Samples, map_shards
 from cushion.measures.stability.noise import Noise, gaussian_like, lengths
-from cushion.network import Network, Node
-from cushion.perturbation import Activations
-from cushion.stability_records import AttenuationCurve, AttenuationPoint
+from cushion.measures.stability.records import AttenuationCurve, AttenuationPoint
+from cushion.nets.batches import as_floats
+from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.nets.network import Network, Node
+from cushion.nets.perturbation import Activations
 
 
 def measure_attenuation(

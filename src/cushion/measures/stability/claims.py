@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from statistics import geometric_mean, median
 
-from cushion.measure_records import LayerMeasures, MeasureTable
-from cushion.stability_records import Claim
+from cushion.measures.records import LayerMeasures, MeasureTable
+from cushion.measures.stability.records import Claim
 
 _MOST = 0.8  # "most" and "almost all" layers
 _SMALL = 2.0  # "a small constant", "approximately 1"

@@ -10,7 +10,7 @@ import torch
 
 from cushion.errors import BadInput
 from cushion.measures.stability.jacobians import probe_generator
-from cushion.network import Network
+from cushion.nets.network import Network
 
 _OPTIONS = ("stride", "padding", "dilation", "groups")
 

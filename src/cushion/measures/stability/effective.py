@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.network import Node
-from cushion.operators import Conv2d, LocalConv2d
-from cushion.stability_records import EffectiveParameters
+from cushion.measures.stability.records import EffectiveParameters
+from cushion.nets.network import Node
+from cushion.nets.operators import Conv2d, LocalConv2d
 
 Values = NDArray[np.float64]
 

@@ -17,9 +17,9 @@ from scipy.linalg.blas import get_blas_funcs
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
-from cushion.linearisation import Linearisation
-from cushion.network import Affine, Flatten, Network, Node, ReLU, Unflatten
-from cushion.operators import Linear
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.network import Affine, Flatten, Network, Node, ReLU, Unflatten
+from cushion.nets.operators import Linear
 
 
 @dataclass(frozen=True, eq=False)

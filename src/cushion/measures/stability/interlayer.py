@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.batches import as_floats
 from cushion.data import Dataset
-from cushion.engine import Accumulators, Samples, map_shards
-from cushion.linearisation import Linearisation
 from cushion.measures.distribution import describe
 from cushion.measures.stability.jacobians import JacobianPlan, pair_squares
 from cushion.measures.stability.noise import lengths
 from cushion.measures.stability.places import sampled_spreads
-from cushion.network import Network, Node
-from cushion.stability_records import (
+from cushion.measures.stability.records import (
     InterlayerCushion,
     JacobianBeta,
     MinimalInterlayerCushion,
     PairCushion,
 )
+from cushion.nets.batches import as_floats
+from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.network import Network, Node
 
 _PAIR_BINS = 20  # there are many pairs
 

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from cushion.errors import BadInput
-from cushion.linearisation import Linearisation, feeding_layer
 from cushion.measures.stability.grams import GramChain
-from cushion.network import Network, Node
+from cushion.nets.linearisation import Linearisation, feeding_layer
+from cushion.nets.network import Network, Node
 
 Pair: TypeAlias = tuple[int, int]  # node indices of affine layers i < j
 Method: TypeAlias = Literal["auto", "exact", "probes"]

@@ -26,10 +26,7 @@ from cushion.measures.stability.one_pass import (
     noise_sensitivities,
 )
 from cushion.measures.stability.options import StabilityOptions
-from cushion.measures.stability.smoothness import SmoothnessDraws, measure_smoothness
-from cushion.network import Network, Node
-from cushion.records import Distribution
-from cushion.stability_records import (
+from cushion.measures.stability.records import (
     AttenuationCurve,
     EffectiveParameters,
     FromInitialisation,
@@ -40,6 +37,9 @@ from cushion.stability_records import (
     Smoothness,
     Weights,
 )
+from cushion.measures.stability.smoothness import SmoothnessDraws, measure_smoothness
+from cushion.nets.network import Network, Node
+from cushion.records import Distribution
 
 _BUDGET = (
     1e13  # multiplications that the default number of examples may take: some minutes on two cores

@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cushion.network import Network, Node
-from cushion.operators.sign_projection import sign_project
+from cushion.nets.network import Network, Node
+from cushion.nets.operators.sign_projection import sign_project
 
 
 @dataclass(frozen=True)

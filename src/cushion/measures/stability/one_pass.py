@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.network import Network, Node, Stage
+from cushion.nets.network import Network, Node, Stage
 
 Values: TypeAlias = NDArray[np.float64]  # one number per example
 OnePass: TypeAlias = dict[

@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cushion.linearisation import Linearisation
 from cushion.measures.stability.jacobians import PairSquares, probe_generator
-from cushion.network import Node
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.network import Node
 
 _VECTORS = 32  # columns pushed at a time
 

@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.batches import as_floats
 from cushion.data import Dataset
-from cushion.engine import Accumulators, Samples, map_shards
 from cushion.errors import BadInput
 from cushion.measures.distribution import describe
 from cushion.measures.stability.attenuation import injected_errors
 from cushion.measures.stability.jacobians import probe_generator
 from cushion.measures.stability.noise import lengths
-from cushion.network import Network, Node
-from cushion.perturbation import Activations
-from cushion.stability_records import NoiseSensitivity
+from cushion.measures.stability.records import NoiseSensitivity
+from cushion.nets.batches import as_floats
+from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.nets.network import Network, Node
+from cushion.nets.perturbation import Activations
 
 Draw: TypeAlias = Callable[[tuple[int, ...], torch.Generator], Tensor]
 

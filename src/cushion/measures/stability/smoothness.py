@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from cushion.batches import as_floats
 from cushion.data import Dataset
-from cushion.engine import Accumulators, Samples, Smallest, map_shards
 from cushion.errors import BadInput
-from cushion.linearisation import Linearisation
 from cushion.measures.distribution import describe
 from cushion.measures.stability.noise import Noise, gaussian_like, lengths, project_net
-from cushion.network import Network, Node
-from cushion.perturbation import Activations
-from cushion.stability_records import PairSmoothness, Smoothness
+from cushion.measures.stability.records import PairSmoothness, Smoothness
+from cushion.nets.batches import as_floats
+from cushion.nets.engine import Accumulators, Samples, Smallest, map_shards
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.network import Network, Node
+from cushion.nets.perturbation import Activations
 
 Law: TypeAlias = tuple[str, int | None]  # a kind of noise and its k
 

@@ -23,7 +23,7 @@ from scipy.special import erfc, erfcx, log_ndtr
 
 from cushion.errors import BadInput
 from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.tail_records import LikelihoodRatio, PowerLawFit, Rival
+from cushion.measures.tails.records import LikelihoodRatio, PowerLawFit, Rival
 
 Floats = NDArray[np.float64]
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from cushion.tail_records import HillPlot, LikelihoodRatio, PowerLawFit, StableFit, TailFits
+from cushion.measures.tails.records import (
+    HillPlot,
+    LikelihoodRatio,
+    PowerLawFit,
+    StableFit,
+    TailFits,
+)
 
 # values in a tail: below, alpha - 1 is known to a tenth at best, and likelihood ratios seldom
 # decide

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from cushion.errors import BadInput
 from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.power_law import fit_power_law
-from cushion.tail_records import Goodness, PowerLawFit
+from cushion.measures.tails.records import Goodness, PowerLawFit
 
 _LARGEST_LOG = math.log(np.finfo(np.float64).max)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from cushion.errors import BadInput
 from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.tail_records import HillPlot
+from cushion.measures.tails.records import HillPlot
 
 _FIRST = 10  # values, from which on the relative error 1/√k is below a third
 

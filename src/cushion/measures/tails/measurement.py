@@ -18,10 +18,10 @@ from cushion.measures.tails.hill import hill_plot
 from cushion.measures.tails.magnitudes import FEWEST, Magnitudes
 from cushion.measures.tails.options import TailOptions
 from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.records import LayerTails, Survival, TailFits
 from cushion.measures.tails.stable_fit import fit_stable
-from cushion.operators import Diagonal, Linear
-from cushion.operators.spectrum import EXACT_SIDE, is_exact, singular_values
-from cushion.tail_records import LayerTails, Survival, TailFits
+from cushion.nets.operators import Diagonal, Linear
+from cushion.nets.operators.spectrum import EXACT_SIDE, is_exact, singular_values
 
 _POINTS = 64  # of the survival function: a picture needs no more
 _POSITIVE = "eigenvalues are positive, and a stable law has numbers of both signs"

@@ -24,8 +24,8 @@ from __future__ import annotations
 import math
 
 from cushion.measures.tails.magnitudes import Magnitudes
+from cushion.measures.tails.records import PowerLawFit
 from cushion.measures.tails.tail_search import Tails, best_start
-from cushion.tail_records import PowerLawFit
 
 
 def fit_power_law(sample: Magnitudes) -> PowerLawFit:

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from cushion.errors import BadInput
+from cushion.measures.tails.records import StableFit
 from cushion.measures.tails.stable_law import StableLaw
-from cushion.tail_records import StableFit
 
 Floats = NDArray[np.float64]
 

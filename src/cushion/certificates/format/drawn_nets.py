@@ -1,0 +1,132 @@
+"""Many nets of one architecture at once, each scored on one input of its own: the scores of
+IntegerNet, net by net.
+
+A net drawn for a single row would spend its time on being made. Here the numbers of n nets are one
+array, and each layer is one stack of n matrix products. Sums stay exact as in `integer_net`: their
+range is proved beforehand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.certificates.format.evaluation import pooling, rectifier
+from cushion.certificates.format.integer_net import EXACT_SINGLE, IntegerNet, features_of
+from cushion.certificates.format.layers import Conv, Dense, Feature, Pool
+from cushion.certificates.format.limits import patches_of
+from cushion.certificates.format.sources import Integers, Values
+from cushion.errors import BadInput
+
+Maps = NDArray[Any]  # [n, h, w, channels] or [n, values]
+Step = Callable[[Maps, Maps], Maps]  # values, numbers [n, D] -> values
+
+
+class DrawnNets:
+    """The architecture of `skeleton`; `reach` is the largest magnitude that any sum of any of its
+    nets can have.
+    """
+
+    def __init__(self, skeleton: IntegerNet, reach: int) -> None:
+        self._skeleton = skeleton
+        self._floats: type[np.floating[Any]] = np.float32 if reach < EXACT_SINGLE else np.float64
+        self._steps: list[Step] = []
+        features = features_of(skeleton)
+        self.width = max(
+            skeleton.weights, *(math.prod(feature.shape) for feature in features)
+        )  # values at once, a net
+        start = 0
+        for layer, before, after in zip(skeleton.layers, features[:-1], features[1:], strict=True):
+            if isinstance(layer, Pool):
+                self._steps.append(_alone(pooling(layer.kind, layer.size)))
+                continue
+            size = layer.source.numbers.size
+            # A layer's weights are its numbers in some order, so those of 0, 1, 2, ... are the
+            # order itself.
+            places = Values(np.arange(start, start + size).reshape(layer.source.shape))
+            order = dataclasses.replace(layer, source=places).weight
+            start += size
+            self.width = max(self.width, order.size, patches_of(layer, after.shape))
+            self._steps.append(
+                _product(order, before) if isinstance(layer, Dense) else _convolution(layer, order)
+            )
+            if layer.bias is not None:
+                self._steps.append(_addition(layer, start))
+                start += layer.bias.size
+            if layer is not skeleton.layers[-1]:
+                self._steps.append(_alone(rectifier(layer.shift)))
+
+    def scores(self, numbers: Integers, x: NDArray[Any]) -> Integers:
+        """numbers: [n, D], x: [n, *input_shape] -> [n, classes] exact integer scores, net i on
+        input i.
+        """
+        net = self._skeleton
+        if fault := net.fault(x):
+            raise BadInput(fault)
+        values: Maps = net.input.read(x.reshape(len(x), -1), self._floats)
+        values = values.reshape(len(x), *net.input_shape).transpose(0, 2, 3, 1)
+        held = numbers.astype(self._floats)
+        for step in self._steps:
+            values = step(values, held)
+        return values.astype(np.int64)
+
+
+def _alone(step: Callable[[Maps], Maps]) -> Step:
+    return lambda values, _: step(values)
+
+
+def _product(order: Integers, before: Feature) -> Step:
+    """order: [out, in], in over channels, rows, columns."""
+    if len(before.shape) == 3:
+        order = order.reshape(len(order), *before.shape).transpose(0, 2, 3, 1)
+    places = order.reshape(len(order), -1).T  # [in, out]
+
+    def step(values: Maps, numbers: Maps) -> Maps:
+        product: Maps = (values.reshape(len(values), 1, -1) @ numbers[:, places])[:, 0]
+        return product
+
+    return step
+
+
+def _convolution(layer: Conv, order: Integers) -> Step:
+    """order: [out, in/groups, k, k]"""
+    out, depth, k, _ = order.shape
+    pad, stride = layer.padding, layer.stride
+
+    def step(values: Maps, numbers: Maps) -> Maps:
+        groups = values.shape[3] // depth
+        places = (
+            order.transpose(2, 3, 1, 0)
+            .reshape(k * k * depth, groups, out // groups)
+            .transpose(1, 0, 2)
+        )
+        values = np.pad(values, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+        windows = np.lib.stride_tricks.sliding_window_view(values, (k, k), axis=(1, 2))[
+            :, ::stride, ::stride
+        ]
+        n, h, w = windows.shape[:3]
+        split = windows.transpose(0, 1, 2, 4, 5, 3).reshape(n, h, w, k, k, groups, depth)
+        columns = split.transpose(0, 5, 1, 2, 3, 4, 6).reshape(n, groups, h * w, k * k * depth)
+        sums: Maps = columns @ numbers[:, places]  # [n, groups, h·w, out/groups]
+        return sums.transpose(0, 2, 1, 3).reshape(n, h, w, out)
+
+    return step
+
+
+def _addition(layer: Dense | Conv, start: int) -> Step:
+    assert layer.bias is not None
+    repeat = layer.symmetry if isinstance(layer, Conv) else 1
+    places = np.repeat(np.arange(start, start + layer.bias.size), repeat)
+    scale = 2.0**layer.bias_shift
+
+    def step(values: Maps, numbers: Maps) -> Maps:
+        offsets = numbers[:, places] * values.dtype.type(scale)  # exact: a power of two
+        np.add(values, offsets if values.ndim == 2 else offsets[:, None, None], out=values)
+        return values
+
+    return step

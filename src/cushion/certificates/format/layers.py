@@ -1,0 +1,172 @@
+"""The layers of an integer net: what each stores, the weights that follow from it, and which layers
+fit each other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cushion.certificates.format import symmetry as tying
+from cushion.certificates.format.sources import Integers, Source
+from cushion.errors import Malformed
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What flows between layers: (channels, height, width) or (values,), and the symmetry that its
+    channels carry.
+    """
+
+    shape: tuple[int, ...]
+    symmetry: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """out[o] = Σ_i weight[o, i]·x[i] + bias[o], x flattened in C order.
+
+    With symmetry > 1 (the input's own) the stored weights are those of one group element, [o,
+    channels/|G|, h, w].
+    """
+
+    source: Source
+    bias: Integers | None
+    bias_shift: int
+    shift: int  # right shift after ReLU; the last layer has neither and carries 0 here
+    symmetry: int = 1
+
+    @cached_property
+    def weight(self) -> Integers:
+        """[out, in]"""
+        numbers = self.source.numbers
+        if self.symmetry > 1:
+            numbers = numbers.reshape(-1)[tying.invariant(numbers.shape, self.symmetry)]
+        return numbers.reshape(len(numbers), -1)
+
+    @property
+    def offsets(self) -> Integers | None:
+        """[out] biases as they are added."""
+        return None if self.bias is None else self.bias << self.bias_shift
+
+
+@dataclass(frozen=True, eq=False)
+class Conv:
+    """Cross-correlation with zero padding and output side ⌊(n + 2·padding - k)/stride⌋ + 1.
+
+    groups 0 means depthwise: every channel has its own filter. With symmetry > 1 each stored filter
+    is used in all its positions (see `symmetry`); stored as [o, i/groups, k, k], or [o, i/groups,
+    |G|, k, k] where the input carries the same symmetry.
+    """
+
+    source: Source
+    bias: Integers | None
+    bias_shift: int
+    shift: int
+    stride: int = 1
+    padding: int = 0
+    groups: int = 1
+    symmetry: int = 1
+
+    @cached_property
+    def weight(self) -> Integers:
+        """[out, in/groups, k, k]"""
+        numbers = self.source.numbers
+        if numbers.ndim == 5:
+            return numbers.reshape(-1)[tying.regular(numbers.shape, self.symmetry)]
+        return numbers.reshape(-1)[tying.lifted(numbers.shape, self.symmetry)]
+
+    @property
+    def offsets(self) -> Integers | None:
+        """[out] biases as they are added, one stored number for all positions of a filter."""
+        return None if self.bias is None else np.repeat(self.bias << self.bias_shift, self.symmetry)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """size × size windows side by side (a remainder at the edge is dropped): the maximum, or the
+    sum.
+    """
+
+    kind: str  # "max" | "sum"
+    size: int
+
+
+Layer = Dense | Conv | Pool
+
+
+def stored_shape(
+    before: Feature, outputs: int, side: int, groups: int, symmetry: int
+) -> tuple[int, ...]:
+    """Shape of a convolution's stored numbers on this input; Malformed where groups or symmetry do
+    not fit.
+    """
+    regular = symmetry > 1 and before.symmetry == symmetry
+    channels = before.shape[0] // symmetry if regular else before.shape[0]
+    if groups == 0:
+        if outputs != channels or (symmetry > 1 and not regular):
+            raise Malformed(
+                "a depthwise convolution keeps the channels and the symmetry of its input"
+            )
+        return (outputs, 1, side, side)
+    if groups < 0 or channels % groups or outputs % groups:
+        raise Malformed(
+            f"{groups} groups do not divide {channels} input and {outputs} output channels"
+        )
+    return (outputs, channels // groups, *([symmetry] if regular else []), side, side)
+
+
+def feature_after(before: Feature, layer: Layer) -> Feature:
+    """What is behind a layer; a layer that does not fit is Malformed."""
+    if not isinstance(layer, Pool) and (len(layer.source.shape) < 2 or min(layer.source.shape) < 1):
+        raise Malformed(f"a layer cannot have weights of shape {layer.source.shape}")
+    if isinstance(layer, Dense):
+        stored: tuple[int, ...] = (math.prod(before.shape),)
+        if layer.symmetry != 1:
+            if layer.symmetry != before.symmetry:
+                raise Malformed(
+                    "an invariant dense layer needs a feature map of its own symmetry before it"
+                )
+            stored = (before.shape[0] // layer.symmetry, *before.shape[1:])
+            if layer.symmetry > 2 and stored[1] != stored[2]:
+                raise Malformed(
+                    f"quarter turns need a square feature map, not {stored[1]}x{stored[2]}"
+                )
+        if layer.source.shape[1:] != stored:
+            raise Malformed(
+                f"a dense layer of shape {layer.source.shape} does not fit {before.shape}"
+            )
+        return Feature((layer.source.shape[0],))
+    if len(before.shape) != 3:
+        raise Malformed("a convolution or pooling cannot follow a dense layer")
+    if isinstance(layer, Pool):
+        if layer.kind not in ("max", "sum") or layer.size < 2:
+            raise Malformed(
+                f"pooling must be 'max' or 'sum' over at least 2x2, not {layer.kind!r} {layer.size}"
+            )
+        sides = [side // layer.size for side in before.shape[1:]]
+        channels, symmetry = before.shape[0], before.symmetry
+    else:
+        if layer.symmetry not in tying.ORDERS or len(layer.source.shape) not in (4, 5):
+            raise Malformed(
+                f"a convolution of shape {layer.source.shape} and symmetry {layer.symmetry} is not "
+                "one"
+            )
+        k = layer.source.shape[-1]
+        outputs = layer.source.shape[0]
+        if layer.source.shape != stored_shape(before, outputs, k, layer.groups, layer.symmetry):
+            raise Malformed(
+                f"a convolution of shape {layer.source.shape} does not fit {before.shape}"
+            )
+        if layer.stride < 1 or not 0 <= layer.padding < k:
+            raise Malformed(
+                f"a {k}x{k} convolution with padding {layer.padding} is not in the grammar"
+            )
+        sides = [(side + 2 * layer.padding - k) // layer.stride + 1 for side in before.shape[1:]]
+        channels, symmetry = outputs * layer.symmetry, layer.symmetry
+    if min(sides) < 1:
+        raise Malformed(f"nothing is left of a {before.shape} feature map behind a layer")
+    return Feature((channels, *sides), symmetry)

@@ -1,0 +1,335 @@
+"""A Gaussian posterior over integer nets: its message, and the draws by which its error is counted.
+
+The stochastic classifier Q picks every weight and bias anew: w ~ N(μ, σ²), rounded to ⌊w + 1/2⌋.
+The prior P gives the numbers of one factor (a layer's weights, or its biases) N(0, s²).
+Architecture and prior scales stand in a header, a prefix code, and are paid in bits; means and
+variances follow it uncoded, because they are paid by KL(Q‖P) instead.
+
+Message: the header padded to a byte, then all means (signed 32-bit, little-endian, in quarters),
+then all exponents of the variances (signed 8-bit), factor after factor in C order. There is exactly
+one message for a posterior.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.certificates.format.bits import BitReader, BitWriter
+from cushion.certificates.format.claims import LedgerItem
+from cushion.certificates.format.drawn_nets import DrawnNets
+from cushion.certificates.format.evaluation import for_each
+from cushion.certificates.format.headers import (
+    describe_input,
+    describe_layer,
+    read_input,
+    read_layer,
+    write_input,
+    write_layer,
+)
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Feature, Layer, Pool, feature_after
+from cushion.certificates.format.limits import multiplications
+from cushion.certificates.format.message import MOST_LAYERS, VERSION
+from cushion.certificates.format.rounded_gaussian import (
+    LEAST_EXPONENT,
+    MOST_EXPONENT,
+    RoundedGaussians,
+    Words,
+    choose_rows,
+)
+from cushion.certificates.format.sources import Integers, Values
+from cushion.data.counter import stream
+from cushion.errors import Malformed
+
+Rows = Callable[[int, int], Integers]  # (first, n) -> the rows of nets first..first+n-1
+
+MOST_NUMBERS = 10**5
+MOST_MEAN = 2**20  # quarters
+MOST_DRAWN = 2**31  # numbers in all nets that a file asks for
+MOST_PRODUCTS = 2**40  # multiplications of all of them
+USUAL_PRIOR = 8  # the prior's exponent that one bit names: s = 16
+_NETS_AT_ONCE = 256
+_VALUES_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """One layer's weights or biases: prior N(0, 2^prior), posterior N(means/4, 2^variances),
+    elementwise.
+    """
+
+    layer: int  # from 1
+    what: str  # "weights" | "biases"
+    prior: int
+    means: Integers  # [*shape] in quarters
+    variances: Integers  # [*shape] exponents of two
+
+    @property
+    def item(self) -> str:
+        return f"layer {self.layer}: {self.what}"
+
+    @property
+    def meaning(self) -> str:
+        return f"KL of {self.means.size} Gaussians from the prior with variance 2^{self.prior}"
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """skeleton: the architecture, its weights and biases all zero; factors: the laws of its
+    numbers, in their order.
+    """
+
+    skeleton: IntegerNet
+    factors: tuple[Factor, ...]
+
+    def __post_init__(self) -> None:
+        shapes = [
+            (index, what, numbers.shape) for index, what, numbers in _stored(self.skeleton.layers)
+        ]
+        if shapes != [(f.layer, f.what, f.means.shape) for f in self.factors]:
+            raise Malformed("the factors of a posterior are not the layers of its net")
+        for factor in self.factors:
+            _check_factor(factor)
+        if self.size > MOST_NUMBERS:
+            raise Malformed(
+                f"a posterior over more than the {MOST_NUMBERS} numbers that the format allows"
+            )
+        _ = self.nets
+
+    @property
+    def size(self) -> int:
+        """How many numbers Q draws for one net."""
+        return sum(factor.means.size for factor in self.factors)
+
+    def check_draws(self, nets: int) -> None:
+        """Malformed if counting the errors of so many nets, each on one example, is more than a
+        file may ask for.
+        """
+        products = multiplications(self.skeleton.input_shape, self.skeleton.layers)
+        if nets * self.size > MOST_DRAWN or nets * products > MOST_PRODUCTS:
+            raise Malformed(
+                f"{nets} draws of {self.size} numbers and {products} multiplications are more than "
+                "the format allows"
+            )
+
+    @cached_property
+    def _law(self) -> RoundedGaussians:
+        return RoundedGaussians(
+            np.concatenate([f.means.reshape(-1) for f in self.factors]),
+            np.concatenate([f.variances.reshape(-1) for f in self.factors]),
+        )
+
+    @cached_property
+    def nets(self) -> DrawnNets:
+        """The nets that Q draws, ready to be scored; Malformed if a sum of any of them could leave
+        the exact range.
+        """
+        return DrawnNets(self.skeleton, self.with_numbers(self._law.largest()).reach)
+
+    def with_numbers(self, numbers: Integers) -> IntegerNet:
+        """numbers: [size] in the factors' order -> the net that has them."""
+        parts = iter(np.split(numbers, np.cumsum([f.means.size for f in self.factors])[:-1]))
+        layers: list[Layer] = []
+        for layer in self.skeleton.layers:
+            if isinstance(layer, Pool):
+                layers.append(layer)
+                continue
+            source = Values(next(parts).reshape(layer.source.shape))
+            bias = None if layer.bias is None else next(parts)
+            layers.append(dataclasses.replace(layer, source=source, bias=bias))
+        return IntegerNet(self.skeleton.input_shape, self.skeleton.input, tuple(layers))
+
+    def draw(self, words: Words) -> Integers:
+        """words: [n, size] -> [n, size] numbers of n independent nets."""
+        return self._law.draw(words)
+
+
+@dataclass(frozen=True)
+class PosteriorMessage:
+    """`bits` of header are paid; `ledger` says for what and sums to them."""
+
+    bits: int
+    data: bytes
+    ledger: tuple[LedgerItem, ...]
+
+
+def encode_posterior(posterior: Posterior) -> PosteriorMessage:
+    """The one message of a posterior. Raises Malformed for one outside the grammar."""
+    net = posterior.skeleton
+    writer = BitWriter()
+    ledger: list[LedgerItem] = []
+
+    def charge(item: str, meaning: str) -> None:
+        ledger.append(LedgerItem(item, len(writer) - sum(paid.bits for paid in ledger), meaning))
+
+    writer.gamma(VERSION)
+    charge("format version", "all versions share one prefix code")
+    write_input(writer, net.input_shape, net.input)
+    charge("input", describe_input(net.input_shape, net.input))
+    if len(net.layers) > MOST_LAYERS:
+        raise Malformed(
+            f"{len(net.layers)} layers are more than the {MOST_LAYERS} that the format allows"
+        )
+    writer.gamma(len(net.layers))
+    charge("depth", "number of layers")
+    feature = Feature(tuple(net.input_shape))
+    for index, layer in enumerate(net.layers):
+        write_layer(writer, layer, feature, last=index + 1 == len(net.layers))
+        charge(f"layer {index + 1}: kind", describe_layer(layer))
+        feature = feature_after(feature, layer)
+    for factor in posterior.factors:
+        writer.signed(factor.prior - USUAL_PRIOR, MOST_EXPONENT - LEAST_EXPONENT)
+        charge(
+            f"layer {factor.layer}: prior of its {factor.what}",
+            f"Gaussian with variance 2^{factor.prior}",
+        )
+    means = np.concatenate([f.means.reshape(-1) for f in posterior.factors]).astype("<i4").tobytes()
+    variances = (
+        np.concatenate([f.variances.reshape(-1) for f in posterior.factors]).astype("<i1").tobytes()
+    )
+    return PosteriorMessage(len(writer), writer.to_bytes() + means + variances, tuple(ledger))
+
+
+def read_posterior(data: bytes, bits: int) -> tuple[Posterior, PosteriorMessage]:
+    """Malformed unless `data`, with a header of `bits` bits, is to the last bit the message of a
+    posterior.
+    """
+    front = (bits + 7) // 8
+    reader = BitReader(data[:front], bits)
+    version = reader.gamma()
+    if version != VERSION:
+        raise Malformed(
+            f"format version {version} is not known to this decoder (it knows {VERSION})",
+            reader.position,
+        )
+    shape, quantiser = read_input(reader)
+    depth = reader.bounded(MOST_LAYERS)
+    layers: list[Layer] = []
+    feature = Feature(shape)
+    room = (len(data) - front) // 5  # numbers that the message can hold
+    for index in range(depth):
+        layer = read_layer(reader, feature, index + 1, last=index + 1 == depth, room=room)
+        if not isinstance(layer, Pool):
+            if not isinstance(layer.source, Values):
+                raise Malformed(
+                    "a posterior draws all its weights: its layers hold plain values",
+                    reader.position,
+                )
+            room -= layer.source.values.size + (0 if layer.bias is None else layer.bias.size)
+            if room < 0:
+                raise Malformed("the message holds fewer numbers than its net has", reader.position)
+        feature = feature_after(feature, layer)
+        layers.append(layer)
+    stored = list(_stored(tuple(layers)))
+    priors = [reader.signed(MOST_EXPONENT - LEAST_EXPONENT) + USUAL_PRIOR for _ in stored]
+    if reader.position != bits or room or (len(data) - front) % 5:
+        raise Malformed("the message's length is not that of its posterior", reader.position)
+    size = (len(data) - front) // 5
+    means = np.frombuffer(data, "<i4", size, front).astype(np.int64)
+    variances = np.frombuffer(data, "<i1", size, front + 4 * size).astype(np.int64)
+    factors, start = [], 0
+    for (index, what, numbers), prior in zip(stored, priors, strict=True):
+        cut = slice(start, start + numbers.size)
+        factors.append(
+            Factor(
+                index,
+                what,
+                prior,
+                means[cut].reshape(numbers.shape),
+                variances[cut].reshape(numbers.shape),
+            )
+        )
+        start = cut.stop
+    posterior = Posterior(IntegerNet(shape, quantiser, tuple(layers)), tuple(factors))
+    again = encode_posterior(posterior)
+    if again.bits != bits or again.data != data:
+        raise Malformed("the message is not the canonical one of its posterior")
+    return posterior, again
+
+
+def key_of(message: bytes, draws: int) -> str:
+    """What names the streams of a claim: sha256("cushion posterior `draws`\\n" + message) in
+    hexadecimal.
+
+    Other numbers of draws have other streams, so that nobody can stop a count where it happens to
+    look good.
+    """
+    return hashlib.sha256(f"cushion posterior {draws}\n".encode() + message).hexdigest()
+
+
+def random_rows(key: str, m: int) -> Rows:
+    """The row of m that each drawn net is counted on: net j's is word j of the stream "rows `key`
+    0".
+    """
+    return lambda first, n: choose_rows(stream(f"rows {key}", 0, n, first), m)
+
+
+def row_by_row(first: int, n: int) -> Integers:
+    """Net j is counted on row j."""
+    return np.arange(first, first + n)
+
+
+def count_draws(
+    posterior: Posterior,
+    key: str,
+    x: NDArray[Any],
+    y: NDArray[np.int64],
+    nets: int,
+    rows: Rows,
+    progress: bool = False,
+) -> int:
+    """How many of so many nets drawn from Q err, each on its row; a tie is an error.
+
+    Net j is made from words j·D..(j+1)·D-1 of the stream "net `key` 0" (`counter.stream`), D the
+    posterior's size. Memory does not grow with the number of nets: a file may ask for 10^7.
+    """
+    size = posterior.size
+    at_once = max(1, min(_NETS_AT_ONCE, _VALUES_AT_ONCE // posterior.nets.width))
+    errors = [0]
+    lock = Lock()
+
+    def work(start: int) -> None:
+        n = min(at_once, nets - start)
+        numbers = posterior.draw(stream(f"net {key}", 0, n * size, start * size).reshape(n, size))
+        chosen = rows(start, n)
+        scores = posterior.nets.scores(numbers, np.asarray(x[chosen]))
+        right = scores[np.arange(n), y[chosen]]
+        wrong = int(((scores >= right[:, None]).sum(axis=1) != 1).sum())
+        with lock:
+            errors[0] += wrong
+
+    for_each(range(0, nets, at_once), work, at_once * posterior.nets.width, progress)
+    return errors[0]
+
+
+def _stored(layers: tuple[Layer, ...]) -> Iterator[tuple[int, str, Integers]]:
+    """(layer from 1, what, the numbers to draw) in the order of the message."""
+    for index, layer in enumerate(layers, 1):
+        if not isinstance(layer, Pool):
+            yield index, "weights", layer.source.numbers
+            if layer.bias is not None:
+                yield index, "biases", layer.bias
+
+
+def _check_factor(factor: Factor) -> None:
+    if factor.means.dtype != np.int64 or factor.variances.dtype != np.int64:
+        raise Malformed("means and variances must be 64-bit integers")
+    if factor.means.shape != factor.variances.shape or not factor.means.size:
+        raise Malformed("a factor has one variance a mean, and at least one")
+    if factor.means.min() < -MOST_MEAN or factor.means.max() > MOST_MEAN:
+        raise Malformed(f"a mean lies beyond ±{MOST_MEAN} quarters")
+    low, high = (
+        min(factor.prior, int(factor.variances.min())),
+        max(factor.prior, int(factor.variances.max())),
+    )
+    if low < LEAST_EXPONENT or high > MOST_EXPONENT:
+        raise Malformed(f"a variance lies outside 2^{LEAST_EXPONENT}..2^{MOST_EXPONENT}")

@@ -1,0 +1,289 @@
+"""Where a layer's numbers come from: stored one by one, or made from a seed by exact integer
+generators.
+
+Anything that a declared seed makes is helper string and costs nothing but the seed; what is coded
+is paid. Every source gives whole numbers that are the same on every machine (FORMAT.md, section 4).
+The word for index i of layer n under seed s is SplitMix64's output i from the state sha256("weights
+n s")[:8].
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.data.counter import stream
+from cushion.errors import Malformed
+
+Integers = NDArray[np.int64]
+EXACT = 2**53
+_CHUNK = 2**20
+_BLOCK = 2**14  # entries of a sign projection at once: what the fastest cache holds
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Numbers in -levels..levels, each coded: zero, sign, magnitude in unary."""
+
+    values: Integers
+    levels: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    @property
+    def numbers(self) -> Integers:
+        return self.values
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """A mask and wide values: zero or not, then sign, bit length and bits of those that are not."""
+
+    values: Integers
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    @property
+    def numbers(self) -> Integers:
+        return self.values
+
+
+@dataclass(frozen=True, eq=False)
+class SeededMask:
+    """Signs from a seed, of which a coded mask keeps some (a supermask); mask: zeros and ones."""
+
+    mask: Integers
+    seed: int
+    layer: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.mask.shape
+
+    @cached_property
+    def numbers(self) -> Integers:
+        return self.mask * signs(self.seed, self.layer, 0, self.mask.size).reshape(self.mask.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class SeededProjection:
+    """amplitude·noise + ⌊(Σ_j coefficients[j]·Z_j) / 2^shift⌋, Z_j the j-th matrix of seeded signs.
+
+    Numbers inside a random subspace around a random start. Noise is that of SeededNoise, from words
+    after those of the signs.
+    """
+
+    coefficients: Integers
+    shape: tuple[int, ...]
+    seed: int
+    layer: int
+    shift: int
+    amplitude: int
+
+    @cached_property
+    def numbers(self) -> Integers:
+        size = math.prod(self.shape)
+        _check_exact(self.coefficients)
+        total = np.zeros(size)
+        rows = max(1, _CHUNK // size)
+        for start in range(0, len(self.coefficients), rows):
+            part = self.coefficients[start : start + rows].astype(np.float64)
+            total += part @ sign_rows(
+                self.seed, self.layer, start, len(part), size
+            )  # exact: below 2^53
+        result: Integers = total.astype(np.int64) >> self.shift
+        if self.amplitude:
+            words = -(-size // 64) * len(self.coefficients)
+            result = result + self.amplitude * noise(self.seed, self.layer, words, size)
+        return result.reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class SeededNoise:
+    """A coded value where there is one; elsewhere amplitude times bell-shaped noise from a seed
+    (values: 0 = none).
+    """
+
+    values: Integers
+    seed: int
+    layer: int
+    amplitude: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    @cached_property
+    def numbers(self) -> Integers:
+        made = self.amplitude * noise(self.seed, self.layer, 0, self.values.size).reshape(
+            self.values.shape
+        )
+        return np.where(self.values != 0, self.values, made)
+
+
+@dataclass(frozen=True, eq=False)
+class SignProjection:
+    """⌊(Σ_t coefficients[t]·M_t) / 2^shift⌋: Matrix-Project, Algorithm 1 of Arora 2018, but for its
+    factor 1/k.
+
+    M_t are the sign matrices of `sign_combination`; a net's running scale takes the 1/k.
+    """
+
+    coefficients: Integers
+    shape: tuple[int, ...]
+    seed: int
+    layer: int
+    shift: int
+
+    @cached_property
+    def numbers(self) -> Integers:
+        total = sign_combination(self.coefficients, math.prod(self.shape), self.seed, self.layer)
+        return (total >> self.shift).reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """⌊left·right / 2^shift⌋: a weight of low rank. factors: the numbers of left, then those of
+    right, row by row.
+    """
+
+    # [rank · (out + rest)], for a shape (out, ...) with rest numbers behind each output
+    factors: Integers
+    shape: tuple[int, ...]
+    rank: int
+    shift: int
+
+    @property
+    def left(self) -> Integers:
+        """[out, rank]"""
+        return self.factors[: self.shape[0] * self.rank].reshape(-1, self.rank)
+
+    @property
+    def right(self) -> Integers:
+        """[rank, rest]"""
+        return self.factors[self.shape[0] * self.rank :].reshape(self.rank, -1)
+
+    @cached_property
+    def numbers(self) -> Integers:
+        columns, rows = _largest(self.left.T), _largest(self.right)
+        if sum(a * b for a, b in zip(columns, rows, strict=True)) >= EXACT:
+            raise Malformed("the factors of a product could leave the exact range of ±2^53")
+        total = self.left.astype(np.float64) @ self.right.astype(
+            np.float64
+        )  # exact: every partial sum is below 2^53
+        return (total.astype(np.int64) >> self.shift).reshape(self.shape)
+
+
+Source = Grid | Values | SeededMask | SeededProjection | SeededNoise | SignProjection | Product
+
+
+def coded_numbers(source: Source) -> Integers:
+    """The numbers of a source that stand in the coded stream."""
+    if isinstance(source, SeededMask):
+        return source.mask
+    if isinstance(source, SeededProjection | SignProjection):
+        return source.coefficients
+    if isinstance(source, Product):
+        return source.factors
+    return source.values
+
+
+def words(seed: int, layer: int, first: int, n: int) -> NDArray[np.uint64]:
+    """Words first..first+n-1 of a layer's stream."""
+    return stream(f"weights {layer}", seed, n, first)
+
+
+def signs(seed: int, layer: int, first: int, n: int) -> Integers:
+    """n signs from word `first` on: +1 where a bit is set (each word's lowest bit first), else
+    -1.
+    """
+    made = words(seed, layer, first, -(-n // 64))
+    bits = np.unpackbits(made.astype("<u8").view(np.uint8), bitorder="little")[:n]
+    return 2 * bits.astype(np.int64) - 1
+
+
+def sign_rows(seed: int, layer: int, start: int, rows: int, size: int) -> NDArray[np.float64]:
+    """Sign matrices start..start+rows-1, [rows, size] floats; each begins with a fresh word."""
+    width = -(-size // 64)
+    made = (
+        words(seed, layer, start * width, rows * width)
+        .astype("<u8")
+        .view(np.uint8)
+        .reshape(rows, width * 8)
+    )
+    bits = np.unpackbits(made, axis=1, bitorder="little")[:, :size]
+    return 2.0 * bits.astype(np.float64) - 1.0
+
+
+def sign_combination(coefficients: Integers, n: int, seed: int, layer: int) -> Integers:
+    """Σ_t coefficients[t]·M_t, exactly: [n]; Malformed unless Σ|coefficients| is below 2^53.
+
+    Entry s of M_t is bit t mod 64 of word ⌊t/64⌋·n + s of the layer's stream, 1 for +1 and 0 for
+    -1: the layout of `operators.sign_projection`. Eight signs of an entry are a byte, so a table of
+    the 256 signed sums of eight coefficients gives their part at one look ("four Russians"). Memory
+    is O(n): never k·n signs.
+    """
+    _check_exact(coefficients)
+    k = len(coefficients)
+    padded = np.zeros(
+        -(-k // 8) * 8, dtype=np.int64
+    )  # zero coefficients at the end, whose signs do not matter
+    padded[:k] = coefficients
+    total = np.zeros(n, dtype=np.int64)
+    for first in range(0, k, 64):  # the coefficients of one word
+        tables = _signed_sums(padded[first : first + 64].reshape(-1, 8))
+        for start in range(0, n, _BLOCK):
+            part = total[start : start + _BLOCK]
+            made = (
+                words(seed, layer, first // 64 * n + start, len(part))
+                .astype("<u8")
+                .view(np.uint8)
+                .reshape(-1, 8)
+            )
+            for byte, table in enumerate(tables):
+                part += table.take(made[:, byte])
+    return total
+
+
+def _signed_sums(eights: Integers) -> Integers:
+    """[m, 8] -> [m, 256]: entry b is the sum of the eight numbers, number i with sign + where bit i
+    of b is set.
+    """
+    tables = np.zeros((len(eights), 1), dtype=np.int64)
+    for bit in range(8):
+        number = eights[:, bit : bit + 1]
+        tables = np.concatenate(
+            (tables - number, tables + number), axis=1
+        )  # the upper half has this bit set
+    return tables
+
+
+def _check_exact(coefficients: Integers) -> None:
+    if sum(abs(c) for c in coefficients.tolist()) >= EXACT:
+        raise Malformed("the coefficients of a projection could leave the exact range of ±2^53")
+
+
+def _largest(rows: Integers) -> list[int]:
+    """The largest magnitude of each row, in Python's integers (np.abs would wrap at -2^63)."""
+    return [
+        max(high, -low)
+        for low, high in zip(rows.min(axis=1).tolist(), rows.max(axis=1).tolist(), strict=True)
+    ]
+
+
+def noise(seed: int, layer: int, first: int, n: int) -> Integers:
+    """n bell-shaped whole numbers with variance 16: the set bits of a word, less 32."""
+    made = words(seed, layer, first, n).astype("<u8").view(np.uint8).reshape(n, 8)
+    count: Integers = _SET_BITS[made].sum(axis=1)
+    return count - 32
+
+
+_SET_BITS = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.int64)

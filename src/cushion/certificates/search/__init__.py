@@ -1,0 +1,1 @@
+"""Searches for the classifier with the smallest certified bound."""

@@ -1,0 +1,123 @@
+"""How fine a grid each weight gets, when all share one: the units of layers and channels are free,
+and chosen here.
+
+A channel may carry its values in any unit if the weights that read it undo that: positive factors
+pass through ReLU and pooling. So each weight may be stretched by (unit of its layer) x (unit of its
+output channel) / (unit of its input channel) before it is rounded. Rounding a weight that was
+stretched by s costs the loss about need/(24 s²), need being the loss's curvature, and log2 s bits.
+At a given number of bits the loss is smallest where Σ need/s² is, divided by the squared geometric
+mean of s: a convex function of the logarithms of the units (a sum of exponentials), minimised by
+L-BFGS. The same exchange, bits for loss, holds for all weights then; rounding each layer to the
+same number of steps instead costs more of both.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cushion.certificates.search.integer.blueprints import ConvBlock, PoolBlock, Slot
+
+_DAMPING = 0.05  # of a layer's mean need is added to each: estimates of small ones vary
+_HOLD_BACK = 1e-3  # keeps units that nothing determines near 1
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Of one layer: its common factor, those of its output channels, and by how much each weight is
+    stretched.
+    """
+
+    layer: float
+    channels: Tensor  # [outputs]
+    each: Tensor  # as the weights
+
+
+def balanced(
+    slots: list[Slot], weights: list[Tensor], needs: list[Tensor], spread: float
+) -> tuple[list[Stretch], float]:
+    """The stretches of layers with weights, in order, and the mean need of a stretched weight.
+
+    slots: the blueprint's. weights: stored numbers by layer, zero where pruned. needs: squared
+    gradients, alike. spread: root mean square of all kept weights once stretched, in steps of the
+    grid.
+    """
+    layered = [slot for slot in slots if not isinstance(slot.block, PoolBlock)]
+    kept = torch.cat([(w != 0).reshape(-1) for w in weights])
+    need = torch.cat([_damped(n, w).reshape(-1) for n, w in zip(needs, weights, strict=True)])[
+        kept
+    ].log()
+    layers = torch.tensor([-_log_size(w) for w in weights], dtype=torch.float64, requires_grad=True)
+    channels = [torch.zeros(len(w), dtype=torch.float64, requires_grad=True) for w in weights[:-1]]
+    fixed = torch.zeros(
+        len(weights[-1]), dtype=torch.float64
+    )  # scores of all classes are compared: one unit
+    start = layers.detach().clone()
+    optimiser = torch.optim.LBFGS([layers, *channels], max_iter=300, line_search_fn="strong_wolfe")
+
+    def stretched() -> list[Tensor]:
+        """Logarithms of the stretches, in the shapes of the weights."""
+        before = torch.zeros(layered[0].before.shape[0], dtype=torch.float64)
+        found = []
+        for slot, layer, own in zip(layered, layers, [*channels, fixed], strict=True):
+            found.append(layer + _along_outputs(own, slot) - _along_inputs(before, slot))
+            before = own
+        return [values.expand(slot.stored) for values, slot in zip(found, layered, strict=True)]
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        steps = torch.cat([found.reshape(-1) for found in stretched()])[kept]
+        value = torch.logsumexp(need - 2.0 * (steps - steps.mean()), 0)
+        for units in (layers - start, *channels):
+            value = value + _HOLD_BACK * units.square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    if int(kept.sum()):
+        optimiser.step(loss)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        found = stretched()
+        sizes = torch.cat([(w * s.exp()).reshape(-1) for w, s in zip(weights, found, strict=True)])[
+            kept
+        ]
+        common = math.log(spread) - _log_size(sizes)
+        steps = torch.cat([s.reshape(-1) for s in found])[kept] + common
+        stretches = [
+            Stretch(math.exp(float(layer) + common), own.exp().float(), (s + common).exp().float())
+            for layer, own, s in zip(layers, [*channels, fixed], found, strict=True)
+        ]
+        return stretches, float((need - 2.0 * steps).exp().mean()) if len(steps) else 1.0
+
+
+def _damped(need: Tensor, weight: Tensor) -> Tensor:
+    """Needs of a layer in double precision, none of them zero or far below the mean of the kept
+    ones.
+    """
+    need, kept = need.double(), weight != 0
+    mean = float(need[kept].mean()) if bool(kept.any()) else 0.0
+    return need + _DAMPING * mean + 1e-30
+
+
+def _log_size(values: Tensor) -> float:
+    """Logarithm of the root mean square of what is not zero."""
+    return 0.5 * math.log(
+        float(values.double().square().sum()) / max(1, int((values != 0).sum())) + 1e-30
+    )
+
+
+def _along_outputs(units: Tensor, slot: Slot) -> Tensor:
+    return units.reshape(-1, *[1] * (len(slot.stored) - 1))
+
+
+def _along_inputs(units: Tensor, slot: Slot) -> Tensor:
+    """Units of the channels that a layer reads, along its stored weights: [outputs, inputs,
+    ...].
+    """
+    if isinstance(slot.block, ConvBlock) and slot.block.depthwise:
+        return _along_outputs(units, slot)
+    # A flattened or unfolded input has several entries a channel, next to each other.
+    several = slot.stored[1] // len(units)
+    return units.repeat_interleave(several).reshape(1, -1, *[1] * (len(slot.stored) - 2))

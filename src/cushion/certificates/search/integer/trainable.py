@@ -1,0 +1,370 @@
+"""Integer nets while they are trained.
+
+At the end of training the forward pass uses the very integers that the exact evaluator uses (its
+sums may round where float32 ends, which changes training a little and a certificate not at all:
+`freeze` hands over the integers, and those are counted). How a layer's integers arise from trained
+numbers is a `Weights`: a grid here, a seeded mask or a seeded projection elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cushion.certificates.format import symmetry as tying
+from cushion.certificates.format.inputs import Input
+from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Layer, Pool
+from cushion.certificates.format.sources import Grid, Source
+from cushion.certificates.search.integer.blueprints import (
+    Blueprint,
+    ConvBlock,
+    DenseBlock,
+    PoolBlock,
+    Slot,
+    lay_out,
+)
+
+Shape = tuple[int, int, int]
+_TARGET = (
+    256.0  # typical size of a hidden value after its shift: precision between layers costs no bits
+)
+_ANY = 2**15
+_BIAS_STEPS = 16.0  # bias steps in one typical sum
+
+
+class _Round(torch.autograd.Function):
+    """Floor of the value plus an offset, passing the gradient straight through."""
+
+    @staticmethod
+    def forward(ctx: object, value: Tensor, offset: float) -> Tensor:  # noqa: ARG004
+        return torch.floor(value + offset)
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ARG004
+        return gradient, None
+
+
+def straight(value: Tensor, offset: float = 0.5) -> Tensor:
+    """⌊value + offset⌋ going forward, the identity going back."""
+    rounded: Tensor = _Round.apply(value, offset)  # type: ignore[no-untyped-call]
+    return rounded
+
+
+class Weights(Protocol):
+    """The trained numbers of one layer."""
+
+    def integers(self) -> Tensor:
+        """The layer's stored numbers as whole floats of its stored shape, differentiable (straight
+        through).
+        """
+
+    def rate(self) -> Tensor:
+        """A differentiable stand-in for the bits that the coded numbers cost."""
+
+    def refresh(self) -> None:
+        """Bring what `rate` knows of the code up to date; called now and then."""
+
+    def source(self, place: int) -> Source:
+        """The numbers as the format stores them, for the layer at this place (from 1)."""
+
+
+class GridWeights(nn.Module):
+    """Weights on their way to whole numbers in -levels..levels: some are held on the grid, the
+    others still real.
+
+    `mask` is 0 where a weight was pruned for good. All start free; `hold` rounds more and more of
+    them for good, and those still free make up for the rounding errors of the others. With
+    `always_round` all are rounded from the start, and the gradient passes straight through.
+    """
+
+    always_round = False
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        levels: int,
+        generator: torch.Generator | None = None,
+        spread: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.levels = levels
+        self.real = nn.Parameter(torch.randn(shape, generator=generator) * spread)
+        self.mask = torch.ones(shape)
+        self.held = torch.zeros(shape, dtype=torch.bool)
+        self.grid = torch.zeros(shape)  # the values of held weights
+        self.costs = torch.zeros(levels + 2)
+        self.refresh()
+
+    @classmethod
+    def of(cls, real: nn.Parameter) -> GridWeights:
+        """Given numbers on their way to any whole ones."""
+        numbers = cls(tuple(real.shape), _ANY)
+        numbers.real = real
+        return numbers
+
+    def rounded(self) -> Tensor:
+        """All weights on the grid."""
+        nearest = torch.floor(self.real.detach().clamp(-self.levels, self.levels) + 0.5) * self.mask
+        return torch.where(self.held, self.grid, nearest)
+
+    def integers(self) -> Tensor:
+        """Whole numbers where weights are held (no gradient), real ones elsewhere."""
+        if self.always_round:
+            return straight(self.real.clamp(-self.levels, self.levels)) * self.mask
+        return torch.where(
+            self.held, self.rounded(), self.real.clamp(-self.levels, self.levels) * self.mask
+        )
+
+    def distances(self) -> Tensor:
+        """How far each free weight is from the grid; infinite for those that are held or pruned."""
+        away = (self.rounded() - self.real.detach()).abs()
+        return torch.where(self.held | (self.mask == 0), torch.inf, away)
+
+    def hold(self, chosen: Tensor) -> None:
+        """Hold the chosen weights where they are on the grid."""
+        with torch.no_grad():
+            self.grid = torch.where(
+                chosen, self.rounded(), self.grid
+            )  # the optimiser's momentum may still move `real`
+            self.held = self.held | chosen
+
+    def rate(self) -> Tensor:
+        """Bits, by linear interpolation between the costs of neighbouring magnitudes."""
+        size = (self.real * self.mask).abs().clamp(max=self.levels + 0.999)
+        low = size.detach().floor()
+        at = low.long()
+        cost = self.costs[at] + (size - low) * (self.costs[at + 1] - self.costs[at])
+        return cost.sum()
+
+    def refresh(self) -> None:
+        """-log2 of each magnitude's share (and a sign bit), never falling with the magnitude."""
+        counts = (
+            torch.bincount(
+                self.rounded().abs().long().reshape(-1), minlength=self.levels + 1
+            ).double()
+            + 0.5
+        )
+        costs = -torch.log2(counts / counts.sum())
+        costs[1:] += 1
+        self.costs = torch.cummax(torch.cat([costs, costs[-1:]]), 0).values.float()
+
+    def source(self, place: int) -> Source:  # noqa: ARG002
+        values = self.rounded().numpy().astype(np.int64)
+        return Grid(values, max(1, int(np.abs(values).max())))
+
+
+class TrainableIntegerNet(nn.Module):
+    """A blueprint's net in training; `freeze` gives the IntegerNet that its forward pass
+    computes.
+    """
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        shape: Shape,
+        classes: int,
+        quantiser: Input,
+        weights: Callable[[tuple[int, ...], int], nn.Module],
+    ) -> None:
+        """weights(stored shape, place from 1) makes each layer's Weights."""
+        super().__init__()
+        self.shape, self.quantiser = shape, quantiser
+        self.slots = lay_out(blueprint, shape, classes)
+        self.weights = nn.ModuleDict()
+        self.biases = nn.ParameterDict()
+        self.shifts: dict[str, int] = {}
+        self.bias_shifts: dict[str, int] = {}  # biases are multiples of a power of two
+        self.settled_biases: dict[str, GridWeights] = {}
+        self.units: dict[str, float] = {}  # a typical sum of each layer, see `calibrate`
+        for place, slot in enumerate(self.slots, 1):
+            if slot.stored:
+                key = str(place)
+                self.weights[key] = weights(slot.stored, place)
+                if slot.biased:
+                    self.biases[key] = nn.Parameter(torch.zeros(slot.stored[0]))
+                self.shifts[key], self.bias_shifts[key], self.units[key] = 0, 0, 1.0
+                if (index := _tying(slot)) is not None:
+                    self.register_buffer(f"index{key}", torch.from_numpy(index), persistent=False)
+        self.log_scale = nn.Parameter(torch.zeros(()))
+        self.settling = (
+            False  # while numbers go to the grid one by one, hidden values are not rounded
+        )
+
+    def expanded(self, key: str, numbers: Tensor) -> Tensor:
+        """Stored numbers of a layer as they are used, its symmetry expanded."""
+        index: Tensor | None = getattr(self, f"index{key}", None)
+        return numbers if index is None else numbers.reshape(-1)[index]
+
+    def weight(self, key: str) -> Tensor:
+        """The layer's integers as they are used."""
+        numbers: Tensor = self.weights[key].integers()  # type: ignore[operator]
+        return self.expanded(key, numbers)
+
+    def stored_bias(self, key: str) -> Tensor:
+        """Biases in steps: whole numbers (straight through); while settling, real ones where they
+        are not held yet.
+        """
+        return self.settled_biases[key].integers() if self.settling else straight(self.biases[key])
+
+    def held(self) -> list[GridWeights]:
+        """All numbers that settle on a grid."""
+        weights = [layer for layer in self.weights.values() if isinstance(layer, GridWeights)]
+        return [*weights, *self.settled_biases.values()]
+
+    def release(self) -> None:
+        """From now on numbers are real, but for those that are held on the grid one after the
+        other.
+        """
+        self.settling = True
+        for key, bias in self.biases.items():
+            self.settled_biases[key] = GridWeights.of(bias)
+
+    def set_steps(self, key: str, values: Tensor, last: bool) -> None:
+        """Shift and bias step of a layer (powers of two) from its sums on a batch."""
+        self.units[key] = max(1.0, float(values.std()))
+        self.bias_shifts[key] = max(0, round(math.log2(self.units[key] / _BIAS_STEPS)))
+        self.shifts[key] = 0 if last else max(0, round(math.log2(self.units[key] / _TARGET)))
+
+    def pools_next(self, place: int) -> bool:
+        """Whether maximum pooling follows the layer at this place: then ReLU goes behind it, to
+        fewer values.
+        """
+        # pixels may be negative
+        block = self.slots[place].block if 0 < place < len(self.slots) else None
+        return isinstance(block, PoolBlock) and block.kind == "max"
+
+    @staticmethod
+    def pooled(values: Tensor, block: PoolBlock) -> Tensor:
+        if block.kind == "max":
+            return F.max_pool2d(values, block.size)
+        return F.avg_pool2d(values, block.size) * float(block.size**2)
+
+    @staticmethod
+    def linear(values: Tensor, slot: Slot, weight: Tensor) -> Tensor:
+        """A layer's sums without biases."""
+        block = slot.block
+        if isinstance(block, ConvBlock):
+            groups = slot.before.shape[0] if block.depthwise else 1
+            return F.conv2d(
+                values, weight, stride=block.stride, padding=block.padding, groups=groups
+            )
+        return F.linear(values.flatten(1), weight.flatten(1))
+
+    def forward(self, pixels: Tensor, calibrating: bool = False) -> Tensor:
+        """pixels: [n, *shape] whole numbers as the quantiser gives them -> [n, classes] integer
+        scores.
+        """
+        values = pixels
+        for place, slot in enumerate(self.slots, 1):
+            key, last = str(place), place == len(self.slots)
+            if isinstance(slot.block, PoolBlock):
+                values = self.pooled(values, slot.block)
+                if self.pools_next(place - 1):
+                    values = self.passed_on(values, str(place - 1))
+                continue
+            values = self.linear(values, slot, self.weight(key))
+            if calibrating:
+                self.set_steps(key, values, last)
+            elif slot.biased:
+                bias = self.stored_bias(key) * 2.0 ** self.bias_shifts[key]
+                if isinstance(slot.block, ConvBlock):
+                    bias = bias.repeat_interleave(slot.block.symmetry)[:, None, None]
+                values = values + bias
+            if not last and not self.pools_next(place):
+                values = self.passed_on(values, key)
+        return values
+
+    def passed_on(self, values: Tensor, key: str) -> Tensor:
+        """ReLU and shift behind a layer."""
+        values = torch.relu(values)
+        if not self.shifts.get(key, 0):
+            return values
+        values = values * 2.0 ** -self.shifts[key]
+        return values if self.settling else straight(values, 0.0)
+
+    def calibrate(self, pixels: Tensor) -> None:
+        """Set shifts and bias steps (powers of two) from a batch, so that hidden values keep a
+        typical size.
+        """
+        with torch.no_grad():
+            self.forward(pixels, calibrating=True)
+
+    def unit_logit(self) -> float:
+        """What one score is in logits while `log_scale` is zero."""
+        return 4.0 / self.units[str(len(self.slots))]
+
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Scores in the units of a softmax; the scale is trained and never stored."""
+        logits: Tensor = self.forward(pixels) * (torch.exp(self.log_scale) * self.unit_logit())
+        return logits
+
+    def rate(self) -> Tensor:
+        """A smooth stand-in for the length of all coded numbers, in bits."""
+        total = torch.zeros(())
+        for key, weights in self.weights.items():
+            total = total + weights.rate()  # type: ignore[operator]
+            if key in self.biases:
+                total = total + torch.log2(1.0 + (2.0 * self.biases[key]) ** 2).sum()
+        return total
+
+    def refresh(self) -> None:
+        for weights in self.weights.values():
+            weights.refresh()  # type: ignore[operator]
+
+    def freeze(self) -> IntegerNet:
+        """The integers of the forward pass as a net for the exact evaluator."""
+        layers: list[Layer] = []
+        for place, slot in enumerate(self.slots, 1):
+            block, key = slot.block, str(place)
+            if isinstance(block, PoolBlock):
+                layers.append(Pool(block.kind, block.size))
+                continue
+            source: Source = self.weights[key].source(place)  # type: ignore[operator]
+            bias = self._frozen_bias(key) if slot.biased else None
+            step = 0 if bias is None else self.bias_shifts[key]
+            if isinstance(block, DenseBlock):
+                order = slot.before.symmetry if block.invariant else 1
+                layers.append(Dense(source, bias, step, self.shifts[key], order))
+            else:
+                groups = 0 if block.depthwise else 1
+                layers.append(
+                    Conv(
+                        source,
+                        bias,
+                        step,
+                        self.shifts[key],
+                        block.stride,
+                        block.padding,
+                        groups,
+                        block.symmetry,
+                    )
+                )
+        return IntegerNet(self.shape, self.quantiser, tuple(layers))
+
+    def _frozen_bias(self, key: str) -> NDArray[np.int64] | None:
+        """A layer's biases in steps, or None if all are zero."""
+        stored = (
+            self.settled_biases[key].rounded()
+            if self.settling
+            else straight(self.biases[key]).detach()
+        )
+        return stored.numpy().astype(np.int64) if bool((stored != 0).any()) else None
+
+
+def _tying(slot: Slot) -> NDArray[np.int64] | None:
+    """Indices of the stored numbers in the used weight, or None where they are the same."""
+    block = slot.block
+    if isinstance(block, ConvBlock) and block.symmetry > 1:
+        return (tying.regular if len(slot.stored) == 5 else tying.lifted)(
+            slot.stored, block.symmetry
+        )
+    if isinstance(block, DenseBlock) and len(slot.stored) == 4:
+        return tying.invariant(slot.stored, slot.before.symmetry)
+    return None

@@ -1,0 +1,282 @@
+"""One try of the search: a blueprint learnt and pruned with real weights, then settled on the grid
+weight by weight.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cushion.certificates.format.inputs import Input
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.search.integer.plans import Plan
+from cushion.certificates.search.integer.relaxation import price_of_a_bit, relaxed_bound
+from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet
+from cushion.certificates.search.integer.warm_start import FloatTwin
+
+_BATCH = 128
+_EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
+_PRUNE_FROM, _PRUNE_UNTIL = 0.1, 0.75  # of the time with real weights
+_FREE, _HELD_BY = 0.1, 0.97  # of the time after it: when holding begins and ends
+_CHOICE = 4  # candidates for every number that is held next
+_HOLD = 20  # steps between two rounds of holding
+_WORTH_A_LOOK = 0.15  # of a squeeze; earlier nets are not judged
+_LOOKS = 200  # batches on which curvature is measured
+_LOOK = 50  # steps between two looks at the code's costs and the bound
+
+
+@dataclass(frozen=True)
+class State:
+    """A try on its way: the net so far (None while it is not worth judging) and the bound that it
+    seems to have.
+    """
+
+    net: IntegerNet | None
+    promise: float
+    last: bool = False
+
+
+@dataclass
+class Sample:
+    """The examples in training: pixels [m, channels, height, width] as the quantiser gives them,
+    labels, and perhaps [m, classes] logits to imitate; batches go through all rows in a fresh order
+    each time.
+    """
+
+    pixels: Tensor
+    labels: Tensor
+    teacher: Tensor | None
+    generator: torch.Generator
+
+    def __post_init__(self) -> None:
+        self._order = torch.empty(0, dtype=torch.int64)
+
+    def some(self) -> Tensor:
+        """Rows on which steps are calibrated."""
+        return self.pixels[:1024].float()
+
+    def rows(self) -> Tensor:
+        """The next batch."""
+        m = len(self.labels)
+        if len(self._order) < min(m, _BATCH):
+            self._order = torch.randperm(m, generator=self.generator)
+        rows, self._order = self._order[:_BATCH], self._order[_BATCH:]
+        return rows
+
+    def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """Cross-entropy with the labels, half and half with the teacher's answers if there is
+        one.
+        """
+        loss = F.cross_entropy(logits, self.labels[rows])
+        if self.teacher is not None:
+            loss = 0.5 * loss + 0.5 * F.cross_entropy(logits, F.softmax(self.teacher[rows], dim=1))
+        return loss
+
+
+def train(
+    plan: Plan,
+    sample: Sample,
+    shape: tuple[int, int, int],
+    classes: int,
+    quantiser: Input,
+    seconds: float,
+) -> Iterator[State]:
+    """One try, of plan.steps steps or as many as the seconds allow: learn and prune, then settle on
+    the grid.
+    """
+    model = TrainableIntegerNet(
+        plan.blueprint,
+        shape,
+        classes,
+        quantiser,
+        lambda stored, _: GridWeights(stored, plan.levels, sample.generator, plan.spread),
+    )
+    model.calibrate(sample.some())
+    if plan.price:
+        yield from squeeze(model, plan, sample, schedule(plan.steps, seconds))
+        return
+    twin = FloatTwin(model, sample.generator)
+    for _ in learn(
+        twin, sample, plan.density, schedule(plan.warm * plan.steps, plan.warm * seconds)
+    ):
+        yield State(None, 1.0)
+    twin.fold(sample.some(), plan.spread, needs(twin, sample))
+    yield from settle(
+        model, plan, sample, schedule((1 - plan.warm) * plan.steps, (1 - plan.warm) * seconds)
+    )
+
+
+def schedule(steps: float, seconds: float) -> Iterator[float]:
+    """Progress up to 1.0: through the steps, or through the seconds if those end sooner."""
+    begin = time.monotonic()
+    step, progress = 0, 0.0
+    while progress < 1.0:
+        step += 1
+        progress = min(1.0, max(step / steps, (time.monotonic() - begin) / seconds))
+        yield progress
+
+
+def learn(
+    twin: FloatTwin, sample: Sample, density: float, progress: Iterator[float]
+) -> Iterator[None]:
+    """Train the twin on cross-entropy and prune it to the density; gives the caller a turn now and
+    then.
+    """
+    optimiser = torch.optim.Adam(twin.parameters(), lr=0.01, fused=True)
+    for step, done in enumerate(progress):
+        for group in optimiser.param_groups:
+            group["lr"] = (
+                0.01
+                * min(1.0, (step + 1) / 100)
+                * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * done)))
+            )
+        rows = sample.rows()
+        _descend(optimiser, sample.loss(twin(sample.pixels[rows].float()), rows))
+        pruned = min(1.0, max(0.0, (done - _PRUNE_FROM) / (_PRUNE_UNTIL - _PRUNE_FROM)))
+        if density < 1.0 and (done >= 1.0 or (pruned > 0.0 and step % (2 * _LOOK) == 0)):
+            squares = {
+                key: optimiser.state[weight]["exp_avg_sq"] for key, weight in twin.weights.items()
+            }
+            twin.prune(squares, density + (1.0 - density) * (1.0 - pruned) ** 3)
+        if step % _LOOK == 0:
+            yield
+
+
+def needs(twin: FloatTwin, sample: Sample) -> dict[str, list[Tensor]]:
+    """Mean squared gradients of each layer's weights and biases over some batches: how much the
+    loss minds errors.
+    """
+    twin.eval()
+    trained = {key: twin.numbers(key) for key in twin.weights}
+    found = {
+        key: [torch.zeros_like(numbers) for numbers in layer] for key, layer in trained.items()
+    }
+    for _ in range(_LOOKS):
+        rows = sample.rows()
+        twin.zero_grad()
+        sample.loss(twin(sample.pixels[rows].float()), rows).backward()  # type: ignore[no-untyped-call]
+        for key, layer in trained.items():
+            for numbers, squares in zip(layer, found[key], strict=True):
+                assert numbers.grad is not None
+                squares += numbers.grad.square() / _LOOKS
+    return found
+
+
+def settle(
+    model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]
+) -> Iterator[State]:
+    """Bring weights and biases to the grid while those still free make up for the rounding of the
+    others.
+
+    Incremental quantisation (Zhou et al., "Incremental network quantization", 2017), a few numbers
+    at a time.
+    """
+    rates = (plan.rate * plan.spread, 4.0 * plan.rate, 0.01)
+    optimiser = _optimiser(model)
+    m = len(sample.labels)
+    error, bits = 0.5, 0.0
+    model.release()
+    for step, done in enumerate(progress):
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * min(1.0, (step + 1) / 200) * (1.0 - 0.8 * done)
+        if done >= 1.0 or step % _HOLD == _HOLD - 1:
+            hold(model, optimiser, min(1.0, max(0.0, (done - _FREE) / (_HELD_BY - _FREE))))
+        rows = sample.rows()
+        logits = model.logits(sample.pixels[rows].float())
+        _descend(optimiser, sample.loss(logits, rows))
+        wrong = float((logits.detach().argmax(1) != sample.labels[rows]).float().mean())
+        error += max(0.01, 1.0 / (step + 1)) * (wrong - error)
+        if done >= 1.0 or step % _LOOK == _LOOK - 1:
+            model.refresh()
+            with torch.no_grad():
+                bits = float(model.rate())
+            settled = done >= _HELD_BY
+            yield State(
+                model.freeze() if settled else None, relaxed_bound(error, bits, m), done >= 1.0
+            )
+
+
+def squeeze(
+    model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]
+) -> Iterator[State]:
+    """Train rounded weights (straight through) on cross-entropy plus the price of their bits.
+
+    The price is what a bit is worth to the bound at the present error and length, times plan.price,
+    and rises to that by half-time. The best way for small nets on few examples, where every try is
+    short.
+    """
+    for layer in model.weights.values():
+        assert isinstance(layer, GridWeights)
+        layer.always_round = True
+    rates = (plan.rate * plan.spread, plan.rate, 0.02)
+    optimiser = _optimiser(model)
+    m = len(sample.labels)
+    error, worth, bits = 0.5, 0.0, 0.0
+    for step, done in enumerate(progress):
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+        if step % _LOOK == 0:
+            model.refresh()
+            with torch.no_grad():
+                bits = float(model.rate())
+            worth = _EXCHANGE * price_of_a_bit(error, bits, m)
+        rows = sample.rows()
+        logits = model.logits(sample.pixels[rows].float())
+        _descend(
+            optimiser,
+            sample.loss(logits, rows) + plan.price * worth * min(1.0, 2.0 * done) * model.rate(),
+        )
+        wrong = float((logits.detach().argmax(1) != sample.labels[rows]).float().mean())
+        error += max(0.02, 1.0 / (step + 1)) * (wrong - error)
+        if done >= 1.0 or step % _LOOK == _LOOK - 1:
+            yield State(
+                model.freeze() if done > _WORTH_A_LOOK else None,
+                relaxed_bound(error, bits, m),
+                done >= 1.0,
+            )
+
+
+def _optimiser(model: TrainableIntegerNet) -> torch.optim.Adam:
+    """Three groups: weights, biases, the scale of the logits."""
+    groups = [model.weights.parameters(), model.biases.parameters(), [model.log_scale]]
+    return torch.optim.Adam(
+        [{"params": list(group)} for group in groups], betas=(0.9, 0.99), fused=True
+    )
+
+
+def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -> None:
+    """Hold this part of all kept weights and of all biases: first those whose rounding the loss
+    minds most.
+
+    While most numbers are free they make up for the rounding of one. The last has nothing left to
+    make up for it, so it should matter least. Of the few most sensitive (by mean squared gradient,
+    in grid steps), those go that happen to be nearest to the grid.
+    """
+    holders = model.held()
+    away = torch.cat([holder.distances().reshape(-1) for holder in holders])
+    free = away.isfinite()
+    squares = torch.cat(
+        [optimiser.state[holder.real]["exp_avg_sq"].reshape(-1) for holder in holders]
+    )
+    kept = sum(int(holder.mask.sum()) for holder in holders)
+    more = round(part * kept) - (kept - int(free.sum()))
+    if more <= 0:
+        return
+    sensitive = torch.where(free, squares, -1.0).topk(min(_CHOICE * more, int(free.sum()))).indices
+    chosen = torch.zeros_like(free)
+    chosen[sensitive[away[sensitive].topk(more, largest=False).indices]] = True
+    parts = torch.split(chosen, [holder.real.numel() for holder in holders])
+    for holder, its in zip(holders, parts, strict=True):
+        holder.hold(its.reshape(holder.real.shape))
+
+
+def _descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimiser.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()

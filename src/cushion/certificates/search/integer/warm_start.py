@@ -1,0 +1,205 @@
+"""A start for integer nets: the blueprint trained and pruned with real weights and batch
+normalisation, then folded.
+
+Batch normalisation makes the first epochs many times faster than training rounded weights from
+noise. Pruning happens here, gradually (the cubic schedule of Zhu and Gupta, "To prune, or not to
+prune", 2017), because it is by far the fastest way to few bits: a rate penalty alone moves weights
+to zero only slowly against the noise of their gradients. What goes first is what the loss needs
+least by second-order reasoning (Le Cun, Denker, Solla, "Optimal brain damage", 1990): weight² times
+its mean squared gradient, which no rescaling of layers changes. Folding the normalisation away
+(weights times γ/σ, biases β - γμ/σ) leaves a net of the blueprint's own kind, whose weights are
+scaled to the grid.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from cushion.certificates.search.integer.balance import balanced
+from cushion.certificates.search.integer.blueprints import PoolBlock
+from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet
+
+_VALUE_BITS = 3.0  # of a kept weight, about
+
+
+class _Scaled(nn.Module):
+    """Batch normalisation of a layer without biases: divides by the standard deviation and moves
+    nothing.
+    """
+
+    eps, momentum = 1e-5, 0.1
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(outputs))
+        self.running_var = torch.ones(outputs)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """values: [n, outputs, positions]"""
+        variance = values.var((0, 2), unbiased=False) if self.training else self.running_var
+        if self.training:
+            self.running_var.lerp_(variance.detach(), self.momentum)
+        return values * self.gain(variance)[:, None]
+
+    def gain(self, variance: Tensor) -> Tensor:
+        return self.weight / torch.sqrt(variance + self.eps)
+
+
+class FloatTwin(nn.Module):
+    """The blueprint of an integer net with real weights, batch normalisation behind convolutions
+    and hidden layers.
+    """
+
+    def __init__(self, net: TrainableIntegerNet, generator: torch.Generator) -> None:
+        super().__init__()
+        self.net = [net]  # in a list: its parameters are not ours
+        self.weights = nn.ParameterDict()
+        self.norms = nn.ModuleDict()
+        self.masks: dict[str, Tensor] = {}
+        self.last_bias = nn.Parameter(torch.zeros(net.slots[-1].stored[0]))
+        for place, slot in enumerate(net.slots, 1):
+            if slot.stored:
+                spread = math.sqrt(2.0 / math.prod(slot.stored[1:]))
+                self.weights[str(place)] = nn.Parameter(
+                    torch.randn(slot.stored, generator=generator) * spread
+                )
+                # a linear net has nothing else to centre its inputs
+                if place < len(net.slots) or len(net.slots) == 1:
+                    norm = nn.BatchNorm1d if slot.biased else _Scaled
+                    self.norms[str(place)] = norm(slot.stored[0])
+                self.masks[str(place)] = torch.ones(slot.stored)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """pixels: [n, *shape] -> [n, classes] logits."""
+        net = self.net[0]
+        values = pixels
+        for place, slot in enumerate(net.slots, 1):
+            key = str(place)
+            if isinstance(slot.block, PoolBlock):
+                values = net.pooled(values, slot.block)
+                if net.pools_next(place - 1):
+                    values = torch.relu(values)
+                continue
+            values = net.linear(
+                values, slot, net.expanded(key, self.weights[key] * self.masks[key])
+            )
+            if key in self.norms:
+                # One mean and variance for all positions of a filter: [n, stored outputs, the
+                # rest].
+                grouped = values.reshape(len(values), slot.stored[0], -1)
+                values = self.norms[key](grouped).reshape(values.shape)
+                if place < len(net.slots) and not net.pools_next(place):
+                    values = torch.relu(values)
+            else:
+                values = values + self.last_bias
+        return values
+
+    def prune(self, squares: dict[str, Tensor], density: float) -> None:
+        """Keep a part of all weights: those with the largest weight² times mean squared gradient
+        (`squares`) a bit.
+
+        A kept weight pays for its value, and for its place the more the sparser its layer is.
+        """
+        with torch.no_grad():
+            worth = {}
+            for key, weight in self.weights.items():
+                kept = min(0.5, float(self.masks[key].mean()))
+                worth[key] = (
+                    weight.square()
+                    * squares[key]
+                    * self.masks[key]
+                    / (_VALUE_BITS + math.log2((1 - kept) / (kept + 1e-3)))
+                )
+            ranked = torch.cat([values.reshape(-1) for values in worth.values()])
+            least = ranked.topk(max(1, round(density * len(ranked)))).values[-1]
+            self.masks = {
+                key: (values >= least).float() * self.masks[key] for key, values in worth.items()
+            }
+
+    def fold(self, pixels: Tensor, spread: float, needs: dict[str, list[Tensor]]) -> None:
+        """Hand weights and biases to the integer net, whose kept weights get root mean square
+        `spread` grid steps.
+
+        pixels: a batch on which shifts are set. needs: mean squared gradients of each layer's
+        `numbers`, by which grid steps are balanced (`balance`). The net's answers stay those of the
+        twin, up to rounding.
+        """
+        net = self.net[0]
+        self.eval()
+        with torch.no_grad():
+            affine = {key: self._affine(key, len(weight)) for key, weight in self.weights.items()}
+            gains = {
+                key: affine[key][0].reshape(-1, *[1] * (weight.ndim - 1))
+                for key, weight in self.weights.items()
+            }
+            folded = {
+                key: weight * self.masks[key] * gains[key] for key, weight in self.weights.items()
+            }
+            curved = [needs[key][0] / gains[key].square().clamp_min(1e-12) for key in folded]
+        stretches, need = balanced(net.slots, list(folded.values()), curved, spread)
+        steps = dict(zip(folded, stretches, strict=True))
+        with torch.no_grad():
+            values, scale = (
+                pixels,
+                1.0,
+            )  # scale: the integer net's values over the twin's, but for its channels' own
+            for place, slot in enumerate(net.slots, 1):
+                key, last = str(place), place == len(net.slots)
+                if isinstance(slot.block, PoolBlock):
+                    values = net.pooled(values, slot.block)
+                    continue
+                holder = net.weights[key]
+                assert isinstance(holder, GridWeights)
+                holder.real.copy_(folded[key] * steps[key].each)
+                holder.mask.copy_(self.masks[key])
+                scale *= steps[key].layer
+                units = scale * steps[key].channels
+                bias = affine[key][1] * units
+                values = net.linear(values, slot, net.expanded(key, holder.real))
+                several = values.shape[1] // len(bias)
+                values = values + bias.repeat_interleave(several).reshape(
+                    1, -1, *[1] * (values.ndim - 2)
+                )
+                net.set_steps(key, values, last)
+                if slot.biased:  # a step of a bias should matter as much as one of a weight
+                    matters = float((needs[key][1] / units.square()).mean())
+                    net.bias_shifts[key] = max(
+                        0, round(0.5 * math.log2((need + 1e-30) / (matters + 1e-30)))
+                    )
+                    net.biases[key].copy_(bias / 2.0 ** net.bias_shifts[key])
+                if not last:
+                    values = torch.relu(values) * 2.0 ** -net.shifts[key]
+                    scale *= 2.0 ** -net.shifts[key]
+            net.log_scale.fill_(-math.log(scale) - math.log(net.unit_logit()))
+        net.refresh()
+
+    def numbers(self, key: str) -> list[Tensor]:
+        """What a layer trains and the integer net stores: its weights, and what shifts its sums if
+        it has biases.
+        """
+        if key not in self.norms:
+            return [self.weights[key], self.last_bias]
+        norm = self.norms[key]
+        return (
+            [self.weights[key], norm.bias]
+            if isinstance(norm, nn.BatchNorm1d)
+            else [self.weights[key]]
+        )
+
+    def _affine(self, key: str, outputs: int) -> tuple[Tensor, Tensor]:
+        """What follows a layer's sums, as gains and biases: its normalisation, or for the last
+        layer its bias alone.
+        """
+        if key not in self.norms:
+            return torch.ones(outputs), self.last_bias
+        norm = self.norms[key]
+        if isinstance(norm, _Scaled):
+            return norm.gain(norm.running_var), torch.zeros(outputs)
+        assert isinstance(norm, nn.BatchNorm1d)
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        gain = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+        return gain, norm.bias - gain * norm.running_mean

@@ -1,0 +1,291 @@
+"""Training of Gaussian posteriors over integer nets: noisy weights, rounded; the PAC-Bayes bound
+sets the price of KL.
+
+Each step draws one net, w = μ + σ·noise rounded straight through, and descends cross-entropy plus
+λ·KL(Q‖P), where λ follows the bound itself: ∂bound/∂KL over ∂bound/∂error at the present error and
+divergence. Variances are kept on their grid (powers of two) in every forward pass, again straight
+through, so that what is trained is what is stored. Nothing in here is trusted: what counts is the
+message of the posterior that comes out, and draws that training never saw.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cushion.certificates.format.inputs import Bytes, Input, fit_floats
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Layer, Pool
+from cushion.certificates.format.posterior import MOST_MEAN, USUAL_PRIOR, Factor, Posterior
+from cushion.certificates.format.rounded_gaussian import LEAST_EXPONENT, MOST_EXPONENT, QUARTERS
+from cushion.certificates.format.sources import Source, Values
+from cushion.certificates.search.integer.blueprints import (
+    Blueprint,
+    ConvBlock,
+    DenseBlock,
+    PoolBlock,
+)
+from cushion.certificates.search.integer.trainable import TrainableIntegerNet, straight
+from cushion.data.dataset import Dataset
+from cushion.numerics import kl_inverse
+
+Shape = tuple[int, int, int]
+_BATCH = 256
+_SPREAD = 2.0 ** (USUAL_PRIOR / 2)  # the prior's standard deviation, in steps of the integers
+_RATES = (
+    0.03,
+    0.2,
+    0.02,
+)  # of means (in prior deviations), of variances' exponents, of the softmax's scale
+_EXCHANGE = 5.0  # cross-entropy that goes with one unit of error rate
+_BYTES_SHIFT = 4
+_UNKNOWN = 80.0  # nats beside KL while training: header and confidence, about
+
+
+class GaussianNumbers(nn.Module):
+    """Means in units of the prior's deviation, and exponents of (σ/s)²; a `Weights` whose rate is
+    KL in nats.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], generator: torch.Generator, means: float, exponent: float
+    ) -> None:
+        super().__init__()
+        self.generator = generator
+        self.means = nn.Parameter(torch.randn(shape, generator=generator) * means)
+        self.exponents = nn.Parameter(torch.full(shape, exponent))
+
+    def stored_exponents(self) -> Tensor:
+        """Whole exponents of σ²/s², inside the format's range."""
+        low, high = LEAST_EXPONENT - USUAL_PRIOR, MOST_EXPONENT - USUAL_PRIOR
+        return straight(self.exponents.clamp(low, high))
+
+    def stored_means(self) -> Tensor:
+        """Whole quarters of a step."""
+        return straight((self.means * (QUARTERS * _SPREAD)).clamp(-MOST_MEAN, MOST_MEAN))
+
+    def integers(self) -> Tensor:
+        """One draw."""
+        noise = torch.randn(self.means.shape, generator=self.generator)
+        deviation = _SPREAD * torch.exp2(self.stored_exponents() / 2)
+        return straight(self.stored_means() / QUARTERS + deviation * noise)
+
+    def rate(self) -> Tensor:
+        """KL(N(μ, σ²)‖N(0, s²)) = [ln(s²/σ²) + σ²/s² + μ²/s² - 1]/2, summed."""
+        exponents = self.stored_exponents()
+        return 0.5 * (torch.exp2(exponents) - exponents * math.log(2.0) + self.means**2 - 1.0).sum()
+
+    def refresh(self) -> None:
+        """Nothing adapts: the prior is fixed."""
+
+    def source(self, place: int) -> Source:  # noqa: ARG002
+        """A blank of the layer's shape; the numbers themselves are drawn."""
+        return Values(np.zeros(tuple(self.means.shape), dtype=np.int64))
+
+    def factor(self, place: int, what: str) -> Factor:
+        return Factor(
+            place,
+            what,
+            USUAL_PRIOR,
+            self.stored_means().detach().numpy().astype(np.int64),
+            self.stored_exponents().detach().numpy().astype(np.int64) + USUAL_PRIOR,
+        )
+
+
+class PosteriorNet(TrainableIntegerNet):
+    """An integer net all of whose weights and biases are drawn anew in every forward pass."""
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        shape: Shape,
+        classes: int,
+        quantiser: Input,
+        generator: torch.Generator,
+    ) -> None:
+        # Means begin as draws of the prior and deviations at an eighth of its own; biases begin at
+        # zero.
+        super().__init__(
+            blueprint,
+            shape,
+            classes,
+            quantiser,
+            lambda stored, _: GaussianNumbers(stored, generator, 1.0, -6.0),
+        )
+        self.drawn_biases = nn.ModuleDict(
+            {
+                key: GaussianNumbers(tuple(b.shape), generator, 0.0, -4.0)
+                for key, b in self.biases.items()
+            }
+        )
+
+    def numbers(self) -> list[tuple[int, str, GaussianNumbers]]:
+        """(layer from 1, what, its laws) in the order of the message."""
+        found = []
+        for key, weights in self.weights.items():
+            for what, laws in (("weights", weights), ("biases", self.drawn_biases[key])):
+                assert isinstance(laws, GaussianNumbers)
+                found.append((int(key), what, laws))
+        return found
+
+    def stored_bias(self, key: str) -> Tensor:
+        laws = self.drawn_biases[key]
+        assert isinstance(laws, GaussianNumbers)
+        return laws.integers()
+
+    def set_steps(self, key: str, values: Tensor, last: bool) -> None:
+        """The prior's deviation of a bias is about half a typical sum."""
+        super().set_steps(key, values, last)
+        self.bias_shifts[key] = max(0, round(math.log2(self.units[key] / 2 / _SPREAD)))
+
+    def divergence(self) -> Tensor:
+        """KL(Q‖P) in nats."""
+        return torch.stack([laws.rate() for _, _, laws in self.numbers()]).sum()
+
+    def posterior(self) -> Posterior:
+        """What the forward pass draws from, as the format states it."""
+        layers: list[Layer] = []
+        for place, layer in enumerate(self.freeze().layers, 1):
+            if isinstance(layer, Pool):
+                layers.append(layer)
+            else:
+                bias = np.zeros(layer.source.shape[0], dtype=np.int64)
+                layers.append(
+                    dataclasses.replace(layer, bias=bias, bias_shift=self.bias_shifts[str(place)])
+                )
+        skeleton = IntegerNet(self.shape, self.quantiser, tuple(layers))
+        return Posterior(
+            skeleton, tuple(laws.factor(place, what) for place, what, laws in self.numbers())
+        )
+
+
+@dataclass(frozen=True)
+class FoundPosterior:
+    """The posterior of a training, how many steps it took, and whether someone ended it before its
+    time.
+    """
+
+    posterior: Posterior
+    steps: int
+    interrupted: bool
+
+
+def blueprint_for(shape: Shape) -> Blueprint:
+    """Few weights, each used often: what a Gaussian prior charges is about one and a half nats a
+    weight.
+    """
+    side = min(shape[1:])
+    if side >= 16:
+        wide = 1 if shape[0] == 1 else 2
+        return (
+            ConvBlock(3 * wide, 5, stride=2, padding=2, symmetry=2),
+            ConvBlock(5 * wide, 3, padding=1, symmetry=2),
+            PoolBlock("max", 2),
+            ConvBlock(6 * wide, 3, padding=1, symmetry=2),
+            PoolBlock("max", 2),
+            DenseBlock(),
+        )
+    return (DenseBlock(),)
+
+
+def train_posterior(
+    data: Dataset,
+    *,
+    seconds: float,
+    seed: int = 0,
+    report: Callable[[float, float], None] | None = None,
+) -> FoundPosterior:
+    """Train a posterior until the time is over; Ctrl-C ends it early and keeps what there is.
+
+    report is told now and then the seconds passed and an *estimate* of the bound (from training
+    batches). The schedule follows the clock, so it ends in time however slow the machine is; the
+    randomness follows the seed.
+    """
+    shape: Shape = data.shape if len(data.shape) == 3 else (1, 1, math.prod(data.shape))
+    generator = torch.Generator().manual_seed(seed)
+    m = len(data)
+    flat = np.asarray(data.x).reshape(m, -1)
+    quantiser: Input = (
+        Bytes(_BYTES_SHIFT)
+        if data.x.dtype == np.uint8
+        else fit_floats(flat, alike=len(data.shape) == 3)
+    )
+    pixels = torch.from_numpy(quantiser.read(flat, np.float32).astype(np.int16)).reshape(m, *shape)
+    labels = torch.from_numpy(np.array(data.y))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # nets are so small that threads would only wait for each other
+    try:
+        model = PosteriorNet(blueprint_for(shape), shape, data.classes, quantiser, generator)
+        model.calibrate(pixels[:_BATCH].float())
+        steps, interrupted = 0, False
+        try:
+            for steps in _descend(model, pixels, labels, seconds, generator, report):  # noqa: B007
+                pass
+        except KeyboardInterrupt:
+            interrupted = True
+        return FoundPosterior(model.posterior(), steps, interrupted)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _descend(
+    model: PosteriorNet,
+    pixels: Tensor,
+    labels: Tensor,
+    seconds: float,
+    generator: torch.Generator,
+    report: Callable[[float, float], None] | None,
+) -> Iterator[int]:
+    """Yields the number of steps taken."""
+    m = len(labels)
+    laws = [law for _, _, law in model.numbers()]
+    groups = [[law.means for law in laws], [law.exponents for law in laws], [model.log_scale]]
+    optimiser = torch.optim.Adam(
+        [{"params": group, "lr": rate} for group, rate in zip(groups, _RATES, strict=True)],
+        betas=(0.9, 0.99),
+    )
+    begin = time.monotonic()
+    error, price, progress, step = 0.5, 0.0, 0.0, 0
+    while progress < 1.0:
+        passed = time.monotonic() - begin
+        progress = min(1.0, passed / seconds)
+        for group, rate in zip(optimiser.param_groups, _RATES, strict=True):
+            group["lr"] = rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress)))
+        rows = torch.randint(m, (min(m, _BATCH),), generator=generator)
+        logits = model.logits(pixels[rows].float())
+        divergence = model.divergence()
+        if step % 50 == 0:
+            nats = float(divergence.detach()) + _UNKNOWN
+            price = _EXCHANGE * price_of_a_nat(error, nats, m)
+            if report is not None:
+                report(passed, kl_inverse(error, nats / m))
+        loss = F.cross_entropy(logits, labels[rows]) + price * min(1.0, 2.5 * progress) * divergence
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        error = 0.98 * error + 0.02 * float(
+            (logits.detach().argmax(1) != labels[rows]).float().mean()
+        )
+        step += 1
+        yield step
+
+
+def price_of_a_nat(error: float, nats: float, m: int) -> float:
+    """How much error rate one nat is worth: ∂bound/∂nats over ∂bound/∂error of the kl bound.
+
+    >>> 1e-6 < price_of_a_nat(0.02, 2000.0, 60000) < 1e-4
+    True
+    """
+    error = min(0.9, max(error, 1.0 / m))
+    step = 0.02 * error
+    here = kl_inverse(error, nats / m)
+    slope = (kl_inverse(error + step, nats / m) - here) / step
+    return (kl_inverse(error, (nats + 32) / m) - here) / 32 / max(slope, 1e-3)

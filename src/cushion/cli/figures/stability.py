@@ -1,0 +1,125 @@
+"""Noise stability as pictures: a histogram of each quantity for every layer, and the fate of
+injected noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from cushion.measures.distribution import Spectrum
+from cushion.measures.records import LayerMeasures, MeasureTable
+from cushion.papers.canvas import MINE, OTHER, legend_below, new_figure, save, steps
+from cushion.records import Distribution
+
+_COLUMNS = 4
+Pick: TypeAlias = Callable[[LayerMeasures], Distribution | Spectrum | None]
+
+
+def _cushion(layer: LayerMeasures) -> Distribution | None:
+    return layer.layer_cushion
+
+
+def _contraction(layer: LayerMeasures) -> Distribution | None:
+    return layer.activation_contraction
+
+
+def _interlayer(layer: LayerMeasures) -> Distribution | None:
+    minimal = layer.minimal_interlayer_cushion
+    return None if minimal is None else minimal.unclipped
+
+
+def _smoothness(layer: LayerMeasures) -> Distribution | None:
+    return next(
+        (law.inverse_spread for law in layer.interlayer_smoothness if law.is_standard), None
+    )
+
+
+def _beta(layer: LayerMeasures) -> Distribution | None:
+    return None if layer.jacobian_beta is None else layer.jacobian_beta.spread
+
+
+def _spectrum(layer: LayerMeasures) -> Spectrum | None:
+    return layer.spectrum
+
+
+_HISTOGRAMS: dict[str, tuple[str, Pick]] = {
+    "layer-cushion": ("layer cushion ‖Aφ(x)‖ / (‖A‖_F ‖φ(x)‖)", _cushion),
+    "activation-contraction": ("activation contraction ‖x‖ / ‖φ(x)‖", _contraction),
+    "interlayer-cushion": ("minimal interlayer cushion, unclipped", _interlayer),
+    "interlayer-smoothness": (
+        "interlayer smoothness, 1/ρ under sign-projection noise",
+        _smoothness,
+    ),
+    "jacobian-beta": ("well-distributed Jacobian β", _beta),
+    "singular-values": ("singular values of the true map", _spectrum),
+}
+
+
+def draw_stability(found: MeasureTable, folder: str) -> list[Path]:
+    """Every picture that the table has the numbers for."""
+    paths: list[Path] = []
+    for name, (title, pick) in _HISTOGRAMS.items():
+        if any(pick(layer) is not None for layer in found.layers):
+            counted = "singular values" if pick is _spectrum else "examples"
+            paths += save(_histograms(found, title, pick, counted), Path(folder), name)
+    levels = [curve.level for curve in found.layers[0].noise_attenuation]
+    for at, level in enumerate(levels):
+        paths += save(_attenuation(found, at), Path(folder), f"noise-attenuation-{level:g}")
+    return paths
+
+
+def _histograms(found: MeasureTable, title: str, pick: Pick, counted: str = "examples") -> Any:
+    """One panel a layer: the density over the values; the net beside it in the second colour."""
+    layers = [layer for layer in found.layers if pick(layer) is not None]
+    columns = min(_COLUMNS, len(layers))
+    rows = math.ceil(len(layers) / columns)
+    figure = new_figure(figsize=(3 * columns, 2.4 * rows + 1))
+    figure.suptitle(f"{title}, {found.net.data} (measure)", fontsize=13)
+    twins = {} if found.beside is None else {twin.name: twin for twin in found.beside.layers}
+    for at, layer in enumerate(layers, 1):
+        axes = figure.add_subplot(rows, columns, at)
+        steps(axes, pick(layer), MINE, "this net")
+        if layer.name in twins:
+            steps(axes, pick(twins[layer.name]), OTHER, _other_name(found))
+        axes.set_title(layer.name, fontsize=10)
+        axes.set_yticks([])
+        axes.locator_params(axis="x", nbins=4)
+        axes.tick_params(labelsize=8)
+        if at > len(layers) - columns:
+            axes.set_xlabel("value", fontsize=9)
+        if (at - 1) % columns == 0:
+            axes.set_ylabel(counted, fontsize=9)
+    legend_below(figure)
+    return figure
+
+
+def _other_name(found: MeasureTable) -> str:
+    whole = None if found.beside is None else found.beside.net.stability
+    initial = whole is not None and whole.weights == "initial"
+    return "its initialisation, scaled to match" if initial else "a random net, scaled to match"
+
+
+def _attenuation(found: MeasureTable, at: int) -> Any:
+    """The relative error of every later layer, one curve for each layer that noise is put into."""
+    figure = new_figure(figsize=(9, 5.5))
+    axes = figure.add_subplot()
+    names = [layer.name for layer in found.layers]
+    level = found.layers[0].noise_attenuation[at].level
+    for index, layer in enumerate(found.layers):
+        points = layer.noise_attenuation[at].points
+        where = [names.index(point.to) for point in points]
+        shade = index / max(1, len(names) - 1)
+        heights = [level, *(point.mean for point in points)]
+        axes.plot([where[0] - 1, *where], heights, color=(0.8 * shade, 0.45, 0.7), marker=".")
+    axes.set_xticks(range(-1, len(names)), ["input", *names], rotation=60, fontsize=8)
+    axes.set_yscale("log")
+    axes.set_xlabel("layer")
+    axes.set_ylabel("relative error ‖x̂ - x‖ / ‖x‖")
+    axes.set_title(
+        f"noise of {level:.0%} in the input of each layer, followed upwards\n{found.net.data} "
+        "(measure)"
+    )
+    return figure

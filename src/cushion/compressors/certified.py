@@ -1,0 +1,109 @@
+"""A compressed net with its certificates: the integer net's where the format can hold it, and the
+Occam bound here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from cushion.certificates.certificate import Certificate, certify_net
+from cushion.compressors.file import CompressedNet
+from cushion.compressors.noise.records import NetHeavyTail
+from cushion.compressors.pruning.records import NetPruning
+from cushion.compressors.records import NetCompression, Occam
+from cushion.compressors.storage.exact import to_integer_net
+from cushion.data import Dataset
+from cushion.errors import BadInput, Malformed, Unsupported
+from cushion.numerics import float_up
+from cushion.theorems.net_facts import look_at
+from cushion.theorems.occam import occam_bound
+
+ASSUMED = (
+    "the examples are independent draws from one distribution, and new ones come from it too",
+    "delta, the code of the message and, but for the certificate file, the architecture were fixed "
+    "before the data",
+    "scores that are not those of an integer net are those of this machine's floating point",
+    "each bound fails with probability at most delta, the best of n of them with n times that",
+)
+
+
+Summary = TypeVar("Summary", NetCompression, NetPruning, NetHeavyTail)
+
+
+@dataclass(frozen=True, eq=False)
+class NetCompressed(Generic[Summary]):
+    """The compressed net, what was found of it, and the certificate of its integer net where the
+    format can hold it.
+    """
+
+    net: CompressedNet
+    summary: Summary
+    certificate: Certificate | None
+
+    def save(self, path: str | Path) -> Path:
+        """Write the compressed net (`cushion.load_compressed` reads it), whole or not at all."""
+        return self.net.save(path)
+
+
+def certificate_of(
+    net: CompressedNet,
+    sample: Dataset,
+    delta: Decimal,
+    holdout: Dataset | None,
+    made_with: Mapping[str, Any],
+) -> tuple[Certificate | None, str]:
+    """The certificate of the integer net that the stored numbers make, or why there is none."""
+    if net.start is not None:
+        return (
+            None,
+            "the initialisation is floating point, which a certificate's decoder cannot make again "
+            "from a seed",
+        )
+    stored = net.stored
+    try:
+        exact = to_integer_net(net.network, stored.layers, stored.biases, stored.seed, sample)
+        return certify_net(exact, sample, delta, holdout=holdout, made_with=dict(made_with)), ""
+    except (Unsupported, Malformed, BadInput) as problem:
+        return None, str(problem)
+
+
+def occam_rows(
+    net: CompressedNet,
+    errors: int,
+    m: int,
+    delta: Decimal,
+    holdout: Dataset | None,
+    certificate: Certificate | None,
+    because: str,
+) -> tuple[Occam, Occam]:
+    """The Occam bound on this machine's scores, which err on `errors` of m examples, and that of
+    the certificate.
+    """
+    here = Occam(
+        "this machine",
+        errors,
+        m,
+        net.stored.bits,
+        float(delta),
+        float_up(occam_bound(errors, m, net.stored.bits, delta)),
+        None if holdout is None else look_at(net.network, holdout).errors,
+        None if holdout is None else len(holdout),
+    )
+    if certificate is None:
+        return here, Occam("certificate", 0, m, 0, float(delta), 1.0, because=because)
+    claim = certificate.claim
+    line = claim.holdout
+    return here, Occam(
+        "certificate",
+        claim.errors,
+        m,
+        claim.bits,
+        float(delta),
+        float_up(claim.bound),
+        None if line is None else line.errors,
+        None if line is None else line.m,
+    )

@@ -1,0 +1,157 @@
+"""A compressed net as a file: its message and its graph, in safetensors; nothing in it is ever run.
+
+metadata   format, bits, graph (JSON), notes (JSON) on how the net was made, and sha256 of it all
+message    uint8: the stored numbers and the seed, `bits` long, padded with zeros
+start.N.*  the initialisation of layer N, where the net was compressed from its initialisation
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cushion.compressors.storage.graphs import describe_graph, rebuild_graph
+from cushion.compressors.storage.stored_net import StoredNet, read_stored
+from cushion.errors import BadInput, CushionError, Malformed
+from cushion.nets.loading.weights import read_metadata, read_tensors, save_tensors
+from cushion.nets.network import Network
+
+FORMAT = "cushion-compressed-1"
+_BITS = re.compile("[0-9]{1,12}")
+
+
+@dataclass(frozen=True, eq=False)
+class CompressedNet:
+    """What is stored, the net that it stands for, and how it was made."""
+
+    stored: StoredNet
+    frame: Network  # the graph; its own numbers are not used
+    notes: dict[str, Any]
+    start: Network | None = None
+
+    @cached_property
+    def network(self) -> Network:
+        """The net, rebuilt from the stored numbers and the helper string."""
+        return self.stored.network(self.frame, self.start)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file; it appears whole or not at all."""
+        tensors = {
+            "message": torch.frombuffer(bytearray(self.stored.coded.data), dtype=torch.uint8)
+        }
+        if self.start is not None:
+            for at, node in enumerate(self.start.affine_layers, 1):
+                tensors[f"start.{at}.weight"] = node.affine.operator.weight
+                if node.affine.bias is not None:
+                    tensors[f"start.{at}.bias"] = node.affine.bias
+        metadata = {
+            "format": FORMAT,
+            "bits": str(self.stored.bits),
+            "graph": json.dumps(describe_graph(self.frame), separators=(",", ":")),
+            "notes": json.dumps(self.notes, sort_keys=True),
+        }
+        save_tensors(Path(path), tensors, {**metadata, "sha256": _digest(tensors, metadata)})
+        return Path(path)
+
+
+def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """sha256 of bits, graph, notes, and every tensor's name and bytes, sorted by name.
+
+    A flipped bit of the message may be another net's, and so may one of the graph's.
+    """
+    found = hashlib.sha256(
+        json.dumps([metadata[key] for key in ("bits", "graph", "notes")]).encode()
+    )
+    for name, tensor in sorted(tensors.items()):
+        plain = tensor.detach().cpu().contiguous()
+        found.update(name.encode() + b"\n" + plain.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+def is_compressed(path: str | Path) -> bool:
+    """Whether the file says that it is a compressed net."""
+    return Path(path).is_file() and read_metadata(Path(path)).get("format") == FORMAT
+
+
+def load_compressed(path: str | Path) -> CompressedNet:
+    """Read a compressed net; its weights are rebuilt from the stored numbers and the seed alone."""
+    tensors, metadata = read_tensors(Path(path))
+    if metadata.get("format") != FORMAT:
+        raise BadInput(f"{path} is not a compressed net; give a file that cushion compress wrote")
+    try:
+        bits, graph, notes = (
+            metadata["bits"],
+            json.loads(metadata["graph"]),
+            json.loads(metadata["notes"]),
+        )
+        message = tensors.pop("message")
+        if (
+            message.dtype != torch.uint8
+            or message.ndim != 1
+            or not isinstance(notes, dict)
+            or not _BITS.fullmatch(bits)
+        ):
+            raise ValueError("no message")
+    except (KeyError, ValueError, RecursionError):
+        raise Malformed(
+            f"{path} lacks the message or the notes of a compressed net; write it again"
+        ) from None
+    if metadata.get("sha256") != _digest({"message": message, **tensors}, metadata):
+        raise Malformed(
+            f"{path} is damaged: its contents are not those that were written; write it again"
+        )
+    frame = rebuild_graph(graph, str(path))
+    try:
+        stored = read_stored(np.ascontiguousarray(message.numpy()).tobytes(), int(bits), frame)
+        found = CompressedNet(stored, frame, notes, _start(frame, tensors))
+        with np.errstate(over="ignore", invalid="ignore"):
+            _check_finite(found.network)
+    except CushionError as problem:
+        raise Malformed(f"{path} is damaged: {problem}") from None
+    return found
+
+
+def _start(frame: Network, tensors: Mapping[str, Tensor]) -> Network | None:
+    """The initialisation in the file, if there is one; Malformed unless it is one of this graph, to
+    the last tensor.
+    """
+    if not tensors:
+        return None
+    changes, left = {}, dict(tensors)
+    for at, node in enumerate(frame.affine_layers, 1):
+        affine = node.affine
+        weight, bias = left.pop(f"start.{at}.weight", None), left.pop(f"start.{at}.bias", None)
+        if not _alike(weight, affine.operator.weight) or not _alike(bias, affine.bias):
+            raise Malformed(
+                f"the initialisation of {node.name} is missing or has another shape or dtype"
+            )
+        assert weight is not None
+        changes[node.index] = replace(
+            affine, operator=affine.operator.with_weight(weight), bias=bias
+        )
+    if left:
+        raise Malformed(f"it holds a tensor {min(left)!r} that no compressed net has")
+    return frame.with_affine(changes)
+
+
+def _alike(found: Tensor | None, wanted: Tensor | None) -> bool:
+    if found is None or wanted is None:
+        return found is wanted
+    return found.shape == wanted.shape and found.dtype == wanted.dtype
+
+
+def _check_finite(net: Network) -> None:
+    for node in net.affine_layers:
+        for part in (node.affine.operator.weight, node.affine.bias):
+            if part is not None and not bool(torch.isfinite(part).all()):
+                raise Malformed(f"a weight of {node.name} is infinite or not a number")

@@ -1,0 +1,131 @@
+"""Shin 2021 held against a net whose small weights were replaced: Proposition 1.1, Lemma 2.1 and
+Lemma 2.2.
+
+The proposition is about u, v that were fixed before the weights were drawn. Here u are rows of
+Jacobians and v are activations, which depend on them; so all three are measures of how far the
+paper's argument carries, not proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from cushion.compressors.induction import LayerErrors
+from cushion.compressors.projection.pairs import PairRatios
+from cushion.compressors.records import PromiseCheck
+from cushion.data import Dataset
+from cushion.measures.stability.noise import lengths
+from cushion.nets.batches import as_floats
+from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.nets.network import Network
+from cushion.nets.perturbation import Activations
+
+_SOURCE = "Shin 2021"
+_DEPENDS = "a measure: u and v depend on the weights here, and the proof fixes them before"
+_BATCH = 128
+
+
+def proposition_1_1(
+    net: Network,
+    compressed: Network,
+    data: Dataset,
+    epsilons: Sequence[float | None],
+    eta: float,
+    *,
+    printed: bool,
+) -> PromiseCheck:
+    """|(W - W(t))φ(x)|_u over ε‖W‖_F‖φ(x)‖ of every unit u and example: a fraction η of them may
+    exceed 1.
+
+    The proposition with a unit vector for u. epsilons: what it promises each layer, None where it
+    is not asked.
+    """
+    layers = net.affine_layers
+
+    @torch.no_grad()
+    def work(rows: slice) -> Accumulators:
+        clean = Activations(net, as_floats(data.x[rows]).to(net.dtype)).values
+        found: dict[str, Samples] = {}
+        for i, (node, epsilon) in enumerate(zip(layers, epsilons, strict=True)):
+            if epsilon is None:
+                continue
+            v = clean[node.inputs[0]]
+            moved = compressed.nodes[node.index].affine.operator.apply(
+                v
+            ) - node.affine.operator.apply(v)
+            allowed = epsilon * _frobenius(node.affine.operator.weight) * lengths(v)
+            size = moved.double().abs().flatten(1)
+            ratio = torch.where(size == 0, 0.0, size / allowed[:, None])
+            found[f"{i} worst"] = Samples.of(rows.start, ratio.amax(1).numpy())
+            found[f"{i} above"] = Samples.of(rows.start, (~(ratio <= 1)).sum(1).double().numpy())
+        return found
+
+    merged = {
+        key: part.values()
+        for key, part in map_shards(len(data), _BATCH, work, describe="units").items()
+    }
+    cases = len(data) * sum(
+        node.affine.operator.output_size
+        for node, one in zip(layers, epsilons, strict=True)
+        if one is not None
+    )
+    above = sum(float(values.sum()) for key, values in merged.items() if key.endswith("above"))
+    worst = max(
+        (float(values.max()) for key, values in merged.items() if key.endswith("worst")),
+        default=0.0,
+    )
+    name = "Proposition 1.1" + (" as printed" if printed else "")
+    text = (
+        f"|(W - W(t))φ(x)| of every unit over ε‖W‖_F‖φ(x)‖; {100 * above / max(1, cases):.3g} % "
+        f"exceed it, and η = {eta:.3g} of them may; {_DEPENDS}"
+    )
+    return PromiseCheck(name, f"{_SOURCE}, Prop. 1.1", above <= eta * cases, worst, cases, text)
+
+
+def lemma_2_1(ratios: PairRatios, eta: float, *, printed: bool) -> PromiseCheck:
+    """‖JΔφ(x)‖ over ε_i‖J‖_F‖W_i‖_F‖φ(x)‖, every layer that is replaced, every later layer, every
+    example.
+    """
+    name = "Lemma 2.1" + (" as printed" if printed else "")
+    if not ratios.ratios:
+        return PromiseCheck(name, f"{_SOURCE}, Lemma 2.1", None, None, 0, "no layer was replaced")
+    each = np.fmax.reduce(list(ratios.ratios.values()))
+    sure = sum(pair in ratios.exact for pair in ratios.ratios)
+    text = (
+        f"‖JΔφ(x)‖ over ε_i‖J‖_F‖W‖_F‖φ(x)‖ at η = {eta:.3g}, {len(ratios.ratios)} pairs of layers "
+        f"({sure} with an exact ‖J‖_F) on {len(each)} examples; {_DEPENDS}"
+    )
+    worst = float(np.fmax(np.fmax.reduce(each), 0.0))  # NaN says nothing
+    cases = len(each) * len(ratios.ratios)
+    return PromiseCheck(name, f"{_SOURCE}, Lemma 2.1", worst <= 1, worst, cases, text)
+
+
+def lemma_2_2(errors: LayerErrors, epsilon: float | None, why: str, depth: int) -> PromiseCheck:
+    """‖x̂_i^j - x^j‖ ≤ (i/d)ε‖x^j‖ for all i ≤ j and all examples. `why` the lemma is silent; empty
+    where it is not.
+    """
+    source = f"{_SOURCE}, Lemma 2.2"
+    if epsilon is None or not math.isfinite(epsilon):
+        return PromiseCheck("Lemma 2.2", source, None, None, 0, f"not promised: {why}")
+    if epsilon == 0.0:
+        return PromiseCheck(
+            "Lemma 2.2", source, None, None, 0, "nothing was replaced or rounded, so nothing moves"
+        )
+    each = np.fmax.reduce(
+        [values / ((i + 1) / depth * epsilon) for (i, _), values in errors.errors.items()]
+    )
+    worst, cases = float(np.fmax.reduce(each)), len(each) * len(errors.errors)
+    text = f"‖x̂_i^j - x^j‖ over (i/d)·{epsilon:.3g}·‖x^j‖, all i ≤ j, every example"
+    if why:
+        return PromiseCheck(
+            "Lemma 2.2", source, None, worst, cases, f"{text}; not promised here: {why}"
+        )
+    return PromiseCheck("Lemma 2.2", source, worst <= 1, worst, cases, f"{text}; {_DEPENDS}")
+
+
+def _frobenius(weight: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(weight, dtype=torch.float64))

@@ -1,0 +1,171 @@
+"""W -> W(t) = √t·G + B (Shin 2021, §3.2, Algorithm 1, Appendix E): which weights stay, and what
+stands for the others.
+
+Three forms. "corrected" keeps |w| > τ, so that what goes is at most τ in size, as Proposition 1.1
+needs it. "algorithm" keeps w > τ as printed: every negative weight goes, however large. "appendix"
+is Appendix E as printed: w ≤ σ goes, signed again, and each of them becomes a draw from N(mean, σ²)
+with the layer's own mean and σ; the others are not touched. In the first two √t·G is added
+everywhere, also to what stays; t = 0 is pruning by magnitude.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cushion.compressors.noise.options import Form
+from cushion.errors import BadInput
+from cushion.nets.network import Network, Node
+from cushion.nets.operators import Diagonal, Linear
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Replacement:
+    """What happens to one layer.
+
+    mask: True where the weight stays, bool [*shape]. tau: τ itself. t: the variance of the noise;
+    mean: that of the draws of Appendix E, 0 otherwise. everywhere: √t·G is added to what stays too.
+    removed_mean, removed_square: mean and mean square of what goes, 0 where nothing does;
+    removed_largest: the largest magnitude of it.
+    """
+
+    mask: Tensor
+    tau: float
+    t: float
+    mean: float
+    everywhere: bool
+    removed_mean: float
+    removed_square: float
+    removed_largest: float
+
+    @property
+    def kept(self) -> int:
+        return int(self.mask.sum())
+
+    @property
+    def is_random(self) -> bool:
+        return self.t > 0
+
+
+def spread(weight: Tensor) -> tuple[float, float]:
+    """Mean and standard deviation of all entries (divided by their number), in float64."""
+    values = _values(weight)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(values.mean())
+        deviation = float(np.sqrt(np.square(values - mean).mean()))
+    if not math.isfinite(deviation) or (
+        deviation < math.sqrt(sys.float_info.min) and values.min() != values.max()
+    ):
+        raise BadInput(
+            "the spread of its weights leaves the range of float64; scale the net's weights"
+        )
+    if deviation == 0.0 or values.min() == values.max():
+        raise BadInput(
+            f"all its {values.size} weights are equal, so that no threshold parts them; leave it "
+            "out with --layers"
+        )
+    return mean, deviation
+
+
+def replace_layer(weight: Tensor, form: Form, tau: float, t: float) -> Replacement:
+    """tau: τ itself. t: in mean squares of what goes; without what goes there is no noise.
+    "appendix" uses neither.
+    """
+    values = _values(weight)
+    if form == "appendix":
+        mean, tau = spread(weight)
+        stays = values > tau
+    else:
+        mean = 0.0
+        stays = np.abs(values) > tau if form == "corrected" else values > tau
+    gone = values[~stays]
+    square = float(np.square(gone).mean()) if gone.size else 0.0
+    variance = t * square
+    if form == "appendix":
+        variance = tau * tau if gone.size else 0.0
+    return Replacement(
+        mask=torch.from_numpy(stays).reshape(weight.shape),
+        tau=tau,
+        t=variance,
+        mean=mean,
+        everywhere=form != "appendix",
+        removed_mean=float(gone.mean()) if gone.size else 0.0,
+        removed_square=square,
+        removed_largest=float(np.abs(gone).max(initial=0.0)),
+    )
+
+
+def threshold_within(weight: Tensor, form: Form, budget: float, t: float) -> float:
+    """The largest τ among the weights with τ² + t ≤ budget, t in mean squares of what goes; 0 where
+    there is none.
+
+    Only the weights' own sizes matter: between two of them the same ones go, and the smaller τ
+    promises more.
+    """
+    values = _values(weight)
+    ordered = np.sort(np.abs(values) if form == "corrected" else values)
+    square = np.cumsum(np.square(ordered)) / np.arange(1, ordered.size + 1)
+    last = np.append(ordered[1:] > ordered[:-1], True)  # of equal ones all go
+    fits = last & (ordered > 0) & (np.square(ordered) + t * square <= budget)
+    return float(ordered[fits].max(initial=0.0))
+
+
+def choose_layers(net: Network, names: Sequence[str]) -> tuple[bool, ...]:
+    """For each of `net.affine_layers` whether it is replaced; BadInput where a name is none of
+    them.
+    """
+    layers = net.affine_layers
+    free = [node for node in layers if not isinstance(node.affine.operator, Diagonal)]
+    if not free:
+        raise BadInput(
+            "the net has no dense or convolutional layer, so there is nothing to replace"
+        )
+    if tuple(names) == ("all",):
+        chosen = free
+    elif tuple(names) == ("last",):
+        dense = [node for node in free if isinstance(node.affine.operator, Linear)]
+        if not dense:
+            raise BadInput(
+                "--layers last is the final dense layer, and the net has none; name a layer"
+            )
+        chosen = dense[-1:]
+    else:
+        for name in names:
+            if name not in {node.name for node in free}:
+                known = ", ".join(node.name for node in free)
+                raise BadInput(
+                    f"--layers {name}: the net has no such layer to replace; it has {known}"
+                )
+        chosen = [node for node in free if node.name in names]
+    indices = {node.index for node in chosen}
+    return tuple(node.index in indices for node in layers)
+
+
+def standard_deviations(net: Network, chosen: Sequence[bool]) -> tuple[float | None, ...]:
+    """σ of every layer that is replaced; BadInput names a layer that has none."""
+    return tuple(
+        _named(node) if take else None for node, take in zip(net.affine_layers, chosen, strict=True)
+    )
+
+
+def _named(node: Node) -> float:
+    try:
+        return spread(node.affine.operator.weight)[1]
+    except BadInput as problem:
+        raise BadInput(f"{node.name}: {problem}") from None
+
+
+def _values(weight: Tensor) -> NDArray[Any]:
+    """All entries, row by row, in float64."""
+    found: Floats = weight.detach().cpu().to(torch.float64).numpy().reshape(-1)
+    return found

@@ -1,0 +1,234 @@
+"""The lemmas of Arora 2018 held against a compressed net: what each promises here, and the worst
+that was seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cushion.compressors.induction import LayerErrors
+from cushion.compressors.projection.conv_project import Located, epsilon_of
+from cushion.compressors.projection.matrix_project import rounding_share
+from cushion.compressors.projection.pairs import Allowance, PairRatios, overlap
+from cushion.compressors.projection.spectral import LayerShift
+from cushion.compressors.records import PromiseCheck
+from cushion.compressors.storage.stored import Projected
+from cushion.compressors.storage.stored_net import StoredNet
+from cushion.nets.network import Network
+from cushion.nets.operators import Conv2d
+from cushion.theorems.noise_stability import StabilityCounts, epsilon_of_k
+
+Values = NDArray[np.float64]
+_SOURCE = "Arora 2018"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check, and for each layer what was promised of it alone and the worst that was observed
+    over that.
+    """
+
+    check: PromiseCheck
+    own: tuple[tuple[float, float] | None, ...] = ()
+
+
+def worst_kept(ratios: Values, zeta: float) -> float:
+    """The largest ratio once the ⌊ζn⌋ largest are left out; NaN (an example that says nothing)
+    never counts.
+    """
+    known = np.sort(ratios[~np.isnan(ratios)])
+    dropped = math.floor(zeta * len(ratios) + 1e-9)
+    return float(known[-1 - dropped]) if len(known) > dropped else 0.0
+
+
+def lemma_1(shifts: Sequence[LayerShift], accuracies: Sequence[float | None]) -> Checked:
+    """‖Â - A‖₂ ≤ δ‖A‖₂ in every layer, of the true maps: the left side from above, the right from
+    below.
+    """
+    own = tuple(
+        None if delta is None else (delta, shift.relative / delta)
+        for shift, delta in zip(shifts, accuracies, strict=True)
+    )
+    ratios = [pair[1] for pair in own if pair is not None]
+    if not ratios:
+        text = "ranks were given, so no accuracy was promised"
+        return Checked(PromiseCheck("Lemma 1", f"{_SOURCE}, Lemma 1", None, None, 0, text), own)
+    worst = max(ratios)
+    text = "‖Â - A‖₂ over δ‖A‖₂ of the true maps, rounding to the grid included; every layer"
+    return Checked(
+        PromiseCheck("Lemma 1", f"{_SOURCE}, Lemma 1", worst <= 1, worst, len(ratios), text), own
+    )
+
+
+def lemma_9(promised: Values | None, errors: LayerErrors, why: str) -> PromiseCheck:
+    """‖f̂(x) - f(x)‖ on every example against e·‖x‖·∏‖A‖₂·Σ‖Δ‖₂/‖A‖₂."""
+    if promised is None:
+        return PromiseCheck("Lemma 9", f"{_SOURCE}, Lemma 9", None, None, 0, why)
+    worst = worst_kept(
+        _over(errors.gaps, promised), 0.0
+    )  # deterministic: no example may be left out
+    text = "‖f̂(x) - f(x)‖ over what the layers' spectral errors allow, on every example"
+    return PromiseCheck("Lemma 9", f"{_SOURCE}, Lemma 9", worst <= 1, worst, len(errors.gaps), text)
+
+
+def within_margin(gamma: float, errors: LayerErrors) -> PromiseCheck:
+    """‖f̂(x) - f(x)‖₂ ≤ γ/√2 on every example: what the accuracy that follows from γ is for
+    (Theorem 2.2).
+    """
+    worst = worst_kept(errors.gaps / (gamma / math.sqrt(2.0)), 0.0)
+    text = "‖f̂(x) - f(x)‖₂ over γ/√2, on every example: then no margin above γ is lost"
+    return PromiseCheck(
+        "Theorem 2.2", f"{_SOURCE}, Thm 2.2", worst <= 1, worst, len(errors.gaps), text
+    )
+
+
+def allowances(
+    net: Network, stored: StoredNet, eta: float, constant: float, norms: Sequence[float]
+) -> list[Allowance]:
+    """What Lemma 2 or 13 allows each layer at its k, the rounding of its numbers included; ε may
+    exceed 1.
+
+    norms: ‖A‖_F (or ‖A - A₀‖_F) of each layer. A layer that is kept, or whose k is too small for
+    any ε ≤ 1, is allowed an infinite error: nothing is promised of it.
+    """
+    found = []
+    for node, layer, norm in zip(net.affine_layers, stored.layers, norms, strict=True):
+        operator = node.affine.operator
+        if isinstance(layer, Located):
+            assert isinstance(operator, Conv2d)
+            kernel = (operator.weight.shape[2], operator.weight.shape[3])
+            epsilon = epsilon_of(layer.k, eta, kernel, operator.stride, constant)
+            found.append(Allowance(epsilon, norm, spread=True))
+            continue
+        epsilon = math.inf
+        if isinstance(layer, Projected) and norm > 0:
+            least = epsilon_of_k(layer.coefficients.integers.size, eta)
+            if least is not None:
+                epsilon = least + rounding_share(layer, least, norm)
+        found.append(Allowance(epsilon, norm, factor=math.sqrt(overlap(operator))))
+    return found
+
+
+def lemma_pairs(
+    name: str,
+    ratios: PairRatios,
+    allowed: Sequence[Allowance],
+    zeta: float,
+    *,
+    chosen: Sequence[bool],
+    silent: str = "",
+    note: str = "",
+) -> Checked:
+    """Lemma 2 or 13 on every pair of layers and example. `silent`: why it does not speak of this
+    run; or empty.
+    """
+    own = tuple(
+        (one.epsilon, ratios.worst(i)) if take and math.isfinite(one.epsilon) else None
+        for i, (one, take) in enumerate(zip(allowed, chosen, strict=True))
+    )
+    source = f"{_SOURCE}, {name}"
+    picked = {pair: values for pair, values in ratios.ratios.items() if own[pair[0]] is not None}
+    if not picked:
+        return Checked(
+            PromiseCheck(
+                name, source, None, None, 0, "k is too small for any ε up to 1: nothing is promised"
+            ),
+            own,
+        )
+    each = np.fmax.reduce(list(picked.values()))  # an example's worst
+    worst = worst_kept(each, zeta)
+    sure = sum(pair in ratios.exact for pair in picked)
+    text = (
+        f"‖JΔv‖ over its allowance, {len(picked)} pairs of layers ({sure} with an exact ‖J‖_F) on "
+        f"{len(each)} examples"
+    )
+    loose = max(
+        (one.epsilon for one, take in zip(allowed, chosen, strict=True) if take and one.spread),
+        default=0.0,
+    )
+    if loose > 1 and not silent:
+        silent = (
+            f"not promised: the k that was used stands for an ε of up to {loose:.3g}, and the "
+            "lemma needs at most 1"
+        )
+    missing = [str(i) for i, take in enumerate(chosen, 1) if take and own[i - 1] is None]
+    left_out = (
+        f"silent on layer {', '.join(missing)}, whose k is too small for any ε up to 1"
+        if missing
+        else ""
+    )
+    held = None if silent else worst <= 1
+    text = "; ".join(part for part in (text, silent, left_out, note) if part)
+    return Checked(PromiseCheck(name, source, held, worst, len(picked) * len(each), text), own)
+
+
+def why_no_induction(
+    counts: StabilityCounts | None,
+    sizes: Sequence[int],
+    spent: Sequence[float],
+    shares: Sequence[float],
+    also: str,
+) -> str:
+    """Why Lemma 3 or 14 promises nothing of this compression; empty where it does.
+
+    sizes: each layer's k. spent: the ε_i that it allows itself, the rounding of its numbers
+    included; shares: the ε_i that the induction leaves to it. `also`: what else stands in the way,
+    whatever k is.
+    """
+    if counts is None:
+        return "cushions are not defined for this net"
+    if counts.why_not or also:
+        return counts.why_not or also
+    short = [
+        layer.name
+        for layer, size in zip(counts.layers, sizes, strict=True)
+        if size < layer.projections
+    ]
+    if short:
+        return (
+            f"{', '.join(short[:3])}{', ...' if len(short) > 3 else ''} got a smaller k than the "
+            "lemma asks for"
+        )
+    for layer, own, share in zip(counts.layers, spent, shares, strict=True):
+        if not own <= share:
+            return (
+                f"{layer.name}: rounding takes it beyond its share of the error; give more "
+                "--number-bits"
+            )
+    return ""
+
+
+def induction_check(
+    name: str, errors: LayerErrors, epsilon: float | None, why: str, depth: int, zeta: float
+) -> PromiseCheck:
+    """Lemma 3 or 14: ‖x̂_i^j - x^j‖ ≤ (i/d)ε‖x^j‖ for all i ≤ j and all examples. `why` it is not
+    promised, or empty.
+    """
+    source = f"{_SOURCE}, {name}"
+    if epsilon is None:
+        return PromiseCheck(
+            name,
+            source,
+            None,
+            None,
+            0,
+            "no ε: the margin γ is not positive; give --epsilon or --gamma",
+        )
+    each = np.fmax.reduce(
+        [values / ((i + 1) / depth * epsilon) for (i, _), values in errors.errors.items()]
+    )
+    worst, cases = worst_kept(each, zeta), len(each) * len(errors.errors)
+    text = f"‖x̂_i^j - x^j‖ over (i/d)·{epsilon:.3g}·‖x^j‖, all i ≤ j, every example"
+    if why:
+        return PromiseCheck(name, source, None, worst, cases, f"{text}; not promised here: {why}")
+    return PromiseCheck(name, source, worst <= 1, worst, cases, text)
+
+
+def _over(observed: Values, promised: Values) -> Values:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(observed == 0, 0.0, observed / promised)

@@ -1,0 +1,333 @@
+"""Truncated singular value decompositions (Arora 2018, Lemma 1): a layer as the product of two thin
+matrices.
+
+Lemma 1: dropping the singular values below δ‖A‖₂ leaves ‖Â - A‖₂ ≤ δ‖A‖₂ and a rank of at most
+‖A‖_F²/(δ²‖A‖₂²). Here ‖·‖₂ is always that of the true map. A convolution can be truncated in two
+ways: its kernel as the matrix [out, in·taps] (the result is a convolution again, of r channels and
+then 1x1), where no singular value of the true map is a singular value of that matrix, so that the
+rank is searched for; or the true map itself (the result has no kernel any more), which stores fewer
+numbers only where the feature map is hardly larger than the kernel.
+
+Rounding. L = U√Σ and R = √ΣVᵀ are put on one grid of step s. ‖L̃R̃ - LR‖₂ ≤ ‖E_L‖‖R‖ + ‖L‖‖E_R‖ +
+‖E_L‖‖E_R‖ with ‖E‖_F ≤ (s/2)·√(numbers): truncation gets 7/8 of δ‖A‖₂ and rounding the rest, with a
+step found from this. That step is far too cautious, since roundings hardly ever line up; so it is
+doubled as long as the measured ‖Â - A‖₂ allows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import takewhile
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cushion.compressors.storage.stored import Kept, LowRank, Numbers, StoredLayer, Values
+from cushion.errors import BadInput
+from cushion.nets.operators import Conv2d, FlatMap, Linear, Operator
+
+_TRUNCATION = 0.875  # of the allowed error; the rest is for rounding
+_HALVINGS = 4  # of that step, where the net's dtype spoils it
+_DOUBLINGS = (
+    24  # of the grid's step that are tried: the proof's grid is some hundred times too fine
+)
+_MAP_ENTRIES = 1 << 22  # of a true map that is decomposed: some seconds
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankMap(StoredLayer):
+    """left · right as a map between whole feature maps: the true map of a convolution,
+    truncated.
+    """
+
+    kind: ClassVar[str] = "low-rank map"
+    field_count: ClassVar[int] = 3
+    left: Numbers  # [output size, r]
+    right: Numbers  # [r, input size]
+    shape: tuple[int, ...]  # of the convolution's kernel, as for every layer
+
+    @property
+    def rank(self) -> int:
+        return int(self.right.integers.shape[0])
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        return self.left, self.right
+
+    @property
+    def fields(self) -> tuple[int, ...]:
+        return self.rank, self.left.integers.shape[0], self.right.integers.shape[1]
+
+    @classmethod
+    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:  # noqa: ARG003
+        rank, rows, columns = fields
+        if not 1 <= rank <= min(rows, columns) or rows * columns > _MAP_ENTRIES:
+            raise BadInput(
+                f"a map of {rows} rows and {columns} columns has no stored truncation to rank "
+                f"{rank}"
+            )
+        return (rows, rank), (rank, columns)
+
+    @classmethod
+    def restore(
+        cls,
+        shape: tuple[int, ...],
+        place: int,  # noqa: ARG003
+        fields: tuple[int, ...],  # noqa: ARG003
+        numbers: tuple[Numbers, ...],
+    ) -> Self:
+        left, right = numbers
+        return cls(left, right, shape)
+
+    @classmethod
+    def work(cls, fields: tuple[int, ...], weights: int) -> float:  # noqa: ARG003
+        return float(fields[0]) * fields[1] * fields[2]
+
+    def weight(self, seed: int) -> Values:
+        """[output size, input size]"""
+        return LowRank(
+            self.left, self.right, (len(self.left.integers), self.right.integers.shape[1])
+        ).weight(seed)
+
+    def operator(self, original: Operator, seed: int, start: Operator | None = None) -> Operator:
+        weight = torch.from_numpy(self.weight(seed))
+        if start is not None:
+            weight = weight + start.to(torch.float64).dense()
+        return FlatMap(
+            weight.to(original.weight.dtype), original.input_shape, original.output_shape
+        )
+
+
+def to_rank(original: Operator, rank: int, bits: int, start: Operator | None = None) -> StoredLayer:
+    """The weight (less `start`'s) as a product of inner dimension `rank`, each number of at most
+    `bits` bits.
+
+    Where that would store no fewer numbers than the weight has, the weight itself.
+    """
+    left, right, values = _kernel_factors(original, start)
+    r = max(1, min(rank, len(values)))
+    if r * (left.shape[0] + right.shape[1]) >= original.parameters:
+        return Kept(
+            Numbers.fitted(
+                _matrix(original, start).numpy().reshape(tuple(original.weight.shape)), bits
+            )
+        )
+    both = np.concatenate([left[:, :r].reshape(-1), right[:r].reshape(-1)])
+    exponent = Numbers.fitted(both, bits).exponent
+    return LowRank(
+        Numbers.rounded(left[:, :r], exponent),
+        Numbers.rounded(right[:r], exponent),
+        tuple(original.weight.shape),
+    )
+
+
+def to_accuracy(original: Operator, delta: float, start: Operator | None = None) -> StoredLayer:
+    """A layer with ‖Â - A‖₂ ≤ δ‖A‖₂ of the true maps, on the coarsest grid for which that holds.
+    `start` is not stored.
+
+    Of a truncated kernel, a truncated map and the weight as it is, the one that stores the fewest
+    numbers.
+    """
+    if not 0 < delta <= 1:
+        raise BadInput(
+            f"low-rank truncation needs an accuracy above 0 and at most 1, not {delta:g}"
+        )
+    # which errs by a millionth, and the rounding of the bias needs some
+    allowed = 0.999 * delta * original.spectral()
+    if allowed == 0.0:
+        if start is not None and bool(_matrix(original, start).any()):
+            raise BadInput(
+                "a map of zeros has no relative accuracy; leave out --from-initialisation"
+            )
+        return to_rank(original, 1, 2, start)  # a map of zeros
+    drafts = [_truncated_kernel(original, allowed, start)]
+    if isinstance(original, Conv2d) and original.input_size * original.output_size <= _MAP_ENTRIES:
+        drafts.append(_truncated_map(original, allowed, start))
+    drafts.append(_as_it_is(original, allowed, start))
+    for draft in sorted(drafts, key=lambda draft: draft.numbers):
+        layer = _coarsest(draft, original, allowed, start)
+        if layer is not None:
+            return layer
+    raise BadInput(f"no grid stores this layer to an accuracy of {delta:g}; ask for a coarser one")
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """What would be stored, how many numbers that is, and a grid exponent that is provably fine
+    enough.
+    """
+
+    numbers: int
+    exponent: int
+    build: Callable[[int], StoredLayer]
+
+
+def _coarsest(
+    draft: _Draft, original: Operator, allowed: float, start: Operator | None
+) -> StoredLayer | None:
+    """On the coarsest grid with ‖Â - A‖₂ ≤ allowed, found by doubling the step, with the weight in
+    the net's dtype.
+
+    The proof's own grid will do but for that dtype's rounding; where it does not, finer ones are
+    tried, then None.
+    """
+    matrix = None
+
+    def holds(layer: StoredLayer) -> bool:
+        nonlocal matrix
+        moved = layer.operator(original, 0, start)
+        if not isinstance(layer, LowRankMap):
+            return moved.minus(original).spectral() * (1 + 1e-5) <= allowed
+        matrix = original.to(torch.float64).dense() if matrix is None else matrix
+        return (
+            moved.with_weight(moved.weight.to(torch.float64) - matrix).spectral() * (1 + 1e-5)
+            <= allowed
+        )
+
+    finer = (draft.build(draft.exponent - halvings) for halvings in range(_HALVINGS + 1))
+    best = next((layer for layer in finer if holds(layer)), None)
+    if best is not None:
+        coarser = (draft.build(draft.exponent + doublings) for doublings in range(1, _DOUBLINGS))
+        best = [best, *takewhile(holds, coarser)][-1]
+    return best
+
+
+def _matrix(original: Operator, start: Operator | None) -> Tensor:
+    """The weight less the start's as [out, rest], float64."""
+    weight = original.weight.detach().to(torch.float64)
+    if start is not None:
+        weight = weight - start.weight.detach().to(torch.float64)
+    return weight.reshape(len(weight), -1)
+
+
+@lru_cache(maxsize=32)  # a curve asks for many ranks of the same layers
+def _kernel_factors(original: Operator, start: Operator | None) -> tuple[Values, Values, Values]:
+    return _factors(_matrix(original, start))
+
+
+def _factors(matrix: Tensor) -> tuple[Values, Values, Values]:
+    """U√Σ, √ΣVᵀ and the singular values, largest first; on one thread, so that every run rounds
+    alike.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        u, values, vt = torch.linalg.svd(matrix, full_matrices=False)
+    finally:
+        torch.set_num_threads(threads)
+    root = values.sqrt()
+    return (u * root).numpy(), (root[:, None] * vt).numpy(), values.numpy()
+
+
+def ranks_for(
+    operators: Sequence[Operator], starts: Sequence[Operator | None], budget: int
+) -> list[int]:
+    """The ranks at which all layers together store at most `budget` numbers, all truncated at one
+    level of σ/‖A‖_F.
+
+    Singular values are taken in the order of their share of their kernel's matrix, σ/‖A‖_F. (Lemma
+    1 measures them by σ₁, which starves a layer with one dominant direction, such as a first layer
+    that a batch-norm was folded into.) A layer whose product reaches the size of its weight is kept
+    whole, at that price. Every layer gets a rank of at least 1, whatever the budget.
+    """
+    costs = [sum(operator.weight.reshape(len(operator.weight), -1).shape) for operator in operators]
+    sizes = [operator.parameters for operator in operators]
+    ranks = [1] * len(costs)
+    spent = sum(map(min, costs, sizes))
+    values = [
+        _kernel_factors(operator, start)[2]
+        for operator, start in zip(operators, starts, strict=True)
+    ]
+    steps = sorted(
+        (-one / max(float(np.linalg.norm(own)), 1e-300), at, rank)
+        for at, own in enumerate(values)
+        for rank, one in enumerate(own[1:].tolist(), 2)
+    )
+    for _, at, rank in steps:
+        more = min(sizes[at], rank * costs[at]) - min(sizes[at], (rank - 1) * costs[at])
+        if spent + more > budget:
+            break
+        spent, ranks[at] = spent + more, rank
+    return ranks
+
+
+def _truncated_kernel(original: Operator, allowed: float, start: Operator | None) -> _Draft:
+    left, right, values = _kernel_factors(original, start)
+    shape = tuple(original.weight.shape)
+    double = original.to(torch.float64)
+
+    def rest(rank: int) -> float:
+        """‖·‖₂ of the true map of what a truncation to this rank drops."""
+        if rank >= len(values):
+            return 0.0
+        if isinstance(original, Linear):
+            return float(values[rank])
+        dropped = torch.from_numpy(left[:, rank:] @ right[rank:]).reshape(shape)
+        return double.with_weight(dropped).spectral() * (1 + 1e-6)
+
+    low, high = (
+        0,
+        len(values),
+    )  # the least rank lies in (low, high]; the norm falls with the rank, up to rounding
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if rest(middle) <= _TRUNCATION * allowed else (middle, high)
+    # The kernel's matrix understates the map by at most √taps: its rounding gets that much less.
+    taps = math.sqrt(math.prod(shape[2:]))
+    left, right = left[:, :high], right[:high]
+    exponent = _grid_for(
+        left.size, right.size, float(values[0]), (1 - _TRUNCATION) * allowed / taps
+    )
+
+    def build(exponent: int) -> StoredLayer:
+        return LowRank(Numbers.rounded(left, exponent), Numbers.rounded(right, exponent), shape)
+
+    return _Draft(left.size + right.size, exponent, build)
+
+
+def _truncated_map(original: Conv2d, allowed: float, start: Operator | None) -> _Draft:
+    matrix = original.to(torch.float64).dense()
+    if start is not None:
+        matrix = matrix - start.to(torch.float64).dense()
+    left, right, values = _factors(matrix)
+    rank = max(1, int((values > _TRUNCATION * allowed).sum()))
+    left, right, shape = left[:, :rank], right[:rank], tuple(original.weight.shape)
+
+    def build(exponent: int) -> StoredLayer:
+        return LowRankMap(Numbers.rounded(left, exponent), Numbers.rounded(right, exponent), shape)
+
+    exponent = _grid_for(left.size, right.size, float(values[0]), (1 - _TRUNCATION) * allowed)
+    return _Draft(left.size + right.size, exponent, build)
+
+
+def _as_it_is(original: Operator, allowed: float, start: Operator | None) -> _Draft:
+    """Rounding n numbers by half a step moves the kernel's matrix by at most (s/2)√n, the map by
+    √taps times that.
+    """
+    matrix = _matrix(original, start).numpy()
+    shape = tuple(original.weight.shape)
+    step = 2 * allowed / math.sqrt(matrix.size * math.prod(shape[2:]))
+
+    def build(exponent: int) -> StoredLayer:
+        return Kept(Numbers.rounded(matrix.reshape(shape), exponent))
+
+    return _Draft(matrix.size, math.frexp(step)[1] - 1, build)
+
+
+def _grid_for(left: int, right: int, largest: float, allowed: float) -> int:
+    """The exponent of a grid on which U√Σ and √ΣVᵀ provably change their product by at most
+    `allowed`.
+
+    left, right: how many numbers they have. largest: σ₁, so that √σ₁ is the spectral norm of both.
+    """
+    norm = math.sqrt(largest) * (1 + 1e-9)
+    tall, wide = math.sqrt(left) / 2, math.sqrt(right) / 2  # ‖E‖_F of a step of 1
+    # (tall + wide)·norm·s + tall·wide·s² ≤ allowed
+    half = (tall + wide) * norm
+    step = 2 * allowed / (half + math.sqrt(half * half + 4 * tall * wide * allowed))
+    return math.frexp(step)[1] - 1  # 2^exponent ≤ step

@@ -1,0 +1,459 @@
+"""A linear classifier as few numbers: Vector-Compress and Vector-Project (Arora 2018, Algorithms 2
+and 3, Lemmas 4-8).
+
+Both replace a vector c by ĉ with |⟨ĉ - c, u⟩| ≤ γ for any fixed |u| ≤ 1 but for a probability η.
+Only |c|/γ matters, so c need not be normalised: below, γ is the error that is allowed on inputs of
+length 1, and the paper's γ is γ/|c|.
+
+**Vector-Compress** keeps coordinate i with probability p_i = min(1, 2c_i²/(ηγ²)), as c_i/p_i:
+unbiased, with variance c_i²(1/p_i - 1) ≤ ηγ²/2. Chebyshev's inequality gives a failure of at most
+η/2, half of what is asked (the paper's own factor 2, which the rates in `theorems.linear_rates`
+use); at most 2|c|²/(ηγ²) coordinates are kept on average.
+
+On a grid (Lemma 5), for h coordinates: those with |c_i| < γ/(4√h) are dropped (they move ⟨c, u⟩ by
+less than γ/4), the rest go through Vector-Compress with γ/2, and rounding to multiples of at most
+γ/(2√h) moves the result by at most γ/4. The lemma drops by the size of the outcome instead: where
+p_i < 1 a kept c̃_i is ηγ²/(8c_i), so |c_i| ≤ γ/(4√h) is the same as |c̃_i| ≥ ηγ√h/2, and not ≥
+2ηγ√h as printed. But with either threshold the printed rule also drops coordinates that are certain
+to be kept (p_i = 1, c̃_i = c_i) and long: for c = e_1 and ηγ√h < ½ it returns 0. So c decides here.
+
+**Vector-Project** stores z_t = ⟨v_t, c⟩ for k seeded vectors; ĉ = (1/k) Σ z_t v_t. With ε =
+γ/(2|c|) < ½ and k ≥ ln(4/η)/(ε²/4 - ε³/6), the squared lengths of c/|c| ± u/|u| under (1/√k)Vᵀ are
+kept to a relative ε but for a probability η (Johnson-Lindenstrauss; normal or sign vectors). Then,
+by polarisation, |⟨ĉ - c, u⟩| ≤ γ/2, and by the parallelogram law |Vᵀu|² ≤ 2k(1 + ε) ≤ 3k.
+*Rounding*: if every z_t moves by r_t, |r_t| ≤ s/2, then ⟨ĉ, u⟩ moves by ⟨r, Vᵀu⟩/k ≤ (s/2)|Vᵀu|/√k
+≤ (s/2)√3, whatever made r: a step s ≤ γ/2 costs less than γ/2, in the same event. The paper takes
+γ/(2√(hk)) and |V|₂ ≤ 2√h. That norm is near √h + √k and so exceeds 2√h where k > h, yet its
+conclusion stands: |r| ≤ √k·s/2 gives |V|₂·γ/(4k√h) ≈ (γ/4)(1/k + 1/√(hk)) ≤ γ/2 for all u at once.
+It is finer than one u needs by √(hk). `helper` "srht" is a variant without this tail bound; at k =
+N (`hadamard.padded_size`) it loses nothing but rounding.
+
+**A classifier** has one vector a class, with the bias as the coordinate of a constant input 1, and
+|x| ≤ R. Errors of γ/2 in each score move a margin by at most γ; the classes share η. Two classes
+have one vector, the difference of the rows (the paper's setting), which may err by γ itself; it
+comes back as the rows (-d/2, d/2).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cushion.compressors.storage.stored import (
+    COEFFICIENTS,
+    HELPERS,
+    Helper,
+    Numbers,
+    Projected,
+    StoredLayer,
+    Values,
+    helper_purpose,
+    projection_work,
+)
+from cushion.data.counter import stream
+from cushion.errors import BadInput
+from cushion.nets.operators.hadamard import padded_size
+from cushion.nets.operators.sign_projection import sign_projection_k
+
+VectorMethod: TypeAlias = Literal["vector-compress", "vector-project"]
+Start: TypeAlias = tuple[Tensor, Tensor | None]  # weight and bias of the initialisation
+
+
+def vector_compress(c: Values, gamma: float, eta: float, seed: int, purpose: str) -> Values:
+    """ĉ [h], mostly zero (Arora 2018, Algorithm 2, with probabilities above 1 clipped): E ĉ = c.
+
+    Coin i compares word i of `counter.stream(purpose, seed, ...)`, as a number in [0, 1), with p_i.
+    """
+    _check(gamma, eta)
+    chances = np.minimum(1.0, np.square(c / gamma) * (2.0 / eta))
+    coins = (stream(purpose, seed, c.size) >> np.uint64(11)) * 2.0**-53
+    return np.divide(c, chances, out=np.zeros(c.size), where=coins < chances)
+
+
+def vector_compress_on_grid(
+    c: Values, gamma: float, eta: float, seed: int, purpose: str
+) -> Numbers:
+    """ĉ [h] as whole numbers, with P[|⟨ĉ - c, u⟩| > γ] ≤ η/2 for any fixed |u| ≤ 1 (Arora 2018,
+    Lemma 5, corrected).
+    """
+    _check(gamma, eta)
+    short = np.abs(c) < gamma / (4.0 * math.sqrt(c.size))
+    sampled = vector_compress(np.where(short, 0.0, c), gamma / 2.0, eta, seed, purpose)
+    return Numbers.rounded(sampled, _exponent(gamma / (2.0 * math.sqrt(c.size))))
+
+
+def vector_project_k(gamma: float, eta: float) -> int:
+    """The least whole k ≥ 16 ln(4/η)/(γ²(1 - γ/3)) for |c| ≤ 1 and 0 < γ ≤ 1: Matrix-Project's
+    count at ε = γ/2.
+
+    The paper's 16 ln(1/η)/γ² is enough for a failure of η in practice (u = c is exactly a χ² tail),
+    but not always: at γ = 1 and η = 1e-8 that tail is 5.6e-8.
+
+    >>> vector_project_k(0.1, 0.01)
+    9917
+    """
+    if not 0.0 < gamma <= 1.0:
+        raise BadInput(
+            "Vector-Project needs an error γ of above 0 and at most 1 for a unit vector, not "
+            f"{gamma:g}"
+        )
+    return sign_projection_k(gamma / 2.0, eta)
+
+
+def vector_project(
+    c: Values, gamma: float, k: int, seed: int, purpose: str, helper: Helper = "gaussian"
+) -> Numbers:
+    """z_1, ..., z_k, rounded to multiples of at most γ/2 (Arora 2018, Algorithm 3); `Projected`
+    turns them into ĉ.
+
+    P[|⟨ĉ - c, u⟩| > γ] ≤ η for any fixed |u| ≤ 1 if k ≥ vector_project_k(min(1, γ/|c|), η) and the
+    vectors are normal or signs; rounding alone costs at most (γ/4)·√3 of it (above).
+    """
+    if not 0.0 < gamma < math.inf:
+        raise BadInput(f"an allowed error γ must be a positive number, not {gamma:g}")
+    if k < 1:
+        raise BadInput(f"a projection needs at least 1 coefficient, not {k}")
+    found = COEFFICIENTS[helper](torch.from_numpy(c), k, seed, purpose)
+    return Numbers.rounded(found.numpy(), _exponent(gamma / 2.0))
+
+
+@dataclass(frozen=True)
+class LinearSetting:
+    """What a linear classifier asks of Algorithms 2 and 3, once margin, input and vectors are
+    normalised.
+    """
+
+    vectors: int  # 1 for two classes, else one a class
+    coordinates: int  # of a vector, that of the bias included
+    norm: float  # S: the longest vector
+    radius: float  # R: the longest input, its constant 1 included where there is a bias
+    gamma: float  # the margin that may be used up
+    # the error that a vector may make on an input of length 1: γ/R for two classes, else γ/(2R)
+    allowance: float
+    eta: float  # a vector's share of the probability with which an example may fail
+
+    @property
+    def unit_gamma(self) -> float:
+        """The paper's γ, for vectors and inputs of length at most 1; above 1 nothing need be stored
+        at all.
+        """
+        return min(1.0, self.allowance / self.norm) if self.norm > 0.0 else 1.0
+
+    @property
+    def projections(self) -> int:
+        """The k that Vector-Project needs, for all vectors alike: they share v_1, ..., v_k."""
+        return vector_project_k(self.unit_gamma, self.eta)
+
+    @property
+    def expected_nonzeros(self) -> float:
+        """At least the mean number of coordinates that Vector-Compress keeps, on the grid, over all
+        vectors.
+        """
+        return self.vectors * min(
+            self.coordinates, 8.0 * (self.norm / self.allowance) ** 2 / self.eta
+        )
+
+
+def linear_setting(
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    gamma: float,
+    eta: float,
+    radius: float,
+    start: Start | None = None,
+) -> LinearSetting:
+    """weight [classes, h], bias [classes]; `radius` is the largest |x| of the sample, without the
+    constant input.
+    """
+    _check(gamma, eta)
+    if not 0.0 <= radius < math.inf or (radius == 0.0 and bias is None):
+        raise BadInput(
+            f"the longest input of the sample must have a positive, finite length, not {radius:g}"
+        )
+    vectors = _vectors(weight, bias, start)
+    binary = len(weight) == 2
+    longest = radius if bias is None else math.hypot(radius, 1.0)
+    return LinearSetting(
+        vectors=len(vectors),
+        coordinates=vectors.shape[1],
+        norm=float(np.sqrt(np.square(vectors).sum(axis=1)).max()),
+        radius=longest,
+        gamma=gamma,
+        allowance=gamma / longest if binary else gamma / (2.0 * longest),
+        eta=eta / len(vectors),
+    )
+
+
+def compress_linear(
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    method: VectorMethod,
+    gamma: float,
+    eta: float,
+    k: int | None = None,
+    radius: float,
+    helper: Helper = "gaussian",
+    seed: int,
+    place: int,
+    start: Start | None = None,
+) -> Sparse | ProjectedRows:
+    """A classifier whose scores err by so little that, but for a probability η, a given example of
+    |x| ≤ `radius` keeps its label if its margin exceeds γ.
+
+    With `start` the vectors are what training added to it, and it is not stored: give it to
+    `affine` again. With `k` Vector-Project stores that many numbers a vector and promises nothing;
+    the check is `vector_promise`.
+    """
+    setting = linear_setting(weight, bias, gamma=gamma, eta=eta, radius=radius, start=start)
+    vectors = _vectors(weight, bias, start)
+    shape, has_bias = tuple(weight.shape), bias is not None
+    if method == "vector-compress":
+        if k is not None:
+            raise BadInput(
+                "Vector-Compress chooses how many coordinates it keeps: leave out -k, or use "
+                "vector-project"
+            )
+        parts = [
+            vector_compress_on_grid(
+                row, setting.allowance, setting.eta, seed, f"vector compress {place} {number}"
+            )
+            for number, row in enumerate(vectors)
+        ]
+        return Sparse(_stacked(parts), shape, has_bias)
+    if k is None:
+        k = setting.projections
+        if helper == "srht":
+            k = min(k, padded_size(setting.coordinates))  # all there are: exact
+    purpose = helper_purpose(place)
+    parts = [vector_project(row, setting.allowance, k, seed, purpose, helper) for row in vectors]
+    return ProjectedRows(_stacked(parts), shape, has_bias, helper, place)
+
+
+class StoredVectors(StoredLayer):
+    """A linear classifier's vectors [rows, coordinates], the bias as their last coordinate if there
+    is one.
+    """
+
+    has_bias: bool
+
+    @abstractmethod
+    def vectors(self, seed: int) -> Values:
+        """What is stored, as [rows, coordinates]: one row for two classes, else one a class."""
+
+    def affine(self, seed: int, start: Start | None = None) -> tuple[Values, Values | None]:
+        """Weight [classes, h] and bias [classes], or None; those of `start` are added where they
+        were subtracted.
+        """
+        rows = self.vectors(seed)
+        if self.shape[0] == 2:
+            rows = np.concatenate((-rows / 2.0, rows / 2.0))
+        if start is not None:
+            rows = rows + _homogeneous(*start, has_bias=self.has_bias)
+        return (rows[:, :-1], rows[:, -1]) if self.has_bias else (rows, None)
+
+    def weight(self, seed: int) -> Values:
+        return self.affine(seed)[0]
+
+    @classmethod
+    def _rows_and_coordinates(cls, shape: tuple[int, ...], bias: int) -> tuple[int, int]:
+        if len(shape) != 2 or shape[0] < 2 or bias > 1:
+            raise BadInput(
+                f"the vectors of a linear classifier fit no weight of shape {shape} with bias flag "
+                f"{bias}"
+            )
+        return (1 if shape[0] == 2 else shape[0]), shape[1] + bias
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse(StoredVectors):
+    """Vector-Compress: the vectors themselves, most of their coordinates zero."""
+
+    kind: ClassVar[str] = "sparse"
+    field_count: ClassVar[int] = 1
+    entries: Numbers  # [rows, coordinates]
+    shape: tuple[int, ...]
+    has_bias: bool
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        return (self.entries,)
+
+    @property
+    def fields(self) -> tuple[int, ...]:
+        return (int(self.has_bias),)
+
+    @property
+    def parameters(self) -> int:
+        """How many coordinates are not zero."""
+        return int(np.count_nonzero(self.entries.integers))
+
+    @classmethod
+    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        return (cls._rows_and_coordinates(shape, fields[0]),)
+
+    @classmethod
+    def restore(
+        cls,
+        shape: tuple[int, ...],
+        place: int,  # noqa: ARG003
+        fields: tuple[int, ...],
+        numbers: tuple[Numbers, ...],
+    ) -> Self:
+        (entries,) = numbers
+        return cls(entries, shape, bool(fields[0]))
+
+    def vectors(self, seed: int) -> Values:  # noqa: ARG002
+        return self.entries.values
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedRows(StoredVectors):
+    """Vector-Project: k inner products a vector, all with the same v_1, ..., v_k of the helper
+    string.
+    """
+
+    kind: ClassVar[str] = "projected rows"
+    field_count: ClassVar[int] = 3
+    coefficients: Numbers  # [rows, k]
+    shape: tuple[int, ...]
+    has_bias: bool
+    helper: Helper
+    place: int
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        return (self.coefficients,)
+
+    @property
+    def fields(self) -> tuple[int, ...]:
+        return HELPERS.index(self.helper), self.coefficients.integers.shape[1], int(self.has_bias)
+
+    @classmethod
+    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        rows, coordinates = cls._rows_and_coordinates(shape, fields[2])
+        ((k,),) = Projected.sizes((coordinates,), fields[:2])
+        return ((rows, k),)
+
+    @classmethod
+    def restore(
+        cls,
+        shape: tuple[int, ...],
+        place: int,
+        fields: tuple[int, ...],
+        numbers: tuple[Numbers, ...],
+    ) -> Self:
+        (coefficients,) = numbers
+        return cls(coefficients, shape, bool(fields[2]), HELPERS[fields[0]], place)
+
+    @classmethod
+    def work(cls, fields: tuple[int, ...], weights: int) -> float:
+        return projection_work(HELPERS[fields[0]], fields[1], weights)
+
+    def vectors(self, seed: int) -> Values:
+        size = (self.shape[1] + self.has_bias,)
+        rows = (Numbers(row, self.coefficients.exponent) for row in self.coefficients.integers)
+        return np.stack(
+            [Projected(row, size, self.helper, self.place).weight(seed) for row in rows]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class VectorPromise:
+    """How far scores moved, as a part of what the promise allows: an example fails where its ratio
+    exceeds 1.
+    """
+
+    ratios: Values  # [examples]
+
+    @property
+    def failed(self) -> int:
+        return int((~(self.ratios <= 1.0)).sum())  # a score that is no number fails too
+
+    @property
+    def failed_fraction(self) -> float:
+        """To be compared with η: its mean over the seeds is at most η."""
+        return self.failed / self.ratios.size
+
+    @property
+    def worst(self) -> float:
+        return float(self.ratios.max())
+
+
+def vector_promise(scores_before: Tensor, scores_after: Tensor, gamma: float) -> VectorPromise:
+    """Scores [examples, classes] of both nets. Two classes: the change of their difference over γ;
+    else the largest change of a score over γ/2. Where no ratio exceeds 1, every margin above γ
+    stays positive.
+    """
+    if (
+        scores_before.shape != scores_after.shape
+        or scores_before.ndim != 2
+        or min(scores_before.shape) < 1
+    ):
+        raise BadInput(
+            f"scores {tuple(scores_before.shape)} and {tuple(scores_after.shape)} are not of the "
+            "same examples"
+        )
+    if not 0.0 < gamma < math.inf:
+        raise BadInput(f"the margin γ must be a positive number, not {gamma:g}")
+    moved = (
+        scores_after.detach().to("cpu", torch.float64)
+        - scores_before.detach().to("cpu", torch.float64)
+    ).numpy()
+    if moved.shape[1] == 2:
+        return VectorPromise(np.abs(moved[:, 1] - moved[:, 0]) / gamma)
+    return VectorPromise(np.abs(moved).max(axis=1) / (gamma / 2.0))
+
+
+def _check(gamma: float, eta: float) -> None:
+    if not 0.0 < gamma < math.inf:
+        raise BadInput(f"the margin γ must be a positive number, not {gamma:g}")
+    if not 0.0 < eta < 1.0:
+        raise BadInput(f"the failure probability η must lie strictly between 0 and 1, not {eta:g}")
+
+
+def _exponent(step: float) -> int:
+    """Of the largest power of two that is not above `step`."""
+    return math.frexp(step)[1] - 1
+
+
+def _stacked(parts: list[Numbers]) -> Numbers:
+    return Numbers(np.stack([part.integers for part in parts]), parts[0].exponent)
+
+
+def _homogeneous(weight: Tensor, bias: Tensor | None, *, has_bias: bool) -> Values:
+    """[classes, coordinates] in float64, the bias last."""
+    rows = weight.detach().to("cpu", torch.float64)
+    if has_bias:
+        last = rows.new_zeros(len(rows)) if bias is None else bias.detach().to("cpu", torch.float64)
+        rows = torch.cat((rows, last[:, None]), dim=1)
+    return rows.numpy()
+
+
+def _vectors(weight: Tensor, bias: Tensor | None, start: Start | None) -> Values:
+    """The vectors to store: [1, coordinates] for two classes, else [classes, coordinates]."""
+    shape = tuple(weight.shape)
+    if len(shape) != 2 or shape[0] < 2:
+        raise BadInput(
+            "Vector-Compress and Vector-Project need one linear layer of 2 classes or more, not "
+            f"{shape}"
+        )
+    if start is not None and tuple(start[0].shape) != shape:
+        raise BadInput(
+            f"the initialisation of a layer {shape} cannot have the shape {tuple(start[0].shape)}"
+        )
+    rows = _homogeneous(weight, bias, has_bias=bias is not None)
+    if start is not None:
+        rows = rows - _homogeneous(*start, has_bias=bias is not None)
+    if not np.isfinite(rows).all():
+        raise BadInput(
+            "the weights of the linear classifier must be finite numbers, and some are not"
+        )
+    return rows[1:] - rows[:1] if len(rows) == 2 else rows

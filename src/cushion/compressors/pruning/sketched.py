@@ -1,0 +1,296 @@
+"""A pruned weight stored as its sketch Y = A X Bᵀ (Guha 2023, §5), and the search for a sketch that
+comes back.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from cushion.certificates.format.number_stream import encode_numbers
+from cushion.compressors.pruning.ensembles import bipartite
+from cushion.compressors.pruning.records import LayerSketch
+from cushion.compressors.pruning.recovery import Recovery, recover
+from cushion.compressors.pruning.sketch_sizes import (
+    GROWTH,
+    MARGIN,
+    default_ones,
+    ones_within,
+    paper_side,
+    sides,
+    statistical_dimension,
+)
+from cushion.compressors.storage.pruned import Pruned
+from cushion.compressors.storage.stored import MOST_BITS, Numbers, StoredLayer, Values
+from cushion.errors import BadInput, Malformed
+
+Integers = NDArray[np.int64]
+# for what a file holds; a sketch is stored only if _SURE of them were enough when it was made,
+MOST_ITERATIONS = 400
+_SURE = 250  # so that another machine's rounding does not matter
+_MOST_FACTOR = 1 << 24  # numbers of A and of B
+# of one layer that is stored: some three minutes, a quarter of what a file may take
+_MOST_WORK = 2.0**39
+
+
+def factors(
+    shape: tuple[int, ...], rows: int, columns: int, ones: int, seed: int, place: int
+) -> tuple[Integers, Integers]:
+    """A [rows, p1] and B [columns, p2] of the layer at `place`; the identity for a side that is not
+    cut.
+    """
+    p1, p2 = _as_matrix(shape)
+    left = _factor(rows, p1, ones, seed, f"sketch left {place}")
+    return left, _factor(columns, p2, ones, seed, f"sketch right {place}")
+
+
+def sketch_of(left: Integers, matrix: Integers, right: Integers) -> Integers:
+    """A X Bᵀ, exactly; BadInput where a number would not fit those that can be stored."""
+    # no sum of these entries can leave int64
+    if np.abs(matrix).astype(np.float64).sum() >= 2.0**62:
+        raise BadInput(
+            "the numbers of a layer are too large to be sketched; ask for a coarser --grid"
+        )
+    product = sparse.csr_array(left) @ sparse.csr_array(matrix) @ sparse.csr_array(right).T
+    found: Integers = np.asarray(product.todense(), dtype=np.int64)
+    if np.abs(found).max(initial=0) >= 2 ** (MOST_BITS - 1):
+        raise BadInput(
+            f"a sum of a sketch needs more than {MOST_BITS} bits; ask for a coarser --grid"
+        )
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Sketched(StoredLayer):
+    """sketch: Y [rows, columns] in the grid's steps; ones: in a column of A and B; checksum: of the
+    weight's integers.
+
+    A weight of more than two axes is the matrix [out, rest]. What comes back from the ℓ1 program is
+    rounded, must have exactly this sketch, and must have the checksum: a wrong weight passes one
+    time in 2^32.
+    """
+
+    kind: ClassVar[str] = "sketched"
+    field_count: ClassVar[int] = 4
+    sketch: Numbers
+    shape: tuple[int, ...]
+    ones: int
+    checksum: int
+    place: int
+    _known: dict[int, Integers] = field(default_factory=dict, repr=False)  # recovery takes seconds
+
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        return (self.sketch,)
+
+    @property
+    def fields(self) -> tuple[int, ...]:
+        return (*self.sketch.integers.shape, self.ones, self.checksum)
+
+    @classmethod
+    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        (p1, p2), (rows, columns, ones, checksum) = _as_matrix(shape), fields
+        if not (1 <= rows <= p1 and 1 <= columns <= p2):
+            raise BadInput(
+                f"a matrix of {p1} rows and {p2} columns has no sketch of {rows} rows and "
+                f"{columns} columns"
+            )
+        if not 1 <= ones <= max(rows, columns) or checksum >= 2**32:
+            raise BadInput(f"a sketch has no {ones} ones in a column and no checksum {checksum}")
+        if any(side < p and side * p > _MOST_FACTOR for side, p in ((rows, p1), (columns, p2))):
+            raise BadInput(
+                f"a sketch of {rows} rows and {columns} columns is larger than any that is stored"
+            )
+        return ((rows, columns),)
+
+    @classmethod
+    def restore(
+        cls,
+        shape: tuple[int, ...],
+        place: int,
+        fields: tuple[int, ...],
+        numbers: tuple[Numbers, ...],
+    ) -> Self:
+        (sketch,) = numbers
+        return cls(sketch, shape, fields[2], fields[3], place)
+
+    @classmethod
+    def work(cls, fields: tuple[int, ...], weights: int) -> float:
+        """Most iterations, half a step for each of weights · (rows + columns) (a multiply-add of
+        single precision takes 0.08, twice as many are made at most, later ones in double precision,
+        and supports are tried); then the bases and the hashes of the factors, of at most
+        weights/columns and weights/rows columns.
+        """
+        rows, columns = fields[0], fields[1]
+        widths = rows * weights / columns + columns * weights / rows
+        bases = rows * rows * weights / columns + columns * columns * weights / rows
+        return (
+            MOST_ITERATIONS * (0.5 * weights * (rows + columns) + 1e6)
+            + 15.0 * bases
+            + 100.0 * widths
+        )
+
+    def integers(self, seed: int) -> Integers:
+        """The weight as whole numbers, [*shape]; times 2^exponent of `sketch`. Malformed unless it
+        comes back.
+        """
+        if seed not in self._known:
+            rows, columns = self.sketch.integers.shape
+            left, right = factors(self.shape, rows, columns, self.ones, seed, self.place)
+            found = recover(self.sketch.integers, left, right, most_iterations=MOST_ITERATIONS)
+            matrix = _rounded(found)
+            if (
+                matrix is None
+                or checksum_of(matrix) != self.checksum
+                or not np.array_equal(sketch_of(left, matrix, right), self.sketch.integers)
+            ):
+                raise Malformed(
+                    f"the layer at place {self.place} did not come back from its sketch of {rows} "
+                    f"x {columns} numbers; compress the net again, with a larger --m"
+                )
+            self._known[seed] = matrix
+        return self._known[seed].reshape(self.shape)
+
+    def weight(self, seed: int) -> Values:
+        return np.ldexp(self.integers(seed).astype(np.float64), self.sketch.exponent)
+
+
+def sketch_layer(
+    numbers: Numbers, seed: int, place: int, *, m: int | None, ones: int | None
+) -> tuple[Sketched | None, LayerSketch]:
+    """The layer as a sketch that was seen to come back exactly, or None; and how it went.
+
+    m: the sketch has m rows and m columns (no more than the matrix has). None: sides in proportion
+    to the matrix's, from a little above where ℓ1 recovery is known to set in, then larger and
+    larger; given up where the sketch would hold as many numbers as the matrix, or its recovery
+    would take minutes.
+    """
+    shape = numbers.integers.shape
+    p1, p2 = _as_matrix(shape)
+    matrix = numbers.integers.reshape(p1, p2)
+    begin = time.perf_counter()
+    tried: list[tuple[Sketched | None, LayerSketch]] = []
+    for rows, columns in _candidates(matrix, m):
+        chosen = (
+            default_ones(p1, p2, rows, columns)
+            if ones is None
+            else ones_within(ones, max(rows, columns))
+        )
+        fields = (rows, columns, chosen, checksum_of(matrix))
+        try:
+            Sketched.sizes(shape, fields)
+            if Sketched.work(fields, p1 * p2) > _MOST_WORK:
+                break
+            tried.append(_attempt(numbers, matrix, fields, seed, place, begin))
+        except BadInput:  # too large a matrix, or sums that do not fit: no larger sketch helps
+            break
+        if tried[-1][0] is not None:
+            break
+    return tried[-1] if tried else (None, _record(matrix, (0, 0, 0, 0), None, 0, numbers, begin))
+
+
+def _candidates(matrix: Integers, m: int | None) -> list[tuple[int, int]]:
+    """Sides to try, each once, from few numbers to as many as the matrix has (left out unless asked
+    for).
+    """
+    p1, p2 = matrix.shape
+    if m is not None:
+        return [(min(m, p1), min(m, p2))]
+    part = MARGIN * statistical_dimension(np.count_nonzero(matrix) / matrix.size)
+    found: list[tuple[int, int]] = [(1, 1)] if part == 0.0 else []
+    while 0.0 < part < 1.0:
+        found.append(sides(p1, p2, part))
+        part *= GROWTH
+    return [
+        pair for pair in dict.fromkeys(found) if pair[0] * pair[1] < matrix.size or matrix.size == 1
+    ]
+
+
+def _attempt(
+    numbers: Numbers,
+    matrix: Integers,
+    fields: tuple[int, int, int, int],
+    seed: int,
+    place: int,
+    begin: float,
+) -> tuple[Sketched | None, LayerSketch]:
+    rows, columns, ones, checksum = fields
+    left, right = factors(numbers.integers.shape, rows, columns, ones, seed, place)
+    sketch = sketch_of(left, matrix, right)
+    found = recover(sketch, left, right, most_iterations=_SURE)
+    again = _rounded(found)
+    wrong = matrix.size if again is None else int(np.count_nonzero(again != matrix))
+    layer = Sketched(
+        Numbers(sketch, numbers.exponent), numbers.integers.shape, ones, checksum, place
+    )
+    record = _record(matrix, fields, found, wrong, numbers, begin, layer)
+    if wrong:
+        return None, record
+    layer._known[seed] = matrix.copy()
+    return layer, record
+
+
+def _record(
+    matrix: Integers,
+    fields: tuple[int, int, int, int],
+    found: Recovery | None,
+    wrong: int,
+    numbers: Numbers,
+    begin: float,
+    layer: Sketched | None = None,
+) -> LayerSketch:
+    rows, columns, ones, _ = fields
+    held = matrix != 0
+    j = int(max(held.sum(axis=0).max(initial=0), held.sum(axis=1).max(initial=0)))
+    return LayerSketch(
+        rows=rows,
+        columns=columns,
+        ones=ones,
+        numbers=rows * columns,
+        theory=paper_side(j, max(matrix.shape)),
+        recovered=found is not None and wrong == 0,
+        wrong=int(held.sum()) if found is None else wrong,
+        optimal_gap=math.inf if found is None else found.optimal_gap,
+        iterations=0 if found is None else found.iterations,
+        seconds=time.perf_counter() - begin,
+        bits=0 if layer is None else _bits(layer),
+        pruned_bits=_bits(Pruned.of(numbers)),
+    )
+
+
+def _bits(layer: StoredLayer) -> int:
+    return encode_numbers(layer.fields, [part.integers for part in layer.numbers]).bits
+
+
+def _rounded(found: Recovery) -> Integers | None:
+    """The whole numbers nearest to what came back; None where they would not fit."""
+    if np.abs(found.matrix).max(initial=0.0) >= 2.0 ** (MOST_BITS - 1):
+        return None
+    return np.rint(found.matrix).astype(np.int64)
+
+
+def checksum_of(matrix: Integers) -> int:
+    """CRC-32 of "p1 p2 " and the entries of a matrix as little-endian 64-bit integers, row by
+    row.
+    """
+    head = "".join(f"{size} " for size in matrix.shape).encode()
+    return zlib.crc32(np.ascontiguousarray(matrix, dtype="<i8").tobytes(), zlib.crc32(head))
+
+
+def _factor(side: int, p: int, ones: int, seed: int, purpose: str) -> Integers:
+    return (
+        np.eye(p, dtype=np.int64)
+        if side == p
+        else bipartite(side, p, ones_within(ones, side), seed, purpose)
+    )
+
+
+def _as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:
+    return shape[0], math.prod(shape[1:])

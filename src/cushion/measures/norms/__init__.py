@@ -1,0 +1,1 @@
+"""Norms of layers and their maps, path norms, spectra."""

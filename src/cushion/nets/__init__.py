@@ -1,0 +1,1 @@
+"""Nets: loaded, traced, evaluated, linearised, perturbed."""

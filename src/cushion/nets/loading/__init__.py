@@ -1,0 +1,1 @@
+"""What NET may be on disk: weights with their architecture, torch.export programs."""

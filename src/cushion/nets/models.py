@@ -1,0 +1,183 @@
+"""Specs as PyTorch modules: seeded initialisation, readable layer names, traceable by torch.fx."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from cushion.nets.specs import Initialisation, Shape, Spec, parse, scale_width
+from cushion.nets.specs.layers import (
+    Conv,
+    Dense,
+    Dropout,
+    Item,
+    Join,
+    Layer,
+    Plain,
+    Pool,
+    Repeat,
+    join_shapes,
+    walk,
+)
+
+__all__ = ["Add", "Cat", "Spec", "build", "build_empty", "parse", "scale_width"]
+
+
+class Add(nn.Module):
+    """The sum of branches that read the same input."""
+
+    def __init__(self, branches: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, x: Tensor) -> Tensor:
+        total: Tensor = self.branches[0](x)
+        for branch in list(self.branches)[1:]:
+            total = total + branch(x)
+        return total
+
+
+class Cat(nn.Module):
+    """Branches that read the same input, side by side along the channels."""
+
+    def __init__(self, branches: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([branch(x) for branch in self.branches], dim=1)
+
+
+def build(spec: Spec | str, seed: int = 0, *, init: Initialisation = "he") -> nn.Sequential:
+    """A float32 module for the spec on the CPU: input [b, *input_shape], output [b, classes]
+    scores.
+
+    Layers are named by kind and order: conv1, bn1, relu1, fc1, ... (inside branches
+    add1.branches.0.conv2). `init="he"` (He 2015): weights N(0, 2/fan), where fan is k²·out/groups
+    for convolutions (what keeps a VGG-19 without batch-norm trainable) and the number of inputs for
+    dense layers; biases 0. `init="torch"`: PyTorch's own rule, weights and biases uniform in
+    ±1/sqrt(inputs of one output). `init="centred"`: convolutions as "he" and dense layers as
+    "torch", and the first layer, if a convolution, starts as if it read (x - 1/2) / (1/4) instead
+    of pixels x in [0, 1]. Batch-norms start at scale 1, shift 0, mean 0, variance 1. The weights
+    are a function of (spec, seed, init) alone and the global random state is not touched.
+    """
+    module = build_empty(spec).to_empty(device="cpu")
+    first = True
+    for name, layer in module.named_modules():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            _initialise(layer, _generator(seed, name), init)
+            if first and init == "centred" and isinstance(layer, nn.Conv2d):
+                _centre(layer)
+            first = False
+        elif isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            layer.reset_parameters()
+    return module
+
+
+def build_empty(spec: Spec | str) -> nn.Sequential:
+    """The module on the meta device: shapes and names without memory."""
+    spec = parse(spec) if isinstance(spec, str) else spec
+    spec.check()
+    with torch.device("meta"):
+        modules, _ = _assemble(spec.items, spec.input_shape, Counter())
+    return modules
+
+
+def _generator(seed: int, name: str) -> torch.Generator:
+    # One stream a layer: a layer's start does not depend on the sizes of the layers before it.
+    digest = hashlib.sha256(f"initialisation {seed} {name}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+@torch.no_grad()
+def _initialise(
+    layer: nn.Conv2d | nn.Linear, generator: torch.Generator, init: Initialisation
+) -> None:
+    out, inputs = layer.weight.shape[0], layer.weight[0].numel()
+    if init == "torch" or (init == "centred" and isinstance(layer, nn.Linear)):
+        bound = 1 / math.sqrt(inputs)
+        layer.weight.uniform_(-bound, bound, generator=generator)
+        if layer.bias is not None:
+            layer.bias.uniform_(-bound, bound, generator=generator)
+        return
+    fan = inputs
+    if isinstance(layer, nn.Conv2d):
+        fan = out * layer.kernel_size[0] * layer.kernel_size[1] // layer.groups
+    layer.weight.normal_(0, math.sqrt(2 / fan), generator=generator)
+    if layer.bias is not None:
+        layer.bias.zero_()
+
+
+@torch.no_grad()
+def _centre(layer: nn.Conv2d) -> None:
+    # W·(x - 1/2)/(1/4) + b = 4W·x + (b - 2 Σ W); without a bias only the scale can be taken over.
+    layer.weight *= 4
+    if layer.bias is not None:
+        layer.bias -= layer.weight.sum(dim=(1, 2, 3)) / 2
+
+
+def _assemble(
+    items: tuple[Item, ...], shape: Shape, seen: Counter[str]
+) -> tuple[nn.Sequential, Shape]:
+    modules: OrderedDict[str, nn.Module] = OrderedDict()
+
+    def name(kind: str) -> str:
+        seen[kind] += 1
+        return f"{kind}{seen[kind]}"
+
+    def extend(inner: tuple[Item, ...], shape: Shape) -> Shape:
+        for item in inner:
+            if isinstance(item, Repeat):
+                for _ in range(item.count):
+                    shape = extend(item.body, shape)
+            elif isinstance(item, Join):
+                joined = name(item.kind)
+                results = [_assemble(branch, shape, seen) for branch in item.branches]
+                branches = [module if len(module) else nn.Identity() for module, _ in results]
+                modules[joined] = Add(branches) if item.kind == "add" else Cat(branches)
+                shape = join_shapes(item, [after for _, after in results])
+            else:
+                kind, module = _module(item, shape)
+                modules[name(kind)] = module
+                shape = walk((item,), shape, lambda *_: None)
+        return shape
+
+    after = extend(items, shape)
+    return nn.Sequential(modules), after
+
+
+def _module(layer: Layer, shape: Shape) -> tuple[str, nn.Module]:
+    match layer:
+        case Conv():
+            return "conv", nn.Conv2d(
+                shape[0],
+                layer.channels,
+                layer.kernel,
+                stride=layer.stride,
+                padding=layer.padding,
+                dilation=layer.dilation,
+                groups=layer.groups,
+                bias=layer.bias,
+                dtype=torch.float32,
+            )
+        case Dense():
+            return "fc", nn.Linear(shape[0], layer.width, bias=layer.bias, dtype=torch.float32)
+        case Pool(kind="max"):
+            return "maxpool", nn.MaxPool2d(layer.window, layer.stride, layer.padding)
+        case Pool():
+            return "avgpool", nn.AvgPool2d(layer.window, layer.stride, layer.padding)
+        case Dropout():
+            return "drop", nn.Dropout(layer.probability)
+        case Plain(kind="bn"):
+            kind = nn.BatchNorm1d if len(shape) == 1 else nn.BatchNorm2d
+            return "bn", kind(shape[0], dtype=torch.float32)
+        case Plain(kind="relu"):
+            return "relu", nn.ReLU()
+        case Plain(kind="flatten"):
+            return "flatten", nn.Flatten()
+    return "gap", nn.AdaptiveAvgPool2d(1)

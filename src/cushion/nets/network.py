@@ -1,0 +1,373 @@
+"""A traced net: affine layers, ReLUs, poolings and joins in the order in which data passes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cushion.errors import BadInput, Unsupported
+from cushion.nets.operators import Operator
+
+Shape: TypeAlias = tuple[int, ...]
+Pair: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """The batch itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """x -> A x + b, with A an operator and b one number per output channel (or none)."""
+
+    operator: Operator
+    bias: Tensor | None
+    kind: Literal["linear", "conv2d", "batchnorm"]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.operator.apply(x, self.bias)
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in weight and bias."""
+        return self.operator.parameters + (0 if self.bias is None else self.bias.numel())
+
+
+@dataclass(frozen=True)
+class ReLU:
+    """max(x, 0)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.relu(x)
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    """The largest value of each window; padding never wins (it counts as -∞)."""
+
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    ceil_mode: bool
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.max_pool2d(
+            x, self.kernel, self.stride, self.padding, self.dilation, self.ceil_mode
+        )
+
+
+@dataclass(frozen=True)
+class AvgPool:
+    """The mean of each window, or its sum divided by `divisor` when that is given."""
+
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+    ceil_mode: bool
+    count_include_pad: bool
+    divisor: int | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.avg_pool2d(
+            x,
+            self.kernel,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor,
+        )
+
+
+@dataclass(frozen=True)
+class AdaptiveAvgPool:
+    """The means of `output` windows that tile the map, as torch.nn.AdaptiveAvgPool2d cuts them."""
+
+    output: Pair
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(x, self.output)
+
+
+@dataclass(frozen=True)
+class AdaptiveMaxPool:
+    """The maxima of `output` windows that tile the map, as torch.nn.AdaptiveMaxPool2d cuts them."""
+
+    output: Pair
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.adaptive_max_pool2d(x, self.output)
+
+
+@dataclass(frozen=True)
+class Flatten:
+    """Each example's feature map as one vector, in row-major order."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+
+@dataclass(frozen=True)
+class Unflatten:
+    """Each example's numbers in another shape, in row-major order."""
+
+    shape: Shape
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.reshape(x.shape[0], *self.shape)
+
+
+@dataclass(frozen=True)
+class Add:
+    """The sum of two or more maps of one shape."""
+
+    def __call__(self, *x: Tensor) -> Tensor:
+        total = x[0]
+        for term in x[1:]:
+            total = total + term
+        return total
+
+
+@dataclass(frozen=True)
+class Cat:
+    """Maps joined along their channels."""
+
+    def __call__(self, *x: Tensor) -> Tensor:
+        return torch.cat(x, dim=1)
+
+
+Op: TypeAlias = (
+    Input
+    | Affine
+    | ReLU
+    | MaxPool
+    | AvgPool
+    | AdaptiveAvgPool
+    | AdaptiveMaxPool
+    | Flatten
+    | Unflatten
+    | Add
+    | Cat
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operation: `inputs` are the indices of the nodes whose outputs it reads, all smaller than
+    `index`.
+    """
+
+    index: int
+    # the module's path ("layer1.0.conv1"), or that of the caller and the operation ("layer1.0.add")
+    name: str
+    op: Op
+    inputs: tuple[int, ...]
+    shape: Shape  # of one example's output
+
+    @property
+    def affine(self) -> Affine:
+        """The affine map of this node; only for nodes in `Network.affine_layers`."""
+        if not isinstance(self.op, Affine):
+            raise Unsupported(f"{self.name} is a {type(self.op).__name__}, not an affine layer")
+        return self.op
+
+
+Stage: TypeAlias = Literal["input", "linear", "output"]
+Observer: TypeAlias = Callable[[Node, Stage, Tensor], None]
+Layer: TypeAlias = Callable[[Node, Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Network:
+    """An immutable graph of nodes in topological order: node 0 is the input, the last node gives
+    the logits.
+
+    Its tensors are its own copies, without gradients; it computes what the traced module computes
+    in eval mode. A module that is called twice appears as two nodes ("fc" and "fc#2"), and
+    `parameters` counts both.
+    """
+
+    nodes: tuple[Node, ...]
+
+    def __repr__(self) -> str:
+        layers = ", ".join(node.name for node in self.affine_layers[:8])
+        more = ", ..." if len(self.affine_layers) > 8 else ""
+        return (
+            f"Network({self.input_shape} -> {self.classes}, {self.parameters} parameters, layers "
+            f"{layers}{more})"
+        )
+
+    @property
+    def input_shape(self) -> Shape:
+        """Shape of one example."""
+        return self.nodes[0].shape
+
+    @property
+    def classes(self) -> int:
+        """Number of logits."""
+        return self.nodes[-1].shape[0]
+
+    @cached_property
+    def affine_layers(self) -> tuple[Node, ...]:
+        """The affine nodes, in the order in which data passes them."""
+        return tuple(node for node in self.nodes if isinstance(node.op, Affine))
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in all weights and biases, batch-norms folded."""
+        return sum(node.affine.parameters for node in self.affine_layers)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights; a batch must have it too."""
+        return self.affine_layers[0].affine.operator.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Of the weights; a batch must be there too."""
+        return self.affine_layers[0].affine.operator.weight.device
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, *input_shape] -> logits [B, classes]."""
+        return self.run(x, None)
+
+    @torch.no_grad()
+    def run(self, x: Tensor, observe: Observer | None) -> Tensor:
+        """The logits; on the way `observe` sees every affine layer three times: its input, A·input,
+        and that plus bias.
+
+        An observer that only reads costs a forward pass: the bias is added in place and each
+        activation is freed after its last use, so it must clone what it wants to keep.
+        """
+        return self.evaluate(x, None if observe is None else partial(_observed, observe))
+
+    def evaluate(self, x: Tensor, layer: Layer | None = None) -> Tensor:
+        """The logits; `layer` computes the output of every affine node from its input (None: the
+        node's own map).
+
+        Outside torch.no_grad gradients flow to x and to the weights of affine maps put in with
+        `with_affine`.
+        """
+        if tuple(x.shape[1:]) != self.input_shape:
+            raise BadInput(
+                f"the net reads examples of shape {self.input_shape}, not {tuple(x.shape[1:])}; "
+                "reshape the data or trace the net with that input shape"
+            )
+        alive: dict[int, Tensor] = {0: x}
+        for node in self.nodes[1:]:
+            values = [alive[i] for i in node.inputs]
+            own = layer is None or not isinstance(node.op, Affine)
+            output: Tensor = node.op(*values) if own else layer(node, *values)  # type: ignore[operator, misc]
+            for i in node.inputs:
+                if self._last_use[i] == node.index:
+                    alive.pop(i, None)
+            alive[node.index] = output
+        return alive[self.nodes[-1].index]
+
+    @cached_property
+    def users(self) -> tuple[tuple[int, ...], ...]:
+        """For every node, the indices of the nodes that read it."""
+        lists: list[list[int]] = [[] for _ in self.nodes]
+        for node in self.nodes:
+            for i in dict.fromkeys(node.inputs):
+                lists[i].append(node.index)
+        return tuple(map(tuple, lists))
+
+    def descendants(self, index: int) -> frozenset[int]:
+        """The nodes whose values depend on this one's, itself not among them."""
+        found: set[int] = set()
+        for node in self.nodes[index + 1 :]:
+            if any(i == index or i in found for i in node.inputs):
+                found.add(node.index)
+        return frozenset(found)
+
+    @cached_property
+    def _last_use(self) -> tuple[int, ...]:
+        return tuple(max(users, default=-1) for users in self.users)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether each node reads just the one before it, so that x^i alone determines everything
+        after it.
+        """
+        return not self.not_a_chain_because
+
+    @cached_property
+    def not_a_chain_because(self) -> str:
+        """One sentence about the first fork or join, or "" for a chain."""
+        for node in self.nodes:
+            users = [self.nodes[i] for i in self.users[node.index]]
+            if len(users) > 1:
+                names = [user.name for user in users]
+                join = self._join_after(node)
+                return (
+                    f"the output of {node.name} is read by {', '.join(names[:-1])} and {names[-1]}"
+                    + (f", and {join.name} joins their branches" if join else "")
+                    + f", so between {node.name} and {join.name if join else 'the logits'} no "
+                    "single vector x^i "
+                    "separates the net"
+                )
+            if len(node.inputs) > 1:  # without a fork: a value joined with itself
+                twice = self.nodes[node.inputs[0]].name
+                return f"{node.name} reads {twice} more than once, which no layer of a chain does"
+        return ""
+
+    def _join_after(self, fork: Node) -> Node | None:
+        """The first node after which one vector again carries everything that left `fork`."""
+        open_until = self._last_use[fork.index]
+        for node in self.nodes[fork.index + 1 :]:
+            if node.index >= open_until:
+                return node
+            open_until = max(open_until, self._last_use[node.index])
+        return None
+
+    def chain(self) -> tuple[Node, ...]:
+        """The affine layers of a chain, in order; Unsupported, saying where, if the net is not a
+        chain.
+        """
+        if not self.is_chain:
+            raise Unsupported(f"the net is not a chain of layers: {self.not_a_chain_because}")
+        return self.affine_layers
+
+    def with_affine(self, changes: Mapping[int, Affine]) -> Network:
+        """The same graph with other affine maps at the given node indices."""
+        return Network(
+            tuple(replace(n, op=changes[n.index]) if n.index in changes else n for n in self.nodes)
+        )
+
+    def to(self, dtype: torch.dtype) -> Network:
+        """The same net with weights of its own in `dtype`."""
+        return Network(tuple(replace(node, op=_cast(node.op, dtype)) for node in self.nodes))
+
+    def double(self) -> Network:
+        """The same net in float64, for a check of rounding."""
+        return self.to(torch.float64)
+
+
+def _observed(observe: Observer, node: Node, x: Tensor) -> Tensor:
+    affine = node.affine
+    observe(node, "input", x)
+    output = affine.operator.apply(x)
+    observe(node, "linear", output)
+    if affine.bias is not None:
+        output.add_(affine.bias.reshape(-1, *[1] * (output.ndim - 2)))
+    observe(node, "output", output)
+    return output
+
+
+def _cast(op: Op, dtype: torch.dtype) -> Op:
+    if not isinstance(op, Affine):
+        return op
+    return replace(
+        op,
+        operator=op.operator.to(dtype),
+        bias=None if op.bias is None else op.bias.detach().to(dtype, copy=True),
+    )

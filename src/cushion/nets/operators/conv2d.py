@@ -1,0 +1,227 @@
+"""The true linear map of a two-dimensional convolution, with zero padding, stride, dilation and
+groups.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cushion.errors import BadInput
+from cushion.nets.operators.norms import EXPLICIT, gram_upper
+from cushion.nets.operators.operator import Operator
+
+_CHUNK = 1 << 22  # numbers of Fourier blocks held at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Conv2d(Operator):
+    """Convolution of [C_in, H, W] maps; weight: [C_out, C_in / groups, K_h, K_w].
+
+    stride, dilation: (vertical, horizontal). padding: zeros added (above, below, left, right), so
+    that the asymmetric padding of padding="same" with even kernels is exact too (`same_padding`
+    computes it).
+    """
+
+    weight: Tensor
+    input_shape: tuple[int, ...]
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        if len(self.input_shape) != 3 or self.input_shape[0] != self.weight.shape[1] * self.groups:
+            raise BadInput(
+                f"a convolution with {self.weight.shape[1] * self.groups} input channels cannot "
+                f"read a feature map of shape {self.input_shape}; check the input shape"
+            )
+        if min(self.output_shape) < 1:
+            raise BadInput(
+                f"a {self.weight.shape[2]}x{self.weight.shape[3]} kernel does not fit into a "
+                f"feature map of shape {self.input_shape}; check the input shape"
+            )
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """(C_out, H_out, W_out), with H_out = ⌊(H + padding - extent) / stride⌋ + 1."""
+        height, width = (
+            (padded - extent) // step + 1
+            for padded, extent, step in zip(self._padded, self._extent, self.stride, strict=True)
+        )
+        return (self.weight.shape[0], height, width)
+
+    @property
+    def _padded(self) -> tuple[int, int]:
+        above, below, left, right = self.padding
+        return self.input_shape[1] + above + below, self.input_shape[2] + left + right
+
+    @property
+    def _extent(self) -> tuple[int, int]:
+        """How far a dilated kernel reaches: dilation · (K - 1) + 1."""
+        kernel, (down, across) = self.weight.shape[2:], self.dilation
+        return down * (kernel[0] - 1) + 1, across * (kernel[1] - 1) + 1
+
+    def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """[B, C_in, H, W] -> [B, C_out, H_out, W_out]."""
+        above, below, left, right = self.padding
+        symmetric = (above, left) == (below, right)
+        if not symmetric:
+            x = F.pad(x, (left, right, above, below))
+        inside = (above, left) if symmetric else (0, 0)
+        return F.conv2d(x, self.weight, bias, self.stride, inside, self.dilation, self.groups)
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        """[B, C_out, H_out, W_out] -> [B, C_in, H, W]: scatter, then drop what fell on the
+        padding.
+        """
+        above, below, left, right = self.padding
+        height, width = self.input_shape[1:]
+        unread = [
+            (size - extent) % step
+            for size, extent, step in zip(self._padded, self._extent, self.stride, strict=True)
+        ]
+        if (above, left) == (below, right) and above < self._extent[0] and left < self._extent[1]:
+            # The library crops by itself, without a copy of the larger map.
+            return F.conv_transpose2d(
+                y, self.weight, None, self.stride, (above, left), unread, self.groups, self.dilation
+            )
+        x = F.conv_transpose2d(y, self.weight, None, self.stride, 0, 0, self.groups, self.dilation)
+        # A negative pad crops; a positive one restores the rows and columns that the stride never
+        # reads.
+        return F.pad(x, (-left, width + left - x.shape[3], -above, height + above - x.shape[2]))
+
+    def dense(self) -> Tensor:
+        """The matrix of A, tap by tap: output (o, i, j) reads input (c, y, x) with weight [o, c, u,
+        v].
+        """
+        out, inside, high, wide = self.weight.shape
+        matrix = self.weight.new_zeros((*self.output_shape, *self.input_shape))
+        for group in range(self.groups):
+            some = slice(group * out // self.groups, (group + 1) * out // self.groups)
+            block = matrix[some, :, :, group * inside : (group + 1) * inside].permute(
+                1, 2, 4, 5, 0, 3
+            )
+            for u in range(high):
+                i, y = self._reads(0, u)
+                for v in range(wide):
+                    j, x = self._reads(1, v)
+                    block[i[:, None], j, y[:, None], x] = self.weight[some, :, u, v]
+        return matrix.reshape(self.output_size, self.input_size)
+
+    def column_energies(self) -> Tensor:
+        """Σ over the taps that read a place, and their output channels, of weight²: [C_in, H,
+        W].
+        """
+        ones = self.weight.new_ones((1, *self.output_shape))
+        return replace(self, weight=self.weight.square()).adjoint(ones)[0]
+
+    @property
+    def multiplications(self) -> int:
+        """Each weight once per output position (those that fall on padding included)."""
+        return self.parameters * math.prod(self.output_shape[1:])
+
+    def operator_frobenius(self) -> float:
+        """√(Σ over taps of |weight|² · the number of output positions where the tap reads inside
+        the image).
+        """
+        squares = self.weight.to(torch.float64).square().sum((0, 1))  # [K_h, K_w]
+        rows, columns = (
+            torch.tensor([len(self._reads(axis, tap)[0]) for tap in range(squares.shape[axis])]).to(
+                squares
+            )
+            for axis in (0, 1)
+        )
+        return math.sqrt(float(rows @ squares @ columns))
+
+    def _reads(self, axis: int, tap: int) -> tuple[Tensor, Tensor]:
+        """The outputs along one axis at which a tap reads the image and not the padding, and where
+        it reads.
+        """
+        outputs = torch.arange(self.output_shape[1 + axis])
+        places = outputs * self.stride[axis] + tap * self.dilation[axis] - self.padding[2 * axis]
+        inside = (places >= 0) & (places < self.input_shape[1 + axis])
+        return outputs[inside], places[inside]
+
+    def spectral_upper(self) -> float:
+        """At least ‖A‖₂: from the explicit matrix of a small map, else from a circulant map that
+        contains A.
+        """
+        if self.input_size * self.output_size <= EXPLICIT:
+            return gram_upper(self.to(torch.float64).dense()[None], guess=self.spectral())
+        return self._circulant_upper()
+
+    def _circulant_upper(self) -> float:
+        """At least ‖A‖₂, and close to it unless the map is not much larger than the kernel.
+
+        Splitting the padded image into its stride² interleaved sub-images (as channels) makes A a
+        convolution with stride 1 and a kernel of K = ⌈extent / stride⌉ taps. On a circular grid of
+        H_out + K - 1 by W_out + K' - 1 no output position of A wraps around, so A = P C Q with the
+        circulant C on that grid, a row selection P and an embedding Q: ‖A‖₂ ≤ ‖C‖₂, which is the
+        largest norm among C's Fourier blocks (Sedghi et al. 2019). A grid of the image's own size
+        would wrap, and is not an upper bound.
+        """
+        taps = self._polyphase_kernel()  # [groups, out, in·stride², K_h, K_w]
+        height = self.output_shape[1] + taps.shape[3] - 1
+        width = self.output_shape[2] + taps.shape[4] - 1
+        # Real weights: frequencies (a, b) and (-a, -b) give conjugate blocks of equal norm, so half
+        # suffice.
+        down = _phases(taps.shape[3], height, height)
+        across = _phases(taps.shape[4], width, width // 2 + 1)
+        phases = torch.einsum("ua,vb->uvab", down, across).flatten(2).flatten(0, 1).to(taps.device)
+        flat = taps.flatten(3).to(torch.complex128)  # [groups, out, in·stride², K_h·K_w]
+        # Each entry is a sum of K_h·K_w products with phases that are themselves rounded.
+        roundings = 8 * (flat.shape[3] + 8) * 2.0**-53
+        perturbation = roundings * float(torch.linalg.vector_norm(flat, dim=(1, 2)).sum(1).max())
+        step = max(1, _CHUNK // (flat.shape[1] * flat.shape[2]))
+        upper = 0.0
+        for kernel in flat:
+            for start in range(0, phases.shape[1], step):
+                blocks = (kernel @ phases[:, start : start + step]).permute(2, 0, 1)
+                # The bound so far is the next chunk's guess: most chunks then need one
+                # factorisation only.
+                upper = max(upper, gram_upper(blocks, guess=upper, perturbation=perturbation))
+        return upper
+
+    def _polyphase_kernel(self) -> Tensor:
+        """The kernel over the stride² interleaved sub-images, float64: [groups, out, in·stride²,
+        K_h, K_w].
+        """
+        out, inside = self.weight.shape[:2]
+        counts = [
+            -(-extent // step) for extent, step in zip(self._extent, self.stride, strict=True)
+        ]
+        spread = self.weight.new_zeros(
+            (out, inside, counts[0] * self.stride[0], counts[1] * self.stride[1]),
+            dtype=torch.float64,
+        )
+        (down, across), (high, wide) = self.dilation, self._extent
+        spread[:, :, :high:down, :wide:across] = self.weight.to(torch.float64)
+        split = spread.reshape(out, inside, counts[0], self.stride[0], counts[1], self.stride[1])
+        split = split.permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
+        return split.reshape(self.groups, out // self.groups, *split.shape[1:])
+
+    def scaled(self, scale: Tensor) -> Self:
+        """diag(scale) A, `scale` one number per output channel."""
+        return replace(self, weight=self.weight * scale[:, None, None, None])
+
+
+def same_padding(kernel: tuple[int, int], dilation: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The zeros that padding="same" adds (above, below, left, right); the odd one goes below and
+    right.
+    """
+    total = [step * (size - 1) for size, step in zip(kernel, dilation, strict=True)]
+    return total[0] // 2, total[0] - total[0] // 2, total[1] // 2, total[1] - total[1] // 2
+
+
+def _phases(taps: int, grid: int, frequencies: int) -> Tensor:
+    """exp(2πi·tap·frequency / grid), [taps, frequencies]; reducing the product modulo the grid
+    keeps it accurate.
+    """
+    turns = torch.outer(torch.arange(taps), torch.arange(frequencies)) % grid
+    return torch.exp(2j * math.pi * turns.to(torch.float64) / grid)

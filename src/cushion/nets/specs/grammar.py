@@ -1,0 +1,225 @@
+"""The spec grammar: a feed-forward net as one line of text.
+
+    spec   = shape ":" items               1x28x28: flatten 4*[fc784 relu] fc10
+    shape  = whole numbers joined by "x"   one example: 784, or channels x height x width
+    items  = any number of
+      convC[kK][sS][pP][gG][dD][nobias]    convolution: C channels, kernel K (3), stride S (1),
+                                           zero padding P (0), G groups (1), dilation D (1)
+      fcN[nobias]                          dense layer with N outputs
+      bn | relu | flatten                  batch-norm, ReLU, flatten to a vector
+      gap                                  global average pool to Cx1x1
+      dropF                                dropout with probability F in [0, 1)
+      maxpoolK[sS][pP] | avgpoolK[sS][pP]  pooling: window K, stride S (K), padding P (0)
+      N*[items]                            the items N times, with fresh weights each time
+      add[items | items ...]               the sum of the branches (residual blocks)
+      cat[items | items ...]               the branches side by side along the channels;
+                                           an empty branch is the identity
+
+`str(spec)` is canonical: `parse(str(spec)) == spec`, and options at their defaults are left out.
+
+>>> str(parse("1x8x8: conv8p1  relu maxpool2s2 flatten fc10"))
+'1x8x8: conv8k3p1 relu maxpool2 flatten fc10'
+"""
+
+from __future__ import annotations
+
+import re
+
+from cushion.errors import BadInput
+from cushion.nets.specs.layers import (
+    Conv,
+    Dense,
+    Dropout,
+    Item,
+    Join,
+    Layer,
+    Plain,
+    Pool,
+    Repeat,
+    Spec,
+    refuse,
+)
+
+MAX_LAYERS = 10_000
+MAX_NESTING = 32
+MAX_LENGTH = 1_000_000  # characters: room for MAX_LAYERS layers with all their options
+
+_NUMBER = r"([0-9]{1,9})"
+_CONV = re.compile(
+    rf"conv{_NUMBER}(?:k{_NUMBER})?(?:s{_NUMBER})?(?:p{_NUMBER})?(?:g{_NUMBER})?(?:d{_NUMBER})?(nobias)?"
+)
+_DENSE = re.compile(rf"fc{_NUMBER}(nobias)?")
+_POOL = re.compile(rf"(max|avg)pool{_NUMBER}(?:s{_NUMBER})?(?:p{_NUMBER})?")
+_DROPOUT = re.compile(r"drop([0-9](?:\.[0-9]{1,9})?)")
+_SPACE = re.compile(r"\s*")
+_TOKEN = re.compile(rf"{_NUMBER}\*\[|(add|cat)\[|([|\]])|([^\s\[\]|]+)|(\[)")
+_KNOWN = (
+    "convC[kK][sS][pP][gG][dD][nobias] (in this order), fcN[nobias], bn, relu, dropF, "
+    "maxpoolK[sS][pP], avgpoolK[sS][pP], gap, flatten, N*[...], add[...|...] and cat[...|...]"
+)
+
+
+def parse(text: str) -> Spec:
+    """Read a spec strictly and check its shapes; BadInput names the token and its position in
+    `text`.
+    """
+    spec = read(text)
+    spec.check()
+    return spec
+
+
+def read(text: str) -> Spec:
+    """Read a spec without checking that its shapes fit together."""
+    if len(text) > MAX_LENGTH:
+        raise BadInput(
+            f"spec has {len(text):,} characters, more than {MAX_LENGTH:,}; write repetitions as "
+            "N*[...]"
+        )
+    head, colon, _ = text.partition(":")
+    if not colon or not re.fullmatch(r"\s*[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,3}\s*", head):
+        raise BadInput(
+            f"spec '{text}' must begin with one example's shape and a colon, as in '1x28x28: "
+            "flatten fc10'"
+        )
+    reader = _Reader(text, len(head) + 1)
+    items = reader.items(closers="")
+    if not items:
+        raise BadInput(
+            f"spec '{text}' has no layers after its colon; add some, as in '1x28x28: flatten fc10'"
+        )
+    return Spec(tuple(int(side) for side in head.split("x")), items)
+
+
+class _Reader:
+    """Recursive descent over the text after the colon; `at` is the next position to read."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self.text, self.at, self.depth = text, at, 0
+
+    def items(self, closers: str) -> tuple[Item, ...]:
+        """Items up to, not including, one of `closers` (the end of the text if there are none)."""
+        found: list[Item] = []
+        layers = 0
+        while True:
+            space = _SPACE.match(self.text, self.at)
+            assert space is not None
+            start = self.at = space.end()
+            token = _TOKEN.match(self.text, start)
+            if token is None:
+                if closers:
+                    raise BadInput(f"spec '{self.text}' ends inside a bracket; close it with ]")
+                return tuple(found)
+            if token[3]:
+                if token[3] not in closers:
+                    raise BadInput(
+                        f"spec has an unexpected '{token[3]}' at position {start}; no bracket is "
+                        "open for it"
+                    )
+                return tuple(found)
+            self.at = token.end()
+            if token[4]:
+                item: Item = _layer(token[4], start)
+            elif token[5]:
+                raise BadInput(
+                    f"spec has an unexpected '[' at position {start}; write N*[, add[ or cat["
+                )
+            else:
+                item = self.bracket(token, start)
+            found.append(item)
+            layers += _unrolled(item)
+            if layers > MAX_LAYERS:
+                raise BadInput(
+                    f"spec has more than {MAX_LAYERS:,} layers at position {start}; repeat less"
+                )
+
+    def bracket(self, token: re.Match[str], start: int) -> Repeat | Join:
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            raise BadInput(
+                f"spec nests brackets deeper than {MAX_NESTING} at position {start}; nest less"
+            )
+        branches = [self.items("]" if token[1] else "|]")]
+        while self.text[self.at] == "|":
+            self.at += 1
+            branches.append(self.items("|]"))
+        self.at += 1  # the closing bracket
+        self.depth -= 1
+        if token[1]:
+            if int(token[1]) < 1 or not branches[0]:
+                raise BadInput(
+                    f"spec token '{token[0]}' at position {start} must repeat something at least "
+                    "once"
+                )
+            return Repeat(int(token[1]), branches[0], position=start)
+        if len(branches) < 2:
+            raise BadInput(
+                f"spec token '{token[0]}' at position {start} needs two or more branches separated "
+                "by |"
+            )
+        return Join("add" if token[2] == "add" else "cat", tuple(branches), position=start)
+
+
+def _layer(word: str, at: int) -> Layer:
+    if word in ("bn", "relu", "flatten", "gap"):
+        return Plain(word, position=at)  # type: ignore[arg-type]
+    layer: Layer
+    positive: tuple[int, ...] = ()
+    if match := _CONV.fullmatch(word):
+        channels, kernel, stride, padding, groups, dilation = (_int(g) for g in match.groups()[:6])
+        layer = Conv(
+            _given(channels, 1),
+            _given(kernel, 3),
+            _given(stride, 1),
+            _given(padding, 0),
+            _given(groups, 1),
+            _given(dilation, 1),
+            match[7] is None,
+            position=at,
+        )
+        positive = (layer.channels, layer.kernel, layer.stride, layer.groups, layer.dilation)
+    elif match := _DENSE.fullmatch(word):
+        layer = Dense(int(match[1]), match[2] is None, position=at)
+        positive = (layer.width,)
+    elif match := _POOL.fullmatch(word):
+        window = int(match[2])
+        stride = _given(_int(match[3]), window)
+        layer = Pool(
+            "max" if match[1] == "max" else "avg",
+            window,
+            stride,
+            _given(_int(match[4]), 0),
+            position=at,
+        )
+        positive = (window, stride)
+        if 2 * layer.padding > window:
+            refuse(layer, "pads by more than half its window; pad less")
+    elif match := _DROPOUT.fullmatch(word):
+        layer = Dropout(float(match[1]), position=at)
+        if layer.probability >= 1:
+            refuse(layer, "must drop with a probability below 1")
+    else:
+        raise BadInput(
+            f"spec token '{word}' at position {at} is not known; the tokens are {_KNOWN}"
+        )
+    if min(positive, default=1) < 1:
+        refuse(layer, "holds a 0 where a size of at least 1 is needed")
+    return layer
+
+
+def _int(digits: str | None) -> int | None:
+    return None if digits is None else int(digits)
+
+
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _unrolled(item: Item) -> int:
+    """How many layers are built; an empty branch counts as one, since it is walked and built like
+    the others.
+    """
+    if isinstance(item, Repeat):
+        return item.count * sum(map(_unrolled, item.body))
+    if isinstance(item, Join):
+        return 1 + sum(max(1, sum(map(_unrolled, branch))) for branch in item.branches)
+    return 1

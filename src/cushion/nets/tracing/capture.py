@@ -1,0 +1,158 @@
+"""From a module to a graph of its torch calls, without touching the module."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.nn.parameter import is_lazy
+
+from cushion.errors import BadInput, Unsupported
+from cushion.nets.tracing.refusals import refusal
+from cushion.nets.tracing.steps import Refused
+from cushion.nets.tracing.vocabulary import MODULES
+
+
+class CaptureFailed(Exception):
+    """FX could not follow the forward of the module at `path`."""
+
+    def __init__(self, path: str, module: str, refused: Refused) -> None:
+        super().__init__(refused.reason)
+        self.path, self.module, self.refused = path, module, refused
+
+
+class _Tracer(fx.Tracer):
+    """Remembers in which module tracing failed; buffers appear in the graph by name, as parameters
+    do.
+    """
+
+    proxy_buffer_attributes = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed_in: nn.Module | None = None
+
+    def call_module(
+        self,
+        m: nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        try:
+            return super().call_module(m, forward, args, kwargs)
+        except Exception:
+            if self.failed_in is None:  # the innermost module sees the exception first
+                self.failed_in = m
+            raise
+
+
+def check_state(model: nn.Module) -> None:
+    """BadInput for numbers that no measure could use; Unsupported for state that is not plain float
+    tensors.
+    """
+    for name, value in [*model.named_parameters(), *model.named_buffers()]:
+        if is_lazy(value):
+            raise BadInput(
+                f"parameter {name} has no values yet (its layer is lazy); run the net on one batch "
+                "first"
+            )
+        if value.is_meta:
+            raise BadInput(
+                f"parameter {name} has no values (it is on the meta device); load the weights first"
+            )
+        if value.is_complex() or value.is_quantized or value.is_sparse:
+            raise Unsupported(
+                f"parameter {name} is {value.dtype}, {value.layout}; convert it to a dense float32 "
+                "tensor"
+            )
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise BadInput(
+                f"parameter {name} holds NaN or infinite values; load weights from before training "
+                "diverged"
+            )
+
+
+def hooked(model: nn.Module) -> list[str]:
+    """Paths of the modules with forward hooks, which can change what a module computes unseen by
+    the graph.
+    """
+    return [
+        name
+        for name, module in model.named_modules()
+        if module._forward_hooks or module._forward_pre_hooks
+    ]
+
+
+HOOKS = Refused(
+    "it has forward hooks, which can change what it computes",
+    "remove them first (torch.nn.utils.prune.remove and remove_weight_norm do so for those of "
+    "torch; torch.nn.utils.parametrizations are understood)",
+)
+
+
+def replicate(model: nn.Module) -> nn.Module:
+    """An independent copy in eval mode and float64, on which tracing may do what it wants."""
+    try:
+        replica = copy.deepcopy(model)
+    except Exception as error:
+        raise Unsupported(
+            f"{type(model).__name__} cannot be copied ({first_line(error)}), and tracing works on "
+            "a copy so that the net stays as it is; make it copyable with copy.deepcopy"
+        ) from error
+    return replica.eval().double()
+
+
+def capture(replica: nn.Module) -> fx.Graph:
+    """The graph of torch calls that `replica` makes; arguments with defaults keep their
+    defaults.
+    """
+    kind, followed = type(replica), (*MODULES, nn.Sequential, fx.GraphModule)
+    if kind.__module__.startswith("torch.") and not isinstance(replica, followed):
+        # torch's own wrappers and layers decide in Python a lot; say what they are and not how they
+        # fail.
+        raise CaptureFailed("", kind.__name__, refusal(kind.__name__))
+    parameters = list(inspect.signature(replica.forward).parameters.values())
+    defaults = {
+        p.name: p.default for p in parameters[1:] if p.default is not inspect.Parameter.empty
+    }
+    tracer = _Tracer()
+    try:
+        return tracer.trace(replica, concrete_args=defaults)
+    except Exception as error:
+        module = tracer.failed_in if tracer.failed_in is not None else replica
+        path = next((name for name, m in replica.named_modules() if m is module), "")
+        if isinstance(error, fx.proxy.TraceError):
+            reason = (
+                "its forward decides in Python by the values or the shape of a "
+                f"tensor{_place(error)}"
+            )
+            fix = "write the forward without such an if, loop or assert"
+        else:
+            reason = f"its forward cannot be followed{_place(error)}: {first_line(error)}"
+            fix = "write the forward with torch layers and functions only"
+        raise CaptureFailed(path, type(module).__name__, Refused(reason, fix)) from error
+
+
+def _place(error: Exception) -> str:
+    """Where in the user's code an exception arose: the innermost line outside torch."""
+    torch_folder = os.path.dirname(torch.__file__)
+    own = (torch_folder, os.path.dirname(__file__))
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(own)
+    ]
+    return (
+        f" (line {frames[-1].lineno} of {os.path.basename(frames[-1].filename)})" if frames else ""
+    )
+
+
+def first_line(error: Exception) -> str:
+    """The first sentence of an exception's text, for use inside a sentence."""
+    text = str(error).strip().splitlines()
+    return text[0].split(". ")[0].rstrip(".") if text else type(error).__name__

@@ -1,0 +1,182 @@
+"""Arora 2018, Figure 2 left (layer 5 of AlexNet), A.6 and A.7 (all layers): normal against shuffled
+labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cushion.papers.arora.paper import (
+    ALEXNET_TEST_ERROR,
+    LAYER_OF_FIGURE_2,
+    SHUFFLED_TEST_ERROR,
+    TRAINING_ERROR,
+)
+from cushion.papers.arora.records import alexnets
+from cushion.papers.arora.settings import LAYERS_NOTE, alexnet_settings, trained_table
+from cushion.papers.arora.spreads import CONTRACTION, CUSHION, Quantity
+from cushion.papers.drawings import Histogram, Panels, spread_of
+from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.runner import Workshop
+
+NORMAL, SHUFFLED = "normal labels", "shuffled labels"
+_MOST = 0.8  # of the layers
+_CHANCE = 0.85  # a test error above it is no better than guessing among ten classes
+_FITTED = 0.05  # of the sample: a net that errs on more has not learned it
+Net = Mapping[str, Any]
+
+
+def figure_2_left(workshop: Workshop) -> Page:
+    """Layer cushion and activation contraction of layer 5 of the two AlexNets."""
+    true, shuffled = alexnets(workshop)
+    at = LAYER_OF_FIGURE_2 - 1
+    claims = (
+        *(layer_claim(quantity, true, shuffled, at) for quantity in (CUSHION, CONTRACTION)),
+        *trained_claims(true, shuffled),
+    )
+    panels = tuple(
+        _histogram(quantity, true["layers"][at], shuffled["layers"][at], quantity.name)
+        for quantity in (CUSHION, CONTRACTION)
+    )
+    title = f"Layer {LAYER_OF_FIGURE_2} of AlexNet"
+    return _page(
+        workshop,
+        "on normal labels layer 5 has a larger layer cushion and a smaller contraction than on "
+        "shuffled ones.",
+        (_table((CUSHION, CONTRACTION), true, shuffled, [at]), errors_table(true, shuffled)),
+        claims,
+        Panels("figure-2-left", title, 2, panels),
+    )
+
+
+def figure_a6(workshop: Workshop) -> Page:
+    """The layer cushion of every layer of the two AlexNets."""
+    return _all_layers(workshop, CUSHION, "figure-a6")
+
+
+def figure_a7(workshop: Workshop) -> Page:
+    """The activation contraction of every layer of the two AlexNets."""
+    return _all_layers(workshop, CONTRACTION, "figure-a7")
+
+
+def _all_layers(workshop: Workshop, quantity: Quantity, name: str) -> Page:
+    true, shuffled = alexnets(workshop)
+    shown = [at for at, layer in enumerate(true["layers"]) if quantity.find(layer) is not None]
+    panels = tuple(
+        _histogram(quantity, true["layers"][at], shuffled["layers"][at], f"layer {at + 1}")
+        for at in shown
+    )
+    return _page(
+        workshop,
+        f"on normal labels the {quantity.name} is {quantity.better} than on shuffled ones.",
+        (_table((quantity,), true, shuffled, shown), errors_table(true, shuffled)),
+        (layers_claim(quantity, true, shuffled, shown), *trained_claims(true, shuffled)),
+        Panels(name, f"AlexNet: {quantity.name} over the training set", 3, panels),
+    )
+
+
+def _page(
+    workshop: Workshop,
+    claim: str,
+    tables: tuple[Table, ...],
+    claims: tuple[Claim, ...],
+    picture: Panels,
+) -> Page:
+    verdict, because = judge(claims)
+    notes = (
+        LAYERS_NOTE,
+        "Each net is measured on the sample that it was trained on, shuffled labels included.",
+    )
+    return Page(
+        claim, tables, verdict, because, alexnet_settings(workshop), claims, notes, (picture,)
+    )
+
+
+def layer_claim(quantity: Quantity, true: Net, shuffled: Net, at: int) -> Claim:
+    """The medians of one layer in the order that the paper sees."""
+    mine, theirs = (_median(quantity, net, at) for net in (true, shuffled))
+    text = f"the {quantity.name} of layer {at + 1} is {quantity.better} on normal labels"
+    return Claim(
+        text,
+        _better(quantity, mine, theirs),
+        f"medians {mine:.4g} on normal, {theirs:.4g} on shuffled labels",
+    )
+
+
+def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[int]) -> Claim:
+    """The same in at least 80 % of the layers."""
+    good = [
+        at + 1
+        for at in shown
+        if _better(quantity, *(_median(quantity, net, at) for net in (true, shuffled)))
+    ]
+    named = ", ".join(map(str, good)) or "none"
+    return Claim(
+        f"the {quantity.name} is {quantity.better} on normal labels in at least {_MOST:.0%} of the "
+        "layers",
+        len(good) >= _MOST * len(shown),
+        f"the median is in {len(good)} of {len(shown)} layers ({named})",
+    )
+
+
+def trained_claims(true: Net, shuffled: Net) -> tuple[Claim, ...]:
+    """Both nets fit their sample, and only one of them generalises: what the comparison is
+    about.
+    """
+    fits = [net["errors"] / net["m"] for net in (true, shuffled)]
+    tests = [net["test_errors"] / net["test_m"] for net in (true, shuffled)]
+    return (
+        Claim(
+            "both nets fit their training set",
+            max(fits) <= _FITTED,
+            f"training errors {fits[0]:.2%} and {fits[1]:.2%} (at most {_FITTED:.0%} asked)",
+            TRAINING_ERROR <= _FITTED,
+            f"training errors {TRAINING_ERROR:.0%}",
+        ),
+        Claim(
+            "the net on normal labels generalises and the other one does not",
+            tests[0] < tests[1] and tests[1] >= _CHANCE,
+            f"test errors {tests[0]:.2%} and {tests[1]:.2%} (chance is 90 %)",
+            ALEXNET_TEST_ERROR < SHUFFLED_TEST_ERROR and SHUFFLED_TEST_ERROR >= _CHANCE,
+            f"{ALEXNET_TEST_ERROR:.2%} and {SHUFFLED_TEST_ERROR:.2%}",
+        ),
+    )
+
+
+def errors_table(true: Net, shuffled: Net) -> Table:
+    """How well both learned."""
+    papers = {NORMAL: ALEXNET_TEST_ERROR, SHUFFLED: SHUFFLED_TEST_ERROR}
+    return trained_table({NORMAL: true, SHUFFLED: shuffled}, papers)
+
+
+def _better(quantity: Quantity, mine: float, theirs: float) -> bool:
+    return mine > theirs if quantity.better == "larger" else mine < theirs
+
+
+def _median(quantity: Quantity, net: Net, at: int) -> float:
+    found = quantity.find(net["layers"][at])
+    assert found is not None
+    return float(found["quantiles"]["0.5"])
+
+
+def _histogram(quantity: Quantity, true: Net, shuffled: Net, title: str) -> Histogram:
+    mine, theirs = quantity.find(true), quantity.find(shuffled)
+    assert mine is not None
+    assert theirs is not None
+    return Histogram(
+        "", title, quantity.axis, (spread_of(NORMAL, mine), spread_of(SHUFFLED, theirs))
+    )
+
+
+def _table(quantities: Sequence[Quantity], true: Net, shuffled: Net, shown: Sequence[int]) -> Table:
+    rows = []
+    for quantity in quantities:
+        for at in shown:
+            for label, net in ((NORMAL, true), (SHUFFLED, shuffled)):
+                found = quantity.find(net["layers"][at])
+                assert found is not None
+                spread = [found["quantiles"].get(level) for level in ("0.05", "0.5", "0.95")]
+                rows.append((quantity.name, at + 1, label, found["value"], *spread))
+    header = ("quantity", "layer", "net", "as defined (worst)", "5 %", "median", "95 %")
+    return Table(header, tuple(rows), "Over the training set:")

@@ -1,0 +1,64 @@
+"""How every picture is drawn and saved: one PNG and one SVG each; needs matplotlib."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from cushion.errors import BadInput
+from cushion.files import write_whole
+from cushion.measures.distribution import Spectrum
+from cushion.records import Distribution
+
+# Blue and vermilion, apart in every common kind of colour blindness (Okabe and Ito).
+MINE, OTHER = "#0072B2", "#D55E00"
+
+
+def new_figure(**options: Any) -> Any:
+    """An empty matplotlib figure."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise BadInput(
+            "drawing needs matplotlib; install it with: pip install 'cushion[figures]'"
+        ) from None
+    return Figure(**options, layout="constrained")
+
+
+def save(figure: Any, folder: Path, name: str) -> list[Path]:
+    """Write the figure as folder/name.png and .svg."""
+    from matplotlib import rc_context
+
+    paths = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in ("png", "svg"):
+        buffer = io.BytesIO()
+        with rc_context(
+            {"svg.hashsalt": name}
+        ):  # no date and no random ids: equal figures are equal files
+            figure.savefig(
+                buffer, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None
+            )
+        write_whole(folder / f"{name}.{kind}", buffer.getvalue())
+        paths.append(folder / f"{name}.{kind}")
+    return paths
+
+
+def steps(axes: Any, spread: Distribution | Spectrum | None, colour: str, label: str) -> None:
+    """The density of a distribution as filled steps."""
+    if spread is not None:
+        widths = [right - left for left, right in pairwise(spread.edges)]
+        heights = [
+            count / spread.count / width for count, width in zip(spread.counts, widths, strict=True)
+        ]
+        axes.stairs(heights, spread.edges, fill=True, alpha=0.35, color=colour)
+        axes.stairs(heights, spread.edges, color=colour, label=label)
+
+
+def legend_below(figure: Any) -> None:
+    """One legend for all panels, if they show two nets."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    if len(labels) > 1:
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)

@@ -1,0 +1,272 @@
+"""Neyshabur 2017, Figures 5 to 8: the conditions of Theorem 1 on a ten-layer perceptron and its
+initialisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cushion.papers.drawings import Curve, Curves, Drawing, Histogram, Panels, spread_of
+from cushion.papers.neyshabur.condition_claims import (
+    alike,
+    c2_at_most,
+    c3_at_most,
+    mu_at_least,
+)
+from cushion.papers.neyshabur.conditions import (
+    DENSITY,
+    Conditions,
+    Pair,
+    find_conditions,
+    unit_histogram,
+)
+from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.runner import Workshop
+
+PARTS = {"figure6": "a ≤ c ≤ b-1", "inner": "a < c < b-1", "outer": "c = a or c = b-1"}
+_LOW = 1e-3  # shares below it, and above 1 less it, are not shown: nothing happens there
+_ZOOM = 0.01  # δ up to which Figure 7's right panel shows
+_POOLED = (
+    "The histogram of units pools the hidden layers' histograms: each bin's count stands at its "
+    "middle."
+)
+
+
+def figure5(workshop: Workshop) -> Page:
+    """C1, C2 and C3 of the learned net."""
+    pair = find_conditions(workshop)
+    net = pair.learned
+    claims = (
+        mu_at_least(net, "text", "a < c < b"),
+        c2_at_most(net, pair.input_length),
+        c3_at_most(net),
+    )
+    panels = (_inverse(net, "text", "C1, a < c < b"), _flips(net, "C2"), unit_histogram(net))
+    return _page(
+        pair,
+        "the conditions of Theorem 1 hold for nets trained in practice: μ ≥ 1/4, C2 ≤ 5 and C3 ≤ "
+        "3.",
+        (_c1_table((net,)), _layer_table((net,))),
+        claims,
+        Panels("conditions", "Conditions of Theorem 1, learned net", 3, panels),
+        (
+            "C1's indices are those of its text, a < c < b; Figure 6 has its other sets.",
+            "C2 is tried in its weaker reading, without the δ at which less than 1 % of a layer "
+            "can flip: over all δ a single pre-activation near 0 decides. In a layer of at most "
+            "100 units the two are one.",
+            _POOLED,
+        ),
+    )
+
+
+def figure6(workshop: Workshop) -> Page:
+    """C1 over three sets of indices, random above learned."""
+    pair = find_conditions(workshop)
+    claims = (
+        mu_at_least(pair.learned, "figure6", PARTS["figure6"]),
+        mu_at_least(pair.random, "figure6", PARTS["figure6"]),
+        alike(
+            "C1 of the learned net is very similar to that of its random initialisation",
+            tuple(PARTS.values()),
+            [pair.learned.median_inverse_mu(part) for part in PARTS],
+            [pair.random.median_inverse_mu(part) for part in PARTS],
+        ),
+    )
+    panels = tuple(
+        _inverse(net, part, f"{net.label}, {indices}")
+        for net in (pair.random, pair.learned)
+        for part, indices in PARTS.items()
+    )
+    return _page(
+        pair,
+        "in terms of C1 the learned net is very similar to its random initialisation.",
+        (_c1_table((pair.random, pair.learned)),),
+        claims,
+        Panels(
+            "interaction", "C1: 1/μ at random initialisation (top) and learned (bottom)", 3, panels
+        ),
+        ("The figure's a ≤ c ≤ b-1 contains the text's a < c < b.",),
+    )
+
+
+def figure7(workshop: Workshop) -> Page:
+    """C2: how many activations can flip, by δ and layer."""
+    pair = find_conditions(workshop)
+    claims = (
+        c2_at_most(pair.learned, pair.input_length),
+        c2_at_most(pair.random, pair.input_length),
+        alike(
+            "C2 of the learned net is very similar to that of its random initialisation",
+            [str(layer["layer"]) for layer in pair.learned.flips],
+            pair.learned.median_c2(),
+            pair.random.median_c2(),
+        ),
+    )
+    panels = (
+        _flips(pair.random, "random"),
+        _flips(pair.learned, "learned"),
+        _flips(pair.learned, "learned, zoomed in", _ZOOM),
+    )
+    return _page(
+        pair,
+        "in terms of C2 the learned net is very similar to its random initialisation, and C2 ≤ 5.",
+        (_flip_table(pair),),
+        claims,
+        Panels("flips", "C2: share of activations that flip", 3, panels),
+        (
+            "The curves are means over the examples; C2 is taken over the δ at which at least 1 % "
+            "of a layer can flip.",
+        ),
+    )
+
+
+def figure8(workshop: Workshop) -> Page:
+    """C3 of the units, and the lengths of the outputs."""
+    pair = find_conditions(workshop)
+    claims = (
+        c3_at_most(pair.random),
+        c3_at_most(pair.learned),
+        alike(
+            "C3 of the learned net is very similar to that of its random initialisation",
+            pair.learned.layers,
+            pair.learned.median_c3(),
+            pair.random.median_c3(),
+        ),
+    )
+    nets = (pair.random, pair.learned)
+    outputs = tuple(
+        Histogram(
+            "", f"outputs, {net.label}", "‖f(x)‖", (spread_of(DENSITY, net.record["outputs"]),)
+        )
+        for net in nets
+    )
+    return _page(
+        pair,
+        "in terms of C3 the learned net is very similar to its random initialisation, and C3 ≤ 3.",
+        (_layer_table(nets), _output_table(nets)),
+        claims,
+        Panels("units", "C3 and outputs", 2, (*(unit_histogram(net) for net in nets), *outputs)),
+        (
+            _POOLED,
+            "The outputs are the lengths of the score vectors; the paper says no more than "
+            '"output values".',
+        ),
+    )
+
+
+def _page(
+    pair: Pair,
+    claim: str,
+    tables: Sequence[Table],
+    claims: Sequence[Claim],
+    picture: Drawing,
+    notes: Sequence[str],
+) -> Page:
+    verdict, because = judge(claims)
+    return Page(
+        claim=claim,
+        tables=tuple(tables),
+        verdict=verdict,
+        because=because,
+        settings=pair.settings,
+        claims=tuple(claims),
+        notes=(*pair.notes, *notes),
+        pictures=(picture,),
+    )
+
+
+def _inverse(net: Conditions, part: str, title: str) -> Histogram:
+    found = net.interaction(part)["inverse"]
+    return Histogram("", title, "1/μ", () if found is None else (spread_of(DENSITY, found),))
+
+
+def _flips(net: Conditions, title: str, zoom: float | None = None) -> Curves:
+    """One line a layer; `zoom`: the δ up to which it is shown, on plain axes."""
+    curves = []
+    for layer in net.flips:
+        both = zip(layer["deltas"], layer["mean_fraction"], strict=True)
+        places = [(d, f) for d, f in both if (d <= zoom if zoom else _LOW <= f <= 1 - _LOW)]
+        curves.append(
+            Curve(str(layer["layer"]), tuple(d for d, _ in places), tuple(f for _, f in places))
+        )
+    return Curves(
+        "",
+        title,
+        "δ (inputs of length 1)",
+        "share that can flip",
+        tuple(curves),
+        x_log=zoom is None,
+    )
+
+
+def _c1_table(nets: Sequence[Conditions]) -> Table:
+    rows = []
+    for net in nets:
+        for part, indices in {"text": "a < c < b", **PARTS}.items():
+            found = net.interaction(part)
+            row = (
+                net.label,
+                indices,
+                found["triples"],
+                net.median_inverse_mu(part),
+                net.inverse_mu(part),
+            )
+            rows.append((*row[:3], *map(_finite, row[3:])))
+    header = ("net", "indices", "triples", "median 1/μ", "largest 1/μ")
+    return Table(header, tuple(rows), "C1 over triples and examples:")
+
+
+def _layer_table(nets: Sequence[Conditions]) -> Table:
+    rows = []
+    for net in nets:
+        flips = {layer["layer"]: layer for layer in net.flips}
+        for layer in net.units:
+            flip, ratio = flips.get(layer["layer"], {}), layer["unit_ratio"]
+            c2 = (flip.get("restricted"), flip.get("value"))
+            rows.append(
+                (
+                    net.label,
+                    layer["layer"],
+                    *c2,
+                    layer["value"],
+                    None if ratio is None else ratio["value"],
+                )
+            )
+    header = ("net", "layer", "C2", "C2, all δ", "C3", "largest unit / mean")
+    return Table(header, tuple(rows), "C2 and C3 by layer, the largest over the examples:")
+
+
+def _flip_table(pair: Pair) -> Table:
+    def cells(net: Conditions) -> list[tuple[float | None, ...]]:
+        both = zip(net.median_c2(), net.flips, strict=True)
+        return [(_finite(median), layer["restricted"], layer["value"]) for median, layer in both]
+
+    rows = tuple(
+        (layer["layer"], layer["units"], *one, *two)
+        for layer, one, two in zip(
+            pair.random.flips, cells(pair.random), cells(pair.learned), strict=True
+        )
+    )
+    columns = ("median C2", "C2", "C2, all δ")
+    header = (
+        "layer",
+        "units",
+        *(f"{net}: {column}" for net in ("random", "learned") for column in columns),
+    )
+    return Table(header, rows, "C2 by layer: median and largest over the examples:")
+
+
+def _output_table(nets: Sequence[Conditions]) -> Table:
+    rows = tuple(
+        (
+            net.label,
+            *(net.record["outputs"]["quantiles"][level] for level in ("0.05", "0.5", "0.95")),
+        )
+        for net in nets
+    )
+    return Table(("net", "5 %", "median", "95 %"), rows, "Lengths of the outputs ‖f(x)‖:")
+
+
+def _finite(value: float | None) -> float | None:
+    """None where JSON has no such number."""
+    return None if value is None or value == float("inf") else value

@@ -1,0 +1,189 @@
+"""Neyshabur 2017, Figure 3: global minima that generalise differently, found with a confusion set
+of random labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cushion.papers.drawings import Panels, Picture, Series
+from cushion.papers.neyshabur.bicriteria import curve, panel
+from cushion.papers.neyshabur.claims import all_zero, predicts
+from cushion.papers.neyshabur.nets import NORMS, NetFound, find_net
+from cushion.papers.neyshabur.plans import CONFUSED, EPSILON, LEVEL, VGG_ALPHAS
+from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.runner import Workshop
+
+
+@dataclass(frozen=True)
+class SizedNet:
+    """A net and the number that stands on its figure's axis."""
+
+    size: int
+    net: NetFound
+
+
+def figure3(workshop: Workshop) -> Page:
+    """Errors, measures and bi-criteria curves by the size of the confusion set."""
+    nets = [
+        SizedNet(one.size, find_net(workshop, one.plan, VGG_ALPHAS))
+        for one in CONFUSED[workshop.size]
+    ]
+    claims = minima_claims(nets)
+    verdict, because = judge(claims)
+    label = "random labels in the confusion set"
+    return Page(
+        claim="of nets that all fit the same training set, those trained with a larger confusion "
+        "set generalise "
+        "worse; norms predict that, sharpness alone does not, and for a fixed expected sharpness "
+        "the nets of higher "
+        "test error have higher norms (KL).",
+        tables=(_table(nets, label), _union_table(nets, label)),
+        verdict=verdict,
+        because=because,
+        settings={
+            "true labels": nets[0].net.norms["m"],
+            "margin level": EPSILON,
+            **nets[0].net.measured,
+        },
+        claims=claims,
+        notes=(
+            "Measures, not bounds. S is the part with true labels, which the paper calls the "
+            "training set: training error, γ and sharpness are those on it. The second table has "
+            "the margin over the union that the net was trained on.",
+            "Changed from the paper, with the largest confusion set: "
+            f"{nets[-1].net.plan.changes()}.",
+            "The paper prints no number of this figure. Every point is one net, not an average "
+            "over seeds.",
+        ),
+        pictures=(
+            Panels(
+                "minima",
+                "Global minima with poor generalisation",
+                3,
+                (
+                    errors_picture(nets, label),
+                    measures_picture(nets, label),
+                    panel(
+                        "expected sharpness and KL",
+                        [curve(f"{one.size} random labels", one.net.points) for one in nets],
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+def minima_claims(nets: Sequence[SizedNet]) -> tuple[Claim, ...]:
+    """What grows with the confusion set and with the test error, by rank correlation."""
+    errors = [one.net.test_error for one in nets]
+    return (
+        all_zero(
+            {str(one.size): one.net.errors for one in nets},
+            "every net fits the training set with true labels",
+        ),
+        predicts(
+            "the test error increases with the confusion set",
+            [float(one.size) for one in nets],
+            errors,
+            what="of size and test error",
+        ),
+        *(
+            predicts(
+                f"{name} over the margin predicts the test error",
+                [one.net.log10(key) for one in nets],
+                errors,
+            )
+            for key, name in NORMS.items()
+        ),
+        predicts(
+            "sharpness alone does not predict it",
+            [one.net.sharpness for one in nets],
+            errors,
+            wanted=False,
+        ),
+        predicts(
+            f"at an expected sharpness of {LEVEL:g}, nets of higher test error have a higher KL",
+            [one.net.kl for one in nets],
+            errors,
+        ),
+    )
+
+
+def errors_picture(nets: Sequence[SizedNet], label: str, *, x_log: bool = False) -> Picture:
+    """Training (on S) and test error by size."""
+    series = (
+        Series("training", tuple(one.net.train_error for one in nets)),
+        Series("test", tuple(one.net.test_error for one in nets)),
+    )
+    return Picture(
+        "",
+        "errors",
+        tuple(one.size for one in nets),
+        label,
+        "error (fraction of examples)",
+        series,
+        x_log=x_log,
+    )
+
+
+def measures_picture(nets: Sequence[SizedNet], label: str, *, logs: bool = False) -> Picture:
+    """The four norms over γ² and the largest sharpness, each divided by its largest; `logs`: both
+    axes.
+    """
+    series = [
+        Series(name, shares([one.net.log10(key) for one in nets])) for key, name in NORMS.items()
+    ]
+    top = max(one.net.sharpness for one in nets)
+    series.append(
+        Series("sharpness", tuple(one.net.sharpness / top if top > 0 else None for one in nets))
+    )
+    x = tuple(one.size for one in nets)
+    return Picture(
+        "", "measures", x, label, "share of the largest", tuple(series), x_log=logs, y_log=logs
+    )
+
+
+def shares(logs: Sequence[float | None]) -> tuple[float | None, ...]:
+    """10^log over the largest of them."""
+    top = max((value for value in logs if value is not None), default=0.0)
+    return tuple(None if value is None else float(10.0 ** (value - top)) for value in logs)
+
+
+def _table(nets: Sequence[SizedNet], label: str) -> Table:
+    header = (
+        label,
+        "train error",
+        "test error",
+        "γ",
+        *NORMS.values(),
+        "largest sharpness",
+        f"KL at sharpness {LEVEL:g}",
+        f"KL at error + {LEVEL:g}",
+    )
+    rows = []
+    for one in nets:
+        norms = [one.net.log10(key) for key in NORMS]
+        sharpness = (one.net.sharpness, one.net.kl, one.net.error_kl)
+        rows.append(
+            (one.size, one.net.train_error, one.net.test_error, one.net.margin, *norms, *sharpness)
+        )
+    return Table(header, tuple(rows), "On the rows with true labels; norms are log10 of norm / γ²:")
+
+
+def _union_table(nets: Sequence[SizedNet], label: str) -> Table:
+    rows = tuple(
+        (
+            one.size,
+            one.net.union_error,
+            one.net.norms["union_margin"],
+            *(one.net.union_log10(key) for key in NORMS),
+        )
+        for one in nets
+    )
+    return Table(
+        (label, "error", "γ", *NORMS.values()),
+        rows,
+        "With the margin over true and random labels together:",
+    )

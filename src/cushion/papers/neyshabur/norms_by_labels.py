@@ -1,0 +1,142 @@
+"""Neyshabur 2017, Figure 1: norms over the margin, of nets trained on true and on random labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cushion.papers.drawings import Panels
+from cushion.papers.neyshabur.claims import (
+    above_everywhere,
+    all_zero,
+    differences,
+    gap_grows,
+    most_pronounced,
+)
+from cushion.papers.neyshabur.label_pairs import PairFound, find_pairs, lines, nets_of
+from cushion.papers.neyshabur.nets import NORMS, NetFound
+from cushion.papers.neyshabur.plans import EPSILON
+from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.runner import Workshop
+
+MARGINS = f"γ: the margin that all but {EPSILON:.0%} of S exceed"
+
+
+def figure1(workshop: Workshop) -> Page:
+    """Four norms over the margin, by sample size and labels."""
+    pairs = find_pairs(workshop)
+    claims = capacity_claims(pairs)
+    verdict, because = judge(claims)
+    return Page(
+        claim="the complexity of models learned with random labels is always higher than with true "
+        "ones, and the gap "
+        "increases with the size of the training set, most of all for the ℓ2 norm and the "
+        "ℓ2-path norm.",
+        tables=(_norm_table(pairs), _gap_table(pairs)),
+        verdict=verdict,
+        because=because,
+        settings={"margin level": EPSILON, "sizes": [pair.size for pair in pairs]},
+        claims=claims,
+        notes=(
+            "Measures, not bounds; the numbers are log10 of norm / γ² without the factors of depth "
+            "and width, as plotted; γ is the 5th percentile of the margins of S.",
+            f"Changed from the paper, at the largest size: {pairs[-1].true.plan.changes()}.",
+            "Batch-norms are folded into the convolutions before norms are taken; norms are those "
+            "of the true maps, not of reshaped kernels.",
+            "The claim on the gap is about the difference of the norms themselves; table and "
+            "picture show log10, in which lines that run side by side have a growing difference.",
+            "A net that the limit of epochs stopped before it reached the loss has a smaller γ, "
+            "and for that reason larger norms over γ².",
+            "The paper prints no number of this figure. Every point is one net, not an average "
+            "over seeds.",
+        ),
+        pictures=(
+            Panels(
+                "norms",
+                "Norms over the margin",
+                2,
+                tuple(
+                    lines(name, "log10 of norm / γ²", pairs, lambda net, key=key: net.log10(key))  # type: ignore[misc]
+                    for key, name in NORMS.items()
+                ),
+            ),
+        ),
+    )
+
+
+def capacity_claims(pairs: Sequence[PairFound]) -> tuple[Claim, ...]:
+    """Zero training error; random above true for each norm; gaps that grow; where they grow
+    most.
+    """
+    sizes = [pair.size for pair in pairs]
+    true = {key: [pair.true.log10(key) for pair in pairs] for key in NORMS}
+    random = {key: [pair.random.log10(key) for pair in pairs] for key in NORMS}
+    errors = {
+        f"{pair.size} {labels}": net.errors for pair in pairs for labels, net in nets_of(pair)
+    }
+    why = "γ ≤ 0, since the net errs on more than a twentieth of S"
+    return (
+        all_zero(errors, "the training error of every net is zero"),
+        *(
+            above_everywhere(
+                f"{name}: higher with random labels than with true ones",
+                sizes,
+                random[key],
+                true[key],
+                why=why,
+            )
+            for key, name in NORMS.items()
+        ),
+        gap_grows(
+            "the gap between random and true labels increases with the size of the training set, "
+            "for all four norms",
+            sizes,
+            {name: differences(random[key], true[key]) for key, name in NORMS.items()},
+        ),
+        most_pronounced(
+            "the difference in increase is most pronounced for the ℓ2 norm and the ℓ2-path norm",
+            {name: _excess(random[key], true[key]) for key, name in NORMS.items()},
+            (NORMS["l2-norm"], NORMS["l2-path"]),
+        ),
+    )
+
+
+def _excess(random: Sequence[float | None], true: Sequence[float | None]) -> float | None:
+    """log10 of the growth from the smallest to the largest sample with random labels, over that
+    with true ones.
+    """
+    ends = (random[0], random[-1], true[0], true[-1])
+    if ends[0] is None or ends[1] is None or ends[2] is None or ends[3] is None:
+        return None
+    return ends[1] - ends[0] - (ends[3] - ends[2])
+
+
+def _norm_table(pairs: Sequence[PairFound]) -> Table:
+    def logs(net: NetFound) -> tuple[float | None, ...]:
+        return tuple(net.log10(key) for key in NORMS)
+
+    header = ("examples", "labels", "epochs", "train error", "test error", "γ", *NORMS.values())
+    rows = tuple(
+        (
+            pair.size,
+            labels,
+            net.norms["epochs"],
+            net.train_error,
+            net.test_error,
+            net.margin,
+            *logs(net),
+        )
+        for pair in pairs
+        for labels, net in nets_of(pair)
+    )
+    return Table(header, rows, f"log10 of norm / γ² ({MARGINS}):")
+
+
+def _gap_table(pairs: Sequence[PairFound]) -> Table:
+    def gap(pair: PairFound, key: str) -> float | None:
+        random, true = pair.random.log10(key), pair.true.log10(key)
+        return None if random is None or true is None else random - true
+
+    rows = tuple((pair.size, *(gap(pair, key) for key in NORMS)) for pair in pairs)
+    return Table(
+        ("examples", *NORMS.values()), rows, "log10 of the ratio of random to true labels:"
+    )

@@ -1,0 +1,57 @@
+"""What a certificate of b bits says at m = 60 000: the exact tail beside its two relaxations."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from cushion.numerics import decimal_up, kl_inverse, occam_log_delta
+from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.runner import Workshop
+from cushion.theorems.occam import hoeffding_bound, occam_bound
+
+_M = 60_000
+_DELTA = Decimal("0.05")
+_BITS = (500, 1000, 2000, 4000, 8000)
+_ERRORS = ("0", "0.01", "0.02", "0.03", "0.05", "0.08")
+
+
+def make(workshop: Workshop) -> Page:
+    """One row for each length and training error; all columns are rounded up."""
+    settings = {"m": _M, "delta": str(_DELTA), "bits": list(_BITS), "errors": list(_ERRORS)}
+    made = workshop.step(
+        "occam-table", settings, lambda: [_row(bits, Decimal(e)) for bits in _BITS for e in _ERRORS]
+    )
+    rows = [tuple(row) for row in made]
+    ordered = sum(
+        float(exact) <= float(kl) <= float(hoeffding) for _, _, exact, kl, hoeffding in rows
+    )
+    cells = len(_BITS) * len(_ERRORS)
+    claim = Claim(
+        "exact ≤ kl ≤ Hoeffding in every cell", ordered == cells, f"in {ordered} of {cells}"
+    )
+    verdict, because = judge((claim,))
+    return Page(
+        claim="the exact binomial tail is never looser than the kl form, nor that than the "
+        "Hoeffding form.",
+        tables=(
+            Table(
+                ("bits", "training error", "exact tail", "kl form", "Hoeffding form"), tuple(rows)
+            ),
+        ),
+        verdict=verdict,
+        because=because,
+        claims=(claim,),
+        settings={"m": _M, "delta": str(_DELTA)},
+    )
+
+
+def _row(bits: int, error: Decimal) -> list[object]:
+    errors = int(error * _M)
+    budget = -occam_log_delta(_DELTA, bits) / _M
+    return [
+        bits,
+        str(error),
+        occam_bound(errors, _M, bits, _DELTA),
+        decimal_up(kl_inverse(errors / _M, budget)),
+        decimal_up(hoeffding_bound(errors, _M, bits, _DELTA)),
+    ]

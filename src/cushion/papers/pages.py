@@ -1,0 +1,149 @@
+"""What an item found, as data, and the page in markdown that is written from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from cushion.papers.drawings import Drawing
+from cushion.records import Record
+
+Size: TypeAlias = Literal["quick", "recorded", "full"]
+Verdict: TypeAlias = Literal["reproduced", "not reproduced", "differs", "undecided"]
+SIZES: tuple[Size, ...] = ("quick", "recorded", "full")
+Cell: TypeAlias = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Table(Record):
+    """Rows under a header; an empty cell is None."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Claim(Record):
+    """A sentence of the source, tried on the source's own numbers and on ours.
+
+    holds: on ours; None where ours cannot decide. in_paper: on the source's numbers; None where it
+    gives none. The two texts say what was compared.
+    """
+
+    text: str
+    holds: bool | None
+    because: str
+    in_paper: bool | None = None
+    paper_because: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What an item found. The verdict is computed from the rows by the item's code, never typed."""
+
+    claim: str  # what the source claims
+    tables: tuple[Table, ...]
+    verdict: Verdict
+    because: str
+    settings: Mapping[str, Any]
+    claims: tuple[Claim, ...] = ()
+    notes: tuple[str, ...] = ()
+    pictures: tuple[Drawing, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the settings, to which the runner adds its own."""
+        return {
+            "claim": self.claim,
+            "verdict": self.verdict,
+            "because": self.because,
+            "claims": [claim.to_json() for claim in self.claims],
+            "tables": [table.to_json() for table in self.tables],
+            "notes": list(self.notes),
+            "pictures": [picture.to_json() for picture in self.pictures],
+        }
+
+
+def judge(claims: Sequence[Claim]) -> tuple[Verdict, str]:
+    """The verdict, with the counts as a sentence."""
+    held = sum(claim.holds is True for claim in claims)
+    undecided = sum(claim.holds is None for claim in claims)
+    rest = f", {undecided} cannot be decided here" if undecided else ""
+    return judged(
+        [claim.holds for claim in claims]
+    ), f"{held} of {len(claims)} claims hold on our numbers{rest}."
+
+
+def judged(holds: Sequence[bool | None]) -> Verdict:
+    """All claims hold: reproduced; none (or no claim at all): not reproduced; none is decided:
+    undecided; else differs.
+
+    Beside claims that are decided, one that is not counts as not holding.
+    """
+    held = sum(one is True for one in holds)
+    if holds and all(one is None for one in holds):
+        return "undecided"
+    return "not reproduced" if held == 0 else "reproduced" if held == len(holds) else "differs"
+
+
+def render(records: Mapping[str, Any]) -> str:
+    """The page in markdown, from the records alone."""
+    lines = [
+        f"# {records['title']} ({records['id']})",
+        "",
+        f"Source: {records['source']}. Claim: {records['claim']}",
+        "",
+        f"**Verdict: {records['verdict']}.** {records['because']}",
+        "",
+    ]
+    if records["claims"]:
+        lines += grid(
+            ("claim", "in the source's numbers", "in ours"),
+            [_tried(claim) for claim in records["claims"]],
+        )
+    for table in records["tables"]:
+        lines += [table["caption"], ""] if table["caption"] else []
+        lines += grid(table["header"], table["rows"])
+    if records["pictures"] and records["not_drawn_because"]:
+        lines += [f"Pictures were not drawn: {records['not_drawn_because']}.", ""]
+    elif records["pictures"]:
+        for picture in records["pictures"]:
+            lines += [f"![{picture['title']}]({picture['name']}.png)", ""]
+    if records["notes"]:
+        lines += [*(f"- {note}" for note in records["notes"]), ""]
+    lines += [
+        "Settings: "
+        + ", ".join(f"{key} {value}" for key, value in records["settings"].items())
+        + ".",
+        "",
+        f"Made by `{records['command']}`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tried(claim: Mapping[str, Any]) -> tuple[str, str, str]:
+    words = {True: "holds", False: "does not hold", None: "cannot be decided"}
+    paper = (
+        "gives none"
+        if claim["in_paper"] is None
+        else f"{words[claim['in_paper']]}: {claim['paper_because']}"
+    )
+    return claim["text"], paper, f"{words[claim['holds']]}: {claim['because']}"
+
+
+def grid(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """The lines of a table in markdown, and an empty one."""
+    return [
+        "| " + " | ".join(map(_cell, header)) + " |",
+        "|" + "---|" * len(header),
+        *("| " + " | ".join(map(_cell, row)) + " |" for row in rows),
+        "",
+    ]
+
+
+def _cell(value: Any) -> str:
+    """Fractions to four significant digits; what has no value is a dash."""
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")

@@ -1,0 +1,357 @@
+"""Shin 2021, Propositions 1.1 and 1.2 and eq. 10 and 14 tried: what is claimed, what is right, and
+what draws show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cushion.papers.pages import Page, Size, Table, judge
+from cushion.papers.runner import Workshop
+from cushion.papers.shin import simulations as drawn
+from cushion.papers.shin.claims import (
+    Row,
+    brackets_as_printed,
+    energy_as_printed,
+    error_is_small,
+    fewer_with_alpha,
+    is_sparse,
+    more_as_alpha_shrinks,
+    setting_is_enough,
+)
+from cushion.papers.shin.resilience import bracket_probability
+from cushion.papers.shin.simulations import Law, Shape
+from cushion.theorems.heavy_tails import (
+    FACTORS,
+    failure,
+    failure_printed,
+    spread_allowed,
+    spread_allowed_printed,
+)
+from cushion.theorems.sparsity import (
+    energy,
+    energy_printed,
+    exceeds,
+    exceeds_printed,
+    log_chernoff,
+    log_tail,
+    sparsity,
+)
+
+ALPHA, TAU, ETA = 2.5, 2.0, 0.05
+MEAN = ALPHA / (ALPHA - 1.0) * (1.0 - TAU ** (1.0 - ALPHA))  # E A_ij of positive weights, w_m = 1
+SQUARE = ALPHA / (ALPHA - 2.0) * (1.0 - TAU ** (2.0 - ALPHA))  # E A_ij²
+_LAWS: tuple[Law, ...] = ("positive", "signed")
+_SHAPES: tuple[Shape, ...] = ("spread", "spiky")
+_ETAS = (0.05, 0.01)
+_TAILS = ((1.5, 2.0), (1.5, 8.0), (2.5, 2.0), (2.5, 4.0), (4.0, 2.0), (4.0, 3.0))  # (α, τ)
+_SPIKES = (5.0, 8.0)  # α of eq. 10: a mean of squares settles for α > 4 only
+_TABLE_1 = 1.39  # the smallest α of the paper's Table 1
+_LENGTH = 16  # of x in eq. 10
+_SCALES = ((1.3, 5), (10.0, 3))  # (c, M): Figure 2's, and one where c^i is large
+_STABLE = (0.5, 1.0, 1.5)
+_EXPONENTS = (0.75, 1.0, 1.5, 2.5, 4.0)
+_RELATIVE = 0.05  # ε relative to ‖W‖_F
+_PLACES = ("main text", "appendix", "equation 37", "corrected", "ours")
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How much is drawn: matrices [side, side] for the propositions, rows for eq. 10, stable
+    weights for eq. 14.
+    """
+
+    matrices: int
+    side: int
+    counts: int
+    rows: int
+    weights: int
+
+
+PLANS: dict[Size, Draws] = {
+    "quick": Draws(500, 16, 2_000, 100_000, 200_000),
+    "recorded": Draws(20_000, 32, 50_000, 2_000_000, 5_000_000),
+    "full": Draws(200_000, 64, 500_000, 20_000_000, 20_000_000),
+}
+
+
+def propositions(workshop: Workshop) -> Page:
+    """One step a row; the claims are the paper's, tried on the rows."""
+    plan = PLANS[workshop.size]
+    make = partial(_made, workshop)
+    errors = [
+        make("shin-error", **one, draws=plan.matrices, side=plan.side) for one in _error_settings()
+    ]
+    own = make(
+        "shin-dependent",
+        eta=ETA,
+        tau=TAU,
+        alpha=ALPHA,
+        rows=512,
+        columns=32,
+        draws=plan.matrices // 20,
+    )
+    counts = [
+        _count(make, alpha, tau, n, plan.counts)
+        for n in (plan.side * plan.side, plan.side)
+        for alpha, tau in _TAILS
+    ]
+    spikes = [
+        _spike(make, law, kind, alpha, plan)
+        for alpha in _SPIKES
+        for kind in _SHAPES
+        for law in _LAWS
+    ]
+    stable = [
+        make("shin-stable", alpha=alpha, c=c, m=m, draws=plan.weights)
+        for c, m in _SCALES
+        for alpha in _STABLE
+    ]
+    shares = [_share(make, alpha, plan) for alpha in _EXPONENTS]
+    claims = (
+        error_is_small(errors),
+        setting_is_enough(errors),
+        is_sparse(counts),
+        energy_as_printed(spikes),
+        brackets_as_printed(stable),
+        fewer_with_alpha(shares),
+        more_as_alpha_shrinks(shares),
+    )
+    verdict, because = judge(claims)
+    return Page(
+        claim="weights of a power law up to a threshold τ can be replaced by Gaussian noise at an "
+        "error of ε with "
+        "probability 1 - η, what is left is sparse, and its action on a vector follows eq. 10 "
+        "and 14.",
+        tables=(
+            *_error_tables(errors),
+            _setting_table(),
+            _count_table(counts),
+            _spike_table(spikes),
+            _stable_table(stable),
+            _share_table(shares),
+        ),
+        verdict=verdict,
+        because=because,
+        settings={"alpha": ALPHA, "tau": TAU, "w_m": 1, **asdict(plan)},
+        claims=claims,
+        notes=(
+            "The paper makes no such experiment and prints no numbers, so no column of its own "
+            "stands beside ours.",
+            "positive: as the paper draws weights. signed: the same magnitudes, signs by a fair "
+            "coin, as the corrected statement asks for. spread: u and v of equal numbers; spiky: "
+            "halving from number to number.",
+            "corrected: P ≤ 2 exp(-ε²/(2(τ² + t))), which says nothing of positive weights. ours: "
+            "the same with the magnitudes seen in the place of τ².",
+            "With u the row of a ReLU net's Jacobian, which depends on W, the corrected ε of η = "
+            f"{ETA:g} fails in {own['failed']:.1%} of the draws: Proposition 1.1 is about fixed u "
+            "and v, and Lemma 2.2 uses such u.",
+            "Eq. 13 leaves out what is at most 1, and so every negative weight: it is no "
+            "decomposition of W.",
+            "All of it is about the law that the paper assumes; none of it bounds the error of a "
+            "net.",
+        ),
+    )
+
+
+def _made(workshop: Workshop, name: str, **settings: Any) -> dict[str, Any]:
+    """One step: its settings and what was drawn for them."""
+    simulations: dict[str, Callable[..., dict[str, Any]]] = {
+        "shin-error": drawn.proposition_1_1,
+        "shin-dependent": drawn.dependent,
+        "shin-count": drawn.proposition_1_2,
+        "shin-spike": drawn.equation_10,
+        "shin-stable": drawn.equation_13,
+        "shin-share": drawn.replaced,
+    }
+    full = {**settings, "seed": workshop.seed}
+    found: dict[str, Any] = workshop.step(name, full, lambda: simulations[name](**full))
+    return {**full, **found}
+
+
+def _error_settings() -> Iterable[dict[str, Any]]:
+    for law in _LAWS:
+        for kind in _SHAPES:
+            for t in (0.0, SQUARE, 100.0 * TAU * TAU):
+                for eta in _ETAS:
+                    yield {"law": law, "kind": kind, "t": t, "eta": eta, "tau": TAU, "alpha": ALPHA}
+
+
+def _count(
+    make: Callable[..., dict[str, Any]], alpha: float, tau: float, n: int, draws: int
+) -> dict[str, Any]:
+    """Both k of Proposition 1.2 (eq. 11 for a row) at η, and how often the number of non-zeros
+    reaches Chernoff's.
+    """
+    p = exceeds(tau, alpha)
+    k = sparsity(n, p, ETA, log_chernoff)
+    tails = {"chernoff": math.exp(log_chernoff(k, n, p)), "exact": math.exp(log_tail(k, n, p))}
+    more = {"p": p, "p printed": exceeds_printed(tau, alpha), "k exact": sparsity(n, p, ETA)}
+    return {**make("shin-count", k=k, tau=tau, alpha=alpha, n=n, draws=draws), **tails, **more}
+
+
+def _spike(
+    make: Callable[..., dict[str, Any]], law: Law, kind: Shape, alpha: float, plan: Draws
+) -> dict[str, Any]:
+    x = drawn.vector(kind, _LENGTH)
+    found = make(
+        "shin-spike", law=law, kind=kind, length=_LENGTH, tau=TAU, alpha=alpha, draws=plan.rows
+    )
+    printed = energy_printed(float(x[0]), _LENGTH, TAU, alpha)
+    return {
+        **found,
+        "printed": printed,
+        "corrected": energy(x, TAU, alpha, symmetric=law == "signed"),
+    }
+
+
+def _share(make: Callable[..., dict[str, Any]], alpha: float, plan: Draws) -> dict[str, Any]:
+    draws = max(20, plan.matrices // 20)
+    found = make("shin-share", alpha=alpha, epsilon=_RELATIVE, eta=ETA, side=plan.side, draws=draws)
+    return {**found, "fixed": 1.0 - exceeds(TAU, alpha)}
+
+
+def _error_tables(rows: Sequence[Row]) -> tuple[Table, Table]:
+    failed = [
+        (one["law"], one["kind"], one["t"], one["eta"], *(one[place] for place in _PLACES))
+        for one in rows
+    ]
+    header = ("weights", "u, v", "t", "η claimed", *(f"beyond ε, {place}" for place in _PLACES))
+    squares = [
+        (
+            one["law"],
+            one["kind"],
+            one["t"],
+            _mean_square(one),
+            one["mean square"],
+            one["ours, size"],
+        )
+        for one in rows
+        if one["eta"] == ETA
+    ]
+    after = ("weights", "u, v", "t", "E(uᵀ(W - W(t))v)²/(‖u‖²‖v‖²)", "seen", "ours / corrected ε")
+    return (
+        Table(
+            header,
+            tuple(failed),
+            f"Proposition 1.1: share of draws beyond ε (α = {ALPHA:g}, τ = {TAU:g} w_m):",
+        ),
+        Table(after, tuple(squares), "What the noise adds: t and nothing else, so t = 0 is best:"),
+    )
+
+
+def _mean_square(one: Row) -> float:
+    """E A² + t, and of positive weights (E A)²((Σu)²(Σv)²/(‖u‖²‖v‖²) - 1) more."""
+    u = drawn.vector(one["kind"], one["side"])
+    more = float(u.sum() ** 4 / np.square(u).sum() ** 2) - 1.0 if one["law"] == "positive" else 0.0
+    return float(SQUARE + one["t"] + MEAN * MEAN * more)
+
+
+def _setting_table() -> Table:
+    """At ε = 1; with noise alone the error is normal and its tail known."""
+    rows = []
+    for eta in _ETAS:
+        allowed: dict[str, float] = {
+            place: spread_allowed_printed(1.0, eta, place) for place in FACTORS
+        }
+        allowed["corrected"] = spread_allowed(1.0, eta)
+        for place, spread in allowed.items():
+            tails = (
+                failure_printed(spread, 1.0),
+                failure(spread, 1.0),
+                math.erfc(1.0 / math.sqrt(2.0 * spread)),
+            )
+            rows.append((eta, place, spread, *tails))
+    header = (
+        "η claimed",
+        "setting",
+        "τ² + t",
+        "P by eq. 37, one side",
+        "P corrected, both",
+        "P exact, noise alone",
+    )
+    return Table(header, tuple(rows), "The paper's three settings at ε = 1, and what they promise:")
+
+
+def _count_table(rows: Sequence[Row]) -> Table:
+    keys = ("n", "alpha", "tau", "p", "p printed", "k", "chernoff", "exact", "seen", "k exact")
+    header = (
+        "n",
+        "α",
+        "τ/w_m",
+        "p",
+        "p of eq. 40",
+        "k by eq. 6",
+        "P(X ≥ k) by eq. 6",
+        "exact",
+        "seen",
+        "k by the exact tail",
+    )
+    rest = tuple(tuple(one[key] for key in keys) for one in rows)
+    caption = (
+        "Proposition 1.2 for a matrix and eq. 11 for one of its rows: the k reached with "
+        f"probability {ETA:g} at most:"
+    )
+    return Table(header, rest, caption)
+
+
+def _spike_table(rows: Sequence[Row]) -> Table:
+    keys = ("alpha", "law", "kind", "printed", "corrected", "seen")
+    lines = [tuple(one[key] for key in keys) for one in rows]
+    lines.append(
+        (
+            _TABLE_1,
+            "signed",
+            "spread",
+            energy_printed(1.0, _LENGTH, TAU, _TABLE_1),
+            "infinite",
+            None,
+        )
+    )
+    return Table(
+        ("α", "weights", "x", "eq. 10", "corrected", "seen"),
+        tuple(lines),
+        "E[Bx]₁² for x of 16 numbers:",
+    )
+
+
+def _stable_table(rows: Sequence[Row]) -> Table:
+    lines = [
+        (
+            one["c"],
+            one["alpha"],
+            i,
+            bracket_probability(i, one["alpha"], one["c"]),
+            one["printed"][i],
+            one["magnitudes"][i],
+            one["lost as printed"],
+            one["below 1"],
+        )
+        for one in rows
+        for i in range(one["m"] + 1)
+    ]
+    header = (
+        "c",
+        "α",
+        "i",
+        "p by eq. 14",
+        "seen, W",
+        "seen, abs(W)",
+        "lost by eq. 13",
+        "abs(W) < 1",
+    )
+    return Table(
+        header, tuple(lines), "Share of stable weights of scale c between c^i and c^(i+1):"
+    )
+
+
+def _share_table(rows: Sequence[Row]) -> Table:
+    lines = tuple((one["alpha"], one["fixed"], one["share"]) for one in rows)
+    header = ("α", f"τ = {TAU:g} w_m", f"τ from ε = {_RELATIVE:g} relative to ‖W‖_F")
+    return Table(header, lines, "Share of the weights that is replaced (t = 0):")

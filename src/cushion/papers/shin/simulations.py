@@ -1,0 +1,169 @@
+"""Draws of the matrices that Shin 2021 assumes: Pareto weights, positive as printed or with signs,
+and stable ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from cushion.measures.tails.stable_law import sample_stable
+from cushion.papers.shin.resilience import brackets, brackets_printed
+from cushion.theorems.heavy_tails import (
+    FACTORS,
+    epsilon_promised,
+    epsilon_promised_printed,
+    spread_allowed,
+    spread_seen,
+)
+
+Law: TypeAlias = Literal["positive", "signed"]
+Shape: TypeAlias = Literal["spread", "spiky"]
+Array: TypeAlias = NDArray[np.float64]
+_AT_ONCE = 2**21  # numbers drawn at once
+
+
+def pareto(rng: np.random.Generator, shape: tuple[int, ...], alpha: float, law: Law) -> Array:
+    """Magnitudes with density α w^-(α+1) on [1, ∞), w_m = 1; signs by a fair coin if the law is
+    "signed".
+    """
+    magnitudes = np.power(1.0 - rng.random(shape), -1.0 / alpha)
+    return magnitudes * rng.choice((-1.0, 1.0), shape) if law == "signed" else magnitudes
+
+
+def vector(kind: Shape, size: int) -> Array:
+    """All ones, or halving from number to number."""
+    return np.ones(size) if kind == "spread" else np.power(0.5, np.arange(size))
+
+
+def proposition_1_1(
+    *,
+    law: Law,
+    kind: Shape,
+    t: float,
+    eta: float,
+    tau: float,
+    alpha: float,
+    side: int,
+    draws: int,
+    seed: int,
+) -> dict[str, float]:
+    """Shares of the draws in which |uᵀ(W - W(t))v| > ε‖u‖‖v‖, W [side, side], by where ε comes
+    from.
+
+    uᵀGv is drawn as what it is, normal with variance ‖u‖²‖v‖². "ours" has an ε of its own for each
+    draw (`spread_seen`), and "ours, size" is its mean as a share of the corrected one; "mean
+    square" is that of the error over ‖u‖‖v‖.
+    """
+    rng = np.random.default_rng(seed)
+    u = v = vector(kind, side)
+    length = float(np.linalg.norm(u) * np.linalg.norm(v))
+    spread = tau * tau + t
+    promised = {place: epsilon_promised_printed(spread, eta, place) for place in FACTORS}
+    corrected = epsilon_promised(spread, eta)
+    errors, own = [], []
+    for weights in _matrices((side, side), draws, lambda shape: pareto(rng, shape, alpha, law)):
+        small = weights * (np.abs(weights) <= tau)
+        noise = math.sqrt(t) * rng.standard_normal(len(small))
+        errors.append(np.abs(np.einsum("i,bij,j->b", u, small, v) / length + noise))
+        own.append([epsilon_promised(spread_seen(np.abs(one), u, v, t), eta) for one in small])
+    error, ours = np.concatenate(errors), np.concatenate(own)
+    return {
+        **{place: float((error > epsilon).mean()) for place, epsilon in promised.items()},
+        "corrected": float((error > corrected).mean()),
+        "ours": float((error > ours).mean()),
+        "ours, size": float(ours.mean() / corrected),
+        "mean square": float(np.square(error).mean()),
+    }
+
+
+def dependent(
+    *, eta: float, tau: float, alpha: float, rows: int, columns: int, draws: int, seed: int
+) -> dict[str, float]:
+    """The share of draws in which the corrected ε fails, t = 0, for a u that depends on W: a
+    Jacobian's row.
+
+    The net is 1ᵀ relu(Wx) with x of ones, so u marks the rows with Wx > 0.
+    """
+    rng = np.random.default_rng(seed)
+    failed = 0
+    for weights in _matrices(
+        (rows, columns), draws, lambda shape: pareto(rng, shape, alpha, "signed")
+    ):
+        active = weights.sum(axis=2) > 0
+        small = (weights * (np.abs(weights) <= tau)).sum(axis=2)
+        length = np.sqrt(active.sum(axis=1) * columns)
+        failed += int(
+            (np.abs((active * small).sum(axis=1)) > epsilon_promised(tau * tau, eta) * length).sum()
+        )
+    return {"failed": failed / draws}
+
+
+def proposition_1_2(
+    *, k: int, tau: float, alpha: float, n: int, draws: int, seed: int
+) -> dict[str, float]:
+    """The share of draws in which at least k of n weights exceed τ."""
+    rng = np.random.default_rng(seed)
+    kept = [
+        (weights > tau).sum(axis=1)
+        for weights in _matrices((n,), draws, lambda shape: pareto(rng, shape, alpha, "positive"))
+    ]
+    return {"seen": float((np.concatenate(kept) >= k).mean())}
+
+
+def equation_10(
+    *, law: Law, kind: Shape, length: int, tau: float, alpha: float, draws: int, seed: int
+) -> dict[str, float]:
+    """The mean of [Bx]_1² over the draws of B's first row, x a `vector` of that length."""
+    rng = np.random.default_rng(seed)
+    x = vector(kind, length)
+    squares = [
+        np.square((rows * (np.abs(rows) > tau)) @ x)
+        for rows in _matrices((length,), draws, lambda shape: pareto(rng, shape, alpha, law))
+    ]
+    return {"seen": float(np.concatenate(squares).mean())}
+
+
+def equation_13(*, alpha: float, c: float, m: int, draws: int, seed: int) -> dict[str, Any]:
+    """Shares of `draws` symmetric stable weights of scale c in the brackets of eq. 13, and in none
+    of them.
+    """
+    weights = c * sample_stable(draws, alpha, 0.0, np.random.default_rng(seed))
+    printed, ours = brackets_printed(weights, c, m), brackets(weights, c, m)
+    return {
+        "printed": [count / draws for count in printed.inside],
+        "magnitudes": [count / draws for count in ours.inside],
+        "lost as printed": printed.lost / draws,
+        "below 1": ours.lost / draws,
+    }
+
+
+def replaced(
+    *, alpha: float, epsilon: float, eta: float, side: int, draws: int, seed: int
+) -> dict[str, float]:
+    """The mean share of weights [side, side] that Proposition 1.1 corrected lets go, t = 0, for a
+    relative ε.
+    """
+    rng = np.random.default_rng(seed)
+    shares = []
+    for weights in _matrices(
+        (side * side,), draws, lambda shape: pareto(rng, shape, alpha, "signed")
+    ):
+        norms = np.linalg.norm(weights, axis=1)
+        limits = [math.sqrt(spread_allowed(epsilon, eta, float(norm))) for norm in norms]
+        shares.append((np.abs(weights) <= np.array(limits)[:, None]).mean(axis=1))
+    return {"share": float(np.concatenate(shares).mean())}
+
+
+def _matrices(
+    shape: tuple[int, ...], draws: int, draw: Callable[[tuple[int, ...]], Array]
+) -> Iterator[Array]:
+    """`draws` arrays of this shape, some at once along a first axis."""
+    some = max(1, _AT_ONCE // math.prod(shape))
+    for start in tqdm(range(0, draws, some), desc="draws", disable=None, delay=2, leave=False):
+        yield draw((min(some, draws - start), *shape))

@@ -1,0 +1,84 @@
+"""All pages in one: the verdicts of every item that is done, and which claims hold, from the items'
+records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from cushion.errors import BadInput, Malformed
+from cushion.papers.pages import Size, Verdict, grid
+from cushion.papers.registry import ITEMS
+from cushion.papers.runner import done_sizes, folder_of
+
+_PREFERRED: tuple[Size, ...] = ("full", "recorded", "quick")
+_ANSWERS = (
+    (True, "Claims that hold"),
+    (False, "Claims that do not hold"),
+    (None, "Claims that cannot be decided"),
+)
+
+
+def summarise(out: str | Path, link: str = "") -> str:
+    """Markdown: one row an item at the largest size at which it is done, then every claim under its
+    answer.
+
+    link: how the folder `out` is reached from where the text will stand.
+    """
+    root = Path(out)
+    found = {item_id: _largest(root, item_id) for item_id in ITEMS}
+    done = {item_id: one for item_id, one in found.items() if one is not None}
+    if not done:
+        raise BadInput(f"{root} holds no finished item; `cushion reproduce ID -o {root}` makes one")
+    rows = [
+        (
+            f"[{item_id}]({link}{'/' if link else ''}{item_id}/{size}/page.md)",
+            ITEMS[item_id].source,
+            ITEMS[item_id].title,
+            size,
+            records["verdict"],
+            _counted(records),
+        )
+        for item_id, (size, records) in done.items()
+    ]
+    missing = [item_id for item_id in ITEMS if item_id not in done]
+    lines = [
+        f"{len(done)} of {len(ITEMS)} items are done"
+        + (f"; not {', '.join(missing)}." if missing else "."),
+        "",
+    ]
+    lines += grid(("item", "source", "title", "size", "verdict", "claims that hold"), rows)
+    for answer, title in _ANSWERS:
+        claims = [
+            f"- {item_id}: {claim['text']} ({claim['because']})"
+            for item_id, (_, records) in done.items()
+            for claim in records["claims"]
+            if claim["holds"] is answer
+        ]
+        lines += [f"## {title} ({len(claims)})", "", *claims, ""] if claims else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _largest(root: Path, item_id: str) -> tuple[Size, Mapping[str, Any]] | None:
+    sizes = done_sizes(ITEMS[item_id], root)
+    for size in _PREFERRED:
+        if size in sizes:
+            path = folder_of(ITEMS[item_id], root, size) / "records.json"
+            try:
+                records = json.loads(path.read_text(encoding="utf-8"))
+                if records["verdict"] not in get_args(Verdict):
+                    raise ValueError(records["verdict"])
+                if any(claim["holds"] not in (True, False, None) for claim in records["claims"]):
+                    raise ValueError("holds")
+                return size, {key: records[key] for key in ("verdict", "claims")}
+            except (OSError, ValueError, LookupError, TypeError, RecursionError):
+                raise Malformed(f"{path} is damaged; make the item again") from None
+    return None
+
+
+def _counted(records: Mapping[str, Any]) -> str:
+    held = sum(claim["holds"] is True for claim in records["claims"])
+    return f"{held} of {len(records['claims'])}" if records["claims"] else "-"

@@ -1,1 +1,0 @@
-"""What the lemmas of Arora 2018 promise of a compressed net, observed on the sample."""

@@ -1,0 +1,260 @@
+"""From a traced net, its sample and what was measured on them to the numbers that the theorems ask
+for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cushion.data import Dataset
+from cushion.errors import BadInput
+from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
+from cushion.measures.records import LayerMeasures, MeasureTable
+from cushion.nets.batches import as_floats
+from cushion.nets.engine import Accumulators, Samples, Total, map_shards
+from cushion.nets.network import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    Affine,
+    AvgPool,
+    Flatten,
+    MaxPool,
+    Network,
+    Node,
+    ReLU,
+    Unflatten,
+)
+from cushion.theorems.facts import LayerFacts, NetFacts
+from cushion.theorems.growth import Decisions
+
+_BATCH = 256
+
+
+@dataclass(frozen=True)
+class SampleFacts:
+    """One pass over a sample: per example its margin, ‖f(x)‖ and ‖x‖, [m] each; per coordinate Σ
+    x², [n].
+    """
+
+    margins: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    inputs: NDArray[np.float64]
+    columns: NDArray[np.float64]
+
+    @property
+    def errors(self) -> int:
+        """Examples with margin ≤ 0: ties are errors."""
+        return int((self.margins <= 0).sum())
+
+
+def look_at(net: Network, data: Dataset, batch: int = _BATCH) -> SampleFacts:
+    """Run the net over the sample once."""
+
+    def work(rows: slice) -> Accumulators:
+        x = as_floats(data.x[rows]).to(net.dtype)
+        logits = net.forward(x)
+        if not bool(torch.isfinite(logits).all()):
+            raise BadInput(
+                f"the net's scores on {data.name} are not finite near row {rows.start}; check its "
+                "weights"
+            )
+        labels = torch.from_numpy(np.array(data.y[rows]))
+        squares = x.flatten(1).double().square()
+        return {
+            "margins": Samples.of(rows.start, sample_margins(logits, labels).numpy()),
+            "scores": Samples.of(
+                rows.start, torch.linalg.vector_norm(logits.double(), dim=1).numpy()
+            ),
+            "inputs": Samples.of(rows.start, squares.sum(1).sqrt().numpy()),
+            "columns": Total(squares.sum(0).numpy()),
+        }
+
+    found = map_shards(len(data), batch, work, describe="margins")
+    return SampleFacts(
+        found["margins"].values(),
+        found["scores"].values(),
+        found["inputs"].values(),
+        found["columns"].sum,
+    )
+
+
+def gather(
+    net: Network,
+    data: Dataset,
+    seen: SampleFacts,
+    table: MeasureTable,
+    initial: Network | None,
+    *,
+    delta: float,
+    epsilon: float,
+) -> NetFacts:
+    """The theorems' numbers; `table` holds at least the families norms and paths."""
+    margin = epsilon_margin(seen.margins, epsilon)
+    starts = (
+        [None] * len(net.affine_layers)
+        if initial is None
+        else [node.affine for node in initial.affine_layers]
+    )
+    size = math.prod(net.input_shape)
+    first_two, first_sup = _after(net, net.nodes[0])
+    radius = math.sqrt(size) if in_unit_cube(data) else float(seen.inputs.max())
+    layers = tuple(
+        _layer(net, node, row, start)
+        for node, row, start in zip(net.affine_layers, table.layers, starts, strict=True)
+    )
+    return NetFacts(
+        m=len(data),
+        delta=delta,
+        classes=net.classes,
+        errors=seen.errors,
+        margin=margin,
+        margin_loss=margin_loss(seen.margins, margin),
+        layers=layers,
+        input_size=size,
+        input_energy=first_two * float(np.sqrt((seen.inputs**2).sum())),
+        input_column=float(np.sqrt(seen.columns.max())),
+        radius=first_two * radius,
+        is_chain=net.is_chain,
+        not_a_chain_because=net.not_a_chain_because,
+        plain=net.is_chain
+        and all(isinstance(n.op, (Affine, ReLU, Flatten, Unflatten)) for n in net.nodes[1:]),
+        largest_score=float(seen.scores.max()),
+        weight_bits=8 * net.dtype.itemsize,
+        first_lipschitz=first_two,
+        first_lipschitz_inf=first_sup,
+        path_logs={
+            int(path.p): -math.inf if path.log10 is None else path.log10 * math.log(10.0)
+            for path in table.net.path_norms
+        },
+    )
+
+
+def in_unit_cube(data: Dataset) -> bool:
+    """Whether every input that can occur lies in [0, 1]^n: bytes are divided by 255."""
+    return data.x.dtype == np.uint8
+
+
+def _layer(net: Network, node: Node, row: LayerMeasures, start: Affine | None) -> LayerFacts:
+    operator, bias = node.affine.operator, node.affine.bias
+    places = math.prod(operator.output_shape[1:])
+    norms = row.group_norms
+    assert norms is not None
+    assert row.operator_frobenius is not None
+    assert row.spectral is not None
+    assert row.spectral_upper is not None
+    two, sup = _after(net, node)
+    moved = row.distance
+    changed = None
+    if start is not None:
+        zero = torch.zeros(operator.output_shape[0], dtype=torch.float64)
+        ours, theirs = (zero if b is None else b.double() for b in (bias, start.bias))
+        changed = math.sqrt(places) * float(torch.linalg.vector_norm(ours - theirs))
+    return LayerFacts(
+        name=node.name,
+        inputs=operator.input_size,
+        outputs=operator.output_size,
+        parameters=node.affine.parameters,
+        frobenius=row.operator_frobenius,
+        spectral=row.spectral,
+        spectral_upper=row.spectral_upper,
+        l1_inf=norms.l1_inf,
+        l2_inf=norms.l2_inf,
+        l2_1=norms.l2_1,
+        bias=0.0
+        if bias is None
+        else math.sqrt(places) * float(torch.linalg.vector_norm(bias.double())),
+        bias_largest=0.0 if bias is None else float(bias.abs().max()),
+        lipschitz=two,
+        lipschitz_inf=sup,
+        moved_l2_1=None if moved is None else moved.l2_1,
+        moved_bias=changed,
+    )
+
+
+def _after(net: Network, node: Node) -> tuple[float, float]:
+    """Lipschitz constants in ℓ2 and ℓ∞ of what stands between a layer (or the input) and the next;
+    chains only.
+    """
+    two = sup = 1.0
+    for after in net.nodes[node.index + 1 :]:
+        if isinstance(after.op, Affine):
+            break
+        if isinstance(after.op, (MaxPool, AvgPool, AdaptiveMaxPool, AdaptiveAvgPool)):
+            pooled = _pool(after.op, net.nodes[after.inputs[0]].shape)
+            two, sup = two * pooled[0], sup * pooled[1]
+    return two, sup
+
+
+def _pool(
+    op: MaxPool | AvgPool | AdaptiveMaxPool | AdaptiveAvgPool, before: tuple[int, ...]
+) -> tuple[float, float]:
+    """Lipschitz constants of one pooling: ℓ2 from the number of windows that share an input, ℓ∞
+    from a window's sum.
+
+    A map with row sums ≤ r and column sums ≤ c has ‖·‖₂ ≤ √(r·c). A maximum changes by at most the
+    largest change in its window, whose square is at most the sum of the squares there.
+    """
+    if isinstance(op, (AdaptiveMaxPool, AdaptiveAvgPool)):
+        sides = zip(before[1:], op.output, strict=True)
+        return math.sqrt(
+            math.prod(1 if side % out == 0 else -(-out // side) + 1 for side, out in sides)
+        ), 1.0
+    if isinstance(
+        op, MaxPool
+    ):  # with gaps between its taps, a window may share an input with as many others as it has
+        reach = zip(op.kernel, op.stride, op.dilation, strict=True)
+        return math.sqrt(
+            math.prod(side if gaps > 1 else -(-side // step) for side, step, gaps in reach)
+        ), 1.0
+    shared = math.prod(-(-side // step) for side, step in zip(op.kernel, op.stride, strict=True))
+    window = math.prod(op.kernel)
+    if op.divisor is not None:
+        return math.sqrt(window * shared) / op.divisor, window / op.divisor
+    # A window that an edge cuts short may divide by fewer entries than it has taps, down to one.
+    cut = op.ceil_mode or not op.count_include_pad
+    return math.sqrt(shared if cut else shared / window), 1.0
+
+
+def decisions(net: Network) -> list[Decisions]:
+    """The levels at which signs decide what the net computes, and the last one, which decides its
+    answer.
+
+    Between them every value is a polynomial in the parameters, of a degree that grows by one with
+    each affine layer.
+    """
+    degree = {0: 0}
+    before: dict[int, frozenset[int]] = {0: frozenset()}
+    levels = []
+    sizes = {node.index: node.affine.parameters for node in net.affine_layers}
+    for node in net.nodes[1:]:
+        before[node.index] = frozenset().union(*(before[i] for i in node.inputs))
+        degree[node.index] = max(degree[i] for i in node.inputs)
+        known = sum(sizes[i] for i in before[node.index])
+        if isinstance(node.op, Affine):
+            before[node.index] |= {node.index}
+            degree[node.index] += 1
+        elif isinstance(node.op, ReLU):
+            levels.append(Decisions(math.prod(node.shape), degree[node.index], known))
+        elif isinstance(node.op, (MaxPool, AdaptiveMaxPool)):
+            window = _window(net, node)
+            levels.append(
+                Decisions(math.prod(node.shape) * window * (window - 1), degree[node.index], known)
+            )
+    last = net.nodes[-1].index
+    pairs = net.classes * (net.classes - 1)
+    return [*levels, Decisions(pairs, max(1, degree[last]), sum(sizes[i] for i in before[last]))]
+
+
+def _window(net: Network, node: Node) -> int:
+    """The largest number of inputs that one maximum is taken over."""
+    if isinstance(node.op, MaxPool):
+        return math.prod(node.op.kernel)
+    before = net.nodes[node.inputs[0]].shape
+    return math.prod(
+        -(-size // out) + 1 for size, out in zip(before[1:], node.shape[1:], strict=True)
+    )

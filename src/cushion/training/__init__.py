@@ -1,0 +1,1 @@
+"""Training that resumes: recipes of the papers, RUN folders, iterative magnitude pruning."""

@@ -1,0 +1,280 @@
+"""Iterative magnitude pruning with rewinding (Frankle & Carbin 2019; rewinding: Frankle et al.
+2020).
+
+Level 0 trains the dense net. Every further level prunes a fraction of the weights that are left,
+those of smallest magnitude in the trained net of the level before; puts the others back to their
+values at the end of epoch K (0: the initialisation); and trains again, the pruned ones held at
+exactly zero. Only the weights of affine layers are pruned, never biases or batch-norm parameters.
+
+Going back to epoch K takes the whole state of level 0 at its end: weights, optimiser and batch-norm
+statistics, with zeros in place of what is pruned. So a level trains epochs K+1, K+2, ... in the
+order in which level 0 saw them.
+
+RUN/imp.json      the plan (written first; never changed)
+RUN/level-NN/     a RUN folder as every other; its init.safetensors is the rewound, pruned start,
+                  and mask.safetensors: for every pruned parameter a tensor of flags, true where the
+                  weight stays
+
+A level is a function of the plan and the level before it, so a run that was killed goes on to the
+same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from cushion.data.dataset import Dataset
+from cushion.errors import BadInput
+from cushion.nets.loading.weights import IMP_FILE, NET_FILE, read_tensors, save_tensors
+from cushion.nets.models import build_empty
+from cushion.nets.specs import Spec
+from cushion.records import Record
+from cushion.training.recipes import Recipe
+from cushion.training.runs import REWIND_FILE, Status, open_folder
+from cushion.training.training import Pruning, RunResult, Setting, settle, train_into
+
+MASK_FILE = "mask.safetensors"
+MASK_FORMAT = "cushion-mask-1"
+FRACTION = 0.2
+SPARSITY = 0.95
+MOST_ROUNDS = 99  # what two digits name
+
+Scope: TypeAlias = Literal["layer", "global"]
+Group: TypeAlias = tuple[
+    tuple[str, ...], float
+]  # the parameters that are ranked together, and the share that goes
+
+
+@dataclass(frozen=True)
+class ImpLevel(Record):
+    """One level: `sparsity` is the share of the affine layers' weights that is pruned, `nonzeros`
+    what is left.
+    """
+
+    level: int
+    sparsity: float
+    nonzeros: int
+    train_error: float
+    test_error: float | None
+    epochs: int
+    folder: str
+
+
+@dataclass(frozen=True)
+class ImpResult(Record):
+    """What `train_imp` did and reached. `status`: "trained", "resumed" or "already done" (then
+    nothing changed).
+    """
+
+    folder: str
+    recipe: str
+    spec: str
+    status: Status
+    scope: Scope
+    fraction: float
+    rewind: int
+    weights: int
+    levels: tuple[ImpLevel, ...]
+
+
+def train_imp(
+    recipe: Recipe | Spec | str,
+    data: Dataset,
+    out: str | Path,
+    *,
+    test: Dataset | None = None,
+    rounds: int | None = None,
+    to: float | None = None,
+    fraction: float = FRACTION,
+    rewind: int = 0,
+    scope: Scope = "layer",
+    width: float = 1.0,
+    epochs: int | None = None,
+    lr_halve_every: int | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    progress: bool = True,
+) -> ImpResult:
+    """Train, prune, rewind and train again into the folder `out`, or finish such a run; see the
+    module.
+
+    After level 0 come `rounds` levels, or as many as it takes until a share `to` (default 0.95) of
+    the weights is pruned. `scope` "layer": every layer loses its own `fraction` of what it has
+    left, the last one half of that (Frankle & Carbin's rule for small nets), and keeps at least one
+    weight; "global": all layers are ranked together and lose `fraction` as a whole. Counts are
+    rounded up. The other options are those of `train`.
+    """
+    setting = settle(recipe, data, test, width, epochs, lr_halve_every, seed, device)
+    masks = {
+        name: torch.ones(shape, dtype=torch.bool)
+        for name, shape in prunable(build_empty(setting.spec)).items()
+    }
+    sizes = {name: mask.numel() for name, mask in masks.items()}
+    _check(setting.recipe, rounds, to, fraction, rewind, scope)
+    groups = grouped(list(sizes), scope, fraction)
+    levels = count_rounds(sizes, groups, rounds, SPARSITY if to is None else to) + 1
+    folder, total = Path(out), sum(sizes.values())
+    rule = {"fraction": float(fraction), "rewind": rewind, "scope": scope}
+    plan = {
+        **setting.options,
+        "prune": {"method": "imp", **rule},
+    }  # a level is the same however many follow it
+    found: list[ImpLevel] = []
+    news = 0
+    with open_folder(folder, IMP_FILE, setting.spec, setting.sample, test, plan) as begun:
+        disable = None if progress else True
+        for level in tqdm(
+            range(levels), desc="levels", unit="level", disable=disable, delay=2, leave=False
+        ):
+            if level:
+                trained, _ = read_tensors(folder / f"level-{level - 1:02d}" / NET_FILE)
+                masks = prune(trained, masks, groups)
+            start = folder / "level-00" / REWIND_FILE if rewind and level else None
+            pruning = Pruning(
+                {**rule, "level": level}, masks, start, rewind if rewind and not level else None
+            )
+            result = _train_level(folder / f"level-{level:02d}", setting, pruning, rewind, progress)
+            news += result.status != "already done"
+            kept = sum(int(mask.sum()) for mask in masks.values())
+            found.append(_level(level, kept, total, result))
+    status: Status = "already done" if not news else "resumed" if begun else "trained"
+    return ImpResult(
+        folder=str(folder),
+        recipe=setting.recipe.name,
+        spec=str(setting.spec),
+        status=status,
+        scope=scope,
+        fraction=float(fraction),
+        rewind=rewind,
+        weights=total,
+        levels=tuple(found),
+    )
+
+
+def prunable(module: nn.Module) -> dict[str, torch.Size]:
+    """The parameters that may be pruned, in the net's order, and their shapes."""
+    return {
+        f"{name}.weight": layer.weight.shape
+        for name, layer in module.named_modules()
+        if isinstance(layer, nn.Conv2d | nn.Linear)
+    }
+
+
+def grouped(names: list[str], scope: Scope, fraction: float) -> list[Group]:
+    """Which parameters are ranked together, and the share that each group loses in one round."""
+    if scope == "global":
+        return [(tuple(names), fraction)]
+    return [((name,), fraction if name != names[-1] else fraction / 2) for name in names]
+
+
+def leaving(left: int, share: float) -> int:
+    """How many of the weights that are left go in one round: the share, rounded up, but never the
+    last weight.
+
+    >>> leaving(1000, 0.2), leaving(3, 0.2), leaving(1, 0.2)
+    (200, 1, 0)
+    """
+    return min(math.ceil(left * share - 1e-9), left - 1)
+
+
+def count_rounds(
+    sizes: Mapping[str, int], groups: list[Group], rounds: int | None, to: float
+) -> int:
+    """How many rounds there are; BadInput where so many, or that sparsity, cannot be had."""
+    left = [sum(sizes[name] for name in names) for names, _ in groups]
+    total, done = sum(left), 0
+    while done < rounds if rounds is not None else total - sum(left) < to * total:
+        gone = [leaving(count, share) for count, (_, share) in zip(left, groups, strict=True)]
+        if not any(gone):
+            most = 1 - sum(left) / total
+            asked = (
+                f"--prune-to {to} cannot be reached"
+                if rounds is None
+                else f"--prune-rounds {rounds} is too many"
+            )
+            raise BadInput(
+                f"{asked}: after {done} rounds one weight is left in each layer, a sparsity of "
+                f"{most:.6g}"
+            )
+        left = [count - less for count, less in zip(left, gone, strict=True)]
+        done += 1
+        if done > MOST_ROUNDS:
+            raise BadInput(
+                f"--prune-fraction {groups[0][1]:g} takes more than {MOST_ROUNDS} rounds; raise it"
+            )
+    return done
+
+
+def prune(
+    trained: Mapping[str, Tensor], masks: Mapping[str, Tensor], groups: list[Group]
+) -> dict[str, Tensor]:
+    """The masks without the smallest |w| of each group; of equal ones the first go first."""
+    pruned: dict[str, Tensor] = {}
+    for names, share in groups:
+        size = torch.cat([trained[name].detach().cpu().abs().flatten() for name in names])
+        stays = torch.cat([masks[name].flatten() for name in names])
+        left = stays.nonzero().flatten()
+        order = size[left].argsort(stable=True)
+        stays[left[order[: leaving(len(left), share)]]] = False
+        parts = torch.split(stays, [masks[name].numel() for name in names])
+        pruned |= {
+            name: part.reshape(masks[name].shape) for name, part in zip(names, parts, strict=True)
+        }
+    return pruned
+
+
+def _train_level(
+    folder: Path, setting: Setting, pruning: Pruning, rewind: int, progress: bool
+) -> RunResult:
+    if pruning.rewind is not None and not pruning.rewind.exists():
+        first = pruning.rewind.parent
+        raise BadInput(f"{pruning.rewind} is missing; delete {first}, and it is trained again")
+    if not (folder / MASK_FILE).exists():
+        folder.mkdir(exist_ok=True)
+        save_tensors(folder / MASK_FILE, pruning.masks, {"format": MASK_FORMAT})
+    result = train_into(folder, setting, pruning, progress=progress)
+    if result.epochs <= rewind:
+        raise BadInput(
+            f"{folder} reached the recipe's loss after {result.epochs} epochs, so nothing is left "
+            f"to train after epoch {rewind}; choose a smaller --rewind-epoch and another folder"
+        )
+    return result
+
+
+def _level(level: int, kept: int, total: int, result: RunResult) -> ImpLevel:
+    return ImpLevel(
+        level=level,
+        sparsity=1 - kept / total,
+        nonzeros=kept,
+        train_error=result.metrics["train_error"],
+        test_error=result.metrics.get("test_error"),
+        epochs=result.epochs,
+        folder=result.folder,
+    )
+
+
+def _check(
+    recipe: Recipe, rounds: int | None, to: float | None, fraction: float, rewind: int, scope: str
+) -> None:
+    if rounds is not None and to is not None:
+        raise BadInput("--prune-rounds and --prune-to both say when to stop; give one of them")
+    if rounds is not None and rounds < 1:
+        raise BadInput(f"--prune-rounds must be at least 1, not {rounds}")
+    for option, share in (("--prune-to", to), ("--prune-fraction", fraction)):
+        if share is not None and not 0 < share < 1:
+            raise BadInput(f"{option} must lie strictly between 0 and 1, not {share}")
+    if not 0 <= rewind < recipe.epochs:
+        raise BadInput(
+            f"--rewind-epoch must be at least 0 and below the {recipe.epochs} epochs of a level, "
+            f"not {rewind}"
+        )
+    if scope not in get_args(Scope):
+        raise BadInput(f"--prune-scope must be {' or '.join(get_args(Scope))}, not '{scope}'")

@@ -1,0 +1,390 @@
+"""The RUN folder: what training leaves on disk, written so that kill -9 at any time loses at most
+one epoch.
+
+run.json                recipe, spec, options and data (written first; never changed)
+init.safetensors        the net at its initialisation
+checkpoint.safetensors  the last finished epoch: weights, optimiser, history
+history.jsonl           one line an epoch, rewritten from the checkpoint
+rewind.safetensors      the checkpoint to which pruned runs go back, where there are any (imp.py)
+epoch-NNNN.safetensors  the net after an epoch that was asked for, where any was
+net.safetensors         the trained net with its metrics: there if and only if the run is finished
+
+Every file is written under a temporary name and renamed. One process at a time holds a lock on the
+folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from cushion.data.dataset import Dataset
+from cushion.errors import BadInput, Malformed
+from cushion.files import write_whole
+from cushion.nets.loading.weights import (
+    IMP_FILE,
+    INIT_FILE,
+    NET_FILE,
+    RUN_FILE,
+    load_net,
+    read_tensors,
+    save_net,
+    save_tensors,
+)
+from cushion.nets.specs import Spec
+
+RUN_FORMAT = "cushion-run-1"
+CHECKPOINT_FORMAT = "cushion-checkpoint-1"
+CHECKPOINT_FILE = "checkpoint.safetensors"
+HISTORY_FILE = "history.jsonl"
+REWIND_FILE = "rewind.safetensors"
+
+Status: TypeAlias = Literal["trained", "resumed", "already done"]
+
+
+class Run:
+    """One open RUN folder; made by `Run.open`, which checks that the folder belongs to these very
+    options.
+    """
+
+    def __init__(self, folder: Path, spec: Spec, meta: dict[str, Any]) -> None:
+        self.folder, self.spec, self.meta = folder, spec, meta
+        self.history: list[dict[str, Any]] = []
+        self.stopped = False
+        self.keep: int | None = None  # the epoch whose checkpoint stays, as REWIND_FILE
+        self.snapshots: tuple[int, ...] = ()  # the epochs whose nets stay, as snapshot_file says
+        self.net_path = folder / NET_FILE
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        folder: Path,
+        spec: Spec,
+        sample: Dataset,
+        test: Dataset | None,
+        options: dict[str, Any],
+    ) -> Iterator[Run]:
+        """Create or reopen the folder; another run's folder is refused with the first
+        difference.
+        """
+        with open_folder(folder, RUN_FILE, spec, sample, test, options):
+            meta = {
+                "recipe": options["recipe"].name,
+                "data": sample.name,
+                "data_fingerprint": sample.fingerprint,
+                "data_history": list(sample.history),
+                "seed": options["seed"],
+                "width": options["width"],
+            }
+            yield cls(folder, spec, meta)
+
+    def finished(self) -> dict[str, Any] | None:
+        """The metrics of a finished run, else None."""
+        if not self.net_path.exists():
+            return None
+        metrics = load_net(self.net_path).meta.get("metrics")
+        if (
+            not isinstance(metrics, dict)
+            or type(metrics.get("epochs")) is not int
+            or not _holds_numbers(metrics)
+        ):
+            raise Malformed(
+                f"{self.net_path} holds no metrics of a run; delete it to finish the run again"
+            )
+        return metrics
+
+    def restore(self, module: nn.Module, optimiser: torch.optim.Optimizer) -> Status:
+        """Save the module as the run starts from it, then load the last checkpoint, if any, over
+        it.
+        """
+        if not (self.folder / INIT_FILE).exists():
+            metrics = {"epochs": len(self.history)}
+            save_net(self.folder / INIT_FILE, module, self.spec, {**self.meta, "metrics": metrics})
+        path = self.folder / CHECKPOINT_FILE
+        if not path.exists():
+            return "trained"
+        self.load(path, module, optimiser)
+        self._write_history()
+        return "resumed"
+
+    def load(self, path: Path, module: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+        """Take over the weights, the optimiser's state and the history of a checkpoint."""
+        try:
+            tensors, metadata = read_tensors(path)
+            if metadata.get("format") != CHECKPOINT_FORMAT:
+                raise ValueError(f"its format is not {CHECKPOINT_FORMAT}")
+            history, stopped = _progress(metadata)
+            state = {
+                at: _optimiser_entries(optimiser, name, parameter, tensors)
+                for at, (name, parameter) in enumerate(module.named_parameters())
+            }
+            weights = _entries(tensors, "model.")
+            if len(tensors) != len(weights) + sum(map(len, state.values())):
+                raise ValueError("it holds tensors that are not of this net")
+            module.load_state_dict(weights)
+            optimiser.load_state_dict(
+                {"state": state, "param_groups": optimiser.state_dict()["param_groups"]}
+            )
+        except Malformed:
+            raise Malformed(
+                f"{path} is not a complete safetensors file; delete it to start the run again"
+            ) from None
+        except (ValueError, RuntimeError) as error:
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(":")
+            raise Malformed(
+                f"{path} is damaged ({reason}); delete it to start the run again"
+            ) from None
+        self.history, self.stopped = history, stopped
+
+    def checkpoint(
+        self, module: nn.Module, optimiser: torch.optim.Optimizer, line: dict[str, Any], stop: bool
+    ) -> None:
+        """Record a finished epoch; `stop` says that the recipe's loss is reached."""
+        self.history.append(line)
+        self.stopped = stop
+        tensors: dict[str, Tensor] = {
+            f"model.{name}": tensor for name, tensor in module.state_dict().items()
+        }
+        for name, parameter in module.named_parameters():
+            for key, value in optimiser.state[parameter].items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimiser.{name}.{key}"] = value
+        metadata = {
+            "format": CHECKPOINT_FORMAT,
+            "epoch": str(len(self.history)),
+            "history": json.dumps(self.history),
+            "stopped": json.dumps(stop),
+        }
+        # First what stays: a run that is killed in between repeats the epoch.
+        if len(self.history) == self.keep:
+            save_tensors(self.folder / REWIND_FILE, tensors, metadata)
+        if len(self.history) in self.snapshots:
+            metrics = {"epochs": len(self.history)}
+            path = self.folder / snapshot_file(len(self.history))
+            save_net(path, module, self.spec, {**self.meta, "metrics": metrics})
+        save_tensors(self.folder / CHECKPOINT_FILE, tensors, metadata)
+        self._write_history()
+
+    def finish(self, module: nn.Module, metrics: dict[str, Any]) -> None:
+        """Write the trained net; from now on the run is done."""
+        save_net(self.net_path, module, self.spec, {**self.meta, "metrics": metrics})
+
+    def _write_history(self) -> None:
+        write_whole(
+            self.folder / HISTORY_FILE, "".join(json.dumps(line) + "\n" for line in self.history)
+        )
+
+
+def snapshot_file(epoch: int) -> str:
+    """The name of the file in a RUN folder that holds the net after an epoch that was asked for."""
+    return f"epoch-{epoch:04d}.safetensors"
+
+
+@contextmanager
+def open_folder(
+    folder: Path,
+    file: str,
+    spec: Spec,
+    sample: Dataset,
+    test: Dataset | None,
+    options: dict[str, Any],
+) -> Iterator[bool]:
+    """Hold a folder whose plan is in `file`, written now or equal to what was; yields whether the
+    plan was there.
+
+    A folder with another plan is refused with the first difference, one that holds something else
+    by what it holds.
+    """
+    plan = {
+        "format": RUN_FORMAT,
+        "spec": str(spec),
+        **{key: value for key, value in options.items() if key != "recipe"},
+        "recipe": options["recipe"].to_json(),
+        "data": _describe(sample),
+        "test": None if test is None else _describe(test),
+        "made_with": {"torch": torch.__version__, "threads": torch.get_num_threads()},
+    }
+    with _locked(folder):
+        path = folder / file
+        found = path.exists()
+        if found:
+            _compare(path, plan)
+        else:
+            other = IMP_FILE if file == RUN_FILE else RUN_FILE
+            if (folder / other).exists():
+                kind = "a run with" if other == IMP_FILE else "a run without"
+                raise BadInput(
+                    f"{folder} holds {kind} --prune imp; repeat its options, or choose another "
+                    "folder"
+                )
+            if (folder / NET_FILE).exists() or (folder / CHECKPOINT_FILE).exists():
+                raise BadInput(f"{folder} holds weights but no {file}; choose an empty folder")
+            write_whole(path, json.dumps(plan, indent=2))
+        yield found
+
+
+def _entries(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)
+    }
+
+
+def _holds_numbers(record: Any) -> bool:
+    return isinstance(record, dict) and all(
+        type(value) in (int, float) for value in record.values()
+    )
+
+
+def _progress(metadata: dict[str, str]) -> tuple[list[dict[str, Any]], bool]:
+    """The history and whether the recipe's loss was reached, from a checkpoint's metadata."""
+    try:
+        history, stopped = (
+            json.loads(metadata.get("history", "")),
+            json.loads(metadata.get("stopped", "")),
+        )
+    except (ValueError, RecursionError):
+        raise ValueError("its history cannot be read") from None
+    if not isinstance(history, list) or not history or not all(map(_holds_numbers, history)):
+        raise ValueError("its history is not a list of epochs")
+    if any(
+        type(line.get("epoch")) is not int or line["epoch"] != at
+        for at, line in enumerate(history, 1)
+    ):
+        raise ValueError("the epochs of its history are not numbered 1, 2, 3, ...")
+    if not isinstance(stopped, bool):
+        raise ValueError("it does not say whether training stopped")
+    return history, stopped
+
+
+def _optimiser_entries(
+    optimiser: torch.optim.Optimizer, name: str, parameter: Tensor, tensors: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """What the optimiser remembers of one parameter; without all of it a resumed run would not be
+    the same run.
+    """
+    if isinstance(optimiser, torch.optim.Adam):
+        shapes = {
+            "step": (),
+            "exp_avg": tuple(parameter.shape),
+            "exp_avg_sq": tuple(parameter.shape),
+        }
+    else:
+        shapes = (
+            {"momentum_buffer": tuple(parameter.shape)}
+            if optimiser.param_groups[0]["momentum"]
+            else {}
+        )
+    found = _entries(tensors, f"optimiser.{name}.")
+    if {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in found.items()} != {
+        key: (shape, torch.float32) for key, shape in shapes.items()
+    }:
+        raise ValueError(f"the optimiser's state of {name} is missing or misshapen")
+    return found
+
+
+def _describe(data: Dataset) -> dict[str, Any]:
+    return {
+        "name": data.name,
+        "fingerprint": data.fingerprint,
+        "history": list(data.history),
+        "examples": len(data),
+        "shape": list(data.shape),
+        "classes": data.classes,
+    }
+
+
+def _compare(path: Path, plan: dict[str, Any]) -> None:
+    try:
+        found = json.loads(path.read_text())
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}); choose another folder") from None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("format"), str):
+        raise Malformed(f"{path} is damaged; choose another folder")
+    if found["format"] != RUN_FORMAT:
+        raise BadInput(
+            f"{path} has format {_shown(found['format'])!r}, but this version reads {RUN_FORMAT!r}"
+        )
+    parts = [found.get("recipe"), found.get("data"), found.get("test") or {}]
+    if not all(isinstance(part, dict) for part in parts):
+        raise Malformed(f"{path} is damaged; choose another folder")
+    wanted = json.loads(json.dumps(plan))  # tuples and floats as JSON gives them back
+    for key, before, now in _differences(found, wanted):
+        raise BadInput(
+            f"{path.parent} holds a run with {key} {_shown(before)}, but now {key} is {now}; "
+            "repeat the options it was started with, or choose another folder"
+        )
+
+
+def _shown(value: Any) -> str:
+    """A value from the file as part of one sentence, however long or deeply nested it is."""
+    try:
+        text = " ".join(str(value).split())
+    except RecursionError:
+        return "of nested lists"
+    return text if len(text) <= 1000 else f"{text[:1000]}..."
+
+
+def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    mine, theirs = found["recipe"], wanted["recipe"]
+    yield from (
+        (f"recipe {key}" if key != "name" else "recipe", mine.get(key), theirs[key])
+        for key in ("name", *theirs)
+        if mine.get(key) != theirs[key] and key not in ("title", "source", "notes")
+    )
+    yield from (
+        (key, found.get(key), wanted[key])
+        for key in ("width", "seed", "device")
+        if found.get(key) != wanted[key]
+    )
+    if found.get("snapshots") != wanted.get("snapshots"):
+        yield "snapshots", found.get("snapshots"), wanted.get("snapshots")
+    pruned, asked = found.get("prune"), wanted.get("prune")
+    if isinstance(pruned, dict) and asked is not None:
+        yield from (
+            (f"prune {key}", pruned.get(key), asked[key])
+            for key in asked
+            if pruned.get(key) != asked[key]
+        )
+    elif pruned != asked:
+        yield "prune", pruned, asked
+    for key in ("data", "test"):
+        before, now = ((side.get(key) or {}).get("fingerprint") for side in (found, wanted))
+        if before != now:
+            yield f"{key} fingerprint", before, now
+    if found.get("spec") != wanted["spec"]:
+        yield "spec", found.get("spec"), wanted["spec"]
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for this process; the system lets go of it when the process ends, however it
+    ends.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise BadInput(
+            f"{folder} cannot be used as a run's folder: {error.strerror}; choose another"
+        ) from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(
+                f"{folder} is in use by another training; wait for it, or choose another"
+            ) from None
+        yield
+    finally:
+        os.close(handle)
