@@ -28,7 +28,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(TESTS) -x -n $(WORKERS) tests/test_architecture.py tests/test_numerics.py tests/test_encoding.py tests/test_verifier.py
+	$(TESTS) -x -n $(WORKERS) tests/test_architecture.py tests/test_numerics.py tests/certificates/test_encoding.py tests/verifier/test_verifier.py
 
 test: $(STAMP)
 	$(BIN)/ruff format --check .

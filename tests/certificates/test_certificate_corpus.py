@@ -1,0 +1,137 @@
+"""Every file of tests/certificates gets its written verdict, through the Python API and the command
+line.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.certificates import user_net
+from tests.certificates.build import all_cases
+from tests.certificates.case import Case
+from tests.certificates.samples import sample
+
+from cushion import verifier
+from cushion.certificates import answers as float_nets
+from cushion.cli import main
+from cushion.data.dataset import Dataset
+from cushion.data.inputs import Inputs
+from cushion.errors import Malformed
+
+HERE = Path(__file__).parent
+FILES = sorted(HERE.glob("*/*.cushion"))
+NAMES = [f"{path.parent.name}/{path.stem}" for path in FILES]
+CODES = {"ok": 0, "not ok": 1, "malformed": 2}
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Case]:
+    return {f"{case.folder}/{case.name}": case for case in all_cases()}
+
+
+def test_building_again_gives_the_same_files(cases: dict[str, Case]) -> None:
+    assert sorted(cases) == sorted(NAMES), (
+        "run `python -m tests.certificates.build` and remove what is no longer made"
+    )
+    for path, name in zip(FILES, NAMES, strict=True):
+        assert path.read_bytes() == cases[name].content, name
+        assert path.with_suffix(".json").read_text(encoding="utf-8") == cases[name].description, (
+            name
+        )
+
+
+def test_files_are_small_and_no_two_are_the_same_question() -> None:
+    assert all(path.stat().st_size < 4096 for path in FILES)
+    asked = [(path.read_bytes(), *_question(_written(path))) for path in FILES]
+    assert len(set(asked)) == len(asked)
+
+
+def test_the_corpus_covers_every_verdict_and_level() -> None:
+    found = {(verdict["verdict"], verdict["level"]) for verdict in map(_written, FILES)}
+    assert found == {
+        ("ok", "replay"),
+        ("not ok", "none"),
+        ("not ok", "arithmetic"),
+        ("not ok", "message"),
+        ("malformed", None),
+    }
+    for path in FILES:
+        assert _written(path)["why"].strip()
+
+
+def _written(path: Path) -> dict[str, Any]:
+    obj: dict[str, Any] = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    return obj
+
+
+def _question(written: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(written[key]) for key in ("data", "holdout", "unlabelled", "net"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_the_written_verdict_is_given(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = _written(path)
+    assert _by_api(path, written) == (written["verdict"], written["level"])
+    code, found = _by_command(path, written, tmp_path, capsys)
+    assert code == CODES[written["verdict"]]
+    if code != 2:
+        assert (found["ok"], found["level"]) == (code == 0, written["level"])
+
+
+def _by_api(path: Path, written: dict[str, Any]) -> tuple[str, str | None]:
+    held = written["holdout"] and sample(written["holdout"])
+    more: dict[str, Any] = {}
+    if written["net"]:
+        module = getattr(user_net, written["net"])()
+        more["unlabelled"] = Inputs("unlabelled", sample(written["unlabelled"]).x)
+        more["answering"] = lambda inputs: float_nets.answer(module, inputs.x)
+    begin = time.process_time()
+    tracemalloc.start()
+    try:
+        verdict = verifier.verify(path, sample(written["data"]), held, **more)
+    except Malformed:
+        return "malformed", None
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 60 * 10**6  # half of it is the buffer that the file is read into
+        assert time.process_time() - begin < 10
+    return "ok" if verdict.ok else "not ok", verdict.level
+
+
+def _by_command(
+    path: Path, written: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, dict[str, Any]]:
+    data = _saved(
+        folder / "data.npz",
+        sample(written["data"]),
+        written["holdout"] and sample(written["holdout"]),
+    )
+    argv = ["verify", str(path), "--data", data, "--json", "-"]
+    if written["net"]:
+        inputs = _saved(folder / "inputs.npz", sample(written["unlabelled"]), None)
+        argv += ["--net", f"{HERE / 'user_net.py'}:{written['net']}", "--unlabelled", inputs]
+    code = main(argv)
+    printed = capsys.readouterr()
+    if code == 2:
+        assert not printed.out
+        assert "Traceback" not in printed.err
+        assert path.name in printed.err
+        return code, {}
+    return code, json.loads(printed.out)
+
+
+def _saved(path: Path, data: Dataset, held: Dataset | None) -> str:
+    arrays = {"x": data.x, "y": data.y}
+    if held is not None:
+        arrays |= {"x_test": held.x, "y_test": held.y}
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return str(path)

@@ -1,0 +1,116 @@
+"""The certificates under results/certificates: they verify, keep what was promised, and are told
+truly.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import cushion
+from cushion.certificates.certificate import sentence, spaced
+from cushion.certificates.format.claims import Claim
+from cushion.certificates.format.container import unpack
+from cushion.errors import Malformed
+from cushion.numerics import percent_up
+
+RECORDS = Path(__file__).parents[2] / "results" / "certificates"
+FILES = sorted(RECORDS.glob("*.cushion"))
+MOST = {
+    "mnist": 0.07,
+    "fashion-mnist": 0.23,
+    "cifar10": 0.57,
+}  # what this project sets out to reach
+
+
+def claim_of(path: Path) -> Claim:
+    claim, _ = unpack(path.read_bytes())
+    assert isinstance(claim, Claim)
+    return claim
+
+
+def test_all_three_are_there() -> None:
+    assert {path.stem for path in FILES} == set(MOST)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_holds_by_its_message_and_its_arithmetic(path: Path) -> None:
+    verdict = cushion.verify(path, None)
+    assert (verdict.level, verdict.reason) == (
+        "message",
+        "the error count was not replayed: no data was given",
+    )
+    claim = claim_of(path)
+    assert float(claim.bound) <= MOST[path.stem]
+    assert claim.delta == "0.05"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_log_and_table_say_what_the_file_says(path: Path) -> None:
+    claim = claim_of(path)
+    log = (RECORDS / f"{path.stem}.log").read_text(encoding="utf-8").splitlines()
+    assert log[0].startswith("$ ")
+    assert f"certify --data {path.stem} " in log[0]
+    assert log[1] == sentence(claim)
+    rows = [
+        line
+        for line in (RECORDS / "README.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
+    (row,) = (row for row in rows if row.startswith(f"| {path.stem} "))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert claim.holdout is not None
+    assert cells[1:5] == [
+        percent_up(claim.bound),
+        spaced(claim.bits),
+        f"{spaced(claim.errors)} of {spaced(claim.m)}",
+        percent_up(claim.holdout.bound),
+    ]
+    assert cells[6] == f"`{log[0][2:]}`"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_pages_quote_them(path: Path) -> None:
+    claim = claim_of(path)
+    page = (RECORDS.parent.parent / "docs" / "certify.md").read_text(encoding="utf-8")
+    errors = f"{spaced(claim.errors)} of {spaced(claim.m)}"
+    assert f"| {path.stem} | {percent_up(claim.bound)} | {spaced(claim.bits)} | {errors} |" in page
+    names = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+    readme = (RECORDS.parent.parent / "README.md").read_text(encoding="utf-8")
+    assert f"| {names[path.stem]} | {percent_up(claim.bound)} |" in readme
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_flipped_byte_is_noticed(path: Path, tmp_path: Path) -> None:
+    """Wherever it is: the file carries a digest of itself."""
+    data = bytearray(path.read_bytes())
+    for at in range(0, len(data), max(1, len(data) // 40)):
+        data[at] ^= 1 << (at % 8)
+        changed = tmp_path / "changed.cushion"
+        changed.write_bytes(data)
+        with pytest.raises(Malformed):
+            cushion.verify(changed, None)
+        data[at] ^= 1 << (at % 8)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_is_replayed_on_the_real_data(path: Path) -> None:
+    verdict = cushion.verify(path, *cushion.load_pair(path.stem))
+    assert verdict.ok
+    assert verdict.level == "replay"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((RECORDS.parent / "compress").glob("*.cushion")), ids=lambda path: path.stem
+)
+def test_compressed_nets_verify_and_the_page_quotes_them(path: Path) -> None:
+    assert cushion.verify(path, "digits").ok
+    claim = claim_of(path)
+    page = (RECORDS.parent.parent / "docs" / "compress.md").read_text(encoding="utf-8")
+    errors = f"{spaced(claim.errors)} of {spaced(claim.m)}"
+    assert f"| {path.stem} | {percent_up(claim.bound)} | {spaced(claim.bits)} | {errors} |" in page
+    log = path.with_suffix(".log").read_text(encoding="utf-8")
+    assert f"--method {path.stem} " in log.splitlines()[0]
+    assert sentence(claim) in log
