@@ -23,7 +23,7 @@ from benchmarks import (
     tails,
     training_speed,
 )
-from cushion.files import write_whole
+from cushion.data.files import write_whole
 
 
 def main() -> None:

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from tqdm import tqdm
 
 from cushion.data.dataset import Dataset
 from cushion.nets import models
+from cushion.progress import working
 from cushion.training.recipes import RECIPES, fit_recipe
 from cushion.training.runs import Run
 from cushion.training.training import Trainer
@@ -78,7 +78,7 @@ def run(examples: int = 60_000, turns: int = 5) -> dict[str, Any]:
             None,
             {"recipe": recipe, "width": 1.0, "seed": 0, "device": "cpu"},
         ) as saved,
-        tqdm(disable=True) as bar,
+        working("bench", hidden=True) as bar,
     ):
 
         def cushion_epoch() -> None:

@@ -179,7 +179,7 @@ def test_what_was_not_trained_is_said_to_be_constant() -> None:
 
 
 def test_bad_options_are_refused() -> None:
-    with pytest.raises(BadInput, match="--minutes"):
+    with pytest.raises(BadInput, match="`minutes`"):
         cushion.certify(blobs(), minutes=0)
-    with pytest.raises(BadInput, match="--delta"):
+    with pytest.raises(BadInput, match="`delta`"):
         cushion.certify(blobs(), delta=0.9)

@@ -208,7 +208,7 @@ def test_coefficients_are_shared_out_by_size() -> None:
         assert all(1 <= shares[place] <= sizes[place] for place in sizes)
         assert all(abs(shares[place] - k * sizes[place] / 500) < 2 for place in sizes)
     for k in (2, 501):
-        with pytest.raises(BadInput, match=f"--k {k}"):
+        with pytest.raises(BadInput, match=f"`k` = {k}"):
             share_out(k, sizes)
 
 
@@ -304,5 +304,5 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
 
 def test_seeds_that_the_format_cannot_name_are_refused() -> None:
     for method in (compress_to_subspace, compress_to_supermask):
-        with pytest.raises(BadInput, match="--seed"):
+        with pytest.raises(BadInput, match="`seed`"):
             method(blobs(), bits_and_errors(blobs()), budget=Budget(steps=1), seed=2**32)

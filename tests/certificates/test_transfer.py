@@ -163,7 +163,7 @@ def test_the_shares_of_delta_sum_to_the_whole(units: int) -> None:
 
 
 def test_a_delta_that_cannot_be_shared_is_refused() -> None:
-    with pytest.raises(BadInput, match="--delta"):
+    with pytest.raises(BadInput, match="`delta`"):
         split_delta(Decimal("1e-18"))
 
 

@@ -245,7 +245,7 @@ def test_the_same_in_python(place: Path, tmp_path: Path) -> None:
         path, data, unlabelled=fresh, answering=lambda inputs: answers_on(model, inputs.x)
     )
     assert (verdict.ok, verdict.transfer_replayed) == (True, True)
-    with pytest.raises(cushion.BadInput, match="--net"):
+    with pytest.raises(cushion.BadInput, match="`net`"):
         cushion.certify(
             data, model=cushion.trace(model, data.shape), unlabelled=fresh, minutes=0.02
         )

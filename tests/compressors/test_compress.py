@@ -292,10 +292,10 @@ def test_the_registry_and_its_python_side() -> None:
     assert {name for method in METHODS.values() for name in method.options} == set(OPTIONS)
     assert all(name == method.name for name, method in METHODS.items())
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"method": "integer", "k": 3}, "does not take --k"),
+        ({"method": "integer", "k": 3}, "does not take `k`"),
         ({"method": "subspace", "k": 2.5}, "whole"),
-        ({"method": "subspace", "width": float("inf")}, "--width"),
-        ({"method": "subspace", "steps": 0}, "--steps"),
+        ({"method": "subspace", "width": float("inf")}, "`width`"),
+        ({"method": "subspace", "steps": 0}, "`steps`"),
         ({"method": "none"}, "none"),
     ]
     for arguments, complaint in refused:

@@ -147,7 +147,7 @@ def test_the_seed_is_part_of_the_net(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [-1, 2**40, 1.0, True, "1", None])
 def test_seeds_that_no_message_holds_are_refused(seed: Any) -> None:
-    with pytest.raises(BadInput, match="--seed"):
+    with pytest.raises(BadInput, match="`seed`"):
         StoredNet(seed, (), ())
     assert StoredNet(2**40 - 1, (), ()).bits > 80
 

@@ -54,19 +54,19 @@ def test_a_bad_value_gets_one_sentence_that_names_its_option(name: str) -> None:
     for value in BAD[name]:
         with pytest.raises(BadInput) as caught:
             HeavyTailOptions(**other, **{name: value}).check(METHOD)
-        assert f"--{name}" in str(caught.value), value
+        assert f"`{name}`" in str(caught.value), value
         assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"form": "appendix", "tau": (2.0,)}, "leave out --tau"),
-        ({"form": "appendix", "t": (1.0,)}, "leave out --t"),
-        ({"form": "appendix", "epsilon": 0.1, "eta": 0.1}, "leave out --epsilon and --eta"),
-        ({"epsilon": 0.1}, "--epsilon goes with --eta"),
-        ({"eta": 0.1}, "--eta goes with --epsilon"),
-        ({"epsilon": 0.1, "eta": 0.1, "tau": (1.0,)}, "--tau and --epsilon both set the threshold"),
+        ({"form": "appendix", "tau": (2.0,)}, "leave out `tau`"),
+        ({"form": "appendix", "t": (1.0,)}, "leave out `t`"),
+        ({"form": "appendix", "epsilon": 0.1, "eta": 0.1}, "leave out `epsilon` and `eta`"),
+        ({"epsilon": 0.1}, "`epsilon` goes with `eta`"),
+        ({"eta": 0.1}, "`eta` goes with `epsilon`"),
+        ({"epsilon": 0.1, "eta": 0.1, "tau": (1.0,)}, "`tau` and `epsilon` both set the threshold"),
     ],
 )
 def test_contradictions(options: dict[str, Any], words: str) -> None:
@@ -116,17 +116,18 @@ def test_options_as_python_gives_them() -> None:
     )
     assert HeavyTailOptions.given(layers=("fc1", "fc2"), tau=(1.0,), t=(0.0,), grid=4) == plain
     for wrong in ([1, "a"], True, ["1"], {"tau": 1}):
-        with pytest.raises(BadInput, match="--tau must be a number or several"):
+        with pytest.raises(BadInput, match="`tau` must be a number or several"):
             HeavyTailOptions.given(tau=wrong).check(METHOD)
-    with pytest.raises(BadInput, match="--method magnitude replaces no weights"):
+    with pytest.raises(BadInput, match="`method` = magnitude replaces no weights"):
         plain.check("magnitude")
 
 
 @pytest.mark.parametrize("name", ["rule", "sparsity", "k", "zeta", "sweep", "d", "seed"])
 def test_options_of_other_methods_are_refused_by_name(name: str) -> None:
     with pytest.raises(
-        BadInput, match=f"--method heavy-tail does not take --{name}; its options are --form, --tau"
+        BadInput,
+        match=f"`method` = heavy-tail does not take `{name}`; its options are `form`, `tau`",
     ):
         choose(METHOD, {name: 1})
-    with pytest.raises(BadInput, match="does not take --tau"):
+    with pytest.raises(BadInput, match="does not take `tau`"):
         choose("magnitude", {"tau": (1.0,)})

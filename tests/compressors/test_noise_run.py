@@ -389,14 +389,14 @@ def no_dense() -> nn.Module:
         (constant, {}, "^3: all its 160 weights are equal"),
         (no_dense, {"form": "appendix"}, "final dense layer, and the net has none"),
         (lambda: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64)).eval(), {}, "nothing to replace"),
-        (lambda: trained("mlp")[0], {"layers": ("nope",)}, "--layers nope: .*; it has 1, 3$"),
+        (lambda: trained("mlp")[0], {"layers": ("nope",)}, "`layers` = nope: .*; it has 1, 3$"),
         (
             lambda: trained("mlp")[0],
             {"form": "typo"},
-            "--form typo must be one of corrected, algorithm, appendix",
+            "`form` = typo must be one of corrected, algorithm, appendix",
         ),
-        (lambda: trained("mlp")[0], {"tau": (0.0,)}, "--tau"),
-        (lambda: trained("mlp")[0], {"trials": 0}, "--trials"),
+        (lambda: trained("mlp")[0], {"tau": (0.0,)}, "`tau`"),
+        (lambda: trained("mlp")[0], {"trials": 0}, "`trials`"),
     ],
 )
 def test_one_sentence(model: Any, options: dict[str, Any], words: str) -> None:
@@ -420,9 +420,9 @@ def test_arguments_of_the_function() -> None:
     with pytest.raises(BadInput, match="replaces no weights"):
         replace_tails(model, data, method="low-rank")
     for seed in (-1, 2**40, 2**40 - 5, "x", True):
-        with pytest.raises(BadInput, match="--seed"):
+        with pytest.raises(BadInput, match="`seed`"):
             replace_tails(model, data, seed=seed)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="--delta"):
+    with pytest.raises(BadInput, match="`delta`"):
         replace_tails(model, data, delta="0.7")
 
 

@@ -332,7 +332,7 @@ def test_lemma_3_is_promised_and_held_near_the_initialisation() -> None:
     assert other_margin.stability is subject.stability  # which no margin changes
 
     why = {
-        "--number-bits": dataclasses.replace(options, number_bits=3),
+        "`number_bits`": dataclasses.replace(options, number_bits=3),
         "got a smaller k": dataclasses.replace(options, k=int(found.summary.layers[0].size) - 1),
         "Hadamard": dataclasses.replace(options, helper="srht"),
         "12 of 30 examples": dataclasses.replace(options, examples=12),

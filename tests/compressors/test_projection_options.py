@@ -89,11 +89,11 @@ def test_a_bad_value_gets_one_sentence_that_names_its_option(name: str) -> None:
         method = FITTING.get(name, "matrix-project")
         with pytest.raises(BadInput) as caught:
             NetOptions(**{name: value}).check(method)
-        assert f"--{name.replace('_', '-')}" in str(caught.value), value
+        assert f"`{name}`" in str(caught.value), value
         assert "\n" not in str(caught.value)
         with pytest.raises(BadInput) as caught:  # the same through the registry
             choose(method, {name: value})
-        assert f"--{name.replace('_', '-')}" in str(caught.value), value
+        assert f"`{name}`" in str(caught.value), value
 
 
 @pytest.mark.parametrize("method", NAMES)
@@ -117,9 +117,7 @@ def test_defaults_and_good_values_pass(method: str) -> None:
         if name.replace("_", "-") in METHODS[method].options:
             assert choose(method, {name: value}) is METHODS[method]
         else:
-            with pytest.raises(
-                BadInput, match=f"does not take --{name.replace('_', '-')}; its options are --"
-            ):
+            with pytest.raises(BadInput, match=f"does not take `{name}`; its options are `"):
                 choose(method, {name: value})
     for bits in (2, 8):
         NetOptions(number_bits=bits, sweep=["gamma=1"]).check(method)  # type: ignore[arg-type]
@@ -129,31 +127,31 @@ def test_defaults_and_good_values_pass(method: str) -> None:
 def test_unknown_options_are_refused_by_name(name: str) -> None:
     for method in NAMES:
         with pytest.raises(
-            BadInput, match=f"--method {method} does not take --{name}; its options are --"
+            BadInput, match=f"`method` = {method} does not take `{name}`; its options are `"
         ):
             choose(method, {name: 1})
 
 
 @pytest.mark.parametrize("name", ["", "lowrank", "Low-rank", "low_rank"])
 def test_unknown_methods_are_refused(name: str) -> None:
-    with pytest.raises(BadInput, match="--method"):
+    with pytest.raises(BadInput, match="`method`"):
         choose(name, {})
-    with pytest.raises(BadInput, match="--method"):
+    with pytest.raises(BadInput, match="`method`"):
         NetOptions().check(name)
 
 
 def test_searches_take_a_whole_k_only() -> None:
     assert choose("subspace", {"k": 5}).name == "subspace"
     for value in ("5%", "5", 0, -1, 2.5, True):
-        with pytest.raises(BadInput, match=r"--k .* whole number of at least 1"):
+        with pytest.raises(BadInput, match=r"`k` .* whole number of at least 1"):
             choose("subspace", {"k": value})
-    with pytest.raises(BadInput, match="--minutes and --steps"):
+    with pytest.raises(BadInput, match="`minutes` and `steps`"):
         choose("subspace", {"minutes": 1, "steps": 3})
     for value in (0, -1, 1.5, "3", True):
-        with pytest.raises(BadInput, match="--steps"):
+        with pytest.raises(BadInput, match="`steps`"):
             choose("subspace", {"steps": value})
     for value in (0, -1, math.inf, math.nan, "3"):
-        with pytest.raises(BadInput, match="--minutes"):
+        with pytest.raises(BadInput, match="`minutes`"):
             choose("subspace", {"minutes": value})
 
 
@@ -175,8 +173,8 @@ SIZES: dict[Any, int | Fraction] = {
 
 @pytest.mark.parametrize("size", SIZES)
 def test_sizes_are_whole_numbers_or_exact_percentages(size: Any) -> None:
-    assert parse_size(size, "--k") == SIZES[size]
-    assert type(parse_size(size, "--k")) is type(SIZES[size])
+    assert parse_size(size, "`k`") == SIZES[size]
+    assert type(parse_size(size, "`k`")) is type(SIZES[size])
 
 
 @pytest.mark.parametrize(
@@ -213,8 +211,8 @@ def test_sizes_are_whole_numbers_or_exact_percentages(size: Any) -> None:
     ],
 )
 def test_other_sizes_are_refused_at_once(size: str) -> None:
-    with pytest.raises(BadInput, match=r"--k [\s\S]* whole number of at least 1, or a percentage"):
-        parse_size(size, "--k")
+    with pytest.raises(BadInput, match=r"`k` [\s\S]* whole number of at least 1, or a percentage"):
+        parse_size(size, "`k`")
 
 
 @pytest.mark.parametrize("method", NAMES)
@@ -227,7 +225,7 @@ def test_a_sweep_sets_what_it_names_and_takes_back_what_contradicts_it(method: s
     assert given.at(method, "gamma=2").epsilon is None
     if method == "vector-compress":
         for size in ("5", "5%"):
-            with pytest.raises(BadInput, match=r"--sweep 5.* no k"):
+            with pytest.raises(BadInput, match=r"`sweep` = 5.* no k"):
                 options.at(method, size)
     else:
         assert (given.at(method, "12").k, given.at(method, "12").epsilon) == (12, None)
@@ -239,7 +237,8 @@ def test_a_sweep_sets_what_it_names_and_takes_back_what_contradicts_it(method: s
             assert options.at(method, f"{name}=1").k is None
         else:  # the method has no such option: every point of the curve would be the same
             with pytest.raises(
-                BadInput, match=f"--sweep {name}=0.25: for {method} only {names[0]}= or {names[1]}="
+                BadInput,
+                match=f"`sweep` = {name}=0.25: for {method} only {names[0]}= or {names[1]}=",
             ):
                 options.at(method, f"{name}=0.25")
 
@@ -276,14 +275,14 @@ def test_a_sweep_sets_what_it_names_and_takes_back_what_contradicts_it(method: s
 )
 def test_points_that_mean_nothing_are_refused(asked: str) -> None:
     for method in ("low-rank", "matrix-project", "conv-project"):
-        with pytest.raises(BadInput, match="--sweep"):
+        with pytest.raises(BadInput, match="`sweep`"):
             choose(method, {"sweep": ("5%", asked)})
 
 
 @pytest.mark.parametrize("asked", ["eta=2", "eta=0", "eta=x", "k=3", "epsilon=0.1"])
 def test_points_of_the_vector_methods(asked: str) -> None:
     for method in ("vector-compress", "vector-project"):
-        with pytest.raises(BadInput, match="--sweep"):
+        with pytest.raises(BadInput, match="`sweep`"):
             choose(method, {"sweep": (asked,)})
 
 
@@ -305,7 +304,7 @@ def test_helpers_go_with_their_methods(method: str) -> None:
             assert options.helper_of(method) == helper
         else:
             with pytest.raises(
-                BadInput, match=f"--helper {helper} does not go with --method {method}"
+                BadInput, match=f"`helper` = {helper} does not go with `method` = {method}"
             ):
                 options.check(method)
     own = {"matrix-project": "signs", "vector-project": "gaussian", "conv-project": "gaussian"}
@@ -313,7 +312,7 @@ def test_helpers_go_with_their_methods(method: str) -> None:
 
 
 def test_two_ways_to_truncate_are_refused() -> None:
-    with pytest.raises(BadInput, match="--k and --epsilon"):
+    with pytest.raises(BadInput, match="`k` and `epsilon`"):
         choose("low-rank", {"k": 5, "epsilon": 0.1})
     choose("low-rank", {"k": 5, "gamma": 0.1})
     choose("matrix-project", {"k": 5, "epsilon": 0.1})

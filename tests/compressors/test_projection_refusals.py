@@ -47,7 +47,7 @@ BAD: dict[str, tuple[Any, Any, str, dict[str, Any], str]] = {
         digits,
         "low-rank",
         {},
-        "margin γ is not positive .*--gamma",
+        "margin γ is not positive .*`gamma`",
     ),
     "untrained vector": (
         lambda: trained("linear")[1],
@@ -61,21 +61,21 @@ BAD: dict[str, tuple[Any, Any, str, dict[str, Any], str]] = {
         digits,
         "matrix-project",
         {},
-        "margin is not positive.*--k",
+        "margin is not positive.*`k`",
     ),
     "lemma too large": (
         lambda: trained("mlp")[0],
         digits,
         "matrix-project",
         {},
-        "asks for .* numbers .*--k 5%",
+        "asks for .* numbers .*`k` = 5%",
     ),
     "too fine": (
         lambda: trained("mlp")[0],
         digits,
         "low-rank",
         {"gamma": 1e-9},
-        "finer than the weights .*--epsilon",
+        "finer than the weights .*`epsilon`",
     ),
     "no chain": (
         lambda: _noise("residual")[0],
@@ -118,7 +118,7 @@ BAD: dict[str, tuple[Any, Any, str, dict[str, Any], str]] = {
         digits,
         "matrix-project",
         {"k": 10**11},
-        "--k 100000000000",
+        "`k` = 100000000000",
     ),
     "helper": (
         lambda: trained("mlp")[0],
@@ -132,7 +132,7 @@ BAD: dict[str, tuple[Any, Any, str, dict[str, Any], str]] = {
         digits,
         "matrix-project",
         {"k": 9, "sweep": ("x",)},
-        "--sweep x",
+        "`sweep` x",
     ),
 }
 

@@ -362,7 +362,7 @@ def test_notes() -> None:
     )  # another grid is no comparison
     assert not any("without noise" in note for note in notes_on(other, 10))
     alone = notes_on(replace(noisy, tried=tried[1:]), 10)
-    assert alone == ("noise only adds error to what is left out; --t 0 replaces by zeros",)
+    assert alone == ("noise only adds error to what is left out; `t` = 0 replaces by zeros",)
     rounded: LayerReplacement = replace(row, nonzeros=0, rounded_away=row.kept)
     assert any(
         "left on its grid" in note for note in notes_on(replace(noisy, layers=(rounded,)), 10)

@@ -220,7 +220,7 @@ def test_why_there_is_no_induction() -> None:
     assert why_no_induction(counts, needed, fine, shares, "biases") == "biases"
     one_less = why_no_induction(counts, [needed[0], needed[1] - 1], fine, shares, "")
     assert one_less == "fc2 got a smaller k than the lemma asks for"
-    assert "--number-bits" in why_no_induction(counts, needed, [0.01, 0.021], shares, "")
+    assert "`number_bits`" in why_no_induction(counts, needed, [0.01, 0.021], shares, "")
     assert "fc1" in why_no_induction(
         counts, needed, [math.nan, 0.01], shares, ""
     )  # what is unknown is no proof

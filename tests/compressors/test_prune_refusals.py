@@ -107,15 +107,20 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         {"grid": "8"},
         "not finite|exceeds float64",
     ),
-    "rule": (lambda: trained("mlp")[0], digits, {"rule": "random"}, "--rule random must be one of"),
+    "rule": (
+        lambda: trained("mlp")[0],
+        digits,
+        {"rule": "random"},
+        "`rule` = random must be one of",
+    ),
     "pattern": (lambda: trained("mlp")[0], digits, {"rule": "5:4"}, "1 to M may stay"),
     "d of another rule": (
         lambda: trained("mlp")[0],
         digits,
         {"rule": "layer", "d": (1.0,)},
-        "--d is the strength",
+        "`d` is the strength",
     ),
-    "no sparsity": (lambda: trained("mlp")[0], digits, {"rule": "global"}, "needs --sparsity"),
+    "no sparsity": (lambda: trained("mlp")[0], digits, {"rule": "global"}, "needs `sparsity`"),
     "sparsity of one": (
         lambda: trained("mlp")[0],
         digits,
@@ -129,7 +134,7 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         lambda: trained("mlp")[0],
         digits,
         {"m": 9},
-        "--m belongs to --method sketch",
+        "`m` belongs to `method` = sketch",
     ),
 }
 
@@ -147,9 +152,9 @@ def test_arguments_of_the_function() -> None:
     with pytest.raises(BadInput, match="does not prune"):
         prune_net(model, data, method="low-rank")
     for seed in (-1, 2**40):
-        with pytest.raises(BadInput, match="--seed"):
+        with pytest.raises(BadInput, match="`seed`"):
             prune_net(model, data, method="magnitude", seed=seed)
-    with pytest.raises(BadInput, match="--delta"):
+    with pytest.raises(BadInput, match="`delta`"):
         prune_net(model, data, method="magnitude", delta="0.7")
     with pytest.raises(BadInput):
         prune_net(
@@ -318,7 +323,7 @@ def test_options_as_python_gives_them() -> None:
         == PruneOptions(d=(0.5, 1.0))
         == PruneOptions.given(d=[0.5, 1])
     )
-    with pytest.raises(BadInput, match="--grid None"):
+    with pytest.raises(BadInput, match="`grid` = None"):
         PruneOptions(grid=None).check("magnitude")  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="--seed x"):
+    with pytest.raises(BadInput, match="`seed` = x"):
         prune_net(trained("mlp")[0], digits()[0], method="magnitude", seed="x")  # type: ignore[arg-type]

@@ -249,14 +249,14 @@ def test_masked_weights_are_zero_and_the_rest_is_untouched() -> None:
 @pytest.mark.parametrize(
     ("rule", "d", "sparsity", "complaint"),
     [
-        ("bernoulli", None, None, "needs --d"),
-        ("global", None, None, "needs --sparsity"),
-        ("layer", 1.0, 0.5, "--d"),
-        ("bernoulli", 1.0, 0.5, "--sparsity"),
-        ("bernoulli", 0.0, None, "--d"),
-        ("global", None, 1.0, "--sparsity"),
-        ("3:2", None, None, "--rule 3:2"),
-        ("smallest", None, None, "--rule smallest"),
+        ("bernoulli", None, None, "needs `d`"),
+        ("global", None, None, "needs `sparsity`"),
+        ("layer", 1.0, 0.5, "`d`"),
+        ("bernoulli", 1.0, 0.5, "`sparsity`"),
+        ("bernoulli", 0.0, None, "`d`"),
+        ("global", None, 1.0, "`sparsity`"),
+        ("3:2", None, None, "`rule` = 3:2"),
+        ("smallest", None, None, "`rule` = smallest"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

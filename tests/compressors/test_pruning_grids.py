@@ -103,7 +103,7 @@ def test_a_fitted_grid_is_the_finest(bits: int) -> None:
 
 def test_what_does_not_fit_is_refused_in_the_words_of_the_option() -> None:
     weight, every = normal(3, 3), torch.ones(3, 3, dtype=torch.bool)
-    with pytest.raises(BadInput, match="--grid"):
+    with pytest.raises(BadInput, match="`grid`"):
         discretise(weight, every, -60)
     with pytest.raises(BadInput, match="finite"):
         discretise(weight / 0.0, every, -3)

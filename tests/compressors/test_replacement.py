@@ -136,14 +136,15 @@ def test_layers_by_name() -> None:
     assert choose_layers(net, ("last",)) == (False,) * 4 + (True,)
     assert choose_layers(net, (names[3], names[0])) == (True, False, False, True, False)
     with pytest.raises(
-        BadInput, match=f"--layers nope: the net has no such layer to replace; it has {names[0]}, "
+        BadInput,
+        match=f"`layers` = nope: the net has no such layer to replace; it has {names[0]}, ",
     ):
         choose_layers(net, (names[0], "nope"))
     branched = network(
         "batchnorm-first"
     )  # a batch-norm that could not be folded is no layer to replace
     assert choose_layers(branched, ("all",)) == (False, True, False, True)
-    with pytest.raises(BadInput, match=f"--layers {branched.affine_layers[0].name}: "):
+    with pytest.raises(BadInput, match=f"`layers` = {branched.affine_layers[0].name}: "):
         choose_layers(branched, (branched.affine_layers[0].name,))
     with pytest.raises(BadInput, match="final dense layer, and the net has none"):
         choose_layers(network("dense"), ("last",))

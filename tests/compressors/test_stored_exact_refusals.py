@@ -153,9 +153,9 @@ def test_layers_that_the_format_has_no_source_for_are_refused() -> None:
     for changed, reason in (
         (
             replace(first, helper="gaussian"),
-            "0: its helper numbers are floating point.*--helper signs",
+            "0: its helper numbers are floating point.*`helper` = signs",
         ),
-        (replace(first, helper="srht"), "0: .*Hadamard.*--helper signs"),
+        (replace(first, helper="srht"), "0: .*Hadamard.*`helper` = signs"),
         (replace(first, place=2), "0: its helper string is that of layer 2"),
     ):
         with pytest.raises(Unsupported, match=reason):

@@ -114,7 +114,7 @@ def test_apt_one_broken_source_does_not_matter(debian: World) -> None:
 def test_npm_is_missing(world: World) -> None:
     (world.bin / "npm").unlink()
     sentence = (
-        "npm is not installed; install Node.js's npm, or point --data at a folder that has the "
+        "npm is not installed; install Node.js's npm, or point `data` at a folder that has the "
         "files"
     )
     with pytest.raises(BadInput) as caught:
@@ -128,7 +128,7 @@ def test_a_debian_client_is_missing(debian: World, client: str) -> None:
     (debian.bin / client).unlink()
     with pytest.raises(
         BadInput,
-        match=f"^{client} is not installed; .*point --data at a folder that has the files$",
+        match=f"^{client} is not installed; .*point `data` at a folder that has the files$",
     ):
         get("tiny")
     debian.check_nothing_published()
@@ -157,7 +157,7 @@ def test_the_client_fails_and_is_quoted(world: World, said: str, quoted: str) ->
     with pytest.raises(BadInput) as caught:
         get("tiny")
     assert str(caught.value) == (
-        f"npm failed, saying '{quoted}'; check the network and try again, or point --data at a "
+        f"npm failed, saying '{quoted}'; check the network and try again, or point `data` at a "
         "folder that has the files"
     )
     world.check_nothing_published()

@@ -329,7 +329,7 @@ def test_the_plan_is_exact_where_that_is_cheap() -> None:
     [("examples", 0), ("probes", 0), ("seed", -1), ("delta", 0.0), ("delta", 1.0), ("method", "x")],
 )
 def test_bad_options_are_refused_by_name(field: str, value: object) -> None:
-    with pytest.raises(BadInput, match=f"--{field}"):
+    with pytest.raises(BadInput, match=f"`{field}`"):
         ConditionOptions(**{field: value})  # type: ignore[arg-type]
 
 

@@ -101,7 +101,7 @@ def test_the_plan_takes_what_is_cheaper() -> None:
     assert exact.grams is not None
     assert exact.rows == {layers[-1]}
     assert exact.multiplications < many.multiplications
-    with pytest.raises(BadInput, match="--probes must be at least 0, not -1"):
+    with pytest.raises(BadInput, match="`probes` must be at least 0, not -1"):
         plan_jacobians(net, -1)
 
 

@@ -480,16 +480,16 @@ def test_bad_input_gets_one_sentence(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"probes": -1}, "--probes"),
-        ({"levels": ()}, "--levels"),
-        ({"levels": (0.1, math.nan)}, "--levels"),
-        ({"levels": (0.0,)}, "--levels"),
-        ({"zeta": 1.0}, "--zeta"),
-        ({"delta": -0.1}, "--delta"),
-        ({"delta": math.nan}, "--delta"),
-        ({"examples": 0}, "--examples"),
-        ({"k": 0}, "--k"),
-        ({"seed": -1}, "--seed"),
+        ({"probes": -1}, "`probes`"),
+        ({"levels": ()}, "`levels`"),
+        ({"levels": (0.1, math.nan)}, "`levels`"),
+        ({"levels": (0.0,)}, "`levels`"),
+        ({"zeta": 1.0}, "`zeta`"),
+        ({"delta": -0.1}, "`delta`"),
+        ({"delta": math.nan}, "`delta`"),
+        ({"examples": 0}, "`examples`"),
+        ({"k": 0}, "`k`"),
+        ({"seed": -1}, "`seed`"),
     ],
 )
 def test_options_are_checked_in_python_too(options: dict[str, Any], words: str) -> None:

@@ -202,24 +202,24 @@ def test_quantiles_are_order_statistics_and_the_histogram_counts_everything() ->
         (lambda: cushion.measure(mlp(), sample((1, 3, 5))), r"shape|fit|12"),
         (
             lambda: cushion.measure(mlp(), sample((1, 3, 4)), beside="initial"),
-            "--beside must be init or random",
+            "`beside` must be init or random",
         ),
         (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only=[]), "nothing is left to measure"),
         (
             lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="spectra", spectra=False),
             "nothing is left",
         ),
-        (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="norms", epsilon=5.0), "--epsilon"),
+        (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="norms", epsilon=5.0), "`epsilon`"),
         (
             lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="norms", batch=0),
             "a batch must have",
         ),
-        (lambda: cushion.StabilityOptions(method="exactly"), "--method must be"),
+        (lambda: cushion.StabilityOptions(method="exactly"), "`method` must be"),
         (
             lambda: cushion.bounds(
                 mlp(), sample((1, 3, 4)), options=cushion.BoundOptions(noisy_draws=-5)
             ),
-            "--noisy-draws",
+            "`noisy_draws`",
         ),
     ],
 )

@@ -198,7 +198,7 @@ def test_seeds_repeat_and_nothing_is_touched() -> None:
 
 def test_noise_beyond_the_floats_is_refused() -> None:
     net, data = two_classes()
-    with pytest.raises(BadInput, match="--alphas"):
+    with pytest.raises(BadInput, match="`alphas`"):
         curve(net, data, alphas=(1e38,), draws=4)
 
 
@@ -231,12 +231,12 @@ def test_a_single_pair_has_no_standard_error() -> None:
     ],
 )
 def test_bad_options_are_refused_by_name(option: str, value: object) -> None:
-    with pytest.raises(BadInput, match=f"--{option} "):
+    with pytest.raises(BadInput, match=f"`{option}` "):
         SharpnessOptions(**{option.removeprefix("sharpness-").replace("-", "_"): value})  # type: ignore[arg-type]
 
 
 def test_no_noise_at_all_is_refused_and_the_papers_counts_are_there() -> None:
-    with pytest.raises(BadInput, match="--scale and --offset"):
+    with pytest.raises(BadInput, match="`scale` and `offset`"):
         SharpnessOptions(scale=0, offset=0)
     paper = SharpnessOptions.as_published()
     assert (paper.draws, paper.ascent_steps, paper.batch, paper.max_alpha) == (1000, 2000, 64, 5e-4)

@@ -13,11 +13,11 @@ import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tqdm import tqdm
 
 from cushion.data.counter import stream
 from cushion.errors import BadInput
@@ -29,6 +29,7 @@ from cushion.nets.operators.sign_projection import (
     sign_projection_k,
     sign_reconstruction,
 )
+from cushion.progress import Bar, working
 
 SHAPES = [(1,), (3, 5), (4, 3, 3, 3), (37, 29)]
 KS = [1, 7, 8, 64, 65, 200]
@@ -221,16 +222,19 @@ def test_the_order_of_the_sums() -> None:
 
 
 def test_progress_counts_every_coefficient(monkeypatch: pytest.MonkeyPatch) -> None:
-    bars: list[tqdm] = []
-    monkeypatch.setattr(
-        module, "tqdm", lambda **options: bars.append(bar := tqdm(**options)) or bar
-    )
+    bars: list[Bar] = []
+
+    @contextmanager
+    def watched(*words: Any) -> Iterator[Bar]:
+        with working(*words) as bar:
+            bars.append(bar)
+            yield bar
+
+    monkeypatch.setattr(module, "working", watched)
     monkeypatch.setattr(module, "_ROUND", 64)
     monkeypatch.setattr("sys.stderr", terminal := _Terminal())
     sign_project(_normal(3, 4), 150, 0)
-    assert [(bar.total, bar.n) for bar in bars] == [
-        (150, 150)
-    ] * 2  # a bar that is switched off counts nothing
+    assert [(bar.total, bar.done) for bar in bars] == [(150, 150)] * 2
     assert "150" not in terminal.getvalue()  # and shows nothing in its first two seconds
 
 

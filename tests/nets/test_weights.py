@@ -131,7 +131,7 @@ def test_missing_and_foreign_files(tmp_path: Path, saved: Path) -> None:
     )
     assert "holds weights without a net" in refusal(tmp_path / "w.pt")
     assert "names no factory" in refusal(tmp_path / "w.py")
-    assert "--weights goes with file.py:factory" in refusal(saved, weights=saved)
+    assert "`weights` goes with file.py:factory" in refusal(saved, weights=saved)
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, -1, -200])
@@ -273,7 +273,7 @@ def test_an_exported_program_needs_trust(tmp_path: Path) -> None:
     net = models.build("4: fc3 relu fc2").eval()
     path = tmp_path / "net.pt2"
     torch.export.save(torch.export.export(net, (torch.zeros(2, 4),)), path)
-    assert "whose loading can run code from it; add --trust" in refusal(path)
+    assert "whose loading can run code from it; add `trust`" in refusal(path)
     x = torch.rand(2, 4)
     assert torch.allclose(load_net(path, trust=True).module(x), net(x))
     path.write_bytes(b"noise")

@@ -86,7 +86,7 @@ def test_a_page_follows_from_its_records_without_training(
     page = registry.ITEMS[item].load()(runner.Workshop(out, "quick", from_records=True))
     found = records(out, item)
     assert {key: found[key] for key in page.to_json()} == page.to_json()
-    with pytest.raises(BadInput, match="--from-records"):
+    with pytest.raises(BadInput, match="`from_records`"):
         registry.ITEMS[item].load()(runner.Workshop(out, "quick", seed=1, from_records=True))
 
 

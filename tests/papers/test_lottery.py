@@ -175,11 +175,11 @@ def test_the_bound_follows_the_recursion_by_hand() -> None:
 
 
 def test_errors_fall_like_one_over_the_width() -> None:
-    study = ticket_study((8, 8, 8, 2), [256, 1024, 4096, 16384], progress=False)
+    study = ticket_study((8, 8, 8, 2), [256, 1024, 4096, 16384])
     assert -1.25 < study.slope_found < -0.75
     assert -1.25 < study.slope_at_most < -0.75
     assert [one.width for one in study.tickets] == [256, 1024, 4096, 16384]
-    again = ticket_study((8, 8, 8, 2), [16384, 256], progress=False)
+    again = ticket_study((8, 8, 8, 2), [16384, 256])
     assert again.tickets[0] == study.tickets[-1]
     slope = math.log(again.tickets[0].found / again.tickets[1].found) / math.log(64)
     assert again.slope_found == pytest.approx(slope)

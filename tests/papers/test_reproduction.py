@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.command_line import ask
 
+from cushion.data.files import write_whole
 from cushion.errors import BadInput, Malformed
-from cushion.files import write_whole
 from cushion.papers import canvas, registry, runner
 from cushion.papers.drawings import Picture, Series
 from cushion.papers.pages import Claim, Page, Table, judge

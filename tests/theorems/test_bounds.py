@@ -216,7 +216,7 @@ def test_extremes_say_so() -> None:
     assert table.row("l2-norm").abstains or table.row("l2-norm").capacity == 0
     with pytest.raises(cushion.Unsupported):
         bounds(nn.Sequential(nn.Flatten(), nn.Softmax(dim=1)), data)
-    with pytest.raises(cushion.BadInput, match="--delta"):
+    with pytest.raises(cushion.BadInput, match="`delta`"):
         bounds(separating(), data, options=BoundOptions(delta=0.9))
 
 

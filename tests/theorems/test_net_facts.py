@@ -149,7 +149,7 @@ def test_margins_at_any_level() -> None:
         assert margin_loss(values, gamma) == rank / 1000
     assert margin_loss(np.array([-1.0, 0.0, 2.0]), 0.0) == pytest.approx(2 / 3)
     for bad in (-0.1, 1.0, math.nan):
-        with pytest.raises(cushion.BadInput, match="--epsilon"):
+        with pytest.raises(cushion.BadInput, match="`epsilon`"):
             epsilon_margin(values, bad)
 
 

@@ -277,7 +277,7 @@ def test_the_averages_of_an_epoch_are_over_examples(batch: int) -> None:
         recipe, training.fit_recipe(recipe, data.shape, 3), data, 0, torch.device("cpu")
     )
     expected = training.evaluate(trainer.module, data)
-    with torch.random.fork_rng(devices=[]), training.tqdm(disable=True) as bar:
+    with torch.random.fork_rng(devices=[]), training.working("", hidden=True) as bar:
         line = trainer.epoch(0, bar)
     assert line["train_loss"] == pytest.approx(expected[0], rel=1e-5)
     assert line["train_error"] == expected[1] / 23

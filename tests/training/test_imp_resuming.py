@@ -141,8 +141,8 @@ def test_plain_runs_and_pruning_runs_do_not_mix(tmp_path: Path) -> None:
     imp(tmp_path / "imp", rewind=0)
     train(MLP, make_data(30), tmp_path / "plain", epochs=2, progress=False)
     data = make_data(30)
-    assert "holds a run with --prune imp" in refusal(MLP, data, tmp_path / "imp", epochs=2)
-    assert "holds a run without --prune imp" in refused(tmp_path / "plain")
+    assert "holds a run with `prune` = imp" in refusal(MLP, data, tmp_path / "imp", epochs=2)
+    assert "holds a run without `prune` = imp" in refused(tmp_path / "plain")
     # A level that is not finished must not be finished without its mask.
     level = tmp_path / "imp" / "level-01"
     (level / "net.safetensors").unlink()

@@ -163,7 +163,7 @@ def test_snapshots_are_the_nets_of_shorter_runs(tmp_path: Path) -> None:
     assert net.init is not None, "distances from initialisation can be measured on a snapshot"
     with pytest.raises(BadInput, match="snapshots"):
         train(RECIPE, data, tmp_path / "long", progress=False)
-    with pytest.raises(BadInput, match="--snapshots must name epochs"):
+    with pytest.raises(BadInput, match="`snapshots` must name epochs"):
         train(RECIPE, data, tmp_path / "none", snapshots=(0,), progress=False)
     assert not (tmp_path / "none").exists()
 

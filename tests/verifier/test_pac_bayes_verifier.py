@@ -320,7 +320,7 @@ def test_a_long_header_is_accepted() -> None:
 def test_a_replay_that_takes_long_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made = certify_gaussian(coin(), ones(6), Decimal("0.05"), draws=1000)
     monkeypatch.setattr("cushion.verifier.effort.MOST_EFFORT", 100_000)
-    with pytest.raises(BadInput, match="--slow"):
+    with pytest.raises(BadInput, match="`slow`"):
         verify_claim(made.claim, made.message, ones(6), None)
     assert verify_claim(made.claim, made.message, ones(6), None, slow=True).ok
     assert verify_claim(made.claim, made.message, None, None).level == "message", (

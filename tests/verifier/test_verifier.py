@@ -361,7 +361,7 @@ def test_a_replay_that_takes_long_is_asked_for(
 ) -> None:
     path = certificate.save(tmp_path / "c.cushion")
     monkeypatch.setattr("cushion.verifier.effort.MOST_EFFORT", 10_000)
-    with pytest.raises(BadInput, match="add --slow"):
+    with pytest.raises(BadInput, match="add `slow`"):
         verifier.verify(path, toy())
     assert verifier.verify(path, toy(), slow=True).ok
     assert verifier.verify(path, None).level == "message"
@@ -398,7 +398,7 @@ def test_inputs_of_another_type_or_size_are_not_ok(tmp_path: Path) -> None:
     "text", ["0", "0.6", "-1", "x", "nan", "inf", "0." + "1" * 30, "1e-30", "0.0100000000000000001"]
 )
 def test_impossible_deltas_are_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="--delta"):
+    with pytest.raises(BadInput, match="`delta`"):
         parse_delta(text)
 
 

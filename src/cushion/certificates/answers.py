@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from cushion.certificates.format.answers import Answers
 from cushion.errors import BadInput
 from cushion.nets.batches import as_floats
+from cushion.progress import progress
 
 _BATCH = 256
 _FEW = 2  # rows that are also scored in a batch of their own
@@ -58,14 +58,7 @@ def score(model: nn.Module, x: NDArray[Any], *, describe: str = "scoring") -> Te
     with torch.no_grad(), _evaluating(model):
         parts = [
             _checked(model(as_floats(x[start : start + _BATCH]).to(device)), start)
-            for start in tqdm(
-                range(0, len(x), _BATCH),
-                desc=describe,
-                unit="batch",
-                disable=None,
-                delay=2,
-                leave=False,
-            )
+            for start in progress(range(0, len(x), _BATCH), describe, "batch")
         ]
         again = _checked(model(as_floats(x[:_FEW]).to(device)), 0)
     scores = torch.cat(parts)

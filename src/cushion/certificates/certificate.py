@@ -13,8 +13,8 @@ from cushion.certificates.format.container import pack
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.data.dataset import Dataset
+from cushion.data.files import write_whole
 from cushion.data.inputs import check_holdout
-from cushion.files import write_whole
 from cushion.numerics import float_up, percent_up
 from cushion.theorems.occam import holdout_bound, occam_bound
 

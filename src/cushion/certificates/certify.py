@@ -53,12 +53,12 @@ def certify(
     check_holdout(holdout, sample)
     total = parse_delta(str(delta))
     if not minutes > 0:
-        raise BadInput(f"--minutes {minutes} must be above 0")
+        raise BadInput(f"`minutes` = {minutes} must be above 0")
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     inputs = None if unlabelled is None else _fresh_inputs(unlabelled, sample)
     if inputs is not None and not isinstance(model, nn.Module):
         raise BadInput(
-            "--unlabelled serves to bound the error of your own net; give the net with --net as "
+            "`unlabelled` serves to bound the error of your own net; give the net with `net` as "
             "well"
         )
 

@@ -33,9 +33,9 @@ from cushion.certificates.format.posterior import (
 )
 from cushion.certificates.format.rounded_gaussian import ERROR, LEAST_EXPONENT
 from cushion.data.dataset import Dataset
+from cushion.data.files import write_whole
 from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput, Malformed
-from cushion.files import write_whole
 from cushion.numerics import binomial_inverse, decimal_up, float_up, kl_inverse, percent_up
 
 # ln 2 lies between these.
@@ -164,8 +164,8 @@ def certify_gaussian(
         exact = Fraction(failure) - sampling_slack(posterior.size, nets, rows)
         if exact <= 0:
             raise BadInput(
-                f"--delta {delta} is too small for {nets} draws of {posterior.size} numbers; give "
-                "a larger one"
+                f"`delta` = {delta} is too small for {nets} draws of {posterior.size} numbers; "
+                "give a larger one"
             )
         return exact
 

@@ -40,7 +40,7 @@ def certify_posterior(
     check_holdout(holdout, sample)
     exact_delta = parse_delta(str(delta))
     if not minutes > 0:
-        raise BadInput(f"--minutes {minutes} must be above 0")
+        raise BadInput(f"`minutes` = {minutes} must be above 0")
     found = train_posterior(sample, seconds=60 * minutes, seed=seed, report=report)
     notes = {
         "minutes": minutes,

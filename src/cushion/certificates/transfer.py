@@ -44,7 +44,8 @@ def split_delta(total: Decimal) -> tuple[Decimal, Decimal]:
     rest = _EXACT.subtract(total, share).normalize(_EXACT)
     if not (share > 0 and rest > 0):
         raise BadInput(
-            f"--delta {total} is too small to be shared between g and the disagreements of f and g"
+            f"`delta` = {total} is too small to be shared between g and the disagreements of f and "
+            "g"
         )
     return share, rest
 

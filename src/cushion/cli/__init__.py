@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from cushion import __version__
 from cushion.cli import bounds, certify, compress, data, inspect, measure, reproduce, train, verify
+from cushion.cli.flags import translate
 from cushion.cli.output import check_json
 from cushion.errors import CushionError
 
@@ -43,6 +44,8 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
     for verb in _VERBS:
         verb.add_parser(verbs)
+    for own in verbs.choices.values():  # so that refusals can name flags
+        own.set_defaults(flags=frozenset(own._option_string_actions))
     return parser
 
 
@@ -63,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except CushionError as problem:
-        return _refuse(str(problem))
+        return _refuse(translate(str(problem), args.flags))
     except BrokenPipeError:  # the reader of our output went away: not an error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

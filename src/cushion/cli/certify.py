@@ -23,8 +23,8 @@ from cushion.cli.options import (
 from cushion.cli.output import answer
 from cushion.cli.posterior import certify_posterior
 from cushion.cli.verify import UNLABELLED_HELP, claim_json
+from cushion.data.files import check_writable
 from cushion.errors import BadInput
-from cushion.files import check_writable
 
 if TYPE_CHECKING:
     from torch import nn
@@ -87,12 +87,11 @@ def add_parser(verbs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
     from cushion.certificates.certify import certify
     from cushion.data import load_pair
     from cushion.data.inputs import as_inputs
     from cushion.numerics import percent_up
+    from cushion.progress import working
     from cushion.theorems.occam import parse_delta
 
     parse_delta(args.delta)
@@ -111,15 +110,12 @@ def run(args: argparse.Namespace) -> int:
     data, holdout = load_pair(args.data)
     model = None if args.net is None else load_named_net(args, data).module
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
-    shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed} of {unit}{postfix}"
     total = 60 * args.minutes
-    with tqdm(
-        total=total, desc="searching", unit=f"{args.minutes:g} min", bar_format=shape, disable=None
-    ) as bar:
+    with working("searching", total, f"{args.minutes:g} min") as bar:
 
         def report(seconds: float, best: Decimal) -> None:
-            bar.set_postfix_str(f"best bound {percent_up(str(best))}", refresh=False)
-            bar.update(min(seconds, total) - bar.n)
+            bar.say(f"best bound {percent_up(str(best))}")
+            bar.reach(min(seconds, total))
 
         certificate = certify(
             data,

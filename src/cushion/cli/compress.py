@@ -25,8 +25,8 @@ from cushion.cli.options import (
 from cushion.cli.output import answer, table
 from cushion.compressors.noise.options import METHODS as TAILS
 from cushion.compressors.registry import METHODS, OPTIONS, Option, choose
+from cushion.data.files import check_writable
 from cushion.errors import BadInput
-from cushion.files import check_writable
 
 if TYPE_CHECKING:
     from cushion.compressors.noise.records import NetHeavyTail
@@ -288,19 +288,17 @@ def _search(
     holdout: Dataset | None,
     options: dict[str, Any],
 ) -> int:
-    from tqdm import tqdm
-
     from cushion.compressors.run import compress
     from cushion.compressors.search_report import Compressed
     from cushion.numerics import percent_up
+    from cushion.progress import working
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the training as Ctrl-C does
-    shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
-    with tqdm(total=1.0, desc=args.method, bar_format=shape, disable=None) as bar:
+    with working(args.method, 1.0) as bar:
 
         def report(done: float, best: Decimal) -> None:
-            bar.set_postfix_str(f"best bound {percent_up(str(best))}", refresh=False)
-            bar.update(done - bar.n)
+            bar.say(f"best bound {percent_up(str(best))}")
+            bar.reach(done)
 
         found = compress(
             data,

@@ -24,7 +24,7 @@ from cushion.cli.options import (
 )
 from cushion.cli.output import answer
 from cushion.cli.sharpness import add_sharpness, sharpness_options
-from cushion.files import check_writable, write_whole
+from cushion.data.files import check_writable, write_whole
 
 if TYPE_CHECKING:
     from cushion.measures.conditions.options import ConditionOptions

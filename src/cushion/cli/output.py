@@ -10,7 +10,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cushion.files import check_writable, write_whole
+from cushion.cli.flags import translate, translated
+from cushion.data.files import check_writable, write_whole
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +30,7 @@ def check_json(args: argparse.Namespace) -> None:
 
 def answer(args: argparse.Namespace, obj: Mapping[str, Any], text: str) -> None:
     """Print the text, except where the JSON goes to stdout; write the JSON where --json says."""
+    obj, text = translated(obj, args.flags), translate(text, args.flags)
     if args.json == "-":  # ASCII: a terminal shows what a file says and is not steered by it
         sys.stdout.write(json.dumps(obj, indent=2, allow_nan=False) + "\n")
         return

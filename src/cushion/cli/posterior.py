@@ -12,13 +12,12 @@ from cushion.errors import BadInput
 
 def certify_posterior(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """Train and certify a Gaussian posterior, write the file, and return what to answer."""
-    from tqdm import tqdm
-
     from cushion.certificates import posterior as pac_bayes
     from cushion.certificates.certificate import holdout_sentence
     from cushion.cli.verify import claim_json
     from cushion.data import load_pair
     from cushion.numerics import percent_up
+    from cushion.progress import working
 
     if args.net is not None or args.unlabelled is not None:
         raise BadInput(
@@ -26,15 +25,12 @@ def certify_posterior(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
             "--net out"
         )
     data, holdout = load_pair(args.data)
-    shape = "{desc}: {percentage:3.0f}%|{bar}| {elapsed} of {unit}{postfix}"
     total = 60 * args.minutes
-    with tqdm(
-        total=total, desc="training", unit=f"{args.minutes:g} min", bar_format=shape, disable=None
-    ) as bar:
+    with working("training", total, f"{args.minutes:g} min") as bar:
 
         def report(seconds: float, estimate: float) -> None:
-            bar.set_postfix_str(f"bound perhaps {percent_up(str(estimate))}", refresh=False)
-            bar.update(min(seconds, total) - bar.n)
+            bar.say(f"bound perhaps {percent_up(str(estimate))}")
+            bar.reach(min(seconds, total))
 
         certificate = pac_bayes.certify_posterior(
             data,

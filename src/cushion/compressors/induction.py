@@ -70,7 +70,7 @@ def follow_induction(
         if not bool(torch.isfinite(changed).all()):
             raise BadInput(
                 f"the compressed net's scores are not finite near row {rows.start}: so few numbers "
-                "lose the net; use more (--k)"
+                "lose the net; use more (`k`)"
             )
         gap = changed.double() - own.double()
         columns = {

@@ -63,13 +63,13 @@ class Option:
         understands them.
         """
         if self.kind == "whole" and not (type(value) is int and value >= 1):
-            raise BadInput(f"--{self.name} {value} must be a whole number of at least 1")
+            raise BadInput(f"`{self.attribute}` = {value} must be a whole number of at least 1")
         if self.kind == "number" and not (
             isinstance(value, int | float) and 0 < value < float("inf")
         ):
-            raise BadInput(f"--{self.name} {value} must be a number above 0")
+            raise BadInput(f"`{self.attribute}` = {value} must be a number above 0")
         if self.kind == "fraction" and not (isinstance(value, int | float) and 0 <= value < 1):
-            raise BadInput(f"--{self.name} {value} must be at least 0 and below 1")
+            raise BadInput(f"`{self.attribute}` = {value} must be at least 0 and below 1")
 
 
 @dataclass(frozen=True)
@@ -97,23 +97,23 @@ def choose(name: str, options: Mapping[str, Any]) -> Method:
     """
     if name not in METHODS:
         raise BadInput(
-            f"there is no method called {name!r}; --method is one of {', '.join(METHODS)}"
+            f"there is no method called {name!r}; `method` is one of {', '.join(METHODS)}"
         )
     method = METHODS[name]
     for option, value in options.items():
         shown = option.replace("_", "-")
         if shown not in method.options:
-            takes = ", ".join(f"--{own}" for own in method.options)
-            raise BadInput(f"--method {name} does not take --{shown}; its options are {takes}")
+            takes = ", ".join(f"`{own.replace('-', '_')}`" for own in method.options)
+            raise BadInput(f"`method` = {name} does not take `{option}`; its options are {takes}")
         OPTIONS[shown].check(value)
     if method.of_a_net:
         net_options(name, options)
     elif "k" in options and not (type(options["k"]) is int and options["k"] >= 1):
         raise BadInput(
-            f"--k {options['k']} must be a whole number of at least 1 for --method {name}"
+            f"`k` = {options['k']} must be a whole number of at least 1 for `method` = {name}"
         )
     if "minutes" in options and "steps" in options:
-        raise BadInput("--minutes and --steps both say how long to train; give one of them")
+        raise BadInput("`minutes` and `steps` both say how long to train; give one of them")
     return method
 
 

@@ -64,7 +64,7 @@ def compress(
     chosen = choose(method, given)
     if chosen.run is None:
         if model is None:
-            raise BadInput(f"--method {method} compresses a trained net; give NET")
+            raise BadInput(f"`method` = {method} compresses a trained net; give NET")
         return compress_model(
             model,
             sample,

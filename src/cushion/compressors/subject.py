@@ -142,7 +142,7 @@ class Subject:
         if self.options.examples < len(self.sample):
             return (
                 f"cushions were measured on {self.options.examples} of {len(self.sample)} examples "
-                "(--examples)"
+                "(`examples`)"
             )
         return ""
 
@@ -196,8 +196,8 @@ class Subject:
         if self.gamma is None:
             raise BadInput(
                 f"the net's margin γ is not positive (it errs on {self.seen.errors} of "
-                f"{len(self.sample)} examples, a fraction above --level {self.options.level:g}), "
-                f"and --method {self.method} needs one; give a larger --level, or --gamma"
+                f"{len(self.sample)} examples, a fraction above `level` = {self.options.level:g}), "
+                f"and `method` = {self.method} needs one; give a larger `level`, or `gamma`"
             )
         return self.gamma
 

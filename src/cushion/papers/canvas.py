@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from cushion.data.files import write_whole
 from cushion.errors import BadInput
-from cushion.files import write_whole
 from cushion.measures.distribution import Spectrum
 from cushion.records import Distribution
 

@@ -104,7 +104,7 @@ def train_once(
     """
     if workshop.from_records:
         raise Unrecorded(
-            f"{recipe.name} would have to be trained, and nothing is made with --from-records"
+            f"{recipe.name} would have to be trained, and nothing is made with `from_records`"
         )
     setting = settle(recipe, data, test, width, None, None, seed, workshop.device)
     folder = workshop.runs / f"{recipe.name}-{run_fingerprint(setting, snapshots)}"

@@ -19,14 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
+from cushion.data.files import write_whole
 from cushion.errors import BadInput, Malformed
-from cushion.files import write_whole
 from cushion.papers.item import Item
 from cushion.papers.pages import SIZES, Page, Size, Table, render
 from cushion.papers.pictures import draw_picture
 from cushion.papers.registry import ITEMS, find
+from cushion.progress import progress
 
 
 class Unrecorded(BadInput):
@@ -65,7 +64,7 @@ class Workshop:
         if not path.is_file():
             if self.from_records:
                 raise Unrecorded(
-                    f"{path} is missing, and nothing is made with --from-records; leave that "
+                    f"{path} is missing, and nothing is made with `from_records`; leave that "
                     "option out"
                 )
             value = make()
@@ -173,15 +172,13 @@ def reproduce_all(
     Otherwise an item that refuses (data that are not here, say) stops the rest.
     """
     made, without = [], []
-    with tqdm(ITEMS, unit="item", disable=None) as bar:
-        for item_id in bar:
-            bar.set_description(item_id)
-            try:
-                made.append(reproduce(item_id, out, from_records=from_records, **options))
-            except BadInput:  # a step without a record, or data that such a step would read
-                if not from_records:
-                    raise
-                without.append(item_id)
+    for item_id in progress(ITEMS, "items", "item"):
+        try:
+            made.append(reproduce(item_id, out, from_records=from_records, **options))
+        except BadInput:  # a step without a record, or data that such a step would read
+            if not from_records:
+                raise
+            without.append(item_id)
     return made, without
 
 

@@ -93,10 +93,10 @@ def bounds(
     options = options or BoundOptions()
     if options.noisy_draws < 1 or options.noisy_draws != int(options.noisy_draws):
         raise BadInput(
-            f"--noisy-draws must be a whole number of at least 1, not {options.noisy_draws}"
+            f"`noisy_draws` must be a whole number of at least 1, not {options.noisy_draws}"
         )
     if options.seed < 0:
-        raise BadInput(f"--seed must be a whole number of at least 0, not {options.seed}")
+        raise BadInput(f"`seed` must be a whole number of at least 0, not {options.seed}")
     sample = as_dataset(data)
     check_holdout(holdout, sample)
     exact = parse_delta(str(options.delta))
@@ -243,7 +243,7 @@ def _rankings(facts: NetFacts, found: MeasureTable) -> list[Bound]:
             f"½Σw²/σ² of the noise that raises the error by {level:g}: the bi-criteria curve at "
             "one height",
             f"no noise that was tried raises the error by {level:g}; give larger or smaller "
-            "--alphas",
+            "`alphas`",
         ),
         ranking(
             "C1",

@@ -144,7 +144,7 @@ def no_margin(facts: NetFacts) -> str:
     """Why nothing that divides by the margin has a value."""
     return (
         f"γ = {facts.margin:.3g} is not positive (the net errs on {facts.errors} of {facts.m} "
-        "examples), and the bound divides by it; a larger --epsilon lets γ ignore more of the "
+        "examples), and the bound divides by it; a larger `epsilon` lets γ ignore more of the "
         "examples"
     )
 

@@ -29,13 +29,13 @@ from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.nets.loading.weights import IMP_FILE, NET_FILE, read_tensors, save_tensors
 from cushion.nets.models import build_empty
 from cushion.nets.specs import Spec
+from cushion.progress import progress as shown
 from cushion.records import Record
 from cushion.training.recipes import Recipe
 from cushion.training.runs import REWIND_FILE, Status, open_folder
@@ -130,10 +130,7 @@ def train_imp(
     found: list[ImpLevel] = []
     news = 0
     with open_folder(folder, IMP_FILE, setting.spec, setting.sample, test, plan) as begun:
-        disable = None if progress else True
-        for level in tqdm(
-            range(levels), desc="levels", unit="level", disable=disable, delay=2, leave=False
-        ):
+        for level in shown(range(levels), "levels", "level"):
             if level:
                 trained, _ = read_tensors(folder / f"level-{level - 1:02d}" / NET_FILE)
                 masks = prune(trained, masks, groups)
@@ -196,9 +193,9 @@ def count_rounds(
         if not any(gone):
             most = 1 - sum(left) / total
             asked = (
-                f"--prune-to {to} cannot be reached"
+                f"`to` = {to} cannot be reached"
                 if rounds is None
-                else f"--prune-rounds {rounds} is too many"
+                else f"`rounds` = {rounds} is too many"
             )
             raise BadInput(
                 f"{asked}: after {done} rounds one weight is left in each layer, a sparsity of "
@@ -208,7 +205,7 @@ def count_rounds(
         done += 1
         if done > MOST_ROUNDS:
             raise BadInput(
-                f"--prune-fraction {groups[0][1]:g} takes more than {MOST_ROUNDS} rounds; raise it"
+                f"`fraction` = {groups[0][1]:g} takes more than {MOST_ROUNDS} rounds; raise it"
             )
     return done
 
@@ -244,7 +241,7 @@ def _train_level(
     if result.epochs <= rewind:
         raise BadInput(
             f"{folder} reached the recipe's loss after {result.epochs} epochs, so nothing is left "
-            f"to train after epoch {rewind}; choose a smaller --rewind-epoch and another folder"
+            f"to train after epoch {rewind}; choose a smaller `rewind` and another folder"
         )
     return result
 
@@ -265,16 +262,16 @@ def _check(
     recipe: Recipe, rounds: int | None, to: float | None, fraction: float, rewind: int, scope: str
 ) -> None:
     if rounds is not None and to is not None:
-        raise BadInput("--prune-rounds and --prune-to both say when to stop; give one of them")
+        raise BadInput("`rounds` and `to` both say when to stop; give one of them")
     if rounds is not None and rounds < 1:
-        raise BadInput(f"--prune-rounds must be at least 1, not {rounds}")
-    for option, share in (("--prune-to", to), ("--prune-fraction", fraction)):
+        raise BadInput(f"`rounds` must be at least 1, not {rounds}")
+    for option, share in (("`to`", to), ("`fraction`", fraction)):
         if share is not None and not 0 < share < 1:
             raise BadInput(f"{option} must lie strictly between 0 and 1, not {share}")
     if not 0 <= rewind < recipe.epochs:
         raise BadInput(
-            f"--rewind-epoch must be at least 0 and below the {recipe.epochs} epochs of a level, "
-            f"not {rewind}"
+            f"`rewind` must be at least 0 and below the {recipe.epochs} epochs of a level, not "
+            f"{rewind}"
         )
     if scope not in get_args(Scope):
-        raise BadInput(f"--prune-scope must be {' or '.join(get_args(Scope))}, not '{scope}'")
+        raise BadInput(f"`scope` must be {' or '.join(get_args(Scope))}, not '{scope}'")

@@ -10,12 +10,12 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from tqdm import tqdm
 
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.nets.batches import as_floats, batch_bounds, mix_seed
 from cushion.nets.network import Affine, Network
+from cushion.progress import working
 
 
 def fine_tune(
@@ -92,17 +92,9 @@ def _train(
     ]
     optimiser = torch.optim.Adam(tensors, lr=lr, fused=True)
     bounds = batch_bounds(len(data), batch)
-    disable = None if progress else True
     with (
         torch.enable_grad(),
-        tqdm(
-            total=epochs * len(bounds),
-            desc="fine-tuning",
-            unit="batch",
-            disable=disable,
-            delay=2,
-            leave=False,
-        ) as bar,
+        working("fine-tuning", epochs * len(bounds), "batch", hidden=not progress) as bar,
     ):
         for epoch in range(epochs):
             generator = torch.Generator().manual_seed(mix_seed(seed, epoch, "order"))
@@ -119,7 +111,7 @@ def _train(
                     if weight.grad is not None:  # None: no path leads from this layer to the scores
                         weight.grad.masked_fill_(gone, 0.0)
                 optimiser.step()
-                bar.update()
+                bar.advance()
             if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
                 raise BadInput(
                     f"fine-tuning diverged in epoch {epoch + 1} (a weight is not finite); lower lr "

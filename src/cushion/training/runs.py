@@ -27,8 +27,8 @@ import torch
 from torch import Tensor, nn
 
 from cushion.data.dataset import Dataset
+from cushion.data.files import write_whole
 from cushion.errors import BadInput, Malformed
-from cushion.files import write_whole
 from cushion.nets.loading.weights import (
     IMP_FILE,
     INIT_FILE,
@@ -223,7 +223,7 @@ def open_folder(
             if (folder / other).exists():
                 kind = "a run with" if other == IMP_FILE else "a run without"
                 raise BadInput(
-                    f"{folder} holds {kind} --prune imp; repeat its options, or choose another "
+                    f"{folder} holds {kind} `prune` = imp; repeat its options, or choose another "
                     "folder"
                 )
             if (folder / NET_FILE).exists() or (folder / CHECKPOINT_FILE).exists():

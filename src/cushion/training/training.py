@@ -21,7 +21,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from cushion.data.corruption import randomize_labels, shuffle_labels
 from cushion.data.dataset import Dataset
@@ -29,6 +28,8 @@ from cushion.errors import BadInput
 from cushion.nets import models
 from cushion.nets.batches import as_floats, batch_bounds, crop_and_mirror, draw_views, mix_seed
 from cushion.nets.specs import Spec, scale_width, write_shape
+from cushion.progress import progress as shown
+from cushion.progress import working
 from cushion.records import Record
 from cushion.training.recipes import Recipe, find_recipe, fit_recipe
 from cushion.training.runs import Run, Status
@@ -194,9 +195,7 @@ def evaluate(
     try:
         with torch.inference_mode():
             starts = range(0, len(data), EVALUATION_BATCH)
-            for start in tqdm(
-                starts, desc="evaluating", unit="batch", disable=None, delay=2, leave=False
-            ):
+            for start in shown(starts, "evaluating", "batch"):
                 rows = np.arange(start, min(start + EVALUATION_BATCH, len(data)))
                 y = torch.from_numpy(data.y[rows]).to(device)
                 scores = module(as_floats(data.x[rows]).to(device))
@@ -262,10 +261,7 @@ class Trainer:
         """The epochs that are missing, each ended by a checkpoint."""
         batches = len(batch_bounds(len(self.sample), self.recipe.batch))
         total = (self.recipe.epochs - len(run.history)) * batches
-        disable = None if progress else True
-        with tqdm(
-            total=total, unit="batch", desc=self.recipe.name, disable=disable, delay=2
-        ) as bar:
+        with working(self.recipe.name, total, "batch", hidden=not progress) as bar:
             while len(run.history) < self.recipe.epochs and not run.stopped:
                 line = self.epoch(len(run.history), bar)
                 stop = False
@@ -309,13 +305,9 @@ class Trainer:
                 error_sum += count_errors(scores, y)
             if number % LOOK_EVERY == 0 or stop == m:
                 self.look(epoch, float(loss_sum) / stop)
-                bar.set_postfix(
-                    epoch=epoch + 1,
-                    loss=f"{float(loss_sum) / stop:.4g}",
-                    error=f"{int(error_sum) / stop:.2%}",
-                    refresh=False,
-                )
-            bar.update()
+                loss_now, error = float(loss_sum) / stop, int(error_sum) / stop
+                bar.say(f"epoch {epoch + 1}, loss {loss_now:.4g}, error {error:.2%}")
+            bar.advance()
         if not all(
             bool(torch.isfinite(tensor).all()) for tensor in self.module.state_dict().values()
         ):
@@ -370,7 +362,7 @@ def _check_sets(recipe: Recipe, data: Dataset, test: Dataset | None) -> None:
 
 def _settle_snapshots(epochs: Sequence[int]) -> tuple[int, ...]:
     if any(epoch < 1 for epoch in epochs):
-        raise BadInput(f"--snapshots must name epochs, counted from 1, not {min(epochs)}")
+        raise BadInput(f"`snapshots` must name epochs, counted from 1, not {min(epochs)}")
     return tuple(sorted(set(epochs)))
 
 
@@ -383,7 +375,7 @@ def find_device(name: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise BadInput(f"device '{name}' is not supported; use cpu or cuda")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise BadInput(f"device '{name}' is not available on this machine; use --device cpu")
+        raise BadInput(f"device '{name}' is not available on this machine; use `device` = cpu")
     return device
 
 

@@ -16,5 +16,5 @@ def check_effort(multiplications: int, slow: bool) -> None:
     if multiplications > MOST_EFFORT and not slow:
         raise BadInput(
             f"replaying this certificate takes about {multiplications / MOST_EFFORT:.0f} times the "
-            "few minutes that verify takes unasked; add --slow to do it all the same"
+            "few minutes that verify takes unasked; add `slow` to do it all the same"
         )

@@ -34,27 +34,19 @@ def for_each(starts: range, work: Callable[[int], None], values: int, progress: 
     The library itself gets one thread: its own threads wait for each other in every product, which
     on busy cores costs ten times what they save.
     """
-    from tqdm import tqdm
+    from cushion.progress import working
 
     library = ThreadpoolController().select(user_api="blas")
     threads = max([1, *(pool["num_threads"] for pool in library.info())])
     threads = max(1, min(threads, _VALUES // values))
-    hidden = None if progress else True
     with (
         library.limit(limits=1),
         ThreadPoolExecutor(threads) as pool,
-        tqdm(
-            desc="counting errors",
-            total=len(starts),
-            unit="batch",
-            disable=hidden,
-            delay=2,
-            leave=False,
-        ) as bar,
+        working("counting errors", len(starts), "batch", hidden=not progress) as bar,
     ):
         for first in range(0, len(starts), _IN_LINE):
             for _ in pool.map(work, starts[first : first + _IN_LINE]):
-                bar.update()
+                bar.advance()
 
 
 def convolution(weight: Integers, stride: int, pad: int, floats: type[np.floating[Any]]) -> Step:

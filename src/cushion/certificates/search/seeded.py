@@ -106,7 +106,7 @@ def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blu
         blueprint = (DenseBlock(scaled(hidden)), DenseBlock())
     if (total := sum(sizes_of(blueprint, shape, classes).values())) > MOST_WEIGHTS:
         raise BadInput(
-            f"--width {width:g} makes a net of {total} weights, more than the {MOST_WEIGHTS} of "
+            f"`width` = {width:g} makes a net of {total} weights, more than the {MOST_WEIGHTS} of "
             "the format; give a smaller one"
         )
     return blueprint
@@ -121,7 +121,8 @@ def sizes_of(blueprint: Blueprint, shape: Shape, classes: int) -> dict[int, int]
 def check_seed(seed: int) -> None:
     if not 0 <= seed <= MOST_SEED:
         raise BadInput(
-            f"--seed {seed} cannot be written into a net; give a whole number from 0 to {MOST_SEED}"
+            f"`seed` = {seed} cannot be written into a net; give a whole number from 0 to "
+            f"{MOST_SEED}"
         )
 
 

@@ -128,7 +128,7 @@ def compress_to_subspace(
         shares = share_out(total, sizes)
         if sum(shares[place] * size for place, size in sizes.items()) > MOST_SIGNS:
             raise BadInput(
-                f"--k {total} is too many for a net of {most} weights; lower --k or --width"
+                f"`k` = {total} is too many for a net of {most} weights; lower `k` or `width`"
             )
         return SeededPlan(
             blueprint,
@@ -154,7 +154,7 @@ def share_out(k: int, sizes: Mapping[int, int]) -> dict[int, int]:
     most = sum(sizes.values())
     if not len(sizes) <= k <= most:
         raise BadInput(
-            f"--k {k}: this net has {len(sizes)} layers and {most} weights; give {len(sizes)} to "
+            f"`k` = {k}: this net has {len(sizes)} layers and {most} weights; give {len(sizes)} to "
             f"{most} coefficients"
         )
     exact = {place: k * size / most for place, size in sizes.items()}

@@ -62,7 +62,7 @@ def _left(layers: Sequence[LayerReplacement]) -> list[str]:
     lost = [layer for layer in layers if layer.kept > 0 and layer.nonzeros == 0]
     if rounded := [layer.name for layer in lost if layer.rounded_away == layer.kept]:
         notes.append(
-            f"no weight of {', '.join(rounded)} is left on its grid; give more --grid bits"
+            f"no weight of {', '.join(rounded)} is left on its grid; give more `grid` bits"
         )
     if unread := [layer.name for layer in lost if layer.name not in rounded]:
         notes.append(
@@ -79,7 +79,7 @@ def _rounding(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[s
     if not coarse:
         return []
     return [
-        f"rounding alone moves {', '.join(coarse)} by more than ε = {epsilon:g}; give more --grid "
+        f"rounding alone moves {', '.join(coarse)} by more than ε = {epsilon:g}; give more `grid` "
         "bits"
     ]
 
@@ -97,5 +97,5 @@ def _noise(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[str]
                 f"{chosen.errors}"
             ]
     if found.form == "corrected":
-        return ["noise only adds error to what is left out; --t 0 replaces by zeros"]
+        return ["noise only adds error to what is left out; `t` = 0 replaces by zeros"]
     return []

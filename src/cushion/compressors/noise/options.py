@@ -92,23 +92,23 @@ class HeavyTailOptions:
     def check(self, method: str) -> None:
         """BadInput where a value or combination makes no sense."""
         if method not in METHODS:
-            raise BadInput(f"--method {method} replaces no weights by noise; use {METHODS[0]}")
+            raise BadInput(f"`method` = {method} replaces no weights by noise; use {METHODS[0]}")
         if self.form not in FORMS:
-            raise BadInput(f"--form {self.form} must be one of {', '.join(FORMS)}")
+            raise BadInput(f"`form` = {self.form} must be one of {', '.join(FORMS)}")
         self._check_numbers()
         self._check_pair()
         if not isinstance(self.layers, tuple) or not all(
             isinstance(name, str) and name for name in self.layers
         ):
             raise BadInput(
-                "--layers must be all, last, or names of layers separated by commas, not "
+                "`layers` must be all, last, or names of layers separated by commas, not "
                 f"{self.layers}"
             )
         if len(self.layers) > 1 and {"all", "last"} & set(self.layers):
-            raise BadInput("--layers all and last stand alone; give one of them, or names")
+            raise BadInput("`layers` all and last stand alone; give one of them, or names")
         if not (type(self.trials) is int and 1 <= self.trials <= _MOST_TRIALS):
             raise BadInput(
-                f"--trials must be a whole number from 1 to {_MOST_TRIALS}, not {self.trials}"
+                f"`trials` must be a whole number from 1 to {_MOST_TRIALS}, not {self.trials}"
             )
         if self.grid is not None and not (
             self.grid == "best"
@@ -119,41 +119,41 @@ class HeavyTailOptions:
             )
         ):
             raise BadInput(
-                f"--grid {self.grid} must be best, or the bits of a weight, from 2 to 32"
+                f"`grid` = {self.grid} must be best, or the bits of a weight, from 2 to 32"
             )
         if self.gamma is not None and not (_is_number(self.gamma) and 0 < self.gamma < math.inf):
-            raise BadInput(f"--gamma must be a number above 0, not {self.gamma}")
+            raise BadInput(f"`gamma` must be a number above 0, not {self.gamma}")
         if not (_is_number(self.level) and 0 <= self.level < 1):
-            raise BadInput(f"--level must be at least 0 and below 1, not {self.level}")
+            raise BadInput(f"`level` must be at least 0 and below 1, not {self.level}")
 
     def _check_numbers(self) -> None:
         for name, values in (("tau", self.tau), ("t", self.t)):
             if not isinstance(values, tuple) or not all(_is_number(value) for value in values):
                 raise BadInput(
-                    f"--{name} must be a number or several, such as 1 or 1,2, not {values!r}"
+                    f"`{name}` must be a number or several, such as 1 or 1,2, not {values!r}"
                 )
             if len(values) > _MOST_TRIED:
                 raise BadInput(
-                    f"--{name} lists {len(values)} values, and at most {_MOST_TRIED} are tried"
+                    f"`{name}` lists {len(values)} values, and at most {_MOST_TRIED} are tried"
                 )
         for value in self.tau:
             if not 0 < value <= 1e6:
                 raise BadInput(
-                    "--tau is a threshold in standard deviations, above 0 and at most 1e6, not "
+                    "`tau` is a threshold in standard deviations, above 0 and at most 1e6, not "
                     f"{value}"
                 )
         for value in self.t:
             if not 0 <= value <= 1e6:
                 raise BadInput(
-                    f"--t is a variance in mean squares of what goes, from 0 to 1e6, not {value}"
+                    f"`t` is a variance in mean squares of what goes, from 0 to 1e6, not {value}"
                 )
         if self.form == "appendix" and set(self.tau) - {1.0}:
             raise BadInput(
-                "--form appendix has the threshold of one standard deviation; leave out --tau"
+                "`form` = appendix has the threshold of one standard deviation; leave out `tau`"
             )
         if self.form == "appendix" and self.t:
             raise BadInput(
-                "--form appendix draws with the layer's own standard deviation; leave out --t"
+                "`form` = appendix draws with the layer's own standard deviation; leave out `t`"
             )
 
     def _check_pair(self) -> None:
@@ -161,23 +161,23 @@ class HeavyTailOptions:
         if (self.epsilon is None) != (self.eta is None):
             given, lacks = ("epsilon", "eta") if self.eta is None else ("eta", "epsilon")
             raise BadInput(
-                f"--{given} goes with --{lacks}: Proposition 1.1 promises an error but for a "
+                f"`{given}` goes with `{lacks}`: Proposition 1.1 promises an error but for a "
                 "probability"
             )
         if self.epsilon is None or self.eta is None:
             return
         if not (_is_number(self.epsilon) and 0 < self.epsilon <= 1):
             raise BadInput(
-                f"--epsilon is a relative error, above 0 and at most 1, not {self.epsilon}"
+                f"`epsilon` is a relative error, above 0 and at most 1, not {self.epsilon}"
             )
         if not (_is_number(self.eta) and 0 < self.eta < 1):
-            raise BadInput(f"--eta is a probability, above 0 and below 1, not {self.eta}")
+            raise BadInput(f"`eta` is a probability, above 0 and below 1, not {self.eta}")
         if self.tau:
-            raise BadInput("--tau and --epsilon both set the threshold; give one of them")
+            raise BadInput("`tau` and `epsilon` both set the threshold; give one of them")
         if self.form == "appendix":
             raise BadInput(
-                "--form appendix has the threshold of one standard deviation; leave out --epsilon "
-                "and --eta"
+                "`form` = appendix has the threshold of one standard deviation; leave out "
+                "`epsilon` and `eta`"
             )
 
     @property

@@ -72,7 +72,7 @@ def spread(weight: Tensor) -> tuple[float, float]:
     if deviation == 0.0 or values.min() == values.max():
         raise BadInput(
             f"all its {values.size} weights are equal, so that no threshold parts them; leave it "
-            "out with --layers"
+            "out with `layers`"
         )
     return mean, deviation
 
@@ -136,7 +136,7 @@ def choose_layers(net: Network, names: Sequence[str]) -> tuple[bool, ...]:
         dense = [node for node in free if isinstance(node.affine.operator, Linear)]
         if not dense:
             raise BadInput(
-                "--layers last is the final dense layer, and the net has none; name a layer"
+                "`layers` = last is the final dense layer, and the net has none; name a layer"
             )
         chosen = dense[-1:]
     else:
@@ -144,7 +144,7 @@ def choose_layers(net: Network, names: Sequence[str]) -> tuple[bool, ...]:
             if name not in {node.name for node in free}:
                 known = ", ".join(node.name for node in free)
                 raise BadInput(
-                    f"--layers {name}: the net has no such layer to replace; it has {known}"
+                    f"`layers` = {name}: the net has no such layer to replace; it has {known}"
                 )
         chosen = [node for node in free if node.name in names]
     indices = {node.index for node in chosen}

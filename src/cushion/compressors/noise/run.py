@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from tqdm import tqdm
 
 from cushion.certificates.format.number_stream import MOST_FIELD, MOST_NUMBERS
 from cushion.compressors.certified import ASSUMED, NetCompressed, certificate_of, occam_rows
@@ -43,6 +42,7 @@ from cushion.errors import BadInput
 from cushion.measures.table import traced
 from cushion.nets.network import Network
 from cushion.numerics import float_up
+from cushion.progress import progress, working
 from cushion.theorems.heavy_tails import spread_allowed, spread_allowed_printed
 from cushion.theorems.net_facts import look_at
 from cushion.theorems.occam import occam_bound, parse_delta
@@ -98,8 +98,8 @@ def replace_tails(
     options.check(method)
     if type(seed) is not int or not 0 <= seed < MOST_FIELD - options.trials:
         raise BadInput(
-            f"--seed {seed} must be a whole number from 0 to {MOST_FIELD - options.trials - 1}: it "
-            "is part of the message, and the trials count up from it"
+            f"`seed` = {seed} must be a whole number from 0 to {MOST_FIELD - options.trials - 1}: "
+            "it is part of the message, and the trials count up from it"
         )
     sample = as_dataset(data)
     check_holdout(holdout, sample)
@@ -179,19 +179,13 @@ def _best(
     settings = _settings(options)
     best: _Candidate | None = None
     tried = []
-    with tqdm(
-        total=len(settings) * len(options.grids),
-        desc="settings",
-        disable=None,
-        delay=2,
-        leave=False,
-    ) as bar:
+    with working("settings", len(settings) * len(options.grids)) as bar:
         for setting in settings:
             for candidate in _candidates(subject, options, setting, deviations, scores, delta):
                 tried.append(candidate.tried)
                 if best is None or candidate.key < best.key:
                     best = candidate
-                bar.update()
+                bar.advance()
     assert best is not None
     return best, tried
 
@@ -214,7 +208,7 @@ def _candidates(
     ):
         raise BadInput(
             f"{setting.asked} leaves more weights than the {MOST_NUMBERS // 2} of a file; use a "
-            "larger --tau"
+            "larger `tau`"
         )
     for bits in _grids(net, options, replaced, seed):
         stored = store_replaced(net, replaced, bits, seed)
@@ -275,7 +269,7 @@ def _trials(
     noisy = any(one is not None and one.is_random for one in best.replaced)
     seeds = range(subject.seed, subject.seed + (options.trials if noisy else 1))
     found = []
-    for seed in tqdm(seeds, desc="trials", disable=None, delay=2, leave=False):
+    for seed in progress(seeds, "trials"):
         first = seed == subject.seed
         network = best.network if first else replace(best.stored, seed=seed).network(subject.net)
         errors = best.tried.errors if first else look_at(network, subject.sample).errors

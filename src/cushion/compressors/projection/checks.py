@@ -198,7 +198,7 @@ def why_no_induction(
         if not own <= share:
             return (
                 f"{layer.name}: rounding takes it beyond its share of the error; give more "
-                "--number-bits"
+                "`number_bits`"
             )
     return ""
 
@@ -217,7 +217,7 @@ def induction_check(
             None,
             None,
             0,
-            "no ε: the margin γ is not positive; give --epsilon or --gamma",
+            "no ε: the margin γ is not positive; give `epsilon` or `gamma`",
         )
     each = np.fmax.reduce(
         [values / ((i + 1) / depth * epsilon) for (i, _), values in errors.errors.items()]

@@ -142,7 +142,7 @@ def to_accuracy(original: Operator, delta: float, start: Operator | None = None)
     if allowed == 0.0:
         if start is not None and bool(_matrix(original, start).any()):
             raise BadInput(
-                "a map of zeros has no relative accuracy; leave out --from-initialisation"
+                "a map of zeros has no relative accuracy; leave out `from_initialisation`"
             )
         return to_rank(original, 1, 2, start)  # a map of zeros
     drafts = [_truncated_kernel(original, allowed, start)]

@@ -65,28 +65,30 @@ class NetOptions:
     def check(self, method: str) -> None:
         """BadInput where a value or combination makes no sense for the method."""
         if method not in METHODS:
-            raise BadInput(f"--method {method} compresses no net; use one of {', '.join(METHODS)}")
+            raise BadInput(
+                f"`method` = {method} compresses no net; use one of {', '.join(METHODS)}"
+            )
         if self.k is not None:
-            parse_size(self.k, "--k")
+            parse_size(self.k, "`k`")
         for name, value in (
             *_given(epsilon=self.epsilon, gamma=self.gamma),
             ("constant", self.constant),
         ):
             if not (_is_number(value) and 0 < value < math.inf):
-                raise BadInput(f"--{name} must be a number above 0, not {value}")
+                raise BadInput(f"`{name}` must be a number above 0, not {value}")
         for name, value in _given(epsilon=self.epsilon, eta=self.eta):
             if not (_is_number(value) and 0 < value <= 1):
-                raise BadInput(f"--{name} must be above 0 and at most 1, not {value}")
+                raise BadInput(f"`{name}` must be above 0 and at most 1, not {value}")
         for name, value in (("zeta", self.zeta), ("level", self.level)):
             if not (_is_number(value) and 0 <= value < 1):
-                raise BadInput(f"--{name} must be at least 0 and below 1, not {value}")
+                raise BadInput(f"`{name}` must be at least 0 and below 1, not {value}")
         if not (type(self.number_bits) is int and 2 <= self.number_bits <= 32):
             raise BadInput(
-                f"--number-bits must be a whole number from 2 to 32, not {self.number_bits}"
+                f"`number_bits` must be a whole number from 2 to 32, not {self.number_bits}"
             )
         for name, count in (*_given(p=self.p), ("examples", self.examples)):
             if not (type(count) is int and count >= 1):
-                raise BadInput(f"--{name} must be a whole number of at least 1, not {count}")
+                raise BadInput(f"`{name}` must be a whole number of at least 1, not {count}")
         helpers = _HELPERS[method]
         if self.helper is not None and self.helper not in helpers:
             takes = (
@@ -95,20 +97,20 @@ class NetOptions:
                 else "left out: this method has no helper string"
             )
             raise BadInput(
-                f"--helper {self.helper} does not go with --method {method}; it must be {takes}"
+                f"`helper` = {self.helper} does not go with `method` = {method}; it must be {takes}"
             )
         if method == "low-rank" and self.k is not None and self.epsilon is not None:
-            raise BadInput("--k and --epsilon both say where to truncate; give one of them")
+            raise BadInput("`k` and `epsilon` both say where to truncate; give one of them")
         if type(self.from_initialisation) is not bool:
             raise BadInput(
-                "--from-initialisation is given or not (True or False), not "
+                "`from_initialisation` is given or not (True or False), not "
                 f"{self.from_initialisation}"
             )
         if not isinstance(self.sweep, tuple | list) or not all(
             isinstance(asked, str) for asked in self.sweep
         ):
             raise BadInput(
-                f'--sweep must be several words such as ("5%", "epsilon=0.1"), not {self.sweep!r}'
+                f'`sweep` must be several words such as ("5%", "epsilon=0.1"), not {self.sweep!r}'
             )
         for asked in self.sweep:
             self.at(method, asked)
@@ -121,23 +123,23 @@ class NetOptions:
         if not equals:
             if method == "vector-compress":
                 raise BadInput(
-                    f"--sweep {asked}: vector-compress has no k; sweep gamma=G or eta=P instead"
+                    f"`sweep` = {asked}: vector-compress has no k; sweep gamma=G or eta=P instead"
                 )
-            parse_size(asked, "--sweep")
+            parse_size(asked, "`sweep`")
             return self._with(k=int(asked) if asked.isdigit() else asked, epsilon=None)
         if name not in _SWEPT[method]:
             names = " or ".join(f"{own}=" for own in _SWEPT[method])
             raise BadInput(
-                f"--sweep {asked}: for {method} only {names} may stand before a value, or a size "
+                f"`sweep` = {asked}: for {method} only {names} may stand before a value, or a size "
                 "alone"
             )
         try:
             number = float(value)
         except ValueError:
-            raise BadInput(f"--sweep {asked}: {value!r} is not a number") from None
+            raise BadInput(f"`sweep` = {asked}: {value!r} is not a number") from None
         if not 0 < number < math.inf or (name != "gamma" and number > 1):
             raise BadInput(
-                f"--sweep {asked}: the value must be above "
+                f"`sweep` = {asked}: the value must be above "
                 f"0{'' if name == 'gamma' else ' and at most 1'}"
             )
         return self._with(**{"k": None, "epsilon": None, name: number})

@@ -76,7 +76,7 @@ def compress_net(
     options.check(method)
     if not 0 <= seed < MOST_FIELD - 1:
         raise BadInput(
-            f"--seed {seed} must be a whole number from 0 to {MOST_FIELD - 2}: it is part of the "
+            f"`seed` = {seed} must be a whole number from 0 to {MOST_FIELD - 2}: it is part of the "
             "message"
         )
     sample = as_dataset(data)
@@ -87,7 +87,7 @@ def compress_net(
     if options.from_initialisation:
         if init is None:
             raise BadInput(
-                "--from-initialisation needs the net's initialisation: give a RUN folder as the net"
+                "`from_initialisation` needs the net's initialisation: give a RUN folder as the net"
             )
         start = traced(init, sample)
         check_alike(net, start, "the initialisation")
@@ -158,7 +158,7 @@ def _refuse_growth(subject: Subject) -> None:
         raise BadInput(
             f"Lemma 7 asks for k = {setting.projections} where a vector of this classifier has "
             f"{setting.coordinates} coordinates, so nothing would be compressed and it was not "
-            "run; give the size of the run with --k"
+            "run; give the size of the run with `k`"
         )
 
 
@@ -172,7 +172,7 @@ def _plan(subject: Subject) -> list[LayerPlan]:
         sizes = [size_of(options.k, operator, method, p) for operator in layers]
         if sum(sizes) > MOST_NUMBERS:
             raise BadInput(
-                f"--k {options.k} makes {sum(sizes)} numbers, and a file holds {MOST_NUMBERS} at "
+                f"`k` = {options.k} makes {sum(sizes)} numbers, and a file holds {MOST_NUMBERS} at "
                 "most; give fewer"
             )
         for node, size in zip(net.affine_layers, sizes, strict=True):
@@ -184,7 +184,7 @@ def _plan(subject: Subject) -> list[LayerPlan]:
             ):
                 raise BadInput(
                     f"{node.name}: k·p = {size}·{p} numbers are more than its {weights} weights, "
-                    "so nothing would be compressed; give a smaller --k or --p"
+                    "so nothing would be compressed; give a smaller `k` or `p`"
                 )
         return [LayerPlan(size=size, p=p) for size in sizes]
     if method == "low-rank":
@@ -196,7 +196,7 @@ def _plan(subject: Subject) -> list[LayerPlan]:
                 raise BadInput(
                     f"the margin asks for an accuracy of {accuracy:.2g} in every layer (Theorem "
                     "2.2), finer than the weights themselves, so nothing could be cut and it was "
-                    "not run; give --epsilon or --k"
+                    "not run; give `epsilon` or `k`"
                 )
         return [LayerPlan(accuracy=accuracy) for _ in layers]
     counts = subject.counts
@@ -206,7 +206,7 @@ def _plan(subject: Subject) -> list[LayerPlan]:
             if subject.epsilon is None
             else "its cushions are not defined"
         )
-        raise BadInput(f"the lemma gives no k for this net ({why}); give --k")
+        raise BadInput(f"the lemma gives no k for this net ({why}); give `k`")
     for layer in counts.layers:
         if not layer.compresses:
             asked = (
@@ -217,7 +217,7 @@ def _plan(subject: Subject) -> list[LayerPlan]:
             raise BadInput(
                 f"{layer.name}: the lemma asks for {asked} numbers where the layer has "
                 f"{layer.weights} weights, so nothing would be compressed and it was not run; give "
-                "the size of the run with --k, such as --k 5%"
+                "the size of the run with `k`, such as `k` = 5%"
             )
     return [
         LayerPlan(size=int(count.projections), p=p if isinstance(operator, Conv2d) else 1)

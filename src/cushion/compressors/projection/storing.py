@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from cushion.compressors.projection.conv_project import project_filters
 from cushion.compressors.projection.low_rank import ranks_for, to_accuracy, to_rank
@@ -21,6 +20,7 @@ from cushion.compressors.storage.stored_net import StoredNet, places
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.network import Affine, Network, Node
 from cushion.nets.operators import Conv2d, Diagonal, Operator
+from cushion.progress import progress
 
 _BIAS_BITS = 16
 _BIAS_SHARE = 0.04  # of a layer's allowed error that the rounding of its bias may use
@@ -39,7 +39,7 @@ def size_of(asked: Size, operator: Operator, method: str, p: int = 1) -> int:
     """The rank or k that --k stands for in this layer: at least 1. A percentage is of the layer's
     weights.
     """
-    size = parse_size(asked, "--k")
+    size = parse_size(asked, "`k`")
     filters = method == "conv-project" and isinstance(operator, Conv2d)
     if isinstance(size, int):
         # as many numbers as a convolution
@@ -52,7 +52,7 @@ def low_rank_sizes(asked: Size, net: Network, start: Network | None) -> list[int
     """The rank of every layer: as given, or such that all layers together store a percentage of the
     net's weights.
     """
-    size = parse_size(asked, "--k")
+    size = parse_size(asked, "`k`")
     layers = [node.affine.operator for node in net.affine_layers]
     if isinstance(size, int):
         return [size for _ in layers]
@@ -79,9 +79,7 @@ def store_net(
     """
     layers, biases = [], []
     work = list(zip(net.affine_layers, places(net), plans, strict=True))
-    for at, (node, place, plan) in enumerate(
-        tqdm(work, desc=method, unit="layer", disable=None, delay=2, leave=False)
-    ):
+    for at, (node, place, plan) in enumerate(progress(work, method, "layer")):
         first = None if start is None else start.affine_layers[at].affine
         try:
             layers.append(_store(node.affine.operator, place, plan, method, options, seed, first))
@@ -127,7 +125,7 @@ def linear_layer(net: Network, method: str) -> Node:
     layers = net.affine_layers
     if len(layers) != 1 or layers[0].affine.operator.weight.ndim != 2:
         raise Unsupported(
-            f"--method {method} is for linear classifiers, nets of one dense layer, and this net "
+            f"`method` = {method} is for linear classifiers, nets of one dense layer, and this net "
             f"has {len(layers)} layers; use low-rank or matrix-project, or train a spec such as "
             "'1x28x28: flatten fc10'"
         )

@@ -35,7 +35,7 @@ def lemma_4_1(layers: Sequence[LayerPruning]) -> PromiseCheck:
         (layer, max(layer.moments.deviations)) for layer in layers if layer.moments is not None
     ]
     if not found:
-        return _silent("Lemma 4.1", "it is about Algorithm 1 (--rule bernoulli)")
+        return _silent("Lemma 4.1", "it is about Algorithm 1 (`rule` = bernoulli)")
     worst = max(deviation for _, deviation in found) / STANDARD_ERRORS
     text = (
         "moments of Δ off the diagonal and the share that stays, from what N(0, Ψ) gives, over 4 "
@@ -52,7 +52,7 @@ def lemma_4_2(layers: Sequence[LayerPruning]) -> PromiseCheck:
     if not found:
         return _silent(
             "Lemma 4.2",
-            "it is about Algorithm 1 (--rule bernoulli) on dense layers that have a variance",
+            "it is about Algorithm 1 (`rule` = bernoulli) on dense layers that have a variance",
         )
     needed = max(ratio * (layer.epsilon_l or 1.0) for layer, ratio in found)
     text = (
@@ -73,7 +73,7 @@ def lemma_5_1(layers: Sequence[LayerPruning]) -> PromiseCheck:
         if layer.limit is not None and layer.limit > 0
     ]
     if not found:
-        return _silent("Lemma 5.1", "it is about Algorithm 1 (--rule bernoulli)")
+        return _silent("Lemma 5.1", "it is about Algorithm 1 (`rule` = bernoulli)")
     text = (
         "the most non-zeros of a row or column, over the corrected limit (exact binomial tails, "
         "all rows and columns)"

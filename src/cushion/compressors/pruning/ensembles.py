@@ -30,7 +30,7 @@ def bipartite(rows: int, columns: int, ones: int, seed: int, purpose: str) -> ND
         )
     if not 1 <= ones <= rows:
         raise BadInput(
-            f"a column of {rows} numbers has no {ones} ones; --ones must be from 1 to {rows} here"
+            f"a column of {rows} numbers has no {ones} ones; `ones` must be from 1 to {rows} here"
         )
     found = np.zeros((rows, columns), dtype=np.int64)
     step = max(1, _BLOCK // rows)

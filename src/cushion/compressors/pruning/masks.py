@@ -116,7 +116,7 @@ def masks_for(
     )
     options.check("magnitude")
     if rule == "bernoulli" and d is None:
-        raise BadInput("--rule bernoulli needs --d, the strength of Algorithm 1, such as 1")
+        raise BadInput("`rule` = bernoulli needs `d`, the strength of Algorithm 1, such as 1")
     masks = [
         torch.ones(node.affine.operator.weight.shape, dtype=torch.bool)
         for node in net.affine_layers

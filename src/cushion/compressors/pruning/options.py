@@ -63,53 +63,53 @@ class PruneOptions:
         """BadInput where a value or combination makes no sense for the method."""
         rule = self.chosen_rule
         if rule not in RULES and self.pattern is None:
-            raise BadInput(f"--rule {rule} must be one of {', '.join(RULES)}, or N:M such as 2:4")
+            raise BadInput(f"`rule` = {rule} must be one of {', '.join(RULES)}, or N:M such as 2:4")
         if self.d and rule != "bernoulli":
             raise BadInput(
-                f"--d is the strength of --rule bernoulli (Algorithm 1); --rule {rule} does not "
-                "take it"
+                f"`d` is the strength of `rule` = bernoulli (Algorithm 1); `rule` = {rule} does "
+                "not take it"
             )
         if self.sparsity and rule not in ("global", "layer"):
             raise BadInput(
-                f"--sparsity goes with --rule global or layer; --rule {rule} does not take it"
+                f"`sparsity` goes with `rule` = global or layer; `rule` = {rule} does not take it"
             )
         if rule in ("global", "layer") and not self.sparsity:
             raise BadInput(
-                f"--rule {rule} needs --sparsity, the fraction of weights to remove, such as 0.9"
+                f"`rule` = {rule} needs `sparsity`, the fraction of weights to remove, such as 0.9"
             )
         for name, values in (("d", self.d), ("sparsity", self.sparsity)):
             if not isinstance(values, tuple) or not all(_is_number(value) for value in values):
-                raise BadInput(f"--{name} must be numbers such as 0.5 or 0.5,0.9, not {values}")
+                raise BadInput(f"`{name}` must be numbers such as 0.5 or 0.5,0.9, not {values}")
             if len(values) > _MOST_TRIED:
                 raise BadInput(
-                    f"--{name} lists {len(values)} values, and at most {_MOST_TRIED} are tried"
+                    f"`{name}` lists {len(values)} values, and at most {_MOST_TRIED} are tried"
                 )
         for value in self.d:
             if not 1e-6 <= value <= 1e6:
-                raise BadInput(f"--d must be from 1e-6 to 1e6, not {value}")
+                raise BadInput(f"`d` must be from 1e-6 to 1e6, not {value}")
         for value in self.sparsity:
             if not 0 <= value < 1:
-                raise BadInput(f"--sparsity is a fraction, at least 0 and below 1, not {value}")
+                raise BadInput(f"`sparsity` is a fraction, at least 0 and below 1, not {value}")
         if not isinstance(self.grid, str) or (
             self.grid not in ("lemma", "best")
             and not (_GRID.fullmatch(self.grid) and 2 <= int(self.grid) <= 32)
         ):
             raise BadInput(
-                f"--grid {self.grid} must be lemma, best, or the bits of a weight, from 2 to 32"
+                f"`grid` = {self.grid} must be lemma, best, or the bits of a weight, from 2 to 32"
             )
         if not (type(self.fine_tune) is int and self.fine_tune >= 0):
-            raise BadInput(f"--fine-tune must be a whole number of epochs, not {self.fine_tune}")
+            raise BadInput(f"`fine_tune` must be a whole number of epochs, not {self.fine_tune}")
         for name, count in (("m", self.m), ("ones", self.ones)):
             if count is not None and not (type(count) is int and count >= 1):
-                raise BadInput(f"--{name} must be a whole number of at least 1, not {count}")
+                raise BadInput(f"`{name}` must be a whole number of at least 1, not {count}")
             if count is not None and method != "sketch":
-                raise BadInput(f"--{name} belongs to --method sketch")
+                raise BadInput(f"`{name}` belongs to `method` = sketch")
         if self.subgaussian != "fit":
             self.subgaussian_constants  # noqa: B018
         if self.gamma is not None and not (_is_number(self.gamma) and 0 < self.gamma < math.inf):
-            raise BadInput(f"--gamma must be a number above 0, not {self.gamma}")
+            raise BadInput(f"`gamma` must be a number above 0, not {self.gamma}")
         if not (_is_number(self.level) and 0 <= self.level < 1):
-            raise BadInput(f"--level must be at least 0 and below 1, not {self.level}")
+            raise BadInput(f"`level` must be at least 0 and below 1, not {self.level}")
 
     @property
     def chosen_rule(self) -> str:
@@ -123,7 +123,7 @@ class PruneOptions:
             return None
         kept, of = int(found[1]), int(found[2])
         if not 1 <= kept <= of:
-            raise BadInput(f"--rule {self.chosen_rule}: of M weights 1 to M may stay")
+            raise BadInput(f"`rule` = {self.chosen_rule}: of M weights 1 to M may stay")
         return kept, of
 
     @property
@@ -140,10 +140,10 @@ class PruneOptions:
             a, b, t = (float(part) for part in self.subgaussian.split(","))
         except ValueError:
             raise BadInput(
-                f"--subgaussian {self.subgaussian} must be fit, or the numbers a,b,t"
+                f"`subgaussian` = {self.subgaussian} must be fit, or the numbers a,b,t"
             ) from None
         if not all(0 < value < math.inf for value in (a, b, t)):
-            raise BadInput(f"--subgaussian {self.subgaussian}: a, b and t must be above 0")
+            raise BadInput(f"`subgaussian` = {self.subgaussian}: a, b and t must be above 0")
         return a, b, t
 
     def settings(self) -> dict[str, Any]:

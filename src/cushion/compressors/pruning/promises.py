@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from cushion.compressors.induction import LayerErrors, follow_induction
 from cushion.compressors.projection.pairs import overlap
@@ -39,6 +38,7 @@ from cushion.compressors.storage.stored_net import StoredNet
 from cushion.compressors.subject import Subject
 from cushion.nets.network import Network, Node
 from cushion.nets.operators import Conv2d, Operator
+from cushion.progress import progress
 from cushion.theorems.pruning import (
     Shares,
     failure_shares,
@@ -160,9 +160,7 @@ def _layers(subject: Subject, made: PrunedNet, shares: Shares | None) -> list[La
     net, bits = subject.net, made.stored.layer_bits()
     own = iter(()) if shares is None else iter(zip(shares.epsilon, shares.lambda_, strict=True))
     found = []
-    work = tqdm(
-        net.affine_layers, desc="norms of Δ", unit="layer", disable=None, delay=2, leave=False
-    )
+    work = progress(net.affine_layers, "norms of Δ", "layer")
     for at, node in enumerate(work):
         pair = next(own, None) if is_pruned(node.affine.operator) else None
         found.append(_layer(node, at, made, pair, bits[at], len(net.affine_layers)))

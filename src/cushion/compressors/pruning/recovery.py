@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-from tqdm import tqdm
 
 from cushion.compressors.pruning.splitting import Splitting
 from cushion.compressors.pruning.support import EXACT, Support, Vector, is_injective, places
 from cushion.errors import BadInput
+from cushion.progress import progress
 
 Matrix = NDArray[np.float64]
 MOST_ITERATIONS = 5000
@@ -176,9 +176,7 @@ class _Search:
         due, back = _FIRST_LOOK, 0
         found: tuple[Support, Vector] | None = None
         count: int
-        for count in tqdm(
-            range(1, most + 1), desc="recovering", disable=None, delay=2, leave=False
-        ):
+        for count in progress(range(1, most + 1), "recovering"):
             if self.norm - self.dual <= tolerance * self.norm:
                 return count - 1
             if count % _LOOK == 1:

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from cushion.certificates.format.number_stream import MOST_FIELD, MOST_NUMBERS
 from cushion.compressors.certified import ASSUMED, NetCompressed, certificate_of, occam_rows
@@ -45,6 +44,7 @@ from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network
 from cushion.numerics import float_up
+from cushion.progress import progress, working
 from cushion.theorems.occam import occam_bound, parse_delta
 
 _BATCH = 256
@@ -93,11 +93,11 @@ def prune_net(
     """
     options = options or PruneOptions()
     if method not in METHODS:
-        raise BadInput(f"--method {method} does not prune; use {' or '.join(METHODS)}")
+        raise BadInput(f"`method` = {method} does not prune; use {' or '.join(METHODS)}")
     options.check(method)
     if type(seed) is not int or not 0 <= seed < MOST_FIELD - 1:
         raise BadInput(
-            f"--seed {seed} must be a whole number from 0 to {MOST_FIELD - 2}: it is part of the "
+            f"`seed` = {seed} must be a whole number from 0 to {MOST_FIELD - 2}: it is part of the "
             "message"
         )
     sample = as_dataset(data)
@@ -192,16 +192,14 @@ def _best(
     grids = len(BEST_GRIDS) if options.grid == "best" else 1
     best: _Candidate | None = None
     tried, curve = [], []
-    with tqdm(
-        total=len(settings) * grids, desc="settings", disable=None, delay=2, leave=False
-    ) as bar:
+    with working("settings", len(settings) * grids) as bar:
         for setting in settings:
             for candidate in _candidates(subject, options, setting, scores, delta):
                 tried.append(candidate.tried)
                 curve.append(candidate.point)
                 if best is None or candidate.key < best.key:
                     best = candidate
-                bar.update()
+                bar.advance()
     assert best is not None
     return best, tried, curve
 
@@ -298,9 +296,7 @@ def _sketched(made: PrunedNet, net: Network, options: PruneOptions, seed: int) -
     sketches: list[LayerSketch | None] = []
     work = list(zip(made.stored.layers, places(net), strict=True))
     spent = 0.0
-    for layer, place in tqdm(
-        work, desc="sketches", unit="layer", disable=None, delay=2, leave=False
-    ):
+    for layer, place in progress(work, "sketches", "layer"):
         if not isinstance(layer, Pruned):
             layers.append(layer)
             sketches.append(None)

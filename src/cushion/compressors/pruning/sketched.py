@@ -56,13 +56,13 @@ def sketch_of(left: Integers, matrix: Integers, right: Integers) -> Integers:
     # no sum of these entries can leave int64
     if np.abs(matrix).astype(np.float64).sum() >= 2.0**62:
         raise BadInput(
-            "the numbers of a layer are too large to be sketched; ask for a coarser --grid"
+            "the numbers of a layer are too large to be sketched; ask for a coarser `grid`"
         )
     product = sparse.csr_array(left) @ sparse.csr_array(matrix) @ sparse.csr_array(right).T
     found: Integers = np.asarray(product.todense(), dtype=np.int64)
     if np.abs(found).max(initial=0) >= 2 ** (MOST_BITS - 1):
         raise BadInput(
-            f"a sum of a sketch needs more than {MOST_BITS} bits; ask for a coarser --grid"
+            f"a sum of a sketch needs more than {MOST_BITS} bits; ask for a coarser `grid`"
         )
     return found
 
@@ -153,7 +153,7 @@ class Sketched(StoredLayer):
             ):
                 raise Malformed(
                     f"the layer at place {self.place} did not come back from its sketch of {rows} "
-                    f"x {columns} numbers; compress the net again, with a larger --m"
+                    f"x {columns} numbers; compress the net again, with a larger `m`"
                 )
             self._known[seed] = matrix
         return self._known[seed].reshape(self.shape)

@@ -357,7 +357,7 @@ def _with_sources(parts: Sequence[_Part], drafts: Sequence[tuple[Layer, int]]) -
     if (asked := _decisions(layers)) > MOST_DECISIONS:
         raise Unsupported(
             f"its numbers take {asked} decisions of the arithmetic code, and a certificate holds "
-            f"at most {MOST_DECISIONS}; use fewer --number-bits, a coarser --grid or a smaller --k"
+            f"at most {MOST_DECISIONS}; use fewer `number_bits`, a coarser `grid` or a smaller `k`"
         )
     return tuple(layers)
 

@@ -138,8 +138,8 @@ def _spiked(stored: Spiked, shape: Shape, seed: int, place: int) -> ExactWeight:
         values = np.where(at, values - (int(law.integers[1]) << (law.exponent - lowest)), 0)
     if (values[at] == 0).any():  # which the format reads as noise alone
         raise Unsupported(
-            "a weight that stays and its noise cancel to an exact zero; use another --seed or "
-            "--grid"
+            "a weight that stays and its noise cancel to an exact zero; use another `seed` or "
+            "`grid`"
         )
     source = SeededNoise(values, seed, place, amplitude)
     return ExactWeight(lambda _: source, _power(lowest), fixed=True)
@@ -166,8 +166,8 @@ def _power(exponent: int) -> Fraction:
 
 _NOT_SIGNS = {
     "gaussian": "its helper numbers are floating point, which differ between machines; use "
-    "--helper signs",
-    "srht": "the format of certificates has no randomised Hadamard transform; use --helper signs",
+    "`helper` = signs",
+    "srht": "the format of certificates has no randomised Hadamard transform; use `helper` = signs",
 }
 EXACT_WEIGHTS: Mapping[type[StoredLayer], Callable[[Any, Shape, int, int], ExactWeight]] = {
     Kept: _kept,
@@ -177,7 +177,7 @@ EXACT_WEIGHTS: Mapping[type[StoredLayer], Callable[[Any, Shape, int, int], Exact
     Pruned: _pruned,
     Spiked: _spiked,
     Sketched: _refused(
-        "the format has no sketches; use --method magnitude, whose weights are the same"
+        "the format has no sketches; use `method` = magnitude, whose weights are the same"
     ),
     Located: _refused(
         "it has a different filter at each place of its output, and the format's convolutions have "
@@ -188,7 +188,7 @@ EXACT_WEIGHTS: Mapping[type[StoredLayer], Callable[[Any, Shape, int, int], Exact
         "convolutions by kernels"
     ),
     ProjectedRows: _refused(
-        "its rows share their helper vectors, for which the format has no source; use --method "
+        "its rows share their helper vectors, for which the format has no source; use `method` "
         "matrix-project"
     ),
 }

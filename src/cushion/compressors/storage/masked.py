@@ -147,7 +147,7 @@ def _rounded(kept: Values, exponent: int) -> Numbers:
             raise
         raise BadInput(
             f"on a grid of 2^{exponent} the largest weight takes more than {MOST_BITS} bits; give "
-            "the bits of a weight with --grid, such as 8"
+            "the bits of a weight with `grid`, such as 8"
         ) from None
 
 

@@ -76,7 +76,7 @@ class Numbers:
         if np.abs(scaled).max(initial=0.0) >= 2.0 ** (MOST_BITS - 1):
             raise BadInput(
                 f"a grid of 2^{exponent} is too fine for numbers of this size; ask for a coarser "
-                "accuracy or fewer --number-bits"
+                "accuracy or fewer `number_bits`"
             )
         return cls(scaled.astype(np.int64), exponent)
 

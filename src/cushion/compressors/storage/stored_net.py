@@ -65,7 +65,7 @@ class StoredNet:
     def __post_init__(self) -> None:
         if type(self.seed) is not int or not 0 <= self.seed < MOST_FIELD:
             raise BadInput(
-                f"--seed must be a whole number of at least 0 and below {MOST_FIELD}, not "
+                f"`seed` must be a whole number of at least 0 and below {MOST_FIELD}, not "
                 f"{self.seed}"
             )
 

@@ -62,13 +62,11 @@ def _part(folder: Path, classes: list[str]) -> Arrays:
                 f"{folder / name}: this class folder has no PNG, JPEG or BMP image; add some or "
                 "remove it"
             )
-    from tqdm import tqdm
+    from cushion.progress import progress
 
     first = _image(files[0])
     x = np.empty((len(files), *first.shape), dtype=np.uint8)
-    for row, path in enumerate(
-        tqdm(files, desc=f"reading {folder.name}", disable=None, delay=2, unit="image")
-    ):
+    for row, path in enumerate(progress(files, f"reading {folder.name}", "image")):
         image = _image(path)
         if image.shape != first.shape:
             raise BadInput(

@@ -33,8 +33,8 @@ class ConditionOptions:
             ("seed", self.seed, 0),
         ):
             if count is not None and count < least:
-                raise BadInput(f"--{name} must be a whole number of at least {least}, not {count}")
+                raise BadInput(f"`{name}` must be a whole number of at least {least}, not {count}")
         if self.method not in get_args(Method):
-            raise BadInput(f"--method must be auto, exact or probes, not {self.method}")
+            raise BadInput(f"`method` must be auto, exact or probes, not {self.method}")
         if not 0 < self.delta < 1:
-            raise BadInput(f"--delta must be above 0 and below 1, not {self.delta}")
+            raise BadInput(f"`delta` must be above 0 and below 1, not {self.delta}")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from tqdm import tqdm
 
 from cushion.data import Dataset
 from cushion.measures.sharpness.loss import Losses, all_losses, batch_of, mini_batches
@@ -18,6 +17,7 @@ from cushion.measures.sharpness.perturbed import parameters
 from cushion.measures.sharpness.records import MaxSharpness
 from cushion.nets.batches import mix_seed
 from cushion.nets.network import Network
+from cushion.progress import progress
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ def ascend(net: Network, data: Dataset, options: SharpnessOptions) -> tuple[Netw
     points = [climber.point for climber in climbers]
     steps = range(options.ascent_steps)
     for _, rows in zip(  # noqa: B905
-        tqdm(steps, desc="ascent", unit="step", disable=None, delay=2, leave=False), batches
+        progress(steps, "ascent", "step"), batches
     ):
         x, y = batch_of(data, rows, net.dtype)
         with torch.enable_grad():  # even where the caller has switched gradients off

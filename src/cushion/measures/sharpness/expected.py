@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from cushion.data import Dataset
 from cushion.errors import BadInput
@@ -29,6 +28,7 @@ from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
 from cushion.nets.batches import mix_seed
 from cushion.nets.network import Network
 from cushion.nets.operators import Linear
+from cushion.progress import working
 
 _STACK = 1024  # rows that pass the net together: enough for matrix products at full speed
 _LARGEST = 1 << 22  # numbers in the largest activation or set of kernels of a stack
@@ -49,9 +49,7 @@ def expected_sharpness(
     rule = NoiseRule(options.scale, options.offset)
     changes: list[NDArray[np.float64]] = []  # [2, alphas, pairs of one stack]
     noisy = None if shared else NoisyNet(net, rule)
-    with tqdm(
-        total=options.draws, desc="sharpness", unit="draw", disable=None, delay=2, leave=False
-    ) as bar:
+    with working("sharpness", options.draws, "draw") as bar:
         for rows, generator in _stacks(net, len(data), options):
             x, y = batch_of(data, rows.reshape(-1), net.dtype)
             before = torch.from_numpy(
@@ -74,12 +72,12 @@ def expected_sharpness(
                     if not bool(torch.isfinite(after).all()):
                         raise BadInput(
                             f"noise at alpha {alpha:g} overflows the net's scores; use smaller "
-                            "--alphas"
+                            "`alphas`"
                         )
                     change += (after - before).mean(2) / 2
                 found.append(change.numpy())
             changes.append(np.stack(found, axis=1))
-            bar.update(2 * len(rows))
+            bar.advance(2 * len(rows))
     whole = np.concatenate(changes, axis=2)
     unit = kl_from_centred(parameters(net), (rule.unit_std(weight) for weight in parameters(net)))
     batch = min(options.batch, len(data))

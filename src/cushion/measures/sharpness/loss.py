@@ -72,7 +72,7 @@ def all_losses(net: Network, data: Dataset, describe: str = "loss") -> Losses:
         raise BadInput(
             f"the cross-entropy of row {int(np.flatnonzero(~np.isfinite(found.cross_entropy))[0])} "
             "is not finite, so its sharpness cannot be measured; check the net's weights, or use a "
-            "smaller --step-size or --max-alpha"
+            "smaller `step_size` or `max_alpha`"
         )
     return found
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from tqdm import tqdm
 
 from cushion.data import Dataset
 from cushion.measures.sharpness.loss import batch_of, sample_losses
@@ -16,6 +15,7 @@ from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass
 from cushion.nets.batches import mix_seed
 from cushion.nets.network import Network
 from cushion.nets.operators import Conv2d, LocalConv2d
+from cushion.progress import progress
 
 _BATCH = 64  # rows that share their kernels, in a net with convolutions
 _STACK = 1024
@@ -49,9 +49,7 @@ def count_noisy_errors(
     stack = min(draws, _STACK if independent else _BATCH)
     stacks = max(1, round(draws / stack))
     wrong = [0] * len(sigmas)
-    for at in tqdm(
-        range(stacks), desc="noisy nets", unit="stack", disable=None, delay=2, leave=False
-    ):
+    for at in progress(range(stacks), "noisy nets", "stack"):
         generator = torch.Generator().manual_seed(mix_seed(seed, at, "noisy errors"))
         rows = torch.randint(len(data), (stack,), generator=generator).numpy()
         x, y = batch_of(data, rows, net.dtype)

@@ -46,24 +46,24 @@ class SharpnessOptions:
             ("seed", self.seed, 0),
         ):
             if count != int(count) or count < least:
-                raise BadInput(f"--{name} must be a whole number of at least {least}, not {count}")
+                raise BadInput(f"`{name}` must be a whole number of at least {least}, not {count}")
         for name, size in (("step-size", self.step_size), ("max-alpha", self.max_alpha)):
             if not 0 < size < math.inf:
-                raise BadInput(f"--{name} must be a number above 0, not {size}")
+                raise BadInput(f"`{name}` must be a number above 0, not {size}")
         if not 0 <= self.momentum < 1:
-            raise BadInput(f"--momentum must be at least 0 and below 1, not {self.momentum}")
+            raise BadInput(f"`momentum` must be at least 0 and below 1, not {self.momentum}")
         for name, part in (("scale", self.scale), ("offset", self.offset)):
             if not 0 <= part < math.inf:
-                raise BadInput(f"--{name} must be a number of at least 0, not {part}")
+                raise BadInput(f"`{name}` must be a number of at least 0, not {part}")
         if self.scale == 0 and self.offset == 0:
             raise BadInput(
-                "--scale and --offset are both 0, which is no noise at all; make one of them larger"
+                "`scale` and `offset` are both 0, which is no noise at all; make one of them larger"
             )
         if not self.alphas or not all(_LEAST <= alpha < math.inf for alpha in self.alphas):
             shown = ",".join(f"{alpha:g}" for alpha in self.alphas)
             raise BadInput(
-                f"--alphas must be numbers above 0 (at least {_LEAST:g}), such as 0.001,0.01, not "
+                f"`alphas` must be numbers above 0 (at least {_LEAST:g}), such as 0.001,0.01, not "
                 f"{shown or 'nothing'}"
             )
         if len(set(self.alphas)) < len(self.alphas):
-            raise BadInput("--alphas names one number twice; leave one out")
+            raise BadInput("`alphas` names one number twice; leave one out")

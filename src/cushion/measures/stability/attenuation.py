@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from cushion.data import Dataset
 from cushion.measures.stability.noise import Noise, gaussian_like, lengths
@@ -23,6 +22,7 @@ from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network, Node
 from cushion.nets.perturbation import Activations
+from cushion.progress import progress
 
 
 def measure_attenuation(
@@ -33,14 +33,7 @@ def measure_attenuation(
     """
     means: dict[tuple[int, int], list[float]] = {}
     squares: dict[tuple[int, int], NDArray[np.float64]] = {}
-    for draw in tqdm(
-        range(draws),
-        desc=f"attenuation of {level:g}",
-        unit="draw",
-        disable=None,
-        delay=2,
-        leave=False,
-    ):
+    for draw in progress(range(draws), f"attenuation of {level:g}", "draw"):
 
         def work(rows: slice, draw: int = draw) -> Accumulators:
             clean = Activations(net, as_floats(data.x[rows]).to(net.dtype))

@@ -67,7 +67,7 @@ def plan_jacobians(net: Network, probes: int, method: Method = "auto") -> Jacobi
     100 outputs.
     """
     if probes < 0:
-        raise BadInput(f"--probes must be at least 0, not {probes}")
+        raise BadInput(f"`probes` must be at least 0, not {probes}")
     layers = net.affine_layers
     depth_cost = {}
     total = 0

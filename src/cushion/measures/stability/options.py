@@ -46,18 +46,20 @@ class StabilityOptions:
             ("seed", self.seed, 0),
         ):
             if count is not None and count < least:
-                raise BadInput(f"--{name} must be a whole number of at least {least}, not {count}")
+                raise BadInput(f"`{name}` must be a whole number of at least {least}, not {count}")
         if self.method not in get_args(Method):
-            raise BadInput(f"--method must be auto, exact or probes, not {self.method}")
+            raise BadInput(f"`method` must be auto, exact or probes, not {self.method}")
         if self.k > 10**9:
-            raise BadInput(f"--k {self.k} sign matrices would take forever; use at most 1000000000")
+            raise BadInput(
+                f"`k` = {self.k} sign matrices would take forever; use at most 1000000000"
+            )
         for name, fraction in (("delta", self.delta), ("zeta", self.zeta)):
             if not 0 <= fraction < 1:
-                raise BadInput(f"--{name} must be at least 0 and below 1, not {fraction}")
+                raise BadInput(f"`{name}` must be at least 0 and below 1, not {fraction}")
         if not self.levels or not all(0 < level < math.inf for level in self.levels):
             shown = ",".join(f"{level:g}" for level in self.levels)
             raise BadInput(
-                f"--levels must be numbers above 0, such as 0.1,1, not {shown or 'nothing'}"
+                f"`levels` must be numbers above 0, such as 0.1,1, not {shown or 'nothing'}"
             )
         if len(set(self.levels)) < len(self.levels):
-            raise BadInput("--levels names one level twice; leave one out")
+            raise BadInput("`levels` names one level twice; leave one out")

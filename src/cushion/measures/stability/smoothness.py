@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from cushion.data import Dataset
 from cushion.errors import BadInput
@@ -28,6 +27,7 @@ from cushion.nets.engine import Accumulators, Samples, Smallest, map_shards
 from cushion.nets.linearisation import Linearisation
 from cushion.nets.network import Network, Node
 from cushion.nets.perturbation import Activations
+from cushion.progress import progress
 
 Law: TypeAlias = tuple[str, int | None]  # a kind of noise and its k
 
@@ -85,9 +85,7 @@ def measure_smoothness(
     `data`.
     """
     found = {noise: SmoothnessDraws() for noise in noises}
-    for draw in tqdm(
-        range(draws), desc="smoothness", unit="draw", disable=None, delay=2, leave=False
-    ):
+    for draw in progress(range(draws), "smoothness", "draw"):
         noisy: dict[Law, Network] = {
             (kind, k): project_net(
                 net, k, seed, draw, initial if kind == "from-initialisation" else None
@@ -144,8 +142,8 @@ def _work(
             eta = noise.scale(raw, signal)
             if not bool(torch.isfinite(eta).all()):
                 raise BadInput(
-                    f"{source.name}: noise ({noise.name}) overflows; use more sign matrices (--k) "
-                    "or a smaller level (--levels)"
+                    f"{source.name}: noise ({noise.name}) overflows; use more sign matrices (`k`) "
+                    "or a smaller level (`levels`)"
                 )
             ratios = sample_smoothness(line, clean, source, eta)
             if not ratios:

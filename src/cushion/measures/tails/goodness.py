@@ -17,12 +17,12 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from cushion.errors import BadInput
 from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.power_law import fit_power_law
 from cushion.measures.tails.records import Goodness, PowerLawFit
+from cushion.progress import progress
 
 _LARGEST_LOG = math.log(np.finfo(np.float64).max)
 
@@ -38,7 +38,7 @@ def bootstrap_goodness(sample: Magnitudes, fit: PowerLawFit, *, draws: int, seed
         raise BadInput(f"the bootstrap of a power-law fit needs at least one draw, not {draws}")
     rng = np.random.default_rng(seed)
     further = 0
-    for _ in tqdm(range(draws), desc="bootstrap", disable=None, delay=2, leave=False):
+    for _ in progress(range(draws), "bootstrap"):
         further += fit_power_law(_drawn(sample, fit, rng)).ks_distance >= fit.ks_distance
     error = math.sqrt((further + 1) * (draws - further + 1) / (draws + 3)) / (draws + 2)
     return Goodness(p=further / draws, p_error=error, draws=draws)

@@ -24,4 +24,4 @@ class TailOptions:
             ("seed", self.seed, 2**63 - 1),
         ):
             if type(count) is not int or not 0 <= count <= most:
-                raise BadInput(f"--{name} must be a whole number from 0 to {most}, not {count!r}")
+                raise BadInput(f"`{name}` must be a whole number from 0 to {most}, not {count!r}")

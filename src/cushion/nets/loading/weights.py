@@ -23,8 +23,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from cushion.data.files import write_whole
 from cushion.errors import BadInput, Malformed
-from cushion.files import write_whole
 from cushion.nets.loading.programs import plain_module
 from cushion.nets.models import build_empty
 from cushion.nets.specs import Shape, Spec, parse, write_shape
@@ -134,7 +134,7 @@ def load_net(
             _fill(module, _read_state(Path(weights)), str(weights))
         net = LoadedNet(module, None, {})
     elif weights is not None:
-        raise BadInput(f"--weights goes with file.py:factory, but the net is {text}; leave it out")
+        raise BadInput(f"`weights` goes with file.py:factory, but the net is {text}; leave it out")
     elif text.endswith(".pt2"):
         net = LoadedNet(_load_program(Path(text), trust), None, {})
     else:
@@ -155,7 +155,7 @@ def _load_cushion_net(path: Path) -> LoadedNet:
             unfinished = "an unfinished run; run cushion train again to finish it"
             if (path / IMP_FILE).exists():
                 raise BadInput(
-                    f"{path} holds the levels of --prune imp; give one of them, such as "
+                    f"{path} holds the levels of `prune` = imp; give one of them, such as "
                     f"{path}/level-00"
                 )
             raise BadInput(
@@ -165,7 +165,7 @@ def _load_cushion_net(path: Path) -> LoadedNet:
         path = path / NET_FILE
     if path.suffix in (".pt", ".pth", ".bin", ".pkl"):
         raise BadInput(
-            f"{path} holds weights without a net; give file.py:factory with --weights {path}"
+            f"{path} holds weights without a net; give file.py:factory with `weights` = {path}"
         )
     module, spec, meta = _read_cushion_net(path)
     init = None
@@ -186,7 +186,7 @@ def _read_cushion_net(path: Path) -> tuple[nn.Module, Spec, dict[str, Any]]:
     if "spec" not in metadata:
         raise BadInput(
             f"{path} was not written by cushion (no spec inside); give file.py:factory with "
-            f"--weights {path}"
+            f"`weights` = {path}"
         )
     if metadata.get("format") != FORMAT:
         raise BadInput(
@@ -314,7 +314,7 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return read_tensors(path)[0]
     if not path.is_file():
-        raise BadInput(f"{path} does not exist; give --weights a .safetensors or .pt file")
+        raise BadInput(f"{path} does not exist; give `weights` a .safetensors or .pt file")
     try:
         with warnings.catch_warnings(
             action="ignore"
@@ -338,7 +338,7 @@ def _read_state(path: Path) -> dict[str, Tensor]:
 def _load_program(path: Path, trust: bool) -> nn.Module:
     if not trust:
         raise BadInput(
-            f"{path} is a torch.export program, whose loading can run code from it; add --trust if "
+            f"{path} is a torch.export program, whose loading can run code from it; add `trust` if "
             "you trust it"
         )
     if not path.is_file():

@@ -49,10 +49,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from cushion.data.counter import stream
 from cushion.errors import BadInput
+from cushion.progress import working
 
 PURPOSE = "sign projection"
 _WORD = 64  # signs in a word: one for each of 64 matrices
@@ -167,11 +167,11 @@ def _thread_count(n: int) -> int:
 
 def _rounds(k: int, name: str) -> Iterator[range]:
     """The first matrix of every 64, a round at a time."""
-    with tqdm(total=k, desc=name, unit="number", disable=None, delay=2, leave=False) as bar:
+    with working(name, k, "number") as bar:
         for start in range(0, k, _ROUND):
             stop = min(k, start + _ROUND)
             yield range(start, stop, _WORD)
-            bar.update(stop - start)
+            bar.advance(stop - start)
 
 
 def _blocks(n: int) -> list[slice]:

@@ -33,10 +33,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from cushion.data.counter import stream
 from cushion.errors import BadInput
+from cushion.progress import progress as shown
 from cushion.records import Record
 
 Matrix: TypeAlias = NDArray[np.float64]
@@ -255,16 +255,14 @@ def ticket_study(
     target: Sequence[Matrix] | Sequence[int],
     widths: Sequence[int],
     seed: int = 0,
-    *,
-    progress: bool = True,
 ) -> TicketStudy:
     """Tickets for one target at each width, and how their errors fall."""
     if len(set(widths)) < 2:
         raise BadInput(f"a slope needs two different widths, not {list(widths)}")
     layers = _target(target)
-    disable = None if progress else True
-    bar = tqdm(widths, desc="tickets", unit="width", disable=disable, delay=2, leave=False)
-    tickets = tuple(ticket_error(layers, width, seed) for width in bar)
+    tickets = tuple(
+        ticket_error(layers, width, seed) for width in shown(widths, "tickets", "width")
+    )
     logs = np.log([one.width for one in tickets])
     slopes = [
         float(np.polyfit(logs, np.log([getattr(one, name) for one in tickets]), 1)[0])

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from tqdm import tqdm
 
 from cushion.errors import BadInput
+from cushion.progress import progress
 from cushion.records import Record
 
 Floats = NDArray[np.float64]
@@ -138,10 +138,7 @@ def one_line_p(x: ArrayLike, y: ArrayLike, components: int, *, draws: int, seed:
     seen = gain(y)
     expected = line.slope * x + line.intercept
     drawn = (expected + line.deviation * rng.standard_normal(x.size) for _ in range(draws))
-    as_much = sum(
-        gain(values) >= seen
-        for values in tqdm(drawn, "mixtures", draws, disable=None, delay=2, leave=False)
-    )
+    as_much = sum(gain(values) >= seen for values in progress(drawn, "mixtures", total=draws))
     return (1 + as_much) / (1 + draws)
 
 

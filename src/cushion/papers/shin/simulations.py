@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from cushion.measures.tails.stable_law import sample_stable
 from cushion.papers.shin.resilience import brackets, brackets_printed
+from cushion.progress import progress
 from cushion.theorems.heavy_tails import (
     FACTORS,
     epsilon_promised,
@@ -165,5 +165,5 @@ def _matrices(
 ) -> Iterator[Array]:
     """`draws` arrays of this shape, some at once along a first axis."""
     some = max(1, _AT_ONCE // math.prod(shape))
-    for start in tqdm(range(0, draws, some), desc="draws", disable=None, delay=2, leave=False):
+    for start in progress(range(0, draws, some), "draws"):
         yield draw((min(some, draws - start), *shape))

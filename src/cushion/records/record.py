@@ -1,12 +1,4 @@
-"""The vocabulary that stages exchange: frozen records, JSON in and out, no torch.
-
-A field's meaning never changes once released. There are two kinds of number and they never mix:
-records of kind "measure" are diagnostics ("relative, not a bound"); records of kind "certificate"
-hold with a stated probability and can be rechecked by `cushion verify`.
-
-Throughout, S is the sample (m labelled examples), x^i the pre-activation output of affine layer i,
-φ the ReLU and everything else between two affine layers, A^i the weights of layer i.
-"""
+"""Frozen records: JSON out, field names as keys; no torch."""
 
 from __future__ import annotations
 

@@ -1,0 +1,102 @@
+"""Flags from options, and sentences about parameters as sentences about flags.
+
+A flag's name, type, range, default and help are those of a field made by `records.option`; nothing
+of it stands here a second time. The library names parameters in backticks (`minutes` = 0), and
+`translate` makes flags of them (--minutes 0).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+
+from cushion.records.options import Option, options_of
+
+Chosen = TypeVar("Chosen")
+_NAMED = re.compile(r"`(\w+)`( = )?")
+# Parameters of Python whose flags have other names.
+_ALIASES = {
+    "out": "-o",
+    "rounds": "--prune-rounds",
+    "to": "--prune-to",
+    "fraction": "--prune-fraction",
+    "scope": "--prune-scope",
+    "rewind": "--rewind-epoch",
+}
+
+
+def translate(sentence: str, flags: Collection[str]) -> str:
+    """The sentence with every parameter that has one of these flags under the flag's name.
+
+    >>> translate("`minutes` = 0 must be above 0; see `x`", {"--minutes"})
+    '--minutes 0 must be above 0; see `x`'
+    """
+
+    def flag(match: re.Match[str]) -> str:
+        name = match[1]
+        own = f"--{name.replace('_', '-')}"
+        found = own if own in flags else _ALIASES.get(name, "")
+        return f"{found}{' ' if match[2] else ''}" if found in flags else match[0]
+
+    return _NAMED.sub(flag, sentence)
+
+
+def translated(value: Any, flags: Collection[str]) -> Any:
+    """A JSON value whose texts are translated; keys stay."""
+    if isinstance(value, str):
+        return translate(value, flags)
+    if isinstance(value, Mapping):
+        return {key: translated(part, flags) for key, part in value.items()}
+    return [translated(part, flags) for part in value] if isinstance(value, list | tuple) else value
+
+
+def add_options(
+    parser: Any, cls: type, *, leave_out: Collection[str] = (), taken: str = ""
+) -> None:
+    """A flag for each option of the class; what is not given stays None. taken: for the help."""
+    for one in options_of(cls):
+        if one.name not in leave_out:
+            add_option(parser, one, taken)
+
+
+def add_option(parser: Any, one: Option, taken: str = "") -> None:
+    default = "" if one.default in (None, (), "", False) else f" (default {_default(one)})"
+    text = f"{one.meaning}{default}{taken}".replace("%", "%%")
+    flag = f"--{one.flag or one.name.replace('_', '-')}"
+    if one.kind is bool:
+        parser.add_argument(flag, dest=one.name, action="store_true", default=None, help=text)
+        return
+    shown = one.shown or {int: "N", float: "F"}.get(one.kind, "|".join(one.choices) or "WORD")
+    if one.many and not one.shown:
+        shown = f"{shown},{shown}"
+    parser.add_argument(flag, dest=one.name, type=_reader(one), metavar=shown, help=text)
+
+
+def from_flags(cls: type[Chosen], args: argparse.Namespace, **fixed: Any) -> Chosen:
+    """The options that were given, and the class's own defaults for the rest."""
+    given = {one.name: getattr(args, one.name, None) for one in options_of(cls)}
+    return cls(**{name: value for name, value in given.items() if value is not None} | fixed)
+
+
+def _default(one: Option) -> str:
+    values = one.default if one.many else (one.default,)
+    return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+
+
+def _reader(one: Option) -> Any:
+    """From the text behind a flag to a value; argparse prints the sentence of a refusal."""
+
+    def read(text: str) -> Any:
+        try:
+            value = (
+                tuple(one.kind(part) for part in text.split(",")) if one.many else one.kind(text)
+            )
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be {one.rule}, not '{text}'") from None
+        if not one.accepts(value):
+            raise argparse.ArgumentTypeError(f"must be {one.rule}, not {text or 'nothing'}")
+        return value
+
+    return read

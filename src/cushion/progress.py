@@ -1,0 +1,157 @@
+"""How far the work is: one line on a terminal's stderr for the whole command, nothing elsewhere.
+
+Loops may lie inside each other; an inner one fills the step of the outer one in which it runs. A
+command that knows its stages says so with `plan`, and the time left is then that of all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_QUIET = 2.0  # seconds before a line is shown: short work shows none
+_EVERY = 0.2  # seconds between two looks
+
+
+class Bar:
+    """One loop under way: `done` of `total` steps, and a word on how it goes."""
+
+    def __init__(self, what: str, total: float | None, unit: str) -> None:
+        self.what, self.total, self.unit = what, total, unit
+        self.done, self.note = 0.0, ""
+
+    def advance(self, steps: float = 1.0) -> None:
+        """So many steps more are done."""
+        self.done += steps
+        _SHOWN.look()
+
+    def reach(self, done: float) -> None:
+        """So many steps are done in all."""
+        self.advance(done - self.done)
+
+    def say(self, note: str) -> None:
+        """What to print behind the line."""
+        self.note = note
+
+    @property
+    def fraction(self) -> float:
+        return min(1.0, self.done / self.total) if self.total else 0.0
+
+
+class _Shown:
+    """The line on the terminal, the loops under way (outermost first) and the stages planned."""
+
+    def __init__(self) -> None:
+        self.bars: list[Bar] = []
+        self.stages: dict[str, float] = {}
+        self.finished: set[str] = set()
+        self.began = self.looked = 0.0
+        self.line: Any = None
+
+    def fraction(self) -> float:
+        """Of all the work that is known of."""
+        part, share = 0.0, 1.0
+        for bar in self.bars:
+            part += share * bar.fraction
+            share /= bar.total or 1.0
+        whole = sum(self.stages.values())
+        if not whole:
+            return part
+        current = self.stages.get(self.bars[0].what, 0.0) if self.bars else 0.0
+        past = sum(self.stages[stage] for stage in self.finished)
+        return (past + current * part) / whole
+
+    def look(self) -> None:
+        """Draw the line again, if it is time for it and somebody sees it."""
+        now = time.monotonic()
+        if now - self.looked < _EVERY or not sys.stderr.isatty():
+            return
+        self.looked = now
+        if now - self.began < _QUIET:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        if self.line is None:
+            words, left = (
+                TextColumn(f"{{task.{name}}}") for name in ("description", "fields[left]")
+            )
+            shown = Console(stderr=True)
+            self.line = Progress(words, BarColumn(), left, console=shown, transient=True)
+            self.line.add_task("", total=1.0, left="")
+            self.line.start()
+        loops = [f"{bar.what} {_steps(bar)} {bar.note}".strip() for bar in self.bars]
+        fraction = self.fraction()
+        rest = _time((now - self.began) * (1 - fraction) / fraction) if fraction > 0.01 else ""
+        task = self.line.task_ids[0]
+        self.line.update(task, completed=fraction, description=": ".join(loops), left=rest)
+
+    def rest(self) -> None:
+        """Nothing is under way any more: take the line away."""
+        if self.line is not None:
+            self.line.stop()
+        self.line, self.stages, self.finished = None, {}, set()
+
+
+_SHOWN = _Shown()
+
+
+def _steps(bar: Bar) -> str:
+    return f"{bar.done:g}/{bar.total:g} {bar.unit}".strip() if bar.unit and bar.total else ""
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d} left" if minutes < 60 else f"{minutes / 60:.1f} h left"
+
+
+@contextmanager
+def plan(stages: Mapping[str, float]) -> Iterator[None]:
+    """The stages of a command with about how long each takes beside the others, by `what`."""
+    outer = not _SHOWN.bars and not _SHOWN.stages
+    if outer:
+        _SHOWN.began, _SHOWN.stages = time.monotonic(), dict(stages)
+    try:
+        yield
+    finally:
+        if outer:
+            _SHOWN.rest()
+
+
+@contextmanager
+def working(
+    what: str, total: float | None = None, unit: str = "", *, hidden: bool = False
+) -> Iterator[Bar]:
+    """A piece of work that says itself how far it is; a hidden one is shown to nobody."""
+    bar = Bar(what, total, unit)
+    if hidden:
+        yield bar
+        return
+    if not _SHOWN.bars and not _SHOWN.stages:
+        _SHOWN.began = time.monotonic()
+    _SHOWN.bars.append(bar)
+    try:
+        yield bar
+    finally:
+        _SHOWN.bars.remove(bar)
+        if not _SHOWN.bars:
+            if what in _SHOWN.stages:
+                _SHOWN.finished.add(what)
+            elif not _SHOWN.stages:
+                _SHOWN.rest()
+
+
+def progress(
+    items: Iterable[T], what: str, unit: str = "", *, total: float | None = None
+) -> Iterator[T]:
+    """The items, while a line says how many of them are done."""
+    if total is None and isinstance(items, Sized):
+        total = len(items)
+    with working(what, total, unit) as bar:
+        for item in items:
+            yield item
+            bar.advance()
