@@ -24,7 +24,7 @@ def draw(found: Any, folder: str) -> list[Path]:
     tried = getattr(found, "tried", ())
     if len(tried) > 1:
         paths += save(_tried(found), Path(folder), f"{found.method}-tried")
-    if not tried and getattr(found, "curve", ()):
+    if len(tried) == 0 and len(getattr(found, "curve", ())) > 0:
         paths += save(_curve(found), Path(folder), f"{found.method}-size")
     if hasattr(found.layers[0], "shift"):
         paths += save(_shifts(found), Path(folder), f"{found.method}-layers")
