@@ -70,6 +70,7 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, col
     text = render.table(header, [row, row])
     assert max(map(len, text.split("\n"))) <= columns
     assert all(word in text.replace("\n", " ") for word in ("quantity 11", "sentence", "12.5"))
+    assert text.count("quantity 0") == text.count("\n\n") + 1 > 1
     assert text.count("layer") == 2 * text.count("quantity 0")  # the first column opens each part
 
 

@@ -23,6 +23,7 @@ class Chosen(Options):
     levels: tuple[float, ...] = option((0.1, 1.0), "levels", above=0)
     names: tuple[str, ...] = option((), "names")
     loud: bool = option(False, "say more")
+    either: int | float = option(1, "a number", least=0)
     untold: int = 7
 
 
@@ -53,6 +54,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"levels": (1.0, 0.0)}, "`levels` must be numbers above 0, such as 0.1,1, not 1,0"),
     ({"levels": (float("inf"),)}, "`levels` must be numbers above 0, such as 0.1,1, not inf"),
     ({"names": "ab"}, "`names` must be words, not ab"),
+    ({"either": None}, "`either` must be a number of at least 0, not None"),
     ({"loud": 1}, "`loud` must be True or False, not 1"),
 ]
 
@@ -72,7 +74,7 @@ def test_what_is_not_is_refused_by_name_and_value(given: dict[str, Any], sentenc
 
 
 def test_only_described_fields_are_options() -> None:
-    assert [one.name for one in options_of(Chosen)][-1] == "loud"
+    assert [one.name for one in options_of(Chosen)][-1] == "either"
     by_name = {one.name: one for one in options_of(Chosen)}
     assert (by_name["rows"].kind, by_name["rows"].default) == (int, 10)
     assert (by_name["size"].kind, by_name["size"].optional) == (float, True)
