@@ -111,7 +111,7 @@ def _follow(
         after = net.descendants(node.index)
         for later in net.nodes[node.index + 1 :]:
             if later.index in after:
-                values[later.index] = later.op(*(values[k] for k in later.inputs))  # type: ignore[operator]
+                values[later.index] = later.op(*(values[k] for k in later.inputs))
         for j in range(i, len(layers)):
             at = layers[j].index
             if at == node.index or at in after:

@@ -142,7 +142,7 @@ def first_input(net: Network, x: Tensor) -> Tensor:
     for node in net.nodes[1:]:
         if isinstance(node.op, Affine):
             break
-        x = node.op(x)  # type: ignore[operator]
+        x = node.op(x)
     return x
 
 

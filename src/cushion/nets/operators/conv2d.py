@@ -5,16 +5,21 @@ groups.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from cushion.errors import BadInput
+from cushion.nets.entries import sides, two, whole
+from cushion.nets.operators.conv_path_sums import before_convolution
 from cushion.nets.operators.norms import EXPLICIT, gram_upper
 from cushion.nets.operators.operator import Operator
+from cushion.nets.operators.path_sums import PathSums, Powers
 
 _CHUNK = 1 << 22  # numbers of Fourier blocks held at a time
 
@@ -209,6 +214,26 @@ class Conv2d(Operator):
     def scaled(self, scale: Tensor) -> Self:
         """diag(scale) A, `scale` one number per output channel."""
         return replace(self, weight=self.weight * scale[:, None, None, None])
+
+    @classmethod
+    def rebuild(cls, entry: dict[str, Any], weight: Tensor) -> Conv2d:
+        """Groups must be of equal size; whether the kernel fits is checked when it is made."""
+        out, _, _, _ = weight.shape
+        a, b, c, d = (whole(value) for value in entry["padding"])
+        groups = whole(entry["groups"], 1)
+        if out % groups:
+            raise ValueError("groups of equal size")
+        stride, dilation = two(entry["stride"], 1), two(entry["dilation"], 1)
+        return cls(weight, sides(entry["input_shape"]), stride, (a, b, c, d), dilation, groups)
+
+    def _sums_before(
+        self,
+        sums: Sequence[PathSums | None],
+        powers: Powers,
+        weight: NDArray[Any],
+        units: Sequence[int],
+    ) -> list[PathSums | None]:
+        return before_convolution(self, weight, sums, powers, units)
 
 
 def same_padding(kernel: tuple[int, int], dilation: tuple[int, int]) -> tuple[int, int, int, int]:

@@ -8,14 +8,23 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from cushion.errors import BadInput
-from cushion.nets.network import Input, Op, Shape
+from cushion.nets.operations import Input, Operation
+from cushion.nets.operations.operation import Shape
+from cushion.nets.operations.vocabulary import (
+    BATCH,
+    FUNCTIONS,
+    METHODS,
+    MODULES,
+    TENSORS,
+    Feature,
+    Refused,
+    Step,
+    plain_type,
+)
 from cushion.nets.tracing.refusals import refusal
-from cushion.nets.tracing.steps import BATCH, Feature, Refused, Step
-from cushion.nets.tracing.vocabulary import FUNCTIONS, IN_PLACE, METHODS, MODULES, plain_type
 
 
 @dataclass(eq=False)
@@ -25,7 +34,7 @@ class Draft:
     name: str
     module: str
     role: str = ""
-    op: Op | None = None  # None where not understood, or where the shapes are not known
+    op: Operation | None = None  # None where not understood, or where the shapes are not known
     inputs: tuple[int, ...] = ()
     shape: Shape | None = None
     # id() of every parameter and buffer that its numbers come from
@@ -119,7 +128,7 @@ class Assembly:
             self._note(node, "does nothing in eval mode")
             return result
         made = self._draft(node, result)
-        if self._is_in_place(node):
+        if result.in_place:
             for other, value in self._values.items():
                 if isinstance(value, Feature) and value is args[0]:
                     self._values[other] = made
@@ -149,7 +158,8 @@ class Assembly:
             self.drafts.append(draft)
             if all(shape is not None for shape in shapes):
                 try:
-                    draft.op, draft.shape = following.build(*shapes)
+                    draft.op = following.build(*shapes)
+                    draft.shape = draft.op.output_shape(*shapes)
                 except Refused as refused:
                     draft.refused = refused
                 except BadInput as error:
@@ -245,30 +255,18 @@ class Assembly:
         return _function_name(node)
 
     def _module_state(self, node: fx.Node) -> frozenset[int]:
-        """id() of the tensors that a rule reads from a module: weight, bias, statistics, and what
-        makes them.
-        """
+        """id() of the tensors that a rule reads from a module, and of what makes them."""
         if node.op != "call_module":
             return frozenset()
         module = self.replica.get_submodule(str(node.target))
         read: set[int] = set()
-        for name in ("weight", "bias", "running_mean", "running_var"):
+        for name in TENSORS.get(plain_type(module), ()):
             if parametrize.is_parametrized(module, name):
                 made_from = module.get_submodule(f"parametrizations.{name}")
                 read.update(id(t) for t in (*made_from.parameters(), *made_from.buffers()))
             elif isinstance(getattr(module, name, None), Tensor):
                 read.add(id(getattr(module, name)))
         return frozenset(read)
-
-    def _is_in_place(self, node: fx.Node) -> bool:
-        if node.op == "call_module":
-            return bool(getattr(self.replica.get_submodule(str(node.target)), "inplace", False))
-        in_place = (
-            node.args[1]
-            if node.target is F.relu and len(node.args) > 1
-            else node.kwargs.get("inplace")
-        )
-        return node.target in IN_PLACE or bool(in_place)
 
 
 def _function_name(node: fx.Node) -> str:

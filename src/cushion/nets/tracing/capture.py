@@ -14,9 +14,8 @@ from torch import fx, nn
 from torch.nn.parameter import is_lazy
 
 from cushion.errors import BadInput, Unsupported
+from cushion.nets.operations.vocabulary import MODULES, Refused
 from cushion.nets.tracing.refusals import refusal
-from cushion.nets.tracing.steps import Refused
-from cushion.nets.tracing.vocabulary import MODULES
 
 
 class CaptureFailed(Exception):

@@ -203,7 +203,7 @@ def count_errors(networks: Sequence[Network], first: int, data: Dataset) -> list
 def _run(nodes: Sequence[Node], values: dict[int, Tensor], users: Sequence[Sequence[int]]) -> None:
     """Put the outputs of these nodes into `values`, and drop what no later node reads."""
     for node in nodes:
-        values[node.index] = node.op(*(values[i] for i in node.inputs))  # type: ignore[operator]
+        values[node.index] = node.op(*(values[i] for i in node.inputs))
         for i in node.inputs:
             if users[i][-1] == node.index:
                 values.pop(i, None)
