@@ -36,7 +36,6 @@ class Add(Join):
         return shapes[0]
 
     def push(self, parts: Sequence[Tensor | None], shapes: Sequence[Shape]) -> Tensor:
-        del shapes
         present = [part for part in parts if part is not None]
         return torch.stack(present).sum(0) if len(present) > 1 else present[0].clone()
 
@@ -44,7 +43,6 @@ class Add(Join):
         return [t, *(t.clone() for _ in shapes[1:])]
 
     def path_sums(self, sums: PathSums, shapes: Sequence[Shape], p: float) -> list[PathSums | None]:
-        del p
         return [sums for _ in shapes]
 
 

@@ -61,7 +61,6 @@ class AvgPool(Sliding, Mean):
         """With ceil_mode the last window may reach beyond the padding; what lies there never
         counts.
         """
-        del outputs
         first = output * self.stride[axis] - self.padding[axis]
         places = range(first, min(first + self.kernel[axis], size + self.padding[axis]))
         if self.divisor is not None:
@@ -71,7 +70,6 @@ class AvgPool(Sliding, Mean):
 
     def lipschitz(self, shape: Shape) -> tuple[float, float]:
         """A map with row sums ≤ r and column sums ≤ c has ‖·‖₂ ≤ √(r·c)."""
-        del shape
         taps = zip(self.kernel, self.stride, strict=True)
         shared = math.prod(-(-side // step) for side, step in taps)
         window = math.prod(self.kernel)
@@ -84,7 +82,6 @@ class AvgPool(Sliding, Mean):
 
     @classmethod
     def rebuild(cls, entry: dict[str, Any], dtype: torch.dtype) -> AvgPool:
-        del dtype
         divisor = None if entry["divisor"] is None else whole(entry["divisor"], 1)
         flags = flag(entry["ceil_mode"]), flag(entry["count_include_pad"])
         return cls(*cls.read(entry), *flags, divisor)
@@ -101,7 +98,6 @@ class AdaptiveAvgPool(Adaptive, Mean):
         return math.prod(window)
 
     def window(self, axis: int, size: int, output: int, outputs: int) -> tuple[range, int]:
-        del axis
         places = self.tile(size, output, outputs)
         return places, len(places)
 
@@ -132,7 +128,7 @@ class _Averaged:
         return self.pull(t) / self.op.divisor_of(window)
 
 
-@traces(F.avg_pool2d)
+@traces(nn.AvgPool2d, F.avg_pool2d)
 def avg_pool2d(
     x: Any,
     kernel_size: Any,
@@ -148,7 +144,7 @@ def avg_pool2d(
     return Step("average pool", (feature(x),), lambda _: op)
 
 
-@traces(F.adaptive_avg_pool2d)
+@traces(nn.AdaptiveAvgPool2d, F.adaptive_avg_pool2d)
 def adaptive_avg_pool2d(x: Any, output_size: Any) -> Step:
     """Adaptive average pooling."""
     return adaptive("adaptive average pool", x, output_size, AdaptiveAvgPool)
@@ -165,17 +161,3 @@ def mean(x: Any, dim: Any = None, keepdim: bool = False) -> Step:
         )
     step = adaptive_avg_pool2d(x, 1)
     return step if keepdim else replace(step, then=replace(flatten(x, 1), inputs=()))
-
-
-@traces(nn.AvgPool2d)
-def module(m: Any, x: Any) -> Step:
-    """nn.AvgPool2d."""
-    return avg_pool2d(
-        x, m.kernel_size, m.stride, m.padding, m.ceil_mode, m.count_include_pad, m.divisor_override
-    )
-
-
-@traces(nn.AdaptiveAvgPool2d)
-def adaptive_module(m: Any, x: Any) -> Step:
-    """nn.AdaptiveAvgPool2d."""
-    return adaptive_avg_pool2d(x, m.output_size)

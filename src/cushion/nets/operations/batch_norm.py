@@ -17,7 +17,7 @@ from cushion.nets.operators import Diagonal
 KINDS["batchnorm"] = Diagonal
 
 
-@traces(F.batch_norm)
+@traces(nn.BatchNorm1d, nn.BatchNorm2d, F.batch_norm)
 def batch_norm(
     x: Any,
     running_mean: Any,
@@ -55,9 +55,3 @@ def batch_norm(
         return Affine(Diagonal(scale, shape), shift, "batchnorm")
 
     return Step(role("batchnorm"), (feature(x),), build)
-
-
-@traces(nn.BatchNorm1d, nn.BatchNorm2d, tensors=("weight", "bias", "running_mean", "running_var"))
-def module(m: Any, x: Any) -> Step:
-    """nn.BatchNorm1d and 2d."""
-    return batch_norm(x, m.running_mean, m.running_var, m.weight, m.bias, eps=m.eps)

@@ -41,7 +41,6 @@ class Cat(Join):
         return list(torch.split(t, [shape[0] for shape in shapes], dim=2))
 
     def path_sums(self, sums: PathSums, shapes: Sequence[Shape], p: float) -> list[PathSums | None]:
-        del p
         parts = np.split(sums.values, np.cumsum([shape[0] for shape in shapes])[:-1])
         return [PathSums(part, sums.rows, sums.columns, sums.exponent).in_range() for part in parts]
 

@@ -17,7 +17,7 @@ from cushion.nets.operators.conv2d import same_padding
 KINDS["conv2d"] = Conv2d
 
 
-@traces(F.conv2d, torch.conv2d)
+@traces(nn.Conv2d, F.conv2d, torch.conv2d)
 def conv2d(
     x: Any,
     weight: Any,
@@ -45,9 +45,3 @@ def conv2d(
         return Affine(Conv2d(weight, shape, steps, zeros, spread, groups), bias, "conv2d")
 
     return Step(role("conv2d"), (feature(x),), build)
-
-
-@traces(nn.Conv2d, tensors=("weight", "bias"))
-def module(m: Any, x: Any) -> Step:
-    """nn.Conv2d."""
-    return conv2d(x, m.weight, m.bias, m.stride, m.padding, m.dilation, m.groups, m.padding_mode)

@@ -11,29 +11,16 @@ from torch.nn import functional as F
 from cushion.nets.operations.vocabulary import Feature, Refused, feature, traces
 
 
-@traces(
-    nn.Identity,
-    nn.Dropout,
-    nn.Dropout1d,
-    nn.Dropout2d,
-    nn.AlphaDropout,
-    nn.FeatureAlphaDropout,
-)
-def unchanged(_: nn.Module, x: Any) -> Feature:
-    """A module that passes its input on."""
-    return feature(x)
-
-
-@traces("contiguous", "clone", "detach")
-def same(x: Any, *_: Any, **__: Any) -> Feature:
+@traces(nn.Identity, "contiguous", "clone", "detach")
+def unchanged(x: Any, *_: Any, **__: Any) -> Feature:
     """The same numbers."""
     return feature(x)
 
 
+@traces(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 @traces(F.dropout, F.dropout2d, F.alpha_dropout, torch.dropout)
 def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Feature:
-    """Functional dropout, which does not know about eval mode by itself."""
-    del inplace
+    """Functional dropout does not know about eval mode by itself."""
     if training and p > 0:
         raise Refused("it also drops units in eval mode", "pass training=self.training")
     return feature(x)

@@ -22,5 +22,4 @@ class Input(Operation):
         return shape
 
     def path_sums(self, sums: PathSums, shapes: Sequence[Shape], p: float) -> list[PathSums | None]:
-        del sums, shapes, p
         return []

@@ -16,7 +16,7 @@ from cushion.nets.operators import Linear
 KINDS["linear"] = Linear
 
 
-@traces(F.linear)
+@traces(nn.Linear, F.linear)
 def linear(x: Any, weight: Any, bias: Any = None) -> Step:
     """x Wᵀ + b on vectors."""
     weight, bias = tensor(weight), None if bias is None else tensor(bias)
@@ -34,9 +34,3 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Step:
         return Affine(Linear(weight), bias, "linear")
 
     return Step(role("linear"), (feature(x),), build)
-
-
-@traces(nn.Linear, tensors=("weight", "bias"))
-def module(m: nn.Linear, x: Any) -> Step:
-    """nn.Linear."""
-    return linear(x, m.weight, m.bias)

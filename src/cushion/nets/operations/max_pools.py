@@ -72,11 +72,9 @@ class MaxPool(Sliding, Maximum):
         return pooled, chosen
 
     def most(self, shape: Shape) -> int:
-        del shape
         return math.prod(self.kernel)
 
     def window(self, axis: int, size: int, output: int, outputs: int) -> tuple[range, int]:
-        del size, outputs
         first, gap = output * self.stride[axis] - self.padding[axis], self.dilation[axis]
         return range(first, first + self.kernel[axis] * gap, gap), 1
 
@@ -86,14 +84,12 @@ class MaxPool(Sliding, Maximum):
 
         With gaps between its taps, a window may share an input with as many others as it has.
         """
-        del shape
         reach = zip(self.kernel, self.stride, self.dilation, strict=True)
         shared = math.prod(side if gaps > 1 else -(-side // step) for side, step, gaps in reach)
         return math.sqrt(shared), 1.0
 
     @classmethod
     def rebuild(cls, entry: dict[str, Any], dtype: torch.dtype) -> MaxPool:
-        del dtype
         return cls(*cls.read(entry), two(entry["dilation"], 1), flag(entry["ceil_mode"]))
 
 
@@ -114,7 +110,6 @@ class AdaptiveMaxPool(Adaptive, Maximum):
         )
 
     def window(self, axis: int, size: int, output: int, outputs: int) -> tuple[range, int]:
-        del axis
         return self.tile(size, output, outputs), 1
 
 
@@ -174,7 +169,7 @@ class _Chosen:
         raise AssertionError(f"windows that overlap have no closed form for {tuple(t.shape)}")
 
 
-@traces(F.max_pool2d, torch.max_pool2d)
+@traces(nn.MaxPool2d, F.max_pool2d, torch.max_pool2d)
 def max_pool2d(
     x: Any,
     kernel_size: Any,
@@ -190,7 +185,7 @@ def max_pool2d(
     return Step("max pool", (feature(x),), lambda _: op)
 
 
-@traces(F.adaptive_max_pool2d)
+@traces(nn.AdaptiveMaxPool2d, F.adaptive_max_pool2d)
 def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) -> Step:
     """Adaptive max pooling."""
     _no_indices(return_indices)
@@ -200,17 +195,3 @@ def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) 
 def _no_indices(asked: bool) -> None:
     if asked:
         raise Refused("it also returns indices", "use return_indices=False")
-
-
-@traces(nn.MaxPool2d)
-def module(m: Any, x: Any) -> Step:
-    """nn.MaxPool2d."""
-    return max_pool2d(
-        x, m.kernel_size, m.stride, m.padding, m.dilation, m.ceil_mode, m.return_indices
-    )
-
-
-@traces(nn.AdaptiveMaxPool2d)
-def adaptive_module(m: Any, x: Any) -> Step:
-    """nn.AdaptiveMaxPool2d."""
-    return adaptive_max_pool2d(x, m.output_size, m.return_indices)

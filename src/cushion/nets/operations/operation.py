@@ -59,26 +59,22 @@ class Operation(ABC):
         """Whether each number of the input feeds at most one of the output, so that the derivative
         has a `pull_energy`.
         """
-        del shape
         return self.unitwise
 
     def lipschitz(self, shape: Shape) -> tuple[float, float]:
         """Lipschitz constants in ℓ2 and ℓ∞ on inputs of this shape; for what joins branches, on one
         of them.
         """
-        del shape
         if not self.unitwise:
             raise NotImplementedError(f"no Lipschitz constant of {type(self).__name__} is known")
         return 1.0, 1.0
 
     def decisions(self, shape: Shape) -> int:
         """How many signs decide what it computes on inputs of this shape: 0 for a linear map."""
-        del shape
         return 0
 
     def to(self, dtype: torch.dtype) -> Self:
         """The same operation with numbers of its own, if it has any, in `dtype`."""
-        del dtype
         return self
 
     def describe(self) -> dict[str, Any]:
@@ -90,7 +86,6 @@ class Operation(ABC):
         """From a description, of which nothing is taken on trust; weights are zeros that take no
         memory.
         """
-        del entry, dtype
         return cls()
 
 
@@ -98,7 +93,6 @@ class Join(Operation):
     """An operation on several inputs, and linear in them."""
 
     def lipschitz(self, shape: Shape) -> tuple[float, float]:
-        del shape
         return 1.0, 1.0
 
     @abstractmethod

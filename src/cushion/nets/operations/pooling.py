@@ -121,7 +121,6 @@ class Adaptive(Pool):
     output: Pair
 
     def pooled(self, side: int, axis: int) -> int:
-        del side
         return self.output[axis]
 
     def disjoint_window(self, shape: Shape) -> Pair | None:
@@ -140,7 +139,6 @@ class Adaptive(Pool):
 
     @classmethod
     def rebuild(cls, entry: dict[str, Any], dtype: Any) -> Adaptive:
-        del dtype
         return cls(two(entry["output"], 1))
 
 

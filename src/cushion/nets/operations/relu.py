@@ -32,7 +32,6 @@ class ReLU(Operation):
         return F.relu(x), Masked((x > 0).to(x.dtype))
 
     def path_sums(self, sums: PathSums, shapes: Sequence[Shape], p: float) -> list[PathSums | None]:
-        del shapes, p
         return [sums]
 
     def decisions(self, shape: Shape) -> int:
@@ -40,7 +39,7 @@ class ReLU(Operation):
         return math.prod(shape)
 
 
-@traces(F.relu, torch.relu, "relu")
+@traces(nn.ReLU, F.relu, torch.relu, "relu")
 def relu(x: Any, inplace: bool = False) -> Step:
     """max(x, 0)."""
     return Step("relu", (feature(x),), lambda _: ReLU(), in_place=inplace)
@@ -50,9 +49,3 @@ def relu(x: Any, inplace: bool = False) -> Step:
 def relu_(x: Any) -> Step:
     """The same, written over x."""
     return replace(relu(x), in_place=True)
-
-
-@traces(nn.ReLU)
-def module(m: nn.ReLU, x: Any) -> Step:
-    """nn.ReLU."""
-    return relu(x, m.inplace)

@@ -29,7 +29,6 @@ class _Reshape(Operation):
         return self(x), _Reshaped(before, self.output_shape(before))
 
     def path_sums(self, sums: PathSums, shapes: Sequence[Shape], p: float) -> list[PathSums | None]:
-        del p
         channels, height, width = as_map(shapes[0])
         values = sums.expanded().reshape(channels, height, width)
         return [PathSums(values, tuple(range(height)), tuple(range(width)), sums.exponent)]
@@ -57,7 +56,6 @@ class Unflatten(_Reshape):
     @classmethod
     def rebuild(cls, entry: dict[str, Any], dtype: torch.dtype) -> Unflatten:
         """Its own shape is the node's."""
-        del dtype
         return cls(sides(entry["shape"]))
 
 
@@ -74,7 +72,7 @@ class _Reshaped:
     pull_energy = pull
 
 
-@traces(torch.flatten, "flatten")
+@traces(nn.Flatten, torch.flatten, "flatten")
 def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Step:
     """Joins the axes start_dim..end_dim, none of them the batch."""
 
@@ -133,16 +131,10 @@ def unsqueeze(x: Any, dim: int) -> Step:
     return _reshape(x, target)
 
 
-@traces(nn.Flatten)
-def flatten_module(m: nn.Flatten, x: Any) -> Step:
-    """nn.Flatten."""
-    return flatten(x, m.start_dim, m.end_dim)
-
-
 @traces(nn.Unflatten)
-def unflatten_module(m: Any, x: Any) -> Step:
-    """nn.Unflatten."""
-    return unflatten(x, m.dim, m.unflattened_size)
+def unflatten_module(x: Any, dim: int, unflattened_size: Sequence[int]) -> Step:
+    """The same under the module's names."""
+    return unflatten(x, dim, unflattened_size)
 
 
 def _reshape(x: Any, target: Callable[[Shape], Sequence[Any]]) -> Step:

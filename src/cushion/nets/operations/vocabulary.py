@@ -1,12 +1,14 @@
 """How operations are read from a module: rules for torch's modules, functions and methods.
 
 A rule gets the arguments of the call, with a `Feature` for each tensor that depends on the net's
-input, and returns the `Step` that the net takes. A rule for modules gets the module first.
+input, and returns the `Step` that the net takes. One that reads a module gets the module's
+attributes under the names of its own parameters: `nn.Conv2d` has a `stride`, and so has F.conv2d.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,32 +21,29 @@ from cushion.nets.operations.operation import Operation, Shape
 BATCH = 7919
 
 # Which rule reads which module, function or method of torch.
-MODULES: dict[type[nn.Module], Callable[..., Result]] = {}
+MODULES: dict[type, Callable[..., Result]] = {}
 FUNCTIONS: dict[Any, Callable[..., Result]] = {}
 METHODS: dict[str, Callable[..., Result]] = {}
-# The parameters and buffers that the rule for a module reads.
-TENSORS: dict[type[nn.Module], Sequence[str]] = {}
 
 Rule = TypeVar("Rule", bound="Callable[..., Result]")
 
 
-def traces(*calls: Any, tensors: Sequence[str] = ()) -> Callable[[Rule], Rule]:
-    """Registers a rule for module classes, functions, and methods by their names.
-
-    tensors: the parameters and buffers of a module that the rule reads.
-    """
+def traces(*calls: Any) -> Callable[[Rule], Rule]:
+    """Registers a rule for classes of modules, functions, and methods by their names."""
 
     def register(rule: Rule) -> Rule:
+        tables = {type: MODULES, str: METHODS}
         for call in calls:
-            if isinstance(call, type):
-                MODULES[call], TENSORS[call] = rule, tensors
-            elif isinstance(call, str):
-                METHODS[call] = rule
-            else:
-                FUNCTIONS[call] = rule
+            tables.get(type(call), FUNCTIONS)[call] = rule
         return rule
 
     return register
+
+
+def options_of(module: nn.Module) -> dict[str, Any]:
+    """What the rule for a module reads from it."""
+    names = list(inspect.signature(MODULES[plain_type(module)]).parameters)[1:]
+    return {name: getattr(module, name) for name in names if hasattr(module, name)}
 
 
 def plain_type(module: nn.Module) -> type[nn.Module]:

@@ -18,10 +18,10 @@ from cushion.nets.operations.vocabulary import (
     FUNCTIONS,
     METHODS,
     MODULES,
-    TENSORS,
     Feature,
     Refused,
     Step,
+    options_of,
     plain_type,
 )
 from cushion.nets.tracing.refusals import refusal
@@ -142,7 +142,7 @@ class Assembly:
             rule = MODULES.get(plain_type(module))
             if rule is None:
                 raise refusal(plain_type(module).__name__)
-            return rule(module, *args, **kwargs)
+            return rule(*args, **kwargs, **options_of(module))
         table: dict[Any, Any] = METHODS if node.op == "call_method" else FUNCTIONS
         if node.target not in table:
             raise refusal(_function_name(node))
@@ -260,12 +260,12 @@ class Assembly:
             return frozenset()
         module = self.replica.get_submodule(str(node.target))
         read: set[int] = set()
-        for name in TENSORS.get(plain_type(module), ()):
+        for name, value in options_of(module).items():
             if parametrize.is_parametrized(module, name):
                 made_from = module.get_submodule(f"parametrizations.{name}")
                 read.update(id(t) for t in (*made_from.parameters(), *made_from.buffers()))
-            elif isinstance(getattr(module, name, None), Tensor):
-                read.add(id(getattr(module, name)))
+            elif isinstance(value, Tensor):
+                read.add(id(value))
         return frozenset(read)
 
 
