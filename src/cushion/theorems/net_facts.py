@@ -44,7 +44,7 @@ class SampleFacts:
 def look_at(net: Network, data: Dataset, batch: int = _BATCH) -> SampleFacts:
     """Run the net over the sample once."""
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         x = as_floats(data.x[rows]).to(net.dtype)
         logits = net.forward(x)
         if not bool(torch.isfinite(logits).all()):

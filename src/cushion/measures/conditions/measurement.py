@@ -102,7 +102,7 @@ def _stream(
     exact = all(plan.exact)
     largest = max(node.affine.operator.output_size for node in net.affine_layers)
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         x = as_floats(data.x[rows]).to(net.dtype)
         line = Linearisation(net, x)
         if not bool(torch.isfinite(line.scores).all()):

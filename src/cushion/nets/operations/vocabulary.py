@@ -32,9 +32,11 @@ def traces(*calls: Any) -> Callable[[Rule], Rule]:
     """Registers a rule for classes of modules, functions, and methods by their names."""
 
     def register(rule: Rule) -> Rule:
-        tables = {type: MODULES, str: METHODS}
         for call in calls:
-            tables.get(type(call), FUNCTIONS)[call] = rule
+            if isinstance(call, type):
+                MODULES[call] = rule
+            else:
+                (METHODS if isinstance(call, str) else FUNCTIONS)[call] = rule
         return rule
 
     return register

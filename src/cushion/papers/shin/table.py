@@ -184,7 +184,7 @@ def count_errors(networks: Sequence[Network], first: int, data: Dataset) -> list
     """
 
     @torch.no_grad()
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         values = {0: as_floats(data.x[rows]).to(networks[0].dtype)}
         labels = torch.from_numpy(np.array(data.y[rows]))
         _run(networks[0].nodes[1:first], values, networks[0].users)
