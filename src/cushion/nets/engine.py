@@ -32,9 +32,7 @@ class Accumulator(Protocol):
 
 @dataclass
 class Samples:
-    """One number per example (or one row of numbers), in row order whatever the order of
-    merging.
-    """
+    """One number (or row of numbers) per example, in row order whatever the order of merging."""
 
     parts: dict[int, NDArray[np.float64]] = field(default_factory=dict)  # first row -> values
 

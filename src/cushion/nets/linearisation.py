@@ -175,9 +175,7 @@ class Linearisation:
 
 
 def feeding_layer(net: Network, target: Node) -> Node | None:
-    """The affine layer that alone feeds `target`, each of its units at most one input; None if
-    there is none such.
-    """
+    """The affine layer that alone feeds `target`, each unit at most one of its inputs, or None."""
     node = net.nodes[target.inputs[0]]
     while len(net.users[node.index]) == 1 and node.index != 0:
         if isinstance(node.op, Affine):

@@ -44,9 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation: `inputs` are the indices of the nodes whose outputs it reads, all smaller than
-    `index`.
-    """
+    """One operation; `inputs` are the indices, below its own, of the nodes that it reads."""
 
     index: int
     # the module's path ("layer1.0.conv1"), or that of the caller and the operation ("layer1.0.add")
@@ -178,9 +176,7 @@ class Network:
 
     @property
     def is_chain(self) -> bool:
-        """Whether each node reads just the one before it, so that x^i alone determines everything
-        after it.
-        """
+        """Whether each node reads just the one before it: x^i alone determines all after it."""
         return not self.not_a_chain_because
 
     @cached_property
@@ -213,9 +209,7 @@ class Network:
         return None
 
     def chain(self) -> tuple[Node, ...]:
-        """The affine layers of a chain, in order; Unsupported, saying where, if the net is not a
-        chain.
-        """
+        """The affine layers of a chain, in order; Unsupported, saying where, if it is none."""
         if not self.is_chain:
             raise Unsupported(f"the net is not a chain of layers: {self.not_a_chain_because}")
         return self.affine_layers

@@ -1,6 +1,4 @@
-"""What one epoch feeds to the net: the order of the examples, their batches and augmentation, all
-seeded.
-"""
+"""What one epoch feeds to the net: the examples' order, batches and augmentation, all seeded."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ def batches(
 
 
 def batch_bounds(m: int, batch: int) -> list[tuple[int, int]]:
-    """Consecutive batches; a last one of a single example joins the one before (batch-norm needs
-    two).
-    """
+    """Consecutive batches; a last single example joins the one before (batch-norm needs two)."""
     starts = list(range(0, m, batch))
     if len(starts) > 1 and m - starts[-1] == 1 and batch > 1:
         starts.pop()
@@ -43,18 +39,14 @@ def batch_bounds(m: int, batch: int) -> list[tuple[int, int]]:
 
 
 def draw_views(m: int, generator: torch.Generator) -> NDArray[np.int64]:
-    """[m, 3]: for every example the crop's row and column in the padded image, and whether it is
-    mirrored.
-    """
+    """[m, 3]: the crop's row and column in each padded image, and whether it is mirrored."""
     corners = torch.randint(0, 2 * PAD + 1, (m, 2), generator=generator)
     mirrored = torch.randint(0, 2, (m, 1), generator=generator)
     return torch.cat([corners, mirrored], dim=1).numpy()
 
 
 def crop_and_mirror(x: NDArray[Any], views: NDArray[np.int64]) -> NDArray[Any]:
-    """Images [b, C, H, W] zero-padded by 4 and cropped and mirrored by their views; the dtype
-    stays.
-    """
+    """Images [b, C, H, W] zero-padded by 4, cropped and mirrored by their views."""
     height, width = x.shape[2:]
     padded = np.pad(x, ((0, 0), (0, 0), (PAD, PAD), (PAD, PAD)))
     rows = views[:, :1] + np.arange(height)

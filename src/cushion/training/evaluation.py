@@ -17,9 +17,7 @@ EVALUATION_BATCH = 1024
 def evaluate(
     module: nn.Module, data: Dataset, device: str | torch.device = "cpu"
 ) -> tuple[float, int]:
-    """Mean cross-entropy and number of errors in evaluation mode; a tie for the highest score is an
-    error.
-    """
+    """Mean cross-entropy and errors in evaluation mode; a tie for the highest is an error."""
     modes = {part: part.training for part in module.modules()}
     module.eval()
     loss, errors = 0.0, 0
@@ -39,7 +37,5 @@ def evaluate(
 
 
 def count_errors(scores: Tensor, y: Tensor) -> Tensor:
-    """How many rows of [b, classes] scores do not put the label strictly first; NaN rows are
-    errors.
-    """
+    """How many rows of [b, classes] do not put the label strictly first; NaN rows are errors."""
     return ((scores >= scores.gather(1, y[:, None])).sum(dim=1) != 1).sum()

@@ -65,9 +65,7 @@ class ImpLevel(Record):
 
 @dataclass(frozen=True)
 class ImpResult(Record):
-    """What `train_imp` did and reached. `status`: "trained", "resumed" or "already done" (then
-    nothing changed).
-    """
+    """What `train_imp` reached; `status` "already done": nothing changed."""
 
     folder: str
     recipe: str

@@ -1,6 +1,4 @@
-"""Fine-tuning of a traced net with a mask: what was pruned stays exactly zero while the rest
-learns.
-"""
+"""Fine-tuning of a traced net with a mask: what was pruned stays zero while the rest learns."""
 
 from __future__ import annotations
 
@@ -81,9 +79,7 @@ def _train(
     batch: int,
     progress: bool,
 ) -> None:
-    """Update the tensors of `changes` in place; masked gradients keep Adam's state, and so the
-    weight, at zero.
-    """
+    """Update `changes` in place; masked gradients keep Adam's state, and the weight, at zero."""
     tensors = [
         tensor
         for one in changes.values()

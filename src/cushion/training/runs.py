@@ -51,9 +51,7 @@ Status: TypeAlias = Literal["trained", "resumed", "already done"]
 
 
 class Run:
-    """One open RUN folder; made by `Run.open`, which checks that the folder belongs to these very
-    options.
-    """
+    """One open RUN folder; `Run.open` checks that it belongs to these very options."""
 
     def __init__(self, folder: Path, spec: Spec, meta: dict[str, Any]) -> None:
         self.folder, self.spec, self.meta = folder, spec, meta
@@ -73,9 +71,7 @@ class Run:
         test: Dataset | None,
         options: dict[str, Any],
     ) -> Iterator[Run]:
-        """Create or reopen the folder; another run's folder is refused with the first
-        difference.
-        """
+        """Create or reopen the folder; another run's is refused with the first difference."""
         with open_folder(folder, RUN_FILE, spec, sample, test, options):
             meta = {
                 "recipe": options["recipe"].name,
@@ -103,9 +99,7 @@ class Run:
         return metrics
 
     def restore(self, module: nn.Module, optimiser: torch.optim.Optimizer) -> Status:
-        """Save the module as the run starts from it, then load the last checkpoint, if any, over
-        it.
-        """
+        """Save the module as the run starts from it, then load the last checkpoint, if any."""
         if not (self.folder / INIT_FILE).exists():
             metrics = {"epochs": len(self.history)}
             save_net(self.folder / INIT_FILE, module, self.spec, {**self.meta, "metrics": metrics})
@@ -368,9 +362,7 @@ def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[tupl
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for this process; the system lets go of it when the process ends, however it
-    ends.
-    """
+    """Hold the folder for this process; the system lets go of it, however the process ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)

@@ -76,9 +76,7 @@ class Trainer:
                 run.checkpoint(self.module, self.optimiser, line, stop)
 
     def epoch(self, epoch: int, bar: Any) -> dict[str, Any]:
-        """One pass over the sample; its line of the history, with the loss and error while it was
-        learning.
-        """
+        """One pass over the sample; its line of the history, with loss and error while learning."""
         started = time.perf_counter()
         lr = self.recipe.learning_rate(epoch)
         for group in self.optimiser.param_groups:

@@ -31,9 +31,7 @@ from cushion.training.trainer import Trainer
 
 @dataclass(frozen=True)
 class RunResult(Record):
-    """What `train` did and reached. `status`: "trained", "resumed" or "already done" (then nothing
-    changed).
-    """
+    """What `train` reached; `status` "already done": nothing changed."""
 
     folder: str
     net: str
@@ -156,9 +154,7 @@ def train_into(
 
 
 def label_sample(recipe: Recipe, data: Dataset, seed: int) -> Dataset:
-    """The sample as the recipe labels it, seeded by the run's seed; its history records what was
-    done.
-    """
+    """The sample as the recipe labels it, seeded by the run's seed and told in its history."""
     if recipe.labels == "shuffled":
         return shuffle_labels(data, seed)
     if recipe.labels == "random":

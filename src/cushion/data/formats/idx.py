@@ -30,9 +30,7 @@ def recognise(folder: Path) -> bool:
 
 
 def read_folder(folder: Path) -> Pair:
-    """The four files of the MNIST family in one folder: x [m, 1, H, W] uint8, y [m]; t10k-* may be
-    absent.
-    """
+    """The four files of the MNIST family: x [m, 1, H, W] uint8, y [m]; t10k-* may be absent."""
     train = _part(folder, "train")
     has_test = any(_find(folder, f"t10k-{rest}") for rest in (IMAGES, LABELS))
     return train, _part(folder, "t10k") if has_test else None

@@ -28,9 +28,7 @@ def read(path: Path) -> Pair:
 
 
 def read_inputs(path: Path, key: str) -> NDArray[Any]:
-    """One array of inputs, "x" or "x_test", as `read` gives it; labels may be missing and are not
-    looked at.
-    """
+    """One array of inputs, "x" or "x_test", as `read` gives it; labels are not looked at."""
     arrays, found = _arrays(path, (key,))
     if key not in arrays:
         raise BadInput(f"{path}: unlabelled inputs need the array {key}, but this file has {found}")

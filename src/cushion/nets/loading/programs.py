@@ -44,9 +44,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
 
 
 def plain_module(program: ExportedProgram) -> nn.Module:
-    """The program's net, in evaluation mode, on a batch of any size; checked against it on its own
-    example.
-    """
+    """The program's net in evaluation mode, on any batch; checked against it on its example."""
     guarded = program.module()
     assert isinstance(guarded, fx.GraphModule)
     graph: fx.Graph = fx.Graph()

@@ -58,9 +58,7 @@ class AvgPool(Sliding, Mean):
         return self.divisor or math.prod(window)
 
     def window(self, axis: int, size: int, output: int, outputs: int) -> tuple[range, int]:
-        """With ceil_mode the last window may reach beyond the padding; what lies there never
-        counts.
-        """
+        """With ceil_mode the last window may reach beyond the padding, which never counts."""
         first = output * self.stride[axis] - self.padding[axis]
         places = range(first, min(first + self.kernel[axis], size + self.padding[axis]))
         if self.divisor is not None:

@@ -47,24 +47,18 @@ class Operation(ABC):
 
     @abstractmethod
     def path_sums(self, sums: PathSums, shapes: Sequence[Shape], p: float) -> list[PathSums | None]:
-        """What each input, of its shape, receives from the sums over paths of the output; None
-        where that is zero.
-        """
+        """What each input receives from the output's sums over paths; None where that is zero."""
 
     def linearise(self, x: Tensor) -> tuple[Tensor, Derivative]:
         """The output for a batch, and the derivative there."""
         raise NotImplementedError(f"{type(self).__name__} reads no single map")
 
     def feeds_one(self, shape: Shape) -> bool:
-        """Whether each number of the input feeds at most one of the output, so that the derivative
-        has a `pull_energy`.
-        """
+        """Whether each input number feeds at most one output: the derivative has `pull_energy`."""
         return self.unitwise
 
     def lipschitz(self, shape: Shape) -> tuple[float, float]:
-        """Lipschitz constants in ℓ2 and ℓ∞ on inputs of this shape; for what joins branches, on one
-        of them.
-        """
+        """Lipschitz constants in ℓ2 and ℓ∞ on inputs of this shape (of a join: on one branch)."""
         if not self.unitwise:
             raise NotImplementedError(f"no Lipschitz constant of {type(self).__name__} is known")
         return 1.0, 1.0
@@ -83,9 +77,7 @@ class Operation(ABC):
 
     @classmethod
     def rebuild(cls, entry: dict[str, Any], dtype: torch.dtype) -> Operation:
-        """From a description, of which nothing is taken on trust; weights are zeros that take no
-        memory.
-        """
+        """From a description, which is not trusted; weights are zeros that take no memory."""
         return cls()
 
 
@@ -116,9 +108,7 @@ class Derivative(Protocol):
         """Qᵀ t."""
 
     def pull_energy(self, t: Tensor) -> Tensor:
-        """(Q∘Q)ᵀ t, the columns' squared lengths weighted by t, if each input feeds one output at
-        most.
-        """
+        """(Q∘Q)ᵀ t, the columns' squared lengths weighted by t, if the operation `feeds_one`."""
 
 
 class Masked:

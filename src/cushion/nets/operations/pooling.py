@@ -31,9 +31,7 @@ class Pool(Operation):
 
     @abstractmethod
     def window(self, axis: int, size: int, output: int, outputs: int) -> tuple[range, int]:
-        """The places that one output reads along an axis, on padding too, and this axis' part of
-        the divisor.
-        """
+        """The places that an output reads along an axis, on padding too, and the axis' divisor."""
 
     def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != 3:

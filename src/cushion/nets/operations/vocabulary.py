@@ -49,9 +49,7 @@ def options_of(module: nn.Module) -> dict[str, Any]:
 
 
 def plain_type(module: nn.Module) -> type[nn.Module]:
-    """The module's class; for a parametrized module (weight_norm, spectral_norm) the class it was
-    before.
-    """
+    """The module's class; of a parametrized one (weight_norm, ...) the class it was before."""
     return type(module).__bases__[0] if parametrize.is_parametrized(module) else type(module)
 
 

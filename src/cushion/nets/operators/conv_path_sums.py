@@ -45,9 +45,7 @@ def before_convolution(
 
 @dataclass(slots=True, eq=False)
 class _Transposed:
-    """One transposed convolution under way: its sums, who reads what along either axis, and the
-    result so far.
-    """
+    """One transposed convolution under way: its sums, who reads what, and the result so far."""
 
     seen: Floats  # [groups, outputs of a group, distinct positions]
     size: tuple[int, int]  # distinct rows and columns of the output
@@ -73,9 +71,7 @@ class _Transposed:
         return cls(seen, (height, width), down, rows, across, columns, result)
 
     def take_in(self, start: int, power: Floats) -> None:
-        """The input channels of each group from `start` on: power is [groups, outputs, channels,
-        high, wide].
-        """
+        """Input channels of each group from `start` on: [groups, outputs, channels, high, wide]."""
         groups, outputs, channels, high, wide = power.shape
         matrix = power.reshape(groups, outputs, -1).swapaxes(1, 2)
         products = (matrix @ self.seen).reshape(groups, channels, high, wide, *self.size)
@@ -89,9 +85,7 @@ class _Transposed:
 
 
 def _collected(products: Floats, readers: Table, axis: int) -> Floats:
-    """Σ over taps t of products[:, :, t], at the places readers[:, t] along `axis`; nothing for a
-    place of -1.
-    """
+    """Σ over taps t of products[:, :, t] at readers[:, t] along `axis`; nothing for -1."""
     total: Floats | None = None
     for tap, places in enumerate(readers.T):
         taken = products[:, :, tap].take(places, axis=axis, mode="clip")

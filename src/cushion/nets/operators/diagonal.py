@@ -18,9 +18,7 @@ from cushion.nets.operators.path_sums import PathSums, Powers
 
 @dataclass(frozen=True, eq=False)
 class Diagonal(Operator):
-    """x[c, ...] -> weight[c] · x[c, ...] on feature maps of `input_shape` = (C, ...); weight:
-    [C].
-    """
+    """x[c, ...] -> weight[c] · x[c, ...] on maps of `input_shape` = (C, ...); weight: [C]."""
 
     weight: Tensor
     input_shape: tuple[int, ...]

@@ -42,15 +42,11 @@ class Operator(ABC):
 
     @abstractmethod
     def dense(self) -> Tensor:
-        """The matrix of A, [output_size, input_size], in row-major order of the shapes: for small
-        maps.
-        """
+        """The matrix of A, [output_size, input_size], row-major: for small maps."""
 
     @abstractmethod
     def column_energies(self) -> Tensor:
-        """The squared length of each column of A, [*input_shape]: what a unit input contributes to
-        ‖A‖_F².
-        """
+        """The squared length of each column of A, [*input_shape]; their sum is ‖A‖_F²."""
 
     @property
     @abstractmethod
@@ -62,9 +58,7 @@ class Operator(ABC):
         """‖A‖_F of the true map, in closed form (float64)."""
 
     def spectral(self) -> float:
-        """‖A‖₂ of the true map to a relative 1e-6, from below (`norms.lanczos_norm`); computed
-        once.
-        """
+        """‖A‖₂ to a relative 1e-6, from below (`norms.lanczos_norm`); computed once."""
         return self._lanczos_norm
 
     @cached_property
@@ -128,9 +122,7 @@ class Operator(ABC):
         weight: NDArray[Any],
         units: Sequence[int],
     ) -> list[PathSums | None]:
-        """Up to the exponent; here by the map's own adjoint, for what is left of a layer that was
-        compressed to something else.
-        """
+        """All but the exponent; here by the adjoint, for what a layer was compressed to."""
         before: list[PathSums | None] = []
         for one, power in zip(sums, powers.each(weight, units), strict=True):
             if one is None:
@@ -145,9 +137,7 @@ class Operator(ABC):
         return before
 
     def to(self, dtype: torch.dtype) -> Self:
-        """The same map with a weight of its own in `dtype`: detached, contiguous, shared with
-        nothing.
-        """
+        """The same map with a weight of its own in `dtype`: detached, contiguous, unshared."""
         return self.with_weight(
             self.weight.detach().to(dtype, copy=True, memory_format=torch.contiguous_format)
         )

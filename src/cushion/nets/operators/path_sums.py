@@ -64,9 +64,7 @@ class PathSums:
         )
 
     def in_range(self) -> PathSums | None:
-        """The same with a largest number that is far from both ends of float64; None if all are
-        zero.
-        """
+        """The same with a largest number far from both ends of float64; None if all are zero."""
         largest = float(self.values.max())
         if 2.0**-64 < largest < 2.0**64:
             return self
@@ -85,9 +83,7 @@ class Powers:
         self._buffer = np.empty(self.block)
 
     def units(self, weight: NDArray[Any]) -> tuple[int, ...]:
-        """For each p the power of two to divide weights by so that their powers are floats; squares
-        of float32 are.
-        """
+        """For each p the power of two to divide weights by so that their powers are floats."""
         if not weight.size or (max(self.exponents) <= 2 and weight.dtype == np.float32):
             return (0,) * len(self.exponents)
         unit = _power_of_two(float(np.abs(weight).max()))

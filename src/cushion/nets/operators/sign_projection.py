@@ -151,9 +151,7 @@ def sign_projection_k(epsilon: float, eta: float) -> int:
 
 @contextmanager
 def _threads(n: int) -> Iterator[_Map]:
-    """As many threads as torch may use and n entries can feed; an error in one of them is raised to
-    whoever reads.
-    """
+    """As many threads as torch may use and n entries can feed; errors are raised to the reader."""
     if _thread_count(n) == 1:
         yield map
         return
@@ -235,9 +233,7 @@ def _tables(coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def flat_weight(weight: Tensor, k: int, largest: float = 1.0) -> NDArray[np.float64]:
-    """The numbers of a usable weight in row-major order, float64: [n]; `largest` bounds the
-    helper's |entries|.
-    """
+    """The numbers of a usable weight, row-major, float64: [n]; `largest` bounds |entries|."""
     if k < 1:
         raise BadInput(f"a projection needs at least 1 coefficient, not {k}")
     _greatest(weight, "weights of a projection")
@@ -253,9 +249,7 @@ def flat_weight(weight: Tensor, k: int, largest: float = 1.0) -> NDArray[np.floa
 def flat_coefficients(
     coefficients: Tensor, shape: Sequence[int], largest: float = 1.0
 ) -> NDArray[np.float64]:
-    """Usable coefficients of a weight of that shape, float64: [k]; `largest` bounds the helper's
-    |entries|.
-    """
+    """Usable coefficients of such a weight, float64: [k]; `largest` bounds |entries|."""
     greatest = _greatest(coefficients, "coefficients of a projection")
     if coefficients.ndim != 1:
         raise BadInput(

@@ -60,9 +60,7 @@ _KNOWN = (
 
 
 def parse(text: str) -> Spec:
-    """Read a spec strictly and check its shapes; BadInput names the token and its position in
-    `text`.
-    """
+    """Read a spec strictly and check its shapes; BadInput names the token and its position."""
     spec = read(text)
     spec.check()
     return spec
@@ -215,9 +213,7 @@ def _given(value: int | None, default: int) -> int:
 
 
 def _unrolled(item: Item) -> int:
-    """How many layers are built; an empty branch counts as one, since it is walked and built like
-    the others.
-    """
+    """How many layers are built; an empty branch counts as one, since it is built like others."""
     if isinstance(item, Repeat):
         return item.count * sum(map(_unrolled, item.body))
     if isinstance(item, Join):

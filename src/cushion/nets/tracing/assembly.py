@@ -48,9 +48,7 @@ class _Unknown:
 
 @dataclass(eq=False)
 class Assembly:
-    """Drafts in the order of the calls; `output` is the draft of the logits, -1 while there is
-    none.
-    """
+    """Drafts in the order of the calls; `output` is the draft of the logits, -1 without one."""
 
     replica: nn.Module
     input_shape: Shape | None
@@ -233,9 +231,7 @@ class Assembly:
         return list(args), dict(fx.node.map_arg(node.kwargs, look_up))
 
     def _name(self, node: fx.Node) -> str:
-        """The path of a module; for a function, that of the module that calls it and the function's
-        own name.
-        """
+        """The path of a module; for a function, its caller's path and its own name."""
         if node.op == "call_module":
             base = str(node.target)
         else:

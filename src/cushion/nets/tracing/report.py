@@ -1,6 +1,4 @@
-"""What the trace says about a net: a line for each module and operation, and what it could not
-account for.
-"""
+"""What the trace says about a net: a line for each module and operation, and what is left over."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ class SupportReport(Record):
 
 
 def unread(assembly: Assembly, alive: set[int]) -> list[str]:
-    """Parameters and buffers that no live draft reads; batch-norm's batch counters take no part in
-    eval mode.
-    """
+    """Parameters and buffers that no live draft reads; batch counters take no part in eval mode."""
     read = frozenset[int]().union(*(assembly.drafts[i].reads for i in alive))
     return [
         name
@@ -68,9 +64,7 @@ def unread(assembly: Assembly, alive: set[int]) -> list[str]:
 
 
 def call_lines(assembly: Assembly, into: dict[int, int]) -> list[SupportLine]:
-    """One line per call, in the order of the calls; `into` says which batch-norm was folded into
-    which layer.
-    """
+    """One line per call, in order; `into` says which batch-norm was folded into which layer."""
     lines = []
     for index, draft in enumerate(assembly.drafts):
         if draft.refused is not None:
@@ -100,9 +94,7 @@ def idle_lines(names: list[str]) -> list[SupportLine]:
 
 
 def module_lines(model: nn.Module, called: set[str], followed: bool) -> list[SupportLine]:
-    """Lines for the modules that no call named: containers, unused ones, or all if no graph could
-    be followed.
-    """
+    """Lines for modules that no call named: containers, unused ones, or all without a graph."""
     lines = []
     for path, module in model.named_modules():
         if path in called or not path or "parametrizations" in path.split("."):
