@@ -14,9 +14,8 @@ class Package:
     name: str  # as the client is asked for it
     megabytes: int
     sha256: str | None  # of the archive; None where the distributor may repack it
-    files: dict[
-        str, str
-    ]  # path in the archive -> md5 of the content (decompressed, if the path ends in .gz)
+    # path in the archive -> md5 of the content (decompressed, if the path ends in .gz)
+    files: dict[str, str]
     layout: Literal["idx", "pixel-rows"]
 
 

@@ -70,19 +70,6 @@ class Samples:
 
 
 @dataclass
-class Tally:
-    """An integer count."""
-
-    count: int = 0
-
-    def add(self, count: int) -> None:
-        self.count += int(count)
-
-    def merge(self, other: Tally) -> None:
-        self.count += other.count
-
-
-@dataclass
 class Total:
     """A sum of arrays of one shape, in float64."""
 

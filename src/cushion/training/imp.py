@@ -38,8 +38,9 @@ from cushion.nets.specs import Spec
 from cushion.progress import progress as shown
 from cushion.records import Record, column
 from cushion.training.options import SPARSITY, ImpOptions, Scope, TrainOptions
+from cushion.training.plans import open_folder
 from cushion.training.recipes import Recipe
-from cushion.training.runs import REWIND_FILE, Status, open_folder
+from cushion.training.runs import REWIND_FILE, Status
 from cushion.training.training import Pruning, RunResult, Setting, settle, train_into
 
 MASK_FILE = "mask.safetensors"
@@ -121,10 +122,8 @@ def train_imp(
     levels = count_rounds(sizes, groups, rounds, SPARSITY if to is None else to) + 1
     folder, total = Path(out), sum(sizes.values())
     rule = {"fraction": float(fraction), "rewind": rewind, "scope": scope}
-    plan = {
-        **setting.options,
-        "prune": {"method": "imp", **rule},
-    }  # a level is the same however many follow it
+    # a level is the same however many follow it
+    plan = {**setting.options, "prune": {"method": "imp", **rule}}
     found: list[ImpLevel] = []
     news = 0
     with open_folder(folder, IMP_FILE, setting.spec, setting.sample, test, plan) as begun:

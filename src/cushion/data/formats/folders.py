@@ -9,12 +9,7 @@ from cushion.data.formats import cifar, idx, images, npy
 from cushion.data.formats.arrays import Pair
 from cushion.errors import BadInput
 
-IDX_FAMILY = (
-    "MNIST",
-    "FashionMNIST",
-    "KMNIST",
-    "QMNIST",
-)  # torchvision keeps each in ROOT/<name>/raw
+IDX_FAMILY = ("MNIST", "FashionMNIST", "KMNIST", "QMNIST")  # torchvision: ROOT/<name>/raw
 Reader = Callable[[], tuple[Pair, int | None]]
 
 

@@ -73,9 +73,8 @@ def _array(stream: BinaryIO, path: Path, dimensions: int) -> NDArray[np.uint8]:
         )
     try:
         return np.frombuffer(values, dtype=np.uint8).reshape(shape)
-    except (
-        ValueError
-    ):  # no values, since one size is 0, but the others are beyond what an array can have
+    # no values, since one size is 0, but the others are beyond what an array can have
+    except ValueError:
         raise Malformed(
             f"{path}: sizes {' x '.join(map(str, shape))} are beyond any array", 4
         ) from None

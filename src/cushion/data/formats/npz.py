@@ -77,9 +77,8 @@ def _part(x: NDArray[Any], y: NDArray[Any], suffix: str, path: Path) -> Arrays:
 
 def _inputs(x: NDArray[Any], key: str, path: Path) -> NDArray[Any]:
     if x.dtype.kind == "f":
-        with np.errstate(
-            over="ignore"
-        ):  # what overflows becomes infinite, and Dataset refuses that by name
+        # what overflows becomes infinite, and Dataset refuses that by name
+        with np.errstate(over="ignore"):
             return x.astype(np.float32, copy=False)
     if x.dtype != np.uint8:
         raise BadInput(

@@ -312,9 +312,8 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise BadInput(f"{path} does not exist; give `weights` a .safetensors or .pt file")
     try:
-        with warnings.catch_warnings(
-            action="ignore"
-        ):  # torch warns of a pickle's age before it refuses it
+        # torch warns of a pickle's age before it refuses it
+        with warnings.catch_warnings(action="ignore"):
             state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:
         # torch's own message tells the reader to switch the protection off: not repeated here

@@ -75,9 +75,8 @@ class _Transposed:
         groups, outputs, channels, high, wide = power.shape
         matrix = power.reshape(groups, outputs, -1).swapaxes(1, 2)
         products = (matrix @ self.seen).reshape(groups, channels, high, wide, *self.size)
-        by_row = _collected(
-            products, self.down, axis=-2
-        )  # [groups, channels, wide, input rows, width]
+        # [groups, channels, wide, input rows, width]
+        by_row = _collected(products, self.down, axis=-2)
         self.result[:, start : start + channels] = _collected(by_row, self.across, axis=-1)
 
     def sums(self) -> PathSums:

@@ -113,9 +113,8 @@ def _butterflies(now: NDArray[np.float64]) -> NDArray[np.float64]:
     return now
 
 
-@lru_cache(
-    maxsize=1
-)  # whoever reconstructs has mostly just projected, and sorting is a third of the work
+# whoever reconstructs has mostly just projected, and sorting is a third of the work
+@lru_cache(maxsize=1)
 def _rows(size: int, k: int, seed: int, purpose: str) -> NDArray[np.intp]:
     """r_1, ..., r_k out of 0, ..., size-1: [k], not to be written to."""
     if k > size:

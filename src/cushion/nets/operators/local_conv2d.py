@@ -107,9 +107,8 @@ class LocalConv2d(Operator):
         padded = (height + above + below, width + left + right)
         parts = []
         for some in self._chunks(y):
-            patches = torch.bmm(some.flatten(2).permute(2, 0, 1), filters).permute(
-                1, 2, 0
-            )  # [b, in·taps, places]
+            # [b, in·taps, places]
+            patches = torch.bmm(some.flatten(2).permute(2, 0, 1), filters).permute(1, 2, 0)
             whole = F.fold(patches, padded, self._kernel, self.dilation, 0, self.stride)
             parts.append(whole[:, :, above : above + height, left : left + width])
         return torch.cat(parts)

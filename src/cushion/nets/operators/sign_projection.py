@@ -64,9 +64,8 @@ _SHARE = 1 << 13  # entries that make a thread worth its while
 _ROUND = 32 * _WORD
 
 _Map: TypeAlias = Callable[[Callable[[Any], None], Iterable[Any]], Iterator[None]]
-_Group: TypeAlias = tuple[
-    int, NDArray[np.float64]
-]  # the first of 64 matrices, and the tables of their part of Â
+# the first of 64 matrices, and the tables of their part of Â
+_Group: TypeAlias = tuple[int, NDArray[np.float64]]
 
 
 def sign_coefficients(weight: Tensor, k: int, seed: int, purpose: str = PURPOSE) -> Tensor:
