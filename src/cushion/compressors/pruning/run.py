@@ -316,7 +316,7 @@ def _sketched(made: PrunedNet, net: Network, options: PruneOptions, seed: int) -
 def _scores(net: Network, sample: Dataset) -> NDArray[np.float64]:
     """[m, classes]."""
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         found = net.forward(as_floats(sample.x[rows]).to(net.dtype))
         if not bool(torch.isfinite(found).all()):
             raise BadInput(

@@ -184,7 +184,7 @@ def count_errors(networks: Sequence[Network], first: int, data: Dataset) -> list
     """
 
     @torch.no_grad()
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         values = {0: as_floats(data.x[rows]).to(networks[0].dtype)}
         labels = torch.from_numpy(np.array(data.y[rows]))
         _run(networks[0].nodes[1:first], values, networks[0].users)
@@ -203,7 +203,7 @@ def count_errors(networks: Sequence[Network], first: int, data: Dataset) -> list
 def _run(nodes: Sequence[Node], values: dict[int, Tensor], users: Sequence[Sequence[int]]) -> None:
     """Put the outputs of these nodes into `values`, and drop what no later node reads."""
     for node in nodes:
-        values[node.index] = node.op(*(values[i] for i in node.inputs))  # type: ignore[operator]
+        values[node.index] = node.op(*(values[i] for i in node.inputs))
         for i in node.inputs:
             if users[i][-1] == node.index:
                 values.pop(i, None)
