@@ -29,10 +29,11 @@ from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import Dense, IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid, Values
+from cushion.compressors.projection.matrix_project import Projected
 from cushion.compressors.storage import exact
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.compressors.storage.exact_weights import coded_decisions
-from cushion.compressors.storage.stored import Kept, Numbers, Projected
+from cushion.compressors.storage.stored import Kept, Numbers
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.operators import LocalConv2d
 

@@ -21,86 +21,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
-from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.storage.stored import Kept, LowRank, Numbers, StoredLayer, Values
+from cushion.compressors.projection.products import MOST_MAP_ENTRIES, LowRank, LowRankMap
+from cushion.compressors.storage.stored import (
+    Kept,
+    Numbers,
+    StoredLayer,
+    Values,
+    grid_within,
+    less_start,
+    one_thread,
+)
 from cushion.errors import BadInput
-from cushion.nets.operators import Conv2d, FlatMap, Linear, Operator
+from cushion.nets.operators import Conv2d, Linear, Operator
 
 _TRUNCATION = 0.875  # of the allowed error; the rest is for rounding
 _HALVINGS = 4  # of that step, where the net's dtype spoils it
 _DOUBLINGS = (
     24  # of the grid's step that are tried: the proof's grid is some hundred times too fine
 )
-_MAP_ENTRIES = 1 << 22  # of a true map that is decomposed: some seconds
-
-
-@dataclass(frozen=True, eq=False)
-class LowRankMap(StoredLayer):
-    """left · right as a map between whole feature maps: the true map of a convolution,
-    truncated.
-    """
-
-    kind: ClassVar[str] = "low-rank map"
-    field_count: ClassVar[int] = 3
-    left: Numbers  # [output size, r]
-    right: Numbers  # [r, input size]
-    shape: tuple[int, ...]  # of the convolution's kernel, as for every layer
-
-    @property
-    def rank(self) -> int:
-        return int(self.right.integers.shape[0])
-
-    @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        return self.left, self.right
-
-    @property
-    def fields(self) -> tuple[int, ...]:
-        return self.rank, self.left.integers.shape[0], self.right.integers.shape[1]
-
-    @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:  # noqa: ARG003
-        rank, rows, columns = fields
-        if not 1 <= rank <= min(rows, columns) or rows * columns > _MAP_ENTRIES:
-            raise BadInput(
-                f"a map of {rows} rows and {columns} columns has no stored truncation to rank "
-                f"{rank}"
-            )
-        return (rows, rank), (rank, columns)
-
-    @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,  # noqa: ARG003
-        fields: tuple[int, ...],  # noqa: ARG003
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
-        left, right = numbers
-        return cls(left, right, shape)
-
-    @classmethod
-    def work(cls, fields: tuple[int, ...], weights: int) -> float:  # noqa: ARG003
-        return float(fields[0]) * fields[1] * fields[2]
-
-    def weight(self, seed: int) -> Values:
-        """[output size, input size]"""
-        return LowRank(
-            self.left, self.right, (len(self.left.integers), self.right.integers.shape[1])
-        ).weight(seed)
-
-    def operator(self, original: Operator, seed: int, start: Operator | None = None) -> Operator:
-        weight = torch.from_numpy(self.weight(seed))
-        if start is not None:
-            weight = weight + start.to(torch.float64).dense()
-        return FlatMap(
-            weight.to(original.weight.dtype), original.input_shape, original.output_shape
-        )
 
 
 def to_rank(original: Operator, rank: int, bits: int, start: Operator | None = None) -> StoredLayer:
@@ -146,7 +89,10 @@ def to_accuracy(original: Operator, delta: float, start: Operator | None = None)
             )
         return to_rank(original, 1, 2, start)  # a map of zeros
     drafts = [_truncated_kernel(original, allowed, start)]
-    if isinstance(original, Conv2d) and original.input_size * original.output_size <= _MAP_ENTRIES:
+    if (
+        isinstance(original, Conv2d)
+        and original.input_size * original.output_size <= MOST_MAP_ENTRIES
+    ):
         drafts.append(_truncated_map(original, allowed, start))
     drafts.append(_as_it_is(original, allowed, start))
     for draft in sorted(drafts, key=lambda draft: draft.numbers):
@@ -199,10 +145,7 @@ def _coarsest(
 
 def _matrix(original: Operator, start: Operator | None) -> Tensor:
     """The weight less the start's as [out, rest], float64."""
-    weight = original.weight.detach().to(torch.float64)
-    if start is not None:
-        weight = weight - start.weight.detach().to(torch.float64)
-    return weight.reshape(len(weight), -1)
+    return less_start(original, start).reshape(len(original.weight), -1)
 
 
 @lru_cache(maxsize=32)  # a curve asks for many ranks of the same layers
@@ -214,12 +157,8 @@ def _factors(matrix: Tensor) -> tuple[Values, Values, Values]:
     """U√Σ, √ΣVᵀ and the singular values, largest first; on one thread, so that every run rounds
     alike.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         u, values, vt = torch.linalg.svd(matrix, full_matrices=False)
-    finally:
-        torch.set_num_threads(threads)
     root = values.sqrt()
     return (u * root).numpy(), (root[:, None] * vt).numpy(), values.numpy()
 
@@ -316,7 +255,7 @@ def _as_it_is(original: Operator, allowed: float, start: Operator | None) -> _Dr
     def build(exponent: int) -> StoredLayer:
         return Kept(Numbers.rounded(matrix.reshape(shape), exponent))
 
-    return _Draft(matrix.size, math.frexp(step)[1] - 1, build)
+    return _Draft(matrix.size, grid_within(step), build)
 
 
 def _grid_for(left: int, right: int, largest: float, allowed: float) -> int:
@@ -330,4 +269,4 @@ def _grid_for(left: int, right: int, largest: float, allowed: float) -> int:
     # (tall + wide)·norm·s + tall·wide·s² ≤ allowed
     half = (tall + wide) * norm
     step = 2 * allowed / (half + math.sqrt(half * half + 4 * tall * wide * allowed))
-    return math.frexp(step)[1] - 1  # 2^exponent ≤ step
+    return grid_within(step)  # 2^exponent ≤ step

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from cushion.certificates.format.number_stream import encode_numbers
+from cushion.certificates.format.number_stream import Integers, encode_numbers
 from cushion.compressors.pruning.ensembles import bipartite
 from cushion.compressors.pruning.records import LayerSketch
 from cushion.compressors.pruning.recovery import Recovery, recover
@@ -28,10 +27,17 @@ from cushion.compressors.pruning.sketch_sizes import (
     statistical_dimension,
 )
 from cushion.compressors.storage.pruned import Pruned
-from cushion.compressors.storage.stored import MOST_BITS, Numbers, StoredLayer, Values
+from cushion.compressors.storage.stored import (
+    MOST_BITS,
+    Fields,
+    Numbers,
+    Parts,
+    Shape,
+    StoredLayer,
+    Values,
+)
 from cushion.errors import BadInput, Malformed
 
-Integers = NDArray[np.int64]
 # for what a file holds; a sketch is stored only if _SURE of them were enough when it was made,
 MOST_ITERATIONS = 400
 _SURE = 250  # so that another machine's rounding does not matter
@@ -78,24 +84,24 @@ class Sketched(StoredLayer):
     """
 
     kind: ClassVar[str] = "sketched"
+    number: ClassVar[int] = 8
     field_count: ClassVar[int] = 4
+    not_exact: ClassVar[str] = (
+        "the format has no sketches; use `method` = magnitude, whose weights are the same"
+    )
     sketch: Numbers
-    shape: tuple[int, ...]
+    shape: Shape
     ones: int
     checksum: int
     place: int
     _known: dict[int, Integers] = field(default_factory=dict, repr=False)  # recovery takes seconds
 
     @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        return (self.sketch,)
-
-    @property
-    def fields(self) -> tuple[int, ...]:
+    def fields(self) -> Fields:
         return (*self.sketch.integers.shape, self.ones, self.checksum)
 
     @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
         (p1, p2), (rows, columns, ones, checksum) = _as_matrix(shape), fields
         if not (1 <= rows <= p1 and 1 <= columns <= p2):
             raise BadInput(
@@ -111,18 +117,11 @@ class Sketched(StoredLayer):
         return ((rows, columns),)
 
     @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,
-        fields: tuple[int, ...],
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
-        (sketch,) = numbers
-        return cls(sketch, shape, fields[2], fields[3], place)
+    def restore(cls, shape: Shape, place: int, fields: Fields, numbers: Parts) -> Self:
+        return cls(numbers[0], shape, fields[2], fields[3], place)
 
     @classmethod
-    def work(cls, fields: tuple[int, ...], weights: int) -> float:
+    def work(cls, fields: Fields, weights: int) -> float:
         """Most iterations, half a step for each of weights · (rows + columns) (a multiply-add of
         single precision takes 0.08, twice as many are made at most, later ones in double precision,
         and supports are tried); then the bases and the hashes of the factors, of at most
