@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 import pytest
@@ -125,10 +125,7 @@ def toy() -> Iterator[type[StoredLayer]]:
     """Every weight of a layer is one number."""
 
     @dataclass(frozen=True, eq=False)
-    class Constant(StoredLayer):
-        kind: ClassVar[str] = "constant"
-        number: ClassVar[int] = 12
-        field_count: ClassVar[int] = 0
+    class Constant(StoredLayer, kind="constant", number=12):
         value: Numbers  # [1]
         shape: Shape
 
@@ -181,7 +178,7 @@ def test_a_new_kind_is_stored_read_and_certified(toy: type[StoredLayer], tmp_pat
 
 def test_a_number_is_taken_once() -> None:
     with pytest.raises(TypeError, match="Kept"):
-        type("Again", (StoredLayer,), {"number": Kept.number})
+        type("Again", (StoredLayer,), {}, number=Kept.number)
     assert KINDS[Kept.number] is Kept
     before = dict(KINDS)
     type("Base", (StoredLayer,), {})  # without a number: a base of kinds

@@ -12,7 +12,7 @@ the largest jump of such a lattice. A certificate's decoder makes the same numbe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
@@ -31,9 +31,7 @@ _WORK = 100.0  # of one number of G, in signs of a projection
 
 
 def bell_numbers(seed: int, place: int, n: int) -> Values:
-    """g of the first n weights of the layer at `place` under this seed: [n], whole multiples of
-    1/4.
-    """
+    """g of the first n weights of the layer at `place`: [n], whole multiples of 1/4."""
     found = np.empty(n)
     for first in range(0, n, _BLOCK):
         size = min(_BLOCK, n - first)
@@ -42,7 +40,7 @@ def bell_numbers(seed: int, place: int, n: int) -> Values:
 
 
 @dataclass(frozen=True, eq=False)
-class Spiked(StoredLayer):
+class Spiked(StoredLayer, kind="spiked", number=9, field_count=2):
     """B + √t·G (`everywhere`), or B where it has a non-zero and mean + deviation·G elsewhere
     (Appendix E).
 
@@ -50,9 +48,6 @@ class Spiked(StoredLayer):
     the first is above 0.
     """
 
-    kind: ClassVar[str] = "spiked"
-    number: ClassVar[int] = 9
-    field_count: ClassVar[int] = 2
     kept: Pruned
     law: Numbers
     place: int

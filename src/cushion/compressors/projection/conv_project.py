@@ -67,16 +67,13 @@ _MOST_FILTERS = 1 << 28  # numbers of the filters of all places of one layer
 
 
 @dataclass(frozen=True, eq=False)
-class Located(StoredLayer):
+class Located(StoredLayer, kind="located", number=4, field_count=4):
     """A convolution's coordinates in S, from which the filters of all places come back.
 
     `shape` is the kernel's; `weight` answers [places, *shape]. `places` follows from the
     architecture, but the filters cannot be counted without it, so it is among the fields.
     """
 
-    kind: ClassVar[str] = "located"
-    number: ClassVar[int] = 4
-    field_count: ClassVar[int] = 4
     not_exact: ClassVar[str] = (
         "it has a different filter at each place of its output, and the format's convolutions have "
         "one"
@@ -127,9 +124,7 @@ class Located(StoredLayer):
         return weights * q * (q / 4 + 300.0) + 300.0 * places * k * q + places * weights * q
 
     def weight(self, seed: int) -> Values:
-        """The filters, float64 [places, *shape], from the numbers and the seed of the helper string
-        alone.
-        """
+        """The filters, float64 [places, *shape]."""
         a = torch.from_numpy(self.coordinates.values)
         with one_thread():
             mixed = [
@@ -160,9 +155,7 @@ class Located(StoredLayer):
         return filters
 
     def operator(self, original: Operator, seed: int, start: Operator | None = None) -> Operator:
-        """The compressed map, in the original's dtype; with `start` its kernel is added at every
-        place.
-        """
+        """The compressed map, in the original's dtype; `start`'s kernel is added at every place."""
         filters = torch.from_numpy(self.weight(seed))
         if start is not None:
             filters += start.weight.detach().to(torch.float64)
@@ -179,9 +172,7 @@ def project_filters(
     helper: Helper = "gaussian",
     start: Operator | None = None,
 ) -> Located:
-    """The kernel (less `start`'s) as its k·p coordinates in S, of at most `bits` bits each (Arora
-    2018, Lemma 11).
-    """
+    """The kernel (less `start`'s) as k·p coordinates in S of at most `bits` bits (Lemma 11)."""
     convolution = _convolution(original)
     kernel = less_start(convolution, start)
     n = kernel.numel()
@@ -226,9 +217,7 @@ def epsilon_of(
 
 
 def _dimension(n: int, k: int, p: int) -> int:
-    """k·p, that of S (Arora 2018, Lemma 11): nothing is compressed where it reaches the kernel's
-    own size.
-    """
+    """k·p, that of S (Lemma 11): nothing is compressed where it reaches the kernel's own size."""
     if k < 1 or p < 1:
         raise BadInput(
             f"filters for every place need k and p of at least 1, not k = {k} and p = {p}"
@@ -298,9 +287,7 @@ def _triangle(n: int, q: int, seed: int, purpose: str) -> Tensor:
 
 
 def _normals(n: int, q: int, seed: int, purpose: str) -> Iterator[tuple[slice, Tensor]]:
-    """Γ in blocks of rows: entries s of the kernel, and row s of Γ for each of them [entries,
-    q].
-    """
+    """Γ in blocks of rows: entries s of the kernel, and their rows of Γ [entries, q]."""
     step = max(1, _BLOCK // q)
     for first in range(0, n, step):
         count = min(step, n - first)

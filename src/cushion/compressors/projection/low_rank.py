@@ -41,9 +41,8 @@ from cushion.nets.operators import Conv2d, Linear, Operator
 
 _TRUNCATION = 0.875  # of the allowed error; the rest is for rounding
 _HALVINGS = 4  # of that step, where the net's dtype spoils it
-_DOUBLINGS = (
-    24  # of the grid's step that are tried: the proof's grid is some hundred times too fine
-)
+# of the grid's step that are tried: the proof's grid is some hundred times too fine
+_DOUBLINGS = 24
 
 
 def to_rank(original: Operator, rank: int, bits: int, start: Operator | None = None) -> StoredLayer:
@@ -104,9 +103,7 @@ def to_accuracy(original: Operator, delta: float, start: Operator | None = None)
 
 @dataclass(frozen=True)
 class _Draft:
-    """What would be stored, how many numbers that is, and a grid exponent that is provably fine
-    enough.
-    """
+    """What would be stored, how many numbers that is, and a grid that is provably fine enough."""
 
     numbers: int
     exponent: int
@@ -154,9 +151,7 @@ def _kernel_factors(original: Operator, start: Operator | None) -> tuple[Values,
 
 
 def _factors(matrix: Tensor) -> tuple[Values, Values, Values]:
-    """U√Σ, √ΣVᵀ and the singular values, largest first; on one thread, so that every run rounds
-    alike.
-    """
+    """U√Σ, √ΣVᵀ and the singular values, largest first; every run rounds alike."""
     with one_thread():
         u, values, vt = torch.linalg.svd(matrix, full_matrices=False)
     root = values.sqrt()
@@ -209,10 +204,8 @@ def _truncated_kernel(original: Operator, allowed: float, start: Operator | None
         dropped = torch.from_numpy(left[:, rank:] @ right[rank:]).reshape(shape)
         return double.with_weight(dropped).spectral() * (1 + 1e-6)
 
-    low, high = (
-        0,
-        len(values),
-    )  # the least rank lies in (low, high]; the norm falls with the rank, up to rounding
+    # the least rank lies in (low, high]; the norm falls with the rank, up to rounding
+    low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if rest(middle) <= _TRUNCATION * allowed else (middle, high)

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import torch
+from torch import Tensor
 
 from cushion.certificates.format.sources import SignProjection
 from cushion.compressors.storage.exact_weights import ExactWeight, check_place, power
@@ -37,7 +38,7 @@ from cushion.nets.operators.sign_projection import sign_coefficients, sign_recon
 
 Helper: TypeAlias = Literal["signs", "srht", "gaussian"]
 HELPERS: tuple[Helper, ...] = ("signs", "srht", "gaussian")  # a message names one by its place
-COEFFICIENTS = {
+_COEFFICIENTS = {
     "signs": sign_coefficients,
     "srht": srht_coefficients,
     "gaussian": gaussian_coefficients,
@@ -55,21 +56,16 @@ _NOT_EXACT = {
 
 
 def helper_purpose(place: int) -> str:
-    """Names a layer's own part of the helper string; the same words as a certificate's seeded
-    layers use.
-    """
+    """Names a layer's own part of the helper string, as a certificate's seeded layers do."""
     return f"weights {place}"
 
 
 @dataclass(frozen=True, eq=False)
-class Projected(StoredLayer):
+class Projected(StoredLayer, kind="projected", number=3, field_count=2):
     """(1/k) Σ_t c_t M_t: Matrix-Project (Algorithm 1), or Vector-Project (Algorithm 3) for the
     weight as one vector.
     """
 
-    kind: ClassVar[str] = "projected"
-    number: ClassVar[int] = 3
-    field_count: ClassVar[int] = 2
     coefficients: Numbers  # [k]
     shape: Shape
     helper: Helper
@@ -111,6 +107,13 @@ class Projected(StoredLayer):
         return ExactWeight(lambda shift: SignProjection(q, shape, seed, place, shift), unit)
 
 
+def coefficients(weight: Tensor, k: int, seed: int, purpose: str, helper: Helper) -> Values:
+    """⟨M_t, weight⟩ for t = 1, ..., k: [k]."""
+    if k < 1:
+        raise BadInput(f"a projection needs at least 1 coefficient, not {k}")
+    return _COEFFICIENTS[helper](weight, k, seed, purpose).numpy()
+
+
 def project(
     original: Operator,
     k: int,
@@ -120,13 +123,9 @@ def project(
     helper: Helper = "signs",
     start: Operator | None = None,
 ) -> Projected:
-    """The weight (less `start`'s) as k numbers of at most `bits` bits each; a convolution's kernel
-    as one matrix.
-    """
-    if k < 1:
-        raise BadInput(f"a projection needs at least 1 coefficient, not {k}")
+    """The weight (less `start`'s) as k numbers of at most `bits` bits; a kernel as one matrix."""
     weight = less_start(original, start)
-    found = COEFFICIENTS[helper](weight, k, seed, helper_purpose(place)).numpy()
+    found = coefficients(weight, k, seed, helper_purpose(place), helper)
     return Projected(Numbers.fitted(found, bits), tuple(weight.shape), helper, place)
 
 

@@ -51,14 +51,8 @@ class _Factors(StoredLayer):
 
 
 @dataclass(frozen=True, eq=False)
-class LowRank(_Factors):
-    """left · right, reshaped: a matrix of rank r, or a convolution's kernel as the matrix [out,
-    in·taps].
-    """
-
-    kind: ClassVar[str] = "low-rank"
-    number: ClassVar[int] = 1
-    field_count: ClassVar[int] = 1
+class LowRank(_Factors, kind="low-rank", number=1, field_count=1):
+    """left · right, reshaped: a matrix of rank r, or a kernel as the matrix [out, in·taps]."""
 
     @property
     def fields(self) -> Fields:
@@ -88,15 +82,12 @@ class LowRank(_Factors):
 
 
 @dataclass(frozen=True, eq=False)
-class LowRankMap(_Factors):
+class LowRankMap(_Factors, kind="low-rank map", number=2, field_count=3):
     """left · right as a map between whole feature maps: the true map of a convolution, truncated.
 
     `shape` is the kernel's, as for every layer; `weight` answers [output size, input size].
     """
 
-    kind: ClassVar[str] = "low-rank map"
-    number: ClassVar[int] = 2
-    field_count: ClassVar[int] = 3
     not_exact: ClassVar[str] = (
         "its true map was truncated, so it is no convolution any more, and the format holds "
         "convolutions by kernels"

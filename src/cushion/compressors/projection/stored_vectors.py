@@ -22,9 +22,7 @@ Start: TypeAlias = tuple[Tensor, Tensor | None]  # weight and bias of the initia
 
 
 class StoredVectors(StoredLayer):
-    """A linear classifier's vectors [rows, coordinates], the bias as their last coordinate if there
-    is one.
-    """
+    """A linear classifier's vectors [rows, coordinates], its bias as the last coordinate if any."""
 
     stores_bias: ClassVar[bool] = True
     has_bias: bool
@@ -34,9 +32,7 @@ class StoredVectors(StoredLayer):
         """What is stored, as [rows, coordinates]: one row for two classes, else one a class."""
 
     def classifier(self, seed: int, start: Start | None = None) -> tuple[Values, Values | None]:
-        """Weight [classes, h] and bias [classes], or None; those of `start` are added where they
-        were subtracted.
-        """
+        """Weight [classes, h] and bias [classes] or None, with those of `start` added again."""
         rows = self.vectors(seed)
         if self.shape[0] == 2:
             rows = np.concatenate((-rows / 2.0, rows / 2.0))
@@ -81,12 +77,9 @@ class StoredVectors(StoredLayer):
 
 
 @dataclass(frozen=True, eq=False)
-class Sparse(StoredVectors):
+class Sparse(StoredVectors, kind="sparse", number=5, field_count=1):
     """Vector-Compress: the vectors themselves, most of their coordinates zero."""
 
-    kind: ClassVar[str] = "sparse"
-    number: ClassVar[int] = 5
-    field_count: ClassVar[int] = 1
     entries: Numbers  # [rows, coordinates]
     shape: Shape
     has_bias: bool
@@ -122,14 +115,9 @@ class Sparse(StoredVectors):
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedRows(StoredVectors):
-    """Vector-Project: k inner products a vector, all with the same v_1, ..., v_k of the helper
-    string.
-    """
+class ProjectedRows(StoredVectors, kind="projected rows", number=6, field_count=3):
+    """Vector-Project: k inner products a vector, all with the same v_1, ..., v_k."""
 
-    kind: ClassVar[str] = "projected rows"
-    number: ClassVar[int] = 6
-    field_count: ClassVar[int] = 3
     not_exact: ClassVar[str] = (
         "its rows share their helper vectors, for which the format has no source; use `method` "
         "matrix-project"

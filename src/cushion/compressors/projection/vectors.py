@@ -44,7 +44,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.projection.matrix_project import COEFFICIENTS, Helper, helper_purpose
+from cushion.compressors.projection.matrix_project import Helper, coefficients, helper_purpose
 from cushion.compressors.projection.stored_vectors import (
     ProjectedRows,
     Sparse,
@@ -112,17 +112,13 @@ def vector_project(
     """
     if not 0.0 < gamma < math.inf:
         raise BadInput(f"an allowed error γ must be a positive number, not {gamma:g}")
-    if k < 1:
-        raise BadInput(f"a projection needs at least 1 coefficient, not {k}")
-    found = COEFFICIENTS[helper](torch.from_numpy(c), k, seed, purpose)
-    return Numbers.rounded(found.numpy(), grid_within(gamma / 2.0))
+    found = coefficients(torch.from_numpy(c), k, seed, purpose, helper)
+    return Numbers.rounded(found, grid_within(gamma / 2.0))
 
 
 @dataclass(frozen=True)
 class LinearSetting:
-    """What a linear classifier asks of Algorithms 2 and 3, once margin, input and vectors are
-    normalised.
-    """
+    """What a linear classifier asks of Algorithms 2 and 3, once all is normalised."""
 
     vectors: int  # 1 for two classes, else one a class
     coordinates: int  # of a vector, that of the bias included
@@ -135,9 +131,7 @@ class LinearSetting:
 
     @property
     def unit_gamma(self) -> float:
-        """The paper's γ, for vectors and inputs of length at most 1; above 1 nothing need be stored
-        at all.
-        """
+        """The paper's γ, for unit vectors and inputs; above 1 nothing need be stored at all."""
         return min(1.0, self.allowance / self.norm) if self.norm > 0.0 else 1.0
 
     @property

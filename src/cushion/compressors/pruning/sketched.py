@@ -49,9 +49,7 @@ _MOST_WORK = 2.0**39
 def factors(
     shape: tuple[int, ...], rows: int, columns: int, ones: int, seed: int, place: int
 ) -> tuple[Integers, Integers]:
-    """A [rows, p1] and B [columns, p2] of the layer at `place`; the identity for a side that is not
-    cut.
-    """
+    """A [rows, p1] and B [columns, p2] of a layer; the identity for a side that is not cut."""
     p1, p2 = _as_matrix(shape)
     left = _factor(rows, p1, ones, seed, f"sketch left {place}")
     return left, _factor(columns, p2, ones, seed, f"sketch right {place}")
@@ -74,7 +72,7 @@ def sketch_of(left: Integers, matrix: Integers, right: Integers) -> Integers:
 
 
 @dataclass(frozen=True, eq=False)
-class Sketched(StoredLayer):
+class Sketched(StoredLayer, kind="sketched", number=8, field_count=4):
     """sketch: Y [rows, columns] in the grid's steps; ones: in a column of A and B; checksum: of the
     weight's integers.
 
@@ -83,9 +81,6 @@ class Sketched(StoredLayer):
     time in 2^32.
     """
 
-    kind: ClassVar[str] = "sketched"
-    number: ClassVar[int] = 8
-    field_count: ClassVar[int] = 4
     not_exact: ClassVar[str] = (
         "the format has no sketches; use `method` = magnitude, whose weights are the same"
     )
@@ -137,9 +132,7 @@ class Sketched(StoredLayer):
         )
 
     def integers(self, seed: int) -> Integers:
-        """The weight as whole numbers, [*shape]; times 2^exponent of `sketch`. Malformed unless it
-        comes back.
-        """
+        """The weight in steps of the grid, [*shape]; Malformed unless it comes back."""
         if seed not in self._known:
             rows, columns = self.sketch.integers.shape
             left, right = factors(self.shape, rows, columns, self.ones, seed, self.place)
@@ -196,9 +189,7 @@ def sketch_layer(
 
 
 def _candidates(matrix: Integers, m: int | None) -> list[tuple[int, int]]:
-    """Sides to try, each once, from few numbers to as many as the matrix has (left out unless asked
-    for).
-    """
+    """Sides to try, each once, from few numbers to fewer than the matrix has (or as asked)."""
     p1, p2 = matrix.shape
     if m is not None:
         return [(min(m, p1), min(m, p2))]

@@ -152,9 +152,7 @@ def _prepare(
     biases: Sequence[Numbers | None],
     seed: int,
 ) -> list[_Part]:
-    """The steps with their numbers, checked against the limits before any number is made and
-    against the net's own after.
-    """
+    """The steps with their numbers: within the limits before any is made, the net's own after."""
     stored = iter(zip(layers, biases, strict=True))
     parts: list[_Part] = []
     for place, step in enumerate(steps, 1):
@@ -216,9 +214,7 @@ def _check_same(part: _Layer, *, last: bool) -> None:
 
 
 def _largest_outputs(net: Network, sample: Dataset) -> dict[int, float]:
-    """The largest value of every affine layer, by node, on examples spread over the sample; at
-    least 0.
-    """
+    """The largest output of every affine layer, by node, on some examples; at least 0."""
     rows = np.asarray(sample.x[:: -(-len(sample) // _LOOKED_AT)])
     x = (
         torch.from_numpy(np.ascontiguousarray(rows))
@@ -330,9 +326,7 @@ def _rounded(wanted: list[Fraction] | None, bits: int) -> tuple[Integers | None,
 
 
 def _with_sources(parts: Sequence[_Part], drafts: Sequence[tuple[Layer, int]]) -> tuple[Layer, ...]:
-    """The layers with the stored integers as they are coded; Unsupported if these are too many for
-    one message.
-    """
+    """The layers with the stored integers as they are coded; Unsupported if they are too many."""
     layers = [
         replace(layer, source=part.exact.source(down))
         if isinstance(part, _Layer) and not isinstance(layer, Pool)

@@ -36,9 +36,7 @@ class ExactWeight:
 
 
 def as_they_are(integers: Integers, exponent: int) -> ExactWeight:
-    """Integers one by one, in the code that is shorter for them; the weight is integers ·
-    2^exponent.
-    """
+    """integers · 2^exponent, the integers one by one in the code that is shorter for them."""
     levels = max(1, int(np.abs(integers).max(initial=0)))
     source: Source = Values(integers)
     if (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
@@ -22,12 +22,9 @@ _MOST_WEIGHTS = 1 << 27  # of one layer: a gigabyte, which a file of a few bytes
 
 
 @dataclass(frozen=True, eq=False)
-class Pruned(StoredLayer):
+class Pruned(StoredLayer, kind="pruned", number=7, field_count=1):
     """gaps: [J] whole numbers of at least 1; values: [J], none of them zero."""
 
-    kind: ClassVar[str] = "pruned"
-    number: ClassVar[int] = 7
-    field_count: ClassVar[int] = 1
     gaps: Numbers
     values: Numbers
     shape: Shape
@@ -42,9 +39,7 @@ class Pruned(StoredLayer):
 
     @property
     def numbers(self) -> Parts:
-        """A number is coded with its sign, so gaps 1, 2, 3, 4, ... go as 0, -1, 1, -2, ...: no bit
-        is wasted on it.
-        """
+        """Numbers are coded with a sign, so gaps 1, 2, 3, 4, ... go as 0, -1, 1, -2, ...."""
         more = self.gaps.integers - 1
         return Numbers(np.where(more & 1, -(more + 1 >> 1), more >> 1), 0), self.values
 

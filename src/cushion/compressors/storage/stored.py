@@ -42,9 +42,7 @@ class Numbers:
 
     @classmethod
     def rounded(cls, values: Values, exponent: int) -> Numbers:
-        """The nearest multiples of 2^exponent (ties to even): each moves by at most 2^(exponent -
-        1).
-        """
+        """The nearest multiples of 2^exponent, ties to even: each moves by half a step at most."""
         if not np.isfinite(values).all():
             raise BadInput(
                 "the numbers to store must be finite, and some are infinite or not a number"
@@ -99,9 +97,7 @@ def less_start(original: Operator, start: Operator | None) -> Tensor:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Products and factorisations of one thread: with more, a library may add up in another
-    order.
-    """
+    """With more threads than one a library may add up in another order."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -120,24 +116,27 @@ class StoredLayer(ABC):
     """
 
     kind: ClassVar[str]
-    number: ClassVar[int]  # by which a message names the kind; a base of several kinds has none
+    number: ClassVar[int]  # by which a message names the kind
     field_count: ClassVar[int]
     stores_bias: ClassVar[bool] = False  # whether its numbers hold the layer's bias too
     not_exact: ClassVar[str] = ""  # why a certificate cannot hold such a layer, where it cannot
     shape: Shape
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(
+        cls, kind: str = "", number: int | None = None, field_count: int = 0
+    ) -> None:
+        """Registers the kind; a base of several kinds has no number."""
         super().__init_subclass__()
-        if "number" in cls.__dict__:
-            if cls.number in KINDS:
-                raise TypeError(f"{cls.__name__} has the number of {KINDS[cls.number].__name__}")
-            KINDS[cls.number] = cls
+        if number is None:
+            return
+        if number in KINDS:
+            raise TypeError(f"{cls.__name__} has the number of {KINDS[number].__name__}")
+        cls.kind, cls.number, cls.field_count = kind, number, field_count
+        KINDS[number] = cls
 
     @property
     def numbers(self) -> Parts:
-        """Everything that is stored, in the order in which it is coded: the `Numbers` of the
-        dataclass.
-        """
+        """All that is stored, in the order of the message: the `Numbers` of the dataclass."""
         parts = (getattr(self, part.name) for part in dataclasses.fields(self))  # type: ignore[arg-type]
         return tuple(part for part in parts if isinstance(part, Numbers))
 
@@ -149,9 +148,7 @@ class StoredLayer(ABC):
     @classmethod
     @abstractmethod
     def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
-        """The shapes of `numbers`, for a decoder; BadInput where the fields fit no weight of this
-        shape.
-        """
+        """The shapes of `numbers`; BadInput where the fields fit no weight of this shape."""
 
     @classmethod
     def check_fit(cls, fields: Fields, layer: Affine) -> None:  # noqa: ARG003
@@ -165,21 +162,15 @@ class StoredLayer(ABC):
 
     @classmethod
     def work(cls, fields: Fields, weights: int) -> float:  # noqa: ARG003
-        """About how long a weight of so many numbers takes to come back, in signs of a projection
-        (0.3 ns each).
-        """
+        """How long so many weights take to come back, in signs of a projection (0.3 ns each)."""
         return 0.0
 
     @abstractmethod
     def weight(self, seed: int) -> Values:
-        """The weight, float64 [*shape], from the numbers and the seed of the helper string
-        alone.
-        """
+        """The weight, float64 [*shape], from the numbers and the helper string's seed alone."""
 
     def operator(self, original: Operator, seed: int, start: Operator | None = None) -> Operator:
-        """The compressed map, in the original's dtype; with `start` the stored weight is what
-        training added to it.
-        """
+        """The compressed map, in the original's dtype; `start`'s weight is added where given."""
         weight = torch.from_numpy(self.weight(seed))
         if start is not None:
             weight = weight + start.weight.to(torch.float64)
@@ -188,9 +179,7 @@ class StoredLayer(ABC):
     def affine(
         self, original: Affine, bias: Numbers | None, seed: int, start: Affine | None = None
     ) -> Affine:
-        """The compressed layer in the place of `original`, with the bias that is stored beside
-        it.
-        """
+        """The compressed layer in the place of `original`; bias: what is stored beside it."""
         first = None if start is None else start.operator
         operator, values = self.operator(original.operator, seed, first), None
         if bias is not None:
@@ -220,12 +209,9 @@ KINDS: dict[int, type[StoredLayer]] = {}  # filled as the kinds are defined
 
 
 @dataclass(frozen=True, eq=False)
-class Kept(StoredLayer):
+class Kept(StoredLayer, kind="kept", number=0):
     """A weight as it is, on a grid."""
 
-    kind: ClassVar[str] = "kept"
-    number: ClassVar[int] = 0
-    field_count: ClassVar[int] = 0
     values: Numbers  # [*shape]
 
     @property

@@ -87,9 +87,7 @@ class StoredNet:
         return self.coded.bits
 
     def layer_bits(self) -> tuple[int, ...]:
-        """What the numbers of each layer take, its bias included; the rest of `bits` is sizes,
-        grids and the seed.
-        """
+        """What the numbers of each layer take, its bias included; the rest is sizes and grids."""
         parts = iter(self.coded.arrays)
         return tuple(sum(next(parts) for _ in numbers) for numbers in self._numbers())
 
@@ -137,9 +135,7 @@ class _Head:
 
 
 def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
-    """The net of a message, for an architecture; Malformed unless it is, to the last bit, what
-    `coded` writes.
-    """
+    """The net of a message; Malformed unless it is, to the last bit, what `coded` writes."""
     reader = NumberReader(data, bits)
     seed = reader.field()
     heads: list[_Head] = []
@@ -181,8 +177,6 @@ def _about(node: Node) -> Iterator[None]:
 
 
 def places(net: Network) -> Sequence[int]:
-    """Each affine layer's place among affine layers and poolings, from 1: the places of a
-    certificate's layers.
-    """
+    """The place of each affine layer in a certificate, from 1: poolings are counted too."""
     counted = [node for node in net.nodes if isinstance(node.op, (Affine, *_POOLS))]
     return [at for at, node in enumerate(counted, 1) if isinstance(node.op, Affine)]
