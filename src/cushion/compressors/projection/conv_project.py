@@ -75,8 +75,7 @@ class Located(StoredLayer, kind="located", number=4, field_count=4):
     """
 
     not_exact: ClassVar[str] = (
-        "it has a different filter at each place of its output, and the format's convolutions have "
-        "one"
+        "it has a different filter at each place of its output, and a certificate's have one"
     )
     coordinates: Numbers  # [k·p]
     shape: Shape

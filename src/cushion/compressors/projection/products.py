@@ -89,8 +89,7 @@ class LowRankMap(_Factors, kind="low-rank map", number=2, field_count=3):
     """
 
     not_exact: ClassVar[str] = (
-        "its true map was truncated, so it is no convolution any more, and the format holds "
-        "convolutions by kernels"
+        "it is a convolution no more but a map of whole images, which a certificate cannot hold"
     )
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import time
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -164,11 +164,27 @@ def sketch_layer(
     larger; given up where the sketch would hold as many numbers as the matrix, or its recovery
     would take minutes.
     """
+    begin = time.perf_counter()
     shape = numbers.integers.shape
     p1, p2 = _as_matrix(shape)
     matrix = numbers.integers.reshape(p1, p2)
-    begin = time.perf_counter()
-    tried: list[tuple[Sketched | None, LayerSketch]] = []
+    held = matrix != 0
+    in_a_line = int(max(held.sum(axis=0).max(initial=0), held.sum(axis=1).max(initial=0)))
+    record = LayerSketch(
+        rows=0,
+        columns=0,
+        ones=0,
+        numbers=0,
+        theory=paper_side(in_a_line, max(p1, p2)),
+        recovered=False,
+        wrong=int(held.sum()),
+        optimal_gap=math.inf,
+        iterations=0,
+        seconds=0.0,
+        bits=0,
+        pruned_bits=_bits(Pruned.of(numbers)),
+    )
+    layer = None
     for rows, columns in _candidates(matrix, m):
         chosen = (
             default_ones(p1, p2, rows, columns)
@@ -180,12 +196,31 @@ def sketch_layer(
             Sketched.sizes(shape, fields)
             if Sketched.work(fields, p1 * p2) > _MOST_WORK:
                 break
-            tried.append(_attempt(numbers, matrix, fields, seed, place, begin))
+            left, right = factors(shape, rows, columns, chosen, seed, place)
+            sketch = Numbers(sketch_of(left, matrix, right), numbers.exponent)
         except BadInput:  # too large a matrix, or sums that do not fit: no larger sketch helps
             break
-        if tried[-1][0] is not None:
+        found = recover(sketch.integers, left, right, most_iterations=_SURE)
+        again = _rounded(found)
+        wrong = matrix.size if again is None else int(np.count_nonzero(again != matrix))
+        tried = Sketched.restore(shape, place, fields, (sketch,))
+        record = replace(
+            record,
+            rows=rows,
+            columns=columns,
+            ones=chosen,
+            numbers=rows * columns,
+            recovered=wrong == 0,
+            wrong=wrong,
+            optimal_gap=found.optimal_gap,
+            iterations=found.iterations,
+            bits=_bits(tried),
+        )
+        if wrong == 0:
+            layer = tried
+            layer._known[seed] = matrix.copy()
             break
-    return tried[-1] if tried else (None, _record(matrix, (0, 0, 0, 0), None, 0, numbers, begin))
+    return layer, replace(record, seconds=time.perf_counter() - begin)
 
 
 def _candidates(matrix: Integers, m: int | None) -> list[tuple[int, int]]:
@@ -203,58 +238,6 @@ def _candidates(matrix: Integers, m: int | None) -> list[tuple[int, int]]:
     ]
 
 
-def _attempt(
-    numbers: Numbers,
-    matrix: Integers,
-    fields: tuple[int, int, int, int],
-    seed: int,
-    place: int,
-    begin: float,
-) -> tuple[Sketched | None, LayerSketch]:
-    rows, columns, ones, checksum = fields
-    left, right = factors(numbers.integers.shape, rows, columns, ones, seed, place)
-    sketch = sketch_of(left, matrix, right)
-    found = recover(sketch, left, right, most_iterations=_SURE)
-    again = _rounded(found)
-    wrong = matrix.size if again is None else int(np.count_nonzero(again != matrix))
-    layer = Sketched(
-        Numbers(sketch, numbers.exponent), numbers.integers.shape, ones, checksum, place
-    )
-    record = _record(matrix, fields, found, wrong, numbers, begin, layer)
-    if wrong:
-        return None, record
-    layer._known[seed] = matrix.copy()
-    return layer, record
-
-
-def _record(
-    matrix: Integers,
-    fields: tuple[int, int, int, int],
-    found: Recovery | None,
-    wrong: int,
-    numbers: Numbers,
-    begin: float,
-    layer: Sketched | None = None,
-) -> LayerSketch:
-    rows, columns, ones, _ = fields
-    held = matrix != 0
-    j = int(max(held.sum(axis=0).max(initial=0), held.sum(axis=1).max(initial=0)))
-    return LayerSketch(
-        rows=rows,
-        columns=columns,
-        ones=ones,
-        numbers=rows * columns,
-        theory=paper_side(j, max(matrix.shape)),
-        recovered=found is not None and wrong == 0,
-        wrong=int(held.sum()) if found is None else wrong,
-        optimal_gap=math.inf if found is None else found.optimal_gap,
-        iterations=0 if found is None else found.iterations,
-        seconds=time.perf_counter() - begin,
-        bits=0 if layer is None else _bits(layer),
-        pruned_bits=_bits(Pruned.of(numbers)),
-    )
-
-
 def _bits(layer: StoredLayer) -> int:
     return encode_numbers(layer.fields, [part.integers for part in layer.numbers]).bits
 
@@ -267,19 +250,15 @@ def _rounded(found: Recovery) -> Integers | None:
 
 
 def checksum_of(matrix: Integers) -> int:
-    """CRC-32 of "p1 p2 " and the entries of a matrix as little-endian 64-bit integers, row by
-    row.
-    """
+    """CRC-32 of "p1 p2 " and the entries as little-endian 64-bit integers, row by row."""
     head = "".join(f"{size} " for size in matrix.shape).encode()
     return zlib.crc32(np.ascontiguousarray(matrix, dtype="<i8").tobytes(), zlib.crc32(head))
 
 
 def _factor(side: int, p: int, ones: int, seed: int, purpose: str) -> Integers:
-    return (
-        np.eye(p, dtype=np.int64)
-        if side == p
-        else bipartite(side, p, ones_within(ones, side), seed, purpose)
-    )
+    if side == p:
+        return np.eye(p, dtype=np.int64)
+    return bipartite(side, p, ones_within(ones, side), seed, purpose)
 
 
 def _as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:

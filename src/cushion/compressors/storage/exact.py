@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -47,6 +46,7 @@ from cushion.certificates.format.sources import EXACT, Grid, Values, coded_numbe
 from cushion.compressors.storage.exact_chain import Image, Pooling, Step, Weighted, steps_of
 from cushion.compressors.storage.exact_weights import ExactWeight, coded_decisions
 from cushion.compressors.storage.stored import Numbers, StoredLayer
+from cushion.compressors.storage.stored_net import about
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Malformed, Unsupported
 from cushion.nets.network import Network, Node, Stage
@@ -126,6 +126,9 @@ def to_integer_net(
         raise Unsupported(
             f"the net has {size} weights, and a certificate holds at most {MOST_WEIGHTS}"
         )
+    for node, layer in zip(net.affine_layers, layers, strict=True):
+        if layer.not_exact:
+            raise Unsupported(f"{node.name}: {layer.not_exact}")
     shape, steps = steps_of(net, nonnegative=sample.x.dtype == np.uint8)
     padded = next(step for step in steps if isinstance(step, Weighted)).padded
     parts = _prepare(shape, steps, layers, biases, seed)
@@ -160,7 +163,7 @@ def _prepare(
             parts.append(step)
             continue
         layer, bias = next(stored)
-        with _about(step.node):
+        with about(step.node, Unsupported):
             exact = layer.exact(step.shape, seed, place)
             if exact.only_last and step is not steps[-1]:
                 raise Unsupported(exact.only_last)
@@ -177,18 +180,9 @@ def _prepare(
         raise Unsupported(f"a certificate cannot hold this net: {problem}") from None
     for part in parts:
         if isinstance(part, _Layer):
-            with _about(part.step.node):
+            with about(part.step.node, Unsupported):
                 _check_same(part, last=part is parts[-1])
     return parts
-
-
-@contextmanager
-def _about(node: Node) -> Iterator[None]:
-    """Refusals name the layer."""
-    try:
-        yield
-    except (Malformed, Unsupported) as problem:
-        raise Unsupported(f"{node.name}: {problem}") from None
 
 
 def _check_same(part: _Layer, *, last: bool) -> None:

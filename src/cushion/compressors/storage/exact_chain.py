@@ -26,7 +26,7 @@ from cushion.nets.network import (
     ReLU,
 )
 from cushion.nets.network import Unflatten as Reshape
-from cushion.nets.operators import Conv2d, Diagonal, FlatMap, Linear, LocalConv2d
+from cushion.nets.operators import Conv2d, Diagonal, Linear
 
 Image = tuple[int, int, int]
 
@@ -133,16 +133,6 @@ def _weighted(node: Node) -> Weighted:
     if isinstance(operator, Diagonal) and len(operator.input_shape) == 3:
         # a depthwise convolution of side 1
         return Weighted(node, (operator.weight.shape[0], 1, 1, 1), (1, 0, 0))
-    if isinstance(operator, LocalConv2d):
-        raise Unsupported(
-            f"{node.name}: it has a different filter at each place of its output, and a "
-            "certificate's have one"
-        )
-    if isinstance(operator, FlatMap):
-        raise Unsupported(
-            f"{node.name}: it is a convolution no more but a map of whole images, which a "
-            "certificate cannot hold"
-        )
     if not isinstance(operator, Conv2d):
         raise Unsupported(
             f"{node.name}: a batch-norm of single numbers that no layer took up cannot stand in a "

@@ -21,7 +21,7 @@ from cushion.certificates.format.number_stream import (
     estimate_bits,
 )
 from cushion.compressors.storage.stored import KINDS, Numbers, StoredLayer
-from cushion.errors import BadInput, Malformed
+from cushion.errors import BadInput, CushionError, Malformed
 from cushion.nets.network import (
     AdaptiveAvgPool,
     AdaptiveMaxPool,
@@ -142,13 +142,12 @@ def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
     exponents: list[int] = []
     work = 0.0
     for node in frame.affine_layers:
-        with _about(node):
+        with about(node, Malformed):
             head = _Head.read(reader, node.affine)
         work += head.kind.work(head.fields, node.affine.operator.parameters)
         if work > MOST_WORK:
             raise Malformed(
-                f"{node.name}: rebuilding the net up to here would take longer than any real net "
-                "does"
+                f"{node.name}: rebuilding the net up to here takes longer than any real net does"
             )
         heads.append(head)
         exponents += [reader.field(2 * _EXPONENTS) - _EXPONENTS for _ in head.shapes]
@@ -160,7 +159,7 @@ def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
         beside = node.affine.bias is not None and not head.kind.stores_bias
         biases.append(parts.pop() if beside else None)
         shape = tuple(node.affine.operator.weight.shape)
-        with _about(node):
+        with about(node, Malformed):
             layers.append(head.kind.restore(shape, place, head.fields, tuple(parts)))
     found = StoredNet(seed, tuple(layers), tuple(biases))
     check_canonical(data, bits, found.coded)
@@ -168,12 +167,12 @@ def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
 
 
 @contextmanager
-def _about(node: Node) -> Iterator[None]:
-    """Refusals name the layer."""
+def about(node: Node, refusal: type[CushionError]) -> Iterator[None]:
+    """Refusals of any sort become `refusal`, and name the layer."""
     try:
         yield
-    except BadInput as problem:
-        raise Malformed(f"{node.name}: {problem}") from None
+    except CushionError as problem:
+        raise refusal(f"{node.name}: {problem}") from None
 
 
 def places(net: Network) -> Sequence[int]:
