@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import takewhile
 
 import numpy as np
@@ -54,18 +54,11 @@ def to_rank(original: Operator, rank: int, bits: int, start: Operator | None = N
     left, right, values = _kernel_factors(original, start)
     r = max(1, min(rank, len(values)))
     if r * (left.shape[0] + right.shape[1]) >= original.parameters:
-        return Kept(
-            Numbers.fitted(
-                _matrix(original, start).numpy().reshape(tuple(original.weight.shape)), bits
-            )
-        )
-    both = np.concatenate([left[:, :r].reshape(-1), right[:r].reshape(-1)])
+        return Kept(Numbers.fitted(less_start(original, start).numpy(), bits))
+    left, right = left[:, :r], right[:r]
+    both = np.concatenate([left.reshape(-1), right.reshape(-1)])
     exponent = Numbers.fitted(both, bits).exponent
-    return LowRank(
-        Numbers.rounded(left[:, :r], exponent),
-        Numbers.rounded(right[:r], exponent),
-        tuple(original.weight.shape),
-    )
+    return LowRank.rounded(left, right, tuple(original.weight.shape), exponent)
 
 
 def to_accuracy(original: Operator, delta: float, start: Operator | None = None) -> StoredLayer:
@@ -82,7 +75,7 @@ def to_accuracy(original: Operator, delta: float, start: Operator | None = None)
     # which errs by a millionth, and the rounding of the bias needs some
     allowed = 0.999 * delta * original.spectral()
     if allowed == 0.0:
-        if start is not None and bool(_matrix(original, start).any()):
+        if start is not None and bool(less_start(original, start).any()):
             raise BadInput(
                 "a map of zeros has no relative accuracy; leave out `from_initialisation`"
             )
@@ -119,18 +112,15 @@ def _coarsest(
     The proof's own grid will do but for that dtype's rounding; where it does not, finer ones are
     tried, then None.
     """
-    matrix = None
+    true_map = cache(lambda: original.to(torch.float64).dense())
 
     def holds(layer: StoredLayer) -> bool:
-        nonlocal matrix
         moved = layer.operator(original, 0, start)
-        if not isinstance(layer, LowRankMap):
-            return moved.minus(original).spectral() * (1 + 1e-5) <= allowed
-        matrix = original.to(torch.float64).dense() if matrix is None else matrix
-        return (
-            moved.with_weight(moved.weight.to(torch.float64) - matrix).spectral() * (1 + 1e-5)
-            <= allowed
-        )
+        if isinstance(layer, LowRankMap):
+            error = moved.with_weight(moved.weight.to(torch.float64) - true_map())
+        else:
+            error = moved.minus(original)
+        return error.spectral() * (1 + 1e-5) <= allowed
 
     finer = (draft.build(draft.exponent - halvings) for halvings in range(_HALVINGS + 1))
     best = next((layer for layer in finer if holds(layer)), None)
@@ -140,14 +130,10 @@ def _coarsest(
     return best
 
 
-def _matrix(original: Operator, start: Operator | None) -> Tensor:
-    """The weight less the start's as [out, rest], float64."""
-    return less_start(original, start).reshape(len(original.weight), -1)
-
-
 @lru_cache(maxsize=32)  # a curve asks for many ranks of the same layers
 def _kernel_factors(original: Operator, start: Operator | None) -> tuple[Values, Values, Values]:
-    return _factors(_matrix(original, start))
+    """Of the kernel as the matrix [out, rest]."""
+    return _factors(less_start(original, start).reshape(len(original.weight), -1))
 
 
 def _factors(matrix: Tensor) -> tuple[Values, Values, Values]:
@@ -215,11 +201,7 @@ def _truncated_kernel(original: Operator, allowed: float, start: Operator | None
     exponent = _grid_for(
         left.size, right.size, float(values[0]), (1 - _TRUNCATION) * allowed / taps
     )
-
-    def build(exponent: int) -> StoredLayer:
-        return LowRank(Numbers.rounded(left, exponent), Numbers.rounded(right, exponent), shape)
-
-    return _Draft(left.size + right.size, exponent, build)
+    return _Draft(left.size + right.size, exponent, partial(LowRank.rounded, left, right, shape))
 
 
 def _truncated_map(original: Conv2d, allowed: float, start: Operator | None) -> _Draft:
@@ -229,26 +211,19 @@ def _truncated_map(original: Conv2d, allowed: float, start: Operator | None) -> 
     left, right, values = _factors(matrix)
     rank = max(1, int((values > _TRUNCATION * allowed).sum()))
     left, right, shape = left[:, :rank], right[:rank], tuple(original.weight.shape)
-
-    def build(exponent: int) -> StoredLayer:
-        return LowRankMap(Numbers.rounded(left, exponent), Numbers.rounded(right, exponent), shape)
-
     exponent = _grid_for(left.size, right.size, float(values[0]), (1 - _TRUNCATION) * allowed)
-    return _Draft(left.size + right.size, exponent, build)
+    return _Draft(left.size + right.size, exponent, partial(LowRankMap.rounded, left, right, shape))
 
 
 def _as_it_is(original: Operator, allowed: float, start: Operator | None) -> _Draft:
     """Rounding n numbers by half a step moves the kernel's matrix by at most (s/2)√n, the map by
     √taps times that.
     """
-    matrix = _matrix(original, start).numpy()
-    shape = tuple(original.weight.shape)
-    step = 2 * allowed / math.sqrt(matrix.size * math.prod(shape[2:]))
-
-    def build(exponent: int) -> StoredLayer:
-        return Kept(Numbers.rounded(matrix.reshape(shape), exponent))
-
-    return _Draft(matrix.size, grid_within(step), build)
+    weight = less_start(original, start).numpy()
+    step = 2 * allowed / math.sqrt(weight.size * math.prod(weight.shape[2:]))
+    return _Draft(
+        weight.size, grid_within(step), lambda exponent: Kept(Numbers.rounded(weight, exponent))
+    )
 
 
 def _grid_for(left: int, right: int, largest: float, allowed: float) -> int:

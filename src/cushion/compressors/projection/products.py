@@ -28,6 +28,11 @@ class _Factors(StoredLayer):
     right: Numbers  # [r, columns]
     shape: Shape  # of the layer's weight
 
+    @classmethod
+    def rounded(cls, left: Values, right: Values, shape: Shape, exponent: int) -> Self:
+        """Both factors on the grid of 2^exponent."""
+        return cls(Numbers.rounded(left, exponent), Numbers.rounded(right, exponent), shape)
+
     @property
     def rank(self) -> int:
         return int(self.right.integers.shape[0])
