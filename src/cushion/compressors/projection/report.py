@@ -19,12 +19,13 @@ from cushion.compressors.projection.location_sums import (
     measured_dependence,
     variance_factor,
 )
-from cushion.compressors.projection.low_rank import LowRankMap
+from cushion.compressors.projection.matrix_project import Projected
 from cushion.compressors.projection.pairs import Allowance, check_pairs
 from cushion.compressors.projection.places import simulate_places
+from cushion.compressors.projection.products import LowRank, LowRankMap
 from cushion.compressors.projection.spectral import layer_shifts, lemma_9
+from cushion.compressors.projection.stored_vectors import ProjectedRows, Sparse
 from cushion.compressors.projection.storing import LayerPlan
-from cushion.compressors.projection.vectors import ProjectedRows, Sparse
 from cushion.compressors.records import (
     Dependence,
     InductionError,
@@ -34,7 +35,7 @@ from cushion.compressors.records import (
     PromiseCheck,
 )
 from cushion.compressors.sample_counts import count_on_sample
-from cushion.compressors.storage.stored import Kept, LowRank, Projected, StoredLayer
+from cushion.compressors.storage.stored import Kept, StoredLayer
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.compressors.subject import Subject
 from cushion.data.splits import permutation
