@@ -8,10 +8,16 @@ import copy
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from cushion.nets.network import Network
+from cushion.nets.operators import Operator
+from cushion.nets.tracing import trace
 
 
 @dataclass(frozen=True)
@@ -373,3 +379,35 @@ CASES: tuple[Case, ...] = (
     Case("functional", Functional, (2, 11, 9), "cl"),
     Case("methods", Methods, (50,), "ccl", chain=False),
 )
+
+
+@cache
+def traced(name: str) -> Network:
+    """The network of a case, traced when the first test asks: collecting tests costs nothing."""
+    case = next(case for case in CASES if case.name == name)
+    return trace(case.module(), case.input_shape)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An affine layer of a case by its place, not traced yet: what a test is parametrised with."""
+
+    case: str
+    place: int
+
+    def operator(self) -> Operator:
+        return traced(self.case).affine_layers[self.place].affine.operator
+
+
+LAYERS = [Layer(case.name, place) for case in CASES for place in range(len(case.layers))]
+
+
+def every(operators: list[Operator | Layer]) -> pytest.MarkDecorator:
+    """The test for each of them; conftest's fixture `operator` builds those of the cases."""
+
+    def name(item: Operator | Layer) -> str:
+        if isinstance(item, Layer):
+            return f"{item.case}-{item.place}"
+        return f"{type(item).__name__}-{tuple(item.weight.shape)}"
+
+    return pytest.mark.parametrize("operator", operators, ids=name, indirect=True)

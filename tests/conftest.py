@@ -1,4 +1,4 @@
-"""Settings that every test shares."""
+"""Settings and fixtures that every test shares."""
 
 from __future__ import annotations
 
@@ -6,8 +6,28 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+import pytest
 import torch  # after the line above, which torch reads when it is loaded
+from tests.cases import Layer
+from tests.clock import Clock
+
+from cushion.nets.operators import Operator
 
 # Several test processes share the cores: more threads each would only make them wait for one
 # another.
 torch.set_num_threads(1)
+
+
+@pytest.fixture
+def operator(request: pytest.FixtureRequest) -> Operator:
+    """What `tests.cases.every` names: an operator, or the layer of a case that has one."""
+    item: Operator | Layer = request.param
+    return item.operator() if isinstance(item, Layer) else item
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock that only the test and its readers move: nothing leans on the machine's speed."""
+    fake = Clock()
+    monkeypatch.setattr("time.monotonic", fake)
+    return fake

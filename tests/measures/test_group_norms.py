@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.cases import CASES
+from tests.cases import LAYERS, Layer, every
 
 from cushion.errors import BadInput
 from cushion.measures.norms.groups import distance_from_initialisation, group_norms, row_norms
@@ -18,7 +18,6 @@ from cushion.measures.norms.records import GroupNorms
 from cushion.nets.network import Affine
 from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.nets.operators import spectrum as spectrum_module
-from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 
@@ -27,19 +26,14 @@ def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
 
 
-OPERATORS: list[Operator] = [
-    *(
-        node.affine.operator
-        for case in CASES
-        for node in trace(case.module(), case.input_shape).affine_layers
-    ),
+OPERATORS: list[Operator | Layer] = [
+    *LAYERS,
     Conv2d(_normal(4, 3, 1, 1), (3, 5, 4), stride=(2, 3), padding=(1, 0, 2, 0)),
     Conv2d(_normal(2, 3, 1, 1), (3, 2, 2), padding=(2, 2, 2, 2)),
     Conv2d(_normal(6, 1, 3, 2), (3, 5, 4), groups=3, padding=(1, 0, 2, 1), dilation=(2, 1)),
     Linear(_normal(6, 2) @ _normal(2, 9)),
     Diagonal(_normal(3), (3, 2, 4)),
 ]
-_IDS = [f"{i}-{type(op).__name__}" for i, op in enumerate(OPERATORS)]
 
 
 def _check(found: GroupNorms, matrix: np.ndarray) -> None:
@@ -65,7 +59,7 @@ def _check(found: GroupNorms, matrix: np.ndarray) -> None:
     assert found.trace_norm_standard_error is None
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=_IDS)
+@every(OPERATORS)
 def test_norms_of_the_dense_matrix(operator: Operator) -> None:
     found = group_norms(operator)
     _check(found, operator.to(torch.float64).dense().numpy())
@@ -79,7 +73,7 @@ def test_norms_of_the_dense_matrix(operator: Operator) -> None:
     assert json.loads(found.dumps())["kernel"]["l2_2"] == found.kernel.l2_2
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=_IDS)
+@every(OPERATORS)
 @pytest.mark.parametrize("p", [1.0, 2.0, 4.5])
 def test_row_norms(operator: Operator, p: float) -> None:
     matrix = operator.to(torch.float64).dense().numpy()
@@ -167,7 +161,7 @@ def _layer(operator: Operator, bias: torch.Tensor | None) -> Affine:
     return Affine(operator, bias, "conv2d" if isinstance(operator, Conv2d) else "linear")
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=_IDS)
+@every(OPERATORS)
 def test_distance_from_initialisation(operator: Operator) -> None:
     step = _normal(*operator.weight.shape, seed=5) * 0.1
     bias, start_bias = (

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from tests.cases import CASES
+from tests.cases import LAYERS, Layer, every
 
 from cushion.errors import BadInput
 from cushion.measures.norms.spectra import Spectrum, kernel_spectrum, layer_spectrum
@@ -15,7 +15,6 @@ from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.nets.operators import spectrum as spectrum_module
 from cushion.nets.operators.density import GaussRule, estimate_density
 from cushion.nets.operators.spectrum import is_exact, singular_values, top_values
-from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 
@@ -28,12 +27,8 @@ def _dense_values(operator: Operator) -> np.ndarray:
     return torch.linalg.svdvals(operator.to(torch.float64).dense()).numpy()
 
 
-OPERATORS = [
-    *(
-        node.affine.operator
-        for case in CASES
-        for node in trace(case.module(), case.input_shape).affine_layers
-    ),
+OPERATORS: list[Operator | Layer] = [
+    *LAYERS,
     Conv2d(_normal(4, 3, 1, 1), (3, 5, 4), stride=(2, 3), padding=(1, 0, 2, 0)),
     Conv2d(_normal(4, 2, 1, 1), (4, 3, 3), groups=2),
     Conv2d(_normal(2, 3, 1, 1), (3, 2, 2), padding=(2, 2, 2, 2)),
@@ -44,9 +39,7 @@ OPERATORS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "operator", OPERATORS, ids=lambda op: f"{type(op).__name__}-{tuple(op.weight.shape)}"
-)
+@every(OPERATORS)
 def test_all_values_match_the_dense_svd(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
