@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import pytest
 import torch  # after the line above, which torch reads when it is loaded
 from tests.cases import Layer
-from tests.clock import Clock
+from tests.clock import Clock, own_clock
 
 from cushion.nets.operators import Operator
 
@@ -26,8 +27,7 @@ def operator(request: pytest.FixtureRequest) -> Operator:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """A clock that only the test and its readers move: nothing leans on the machine's speed."""
-    fake = Clock()
-    monkeypatch.setattr("time.monotonic", fake)
-    return fake
+def clock() -> Iterator[Clock]:
+    """A clock that only its readers and the test move: nothing leans on the machine's speed."""
+    with own_clock() as found:
+        yield found
