@@ -49,6 +49,13 @@ class Case:
                         nn.init.normal_(module.bias)
         return model.eval()
 
+    @cache  # noqa: B019  (cases live as long as the process)
+    def network(self) -> Network:
+        """Traced when the first test asks, so that collecting tests costs nothing; nobody may
+        change it.
+        """
+        return trace(self.module(), self.input_shape)
+
     def inputs(self, batch: int = 5, dtype: torch.dtype = torch.float32) -> Tensor:
         """A seeded batch of normal numbers."""
         generator = torch.Generator().manual_seed(zlib.crc32(self.name.encode()) + 1)
@@ -381,11 +388,8 @@ CASES: tuple[Case, ...] = (
 )
 
 
-@cache
 def traced(name: str) -> Network:
-    """The network of a case, traced when the first test asks: collecting tests costs nothing."""
-    case = next(case for case in CASES if case.name == name)
-    return trace(case.module(), case.input_shape)
+    return next(case for case in CASES if case.name == name).network()
 
 
 @dataclass(frozen=True)
