@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cushion.papers.neyshabur.items import ITEMS
 from numpy.typing import NDArray
 from tests.neyshabur_cases import CONFUSED, DEEP, PAIRS, TRUE_ROWS, WIDTHS, tiny_plans
 
@@ -21,7 +22,6 @@ from cushion.papers import nets as training
 from cushion.papers import runner
 from cushion.papers.nets import TrainingPlan, train_plan
 from cushion.papers.neyshabur import plans
-from cushion.papers.neyshabur.items import ITEMS
 from cushion.papers.pages import SIZES
 from cushion.papers.pictures import draw_picture
 from cushion.papers.runner import Workshop
@@ -38,7 +38,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny nets, and no pictures, which take longer than they do; one test draws some."""
     tiny_plans(monkeypatch)
-    monkeypatch.setattr(runner, "draw_picture", lambda picture, folder: [])
+    monkeypatch.setattr(runner, "draw_picture", lambda *_, **__: [])
 
 
 def made(item_id: str, out: Path) -> dict[str, Any]:
@@ -219,9 +219,7 @@ def test_pages_come_from_records_alone(out: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(training, "load_pair", refuse)
     for item_id in IDS:
         drawn = item_id in (IDS[1], IDS[5])  # lines, curves and histograms
-        monkeypatch.setattr(
-            runner, "draw_picture", draw_picture if drawn else lambda picture, folder: []
-        )
+        monkeypatch.setattr(runner, "draw_picture", draw_picture if drawn else lambda *_, **__: [])
         folder = runner.reproduce(item_id, out, from_records=True)
         assert json.loads((folder / "records.json").read_text()) == before[item_id]
         assert (folder / f"{before[item_id]['pictures'][0]['name']}.svg").is_file() is drawn

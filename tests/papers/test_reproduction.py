@@ -14,14 +14,14 @@ from cushion.data.files import write_whole
 from cushion.errors import BadInput, Malformed
 from cushion.papers import canvas, registry, runner
 from cushion.papers.drawings import Picture, Series
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried, judge
 from cushion.papers.runner import Workshop
 
 PICTURE = Picture("squares", "Squares", (1, 2, 3), "n", "n²", (Series("square", (1.0, None, 9.0)),))
 
 
 def page(rows: tuple[tuple[object, ...], ...]) -> Page:
-    claims = (Claim("squares grow", True, "they do", False, "not there"),)
+    claims = (Tried("squares grow", True, "they do", False, "not there"),)
     tables = (Table(("n", "square"), rows), Table(("n", "root"), ((4, 2.0), (2, None)), "Roots:"))
     return Page(
         "a claim.", tables, "reproduced", "because.", {"k": 1}, claims, ("a note.",), (PICTURE,)
@@ -133,7 +133,7 @@ def test_bars_stand_where_places_are_names(tmp_path: Path) -> None:
     ],
 )
 def test_the_verdict_is_counted(holds: tuple[bool | None, ...], verdict: str, words: str) -> None:
-    found, because = judge([Claim("x", one, "y") for one in holds])
+    found, because = judge([Tried("x", one, "y") for one in holds])
     assert found == verdict
     assert words in because
 
@@ -217,7 +217,7 @@ def test_a_record_of_another_shape_is_a_sentence(
         return page(tuple((n, n) for n in workshop.step("list", {}, lambda: [1])))
 
     monkeypatch.setattr(registry.Item, "load", lambda self: make)
-    monkeypatch.setattr(runner, "draw_picture", lambda picture, folder: [])
+    monkeypatch.setattr(runner, "draw_picture", lambda *_, **__: [])
     runner.reproduce("cushion-occam-table", tmp_path)
     (record,) = (tmp_path / "records").iterdir()
     record.write_text(record.read_text().replace("[1]", "7"))

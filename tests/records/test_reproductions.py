@@ -53,7 +53,6 @@ def test_the_page_is_what_the_records_make(path: Path) -> None:
     assert not held or records["verdict"] == judged(held)
     for picture in records["pictures"]:
         assert (path / f"{picture['name']}.png").exists()
-        assert (path / f"{picture['name']}.svg").exists()
 
 
 def alike(found: Any, again: Any) -> bool:

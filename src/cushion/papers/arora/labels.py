@@ -17,7 +17,7 @@ from cushion.papers.arora.records import alexnets
 from cushion.papers.arora.settings import LAYERS_NOTE, alexnet_settings, trained_table
 from cushion.papers.arora.spreads import CONTRACTION, CUSHION, Quantity
 from cushion.papers.drawings import Histogram, Panels, spread_of
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 NORMAL, SHUFFLED = "normal labels", "shuffled labels"
@@ -80,31 +80,28 @@ def _page(
     workshop: Workshop,
     claim: str,
     tables: tuple[Table, ...],
-    claims: tuple[Claim, ...],
+    claims: tuple[Tried, ...],
     picture: Panels,
 ) -> Page:
-    verdict, because = judge(claims)
     notes = (
         LAYERS_NOTE,
         "Each net is measured on the sample that it was trained on, shuffled labels included.",
     )
-    return Page(
-        claim, tables, verdict, because, alexnet_settings(workshop), claims, notes, (picture,)
-    )
+    return Page(claim, tables, alexnet_settings(workshop), claims, notes, (picture,))
 
 
-def layer_claim(quantity: Quantity, true: Net, shuffled: Net, at: int) -> Claim:
+def layer_claim(quantity: Quantity, true: Net, shuffled: Net, at: int) -> Tried:
     """The medians of one layer in the order that the paper sees."""
     mine, theirs = (_median(quantity, net, at) for net in (true, shuffled))
     text = f"the {quantity.name} of layer {at + 1} is {quantity.better} on normal labels"
-    return Claim(
+    return Tried(
         text,
         _better(quantity, mine, theirs),
         f"medians {mine:.4g} on normal, {theirs:.4g} on shuffled labels",
     )
 
 
-def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[int]) -> Claim:
+def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[int]) -> Tried:
     """The same in at least 80 % of the layers."""
     good = [
         at + 1
@@ -112,7 +109,7 @@ def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[i
         if _better(quantity, *(_median(quantity, net, at) for net in (true, shuffled)))
     ]
     named = ", ".join(map(str, good)) or "none"
-    return Claim(
+    return Tried(
         f"the {quantity.name} is {quantity.better} on normal labels in at least {_MOST:.0%} of the "
         "layers",
         len(good) >= _MOST * len(shown),
@@ -120,21 +117,21 @@ def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[i
     )
 
 
-def trained_claims(true: Net, shuffled: Net) -> tuple[Claim, ...]:
+def trained_claims(true: Net, shuffled: Net) -> tuple[Tried, ...]:
     """Both nets fit their sample, and only one of them generalises: what the comparison is
     about.
     """
     fits = [net["errors"] / net["m"] for net in (true, shuffled)]
     tests = [net["test_errors"] / net["test_m"] for net in (true, shuffled)]
     return (
-        Claim(
+        Tried(
             "both nets fit their training set",
             max(fits) <= _FITTED,
             f"training errors {fits[0]:.2%} and {fits[1]:.2%} (at most {_FITTED:.0%} asked)",
             TRAINING_ERROR <= _FITTED,
             f"training errors {TRAINING_ERROR:.0%}",
         ),
-        Claim(
+        Tried(
             "the net on normal labels generalises and the other one does not",
             tests[0] < tests[1] and tests[1] >= _CHANCE,
             f"test errors {tests[0]:.2%} and {tests[1]:.2%} (chance is 90 %)",

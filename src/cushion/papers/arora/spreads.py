@@ -26,7 +26,7 @@ from cushion.papers.arora.settings import (
     vgg19_settings,
 )
 from cushion.papers.drawings import Histogram, Panels, spread_of
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 _DRASTIC = 2.0  # "drastically improved": the median by at least this factor
@@ -159,15 +159,12 @@ def _one_layer(workshop: Workshop, quantity: Quantity, name: str) -> Page:
     layer, twin = found["layers"][at], found["beside"][at]
     claims = one_layer_claims(quantity, layer, twin)
     title = f"{quantity.name.capitalize()}: layer {LAYER_OF_FIGURE_1} of {net_name(workshop)}"
-    verdict, because = judge(claims)
     return Page(
         claim=_ONE_LAYER[quantity.name],
         tables=(
             _table(quantity, [layer], [twin], [LAYER_OF_FIGURE_1]),
             trained_table({"VGG-19": found}, {"VGG-19": VGG19_TEST_ERROR}),
         ),
-        verdict=verdict,
-        because=because,
         settings=vgg19_settings(workshop),
         claims=claims,
         notes=(LAYERS_NOTE, SCALED_NOTE, *_NOTES.get(quantity.name, ())),
@@ -185,7 +182,6 @@ def _all_layers(workshop: Workshop, quantity: Quantity, name: str) -> Page:
         if quantity.find(layer) is not None and quantity.find(twin) is not None
     ]
     claims = verified_claims(found["claims"], quantity)
-    verdict, because = judge(claims)
     panels = tuple(
         _histogram(quantity, layer, twin, f"layer {number}", "") for number, layer, twin in numbered
     )
@@ -197,8 +193,6 @@ def _all_layers(workshop: Workshop, quantity: Quantity, name: str) -> Page:
             _table(quantity, layers, twins, [number for number, _, _ in numbered]),
             trained_table({"VGG-19": found}, {"VGG-19": VGG19_TEST_ERROR}),
         ),
-        verdict=verdict,
-        because=because,
         settings=vgg19_settings(workshop),
         claims=claims,
         notes=(LAYERS_NOTE, SCALED_NOTE, _EXTREMUM, *_NOTES.get(quantity.name, ())),
@@ -208,7 +202,7 @@ def _all_layers(workshop: Workshop, quantity: Quantity, name: str) -> Page:
     )
 
 
-def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Claim, ...]:
+def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Tried, ...]:
     """What the text says of Figure 1: the cushion improves drastically, the others behave nicely
     after training.
     """
@@ -219,7 +213,7 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Cla
         else f"the {quantity.name} behaves nicely even after training"
     )
     if mine is None or theirs is None or theirs == 0:
-        return (Claim(text, None, "the layer has no such number"),)
+        return (Tried(text, None, "the layer has no such number"),)
     factor = mine / theirs
     if quantity is CUSHION:
         good, asked = factor >= _DRASTIC, f"at least {_DRASTIC:g} asked"
@@ -238,10 +232,10 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Cla
             f"{ends[1]:.4g}"
         )
         claims.append(
-            Claim("the layer cushion is improved by training", ends[0] > ends[1], because)
+            Tried("the layer cushion is improved by training", ends[0] > ends[1], because)
         )
     claims += [
-        Claim(
+        Tried(
             text,
             good,
             f"median {mine:.4g} trained, {theirs:.4g} random: factor {factor:.3g} ({asked})",
@@ -251,7 +245,7 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Cla
         minimal = layer["minimal_interlayer_cushion"]
         least, clip = minimal["unclipped"]["value"], minimal["clip"]
         claims.append(
-            Claim(
+            Tried(
                 "after clipping, the minimal interlayer cushion is 1/√h",
                 least >= clip,
                 f"the smallest unclipped one over the examples is {least:.3g}, 1/√h is {clip:.3g}",
@@ -260,7 +254,7 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Cla
     return tuple(claims)
 
 
-def verified_claims(checked: Sequence[Mapping[str, Any]], quantity: Quantity) -> tuple[Claim, ...]:
+def verified_claims(checked: Sequence[Mapping[str, Any]], quantity: Quantity) -> tuple[Tried, ...]:
     """The checks of `cushion measure --beside` that belong to a quantity, with the thresholds that
     they name.
     """
@@ -268,10 +262,10 @@ def verified_claims(checked: Sequence[Mapping[str, Any]], quantity: Quantity) ->
     for words in quantity.verified:
         found = [one for one in checked if one["claim"].startswith(words)]
         claims += [
-            Claim(one["claim"], one["held"], f"{one['found']} (asked: {one['threshold']})")
+            Tried(one["claim"], one["held"], f"{one['found']} (asked: {one['threshold']})")
             for one in found
         ]
-        claims += [] if found else [Claim(f"{words} ...", None, "the net gives no numbers on it")]
+        claims += [] if found else [Tried(f"{words} ...", None, "the net gives no numbers on it")]
     return tuple(claims)
 
 

@@ -28,7 +28,7 @@ from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Total, map_shards
 from cushion.nets.loading.weights import load_net
 from cushion.nets.network import Network, Node
-from cushion.papers.pages import Claim, Page, Size, Table, judge
+from cushion.papers.pages import Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
 from cushion.papers.shin.fleet import FLEET, train_net
 from cushion.papers.shin.nets import NetTails, find_tails
@@ -100,12 +100,9 @@ def table_1(workshop: Workshop) -> Page:
     found = [_accuracies(workshop, find_tails(workshop, plan)) for plan in plans]
     claims = (_comparable(found), _heavier_loses_less(found))
     epochs = [plan.epochs for plan in plans]
-    verdict, because = judge(claims)
     return Page(
         claim="compressing the final dense layer gives an accuracy comparable to the original one.",
         tables=(_layout(found), _ways(found), _printed()),
-        verdict=verdict,
-        because=because,
         settings={
             "trials": TRIALS,
             "bits of a kept weight": _BITS,
@@ -209,7 +206,7 @@ def _run(nodes: Sequence[Node], values: dict[int, Tensor], users: Sequence[Seque
                 values.pop(i, None)
 
 
-def _comparable(found: Sequence[Accuracies]) -> Claim:
+def _comparable(found: Sequence[Accuracies]) -> Tried:
     text = f"with Appendix E as printed a net loses at most {_COMPARABLE:g} point of accuracy"
     paper = [row.lost for row in TABLE_1]
     ours = [one.lost(PRINTED) for one in found]
@@ -223,7 +220,7 @@ def _comparable(found: Sequence[Accuracies]) -> Claim:
         )
         return within == len(losses), because
 
-    return Claim(text, *tried(ours), *tried(paper))
+    return Tried(text, *tried(ours), *tried(paper))
 
 
 def _noise_costs(found: Sequence[Accuracies]) -> str:
@@ -243,7 +240,7 @@ def _sign_matters(found: Sequence[Accuracies]) -> str:
     )
 
 
-def _heavier_loses_less(found: Sequence[Accuracies]) -> Claim:
+def _heavier_loses_less(found: Sequence[Accuracies]) -> Tried:
     """Section 5.2: with a smaller α more weights can be replaced without harm; so the loss falls
     with α.
     """
@@ -256,7 +253,7 @@ def _heavier_loses_less(found: Sequence[Accuracies]) -> Claim:
         return one.value > 0 and one.p < 0.05, f"rank correlation of α and the loss {one}"
 
     ours = [(one.net.alpha, one.lost(PRINTED)) for one in found if one.net.alpha is not None]
-    return Claim(text, *tried(ours), *tried([(row.alpha, row.lost) for row in TABLE_1]))
+    return Tried(text, *tried(ours), *tried([(row.alpha, row.lost) for row in TABLE_1]))
 
 
 def _layout(found: Sequence[Accuracies]) -> Table:

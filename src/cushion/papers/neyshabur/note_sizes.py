@@ -13,7 +13,7 @@ from cushion.nets.loading.weights import load_net
 from cushion.papers.drawings import Picture, Series
 from cushion.papers.nets import TrainingPlan, train_plan
 from cushion.papers.neyshabur.plans import WIDTHS
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 _FALLS = -0.5  # rank correlation with the number of parameters that is called a fall
@@ -25,7 +25,6 @@ def figure_1(workshop: Workshop) -> Page:
     sized = WIDTHS[workshop.size]
     nets = [_errors(workshop, one.plan) for one in sized]
     claims = size_claims(nets)
-    verdict, because = judge(claims)
     rows = tuple(
         (one.size, net["parameters"], net["m"], _train(net), _test(net))
         for one, net in zip(sized, nets, strict=True)
@@ -36,8 +35,6 @@ def figure_1(workshop: Workshop) -> Page:
         tables=(
             Table(("hidden units", "parameters", "examples", "training error", "test error"), rows),
         ),
-        verdict=verdict,
-        because=because,
         settings={"nets": "two-layer perceptrons", "changed": sized[0].plan.changes()},
         claims=claims,
         notes=(
@@ -61,14 +58,14 @@ def figure_1(workshop: Workshop) -> Page:
     )
 
 
-def size_claims(nets: Sequence[Net]) -> tuple[Claim, ...]:
+def size_claims(nets: Sequence[Net]) -> tuple[Tried, ...]:
     """The test error falls with the size, and goes on doing so past as many parameters as
     examples.
     """
     beyond = [net for net in nets if net["parameters"] > net["m"]]
     text = "so it does among nets with more parameters than examples"
     if len(beyond) < 3:
-        second = Claim(
+        second = Tried(
             text, None, f"{len(beyond)} nets have more parameters than examples; three asked"
         )
     else:
@@ -76,7 +73,7 @@ def size_claims(nets: Sequence[Net]) -> tuple[Claim, ...]:
     return (_falls("the test error falls with the size of the net", nets), second)
 
 
-def _falls(text: str, nets: Sequence[Net]) -> Claim:
+def _falls(text: str, nets: Sequence[Net]) -> Tried:
     tests = [_test(net) for net in nets]
     rank = (
         float(spearmanr([net["parameters"] for net in nets], tests).statistic)
@@ -87,7 +84,7 @@ def _falls(text: str, nets: Sequence[Net]) -> Claim:
         f"from {tests[0]:.2%} to {tests[-1]:.2%}, rank correlation {rank:+.2f} (below {_FALLS:g} "
         "asked)"
     )
-    return Claim(text, rank < _FALLS and tests[-1] < tests[0], because)
+    return Tried(text, rank < _FALLS and tests[-1] < tests[0], because)
 
 
 def _errors(workshop: Workshop, plan: TrainingPlan) -> Net:

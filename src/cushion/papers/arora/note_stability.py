@@ -20,7 +20,7 @@ from cushion.papers.drawings import (
     Series,
     spread_of,
 )
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 _LAYER = 10  # of Figure 4
@@ -35,14 +35,11 @@ def figure_2(workshop: Workshop) -> Page:
     """The earlier bounds beside the number of parameters."""
     last = vgg19_epochs(workshop)[-1]
     claims = (above_count(last),)
-    verdict, because = judge(claims)
     names = (*RIVALS, COUNT)
     values = tuple(log10_of(last, name) for name in names)
     return Page(
         claim="norm-based bounds are loose, a lot more than the number of parameters.",
         tables=(Table(("capacity", "log10"), tuple(zip(names, values, strict=True))),),
-        verdict=verdict,
-        because=because,
         settings=vgg19_settings(workshop, sparse=True),
         claims=claims,
         notes=(
@@ -69,7 +66,6 @@ def figure_3(workshop: Workshop) -> Page:
     layers = vgg19(workshop)["layers"]
     levels = sorted({curve["level"] for layer in layers for curve in layer["noise_attenuation"]})
     claims = attenuation_claims(layers)
-    verdict, because = judge(claims)
     rows = tuple(
         (at, layer["name"], curve["level"], curve["points"][0]["mean"], curve["points"][-1]["mean"])
         for at, layer in enumerate(layers, 1)
@@ -86,8 +82,6 @@ def figure_3(workshop: Workshop) -> Page:
         claim="injected noise has a rapidly decreasing effect on higher layers, even noise as "
         "large as the signal.",
         tables=(Table(header, rows, "Means over examples and draws of ‖x̂^j - x^j‖/‖x^j‖:"),),
-        verdict=verdict,
-        because=because,
         settings=vgg19_settings(workshop),
         claims=claims,
         notes=(LAYERS_NOTE, "The picture shows every second layer; the table has all of them."),
@@ -108,7 +102,6 @@ def figure_4(workshop: Workshop) -> Page:
     found = vgg19(workshop)
     layer, twin = found["layers"][_LAYER - 1], found["beside"][_LAYER - 1]
     claims = singular_claims(layer)
-    verdict, because = judge(claims)
     rows = tuple(
         (
             net,
@@ -148,8 +141,6 @@ def figure_4(workshop: Workshop) -> Page:
     return Page(
         claim="a filter of layer 10 has few large singular values, and most are close to zero.",
         tables=(Table(header, rows),),
-        verdict=verdict,
-        because=because,
         settings=vgg19_settings(workshop),
         claims=claims,
         notes=(
@@ -168,18 +159,18 @@ def figure_4(workshop: Workshop) -> Page:
     )
 
 
-def above_count(last: Mapping[str, Any]) -> Claim:
+def above_count(last: Mapping[str, Any]) -> Tried:
     """Every norm-based capacity exceeds the number of parameters."""
     text = "every norm-based bound is a lot more than the number of parameters (ten times)"
     count, values = log10_of(last, COUNT), {name: log10_of(last, name) for name in RIVALS}
     known = [value for value in values.values() if value is not None]
     if count is None or len(known) < len(values):
-        return Claim(text, None, f"γ = {last['margin']:.3g} is not positive")
+        return Tried(text, None, f"γ = {last['margin']:.3g} is not positive")
     shown = ", ".join(f"{name} {value:.1f}" for name, value in values.items())
-    return Claim(text, min(known) >= count + 1, f"log10: {shown}; parameters {count:.1f}")
+    return Tried(text, min(known) >= count + 1, f"log10: {shown}; parameters {count:.1f}")
 
 
-def attenuation_claims(layers: Sequence[Layer]) -> tuple[Claim, ...]:
+def attenuation_claims(layers: Sequence[Layer]) -> tuple[Tried, ...]:
     """The relative error at the output against that of the layer itself, and against the injected
     noise.
     """
@@ -199,13 +190,13 @@ def attenuation_claims(layers: Sequence[Layer]) -> tuple[Claim, ...]:
             continue
         kept = median(last / first if first > 0 else 1.0 for first, last in ends)
         claims += [
-            Claim(
+            Tried(
                 f"noise of {level:.0%} is attenuated on its way up",
                 falls >= _MOST * len(ends),
                 f"the output errs relatively less than the noisy layer for {falls} of {len(ends)} "
                 f"layers ({_MOST:.0%} asked), and less than the noise itself for {below}",
             ),
-            Claim(
+            Tried(
                 f"and rapidly: at {level:.0%}, at most half of the relative error is left",
                 kept <= _RAPID,
                 f"the median share that is left at the output is {kept:.3g}",
@@ -214,7 +205,7 @@ def attenuation_claims(layers: Sequence[Layer]) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def singular_claims(layer: Layer) -> tuple[Claim, ...]:
+def singular_claims(layer: Layer) -> tuple[Tried, ...]:
     """Half of the kernel's singular values are below a tenth of the largest; the stable rank far
     below their count.
     """
@@ -222,12 +213,12 @@ def singular_claims(layer: Layer) -> tuple[Claim, ...]:
     middle = one["quantiles"]["0.5"] / one["spectral"]
     few = one["stable_rank"] / one["count"]
     return (
-        Claim(
+        Tried(
             "most singular values are close to zero",
             middle <= _SMALL,
             f"the median is {middle:.1%} of the largest (at most {_SMALL:.0%} asked)",
         ),
-        Claim(
+        Tried(
             "there are few large ones",
             few <= _FEW,
             f"stable rank {one['stable_rank']:.3g} of {one['count']} (at most {_FEW:.0%} asked)",

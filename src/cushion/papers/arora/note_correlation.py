@@ -25,7 +25,7 @@ from cushion.papers.arora.records import alexnets
 from cushion.papers.arora.settings import alexnet_settings
 from cushion.papers.arora.spreads import CONTRACTION, CUSHION
 from cushion.papers.drawings import Picture, Series
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 _TAKEN = (
@@ -53,7 +53,6 @@ def figure_5(workshop: Workshop) -> Page:
         *(layer_claim(quantity, true, shuffled, at) for quantity in (CUSHION, CONTRACTION)),
         *trained_claims(true, shuffled),
     )
-    verdict, because = judge(claims)
     kinds = ("capacity", "effective_parameters", "effective_parameters_zeta")
     rows = tuple((name, *(net["net"][kind] for kind in kinds)) for name, net in nets.items())
     header = (
@@ -66,8 +65,6 @@ def figure_5(workshop: Workshop) -> Page:
         claim="noise stability correlates with generalisation: the net that generalises has the "
         "smaller capacity.",
         tables=(Table(header, rows), errors_table(true, shuffled)),
-        verdict=verdict,
-        because=because,
         settings=alexnet_settings(workshop),
         claims=claims,
         notes=(_TAKEN, "Capacities are measures: relative, not bounds."),
@@ -94,8 +91,6 @@ def figure_6(workshop: Workshop) -> Page:
     return Page(
         claim="noise stability correlates strongly with generalisation error during training.",
         tables=page.tables,
-        verdict=page.verdict,
-        because=page.because,
         settings=page.settings,
         claims=page.claims,
         notes=(_TAKEN, *page.notes),
@@ -105,14 +100,14 @@ def figure_6(workshop: Workshop) -> Page:
 
 def capacity_claim(
     text: str, kind: str, true: Mapping[str, Any], shuffled: Mapping[str, Any]
-) -> Claim:
+) -> Tried:
     """One capacity of the two nets; an infinite one (None in JSON) is larger than any."""
     mine, theirs = true["net"][kind], shuffled["net"][kind]
     whole = f"{text} on normal labels"
     if mine is None:
-        return Claim(whole, None if theirs is None else False, "it is infinite on normal labels")
+        return Tried(whole, None if theirs is None else False, "it is infinite on normal labels")
     because = (
         f"{mine:.3g} on normal, {'infinite' if theirs is None else f'{theirs:.3g}'} on shuffled "
         "labels"
     )
-    return Claim(whole, theirs is None or mine < theirs, because)
+    return Tried(whole, theirs is None or mine < theirs, because)
