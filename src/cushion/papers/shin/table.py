@@ -31,7 +31,7 @@ from cushion.nets.network import Network, Node
 from cushion.papers.pages import Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
 from cushion.papers.shin.fleet import FLEET, train_net
-from cushion.papers.shin.nets import NetTails, find_tails
+from cushion.papers.shin.nets import NetTails, find_tails, settings_of
 from cushion.papers.shin.paper import TABLE_1
 from cushion.papers.shin.stable_rank import correlate
 
@@ -125,31 +125,23 @@ def table_1(workshop: Workshop) -> Page:
 
 
 def _accuracies(workshop: Workshop, net: NetTails) -> Accuracies:
-    run, data, test = train_net(workshop, net.plan)
+    """One step a way, each of which trains the net unless that is done."""
 
     def made(way: Way) -> dict[str, Any]:
+        run, data, test = train_net(workshop, net.plan)
         return _trials(traced(load_net(run.net).module, data), test, way, workshop.seed)
 
-    original = 100 * (1 - net.test_error)
-    settings = {
-        "run": net.plan.name,
-        "epochs": run.epochs,
-        "seed": workshop.seed,
-        "data": data.fingerprint,
-    }
+    settings = settings_of(workshop, net.plan)
     steps = {
-        way: workshop.step("shin-trials", {**settings, **vars(way)}, partial(made, way))
+        way.name: workshop.step("shin-trials", {**settings, **vars(way)}, partial(made, way))
         for way in WAYS
     }
-    return Accuracies(
-        net,
-        original,
-        {
-            way.name: [100 * (1 - errors / len(test)) for errors in step["errors"]]
-            for way, step in steps.items()
-        },
-        {way.name: step["kept"] for way, step in steps.items()},
-    )
+    accuracies = {
+        name: [100 * (1 - errors / net.record["test_m"]) for errors in step["errors"]]
+        for name, step in steps.items()
+    }
+    kept = {name: step["kept"] for name, step in steps.items()}
+    return Accuracies(net, 100 * (1 - net.test_error), accuracies, kept)
 
 
 def _trials(net: Network, test: Dataset, way: Way, seed: int) -> dict[str, Any]:
