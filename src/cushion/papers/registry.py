@@ -42,6 +42,11 @@ class _Paper:
         )
 
 
+def _study(key: str, title: str, shows: str, times: tuple[str, str, str], maker: str) -> Item:
+    """Of our own: what commands of `cushion` answer, on nets of several kinds."""
+    return Item(f"study-{key}", title, "cushion", shows, *times, f"cushion.papers.{maker}")
+
+
 _ARORA = _Paper("arora2018", "Arora 2018")
 _NOTE = _Paper("note", "the note")
 _GUHA = _Paper("guha2023", "Guha 2023")
@@ -351,6 +356,48 @@ _ALL = (
         "norms of units and lengths of outputs, of the net of figure5 and of its initialisation",
         _DEEP,
         "neyshabur.condition_figures:figure8",
+    ),
+    _study(
+        "arora-compressors",
+        "The compressors of Arora 2018 on real nets",
+        "every method on LeNet-300-100, a VGG and linear classifiers: promises, sizes, proofs",
+        ("2 minutes", "4 hours", "4 hours"),
+        "arora.compressors_study:page",
+    ),
+    _study(
+        "noise-stability",
+        "Noise stability of a VGG-19 on CIFAR-10",
+        "every condition of Arora 2018 at a quarter of the width, on all 50 000 examples",
+        ("1 minute", "1 day", "1 day"),
+        "arora.stability_study:page",
+    ),
+    _study(
+        "bounds-mnist",
+        "Every measure's verdict on true and random labels",
+        "seven pairs of MLPs on MNIST through every row of `cushion bounds`",
+        ("3 minutes", "1 day", "1 day"),
+        "neyshabur.labels_study:page",
+    ),
+    _study(
+        "guha-pruning",
+        "Pruning and sketching LeNet-300-100 on MNIST",
+        "Algorithm 1, magnitude, 2:4, fine-tuning and a sketch's round trip, with certificates",
+        ("2 minutes", "30 minutes", "30 minutes"),
+        "guha.pruning_study:page",
+    ),
+    _study(
+        "lottery-tickets",
+        "Lottery tickets on MNIST",
+        "a certificate for every level of iterative pruning, a supermask, Theorem 6.1 tried",
+        ("2 minutes", "1 hour", "1 hour"),
+        "guha.tickets_study:page",
+    ),
+    _study(
+        "heavy-tails",
+        "Heavy tails: LeNet-300-100, a ResNet-20, a lottery ticket",
+        "laws of weights and eigenvalues, and nets compressed by them",
+        ("2 minutes", "2 hours", "2 hours"),
+        "shin.tails_study:page",
     ),
 )
 ITEMS: dict[str, Item] = {item.id: item for item in _ALL}

@@ -64,7 +64,6 @@ def figure_3(workshop: Workshop) -> Page:
     as the signal.
     """
     layers = vgg19(workshop)["layers"]
-    levels = sorted({curve["level"] for layer in layers for curve in layer["noise_attenuation"]})
     claims = attenuation_claims(layers)
     rows = tuple(
         (at, layer["name"], curve["level"], curve["points"][0]["mean"], curve["points"][-1]["mean"])
@@ -85,15 +84,7 @@ def figure_3(workshop: Workshop) -> Page:
         settings=vgg19_settings(workshop),
         claims=claims,
         notes=(LAYERS_NOTE, "The picture shows every second layer; the table has all of them."),
-        pictures=(
-            Panels(
-                "figure-3",
-                f"Attenuation on {net_name(workshop)}: a curve starts at the layer whose input is "
-                "noisy",
-                len(levels),
-                tuple(_attenuation(layers, level) for level in levels),
-            ),
-        ),
+        pictures=(attenuation_panels(layers, "figure-3", net_name(workshop)),),
     )
 
 
@@ -175,9 +166,7 @@ def attenuation_claims(layers: Sequence[Layer]) -> tuple[Tried, ...]:
     noise.
     """
     claims = []
-    for level in sorted(
-        {curve["level"] for layer in layers for curve in layer["noise_attenuation"]}
-    ):
+    for level in _levels(layers):
         ends = [
             (curve["points"][0]["mean"], curve["points"][-1]["mean"])
             for layer in layers
@@ -224,6 +213,18 @@ def singular_claims(layer: Layer) -> tuple[Tried, ...]:
             f"stable rank {one['stable_rank']:.3g} of {one['count']} (at most {_FEW:.0%} asked)",
         ),
     )
+
+
+def _levels(layers: Sequence[Layer]) -> list[float]:
+    """Of the injected noise over the signal."""
+    return sorted({curve["level"] for layer in layers for curve in layer["noise_attenuation"]})
+
+
+def attenuation_panels(layers: Sequence[Layer], name: str, net: str) -> Panels:
+    """One panel a level of noise, one curve a noisy layer (every second one)."""
+    levels = _levels(layers)
+    title = f"Attenuation on {net}: a curve starts at the layer whose input is noisy"
+    return Panels(name, title, len(levels), tuple(_attenuation(layers, one) for one in levels))
 
 
 def _attenuation(layers: Sequence[Layer], level: float) -> Curves:

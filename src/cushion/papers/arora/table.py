@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cushion.papers.arora.paper import TABLE_1, VGG19_TEST_ERROR
+from cushion.papers.arora.paper import TABLE_1
 from cushion.papers.arora.records import vgg19
-from cushion.papers.arora.settings import LAYERS_NOTE, net_name, trained_table, vgg19_settings
+from cushion.papers.arora.settings import LAYERS_NOTE, net_name, vgg19_settings, vgg19_table
 from cushion.papers.drawings import Picture, Series
 from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
@@ -55,7 +55,7 @@ def table_1(workshop: Workshop) -> Page:
         "compressible.",
         tables=(
             Table(header, rows, "Effective parameters, without depth, logarithms and constants:"),
-            trained_table({"VGG-19": found}, {"VGG-19": VGG19_TEST_ERROR}),
+            vgg19_table(found),
         ),
         settings=vgg19_settings(workshop),
         claims=claims,
