@@ -70,7 +70,7 @@ def test_every_item_is_there_and_its_trainings_are_shared(out: Path) -> None:
         assert found["pictures"], item
         assert found["made_from"], item
         for picture in found["pictures"] if item in DRAWN else ():
-            assert (out / item / "quick" / f"{picture['name']}.svg").stat().st_size > 1000
+            assert (out / item / "quick" / f"{picture['name']}.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("item", ITEMS)
