@@ -55,7 +55,7 @@ def test_certify_beats_chance_and_verifies(tmp_path) -> None:
     data, held_out = blobs(300), blobs(100, seed=1)
     told: list[tuple[float, Decimal | None]] = []
     certificate = cushion.certify(
-        data, holdout=held_out, minutes=0.06, report=lambda *news: told.append(news)
+        None, data, holdout=held_out, minutes=0.06, report=lambda *news: told.append(news)
     )
     assert certificate.bound < 0.6
     assert str(told[-1][1]) == certificate.claim.bound
@@ -67,13 +67,13 @@ def test_certify_beats_chance_and_verifies(tmp_path) -> None:
 def test_a_teacher_is_imitated() -> None:
     data = blobs(300)
     teacher = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
-    certificate = cushion.certify(data, model=teacher, minutes=0.03)
+    certificate = cushion.certify(teacher, data, minutes=0.03)
     assert certificate.claim.made_with["imitates_a_model"] is True
     assert certificate.claim.about == "g"
     with pytest.raises(BadInput, match="2 scores"):
         cushion.certify(
+            torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)),
             data,
-            model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)),
             minutes=0.01,
         )
 
@@ -114,7 +114,7 @@ def test_slow_judging_keeps_the_time() -> None:
 
 def test_vectors_become_a_dense_net() -> None:
     data = Dataset("flat", blobs().x.reshape(200, 64), blobs().y, 3)
-    assert cushion.certify(data, minutes=0.02).claim.m == 200
+    assert cushion.certify(None, data, minutes=0.02).claim.m == 200
 
 
 def test_float_features_are_certified_through_a_paid_quantiser(tmp_path) -> None:
@@ -124,7 +124,7 @@ def test_float_features_are_certified_through_a_paid_quantiser(tmp_path) -> None
     x = rng.normal(size=(1500, 4)) + 3 * np.stack([y, y, -y, 0 * y], axis=1)
     x = (x * [1e-6, 1.0, 1e4, 1.0] + [0.0, 100.0, -1e5, 0.0]).astype(np.float32)
     data = Dataset("table", x, y, 2)
-    certificate = cushion.certify(data, minutes=0.1)
+    certificate = cushion.certify(None, data, minutes=0.1)
     assert certificate.bound < 0.25
     assert "floats" in next(
         item.meaning for item in certificate.claim.ledger if item.item == "input"
@@ -170,16 +170,16 @@ def test_each_time_round_the_plans_take_longer(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_was_not_trained_is_said_to_be_constant() -> None:
-    found = cushion.certify(blobs(), minutes=1e-6)
+    found = cushion.certify(None, blobs(), minutes=1e-6)
     assert (found.claim.made_with["trained"], found.claim.made_with["interrupted"]) == (
         False,
         False,
     )
-    assert cushion.certify(blobs(), minutes=0.03).claim.made_with["trained"]
+    assert cushion.certify(None, blobs(), minutes=0.03).claim.made_with["trained"]
 
 
 def test_bad_options_are_refused() -> None:
     with pytest.raises(BadInput, match="`minutes`"):
-        cushion.certify(blobs(), minutes=0)
+        cushion.certify(None, blobs(), minutes=0)
     with pytest.raises(BadInput, match="`delta`"):
-        cushion.certify(blobs(), delta=0.9)
+        cushion.certify(None, blobs(), delta=0.9)

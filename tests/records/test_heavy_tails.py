@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import cushion
-from cushion.certificates.format.claims import Claim
+from cushion.certificates.format.claims import OccamClaim
 from cushion.certificates.format.container import unpack
 from cushion.numerics import float_up
 from cushion.theorems.occam import occam_bound
@@ -91,7 +91,7 @@ def test_the_certificate_holds_by_its_message_and_is_the_one_recorded() -> None:
     path = FOLDER / "ticket.cushion"
     assert cushion.verify(path, None).level == "message"
     claim, _ = unpack(path.read_bytes())
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, OccamClaim)
     row = read("ticket")["occam"][1]
     assert (claim.errors, claim.bits, claim.m) == (row["errors"], row["bits"], row["m"])
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import cushion
-from cushion.certificates.format.claims import Claim
+from cushion.certificates.format.claims import OccamClaim
 from cushion.certificates.format.container import unpack
 from cushion.numerics import float_up
 from cushion.theorems.occam import occam_bound
@@ -95,7 +95,7 @@ def test_a_certificate_holds_by_its_message_and_is_the_one_recorded() -> None:
     path = FOLDER / "fine-tuned.cushion"
     assert cushion.verify(path, None).level == "message"
     claim, _ = unpack(path.read_bytes())
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, OccamClaim)
     row = read("fine-tuned")["occam"][1]
     assert (claim.errors, claim.bits, claim.m) == (row["errors"], row["bits"], row["m"])
 
