@@ -8,7 +8,6 @@ each of its type.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from types import UnionType
 from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
@@ -177,13 +176,8 @@ def read_claim(obj: Any) -> Claim:
 _R = TypeVar("_R", bound=Record)
 
 
-@cache
-def _kinds(cls: type[Record]) -> dict[str, Any]:
-    return get_type_hints(cls)
-
-
 def _read_record(cls: type[_R], obj: Any, what: str) -> _R:
-    kinds = _kinds(cls)
+    kinds = get_type_hints(cls)
     if not isinstance(obj, dict) or sorted(obj) != sorted(kinds):
         raise Malformed(f"{what} must be an object with exactly the keys {', '.join(kinds)}")
     return cls(**{key: _read(kind, obj[key], f"{what}'s {key}") for key, kind in kinds.items()})
