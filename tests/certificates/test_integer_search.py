@@ -14,12 +14,12 @@ import pytest
 import torch
 
 import cushion
-from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.search.integer.plans import Plan, plans
-from cushion.certificates.search.integer.search import attempt, constant_net, quantiser_for, search
-from cushion.certificates.search.integer.training import Sample, State
+from cushion.certificates.search.integer.search import attempt, search
+from cushion.certificates.search.integer.training import State
+from cushion.certificates.search.sample import Sample, constant_net, quantiser_for
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.theorems.occam import occam_bound
@@ -95,7 +95,7 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
 
 def test_the_search_begins_with_the_most_frequent_class() -> None:
     data = blobs()
-    net = constant_net((1, 8, 8), data, Bytes(0))
+    net = constant_net(data)
     assert net.errors(data.x, data.y) == len(data) - np.bincount(data.y).max()
     assert encode(net).bits < 80
 
@@ -145,10 +145,7 @@ def test_a_table_that_no_line_parts_gets_hidden_units() -> None:
     data, shape = xor(), (1, 1, 8)
     plan = next(plan for plan in plans(shape) if len(plan.blueprint) > 1)
     quantiser = quantiser_for(data, plan.input_shift)
-    values = torch.from_numpy(quantiser.read(data.x, np.float32).astype(np.int16)).reshape(
-        -1, *shape
-    )
-    sample = Sample(values, torch.from_numpy(data.y), None, torch.Generator().manual_seed(0))
+    sample = Sample.of(data, quantiser, None, torch.Generator().manual_seed(0))
     *_, final = attempt(plan, sample, data, shape, quantiser, 60, 0)
     assert final.net is not None
     assert final.net.errors(data.x, data.y) < 0.1 * len(data)
