@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 import torch
 
+from cushion.certificates.certify import certify
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import Dense, IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid
-from cushion.certificates.posterior import certify_posterior
 from cushion.certificates.search.integer.polish import polish
 from cushion.certificates.search.integer.search import search
 from cushion.certificates.search.seeded import Budget
@@ -114,7 +114,7 @@ def _polish() -> None:
 
 
 def _posterior() -> None:
-    certify_posterior(_stripes(2000), minutes=0.1, seed=3)
+    certify(None, _stripes(2000), method="pac-bayes", minutes=0.1, seed=3)
 
 
 class _Durations:

@@ -14,12 +14,12 @@ import torch
 from tests.clock import Clock
 
 import cushion
-from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.search.integer.plans import Plan, plans
-from cushion.certificates.search.integer.search import attempt, constant_net, quantiser_for, search
-from cushion.certificates.search.integer.training import Sample, State
+from cushion.certificates.search.integer.search import attempt, search
+from cushion.certificates.search.integer.training import State
+from cushion.certificates.search.sample import Sample, constant_net, quantiser_for
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.theorems.occam import occam_bound
@@ -54,7 +54,7 @@ def test_certify_beats_chance_and_verifies(tmp_path, clock: Clock) -> None:
     data, held_out = blobs(300), blobs(100, seed=1)
     told: list[tuple[float, Decimal | None]] = []
     certificate = cushion.certify(
-        data, holdout=held_out, minutes=0.06, report=lambda *news: told.append(news)
+        None, data, holdout=held_out, minutes=0.06, report=lambda *news: told.append(news)
     )
     assert certificate.bound < 0.6
     assert str(told[-1][1]) == certificate.claim.bound
@@ -66,13 +66,13 @@ def test_certify_beats_chance_and_verifies(tmp_path, clock: Clock) -> None:
 def test_a_teacher_is_imitated(clock: Clock) -> None:
     data = blobs(300)
     teacher = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
-    certificate = cushion.certify(data, model=teacher, minutes=0.03)
+    certificate = cushion.certify(teacher, data, minutes=0.03)
     assert certificate.claim.made_with["imitates_a_model"] is True
     assert certificate.claim.about == "g"
     with pytest.raises(BadInput, match="2 scores"):
         cushion.certify(
+            torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)),
             data,
-            model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)),
             minutes=0.01,
         )
 
@@ -94,7 +94,7 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
 
 def test_the_search_begins_with_the_most_frequent_class() -> None:
     data = blobs()
-    net = constant_net((1, 8, 8), data, Bytes(0))
+    net = constant_net(data)
     assert net.errors(data.x, data.y) == len(data) - np.bincount(data.y).max()
     assert encode(net).bits < 80
 
@@ -112,7 +112,7 @@ def test_slow_judging_keeps_the_time(clock: Clock) -> None:
 
 def test_vectors_become_a_dense_net(clock: Clock) -> None:
     data = Dataset("flat", blobs().x.reshape(200, 64), blobs().y, 3)
-    assert cushion.certify(data, minutes=0.02).claim.m == 200
+    assert cushion.certify(None, data, minutes=0.02).claim.m == 200
 
 
 def test_float_features_are_certified_through_a_paid_quantiser(tmp_path, clock: Clock) -> None:
@@ -122,7 +122,7 @@ def test_float_features_are_certified_through_a_paid_quantiser(tmp_path, clock: 
     x = rng.normal(size=(1500, 4)) + 3 * np.stack([y, y, -y, 0 * y], axis=1)
     x = (x * [1e-6, 1.0, 1e4, 1.0] + [0.0, 100.0, -1e5, 0.0]).astype(np.float32)
     data = Dataset("table", x, y, 2)
-    certificate = cushion.certify(data, minutes=0.1)
+    certificate = cushion.certify(None, data, minutes=0.1)
     assert certificate.bound < 0.25
     assert "floats" in next(
         item.meaning for item in certificate.claim.ledger if item.item == "input"
@@ -143,10 +143,7 @@ def test_a_table_that_no_line_parts_gets_hidden_units() -> None:
     data, shape = xor(), (1, 1, 8)
     plan = next(plan for plan in plans(shape) if len(plan.blueprint) > 1)
     quantiser = quantiser_for(data, plan.input_shift)
-    values = torch.from_numpy(quantiser.read(data.x, np.float32).astype(np.int16)).reshape(
-        -1, *shape
-    )
-    sample = Sample(values, torch.from_numpy(data.y), None, torch.Generator().manual_seed(0))
+    sample = Sample.of(data, quantiser, None, torch.Generator().manual_seed(0))
     *_, final = attempt(plan, sample, data, shape, quantiser, 60, 0)
     assert final.net is not None
     assert final.net.errors(data.x, data.y) < 0.1 * len(data)
@@ -170,16 +167,16 @@ def test_each_time_round_the_plans_take_longer(
 
 
 def test_what_was_not_trained_is_said_to_be_constant(clock: Clock) -> None:
-    found = cushion.certify(blobs(), minutes=1e-6)
+    found = cushion.certify(None, blobs(), minutes=1e-6)
     assert (found.claim.made_with["trained"], found.claim.made_with["interrupted"]) == (
         False,
         False,
     )
-    assert cushion.certify(blobs(), minutes=0.03).claim.made_with["trained"]
+    assert cushion.certify(None, blobs(), minutes=0.03).claim.made_with["trained"]
 
 
 def test_bad_options_are_refused() -> None:
     with pytest.raises(BadInput, match="`minutes`"):
-        cushion.certify(blobs(), minutes=0)
+        cushion.certify(None, blobs(), minutes=0)
     with pytest.raises(BadInput, match="`delta`"):
-        cushion.certify(blobs(), delta=0.9)
+        cushion.certify(None, blobs(), delta=0.9)

@@ -229,7 +229,7 @@ def test_the_same_in_python(place: Path, tmp_path: Path) -> None:
     assert model.training
     data, fresh = load_pair("digits")
     assert fresh is not None
-    certificate = cushion.certify(data, model=model, unlabelled=fresh, delta="0.1", minutes=0.02)
+    certificate = cushion.certify(model, data, unlabelled=fresh, delta="0.1", minutes=0.02)
     assert model.training
     assert (certificate.about, certificate.claim.delta) == ("f", "0.08")
     path = certificate.save(tmp_path / "f.cushion")
@@ -238,11 +238,9 @@ def test_the_same_in_python(place: Path, tmp_path: Path) -> None:
     )
     assert (verdict.ok, verdict.transfer_replayed) == (True, True)
     with pytest.raises(cushion.BadInput, match="`net`"):
-        cushion.certify(
-            data, model=cushion.trace(model, data.shape), unlabelled=fresh, minutes=0.02
-        )
+        cushion.certify(cushion.trace(model, data.shape), data, unlabelled=fresh, minutes=0.02)
     with pytest.raises(cushion.BadInput, match="rows of the sample"):
-        cushion.certify(data, model=model, unlabelled=data, minutes=0.02)
+        cushion.certify(model, data, unlabelled=data, minutes=0.02)
 
 
 @pytest.mark.parametrize(

@@ -431,7 +431,7 @@ def test_misspelt_options_are_refused(
         (lambda: ConditionOptions(method="exactly"), BadInput),  # type: ignore[arg-type]
         (lambda: cushion.noise_sensitivity(net(), sample(), "0", "6", noise="gausian"), BadInput),
         (lambda: cushion.noise_sensitivity(net(), sample(), "0", "7"), BadInput),
-        (lambda: cushion.certify(sample(), minuets=1), TypeError),  # type: ignore[call-arg]
+        (lambda: cushion.certify(None, sample(), minuets=1), TypeError),  # type: ignore[call-arg]
         (lambda: cushion.compress(sample(), method="integers"), BadInput),
         (lambda: cushion.compress(sample(), method="integer", minuets=1), BadInput),
         (lambda: cushion.load("digits,subst=10"), BadInput),

@@ -13,7 +13,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from cushion.certificates.certificate import Certificate
 from cushion.certificates.certify import certify
 from cushion.data import load_pair
 from cushion.papers.drawings import Picture, Series
@@ -172,8 +171,7 @@ def _verified(workshop: Workshop, search: Search) -> dict[str, Any]:
 
 def _search(search: Search, seed: int, path: Path) -> None:
     data, test = load_pair(search.data)
-    made: Certificate = certify(data, holdout=test, delta=DELTA, minutes=search.minutes, seed=seed)
-    made.save(path)
+    certify(None, data, holdout=test, delta=DELTA, minutes=search.minutes, seed=seed).save(path)
 
 
 def _holdout(found: Mapping[str, Any]) -> str | None:
