@@ -6,7 +6,7 @@ of g = (set bits of 64 random bits - 32)/4, the sum of 64 independent signs over
 over 4, symmetric, of mean 0 and variance 1, and E exp(λg) = cosh(λ/8)^64 ≤ exp(λ²/2), which is all
 that the proof uses of a normal variable. Its Kolmogorov-Smirnov distance to N(0, 1) is 0.05, half
 the largest jump of such a lattice. A certificate's decoder makes the same numbers
-(`encoding.sources.noise`), so that the integer net is exact too.
+(`certificates.format.sources.noise`), so that the integer net is exact too.
 """
 
 from __future__ import annotations
