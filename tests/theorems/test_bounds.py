@@ -374,7 +374,7 @@ def test_noise_that_overflows_leaves_the_other_rows() -> None:
     )
     table = bounds(net, blobs(), options=loud)
     assert table.row("noise like the weights").abstains
-    assert "use smaller --alphas" in table.row("noise like the weights").meaning
+    assert "use smaller `alphas`" in table.row("noise like the weights").meaning
     assert not table.row("spectral").abstains
 
 

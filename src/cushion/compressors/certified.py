@@ -113,7 +113,7 @@ def occam_rows(
         "certificate",
         claim.errors,
         m,
-        claim.bits,
+        certificate.bits,
         float(delta),
         float_up(claim.bound),
         None if line is None else line.errors,

@@ -97,11 +97,11 @@ def check_pairs(
     exact: set[tuple[int, int]] = set()
 
     @torch.no_grad()
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[tuple[int, int]]:
         x = as_floats(data.x[rows]).to(net.dtype)
         line, clean = Linearisation(net, x), Activations(net, x).values
         jacobians = pair_squares(line, plan, seed * (1 << 32) + rows.start)
-        found: dict[str, Samples] = {}
+        found: dict[tuple[int, int], Samples] = {}
         for i, (node, allowance) in enumerate(zip(layers, allowances, strict=True)):
             if allowance is None:
                 continue
@@ -113,7 +113,7 @@ def check_pairs(
             own = _ratio(
                 noise, math.sqrt(node.affine.operator.output_size), size, allowance, 1.0, node
             )
-            found[f"{i} {i}"] = Samples.of(rows.start, own.numpy())
+            found[i, i] = Samples.of(rows.start, own.numpy())
             exact.add((i, i))
 
             def visit(
@@ -129,7 +129,7 @@ def check_pairs(
                     return
                 beta = 1.0 if pair.spread is None else pair.spread.sqrt()
                 ratio = _ratio(t[0], pair.squared.sqrt(), size, allowance, beta, node)
-                found[f"{i} {position[later.index]}"] = Samples.of(rows.start, ratio.numpy())
+                found[i, position[later.index]] = Samples.of(rows.start, ratio.numpy())
                 if pair.error is None:
                     exact.add((i, position[later.index]))
 
@@ -137,9 +137,7 @@ def check_pairs(
         return found
 
     merged = map_shards(len(data), batch, work, describe="pairs of layers")
-    ratios = {
-        (int(key.split()[0]), int(key.split()[1])): part.values() for key, part in merged.items()
-    }
+    ratios = {pair: part.values() for pair, part in merged.items()}
     return PairRatios(ratios, frozenset(exact))
 
 

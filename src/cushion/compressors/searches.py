@@ -255,7 +255,7 @@ def summarise(
     return SearchSummary(
         method=method,
         parameters=sum(layer.stored for layer in layers),
-        bits=claim.bits,
+        bits=certificate.bits,
         seed=seed,
         layers=layers,
         errors=claim.errors,

@@ -68,7 +68,7 @@ class Subject:
         """Of the net as it was, [m, classes]."""
         net, sample = self.net, self.sample
 
-        def work(rows: slice) -> Accumulators:
+        def work(rows: slice) -> Accumulators[str]:
             found = net.forward(as_floats(sample.x[rows]).to(net.dtype))
             if not bool(torch.isfinite(found).all()):
                 raise BadInput(

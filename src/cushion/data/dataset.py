@@ -89,9 +89,7 @@ class Dataset:
         return self.hashed()
 
     def hashed(self) -> str:
-        """sha256 over dtype, shape and little-endian C-order bytes of x, then y, as they are
-        now.
-        """
+        """sha256 over dtype, shape and little-endian C-order bytes of x, then y, as they are."""
         digest = hashlib.sha256(b"cushion-data-1\n")
         for array in (self.x, self.y):
             little = array.dtype.newbyteorder("<")

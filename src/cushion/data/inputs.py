@@ -1,6 +1,4 @@
-"""Unlabelled inputs: rows whose labels, if there are any, are never looked at; their identity, and
-rows in common.
-"""
+"""Unlabelled inputs: rows whose labels are never looked at; their identity, and rows in common."""
 
 from __future__ import annotations
 
@@ -91,9 +89,7 @@ def _load(text: str) -> Dataset:
 
 
 def count_shared(rows: NDArray[Any], others: NDArray[Any]) -> int:
-    """How many of `rows` are, byte for byte, also among `others`, whatever shape a row has; none if
-    types differ.
-    """
+    """How many of `rows` are, byte for byte, also among `others`; none if types differ."""
     if rows.dtype != others.dtype:
         return 0
     known = set(_digests(others))

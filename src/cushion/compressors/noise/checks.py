@@ -48,9 +48,9 @@ def proposition_1_1(
     layers = net.affine_layers
 
     @torch.no_grad()
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[tuple[int, str]]:
         clean = Activations(net, as_floats(data.x[rows]).to(net.dtype)).values
-        found: dict[str, Samples] = {}
+        found: dict[tuple[int, str], Samples] = {}
         for i, (node, epsilon) in enumerate(zip(layers, epsilons, strict=True)):
             if epsilon is None:
                 continue
@@ -61,8 +61,8 @@ def proposition_1_1(
             allowed = epsilon * _frobenius(node.affine.operator.weight) * lengths(v)
             size = moved.double().abs().flatten(1)
             ratio = torch.where(size == 0, 0.0, size / allowed[:, None])
-            found[f"{i} worst"] = Samples.of(rows.start, ratio.amax(1).numpy())
-            found[f"{i} above"] = Samples.of(rows.start, (~(ratio <= 1)).sum(1).double().numpy())
+            found[i, "worst"] = Samples.of(rows.start, ratio.amax(1).numpy())
+            found[i, "above"] = Samples.of(rows.start, (~(ratio <= 1)).sum(1).double().numpy())
         return found
 
     merged = {
@@ -74,9 +74,9 @@ def proposition_1_1(
         for node, one in zip(layers, epsilons, strict=True)
         if one is not None
     )
-    above = sum(float(values.sum()) for key, values in merged.items() if key.endswith("above"))
+    above = sum(float(values.sum()) for (_, what), values in merged.items() if what == "above")
     worst = max(
-        (float(values.max()) for key, values in merged.items() if key.endswith("worst")),
+        (float(values.max()) for (_, what), values in merged.items() if what == "worst"),
         default=0.0,
     )
     name = "Proposition 1.1" + (" as printed" if printed else "")

@@ -23,16 +23,17 @@ from cushion.compressors.projection.location_sums import (
     measured_dependence,
     variance_factor,
 )
-from cushion.compressors.projection.low_rank import LowRankMap
+from cushion.compressors.projection.matrix_project import Projected
 from cushion.compressors.projection.options import VECTORS
 from cushion.compressors.projection.places import simulate_places
+from cushion.compressors.projection.products import LowRank, LowRankMap
 from cushion.compressors.projection.records import Dependence, LayerProjection, Rate
+from cushion.compressors.projection.stored_vectors import ProjectedRows, Sparse
 from cushion.compressors.projection.storing import LayerPlan, linear_layer
 from cushion.compressors.projection.subject import ProjectionSubject
-from cushion.compressors.projection.vectors import ProjectedRows, Sparse
 from cushion.compressors.records import PromiseCheck
 from cushion.compressors.spectral import layer_shifts, lemma_9
-from cushion.compressors.storage.stored import Kept, LowRank, Projected, StoredLayer
+from cushion.compressors.storage.stored import Kept, StoredLayer
 from cushion.nets.network import Network, Node
 from cushion.theorems.compression import (
     corollary_a_1,

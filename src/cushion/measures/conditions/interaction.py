@@ -23,7 +23,7 @@ from cushion.measures.conditions.options import Method
 from cushion.measures.conditions.records import IndexSet, LayerInteraction, TripleCondition
 from cushion.measures.distribution import describe
 from cushion.nets.linearisation import Linearisation
-from cushion.nets.network import AdaptiveAvgPool, Affine, AvgPool, Network, Node
+from cushion.nets.network import Affine, Network, Node
 from cushion.nets.operators import Operator
 
 _CHUNK = 1 << 21  # numbers in the largest tensor that passes the net at a time
@@ -226,7 +226,7 @@ def selects(net: Network, node: Node) -> bool:
     for later in net.nodes[node.index + 1 :]:
         if isinstance(later.op, Affine):
             return True
-        if isinstance(later.op, (AvgPool, AdaptiveAvgPool)):
+        if not later.op.selects:
             return False
     return True
 

@@ -102,7 +102,7 @@ def _stream(
     exact = all(plan.exact)
     largest = max(node.affine.operator.output_size for node in net.affine_layers)
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         x = as_floats(data.x[rows]).to(net.dtype)
         line = Linearisation(net, x)
         if not bool(torch.isfinite(line.scores).all()):
@@ -142,7 +142,7 @@ def first_input(net: Network, x: Tensor) -> Tensor:
     for node in net.nodes[1:]:
         if isinstance(node.op, Affine):
             break
-        x = node.op(x)  # type: ignore[operator]
+        x = node.op(x)
     return x
 
 

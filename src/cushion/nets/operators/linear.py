@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.linalg.blas import dgemv
 from torch import Tensor
 from torch.nn import functional as F
 
 from cushion.nets.operators.norms import gram_upper
 from cushion.nets.operators.operator import Operator
+from cushion.nets.operators.path_sums import PathSums, Powers
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,3 +66,28 @@ class Linear(Operator):
     def scaled(self, scale: Tensor) -> Self:
         """diag(scale) A."""
         return replace(self, weight=self.weight * scale[:, None])
+
+    @classmethod
+    def rebuild(cls, entry: dict[str, Any], weight: Tensor) -> Linear:
+        """A matrix has no setting."""
+        del entry
+        _, _ = weight.shape
+        return cls(weight)
+
+    def _sums_before(
+        self,
+        sums: Sequence[PathSums | None],
+        powers: Powers,
+        weight: NDArray[Any],
+        units: Sequence[int],
+    ) -> list[PathSums | None]:
+        totals = [np.zeros(weight.shape[1]) for _ in sums]
+        step = max(1, powers.block // weight.shape[1])
+        for start in range(0, len(weight), step):
+            for at, block in enumerate(powers.each(weight[start : start + step], units)):
+                if (one := sums[at]) is not None:
+                    part = one.values.ravel()[start : start + step]
+                    totals[at] = dgemv(1.0, block.T, part, 1.0, totals[at], overwrite_y=1)
+        return [
+            one and PathSums(total[:, None, None]) for one, total in zip(sums, totals, strict=True)
+        ]

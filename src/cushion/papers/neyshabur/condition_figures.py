@@ -20,7 +20,7 @@ from cushion.papers.neyshabur.conditions import (
     find_conditions,
     unit_histogram,
 )
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 PARTS = {"figure6": "a ≤ c ≤ b-1", "inner": "a < c < b-1", "outer": "c = a or c = b-1"}
@@ -158,16 +158,13 @@ def _page(
     pair: Pair,
     claim: str,
     tables: Sequence[Table],
-    claims: Sequence[Claim],
+    claims: Sequence[Tried],
     picture: Drawing,
     notes: Sequence[str],
 ) -> Page:
-    verdict, because = judge(claims)
     return Page(
         claim=claim,
         tables=tuple(tables),
-        verdict=verdict,
-        because=because,
         settings=pair.settings,
         claims=tuple(claims),
         notes=(*pair.notes, *notes),

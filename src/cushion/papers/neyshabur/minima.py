@@ -12,7 +12,7 @@ from cushion.papers.neyshabur.bicriteria import curve, panel
 from cushion.papers.neyshabur.claims import all_zero, predicts
 from cushion.papers.neyshabur.nets import NORMS, NetFound, find_net
 from cushion.papers.neyshabur.plans import CONFUSED, EPSILON, LEVEL, VGG_ALPHAS
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 
@@ -31,7 +31,6 @@ def figure3(workshop: Workshop) -> Page:
         for one in CONFUSED[workshop.size]
     ]
     claims = minima_claims(nets)
-    verdict, because = judge(claims)
     label = "random labels in the confusion set"
     return Page(
         claim="of nets that all fit the same training set, those trained with a larger confusion "
@@ -40,8 +39,6 @@ def figure3(workshop: Workshop) -> Page:
         "the nets of higher "
         "test error have higher norms (KL).",
         tables=(_table(nets, label), _union_table(nets, label)),
-        verdict=verdict,
-        because=because,
         settings={
             "true labels": nets[0].net.norms["m"],
             "margin level": EPSILON,
@@ -75,7 +72,7 @@ def figure3(workshop: Workshop) -> Page:
     )
 
 
-def minima_claims(nets: Sequence[SizedNet]) -> tuple[Claim, ...]:
+def minima_claims(nets: Sequence[SizedNet]) -> tuple[Tried, ...]:
     """What grows with the confusion set and with the test error, by rank correlation."""
     errors = [one.net.test_error for one in nets]
     return (
