@@ -81,6 +81,7 @@ def test_every_number_on_a_page_follows_from_the_committed_steps(path: Path) -> 
     page = ITEMS[path.parent.name].load()(workshop)
     again = json.loads(json.dumps(page.to_json()))
     assert alike({key: records[key] for key in again}, again)
+    assert records["claim"] == ITEMS[path.parent.name].claim
     assert workshop.used == records["made_from"]
     assert json.loads(json.dumps(dict(page.settings))).items() <= records["settings"].items()
 

@@ -39,7 +39,7 @@ class SetLine(Record):
     held_out: int = column("in the test set")
     shape: tuple[int, ...] = column("of an example")
     classes: int = column("of labels")
-    origin: str
+    origin: str = column("where it comes from")
     present: bool = column("whether it can be loaded", label="here")
 
 

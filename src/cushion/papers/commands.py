@@ -16,6 +16,7 @@ from cushion.numerics import percent_up
 from cushion.papers.runner import Workshop
 
 Answer: TypeAlias = dict[str, Any]  # of a command, as its --json has it
+Need: TypeAlias = str | Callable[[Path], None]  # a command, or what makes a file in OUT
 OCCAM = "kind errors m bits delta bound holdout_errors holdout_m because"  # that pages read
 _HELD = {True: "held", False: "broken", None: "not promised"}
 
@@ -25,7 +26,7 @@ def answers(
     study: str,
     commands: Mapping[str, str],
     kept: Mapping[str, str] | Callable[[Answer], Answer],
-    needs: Sequence[str | Callable[[Path], None]] = (),
+    needs: Sequence[Need] = (),
 ) -> dict[str, Answer]:
     """What stays of the commands' answers, by the commands' own names.
 

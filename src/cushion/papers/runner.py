@@ -147,6 +147,7 @@ def reproduce(
         "id": item.id,
         "title": item.title,
         "source": item.source,
+        "claim": item.claim,
         **page.to_json(),
         "settings": {**page.settings, "size": size, "device": device, "seed": seed},
         "command": command,

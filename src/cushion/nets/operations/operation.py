@@ -25,7 +25,8 @@ OPERATIONS: dict[str, type[Operation]] = {}  # by the name that a stored graph g
 class Operation(ABC):
     """One operation of a net, applied to a batch; a shape is that of one example.
 
-    Every subclass that is not abstract is known by its name from then on.
+    All but the affine layers are continuous, piecewise linear and positively homogeneous (f(c x) =
+    c f(x) for c > 0): measures and theorems rely on it. A subclass is known by its name.
     """
 
     # whether each output is its own input or, continuously, 0: units never meet

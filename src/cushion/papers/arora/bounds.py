@@ -55,8 +55,6 @@ def figure_2_middle(workshop: Workshop) -> Page:
     )
     rows = tuple(zip(names, plotted, corrected, strict=True))
     return Page(
-        claim="all earlier bounds are orders of magnitude worse than noise stability's; the "
-        "closest is spec-ℓ_{1,2}.",
         tables=(
             Table(
                 ("capacity", "log10, as plotted", "log10, corrected"), rows, "After the last epoch:"
@@ -85,8 +83,6 @@ def figure_2_right(workshop: Workshop) -> Page:
     claims = training_claims(found)
     epochs = tuple(float(one["epoch"]) for one in found)
     return Page(
-        claim="the bound goes on improving with the test error after the training error is almost "
-        "zero.",
         tables=(_epochs_table(found),),
         settings={**vgg19_settings(workshop, sparse=True), "margin level": MARGIN_LEVEL},
         claims=claims,

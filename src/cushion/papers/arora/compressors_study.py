@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cushion.data import load_pair
-from cushion.papers.commands import OCCAM, Answer, answers, certified, promised
+from cushion.papers.commands import OCCAM, Answer, Need, answers, certified, promised
 from cushion.papers.drawings import Curve, Curves
 from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
@@ -74,7 +74,7 @@ def _two_digits(out: Path) -> None:
         return
     train, test = load_pair("mnist")
     assert test is not None
-    parts = {}
+    parts: dict[str, Any] = {}
     for part, data in (("", train), ("_test", test)):
         rows = np.flatnonzero(data.y < 2)
         parts[f"x{part}"], parts[f"y{part}"] = np.array(data.x)[rows], data.y[rows]
@@ -85,7 +85,8 @@ def _two_digits(out: Path) -> None:
 def page(workshop: Workshop) -> Page:
     """Tables of promises, layers, curves and proofs, and the errors over the sizes."""
     quick = workshop.size == "quick"
-    needs = _TRAININGS["quick"] if quick else (_two_digits, *_TRAININGS["recorded"])
+    needs: list[Need] = [*_TRAININGS["quick" if quick else "recorded"]]
+    needs = needs if quick else [_two_digits, *needs]
     commands = {}
     for name, words in (_QUICK if quick else _RECORDED).items():
         (net, label), (data, method, *rest) = name.split("/"), words.split()
@@ -97,8 +98,6 @@ def page(workshop: Workshop) -> Page:
     nets = list(dict.fromkeys(name.split("/")[0] for name in found))
     shown = [name for name in found if not name.startswith(("zero-one", "linear"))]
     return Page(
-        claim="a net with good noise stability can be compressed to few numbers at a small error, "
-        "which the lemmas promise layer by layer.",
         tables=(
             _promises(found),
             *(_layers(name, found[name]) for name in shown),

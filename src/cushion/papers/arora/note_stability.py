@@ -38,7 +38,6 @@ def figure_2(workshop: Workshop) -> Page:
     names = (*RIVALS, COUNT)
     values = tuple(log10_of(last, name) for name in names)
     return Page(
-        claim="norm-based bounds are loose, a lot more than the number of parameters.",
         tables=(Table(("capacity", "log10"), tuple(zip(names, values, strict=True))),),
         settings=vgg19_settings(workshop, sparse=True),
         claims=claims,
@@ -78,8 +77,6 @@ def figure_3(workshop: Workshop) -> Page:
         "of the net's output",
     )
     return Page(
-        claim="injected noise has a rapidly decreasing effect on higher layers, even noise as "
-        "large as the signal.",
         tables=(Table(header, rows, "Means over examples and draws of ‖x̂^j - x^j‖/‖x^j‖:"),),
         settings=vgg19_settings(workshop),
         claims=claims,
@@ -130,7 +127,6 @@ def figure_4(workshop: Workshop) -> Page:
         if layer[key] is not None and twin[key] is not None
     )
     return Page(
-        claim="a filter of layer 10 has few large singular values, and most are close to zero.",
         tables=(Table(header, rows),),
         settings=vgg19_settings(workshop),
         claims=claims,

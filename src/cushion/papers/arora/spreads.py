@@ -181,7 +181,6 @@ def _one_layer(quantity: Quantity, name: str, workshop: Workshop) -> Page:
     only = quantity_table(quantity, [layer], [twin])
     rows = tuple((LAYER_OF_FIGURE_1, *row[1:]) for row in only.rows)
     return Page(
-        claim=_ONE_LAYER[quantity.name],
         tables=(Table(only.header, rows, only.caption), vgg19_table(found)),
         settings=vgg19_settings(workshop),
         claims=one_layer_claims(quantity, layer, twin),
@@ -194,8 +193,6 @@ def _all_layers(quantity: Quantity, name: str, workshop: Workshop) -> Page:
     found = vgg19(workshop)
     layers, twins = found["layers"], found["beside"]
     return Page(
-        claim=f"the condition on the {quantity.name} is verified by its histograms on every layer "
-        "of VGG-19.",
         tables=(quantity_table(quantity, layers, twins), vgg19_table(found)),
         settings=vgg19_settings(workshop),
         claims=verified_claims(found["claims"], quantity),
@@ -292,15 +289,6 @@ _EXTREMUM = (
     "The definitions take the worst example; the histograms, from which the paper reads its "
     "claims, say what a typical one does."
 )
-_ONE_LAYER = {
-    CUSHION.name: "the layer cushion is drastically improved during training, especially in "
-    "higher layers.",
-    INTERLAYER.name: "the interlayer cushion behaves nicely after training; clipped, it is 1/√h "
-    "in all layers "
-    "but one.",
-    CONTRACTION.name: "the activation contraction behaves nicely even after training.",
-    SMOOTHNESS.name: "the interlayer smoothness behaves nicely even after training.",
-}
 _NOTES = {
     SMOOTHNESS.name: (
         "ρ is the largest number of which Definition 7 holds (the paper leaves that open); shown "

@@ -43,8 +43,6 @@ def page(workshop: Workshop) -> Page:
     found = answers(workshop, "noise-stability", commands, _kept, needs)
     first = next(iter(found.values()))
     return Page(
-        claim="trained nets are stable to noise: cushions grow with training, contraction and 1/ρ "
-        "are small constants, β ≈ 1.",
         tables=(
             *(
                 quantity_table(quantity, record["layers"], record["beside"], f", on {name}")

@@ -51,8 +51,6 @@ def table_1(workshop: Workshop) -> Page:
     )
     layers = tuple(str(number) for number in ours)
     return Page(
-        claim="compression rates can be as low as 1 % in later layers, earlier layers are not so "
-        "compressible.",
         tables=(
             Table(header, rows, "Effective parameters, without depth, logarithms and constants:"),
             vgg19_table(found),

@@ -77,9 +77,6 @@ def _bars(name: str, data: str, orders: int, found: Titled, paper: Column | None
     title = f"Bounds on {data} (measures, but for the certificate)"
     papers = [paper, *(None for _ in found[1:])]
     return Page(
-        claim=f"on {data} the bound by pruning and sketching is at least 10^{orders} times smaller "
-        "than the closest "
-        "norm-based bound.",
         tables=(
             beside_paper(found, papers, "The bars (natural logarithms):"),
             counts(found),
@@ -121,8 +118,6 @@ def figure_1c(workshop: Workshop) -> Page:
         Series(f"{TRUE_ERROR}, fewest errors", tuple(one[TRUE_ERROR] for one in fewest)),
     ]
     return Page(
-        claim="the bound by pruning and sketching stays below Bartlett's and grows more slowly "
-        "with the width.",
         tables=(
             beside_paper(titled, papers, "The curves (natural logarithms):"),
             counts(titled),
@@ -170,7 +165,6 @@ def figure_2(workshop: Workshop) -> Page:
         x_log=True,
     )
     return Page(
-        claim="over the epochs the bound falls as the true error does, and later.",
         tables=(
             beside_paper(titled, [None for _ in titled], "By epochs (natural logarithms):"),
             counts(titled),

@@ -71,8 +71,6 @@ def page(workshop: Workshop) -> Page:
     trip = workshop.step("study-round-trip", two, partial(round_trip, workshop.out / ".runs/nets"))
     coins = {name: found[name] for name in found if name.startswith("bernoulli")}
     return Page(
-        claim="Algorithm 1 prunes a net at a small error, and a sketch of what is left is a short "
-        "description of it.",
         tables=(_nets(found), _lemmas(coins), _normality(coins["bernoulli"]), _sketches(found)),
         settings={"delta": 0.05, "data": data},
         claims=claims(found, trip),

@@ -52,7 +52,7 @@ PLANS: dict[Size, SketchPlan] = {
 }
 
 
-def sketches(workshop: Workshop) -> Page:
+def sketch(workshop: Workshop) -> Page:
     """Rates of exact recovery over the side of the sketch, and the side that it takes beside the
     theorem's.
     """
@@ -60,10 +60,6 @@ def sketches(workshop: Workshop) -> Page:
     rates = {case: _rates(workshop, plan, *case) for case in plan.cases}
     claims = (theory_holds(rates), is_smaller(rates), saves_numbers(rates))
     return Page(
-        claim="a matrix [p, p] with at most j non-zeros in a row and column comes back from its "
-        "sketch of side "
-        "m = O(√(jp)·log p), and sketching so removes the combinatorial count of masks for a "
-        "small price.",
         tables=(_sizes(rates), _transition(plan, rates)),
         settings={
             "trials": plan.trials,

@@ -85,9 +85,6 @@ def table_1(workshop: Workshop) -> Page:
         applies(found),
     )
     return Page(
-        claim="the bound by pruning and sketching is at least 10^3 times smaller than the closest "
-        "norm-based bound on "
-        "MNIST, and grows more slowly with the width.",
         tables=(
             beside_paper(
                 titled,
@@ -165,9 +162,6 @@ def table_2(workshop: Workshop) -> Page:
     ]
     printed = implied_constant(TABLE_2[OURS], mlp_shapes(3072, 784), CIFAR10_EXAMPLES)
     return Page(
-        claim="on CIFAR-10 the bound by pruning and sketching is at least 10^7 times smaller than "
-        "the closest "
-        "norm-based bound.",
         tables=(
             beside_paper(
                 titled,

@@ -81,9 +81,6 @@ def tickets(workshop: Workshop) -> Page:
         y_log=True,
     )
     return Page(
-        claim="a random net of twice the depth and enough width holds, with high probability, a "
-        "subnet within ε of any "
-        "target, with about as many weights as the target.",
         tables=(_by_width(by_width), _by_epsilon(enough, tried), _by_theorem_6_2(plan, by_width)),
         settings={"target": "-".join(map(str, plan.dims)), "seeds": plan.seeds, "failure": FAILURE},
         claims=claims,

@@ -55,8 +55,6 @@ def page(workshop: Workshop) -> Page:
     levels = [level | {"proved": found[names[level["level"]]]} for level in run["levels"]]
     tickets = [_ticket(workshop, 2**power) for power in _POWERS[workshop.size]]
     return Page(
-        claim="a dense net holds a sparse one that, trained alone from the same initialisation, is "
-        "as good; a random net holds one that needs no training.",
         tables=(_levels(levels), _supermask(supermask), _widths(tickets)),
         settings={"data": data, "delta": 0.05, "target of Theorem 6.1": "-".join(map(str, _DIMS))},
         claims=claims(levels, supermask, tickets),

@@ -24,7 +24,7 @@ class SizedNet:
     net: NetFound
 
 
-def figure3(workshop: Workshop) -> Page:
+def figure_3(workshop: Workshop) -> Page:
     """Errors, measures and bi-criteria curves by the size of the confusion set."""
     nets = [
         SizedNet(one.size, find_net(workshop, one.plan, VGG_ALPHAS))
@@ -33,11 +33,6 @@ def figure3(workshop: Workshop) -> Page:
     claims = minima_claims(nets)
     label = "random labels in the confusion set"
     return Page(
-        claim="of nets that all fit the same training set, those trained with a larger confusion "
-        "set generalise "
-        "worse; norms predict that, sharpness alone does not, and for a fixed expected sharpness "
-        "the nets of higher "
-        "test error have higher norms (KL).",
         tables=(_table(nets, label), _union_table(nets, label)),
         settings={
             "true labels": nets[0].net.norms["m"],

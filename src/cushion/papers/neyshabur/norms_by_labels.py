@@ -21,15 +21,11 @@ from cushion.papers.runner import Workshop
 MARGINS = f"γ: the margin that all but {EPSILON:.0%} of S exceed"
 
 
-def figure1(workshop: Workshop) -> Page:
+def figure_1(workshop: Workshop) -> Page:
     """Four norms over the margin, by sample size and labels."""
     pairs = find_pairs(workshop)
     claims = capacity_claims(pairs)
     return Page(
-        claim="the complexity of models learned with random labels is always higher than with true "
-        "ones, and the gap "
-        "increases with the size of the training set, most of all for the ℓ2 norm and the "
-        "ℓ2-path norm.",
         tables=(_norm_table(pairs), _gap_table(pairs)),
         settings={"margin level": EPSILON, "sizes": [pair.size for pair in pairs]},
         claims=claims,

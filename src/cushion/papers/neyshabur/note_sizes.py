@@ -30,8 +30,6 @@ def figure_1(workshop: Workshop) -> Page:
         for one, net in zip(sized, nets, strict=True)
     )
     return Page(
-        claim="more parameters than examples do not hurt: generalisation gets better with the size "
-        "of the net.",
         tables=(
             Table(("hidden units", "parameters", "examples", "training error", "test error"), rows),
         ),

@@ -15,7 +15,7 @@ from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 
-def figure2(workshop: Workshop) -> Page:
+def figure_2(workshop: Workshop) -> Page:
     """Largest sharpness by sample size and labels, and the bi-criteria curves of both."""
     pairs = find_pairs(workshop, VGG_ALPHAS)
     claims = sharpness_claims(pairs)
@@ -36,9 +36,6 @@ def figure2(workshop: Workshop) -> Page:
         ),
     )
     return Page(
-        claim="sharpness alone does not tell true from random labels: it fails on the smaller "
-        "sets; jointly with KL "
-        "it does, and the curves move more with the sample size for random labels.",
         tables=(_sharpness_table(pairs),),
         settings=pairs[0].true.measured,
         claims=claims,

@@ -19,7 +19,7 @@ FITS, TURNS, SPECTRAL_TURNS = 32, 128, 512  # hidden units at which the text see
 FITTED = 0.01  # a training error at most this counts as fitting
 
 
-def figure4(workshop: Workshop) -> Page:
+def figure_4(workshop: Workshop) -> Page:
     """Errors, measures and bi-criteria curves by the number of hidden units."""
     nets = [
         SizedNet(one.size, find_net(workshop, one.plan, MLP_ALPHAS))
@@ -27,9 +27,6 @@ def figure4(workshop: Workshop) -> Page:
     ]
     claims = width_claims(nets)
     return Page(
-        claim="32 hidden units fit MNIST, yet wider nets generalise better; norms over the margin "
-        "and the joint "
-        "measure of sharpness and KL decrease up to 128 units, and beyond that fail to explain it.",
         tables=(_table(nets),),
         settings={
             "margin level": EPSILON,

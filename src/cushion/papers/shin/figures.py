@@ -80,9 +80,6 @@ def figure_1(workshop: Workshop) -> Page:
     ]
     rows = [(x, *(float(tails[alpha][at]) for alpha in ALPHAS)) for at, x in enumerate(_FAR)]
     return Page(
-        claim="the stability parameter α controls the tail of the α-stable distributions; α = 2 is "
-        "the Gaussian, "
-        "α = 1 the Cauchy distribution.",
         tables=(
             Table(
                 ("x", *(f"α = {alpha:g}" for alpha in ALPHAS)),
@@ -197,9 +194,6 @@ def figure_2(workshop: Workshop) -> Page:
         ("paths-law", "The binomial tail with the stable law's own p", known, lawful),
     )
     return Page(
-        claim="for a fixed α there are large regions of c^(M-i) that are probable; as α grows "
-        "smaller there are still "
-        "many paths to c^M (c = 1.3, M = 5, N = 64).",
         tables=(_by_alpha(), _exact_p()),
         settings={"c": C, "M": M, "N": N, "alphas": len(plane.alphas), "powers": len(plane.powers)},
         claims=claims,

@@ -124,10 +124,6 @@ def propositions(workshop: Workshop) -> Page:
         more_as_alpha_shrinks(shares),
     )
     return Page(
-        claim="weights of a power law up to a threshold τ can be replaced by Gaussian noise at an "
-        "error of ε with "
-        "probability 1 - η, what is left is sparse, and its action on a vector follows eq. 10 "
-        "and 14.",
         tables=(
             *_error_tables(errors),
             _setting_table(),

@@ -53,9 +53,6 @@ def figure_3(workshop: Workshop) -> Page:
         heavier_later(nets),
     )
     return Page(
-        claim="nets whose last dense layer has a smaller α have a smaller stable rank, which a "
-        "mixture of linear "
-        "regressions describes; later layers have heavier tails.",
         tables=(_fleet(nets), _lines(mixtures), _correlations(fitted)),
         settings={"nets": len(nets), "power iterations": ITERATIONS},
         claims=claims,

@@ -101,7 +101,6 @@ def table_1(workshop: Workshop) -> Page:
     claims = (_comparable(found), _heavier_loses_less(found))
     epochs = [plan.epochs for plan in plans]
     return Page(
-        claim="compressing the final dense layer gives an accuracy comparable to the original one.",
         tables=(_layout(found), _ways(found), _printed()),
         settings={
             "trials": TRIALS,

@@ -80,8 +80,6 @@ def page(workshop: Workshop) -> Page:
     }
     found = answers(workshop, "heavy-tails", commands, _KEPT, needs)
     return Page(
-        claim="the weights of trained nets are heavy-tailed, so that all but a few large ones can "
-        "be replaced by noise.",
         tables=(
             *(_tails(net, one, kind) for net, one in measured.items() for kind in _KINDS),
             _nets(found),
