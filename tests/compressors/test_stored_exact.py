@@ -37,7 +37,7 @@ from cushion.certificates.format.integer_net import Dense
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.sources import Grid, Product, SignProjection, Values, coded_numbers
 from cushion.compressors.projection.stored_vectors import Sparse
-from cushion.compressors.search_report import summarise
+from cushion.compressors.searches import summarise
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.compressors.storage.stored import Kept, Numbers
 from cushion.data import digits

@@ -15,8 +15,9 @@ def _read() -> dict[str, Item]:
     for key, one in contents["items"].items():
         times = contents["times"][one["times"]] if isinstance(one["times"], str) else one["times"]
         maker = f"cushion.papers.{one['maker']}"
-        words = [one[part] for part in ("title", "source", "claim", "shows")]
-        found[key] = Item(key, *words, *times, maker)
+        quick, recorded, full = times
+        words = {part: one[part] for part in ("title", "source", "claim", "shows")}
+        found[key] = Item(key, **words, quick=quick, recorded=recorded, full=full, maker=maker)
     return found
 
 

@@ -22,7 +22,7 @@ _TAKEN_BY = {
 class SearchOptions(Options):
     """How to look for what is certified, and how sure the certificate is to be."""
 
-    method: Method = option(  # noqa: RUF009
+    method: Method = option(
         "integer",
         "integer: one integer net, every weight stored; subspace: few coefficients of seeded sign "
         "matrices; supermask: which seeded signs to keep; pac-bayes: a Gaussian distribution over "

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cushion.compressors.pruning.options import STRENGTHS, PruneOptions
-from cushion.compressors.pruning.run import prune_net
+from cushion.compressors.run import compress_model as prune_net
 from cushion.data import Dataset, load_pair
 from cushion.errors import BadInput
 from cushion.measures.table import measure, traced

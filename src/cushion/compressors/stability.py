@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from cushion.compressors.projection.pairs import overlap
+from cushion.compressors.pairs import overlap
 from cushion.data import Dataset
 from cushion.measures.stability.effective import LayerTerms, kept_rows
 from cushion.measures.stability.measurement import measure_terms
