@@ -17,8 +17,7 @@ MAX_FEATURES = 10**9
 
 
 def _position() -> int:
-    # Where the token stands in the text it was parsed from; two specs are equal wherever their
-    # tokens stood.
+    # Where the token stands in its text; two specs are equal wherever their tokens stood.
     return field(default=0, compare=False, repr=False, kw_only=True)
 
 
