@@ -176,17 +176,6 @@ class Spec:
         """How many scores the net gives."""
         return self.check()[0]
 
-    @property
-    def parameters(self) -> int:
-        """How many trainable numbers the net has (batch-norm statistics are not trained)."""
-        counts: list[int] = []
-        walk(
-            self.items,
-            self.input_shape,
-            lambda layer, before, _: counts.append(count_parameters(layer, before)),
-        )
-        return sum(counts)
-
 
 def write(items: tuple[Item, ...]) -> str:
     """Items as canonical text."""
