@@ -40,8 +40,7 @@ class Inputs:
 
 
 def as_inputs(source: Inputs | Dataset | str | PathLike[str]) -> Inputs:
-    """The inputs of a dataset without its labels, or of a name, a folder or an .npz file (whose y
-    may be missing).
+    """The inputs of a dataset, a name, a folder or an .npz file; labels may be missing.
 
     Steps may follow a comma as in --data, and `split=test` means the held-out part:
     `mnist,split=test`.
@@ -92,8 +91,7 @@ def count_shared(rows: NDArray[Any], others: NDArray[Any]) -> int:
 
 
 def freshness_fault(rows: NDArray[Any], sample: NDArray[Any]) -> str:
-    """Why the rows cannot be fresh draws beside the sample's, as the end of a sentence about them;
-    empty if they can.
+    """Why the rows cannot be fresh draws beside the sample's, to end a sentence; empty if they can.
 
     A row of the sample again means that they are not fresh, unless the sample repeats its own rows,
     as draws from few possible rows do: then they may meet the sample's rows up to twice as often as

@@ -1,5 +1,4 @@
-"""The RUN folder: what training leaves on disk, written so that kill -9 at any time loses at most
-one epoch.
+"""The RUN folder: what training leaves on disk; kill -9 at any time loses at most one epoch.
 
 run.json                recipe, spec, options and data (written first; never changed)
 init.safetensors        the net at its initialisation

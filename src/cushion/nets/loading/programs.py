@@ -75,8 +75,7 @@ def _translate(node: fx.Node, copy: fx.Node) -> None:
     elif node.target is _ATEN.sym_size.int:
         copy.op, copy.target = "call_method", "size"
     elif node.target is _ATEN.batch_norm.default:
-        # ATen puts weight and bias before the statistics, and a flag at the end that changes
-        # nothing here.
+        # ATen has weight and bias before the statistics, and a last flag of no effect here.
         x, weight, bias, mean, var, training, momentum, eps, _ = copy.args
         copy.target = F.batch_norm
         copy.args = (x, mean, var, weight, bias, training, momentum, eps)

@@ -73,8 +73,7 @@ class AvgPool(Sliding, Mean):
         window = math.prod(self.kernel)
         if self.divisor is not None:
             return math.sqrt(window * shared) / self.divisor, window / self.divisor
-        # A window that an edge cuts short may divide by fewer entries than it has taps, down to
-        # one.
+        # A window that an edge cuts short may divide by fewer entries than it has taps.
         cut = self.ceil_mode or not self.count_include_pad
         return math.sqrt(shared if cut else shared / window), 1.0
 

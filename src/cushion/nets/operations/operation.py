@@ -121,8 +121,7 @@ class Masked:
         self.mask = mask
 
     def push(self, t: Tensor) -> Tensor:
-        # In place where the vectors are not shared: a fresh allocation costs several times the
-        # product.
+        # In place where vectors are not shared: an allocation costs several times the product.
         return t.mul_(self.mask) if t.shape[1] == len(self.mask) else t * self.mask
 
     pull = push

@@ -22,8 +22,7 @@ _CHUNK = 1 << 22  # numbers of patches, or of filters, held at a time
 
 @dataclass(frozen=True, eq=False)
 class LocalConv2d(Operator):
-    """Â *_s X of Arora 2018, section C: output place l is its own filter times the patch that l
-    reads.
+    """Â *_s X of Arora 2018, section C: output place l is its own filter times its patch.
 
     weight: [places, C_out, C_in, K_h, K_w], the places (H_out·W_out of them) in row-major order.
     stride, padding and dilation as in `Conv2d`, whose map this is when all filters are equal.

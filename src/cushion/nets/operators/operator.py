@@ -160,8 +160,3 @@ class Operator(ABC):
     def frobenius(self) -> float:
         """Frobenius norm of the weight itself (float64)."""
         return float(torch.linalg.vector_norm(self.weight, dtype=torch.float64))
-
-    def stable_rank(self) -> float:
-        """‖A‖_F² / ‖A‖₂² of the true map, between 1 and its rank; 0 for the zero map."""
-        spectral = self.spectral()
-        return (self.operator_frobenius() / spectral) ** 2 if spectral > 0 else 0.0

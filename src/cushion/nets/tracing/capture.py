@@ -108,8 +108,7 @@ def capture(replica: nn.Module) -> fx.Graph:
     """The graph of torch calls that `replica` makes, arguments at their defaults."""
     kind, followed = type(replica), (*MODULES, nn.Sequential, fx.GraphModule)
     if kind.__module__.startswith("torch.") and not isinstance(replica, followed):
-        # torch's own wrappers and layers decide in Python a lot; say what they are and not how they
-        # fail.
+        # torch's own wrappers decide in Python a lot; say what they are, not how they fail.
         raise CaptureFailed("", kind.__name__, refusal(kind.__name__))
     parameters = list(inspect.signature(replica.forward).parameters.values())
     defaults = {
