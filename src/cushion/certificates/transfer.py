@@ -24,9 +24,8 @@ from cushion.errors import BadInput
 from cushion.theorems.occam import holdout_bound
 
 SHARE_OF_G = Decimal("0.8")  # of the total failure probability; the rest pays for the disagreements
-RELATIVE_TOLERANCE = (
-    1e-4  # of a typical largest score: a hundred times what float32 sums differ by between machines
-)
+# of a typical largest score: a hundred times what float32 sums differ by between machines
+RELATIVE_TOLERANCE = 1e-4
 _EXACT = Context(prec=60)
 _LAST_PLACE = Decimal("1e-18")
 
@@ -78,9 +77,7 @@ def choose_tolerance(largest: NDArray[np.float64]) -> Decimal:
 
 
 def count_disagreements(g: NDArray[np.int64], f: Answers, tolerance: Decimal) -> int:
-    """Rows on which the answers differ; a tie in g (-1) or a gap of f of at most the tolerance is a
-    disagreement.
-    """
+    """Rows with different answers; so count ties in g (-1) and gaps within f's tolerance."""
     sure = f.outside(tolerance)
     return int(((sure != g) | (sure < 0)).sum())
 

@@ -1,6 +1,4 @@
-"""The uncompressed front of a message: input, quantiser and one header a layer (FORMAT.md, section
-3).
-"""
+"""The uncompressed front of a message: input and one header a layer (FORMAT.md, section 3)."""
 
 from __future__ import annotations
 
@@ -198,9 +196,7 @@ def write_layer(writer: BitWriter, layer: Layer, before: Feature, last: bool) ->
 
 
 def read_layer(reader: BitReader, before: Feature, place: int, last: bool, room: int) -> Layer:
-    """One layer with its coded numbers still zero; sizes are checked before anything is
-    allocated.
-    """
+    """One layer, its coded numbers zero; sizes are checked before anything is allocated."""
     kind = reader.fixed(2)
     if kind in (_MAX, _SUM):
         return Pool("max" if kind == _MAX else "sum", reader.bounded(MOST_SIDE) + 1)

@@ -1,6 +1,4 @@
-"""What one net may cost, and the proof that its sums stay exact; what breaks either is refused when
-a net is made.
-"""
+"""What one net may cost, and the proof that its sums stay exact; other nets are refused."""
 
 from __future__ import annotations
 
@@ -152,9 +150,7 @@ def patches_of(layer: Dense | Conv, after: tuple[int, ...]) -> int:
 
 
 def effort(shape: tuple[int, int, int], layers: tuple[Layer, ...]) -> int:
-    """About how long one example takes, in multiplications; a value that is moved counts as _MOVED
-    of them.
-    """
+    """About how long one example takes, in multiplications; a value moved counts _MOVED."""
     feature, total = Feature(tuple(shape)), multiplications(shape, layers)
     for layer in layers:
         moved = _padded(feature, layer)

@@ -74,18 +74,14 @@ class SeededPlan:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to search: for some seconds, or for one try of exactly so many steps, which then
-    repeats exactly.
-    """
+    """For some seconds, or one try of exactly so many steps, which then repeats exactly."""
 
     seconds: float | None = None
     steps: int | None = None
 
 
 def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blueprint:
-    """Convolutions for images of at least 16x16, else one hidden layer; `width` multiplies channels
-    or `hidden`.
-    """
+    """Convolutions from 16x16 on, else one hidden layer; `width` multiplies its size."""
 
     def scaled(count: int) -> int:
         return max(1, round(count * width))
@@ -185,9 +181,7 @@ def _train(
     seed: int,
     deadline: Callable[[], float],
 ) -> Iterator[tuple[float, bool, TrainableIntegerNet]]:
-    """One try; yields its progress, whether the net is due to be judged, and the net. It ends by
-    the deadline.
-    """
+    """One try, in time: its progress, whether the net is due to be judged, and the net."""
     begin = time.monotonic()
     m, shape = len(data), image_shape(data)
     generator = torch.Generator().manual_seed(seed)

@@ -34,9 +34,7 @@ _KEPT = 0.3  # share of the signs that the first mask keeps
 
 
 class MaskedWeights(nn.Module):
-    """One shadow number in 0..1 a weight, which is kept from ½ on; the rate is what an adaptive
-    code charges.
-    """
+    """A shadow number in 0..1 a weight, kept from ½ on; the rate is an adaptive code's."""
 
     def __init__(
         self, shape: tuple[int, ...], seed: int, place: int, generator: torch.Generator

@@ -1,6 +1,4 @@
-"""One try of the search: a blueprint learnt and pruned with real weights, then settled on the grid
-weight by weight.
-"""
+"""One try: a blueprint learnt and pruned with real weights, then settled on the grid."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ _LOOK = 50  # steps between two looks at the code's costs and the bound
 
 @dataclass(frozen=True)
 class State:
-    """A try on its way: the net so far (None while it is not worth judging) and the bound that it
-    seems to have.
-    """
+    """A try on its way: the net, if worth judging, and the bound that it seems to have."""
 
     net: IntegerNet | None
     promise: float
@@ -49,9 +45,7 @@ def train(
     quantiser: Input,
     seconds: float,
 ) -> Iterator[State]:
-    """One try, of plan.steps steps or as many as the seconds allow: learn and prune, then settle on
-    the grid.
-    """
+    """One try, of plan.steps or as many as there is time for: learn, prune, then settle."""
     model = TrainableIntegerNet(
         plan.blueprint,
         shape,
@@ -87,9 +81,7 @@ def schedule(steps: float, seconds: float) -> Iterator[float]:
 def learn(
     twin: FloatTwin, sample: Sample, density: float, progress: Iterator[float]
 ) -> Iterator[None]:
-    """Train the twin on cross-entropy and prune it to the density; gives the caller a turn now and
-    then.
-    """
+    """Train the twin and prune it to the density; gives the caller a turn now and then."""
     optimiser = torch.optim.Adam(twin.parameters(), lr=0.01, fused=True)
     for step, done in enumerate(progress):
         for group in optimiser.param_groups:
@@ -111,9 +103,7 @@ def learn(
 
 
 def needs(twin: FloatTwin, sample: Sample) -> dict[str, list[Tensor]]:
-    """Mean squared gradients of each layer's weights and biases over some batches: how much the
-    loss minds errors.
-    """
+    """Mean squared gradients of each layer's numbers: how much the loss minds errors."""
     twin.eval()
     trained = {key: twin.numbers(key) for key in twin.weights}
     found = {
