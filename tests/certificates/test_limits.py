@@ -396,9 +396,9 @@ def test_decisions_are_counted_when_writing_and_when_reading(
     monkeypatch.setattr(numbers, "MOST_DECISIONS", asked)
     assert same(decode(message.data, message.bits), made)
     monkeypatch.setattr(numbers, "MOST_DECISIONS", asked - 1)
-    with pytest.raises(Malformed, match="the net takes more"):
+    with pytest.raises(Malformed, match="decisions that the format allows"):
         encode(made)
-    with pytest.raises(Malformed, match="the message holds more"):
+    with pytest.raises(Malformed, match="decisions that the format allows"):
         decode(message.data, message.bits)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 
 from torch import nn
@@ -13,6 +12,7 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
+from cushion.certificates.search.judging import Report
 from cushion.certificates.search.methods import find_net
 from cushion.certificates.search.options import Method, SearchOptions
 from cushion.certificates.search.posterior import train_posterior
@@ -27,8 +27,6 @@ from cushion.theorems.occam import occam_bound, parse_delta
 _WORDS = 2 * 10**8
 _FEWEST = 1000
 _USUAL = SearchOptions()
-
-Report = Callable[[float, Decimal], None]
 
 
 @model_first

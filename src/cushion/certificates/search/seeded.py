@@ -12,13 +12,11 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from itertools import cycle
 
 import torch
 from torch import Tensor, nn
 
-from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.limits import MOST_WEIGHTS
 from cushion.certificates.search.integer.blueprints import (
     Blueprint,
@@ -28,13 +26,12 @@ from cushion.certificates.search.integer.blueprints import (
     lay_out,
 )
 from cushion.certificates.search.integer.relaxation import price_of_a_bit
-from cushion.certificates.search.integer.search import Found
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet
 from cushion.certificates.search.integer.training import anneal, descend, optimiser_of
+from cushion.certificates.search.judging import Found, Judge, Judging, Report
 from cushion.certificates.search.sample import (
     Sample,
     Shape,
-    constant_net,
     image_shape,
     quantiser_for,
 )
@@ -50,9 +47,6 @@ _SETTLED = 0.6  # of a try, from where on shadows are drawn to their whole numbe
 _PULL = 6.0  # how far at most between two looks, in learning rates
 # of a try: the sizes of sums move while weights are switched on and off
 _CALIBRATED = (0.1, 0.2, 0.3)
-
-Judge = Callable[[IntegerNet], Decimal]
-Report = Callable[[float, Decimal], None]
 
 
 @dataclass(frozen=True)
@@ -137,41 +131,30 @@ def search_seeded(
     the net that always says the most frequent class, so there is always one; Ctrl-C ends the search
     early and keeps the best so far.
     """
-    begin = judged = time.monotonic()
-    best = constant_net(data)
-    lowest = judge(best)
-    trained = False
-    cost = 0.0  # seconds that one judgement takes
+    begin = time.monotonic()
+    judging = Judging(data, judge)
     timed = budget.steps is None
     seconds = budget.seconds or math.inf
     tries = cycle(plans) if timed else iter([replace(plans[0], steps=budget.steps or 1)])
 
     def deadline() -> float:
         """Moves as the cost becomes known: the last judgement's and the certificate's own."""
-        return begin + seconds - 2 * cost
+        return begin + seconds - 2 * judging.cost
 
     try:
         for attempt, plan in enumerate(tries):
             for progress, due, model in _train(plan, data, teacher, seed + attempt, deadline):
-                if due and (not timed or progress >= 1.0 or time.monotonic() - judged > 3 * cost):
-                    before = time.monotonic()
-                    net = model.freeze()
-                    bound = judge(net)
-                    judged = time.monotonic()
-                    cost = judged - before
+                if due and (not timed or progress >= 1.0 or judging.rested()):
                     # the method's own net, even where it is the worse one
-                    if bound < lowest or not trained:
-                        lowest, best, trained = bound, net, True
+                    judging.hear(model.freeze(), first=True)
                 if report is not None:
-                    report(
-                        min(1.0, (time.monotonic() - begin) / seconds) if timed else progress,
-                        lowest,
-                    )
+                    spent = min(1.0, (time.monotonic() - begin) / seconds) if timed else progress
+                    report(spent, judging.lowest)
             if time.monotonic() >= deadline():
                 break
     except KeyboardInterrupt:
-        return Found(best, trained, True)
-    return Found(best, trained, False)
+        return judging.found(interrupted=True)
+    return judging.found(interrupted=False)
 
 
 def _train(

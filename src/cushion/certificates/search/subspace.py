@@ -17,13 +17,11 @@ from torch import Tensor, nn
 
 from cushion.certificates.format.limits import MOST_SIGNS
 from cushion.certificates.format.sources import SeededProjection, Source, noise, sign_rows
-from cushion.certificates.search.integer.search import Found
 from cushion.certificates.search.integer.trainable import interpolated, straight
+from cushion.certificates.search.judging import Found, Judge, Report
 from cushion.certificates.search.sample import image_shape
 from cushion.certificates.search.seeded import (
     Budget,
-    Judge,
-    Report,
     SeededPlan,
     check_seed,
     search_seeded,
