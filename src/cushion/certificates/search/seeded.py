@@ -187,10 +187,7 @@ def _train(
         progress = min(1.0, max(progress, step / plan.steps, passed))
         anneal(optimiser, rates, progress)
         if step % _NEWS == 1:
-            model.refresh()
-            with torch.no_grad():
-                bits = float(model.rate())
-            price = plan.price * _EXCHANGE * price_of_a_bit(error, bits, m)
+            price = plan.price * _EXCHANGE * price_of_a_bit(error, model.bits(), m)
             if progress > _SETTLED:
                 settle(model, _PULL * plan.learning_rate)
         if _passed(calibrations, progress):

@@ -300,6 +300,12 @@ class TrainableIntegerNet(nn.Module):
         for weights in self.weights.values():
             weights.refresh()  # type: ignore[operator]
 
+    def bits(self) -> float:
+        """The rate by today's costs."""
+        self.refresh()
+        with torch.no_grad():
+            return float(self.rate())
+
     def freeze(self) -> IntegerNet:
         """The integers of the forward pass as a net for the exact evaluator."""
         layers: list[Layer] = []

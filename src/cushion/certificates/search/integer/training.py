@@ -84,12 +84,7 @@ def learn(
     """Train the twin and prune it to the density; gives the caller a turn now and then."""
     optimiser = torch.optim.Adam(twin.parameters(), lr=0.01, fused=True)
     for step, done in enumerate(progress):
-        for group in optimiser.param_groups:
-            group["lr"] = (
-                0.01
-                * min(1.0, (step + 1) / 100)
-                * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * done)))
-            )
+        anneal(optimiser, [0.01 * min(1.0, (step + 1) / 100)], done, least=0.03)
         rows = sample.rows()
         descend(optimiser, sample.loss(twin(sample.pixels[rows].float()), rows))
         pruned = min(1.0, max(0.0, (done - _PRUNE_FROM) / (_PRUNE_UNTIL - _PRUNE_FROM)))
@@ -132,7 +127,7 @@ def settle(
     rates = (plan.rate * plan.spread, 4.0 * plan.rate, 0.01)
     optimiser = optimiser_of(model)
     m = len(sample.labels)
-    error, bits = 0.5, 0.0
+    error = 0.5
     model.release()
     for step, done in enumerate(progress):
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
@@ -144,13 +139,8 @@ def settle(
         descend(optimiser, sample.loss(logits, rows))
         error += max(0.01, 1.0 / (step + 1)) * (sample.wrong(logits, rows) - error)
         if done >= 1.0 or step % _LOOK == _LOOK - 1:
-            model.refresh()
-            with torch.no_grad():
-                bits = float(model.rate())
-            settled = done >= _HELD_BY
-            yield State(
-                model.freeze() if settled else None, relaxed_bound(error, bits, m), done >= 1.0
-            )
+            net = model.freeze() if done >= _HELD_BY else None
+            yield State(net, relaxed_bound(error, model.bits(), m), done >= 1.0)
 
 
 def squeeze(
@@ -172,23 +162,16 @@ def squeeze(
     for step, done in enumerate(progress):
         anneal(optimiser, rates, done)
         if step % _LOOK == 0:
-            model.refresh()
-            with torch.no_grad():
-                bits = float(model.rate())
+            bits = model.bits()
             worth = _EXCHANGE * price_of_a_bit(error, bits, m)
         rows = sample.rows()
         logits = model.logits(sample.pixels[rows].float())
-        descend(
-            optimiser,
-            sample.loss(logits, rows) + plan.price * worth * min(1.0, 2.0 * done) * model.rate(),
-        )
+        paid = plan.price * worth * min(1.0, 2.0 * done) * model.rate()
+        descend(optimiser, sample.loss(logits, rows) + paid)
         error += max(0.02, 1.0 / (step + 1)) * (sample.wrong(logits, rows) - error)
         if done >= 1.0 or step % _LOOK == _LOOK - 1:
-            yield State(
-                model.freeze() if done > _WORTH_A_LOOK else None,
-                relaxed_bound(error, bits, m),
-                done >= 1.0,
-            )
+            net = model.freeze() if done > _WORTH_A_LOOK else None
+            yield State(net, relaxed_bound(error, bits, m), done >= 1.0)
 
 
 def optimiser_of(model: TrainableIntegerNet) -> torch.optim.Adam:
@@ -199,10 +182,13 @@ def optimiser_of(model: TrainableIntegerNet) -> torch.optim.Adam:
     )
 
 
-def anneal(optimiser: torch.optim.Optimizer, rates: Sequence[float], done: float) -> None:
-    """Learning rates of the groups, down a cosine to a fiftieth."""
+def anneal(
+    optimiser: torch.optim.Optimizer, rates: Sequence[float], done: float, least: float = 0.02
+) -> None:
+    """Learning rates of the groups, down a cosine to the least part of them."""
+    part = least + (1.0 - least) * 0.5 * (1 + math.cos(math.pi * done))
     for group, rate in zip(optimiser.param_groups, rates, strict=True):
-        group["lr"] = rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+        group["lr"] = rate * part
 
 
 def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -> None:
