@@ -68,17 +68,13 @@ def certify(
     if method == "pac-bayes":
         if model is not None or unlabelled is not None:
             raise BadInput(
-                "`method` = pac-bayes certifies a distribution over nets that it trains itself; "
-                "leave the net out"
+                "`method` = pac-bayes trains its nets itself and imitates none; leave `net` out"
             )
         return _certify_posterior(sample, holdout, total, options, report)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     inputs = None if unlabelled is None else _fresh_inputs(unlabelled, sample)
     if inputs is not None and not isinstance(model, nn.Module):
-        raise BadInput(
-            "`unlabelled` serves to bound the error of your own net; give the net with `net` as "
-            "well"
-        )
+        raise BadInput("`unlabelled` serves to bound the error of your own net; give `net` as well")
 
     def judge(net: IntegerNet) -> Decimal:
         return Decimal(

@@ -44,8 +44,7 @@ def split_delta(total: Decimal) -> tuple[Decimal, Decimal]:
     rest = _EXACT.subtract(total, share).normalize(_EXACT)
     if not (share > 0 and rest > 0):
         raise BadInput(
-            f"`delta` = {total} is too small to be shared between g and the disagreements of f and "
-            "g"
+            f"`delta` = {total} is too small to be shared between g and its disagreements with f"
         )
     return share, rest
 
@@ -70,8 +69,7 @@ def choose_tolerance(largest: NDArray[np.float64]) -> Decimal:
     )
     if tolerance >= 10**18:
         raise BadInput(
-            "the net's scores are too large for a certificate to state their tolerance; scale them "
-            "down"
+            "the net's scores are too large for a certificate to state a tolerance; scale them down"
         )
     return tolerance
 

@@ -144,8 +144,7 @@ def feature_after(before: Feature, layer: Layer) -> Feature:
     else:
         if layer.symmetry not in tying.ORDERS or len(layer.source.shape) not in (4, 5):
             raise Malformed(
-                f"a convolution of shape {layer.source.shape} and symmetry {layer.symmetry} is not "
-                "one"
+                f"no convolution has shape {layer.source.shape} and symmetry {layer.symmetry}"
             )
         k = layer.source.shape[-1]
         outputs = layer.source.shape[0]

@@ -119,8 +119,7 @@ def check_canonical(data: bytes, bits: int, again: Coded) -> None:
     """Malformed unless what was read encodes to the very same message."""
     if again.bits != bits or again.data != data:
         raise Malformed(
-            "the stored numbers are not the canonical message of their net (trailing or altered "
-            "bits)"
+            "the stored numbers are not their net's canonical message (trailing or altered bits)"
         )
 
 
