@@ -49,9 +49,7 @@ _UNKNOWN = 80.0  # nats beside KL while training: header and confidence, about
 
 
 class GaussianNumbers(nn.Module):
-    """Means in units of the prior's deviation, and exponents of (σ/s)²; a `Weights` whose rate is
-    KL in nats.
-    """
+    """Means in prior deviations, exponents of (σ/s)²; a `Weights` whose rate is KL in nats."""
 
     def __init__(
         self, shape: tuple[int, ...], generator: torch.Generator, means: float, exponent: float
@@ -167,9 +165,7 @@ class PosteriorNet(TrainableIntegerNet):
 
 @dataclass(frozen=True)
 class FoundPosterior:
-    """The posterior of a training, how many steps it took, and whether someone ended it before its
-    time.
-    """
+    """The posterior, the steps that it took, and whether someone ended them early."""
 
     posterior: Posterior
     steps: int
@@ -177,9 +173,7 @@ class FoundPosterior:
 
 
 def blueprint_for(shape: Shape) -> Blueprint:
-    """Few weights, each used often: what a Gaussian prior charges is about one and a half nats a
-    weight.
-    """
+    """Few weights, each used often: a Gaussian prior charges about 1.5 nats for each."""
     side = min(shape[1:])
     if side >= 16:
         wide = 1 if shape[0] == 1 else 2

@@ -45,9 +45,7 @@ Blueprint = tuple[Block, ...]
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of one block in a net: what enters it, the shape of its stored numbers, what leaves
-    it.
-    """
+    """One block in a net: what enters it, the shape of its stored numbers, what leaves it."""
 
     block: Block
     before: Feature
