@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from tests.command_line import ask
 
 import cushion
@@ -106,7 +107,7 @@ def test_text_and_json(
     lines = text.splitlines()
     assert "None" not in text
     assert "nan" not in text.lower().split()
-    assert max(map(len, lines)) <= 190
+    assert max(map(cell_len, lines)) <= 190
     assert (
         f"total: {found['parameters_before']} parameters before, {found['parameters']} numbers and "
         f"{found['bits']} bits after"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from tests.command_line import ask
 
 import cushion
@@ -123,7 +124,7 @@ def test_text_and_json(
     lines = text.splitlines()
     assert "None" not in text
     assert "nan" not in text.lower().split()
-    assert max(map(len, lines)) <= 190
+    assert max(map(cell_len, lines)) <= 190
     assert (
         f"total: {found['parameters_before']} parameters before, {found['parameters']} numbers and "
         f"{found['bits']} bits after"
@@ -265,4 +266,4 @@ def test_no_line_is_wider_than_the_terminal(
     for width in (60, 100, 190):
         monkeypatch.setenv("COLUMNS", str(width))
         text = describe(summary, "n.net", None, "digits")
-        assert max(map(len, text.splitlines()[:-2])) <= width  # the last name files
+        assert max(map(cell_len, text.splitlines()[:-2])) <= width  # the last name files

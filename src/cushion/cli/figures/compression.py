@@ -24,8 +24,7 @@ def draw(found: Any, folder: str) -> list[Path]:
     tried = getattr(found, "tried", ())
     if len(tried) > 1:
         paths += save(_tried(found), Path(folder), f"{found.method}-tried")
-    curve: tuple[object, ...] = getattr(found, "curve", ())
-    if curve and not tried:
+    if len(tried) == 0 and len(getattr(found, "curve", ())) > 0:
         paths += save(_curve(found), Path(folder), f"{found.method}-size")
     if hasattr(found.layers[0], "shift"):
         paths += save(_shifts(found), Path(folder), f"{found.method}-layers")
@@ -42,38 +41,19 @@ def _curve(found: Any) -> Any:
     """
     points = sorted(found.curve, key=lambda point: point.parameters)
     sizes = [point.parameters for point in points]
-    figure = new_figure(figsize=(10, 4.2))
-    left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
-    left.plot(
-        sizes,
-        [point.worst_relative_error for point in points],
-        "s--",
-        color=OTHER,
-        label="worst example",
-    )
-    left.plot(
-        sizes, [point.mean_relative_error for point in points], "o-", color=MINE, label="mean"
-    )
+    figure, left, right = _two()
+
+    def line(axes: Any, name: str, style: str, colour: str, label: str) -> None:
+        axes.plot(sizes, [getattr(one, name) for one in points], style, color=colour, label=label)
+
+    line(left, "worst_relative_error", "s--", OTHER, "worst example")
+    line(left, "mean_relative_error", "o-", MINE, "mean")
     left.set_yscale("log")
     left.set_ylabel("relative error of the scores")
-    right.plot(
-        sizes,
-        [point.margin_loss for point in points],
-        "^:",
-        color=_THIRD,
-        label="margin loss, training set",
-    )
-    right.plot(
-        sizes, [point.error for point in points], "o-", color=MINE, label="error, training set"
-    )
+    line(right, "margin_loss", "^:", _THIRD, "margin loss, training set")
+    line(right, "error", "o-", MINE, "error, training set")
     if all(point.test_error is not None for point in points):
-        right.plot(
-            sizes,
-            [point.test_error for point in points],
-            "s--",
-            color=OTHER,
-            label="error, held-out set",
-        )
+        line(right, "test_error", "s--", OTHER, "error, held-out set")
     right.set_ylim(-0.02, 1.02)
     right.set_ylabel("fraction of examples")
     for axes in (left, right):
@@ -84,6 +64,12 @@ def _curve(found: Any) -> Any:
         _bits_above(axes, points)
     figure.suptitle(f"{_name(found)}: error against size (measured)", fontsize=12)
     return figure
+
+
+def _two() -> tuple[Any, Any, Any]:
+    """A figure of two pictures side by side."""
+    figure = new_figure(figsize=(10, 4.2))
+    return figure, figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
 
 
 def _bits_above(axes: Any, points: Sequence[CurvePoint]) -> None:
@@ -108,26 +94,20 @@ def _layers(found: Any) -> Any:
     figure = new_figure(figsize=(8, 4.5))
     axes = figure.add_subplot()
     names = [layer.name for layer in found.layers]
-    place = {name: at for at, name in enumerate(names)}
     depth = len(names)
     for i in range(1, depth + 1):
-        line = sorted((place[one.at], one.worst) for one in found.induction if one.compressed == i)
-        shade = 0.15 + 0.7 * (i - 1) / max(1, depth - 1)
-        label = f"first {i} of {depth} compressed" if i in (1, depth) else None
-        across, up = [at for at, _ in line], [max(worst, 1e-9) for _, worst in line]
-        axes.plot(
-            across, up, "o-", color=str(1 - shade) if i < depth else MINE, markersize=4, label=label
+        line = sorted(
+            (names.index(one.at), max(one.worst, 1e-9))
+            for one in found.induction
+            if one.compressed == i
         )
+        shade = MINE if i == depth else str(0.85 - 0.7 * (i - 1) / max(1, depth - 1))
+        label = f"first {i} of {depth} compressed" if i in (1, depth) else None
+        axes.plot(*zip(*line, strict=True), "o-", color=shade, markersize=4, label=label)
     if found.epsilon is not None:
         promised = [(at + 1) / depth * found.epsilon for at in range(depth)]
-        axes.plot(
-            range(depth),
-            promised,
-            "s--",
-            color=OTHER,
-            markersize=4,
-            label="(i/d)·ε, where it is promised",
-        )
+        label = "(i/d)·ε, where it is promised"
+        axes.plot(range(depth), promised, "s--", color=OTHER, markersize=4, label=label)
     axes.set_yscale("log")
     axes.set_xticks(range(depth), names, rotation=60 if depth > 6 else 0)
     axes.set_ylabel("worst relative error of the output")
@@ -140,37 +120,23 @@ def _rates(found: Any) -> Any:
     """The explicit bounds of both vector algorithms over m, with lines of slope -1/3 and -1/2."""
     figure = new_figure(figsize=(7, 4.5))
     axes = figure.add_subplot()
-    columns = list(dict.fromkeys((rate.method, rate.coordinates) for rate in found.rates))
-    for (method, h), colour, marker in zip(
-        columns, (MINE, _THIRD, OTHER), ("o", "^", "s"), strict=True
-    ):
-        rates = sorted(
-            (rate.m, rate.bound)
-            for rate in found.rates
-            if (rate.method, rate.coordinates) == (method, h)
-        )
+    kinds = list(dict.fromkeys((rate.method, rate.coordinates) for rate in found.rates))
+    styles = zip(kinds, (MINE, _THIRD, OTHER), ("o", "^", "s"), strict=True)
+    for (method, h), colour, marker in styles:
+        own = [one for one in found.rates if (one.method, one.coordinates) == (method, h)]
+        sizes, bounds = zip(*sorted((one.m, one.bound) for one in own), strict=True)
         name = method if method == "vector-project" else f"{method}, h = {h:.3g}"
-        axes.plot(
-            [m for m, _ in rates],
-            [bound for _, bound in rates],
-            f"{marker}-",
-            color=colour,
-            label=name,
-        )
-        slope, words = (-1 / 2, "-1/2") if colour == OTHER else (-1 / 3, "-1/3")
+        axes.plot(sizes, bounds, f"{marker}-", color=colour, label=name)
         if colour != MINE:  # the classifier's own h is too small for a rate of its own
-            last_m, last = rates[-1]
-            guide = [last * (m / last_m) ** slope for m, _ in rates]
-            axes.plot([m for m, _ in rates], guide, ":", color=colour, label=f"slope {words}")
+            slope, words = (-1 / 2, "-1/2") if colour == OTHER else (-1 / 3, "-1/3")
+            guide = [bounds[-1] * (m / sizes[-1]) ** slope for m in sizes]
+            axes.plot(sizes, guide, ":", color=colour, label=f"slope {words}")
     axes.axhline(1.0, label="above: nothing is said", **_BEFORE)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("examples m")
     axes.set_ylabel("added to the margin loss")
-    axes.set_title(
-        "linear classifier with this margin: the two rates (theorems, explicit constants)",
-        fontsize=11,
-    )
+    axes.set_title("linear classifier with this margin: the two rates (theorems)", fontsize=11)
     axes.legend(fontsize=8)
     return figure
 
@@ -183,42 +149,27 @@ def _name(found: Any) -> str:
 
 
 def _tried(found: Any) -> Any:
-    """Training error and Occam bound over the non-zeros, one line for each grid."""
-    figure = new_figure(figsize=(10, 4.2))
-    left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+    """Training error and Occam bound over the weights that are left, one line for each grid."""
+    figure, left, right = _two()
     grids = list(dict.fromkeys(one.grid for one in found.tried))
-    for at, grid in enumerate(grids):
-        line = sorted((one for one in found.tried if one.grid == grid), key=lambda one: one.count)
-        shade = str(0.75 - 0.65 * at / max(1, len(grids) - 1)) if len(grids) > 1 else MINE
-        across = [max(1, one.count) for one in line]
-        left.plot(
-            across,
-            [one.errors / found.m for one in line],
-            "o-",
-            color=shade,
-            markersize=4,
-            label=grid,
-        )
-        right.plot(across, [one.bound for one in line], "o-", color=shade, markersize=4, label=grid)
-    ticks = _apart(sorted({max(1, one.count) for one in found.tried}))
-    taken = [one for one in found.tried if one.chosen]
+    sizes = [max(1, one.count) for one in found.tried]
+    ticks = _apart(sorted(set(sizes)))
     for axes, values, name in (
-        (left, [one.errors / found.m for one in taken], "error, training set (measured)"),
+        (left, [one.errors / found.m for one in found.tried], "error, training set (measured)"),
         (
             right,
-            [one.bound for one in taken],
+            [one.bound for one in found.tried],
             f"Occam bound on the error (delta = {found.delta:g})",
         ),
     ):
-        axes.plot(
-            [max(1, one.count) for one in taken],
-            values,
-            "s",
-            color=OTHER,
-            markersize=9,
-            fillstyle="none",
-            label="taken",
-        )
+        points = list(zip(sizes, values, found.tried, strict=True))
+        for at, grid in enumerate(grids):
+            line = sorted((size, value) for size, value, one in points if one.grid == grid)
+            shade = str(0.75 - 0.65 * at / (len(grids) - 1)) if len(grids) > 1 else MINE
+            axes.plot(*zip(*line, strict=True), "o-", color=shade, markersize=4, label=grid)
+        size, value = next((size, value) for size, value, one in points if one.chosen)
+        ring = {"color": OTHER, "markersize": 9, "fillstyle": "none", "label": "taken"}
+        axes.plot([size], [value], "s", **ring)
         axes.set_xscale("log")
         axes.minorticks_off()
         axes.set_xticks(ticks, [f"{tick:,}".replace(",", " ") for tick in ticks])
@@ -246,34 +197,22 @@ def _shifts(found: Any) -> Any:
     """
     layers = [layer for layer in found.layers if layer.normality is not None]
     names, places = [layer.name for layer in layers], range(len(layers))
-    figure = new_figure(figsize=(10, 4.2))
-    left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+    figure, left, right = _two()
     left.bar(places, [layer.nonzeros / layer.weights for layer in layers], color=MINE)
     left.set_ylabel("share of weights that is left")
     left.set_ylim(0, 1)
-    positive = [layer.spectral if layer.spectral > 0 else 1.0 for layer in layers]
-    shifts = [layer.shift / size for layer, size in zip(layers, positive, strict=True)]
-    rounding = [layer.rounding / size for layer, size in zip(layers, positive, strict=True)]
-    right.plot(
-        places, [max(one, 1e-9) for one in shifts], "o-", color=MINE, label="‖Δ‖₂/‖A‖₂, pruning"
-    )
-    right.plot(
-        places,
-        [max(one, 1e-9) for one in rounding],
-        "^:",
-        color=_THIRD,
-        label="‖Ã - Â‖₂/‖A‖₂, rounding",
-    )
-    right.axhline(
-        1 / len(found.layers),
-        color=OTHER,
-        linestyle="--",
-        label="1/L: what Lemmas 4.3 and 4.4 allow",
-    )
+    left.axhline(found.errors_before / found.m, label="the net as it was", **_BEFORE)
+    for name, style, colour, label in (
+        ("shift", "o-", MINE, "‖Δ‖₂/‖A‖₂, pruning"),
+        ("rounding", "^:", _THIRD, "‖Ã - Â‖₂/‖A‖₂, rounding"),
+    ):
+        moved = [max(getattr(one, name) / (one.spectral or 1.0), 1e-9) for one in layers]
+        right.plot(places, moved, style, color=colour, label=label)
+    allowed = "1/L: what Lemmas 4.3 and 4.4 allow"
+    right.axhline(1 / len(found.layers), color=OTHER, linestyle="--", label=allowed)
     right.set_yscale("log")
     right.set_ylabel("change of the layer, relative")
     right.legend(fontsize=8)
-    left.axhline(found.errors_before / found.m, label="the net as it was", **_BEFORE)
     for axes in (left, right):
         axes.set_xticks(places, names, rotation=60 if len(names) > 6 else 0)
     figure.suptitle(f"{_name(found)}: layer by layer (measured)", fontsize=12)
