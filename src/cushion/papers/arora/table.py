@@ -93,9 +93,10 @@ def compression_claims(ours: Mapping[int, Mapping[str, Any]]) -> tuple[Tried, ..
         for percent in percents:
             later, earlier = _worst(percent, LATER), _best(percent, _EARLIER)
             known = all(percent[number] is not None for number in numbers or (*LATER, *_EARLIER))
-            words = (
-                ", ".join(f"layer {number} {_percent(percent[number])}" for number in numbers)
-                or f"worst of the later {_percent(later)}, best of layers 4 and 6 {_percent(earlier)}"
+            words = ", ".join(
+                f"layer {number} {_percent(percent[number])}" for number in numbers
+            ) or f"worst of the later {_percent(later)}, best of layers 4 and 6 " + _percent(
+                earlier
             )
             good = known and holds(later or 0.0, earlier or 0.0)
             answers += [good, words]
