@@ -232,12 +232,13 @@ def _flip_table(pair: Pair) -> Table:
         "layer": lambda at: pair.random.flips[at]["layer"],
         "units": lambda at: pair.random.flips[at]["units"],
     }
+    reads: dict[str, Callable[[Conditions, int], float | None]] = {
+        "median C2": lambda net, at: _finite(net.median_c2()[at]),
+        "C2": lambda net, at: net.flips[at]["restricted"],
+        "C2, all δ": lambda net, at: net.flips[at]["value"],
+    }
     for net in (pair.random, pair.learned):
-        columns |= {
-            f"{net.label}: median C2": lambda at, net=net: _finite(net.median_c2()[at]),
-            f"{net.label}: C2": lambda at, net=net: net.flips[at]["restricted"],
-            f"{net.label}: C2, all δ": lambda at, net=net: net.flips[at]["value"],
-        }
+        columns |= {f"{net.label}: {name}": partial(read, net) for name, read in reads.items()}
     caption = "C2 by layer: median and largest over the examples:"
     return Table.of(caption, range(len(pair.random.flips)), columns)
 
