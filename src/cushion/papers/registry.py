@@ -13,11 +13,10 @@ def _read() -> dict[str, Item]:
     contents = tomllib.loads((Path(__file__).parent / "contents.toml").read_text(encoding="utf-8"))
     found = {}
     for key, one in contents["items"].items():
-        times = contents["times"][one["times"]] if isinstance(one["times"], str) else one["times"]
-        maker = f"cushion.papers.{one['maker']}"
-        quick, recorded, full = times
-        words = {part: one[part] for part in ("title", "source", "claim", "shows")}
-        found[key] = Item(key, **words, quick=quick, recorded=recorded, full=full, maker=maker)
+        times = one.pop("times")
+        times = contents["times"][times] if isinstance(times, str) else times
+        named = dict(zip(("quick", "recorded", "full"), times, strict=True))
+        found[key] = Item(id=key, **one | named | {"maker": f"cushion.papers.{one['maker']}"})
     return found
 
 

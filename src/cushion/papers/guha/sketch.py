@@ -112,47 +112,30 @@ def always(rates: Rates) -> int | None:
 
 
 def _sizes(rates: Mapping[Case, Rates]) -> Table:
-    rows = []
-    for (p, j), found in rates.items():
+    def row(case: Case) -> dict[str, Any]:
+        (p, j), found = case, rates[case]
         sides = sorted(found)
         half, sure = crossing(sides, [found[side] for side in sides]), always(found)
         root, theory = math.sqrt(j * p), paper_side(j, p)
         count = counts(p, p, j, j * p, _VALUE_BITS)
-        rows.append(
-            (
-                p,
-                j,
-                half,
-                sure,
-                math.sqrt(statistical_dimension(j / p)) * p,
-                theory,
-                None if half is None else half / root,
-                None if half is None else half / theory,
-                None if sure is None else sure * sure / (j * p),
-                round(count.sketch),
-                round(count.naive),
-                count.ratio,
-            )
-        )
-    header = (
-        "p",
-        "j",
-        "m, half come back",
-        "m, all come back",
-        "generic",
-        "√(jp)·ln p",
-        "half / √(jp)",
-    )
-    after = (
-        "half / (√(jp)·ln p)",
-        "m²/(jp), all come back",
-        "sketch count, bits",
-        "naive count, bits",
-        "sketch / naive",
-    )
-    return Table(
-        (*header, *after), tuple(rows), "How large a sketch must be, and what the paper counts:"
-    )
+        return {
+            "p": p,
+            "j": j,
+            "m, half come back": half,
+            "m, all come back": sure,
+            "generic": math.sqrt(statistical_dimension(j / p)) * p,
+            "√(jp)·ln p": theory,
+            "half / √(jp)": None if half is None else half / root,
+            "half / (√(jp)·ln p)": None if half is None else half / theory,
+            "m²/(jp), all come back": None if sure is None else sure * sure / (j * p),
+            "sketch count, bits": round(count.sketch),
+            "naive count, bits": round(count.naive),
+            "sketch / naive": count.ratio,
+        }
+
+    rows = list(map(row, rates))
+    caption = "How large a sketch must be, and what the paper counts:"
+    return Table.of(caption, rows, {name: name for name in rows[0]})
 
 
 def _transition(plan: SketchPlan, rates: Mapping[Case, Rates]) -> Table:

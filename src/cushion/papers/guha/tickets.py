@@ -5,7 +5,7 @@ the width.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import linear_regression
@@ -115,52 +115,40 @@ def _tickets(workshop: Workshop, plan: TicketPlan, width: int) -> list[dict[str,
 
 
 def _by_width(by_width: dict[int, list[dict[str, Any]]]) -> Table:
-    rows = []
-    for width, ones in by_width.items():
-        active = max(one["active"] for one in ones)
-        first = ones[0]
-        rows.append(
-            (
-                width,
-                max(one["found"] for one in ones),
-                max(one["at_most"] for one in ones),
-                max(one["worst_weight"] for one in ones),
-                active,
-                first["target_weights"],
-                first["printed"],
-                first["all_weights"],
-                mask_bits(first["all_weights"], active),
-            )
-        )
-    errors = ("width", "largest error found", "no input has more", "worst weight off by")
-    sizes = (
-        "active weights",
-        "target's weights",
-        "printed d₀D + D²L",
-        "weights of G",
-        "bits of the mask",
-    )
-    return Table(
-        (*errors, *sizes), tuple(rows), "Worst of the seeds, by the width of the random net:"
+    def most(key: str) -> Callable[[list[dict[str, Any]]], Any]:
+        return lambda ones: max(one[key] for one in ones)
+
+    def mask(ones: list[dict[str, Any]]) -> int:
+        return mask_bits(ones[0]["all_weights"], most("active")(ones))
+
+    return Table.of(
+        "Worst of the seeds, by the width of the random net:",
+        by_width.values(),
+        {
+            "width": most("width"),
+            "largest error found": most("found"),
+            "no input has more": most("at_most"),
+            "worst weight off by": most("worst_weight"),
+            "active weights": most("active"),
+            "target's weights": most("target_weights"),
+            "printed d₀D + D²L": most("printed"),
+            "weights of G": most("all_weights"),
+            "bits of the mask": mask,
+        },
     )
 
 
 def _by_epsilon(enough: dict[float, int], tried: dict[float, list[dict[str, Any]]]) -> Table:
-    rows = [
-        (
-            epsilon,
-            enough[epsilon],
-            len(ones),
-            sum(one["at_most"] <= epsilon for one in ones),
-            _worst(ones),
-        )
-        for epsilon, ones in tried.items()
-    ]
-    header = ("ε", "width that suffices", "seeds", "within ε", "no input has more")
-    return Table(
-        header,
-        tuple(rows),
+    return Table.of(
         f"At the width that Theorem 6.1 with its constants asks for (failure {FAILURE}):",
+        tried,
+        {
+            "ε": float,
+            "width that suffices": enough.__getitem__,
+            "seeds": lambda epsilon: len(tried[epsilon]),
+            "within ε": lambda epsilon: sum(one["at_most"] <= epsilon for one in tried[epsilon]),
+            "no input has more": lambda epsilon: max(one["at_most"] for one in tried[epsilon]),
+        },
     )
 
 
@@ -183,18 +171,13 @@ def _by_theorem_6_2(plan: TicketPlan, by_width: dict[int, list[dict[str, Any]]])
             width=width,
             rho=_STEP,
         )
-        printed, hoeffding, tail, _ = theorem_6_2(facts)
-        rows.append((width, printed.value, hoeffding.value, tail.value))
+        rows.append((width, *(row.value for row in theorem_6_2(facts)[:3])))
     header = ("width", "as printed, 1 for O(.)", "mask alone, Hoeffding", "mask alone, exact tail")
     caption = (
         f"Theorem 6.2 for a ticket without an error on m = {_EXAMPLES} examples (ρ = 2⁻⁸, δ = "
         f"{FAILURE}): as printed a measure; by its mask what a seeded net could be certified for:"
     )
     return Table(header, tuple(rows), caption)
-
-
-def _worst(ones: Sequence[dict[str, Any]]) -> float:
-    return max(float(one["at_most"]) for one in ones)
 
 
 def _suffices(tried: dict[float, list[dict[str, Any]]]) -> Tried:

@@ -4,24 +4,28 @@ of random labels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from cushion.papers.drawings import Panels, Picture, Series
 from cushion.papers.neyshabur.bicriteria import curve, panel
 from cushion.papers.neyshabur.claims import all_zero, predicts
-from cushion.papers.neyshabur.nets import NORMS, NetFound, find_net
+from cushion.papers.neyshabur.nets import (
+    ERRORS,
+    GAMMA,
+    KL,
+    NORM_COLUMNS,
+    NORMS,
+    SHARPNESS,
+    NetFound,
+    SizedNet,
+    columns,
+    find_net,
+)
 from cushion.papers.neyshabur.plans import CONFUSED, EPSILON, LEVEL, VGG_ALPHAS
 from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
-
-
-@dataclass(frozen=True)
-class SizedNet:
-    """A net and the number that stands on its figure's axis."""
-
-    size: int
-    net: NetFound
 
 
 def figure_3(workshop: Workshop) -> Page:
@@ -144,38 +148,21 @@ def shares(logs: Sequence[float | None]) -> tuple[float | None, ...]:
 
 
 def _table(nets: Sequence[SizedNet], label: str) -> Table:
-    header = (
-        label,
-        "train error",
-        "test error",
-        "γ",
-        *NORMS.values(),
-        "largest sharpness",
-        f"KL at sharpness {LEVEL:g}",
-        f"KL at error + {LEVEL:g}",
-    )
-    rows = []
-    for one in nets:
-        norms = [one.net.log10(key) for key in NORMS]
-        sharpness = (one.net.sharpness, one.net.kl, one.net.error_kl)
-        rows.append(
-            (one.size, one.net.train_error, one.net.test_error, one.net.margin, *norms, *sharpness)
-        )
-    return Table(header, tuple(rows), "On the rows with true labels; norms are log10 of norm / γ²:")
+    caption = "On the rows with true labels; norms are log10 of norm / γ²:"
+    sharp = SHARPNESS | KL
+    return Table.of(caption, nets, {label: _size, **ERRORS, **GAMMA, **NORM_COLUMNS, **sharp})
 
 
 def _union_table(nets: Sequence[SizedNet], label: str) -> Table:
-    rows = tuple(
-        (
-            one.size,
-            one.net.union_error,
-            one.net.norms["union_margin"],
-            *(one.net.union_log10(key) for key in NORMS),
-        )
-        for one in nets
-    )
-    return Table(
-        (label, "error", "γ", *NORMS.values()),
-        rows,
-        "With the margin over true and random labels together:",
-    )
+    of_the_union: dict[str, Callable[[NetFound], Any]] = {
+        "error": lambda net: net.union_error,
+        "γ": lambda net: net.norms["union_margin"],
+    }
+    for key, name in NORMS.items():
+        of_the_union[name] = partial(lambda key, net: net.union_log10(key), key)
+    caption = "With the margin over true and random labels together:"
+    return Table.of(caption, nets, {label: _size, **columns(**of_the_union)})
+
+
+def _size(one: SizedNet) -> int:
+    return one.size

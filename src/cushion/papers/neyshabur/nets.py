@@ -9,7 +9,9 @@ margin of either.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,6 +117,37 @@ class NetFound:
     def error_kl(self) -> float | None:
         """KL at a rise of 0.05 of the error."""
         return kl_at(self.points, LEVEL, "error_sharpness")
+
+
+@dataclass(frozen=True)
+class SizedNet:
+    """A net and the number that stands on its figure's axis; its labels, where that matters."""
+
+    size: int
+    net: NetFound
+    labels: str = ""
+
+
+def columns(**readers: Callable[[NetFound], Any]) -> dict[str, Callable[[SizedNet], Any]]:
+    """Columns of a table of sized nets, from what each reads of the net."""
+    return {name: partial(lambda read, one: read(one.net), read) for name, read in readers.items()}
+
+
+NORM_COLUMNS = columns(
+    **{name: partial(lambda key, net: net.log10(key), key) for key, name in NORMS.items()}
+)
+ERRORS = columns(
+    **{"train error": lambda net: net.train_error, "test error": lambda net: net.test_error}
+)
+GAMMA = columns(γ=lambda net: net.margin)
+LOSS = columns(loss=lambda net: net.norms["loss"])
+SHARPNESS = columns(**{"largest sharpness": lambda net: net.sharpness})
+KL = columns(
+    **{
+        f"KL at sharpness {LEVEL:g}": lambda net: net.kl,
+        f"KL at error + {LEVEL:g}": lambda net: net.error_kl,
+    }
+)
 
 
 def find_net(workshop: Workshop, plan: TrainingPlan, alphas: tuple[float, ...] = ()) -> NetFound:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from scipy.stats import spearmanr
@@ -25,14 +25,11 @@ def figure_1(workshop: Workshop) -> Page:
     sized = WIDTHS[workshop.size]
     nets = [_errors(workshop, one.plan) for one in sized]
     claims = size_claims(nets)
-    rows = tuple(
-        (one.size, net["parameters"], net["m"], _train(net), _test(net))
-        for one, net in zip(sized, nets, strict=True)
-    )
+    rows = [{"units": one.size, **net} for one, net in zip(sized, nets, strict=True)]
+    columns = {"hidden units": "units", "parameters": "parameters", "examples": "m"}
+    errors: dict[str, Callable[[Net], float]] = {"training error": _train, "test error": _test}
     return Page(
-        tables=(
-            Table(("hidden units", "parameters", "examples", "training error", "test error"), rows),
-        ),
+        tables=(Table.of("", rows, {**columns, **errors}),),
         settings={"nets": "two-layer perceptrons", "changed": sized[0].plan.changes()},
         claims=claims,
         notes=(

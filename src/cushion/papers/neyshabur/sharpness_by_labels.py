@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from cushion.papers.drawings import Panels
 from cushion.papers.neyshabur.bicriteria import curve, panel
 from cushion.papers.neyshabur.claims import above_everywhere
-from cushion.papers.neyshabur.label_pairs import PairFound, find_pairs, lines, nets_of
+from cushion.papers.neyshabur.label_pairs import PAIR_COLUMNS, PairFound, find_pairs, lines, nets_of
+from cushion.papers.neyshabur.nets import ERRORS, KL, LOSS, SHARPNESS, columns
 from cushion.papers.neyshabur.plans import LEVEL, VGG_ALPHAS
 from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
@@ -19,22 +20,20 @@ def figure_2(workshop: Workshop) -> Page:
     """Largest sharpness by sample size and labels, and the bi-criteria curves of both."""
     pairs = find_pairs(workshop, VGG_ALPHAS)
     claims = sharpness_claims(pairs)
-    shown = [
-        point["kl"] for pair in pairs for net in (pair.true, pair.random) for point in net.points
-    ]
+    shown = [point["kl"] for one in nets_of(pairs) for point in one.net.points]
     limits = (min(shown) / 1.5, max(shown) * 1.5)  # of both panels, so that they can be compared
-    panels = (
+    panels = [
         panel(
-            "true labels",
-            [curve(f"{pair.size} examples", pair.true.points) for pair in pairs],
+            f"{labels} labels",
+            [
+                curve(f"{one.size} examples", one.net.points)
+                for one in nets_of(pairs)
+                if one.labels == labels
+            ],
             limits,
-        ),
-        panel(
-            "random labels",
-            [curve(f"{pair.size} examples", pair.random.points) for pair in pairs],
-            limits,
-        ),
-    )
+        )
+        for labels in ("true", "random")
+    ]
     return Page(
         tables=(_sharpness_table(pairs),),
         settings=pairs[0].true.measured,
@@ -122,31 +121,8 @@ def grows_more(random: Sequence[float | None], true: Sequence[float | None]) -> 
 
 
 def _sharpness_table(pairs: Sequence[PairFound]) -> Table:
-    level = f"{LEVEL:g}"
-    header = (
-        "examples",
-        "labels",
-        "train error",
-        "loss",
-        "largest sharpness",
-        "at the edge of the box",
-        f"KL at sharpness {level}",
-        f"KL at error + {level}",
-    )
-    rows = tuple(
-        (
-            pair.size,
-            labels,
-            net.train_error,
-            net.norms["loss"],
-            net.sharpness,
-            net.sharp["maximum"]["at_the_edge"],
-            net.kl,
-            net.error_kl,
-        )
-        for pair in pairs
-        for labels, net in nets_of(pair)
-    )
-    return Table(
-        header, rows, "Sharpness of the loss, and KL where its expectation rises by so much:"
-    )
+    edge = columns(**{"at the edge of the box": lambda net: net.sharp["maximum"]["at_the_edge"]})
+    train = {"train error": ERRORS["train error"]}
+    every = {**PAIR_COLUMNS, **train, **LOSS, **SHARPNESS, **edge, **KL}
+    caption = "Sharpness of the loss, and KL where its expectation rises by so much:"
+    return Table.of(caption, nets_of(pairs), every)

@@ -9,8 +9,20 @@ from operator import methodcaller
 from cushion.papers.drawings import Panels
 from cushion.papers.neyshabur.bicriteria import curve, panel
 from cushion.papers.neyshabur.claims import RANKED, Numbers, moves, rank_correlation
-from cushion.papers.neyshabur.minima import SizedNet, errors_picture, measures_picture
-from cushion.papers.neyshabur.nets import NORMS, NetFound, find_net
+from cushion.papers.neyshabur.minima import errors_picture, measures_picture
+from cushion.papers.neyshabur.nets import (
+    ERRORS,
+    GAMMA,
+    KL,
+    LOSS,
+    NORM_COLUMNS,
+    NORMS,
+    SHARPNESS,
+    NetFound,
+    SizedNet,
+    columns,
+    find_net,
+)
 from cushion.papers.neyshabur.plans import EPSILON, LEVEL, MLP_ALPHAS, WIDTHS
 from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
@@ -167,34 +179,24 @@ def wider_is_better(nets: Sequence[SizedNet]) -> Tried:
 
 
 def _table(nets: Sequence[SizedNet]) -> Table:
-    printed = {"l2-path": "ℓ2-path norm, ∏ 4h", "spectral": "spectral norm, ∏ h"}
-    header = (
-        "hidden units",
-        "parameters",
-        "train error",
-        "test error",
-        "loss",
-        "γ",
-        *NORMS.values(),
+    printed = columns(
+        **{
+            "ℓ2-path norm, ∏ 4h": lambda net: net.log10("l2-path", "as printed"),
+            "spectral norm, ∏ h": lambda net: net.log10("spectral", "as printed"),
+        }
     )
-    header += (
-        *printed.values(),
-        "largest sharpness",
-        f"KL at sharpness {LEVEL:g}",
-        f"KL at error + {LEVEL:g}",
+    return Table.of(
+        "Norms are log10 of norm / γ²:",
+        nets,
+        {
+            "hidden units": lambda one: one.size,
+            **columns(parameters=lambda net: net.norms["parameters"]),
+            **ERRORS,
+            **LOSS,
+            **GAMMA,
+            **NORM_COLUMNS,
+            **printed,
+            **SHARPNESS,
+            **KL,
+        },
     )
-    rows = []
-    for one in nets:
-        net = one.net
-        fitted = (
-            net.norms["parameters"],
-            net.train_error,
-            net.test_error,
-            net.norms["loss"],
-            net.margin,
-        )
-        norms = [net.log10(key) for key in NORMS] + [
-            net.log10(key, "as printed") for key in printed
-        ]
-        rows.append((one.size, *fitted, *norms, net.sharpness, net.kl, net.error_kl))
-    return Table(header, tuple(rows), "Norms are log10 of norm / γ²:")
