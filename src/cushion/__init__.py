@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from cushion.nets.loading.weights import load_net as load_net
     from cushion.nets.tracing import support as support
     from cushion.nets.tracing import trace as trace
-    from cushion.theorems.bounds import BoundOptions as BoundOptions
     from cushion.theorems.bounds import bounds as bounds
+    from cushion.theorems.options import BoundOptions as BoundOptions
     from cushion.training.imp import train_imp as train_imp
     from cushion.training.training import train as train
     from cushion.verifier import verify as verify
@@ -45,7 +45,7 @@ __version__ = "0.1.0"
 _HOME = {
     "certify": "cushion.certificates.certify",
     "bounds": "cushion.theorems.bounds",
-    "BoundOptions": "cushion.theorems.bounds",
+    "BoundOptions": "cushion.theorems.options",
     "ConditionOptions": "cushion.measures.conditions.options",
     "SharpnessOptions": "cushion.measures.sharpness.options",
     "margins": "cushion.measures.table",

@@ -59,14 +59,14 @@ def add_net(parser: argparse.ArgumentParser, *, flag: bool) -> None:
     )
 
 
-def add_epsilon(group: Any) -> None:
-    group.add_argument(
-        "--epsilon",
-        type=fraction,
-        default=0.05,
-        metavar="F",
-        help="gamma is the margin that all but this fraction of examples exceed (0.05); 0: the "
-        "hard margin",
+def add_examples(
+    parser: argparse.ArgumentParser, what: str, default: str = "what some minutes allow"
+) -> None:
+    parser.add_argument(
+        "--examples",
+        type=whole_or_all,
+        metavar="N|all",
+        help=f"rows for {what} (default: {default})",
     )
 
 

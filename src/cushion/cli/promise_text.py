@@ -7,7 +7,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from cushion.cli.bounds_text import error
 from cushion.cli.output import number, table, wrapped_table
 from cushion.compressors.noise.records import TriedTail
 from cushion.compressors.pruning.records import Tried
@@ -114,7 +113,7 @@ def bound_lines(title: str, bounds: Sequence[Bound]) -> list[str]:
     lines = [title]
     shown = [bound for bound in bounds if not bound.abstains]
     if shown:
-        rows = [[b.name, b.form, b.kind, error(b), f"{b.meaning} [{b.source}]"] for b in shown]
+        rows = [[b.name, b.form, b.kind, b.shown, f"{b.meaning} [{b.source}]"] for b in shown]
         lines.append(
             wrapped_table(["bound", "form", "kind", "error at most", "meaning"], rows, WIDTH)
         )

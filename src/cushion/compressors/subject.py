@@ -15,7 +15,8 @@ from cushion.compressors.projection.vectors import LinearSetting, linear_setting
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.margins import epsilon_margin, margin_loss
-from cushion.measures.table import measure, one_pass
+from cushion.measures.one_pass import one_pass
+from cushion.measures.table import measure
 from cushion.nets.network import Network
 from cushion.nets.operators import Conv2d
 from cushion.theorems.compression import ROUNDING

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 
 from torch import nn
 
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput
-from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.conditions.records import NetConditions
 from cushion.measures.norms.layers import squared_distance
 from cushion.measures.records import MeasureTable
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.noisy import count_noisy_errors
-from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.measures.sharpness.records import Sharpness
 from cushion.measures.stability.comparison import check_alike
-from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.table import measure, traced
 from cushion.nets.network import Network
 from cushion.numerics import binomial_inverse, occam_log_delta
@@ -29,6 +26,7 @@ from cushion.theorems.facts import NetFacts
 from cushion.theorems.growth import bits_bound, vc_bound
 from cushion.theorems.net_facts import decisions, gather, in_unit_cube, look_at
 from cushion.theorems.occam import parse_delta
+from cushion.theorems.options import BoundOptions
 from cushion.theorems.pac_bayes import (
     SIGMAS,
     NoisyErrors,
@@ -53,27 +51,6 @@ _INITIAL = "the initialisation was drawn before the data"
 _HELD_OUT = "the held-out examples were used for nothing else"
 _HOPELESS = 4.0  # nats an example: beyond it no noise level can prove an error below 98 %
 _FEWEST = 4  # noise levels that are drawn in any case
-_DRAWS = 8192
-EXAMPLES = 500  # rows for noise stability and the conditions, by far the dearest parts
-
-
-@dataclass(frozen=True)
-class BoundOptions:
-    """delta: failure probability of a row. epsilon: all but this fraction of examples exceed γ.
-    Rest: as `measure`.
-    """
-
-    delta: float | str = 0.05
-    epsilon: float = 0.05
-    noisy_draws: int = _DRAWS
-    seed: int = 0
-    sharpness: SharpnessOptions = field(default_factory=SharpnessOptions)
-    conditions: ConditionOptions = field(
-        default_factory=partial(ConditionOptions, examples=EXAMPLES)
-    )
-    stability: StabilityOptions = field(
-        default_factory=partial(StabilityOptions, examples=EXAMPLES, draws=0, attenuation_draws=0)
-    )
 
 
 def bounds(
@@ -91,12 +68,6 @@ def bounds(
     before training, the versions from initialisation. The model is not changed.
     """
     options = options or BoundOptions()
-    if options.noisy_draws < 1 or options.noisy_draws != int(options.noisy_draws):
-        raise BadInput(
-            f"`noisy_draws` must be a whole number of at least 1, not {options.noisy_draws}"
-        )
-    if options.seed < 0:
-        raise BadInput(f"`seed` must be a whole number of at least 0, not {options.seed}")
     sample = as_dataset(data)
     check_holdout(holdout, sample)
     exact = parse_delta(str(options.delta))
@@ -120,15 +91,10 @@ def bounds(
         init=initial,
         spectra=False,
     )
-    why_flat = "sharpness was not asked for (0 draws)"
+    sharpness, why_flat = None, "sharpness was not asked for (0 draws)"
     try:
-        found = replace(
-            found,
-            net=replace(found.net, sharpness=measure_sharpness(net, sample, options.sharpness)),
-        )
-    except (
-        BadInput
-    ) as problem:  # noise or ascent that overflows the scores: its rows abstain, the others stand
+        sharpness = measure_sharpness(net, sample, options.sharpness)
+    except BadInput as problem:  # it overflows the scores: its rows abstain, the others stand
         why_flat = str(problem)
     facts = gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon)
     missed = None if holdout is None else look_at(net, holdout).errors
@@ -141,7 +107,7 @@ def bounds(
         *covered(facts),
         noise_tolerance(facts),
         *cells(facts, in_unit_cube(sample)),
-        *_measures(facts, found, why_flat),
+        *_measures(facts, found, sharpness, why_flat),
     ]
     return BoundsTable(
         net=name,
@@ -171,9 +137,11 @@ def beside(first: BoundsTable, second: BoundsTable) -> BoundsTable:
     return replace(first, beside=second, verdicts=compare(first, second))
 
 
-def _measures(facts: NetFacts, found: MeasureTable, why_flat: str) -> list[Bound]:
+def _measures(
+    facts: NetFacts, found: MeasureTable, sharpness: Sharpness | None, why_flat: str
+) -> list[Bound]:
     effective = None if found.net.stability is None else found.net.stability.effective_parameters
-    expected = None if found.net.sharpness is None else found.net.sharpness.expected
+    expected = None if sharpness is None else sharpness.expected
     points = (
         [] if expected is None else [(point.expected_error, point.kl) for point in expected.points]
     )
@@ -183,16 +151,15 @@ def _measures(facts: NetFacts, found: MeasureTable, why_flat: str) -> list[Bound
         *size_and_lipschitz(facts),
         *magnitude_noise(points, facts.m, facts.delta, why_flat),
         *_theorem_one(found.net.conditions, facts),
-        *_rankings(facts, found),
+        *_rankings(facts, found, sharpness),
     ]
 
 
-def _rankings(facts: NetFacts, found: MeasureTable) -> list[Bound]:
+def _rankings(facts: NetFacts, found: MeasureTable, sharpness: Sharpness | None) -> list[Bound]:
     """What is in no units of the error: it only says which of two nets is simpler, flatter or
     better conditioned.
     """
     net, conditions = found.net, found.net.conditions
-    sharpness = net.sharpness
     most = None if sharpness is None else sharpness.maximum
     curve = None if sharpness is None else sharpness.expected
     middle = None if curve is None else curve.points[len(curve.points) // 2]

@@ -12,18 +12,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from cushion.errors import BadInput
 from cushion.measures.stability.grams import GramChain
+from cushion.measures.stability.options import Method
 from cushion.nets.linearisation import Linearisation, feeding_layer
 from cushion.nets.network import Network, Node
 
 Pair: TypeAlias = tuple[int, int]  # node indices of affine layers i < j
-Method: TypeAlias = Literal["auto", "exact", "probes"]
 
 # numbers in the largest tensor that passes the net at a time: 8 MB, which stay in fast memory
 _CHUNK = 1 << 21
