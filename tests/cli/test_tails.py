@@ -143,7 +143,10 @@ def test_beside_shows_both_exponents(net: str, capsys: pytest.CaptureFixture[str
     assert code == 0
     lines = out.splitlines()
     at = lines.index("The exponents, and those of the net beside it")
-    header = "layer weights power law: alpha beside weights symmetric: alpha beside"
+    header = (
+        "layer weights power law: alpha beside eigenvalues power law: alpha beside weights "
+        "symmetric: alpha beside"
+    )
     assert " ".join(lines[at + 1].split()) == header
     assert lines[at + 3].split()[:2] == ["3", "-"]
 

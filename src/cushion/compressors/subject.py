@@ -19,7 +19,6 @@ from cushion.measures.one_pass import one_pass
 from cushion.measures.table import measure
 from cushion.nets.network import Network
 from cushion.nets.operators import Conv2d
-from cushion.theorems.compression import ROUNDING
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.net_facts import SampleFacts, gather, look_at
 from cushion.theorems.noise_stability import (
@@ -29,6 +28,7 @@ from cushion.theorems.noise_stability import (
     lemma_3,
     lemma_14,
 )
+from cushion.theorems.projection import ROUNDING
 
 
 class Subject:

@@ -13,7 +13,10 @@ from cushion.numerics import percent_up
 from cushion.records import Record, column
 
 Kind: TypeAlias = Literal["certificate", "measure"]
+About: TypeAlias = Literal["f", "g", "Q"]
 Form: TypeAlias = Literal["as plotted", "stated", "as printed", "corrected", "counted"]
+
+FORMS: tuple[Form, Form] = ("as printed", "corrected")  # a formula with a paper's slip, and without
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Bound(Record):
     log10: float | None = column("of the value", better="low")
     vacuous: bool = column("whether the value is at least 1")
     meaning: str = column("what the row rests on, or why it abstains")
-    about: Literal["f", "g", "Q"] = column(
+    about: About = column(
         "f is the net itself, g its compressed net, Q the net under noise", label="of", default="f"
     )
     capacity: float | None = column("the number that the paper itself plots", default=None)
