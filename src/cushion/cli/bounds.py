@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cushion.cli.flags import add_options, from_flags
-from cushion.cli.measure import chosen_options
+from cushion.cli.measure import chosen
 from cushion.cli.options import (
     add_data,
     add_examples,
@@ -77,12 +77,11 @@ def _options(args: argparse.Namespace) -> BoundOptions:
     usual = BoundOptions()
     seed = usual.seed if args.seed is None else args.seed
     rows: dict[str, Any] = {"examples": args.examples or EXAMPLES, "seed": seed}
-    sharpness = chosen_options(args)["sharpness"]
     return from_flags(
         BoundOptions,
         args,
         delta=usual.delta if args.delta is None else args.delta,
-        sharpness=sharpness,
+        sharpness=chosen(SharpnessOptions, args),
         conditions=replace(usual.conditions, **rows),
         stability=replace(usual.stability, **rows),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cushion.cli.flags import add_options, flag_of, given
 from cushion.cli.options import (
@@ -24,10 +24,13 @@ from cushion.cli.views import show
 from cushion.data.files import check_writable, write_whole
 from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.families import FAMILIES
+from cushion.records import Options
 from cushion.records.options import options_of
 
 if TYPE_CHECKING:
     from cushion.measures.records import MeasureTable
+
+Chosen = TypeVar("Chosen", bound=Options)
 
 
 def add_parser(verbs: Any) -> None:
@@ -93,24 +96,21 @@ def add_family_options(parser: argparse.ArgumentParser, names: list[str]) -> Non
             taken |= {flag_of(one) for one in options_of(family.options)}
 
 
-def chosen_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Every family's options from the flags, by its name; --paper has other defaults."""
-    found: dict[str, Any] = {}
-    for family in FAMILIES:
-        if (kind := family.options) is not None:
-            published = getattr(kind, "as_published", kind) if args.paper else kind
-            values = {**vars(published()), **given(kind, args)}
-            if kind is ConditionOptions:  # --probes 0 leaves pairs out of stability only
-                values["probes"] = max(1, values["probes"])
-            found[family.name] = kind(**values)
-    return found
+def chosen(kind: type[Chosen], args: argparse.Namespace) -> Chosen:
+    """The options from the flags; --paper has other defaults."""
+    published = getattr(kind, "as_published", kind) if args.paper else kind
+    values = {**vars(published()), **given(kind, args)}
+    if kind is ConditionOptions:  # --probes 0 leaves pairs out of stability only
+        values["probes"] = max(1, values["probes"])
+    return kind(**values)
 
 
 def run(args: argparse.Namespace) -> int:
     from cushion.data import load
     from cushion.measures.table import margins, measure
 
-    options = chosen_options(args)
+    kinds = {family.name: family.options for family in FAMILIES if family.options is not None}
+    options: dict[str, Any] = {name: chosen(kind, args) for name, kind in kinds.items()}
     if args.save_margins is not None:
         check_writable(args.save_margins)
     if args.figures is not None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from cushion.measures import margins
-from cushion.measures.conditions import family as conditions
-from cushion.measures.family import Family
-from cushion.measures.norms import family as norms
-from cushion.measures.sharpness import family as sharpness
-from cushion.measures.stability import family as stability
-from cushion.measures.tails import family as tails
+from pkgutil import resolve_name
 
-FAMILIES: tuple[Family, ...] = (
-    stability.FAMILY,
-    norms.SPECTRA,
-    norms.NORMS,
-    norms.PATHS,
-    margins.FAMILY,
-    sharpness.FAMILY,
-    conditions.FAMILY,
-    tails.FAMILY,
+from cushion.measures.family import Family
+
+_WHERE = (
+    "stability.family:FAMILY",
+    "norms.family:SPECTRA",
+    "norms.family:NORMS",
+    "norms.family:PATHS",
+    "margins:FAMILY",
+    "sharpness.family:FAMILY",
+    "conditions.family:FAMILY",
+    "tails.family:FAMILY",
 )
+FAMILIES: tuple[Family, ...] = tuple(resolve_name(f"cushion.measures.{name}") for name in _WHERE)

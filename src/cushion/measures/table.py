@@ -183,8 +183,9 @@ def _options(given: Mapping[str, Options | None]) -> dict[str, Options]:
     for name, chosen in given.items():
         kind = kinds.get(name)
         if kind is None:
-            raise BadInput(
-                f"`{name}` is no family of measures with options; those are {', '.join(kinds)}"
+            raise TypeError(
+                f"measure() got an unexpected keyword argument {name!r}; families with options are "
+                f"{', '.join(kinds)}"
             )
         if not isinstance(chosen, kind | None):
             raise BadInput(f"`{name}` must be {kind.__name__}(...), not {chosen!r}")

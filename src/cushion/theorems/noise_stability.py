@@ -13,7 +13,6 @@ memory holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cushion.theorems.rows import LN10, exp, log_sum
@@ -276,24 +275,6 @@ def epsilon_of_k(k: int, eta: float) -> float | None:
     while (middle := (low + high) / 2.0) not in (low, high) and high - low > 1e-15 * high:
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
-
-
-def epsilon_of_counts(facts: StabilityFacts, counts: Sequence[int]) -> float | None:
-    """The ε of the whole net that k_i numbers a layer imply: max_i 6cd ε_i/(μ_i μ_{i→}); above 1
-    Lemma 3 is silent.
-
-    None where a layer has too few numbers for any ε_i, or where the lemma's conditions fail.
-    """
-    if facts.why_not:
-        return None
-    worst = 0.0
-    for layer, k in zip(facts.layers, counts, strict=True):
-        own = epsilon_of_k(k, facts.eta)
-        if own is None:
-            return None
-        scale = math.log(DIVISOR * facts.contraction * facts.depth) - layer.log_stability
-        worst = max(worst, exp(math.log(own) + scale))
-    return worst
 
 
 def lemma_14(facts: StabilityFacts, epsilon: float, constant: float = 1.0) -> StabilityCounts:

@@ -67,14 +67,6 @@ def path_norms(net: Network, exponents: Sequence[float]) -> tuple[PathNorm, ...]
     )
 
 
-def path_log_sum(net: Network, p: float, *, biases: bool = False) -> float:
-    """ln Σ ∏|w|^p over the paths from inputs (and, on demand, from biases) to outputs; -∞ if all
-    are zero.
-    """
-    total = _totals(net, (p,))[0][int(biases)]
-    return total.log2() * math.log(2) if total.mantissa else -math.inf
-
-
 @dataclass(frozen=True)
 class _Scaled:
     """mantissa · 2^exponent: a number that may lie outside the range of a float."""
