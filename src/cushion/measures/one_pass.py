@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 
 from cushion.data import Dataset
-from cushion.errors import BadInput
 from cushion.measures.margins import sample_margins
+from cushion.measures.probing import check_scores
 from cushion.measures.stability.one_pass import NormObserver
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
@@ -28,11 +28,7 @@ def one_pass(
     def work(rows: slice) -> Accumulators:
         observer = NormObserver()
         logits = net.run(as_floats(data.x[rows]).to(net.dtype), observer if norms else None)
-        if not bool(torch.isfinite(logits).all()):
-            raise BadInput(
-                f"the net's scores on {data.name} are not finite near row {rows.start}; check its "
-                "weights"
-            )
+        check_scores(logits, data, rows.start)
         found: dict[str, Samples] = {}
         if norms:  # one array of all columns: a conversion for each would cost as much as the norms
             order[:] = observer.norms

@@ -13,7 +13,6 @@ from cushion.data import Dataset
 from cushion.data.splits import permutation
 from cushion.errors import BadInput
 from cushion.nets.batches import mix_seed
-from cushion.nets.linearisation import Linearisation
 from cushion.nets.network import Network
 
 # numbers in the largest tensor that passes the net at a time: 8 MB, which stay in fast memory
@@ -42,11 +41,9 @@ def shard_size(net: Network) -> int:
     return max(8, min(256, _CHUNK // largest))
 
 
-def chunks(line: Linearisation, vectors: int) -> Iterator[tuple[int, int]]:
-    """From where to where, so that no tensor on its way through the net grows too large."""
-    operators = [node.affine.operator for node in line.net.affine_layers]
-    largest = max(max(one.input_size, one.output_size) for one in operators)
-    step = max(1, _CHUNK // (largest * line.batch))
+def chunks(vectors: int, largest: int, batch: int) -> Iterator[tuple[int, int]]:
+    """From where to where, if a vector becomes `largest` numbers for each of the examples."""
+    step = max(1, _CHUNK // (largest * batch))
     return ((start, min(start + step, vectors)) for start in range(0, vectors, step))
 
 

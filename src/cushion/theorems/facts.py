@@ -64,9 +64,8 @@ class NetFacts:
     largest_score: float  # max over S of ‖f(x)‖₂
     path_logs: dict[int, float]  # p -> ln of the ℓ_p path norm
     weight_bits: int = 32  # of one weight as it is stored
-    first_lipschitz: float = (
-        1.0  # of what stands before the first layer; `input_energy` and `radius` are those after it
-    )
+    # of what stands before the first layer; `input_energy` and `radius` are those after it
+    first_lipschitz: float = 1.0
     first_lipschitz_inf: float = 1.0
 
     @property

@@ -60,9 +60,8 @@ class Terms:
 
     sharpness: Vector
     complexity: Vector
-    products: tuple[Vector, Vector, Vector] | None = (
-        None  # ∏(1+γ) - 1, ∏(1+γ C2 C3), ∏(1+γ C_δ C2) - 1
-    )
+    # ∏(1+γ) - 1, ∏(1+γ C2 C3), ∏(1+γ C_δ C2) - 1
+    products: tuple[Vector, Vector, Vector] | None = None
 
     @property
     def total(self) -> Vector:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from cushion.errors import BadInput
-from cushion.measures.stability.jacobians import probe_generator
+from cushion.measures.probing import probe_generator
 from cushion.nets.network import Network
 
 _OPTIONS = ("stride", "padding", "dilation", "groups")

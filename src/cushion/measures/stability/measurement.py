@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.data import Dataset
-from cushion.data.splits import permutation
 from cushion.measures.distribution import describe
 from cushion.measures.family import Context
+from cushion.measures.probing import chosen_rows, shard_size
 from cushion.measures.spectra import layer_spectrum
 from cushion.measures.stability.attenuation import measure_attenuation
 from cushion.measures.stability.effective import LayerTerms, capacity, effective_parameters
@@ -41,7 +41,6 @@ from cushion.nets.network import Network, Node
 
 # multiplications that the default number of examples may take: some minutes on two cores
 _BUDGET = 1e13
-_SHARD = 1 << 21  # numbers in the largest activation of a shard
 
 
 @dataclass
@@ -109,7 +108,7 @@ def measure_stability(context: Context) -> tuple[dict[int, LayerStability], NetS
     noises = _noises(options, initial is not None)
     norms: OnePass = {key: values for key, values in context.passed.items() if key != "margins"}  # type: ignore[misc]
     found, some = _pairs(net, data, norms, options, len(noises))
-    batch = _shard(net)
+    batch = shard_size(net)
     if options.draws and len(net.affine_layers) > 1:
         found.smoothness = measure_smoothness(
             net, some, noises, draws=options.draws, seed=options.seed, batch=batch, initial=initial
@@ -156,21 +155,12 @@ def _pairs(
 ) -> tuple[_Passes, Dataset]:
     """All pairs of layers on as many rows as were asked for, or are affordable; and those rows."""
     plan = plan_jacobians(net, options.probes, options.method)
-    count = min(len(data), options.examples or _affordable(net, plan, options, noises))
-    rows = np.sort(permutation(len(data), options.seed)[:count])
-    some = data
-    if count < len(data):
-        some = data.select(rows, f"{count} rows for noise stability, seed={options.seed}")
+    count = options.examples or _affordable(net, plan, options, noises)
+    some, rows = chosen_rows(data, count, options.seed, "noise stability")
     pairs = measure_pairs(
-        net, some, plan, places=options.places, seed=options.seed, batch=_shard(net)
+        net, some, plan, places=options.places, seed=options.seed, batch=shard_size(net)
     )
     return _Passes(net, options, norms, rows, pairs), some
-
-
-def _shard(net: Network) -> int:
-    """Examples that are worked on at once."""
-    largest = max(node.affine.operator.output_size for node in net.affine_layers)
-    return max(8, min(256, _SHARD // largest))
 
 
 def _noises(options: StabilityOptions, from_initialisation: bool) -> list[Noise]:

@@ -20,9 +20,8 @@ _BINS = 1024  # per unit of asinh(z)
 _CHUNK = 2**16
 _WIDEST = 1e100  # of |z|: its square is a number
 _LOWEST = 0.5  # α; below it nothing is fitted
-_DIFFERENCE = (
-    1e-5  # of α and β in derivatives: moves the maximum by half of it, far below any standard error
-)
+# of α and β in derivatives: moves the maximum by half of it, far below any standard error
+_DIFFERENCE = 1e-5
 _ALPHAS, _LOG_SCALES = (
     (0.7, 1.2, 1.7),
     (-5.0, -3.0, -1.5, 0.0),
