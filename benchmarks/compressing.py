@@ -31,13 +31,13 @@ def run() -> dict[str, float]:
         net.forward(x)
     forward = (time.perf_counter() - begin) / 3
     found: dict[str, float] = {"parameters": net.parameters, "forward_seconds": forward}
-    for name, method, helper in (
-        ("low_rank", "low-rank", None),
-        ("matrix_project_srht", "matrix-project", "srht"),
-        ("matrix_project_signs", "matrix-project", None),
+    for name, method, options in (
+        ("low_rank", "low-rank", NetOptions(k=_SIZE)),
+        ("matrix_project_srht", "matrix-project", NetOptions(k=_SIZE, helper="srht")),
+        ("matrix_project_signs", "matrix-project", NetOptions(k=_SIZE)),
     ):
         begin = time.perf_counter()
-        signs = _compress(net, method, NetOptions(k=_SIZE, helper=helper))
+        signs = _compress(net, method, options)
         seconds = time.perf_counter() - begin
         found |= {f"{name}_seconds": seconds, f"{name}_forwards": seconds / forward}
         if name == "matrix_project_signs":

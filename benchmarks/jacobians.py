@@ -144,7 +144,7 @@ def _vmap_jacrev(net: Network, x: Tensor) -> dict[tuple[int, int], Tensor]:
             outputs = []
             value = value[None]
             for node in net.nodes[start + 1 :]:
-                value = node.op(value)  # type: ignore[operator]
+                value = node.op(value)
                 if node in layers:
                     outputs.append(value[0])
             return tuple(outputs)

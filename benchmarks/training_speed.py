@@ -26,7 +26,7 @@ from cushion.nets import models
 from cushion.progress import working
 from cushion.training.recipes import RECIPES, fit_recipe
 from cushion.training.runs import Run
-from cushion.training.training import Trainer
+from cushion.training.trainer import Trainer
 
 GOAL = 0.8
 

@@ -8,10 +8,16 @@ import copy
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from cushion.nets.network import Network
+from cushion.nets.operators import Operator
+from cushion.nets.tracing import trace
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,13 @@ class Case:
                         nn.init.normal_(module.weight)
                         nn.init.normal_(module.bias)
         return model.eval()
+
+    @cache  # noqa: B019  (cases live as long as the process)
+    def network(self) -> Network:
+        """Traced when the first test asks, so that collecting tests costs nothing; nobody may
+        change it.
+        """
+        return trace(self.module(), self.input_shape)
 
     def inputs(self, batch: int = 5, dtype: torch.dtype = torch.float32) -> Tensor:
         """A seeded batch of normal numbers."""
@@ -373,3 +386,32 @@ CASES: tuple[Case, ...] = (
     Case("functional", Functional, (2, 11, 9), "cl"),
     Case("methods", Methods, (50,), "ccl", chain=False),
 )
+
+
+def traced(name: str) -> Network:
+    return next(case for case in CASES if case.name == name).network()
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An affine layer of a case by its place, not traced yet: what a test is parametrised with."""
+
+    case: str
+    place: int
+
+    def operator(self) -> Operator:
+        return traced(self.case).affine_layers[self.place].affine.operator
+
+
+LAYERS = [Layer(case.name, place) for case in CASES for place in range(len(case.layers))]
+
+
+def every(operators: list[Operator | Layer]) -> pytest.MarkDecorator:
+    """The test for each of them; conftest's fixture `operator` builds those of the cases."""
+
+    def name(item: Operator | Layer) -> str:
+        if isinstance(item, Layer):
+            return f"{item.case}-{item.place}"
+        return f"{type(item).__name__}-{tuple(item.weight.shape)}"
+
+    return pytest.mark.parametrize("operator", operators, ids=name, indirect=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from tests.cases import CASES
+from tests.cases import CASES, traced
 
-import cushion
 from cushion.compressors.file import CompressedNet
 from cushion.compressors.projection.options import NetOptions
 from cushion.compressors.projection.storing import LayerPlan, store_net
@@ -24,8 +23,7 @@ WAYS: dict[str, tuple[str, NetOptions, LayerPlan]] = {
 }
 
 
-def network(name: str) -> Network:
-    return cushion.trace(NAMED[name].module(), NAMED[name].input_shape)
+network = traced
 
 
 def moved(net: Network, by: float = 0.1) -> Network:

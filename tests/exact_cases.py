@@ -15,7 +15,9 @@ from torch import nn
 import cushion
 from cushion.certificates.format.integer_net import IntegerNet, Pool
 from cushion.certificates.format.sources import Source
-from cushion.compressors.storage.stored import Kept, LowRank, Numbers, Projected, StoredLayer
+from cushion.compressors.projection.matrix_project import Projected
+from cushion.compressors.projection.products import LowRank
+from cushion.compressors.storage.stored import Kept, Numbers, StoredLayer
 from cushion.data.dataset import Dataset
 from cushion.nets.network import Network
 from cushion.nets.operators import Operator

@@ -9,12 +9,11 @@ from tests.cases import Case
 from torch import Tensor
 
 from cushion.nets.network import Network, Node
-from cushion.nets.tracing import trace
 
 
 def traced(case: Case) -> Network:
     """The case's net in float64."""
-    return trace(case.module(), case.input_shape).double()
+    return case.network().double()
 
 
 def activations(net: Network, x: Tensor) -> dict[int, Tensor]:

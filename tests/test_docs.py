@@ -18,13 +18,47 @@ def python_blocks(page: str) -> list[str]:
 
 def test_the_python_of_getting_started_runs(tmp_path: Path) -> None:
     (block,) = python_blocks("docs/getting-started.md")
-    quick = block.replace("minutes=0.5", "minutes=0.05")
-    assert quick != block
+    quick = block
+    for long, short in (("minutes=0.5", "minutes=0.02"), ('"digits"', '"digits,subset=200"')):
+        assert long in quick
+        quick = quick.replace(long, short)
     shown = subprocess.run(
         [sys.executable, "-c", quick], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert shown.stdout.rstrip().endswith("True")
     assert "layer_cushion" in shown.stdout
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    (block,) = python_blocks("README.md")
+    quick = block.replace("certify(model, train_set)", "certify(model, train_set, minutes=0.05)")
+    assert quick != block
+    code = f"""
+import cushion
+train_set = cushion.load("digits,subset=200,seed=0")
+cushion.train("small", train_set, "run", epochs=1)
+model = cushion.load_net("run").module
+{quick}
+print(cushion.verify(path, train_set).ok, cert.about)
+"""
+    shown = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.rstrip().endswith("True g")
+
+
+def test_the_python_of_the_pac_bayes_page_runs(tmp_path: Path) -> None:
+    (block,) = python_blocks("docs/pac-bayes.md")
+    quick = block.replace("minutes=1,", "minutes=0.02, draws=1000,")
+    assert quick != block
+    shown = subprocess.run(
+        [sys.executable, "-c", quick], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "ok at level replay" in shown.stdout
 
 
 @pytest.mark.parametrize(

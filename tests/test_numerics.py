@@ -30,20 +30,18 @@ def oracle_log_cdf(k: int, m: int, p: mpmath.mpf) -> mpmath.mpf:
     return mpmath.log(total)
 
 
-def oracle_inverse(k: int, m: int, delta: Decimal, bits: int) -> mpmath.mpf:
-    """Bisection at 60 digits, on ln of the tail."""
+def assert_is_the_inverse(ours: float, k: int, m: int, delta: Decimal, bits: int) -> None:
+    """The tail falls as p grows, so two values of it at 60 digits say whether its inverse lies in
+    (ours - 1e-9, ours].
+    """
+    if k == m:
+        assert ours == 1.0
+        return
     with mpmath.workdps(60 + int(math.log10(m + 1))):
         target = mpmath.log(mpmath.mpf(str(delta))) - bits * mpmath.log(2)
-        low, high = mpmath.mpf(0), mpmath.mpf(1)
-        if k == m:
-            return high
-        for _ in range(110):
-            middle = (low + high) / 2
-            if oracle_log_cdf(k, m, middle) >= target:
-                low = middle
-            else:
-                high = middle
-        return low
+        above, below = mpmath.mpf(ours), mpmath.mpf(ours) - mpmath.mpf("1e-9")
+        assert above == 1 or oracle_log_cdf(k, m, above) <= target
+        assert below < 0 or oracle_log_cdf(k, m, below) > target
 
 
 CASES = [
@@ -70,9 +68,7 @@ CASES = [
 @pytest.mark.parametrize(("k", "m", "delta", "bits"), CASES)
 def test_binomial_inverse_is_the_oracle_rounded_up(k: int, m: int, delta: str, bits: int) -> None:
     ours = numerics.binomial_inverse(k, m, numerics.occam_log_delta(Decimal(delta), bits))
-    truth = oracle_inverse(k, m, Decimal(delta), bits)
-    assert mpmath.mpf(ours) >= truth
-    assert mpmath.mpf(ours) - truth < 1e-9
+    assert_is_the_inverse(ours, k, m, Decimal(delta), bits)
 
 
 @settings(max_examples=60, deadline=None)
@@ -85,8 +81,14 @@ def test_binomial_inverse_is_the_oracle_rounded_up(k: int, m: int, delta: str, b
 def test_binomial_inverse_property(m: int, share: float, bits: int, delta: str) -> None:
     k = int(share * m)
     ours = numerics.binomial_inverse(k, m, numerics.occam_log_delta(Decimal(delta), bits))
-    truth = oracle_inverse(k, m, Decimal(delta), bits)
-    assert 0 <= mpmath.mpf(ours) - truth < 1e-9
+    assert_is_the_inverse(ours, k, m, Decimal(delta), bits)
+
+
+def test_an_inverse_that_is_off_by_1e_9_is_noticed() -> None:
+    ours = numerics.binomial_inverse(75, 1500, numerics.occam_log_delta(Decimal("0.05"), 400))
+    for wrong in (ours - 1e-9, ours + 1e-9):
+        with pytest.raises(AssertionError):
+            assert_is_the_inverse(wrong, 75, 1500, Decimal("0.05"), 400)
 
 
 def test_zero_and_all_errors_have_closed_forms() -> None:

@@ -47,6 +47,31 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert f"## {stated}" in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_public_names_are_written_once() -> None:
+    """Every import that a type checker sees is a public name, and there are no others."""
+    import ast
+
+    import cushion
+
+    tree = ast.parse((ROOT / "src" / "cushion" / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    seen = {
+        alias.asname: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert cushion.__all__ == sorted(filter(None, seen))
+    assert "verify" in dir(cushion)
+    for name, home in seen.items():
+        assert name
+        assert getattr(cushion, name) is getattr(sys.modules[str(home)], name)
+
+
 def test_every_dependency_is_pinned() -> None:
     """What setup installs is what constraints.txt says, and nothing is left to the day's newest
     release.

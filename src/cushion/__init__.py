@@ -2,8 +2,8 @@
 
 Three lines to a result::
 
-    table = cushion.measure(model, train_set)          # records; .to_frame() for a DataFrame
-    cert = cushion.certify(train_set, model=model)     # cert.bound, cert.save(path)
+    table = cushion.measure(model, train_set)   # records; .to_frame() for a DataFrame
+    cert = cushion.certify(model, train_set)    # cert.bound, cert.save(path)
     cushion.verify(path, train_set)
 """
 
@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+# The public names, written once: a type checker follows these imports, and `_HOME` is read off
+# this file. Each is resolved on first use, so that `import cushion` costs no torch.
 if TYPE_CHECKING:
     from cushion.certificates.certificate import Certificate as Certificate
     from cushion.certificates.certify import certify as certify
+    from cushion.certificates.recheck import verify as verify
     from cushion.compressors.file import load_compressed as load_compressed
     from cushion.compressors.run import compress as compress
     from cushion.data import Dataset as Dataset
@@ -37,51 +40,22 @@ if TYPE_CHECKING:
     from cushion.theorems.options import BoundOptions as BoundOptions
     from cushion.training.imp import train_imp as train_imp
     from cushion.training.training import train as train
-    from cushion.verifier import verify as verify
 
 __version__ = "0.1.0"
 
-# Where each public name lives. Resolved on first use, so that `import cushion` costs no torch.
-_HOME = {
-    "certify": "cushion.certificates.certify",
-    "bounds": "cushion.theorems.bounds",
-    "BoundOptions": "cushion.theorems.options",
-    "ConditionOptions": "cushion.measures.conditions.options",
-    "SharpnessOptions": "cushion.measures.sharpness.options",
-    "margins": "cushion.measures.table",
-    "measure": "cushion.measures.table",
-    "noise_sensitivity": "cushion.measures.table",
-    "StabilityOptions": "cushion.measures.stability.options",
-    "TailOptions": "cushion.measures.tails.options",
-    "Certificate": "cushion.certificates.certificate",
-    "compress": "cushion.compressors.run",
-    "load_compressed": "cushion.compressors.file",
-    "Dataset": "cushion.data",
-    "load": "cushion.data",
-    "load_pair": "cushion.data",
-    "BadInput": "cushion.errors",
-    "CushionError": "cushion.errors",
-    "Malformed": "cushion.errors",
-    "Unsupported": "cushion.errors",
-    "support": "cushion.nets.tracing",
-    "trace": "cushion.nets.tracing",
-    "train": "cushion.training.training",
-    "train_imp": "cushion.training.imp",
-    "verify": "cushion.verifier",
-    "load_net": "cushion.nets.loading.weights",
-}
-__all__ = sorted(_HOME)
-
-
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no other names
+    import re as _re
+    from importlib import import_module as _import_module
+
+    _IMPORT = _re.compile(r"^    from (\S+) import (\w+) as \2$", _re.MULTILINE)
+    _SOURCE = __spec__.loader.get_source(__name__)
+    _HOME = {name: module for module, name in _IMPORT.findall(_SOURCE)}
+    __all__ = sorted(_HOME)
 
     def __getattr__(name: str) -> object:
         if name not in _HOME:
             raise AttributeError(f"module 'cushion' has no attribute {name!r}")
-        from importlib import import_module
+        return getattr(_import_module(_HOME[name]), name)
 
-        return getattr(import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    def __dir__() -> list[str]:
+        return [*__all__, "__version__"]

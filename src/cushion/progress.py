@@ -20,14 +20,15 @@ _EVERY = 0.2  # seconds between two looks
 class Bar:
     """One loop under way: `done` of `total` steps, and a word on how it goes."""
 
-    def __init__(self, what: str, total: float | None, unit: str) -> None:
-        self.what, self.total, self.unit = what, total, unit
+    def __init__(self, what: str, total: float | None, unit: str, hidden: bool) -> None:
+        self.what, self.total, self.unit, self.hidden = what, total, unit, hidden
         self.done, self.note = 0.0, ""
 
     def advance(self, steps: float = 1.0) -> None:
         """So many steps more are done."""
         self.done += steps
-        _SHOWN.look()
+        if not self.hidden:
+            _SHOWN.look()
 
     def reach(self, done: float) -> None:
         """So many steps are done in all."""
@@ -127,7 +128,7 @@ def working(
     what: str, total: float | None = None, unit: str = "", *, hidden: bool = False
 ) -> Iterator[Bar]:
     """A piece of work that says itself how far it is; a hidden one is shown to nobody."""
-    bar = Bar(what, total, unit)
+    bar = Bar(what, total, unit, hidden)
     if hidden:
         yield bar
         return

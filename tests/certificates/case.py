@@ -17,7 +17,7 @@ from tests.certificates.user_net import f
 from cushion.certificates.answers import answer
 from cushion.certificates.certificate import Certificate, certify_net
 from cushion.certificates.format.container import MAGIC, pack
-from cushion.certificates.pac_bayes import PosteriorCertificate, certify_gaussian
+from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.certificates.transfer import transfer
 from cushion.data.inputs import Inputs
 
@@ -70,14 +70,12 @@ def transferred(holdout: bool = False, inputs: str = "halves unlabelled") -> Cer
     return transfer(plain, fresh, answer(f(), fresh.x), Decimal("0.001"), Decimal("0.01"))
 
 
-def gaussian(holdout: bool = False) -> PosteriorCertificate:
+def gaussian(holdout: bool = False) -> Certificate:
     held = sample("halves held out") if holdout else None
     return certify_gaussian(posterior(), sample("halves"), DELTA, draws=DRAWS, holdout=held)
 
 
-def altered(
-    certificate: Certificate | PosteriorCertificate, message: bytes | None = None, **changes: Any
-) -> bytes:
+def altered(certificate: Certificate, message: bytes | None = None, **changes: Any) -> bytes:
     """The file with some of its claim replaced, sealed again with a fitting digest."""
     claim: Any = dataclasses.replace(certificate.claim, **changes)  # type: ignore[type-var]
     return pack(claim, certificate.message if message is None else message)

@@ -5,7 +5,6 @@ line.
 from __future__ import annotations
 
 import json
-import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -93,7 +92,6 @@ def _by_api(path: Path, written: dict[str, Any]) -> tuple[str, str | None]:
         module = getattr(user_net, written["net"])()
         more["unlabelled"] = Inputs("unlabelled", sample(written["unlabelled"]).x)
         more["answering"] = lambda inputs: float_nets.answer(module, inputs.x)
-    begin = time.process_time()
     tracemalloc.start()
     try:
         verdict = verifier.verify(path, sample(written["data"]), held, **more)
@@ -103,7 +101,6 @@ def _by_api(path: Path, written: dict[str, Any]) -> tuple[str, str | None]:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 60 * 10**6  # half of it is the buffer that the file is read into
-        assert time.process_time() - begin < 10
     return "ok" if verdict.ok else "not ok", verdict.level
 
 

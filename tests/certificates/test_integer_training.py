@@ -25,7 +25,6 @@ from cushion.certificates.search.integer.blueprints import (
 from cushion.certificates.search.integer.plans import Plan, plans
 from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet, straight
 from cushion.certificates.search.integer.training import (
-    Sample,
     hold,
     price_of_a_bit,
     relaxed_bound,
@@ -33,6 +32,7 @@ from cushion.certificates.search.integer.training import (
     train,
 )
 from cushion.certificates.search.integer.warm_start import FloatTwin
+from cushion.certificates.search.sample import Sample
 from cushion.errors import BadInput, Malformed
 
 BLUEPRINTS: dict[str, Blueprint] = {

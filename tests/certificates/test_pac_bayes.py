@@ -24,6 +24,7 @@ from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.data.dataset import Dataset
 from cushion.numerics import decimal_up, float_up
 from cushion.verifier import gaussian as verifier
+from cushion.verifier import verify_claim
 from cushion.verifier.tails import bound_holds
 
 
@@ -154,7 +155,7 @@ def test_no_errors_have_a_closed_form() -> None:
 def test_one_example_is_enough_for_a_certificate() -> None:
     made = certify_gaussian(coin(), ones(1), Decimal("0.05"), draws=50)
     assert 0.9 < made.bound <= 1
-    assert verifier.verify_claim(made.claim, made.message, ones(1), None).ok
+    assert verify_claim(made.claim, made.message, ones(1), None).ok
 
 
 # Coverage. Every scenario draws samples or messages anew and asks how often the bound lies below

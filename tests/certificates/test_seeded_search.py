@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from tests.clock import Clock
 from torch import nn
 
 from cushion.certificates.format.inputs import Bytes
@@ -249,9 +250,7 @@ def tiny_plan(steps: int = 10**6) -> SeededPlan:
     return SeededPlan((DenseBlock(),), masked, 0.01, 1.0, steps)
 
 
-def test_the_best_that_was_judged_is_returned_and_the_time_is_kept() -> None:
-    import time
-
+def test_the_best_that_was_judged_is_returned_and_the_time_is_kept(clock: Clock) -> None:
     data = blobs()
     judged: dict[int, Decimal] = {}
     kept = []
@@ -261,30 +260,26 @@ def test_the_best_that_was_judged_is_returned_and_the_time_is_kept() -> None:
         judged[id(net)] = bits_and_errors(data)(net)
         return judged[id(net)]
 
-    begin = time.monotonic()
     found = search_seeded([tiny_plan(40)], data, judge, budget=Budget(seconds=1.5), seed=0)
-    assert time.monotonic() - begin < 8
+    assert clock.now < 1.6
     assert len(judged) > 2
     assert judged[id(found.net)] == min(judged.values())
     assert not found.interrupted
 
 
-def test_slow_judging_is_done_less_often_and_the_time_is_kept() -> None:
-    import time
-
+def test_slow_judging_is_done_less_often_and_the_time_is_kept(clock: Clock) -> None:
     judged: list[float] = []
 
     def judge(net: IntegerNet) -> Decimal:
         if len(
             judged
         ):  # the first net is small and quick to judge, so its cost says nothing of the others
-            time.sleep(0.4)
-        judged.append(time.monotonic())
+            clock.sleep(0.4)
+        judged.append(clock())
         return Decimal(encode(net).bits)
 
-    begin = time.monotonic()
     search_seeded([tiny_plan()], blobs(), judge, budget=Budget(seconds=3), seed=0)
-    assert judged[-1] - begin < 3.3 + 0.4  # leaves room for the count that the certificate makes
+    assert judged[-1] < 3.3 + 0.4  # leaves room for the count that the certificate makes
     assert 0.4 * (len(judged) - 1) < 2.1
 
 

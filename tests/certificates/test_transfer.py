@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from cushion import verifier
 from cushion.certificates.certificate import Certificate, certify_net, sentence
 from cushion.certificates.format.answers import Answers
-from cushion.certificates.format.claims import ASSUMPTIONS, Transfer, assumptions_of
+from cushion.certificates.format.assumptions import assumptions_of
+from cushion.certificates.format.claims import OccamClaim, Transfer
 from cushion.certificates.format.container import pack
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
@@ -79,6 +80,7 @@ def certified(f: Answers | None = None, inputs: Inputs | None = None) -> Certifi
 
 
 def line_of(certificate: Certificate) -> Transfer:
+    assert isinstance(certificate.claim, OccamClaim)
     assert certificate.claim.transfer is not None
     return certificate.claim.transfer
 
@@ -269,13 +271,13 @@ def test_the_assumptions_belong_to_the_bound_on_f(tmp_path: Path) -> None:
     certificate = certified()
     path = tmp_path / "f.cushion"
     for claim in (
-        dataclasses.replace(certificate.claim, assumptions=ASSUMPTIONS),
+        dataclasses.replace(certificate.claim, assumptions=assumptions_of("occam", holdout=False)),
         dataclasses.replace(certificate.claim, transfer=None),
     ):
         path.write_bytes(pack(claim, certificate.message))
         with pytest.raises(Malformed, match="assumptions"):
             verifier.verify(path, sample())
-    assert certificate.claim.assumptions == assumptions_of(holdout=False, transfer=True)
+    assert certificate.claim.assumptions == assumptions_of("occam", holdout=False, transfer=True)
 
 
 def test_a_missing_or_strange_key_is_malformed() -> None:
@@ -395,5 +397,5 @@ def test_coverage_when_all_of_the_randomness_is_in_the_unlabelled_inputs() -> No
 
 def test_the_format_states_the_assumptions_word_for_word() -> None:
     text = " ".join((Path(__file__).parents[2] / "FORMAT.md").read_text(encoding="utf-8").split())
-    for sentence_ in assumptions_of(holdout=True, transfer=True):
+    for sentence_ in assumptions_of("occam", holdout=True, transfer=True):
         assert sentence_ in text, sentence_

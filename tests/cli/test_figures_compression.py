@@ -14,16 +14,16 @@ from PIL import Image
 from tests.trained_cases import digits, trained
 
 from cushion.cli.figures import compression
-from cushion.cli.figures.compression import draw_compression
+from cushion.cli.figures.compression import draw
 from cushion.compressors.projection.options import NetOptions
-from cushion.compressors.projection.run import compress_net
-from cushion.compressors.records import NetCompression
+from cushion.compressors.projection.records import ProjectionSummary
+from cushion.compressors.run import compress_model
 from cushion.errors import BadInput
 
 
-def found(method: str, net: str, **options: Any) -> NetCompression:
+def found(method: str, net: str, **options: Any) -> ProjectionSummary:
     data, holdout = digits()
-    return compress_net(
+    return compress_model(
         trained(net)[0],
         data,
         method=method,
@@ -33,12 +33,12 @@ def found(method: str, net: str, **options: Any) -> NetCompression:
 
 
 @pytest.fixture(scope="module")
-def swept() -> NetCompression:
+def swept() -> ProjectionSummary:
     return found("matrix-project", "mlp", k=100, sweep=("400", "200"))
 
 
-def test_every_picture_is_drawn_as_png_and_svg(tmp_path: Path, swept: NetCompression) -> None:
-    paths = draw_compression(swept, str(tmp_path / "new"))
+def test_every_picture_is_drawn_as_png_and_svg(tmp_path: Path, swept: ProjectionSummary) -> None:
+    paths = draw(swept, str(tmp_path / "new"))
     names = {"matrix-project-size", "matrix-project-layers"}
     assert {path.name for path in paths} == {
         f"{name}.{kind}" for name in names for kind in ("png", "svg")
@@ -53,7 +53,7 @@ def test_every_picture_is_drawn_as_png_and_svg(tmp_path: Path, swept: NetCompres
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == sorted(
         path.name for path in paths
     )
-    again = draw_compression(swept, str(tmp_path / "again"))
+    again = draw(swept, str(tmp_path / "again"))
     texts = [p.read_text() for p in paths if p.suffix == ".svg"]
     assert [len(p.read_text()) for p in again if p.suffix == ".svg"] == [
         len(text) for text in texts
@@ -62,12 +62,12 @@ def test_every_picture_is_drawn_as_png_and_svg(tmp_path: Path, swept: NetCompres
 
 def test_only_what_is_known_is_drawn(tmp_path: Path) -> None:
     vector = found("vector-compress", "linear", sweep=("eta=0.5",))
-    names = {path.stem for path in draw_compression(vector, str(tmp_path))}
+    names = {path.stem for path in draw(vector, str(tmp_path))}
     assert names == {"vector-compress-size", "vector-rates"}
-    assert {path.stem for path in draw_compression(replace(vector, curve=()), str(tmp_path))} == {
+    assert {path.stem for path in draw(replace(vector, curve=()), str(tmp_path))} == {
         "vector-rates"
     }
-    assert draw_compression(replace(vector, curve=(), rates=()), str(tmp_path)) == []
+    assert draw(replace(vector, curve=(), rates=()), str(tmp_path)) == []
 
 
 def lines(axes: Any) -> dict[str, tuple[list[float], list[float]]]:
@@ -77,7 +77,7 @@ def lines(axes: Any) -> dict[str, tuple[list[float], list[float]]]:
     }
 
 
-def test_the_curve_shows_the_points_in_order_of_size(swept: NetCompression) -> None:
+def test_the_curve_shows_the_points_in_order_of_size(swept: ProjectionSummary) -> None:
     left, right, above, _ = compression._curve(swept).axes
     points = sorted(swept.curve, key=lambda point: point.parameters)
     sizes = [point.parameters for point in points]
@@ -99,23 +99,23 @@ def test_the_curve_shows_the_points_in_order_of_size(swept: NetCompression) -> N
     assert "error, held-out set" not in lines(compression._curve(blind).axes[1])
 
 
-def test_layers_show_what_was_seen_and_what_was_promised(swept: NetCompression) -> None:
+def test_layers_show_what_was_seen_and_what_was_promised(swept: ProjectionSummary) -> None:
     (axes,) = compression._layers(swept).axes
     seen = {(one.compressed, one.at): one.worst for one in swept.induction}
     first, last = swept.layers[0].name, swept.layers[1].name
     assert lines(axes)["first 1 of 2 compressed"] == ([0, 1], [seen[1, first], seen[1, last]])
     assert lines(axes)["first 2 of 2 compressed"] == ([1], [seen[2, last]])
     assert swept.epsilon is not None
-    assert lines(axes)["(i/d)·ε: Lemma 3, where it applies"] == (
+    assert lines(axes)["(i/d)·ε, where it is promised"] == (
         [0, 1],
         [swept.epsilon / 2, swept.epsilon],
     )
     silent = replace(swept, epsilon=None)
-    assert not any("Lemma 3" in label for label in lines(compression._layers(silent).axes[0]))
+    assert not any("promised" in label for label in lines(compression._layers(silent).axes[0]))
 
 
 def test_without_matplotlib_one_sentence(
-    tmp_path: Path, swept: NetCompression, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, swept: ProjectionSummary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = builtins.__import__
 
@@ -126,5 +126,5 @@ def test_without_matplotlib_one_sentence(
 
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(BadInput, match="matplotlib"):
-        draw_compression(swept, str(tmp_path / "none"))
+        draw(swept, str(tmp_path / "none"))
     assert not (tmp_path / "none").exists()

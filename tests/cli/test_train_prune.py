@@ -25,10 +25,10 @@ def test_a_run_prints_its_levels_and_every_level_is_a_net(
     assert lines[1].split("  ")[0] == "level"
     # First layer 512 -> 409 -> 327 (103 and 82 go), last layer 80 -> 72 -> 64 (8 and 7.2, rounded
     # up, go).
-    assert [line.split()[:3] for line in lines[2:5]] == [
-        ["0", "0.00%", "592"],
-        ["1", "18.75%", "481"],
-        ["2", "33.95%", "391"],
+    assert [line.split()[:4] for line in lines[2:5]] == [
+        ["0", "0.00", "%", "592"],
+        ["1", "18.75", "%", "481"],
+        ["2", "33.95", "%", "391"],
     ]
     assert "--rule zeros" in lines[-1]
     record = json.loads((tmp_path / "imp.json").read_text())
@@ -47,21 +47,15 @@ def test_a_run_prints_its_levels_and_every_level_is_a_net(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (
-            ("--prune-fraction", "1.5"),
-            "--prune-fraction must lie strictly between 0 and 1, not 1.5",
-        ),
-        (("--prune-to", "0"), "--prune-to must lie strictly between 0 and 1"),
+        (("--prune-fraction", "1.5"), "--prune-fraction: must be a number above 0 and below 1"),
+        (("--prune-to", "0"), "--prune-to: must be a number above 0 and below 1, not 0"),
         (("--prune-to", "0.9999"), "--prune-to 0.9999 cannot be reached"),
-        (
-            ("--rewind-epoch", "2"),
-            "--rewind-epoch must be at least 0 and below the 2 epochs of a level",
-        ),
+        (("--rewind-epoch", "2"), "--rewind-epoch must be below the 2 epochs of a level, not 2"),
         (("--rewind-epoch", "-1"), "must be a whole number of at least 0"),
         (("--prune-rounds", "0"), "must be a whole number of at least 1"),
         (("--prune-rounds", "1", "--prune-to", "0.5"), "give one of them"),
-        (("--prune-scope", "all"), "invalid choice"),
-        (("--prune-fraction", "x"), "invalid float value"),
+        (("--prune-scope", "all"), "must be one of layer, global, not all"),
+        (("--prune-fraction", "x"), "must be a number above 0 and below 1, not 'x'"),
     ],
 )
 def test_bad_options_are_one_sentence(

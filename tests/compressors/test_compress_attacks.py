@@ -14,7 +14,7 @@ from torch import nn
 import cushion
 from cushion.cli import main
 from cushion.compressors.projection.options import NetOptions
-from cushion.compressors.projection.run import compress_net
+from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 
 
@@ -34,7 +34,7 @@ def test_a_tie_that_rounding_hides_is_counted_against_the_net() -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
     net[1].weight.data = weight
     data = Dataset("ties", np.full((2000, 1, 1, 2), 255, np.uint8), np.ones(2000, np.int64), 2)
-    found = compress_net(
+    found = compress_model(
         net, data, method="low-rank", options=NetOptions(k=1, number_bits=2, gamma=gamma)
     ).summary
     errors = found.occam[0].errors
@@ -47,7 +47,7 @@ def test_a_tie_that_rounding_hides_is_counted_against_the_net() -> None:
 def test_a_lemma_whose_epsilon_exceeds_1_or_whose_p_is_too_small_promises_nothing() -> None:
     model, (data, _) = trained("conv")[0], digits()
     for options in (NetOptions(k=2, p=3, examples=8), NetOptions(k=1, p=40, examples=8)):
-        found = compress_net(model, data, method="conv-project", options=options).summary
+        found = compress_model(model, data, method="conv-project", options=options).summary
         (lemma,) = [one for one in found.promises if one.name == "Lemma 13"]
         assert lemma.held is None
         assert lemma.worst_ratio is not None  # what was seen is still shown
@@ -72,7 +72,7 @@ def test_a_batch_norm_that_cannot_be_folded_keeps_the_stated_accuracy() -> None:
     net(torch.rand(64, 1, 8, 8))
     data, _ = digits()
     for accuracy in (1e-5, 1e-3):
-        found = compress_net(
+        found = compress_model(
             net.eval(), data, method="low-rank", options=NetOptions(epsilon=accuracy)
         ).summary
         (lemma,) = [one for one in found.promises if one.name == "Lemma 1"]
@@ -92,7 +92,7 @@ def test_no_output_overwrites_another_or_the_net(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     model, (data, _) = trained("mlp")[0], digits()
-    compress_net(model, data, method="low-rank", options=NetOptions(k=2)).save("net")
+    compress_model(model, data, method="low-rank", options=NetOptions(k=2)).save("net")
     before = Path("net").read_bytes()
     assert (
         main(["compress", "net", "--data", "digits", "--method", "low-rank", "--k", "1", *files])
@@ -105,7 +105,7 @@ def test_no_output_overwrites_another_or_the_net(
 
 def test_a_python_user_who_loads_a_compressed_net_as_weights_is_told_how(tmp_path: Path) -> None:
     model, (data, _) = trained("mlp")[0], digits()
-    path = compress_net(model, data, method="low-rank", options=NetOptions(k=2)).save(
+    path = compress_model(model, data, method="low-rank", options=NetOptions(k=2)).save(
         tmp_path / "net"
     )
     with pytest.raises(cushion.BadInput, match=r"cushion\.load_compressed"):
@@ -115,7 +115,7 @@ def test_a_python_user_who_loads_a_compressed_net_as_weights_is_told_how(tmp_pat
 def test_settings_that_make_the_result_are_recorded(tmp_path: Path) -> None:
     model, (data, _) = trained("conv")[0], digits()
     options = NetOptions(k=1, p=5, constant=700.0, zeta=0.25, level=0.5, examples=8)
-    found = compress_net(model, data, method="conv-project", options=options)
+    found = compress_model(model, data, method="conv-project", options=options)
     notes = cushion.load_compressed(found.save(tmp_path / "net")).notes
     for record in (found.summary.settings, notes):
         assert (record["constant"], record["p"], record["zeta"], record["level"]) == (

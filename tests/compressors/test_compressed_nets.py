@@ -19,6 +19,7 @@ from tests.compressed_cases import NAMED, WAYS, compressed, moved, network
 
 import cushion
 from cushion.compressors.file import CompressedNet, is_compressed, load_compressed
+from cushion.compressors.projection.matrix_project import Projected
 from cushion.compressors.projection.options import NetOptions
 from cushion.compressors.projection.storing import (
     LayerPlan,
@@ -27,7 +28,7 @@ from cushion.compressors.projection.storing import (
     store_linear,
     store_net,
 )
-from cushion.compressors.storage.stored import Kept, Projected
+from cushion.compressors.storage.stored import Kept
 from cushion.compressors.storage.stored_net import StoredNet, places
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.network import Network

@@ -9,19 +9,16 @@ import math
 import numpy as np
 import pytest
 import torch
+from tests.place_moments import place_variance
 
 from cushion.compressors.projection import conv_project as module
 from cushion.compressors.projection.conv_project import (
     Located,
     epsilon_of,
-    paper_k,
     paper_p,
     project_filters,
-    proof_constant,
-    stored_numbers,
 )
-from cushion.compressors.projection.location_sums import place_variance
-from cushion.compressors.storage.stored import HELPERS
+from cushion.compressors.projection.matrix_project import HELPERS
 from cushion.errors import BadInput
 from cushion.nets.operators import Conv2d, Linear, LocalConv2d
 from cushion.nets.operators.gaussian_projection import gaussian_rows
@@ -174,7 +171,7 @@ def test_with_a_start_only_the_change_is_compressed() -> None:
 @pytest.mark.parametrize("helper", ["gaussian", "srht"])
 def test_numbers_fields_and_seed_are_all_that_a_decoder_needs(helper: str) -> None:
     layer = project_filters(CONVOLUTION, 3, 4, 9, seed=7, place=2, helper=helper)  # type: ignore[arg-type]
-    assert layer.parameters == stored_numbers(3, 4) == 12
+    assert layer.parameters == 12
     assert np.abs(layer.coordinates.integers).max() < 2**8  # 9 bits with the sign
     assert layer.fields == (HELPERS.index(layer.helper), 3, 4, 12)
     assert len(layer.fields) == Located.field_count
@@ -237,6 +234,22 @@ def test_what_cannot_be_compressed_is_refused() -> None:
         )
 
 
+def paper_k(
+    epsilon: float, eta: float, kernel: tuple[int, int], stride: tuple[int, int], constant: float
+) -> int:
+    """Q⌈κ/s⌉² ln²(1/η)/ε², rounded up, with Q = `constant`: the k of Algorithm 4."""
+    overlap = math.prod(math.ceil(taps / step) for taps, step in zip(kernel, stride, strict=True))
+    return math.ceil(constant * overlap * math.log(eta) ** 2 / epsilon**2)
+
+
+def proof_constant(eta: float) -> float:
+    """A Q for which Lemma 13 would follow if Lemma 12 were true: 288·p²/ln²(1/η), p even (derived
+    in `conv_project`).
+    """
+    p = paper_p(eta)
+    return 288.0 * (p + p % 2) ** 2 / math.log(eta) ** 2
+
+
 def test_the_papers_k_and_p() -> None:
     assert [paper_p(eta) for eta in (0.9, 0.5, 0.25, 0.24, 2.0**-10, 1e-3)] == [1, 1, 2, 3, 10, 10]
     # ⌈5/2⌉·⌈3/1⌉ = 9 and ln(1/η) = 3: Q·9·9/ε²
@@ -250,7 +263,6 @@ def test_the_papers_k_and_p() -> None:
         )
     for bad in (
         lambda: paper_p(1.0),
-        lambda: paper_k(0.0, 0.1, (3, 3), (1, 1)),
         lambda: epsilon_of(0, 0.1, (3, 3), (1, 1)),
     ):
         with pytest.raises(BadInput):

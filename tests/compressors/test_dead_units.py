@@ -12,23 +12,23 @@ from torch import nn
 import cushion
 from cushion.compressors.storage.dead_units import (
     Floats,
-    Weighted,
+    WithBias,
     linked_layers,
     without_dead_units,
 )
 
 
-def run(layers: tuple[Weighted, ...] | list[Weighted], x: Floats) -> Floats:
+def run(layers: tuple[WithBias, ...] | list[WithBias], x: Floats) -> Floats:
     for at, layer in enumerate(layers):
         x = x @ layer.weight.T + (0.0 if layer.bias is None else layer.bias)
         x = np.maximum(x, 0.0) if at < len(layers) - 1 else x
     return x
 
 
-def sparse_net(widths: list[int], kept: float, seed: int, *, biases: bool) -> list[Weighted]:
+def sparse_net(widths: list[int], kept: float, seed: int, *, biases: bool) -> list[WithBias]:
     random = np.random.default_rng(seed)
     return [
-        Weighted(
+        WithBias(
             random.normal(size=(rows, columns)) * (random.random((rows, columns)) < kept),
             random.normal(size=rows) if biases else None,
         )
@@ -59,10 +59,10 @@ def test_the_function_stays_and_no_dead_unit_is_left(seed: int, biases: bool) ->
 def test_by_hand() -> None:
     # Unit 0 has no inputs and gives ReLU(2) = 2; unit 1 is read by nobody; unit 2 lives; unit 3
     # gives ReLU(-5) = 0.
-    first = Weighted(
+    first = WithBias(
         np.array([[0.0, 0.0], [1.0, 2.0], [3.0, 0.0], [0.0, 0.0]]), np.array([2.0, 7.0, 1.0, -5.0])
     )
-    second = Weighted(np.array([[10.0, 0.0, 1.0, 4.0]]), np.array([0.5]))
+    second = WithBias(np.array([[10.0, 0.0, 1.0, 4.0]]), np.array([0.5]))
     a, b = without_dead_units([first, second], [True, False])
     assert a.weight.tolist() == [[0.0, 0.0], [0.0, 0.0], [3.0, 0.0], [0.0, 0.0]]
     assert a.bias is not None
@@ -73,8 +73,8 @@ def test_by_hand() -> None:
 
 
 def test_a_constant_stays_where_no_bias_can_carry_it() -> None:
-    first = Weighted(np.array([[0.0], [0.0]]), np.array([2.0, -1.0]))
-    second = Weighted(np.array([[10.0, 3.0]]), None)
+    first = WithBias(np.array([[0.0], [0.0]]), np.array([2.0, -1.0]))
+    second = WithBias(np.array([[10.0, 3.0]]), None)
     a, b = without_dead_units([first, second], [True, False])
     assert b.weight.tolist() == [[10.0, 0.0]]  # the second gives 0 whatever reads it
     assert a.bias is not None

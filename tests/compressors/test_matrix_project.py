@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from cushion.compressors.projection.matrix_project import project, rounding_share
-from cushion.compressors.storage.stored import HELPERS, Kept, Numbers, Projected
+from cushion.compressors.projection.matrix_project import (
+    HELPERS,
+    Projected,
+    project,
+    rounding_share,
+)
+from cushion.compressors.storage.stored import Kept, Numbers
 from cushion.data.counter import stream
 from cushion.errors import BadInput
 from cushion.nets.operators import Conv2d, Linear

@@ -1,10 +1,11 @@
-"""replace_tails from end to end: every number of its record derived again, the best of what was
+"""compress_model from end to end: every number of its record derived again, the best of what was
 tried, certificates.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import math
 from dataclasses import replace
@@ -22,21 +23,23 @@ from tests.trained_cases import HELD_OUT, ROWS, digits, trained
 from torch import nn
 
 import cushion
-from cushion.compressors.certified import NetCompressed
-from cushion.compressors.noise import run as net_replacing
-from cushion.compressors.noise.options import BEST_GRIDS, TAUS, HeavyTailOptions
-from cushion.compressors.noise.records import NetHeavyTail
+from cushion.compressors import choice
+from cushion.compressors.certified import Compressed
+from cushion.compressors.noise.options import TAUS, HeavyTailOptions
+from cushion.compressors.noise.records import ReplacementSummary
 from cushion.compressors.noise.replacement import threshold_within
-from cushion.compressors.noise.run import replace_tails
 from cushion.compressors.noise.spiked import Spiked
+from cushion.compressors.options import BEST_GRIDS
 from cushion.compressors.pruning.options import PruneOptions
-from cushion.compressors.pruning.run import prune_net
+from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, CushionError
 from cushion.measures.table import traced
 from cushion.numerics import float_up
 from cushion.theorems.occam import occam_bound
 from cushion.theorems.union import price
+
+heavy_tailed = functools.partial(compress_model, method="heavy-tail")
 
 RUNS: list[tuple[str, dict[str, Any]]] = [
     ("mlp", {"tau": (0.5, 1.0)}),
@@ -50,12 +53,12 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
 
 
 @cache
-def _run(net: str, options: HeavyTailOptions) -> NetCompressed[NetHeavyTail]:
+def _run(net: str, options: HeavyTailOptions) -> Compressed[ReplacementSummary]:
     data, holdout = digits()
-    return replace_tails(trained(net)[0], data, options=options, holdout=holdout, seed=3)
+    return heavy_tailed(trained(net)[0], data, options=options, holdout=holdout, seed=3)
 
 
-def run(net: str, **options: Any) -> NetCompressed[NetHeavyTail]:
+def run(net: str, **options: Any) -> Compressed[ReplacementSummary]:
     return _run(net, HeavyTailOptions(**options))
 
 
@@ -231,7 +234,7 @@ def test_t_0_is_pruning_by_magnitude() -> None:
     found = run("linear", tau=(1.0,), t=(0.0,), grid="6")
     (row,) = found.summary.layers
     options = PruneOptions(rule="layer", sparsity=(row.replaced / row.weights,), grid="6")
-    pruned = prune_net(
+    pruned = compress_model(
         trained("linear")[0], digits()[0], method="magnitude", options=options, seed=3
     )
     assert pruned.net.stored.coded.data == found.net.stored.coded.data
@@ -293,7 +296,7 @@ def test_held_out_examples_choose_nothing() -> None:
     other = replace(holdout, y=(holdout.y + 1) % 10)
     options = HeavyTailOptions(tau=(1.0, 2.0), trials=2)
     found = [
-        replace_tails(trained("mlp")[0], data, options=options, holdout=one, seed=3)
+        heavy_tailed(trained("mlp")[0], data, options=options, holdout=one, seed=3)
         for one in (holdout, other, None)
     ]
     assert len({one.net.stored.coded.data for one in found}) == 1
@@ -307,15 +310,15 @@ def test_the_seed_decides_the_threads_do_not_and_the_model_stays() -> None:
     model, data = trained("conv")[0], digits()[0]
     before = copy.deepcopy(model.state_dict())
     options = HeavyTailOptions(tau=(1.0,), t=(1.0,), trials=1)
-    first = replace_tails(model, data, options=options, seed=3)
+    first = heavy_tailed(model, data, options=options, seed=3)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1 if threads > 1 else 2)
-        again = replace_tails(model, data, options=options, seed=3)
+        again = heavy_tailed(model, data, options=options, seed=3)
     finally:
         torch.set_num_threads(threads)
     assert first.net.stored.coded.data == again.net.stored.coded.data
-    other = replace_tails(model, data, options=options, seed=4).net.stored
+    other = heavy_tailed(model, data, options=options, seed=4).net.stored
     assert other.coded.data != first.net.stored.coded.data
     for one, two in zip(other.layers, first.net.stored.layers, strict=True):  # the noise alone
         assert isinstance(one, Spiked)
@@ -329,8 +332,8 @@ def test_long_messages_are_compared_by_an_estimate(monkeypatch: pytest.MonkeyPat
     written = run(
         "mlp", **{name: getattr(options, name) for name in ("tau", "t", "trials")}
     ).summary
-    monkeypatch.setattr(net_replacing, "_WRITTEN", 0)
-    estimated = replace_tails(trained("mlp")[0], digits()[0], options=options, seed=3).summary
+    monkeypatch.setattr(choice, "_WRITTEN", 0)
+    estimated = heavy_tailed(trained("mlp")[0], digits()[0], options=options, seed=3).summary
     for one, other in zip(estimated.tried, written.tried, strict=True):
         assert one.bits == pytest.approx(other.bits, rel=0.02)
         assert (one.bits == other.bits) == one.chosen == one.written
@@ -347,7 +350,7 @@ def test_every_kind_of_net(name: str) -> None:
         y = model(torch.from_numpy(x)).argmax(1).numpy()
     data = Dataset("noise", x, y, max(2, int(y.max()) + 1))
     options = HeavyTailOptions(tau=(0.5,), t=(1.0,), trials=2)
-    found = replace_tails(model, data, options=options, seed=1).summary
+    found = heavy_tailed(model, data, options=options, seed=1).summary
     net = traced(model, data)
     assert [layer.kind for layer in found.layers] == [
         node.affine.kind for node in net.affine_layers
@@ -393,7 +396,7 @@ def no_dense() -> nn.Module:
         (
             lambda: trained("mlp")[0],
             {"form": "typo"},
-            "`form` = typo must be one of corrected, algorithm, appendix",
+            "`form` must be one of corrected, algorithm, appendix, not typo",
         ),
         (lambda: trained("mlp")[0], {"tau": (0.0,)}, "`tau`"),
         (lambda: trained("mlp")[0], {"trials": 0}, "`trials`"),
@@ -404,12 +407,12 @@ def test_one_sentence(model: Any, options: dict[str, Any], words: str) -> None:
     if words == "nothing to replace":
         data = Dataset("d", data.x, data.y, 10)
     with pytest.raises(CushionError, match=words) as caught:
-        replace_tails(model(), data, options=HeavyTailOptions(**options))
+        heavy_tailed(model(), data, options=HeavyTailOptions(**options))
     assert "\n" not in str(caught.value)
 
 
 def test_a_constant_layer_that_is_left_out_is_no_problem() -> None:
-    found = replace_tails(
+    found = heavy_tailed(
         constant(), digits()[0], options=HeavyTailOptions(tau=(1.0,), layers=("1",), trials=1)
     )
     assert [row.is_replaced for row in found.summary.layers] == [True, False]
@@ -417,13 +420,15 @@ def test_a_constant_layer_that_is_left_out_is_no_problem() -> None:
 
 def test_arguments_of_the_function() -> None:
     model, data = trained("mlp")[0], digits()[0]
-    with pytest.raises(BadInput, match="replaces no weights"):
-        replace_tails(model, data, method="low-rank")
+    with pytest.raises(BadInput, match="takes NetOptions, not HeavyTailOptions"):
+        heavy_tailed(model, data, method="low-rank", options=HeavyTailOptions())
+    with pytest.raises(BadInput, match="compresses no net"):
+        heavy_tailed(model, data, method="integer")
     for seed in (-1, 2**40, 2**40 - 5, "x", True):
         with pytest.raises(BadInput, match="`seed`"):
-            replace_tails(model, data, seed=seed)  # type: ignore[arg-type]
+            heavy_tailed(model, data, seed=seed)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="`delta`"):
-        replace_tails(model, data, delta="0.7")
+        heavy_tailed(model, data, delta="0.7")
 
 
 def test_nothing_stays_and_everything_stays() -> None:

@@ -1,4 +1,4 @@
-"""compress_net from end to end: every number of its record derived again, promises that hold and
+"""compress_model from end to end: every number of its record derived again, promises that hold and
 that break.
 """
 
@@ -18,14 +18,13 @@ from tests.trained_cases import ROWS, compressions, digits, near_its_start, trai
 from torch import nn
 
 import cushion
-from cushion.compressors.certified import NetCompressed
-from cushion.compressors.projection import report
-from cushion.compressors.projection import run as net_compressing
+from cushion.compressors.certified import Compressed
+from cushion.compressors.projection import account
 from cushion.compressors.projection.options import NetOptions
-from cushion.compressors.projection.run import compress_net
-from cushion.compressors.records import NetCompression
+from cushion.compressors.projection.records import ProjectionSummary
+from cushion.compressors.projection.subject import ProjectionSubject
+from cushion.compressors.run import compress_model
 from cushion.compressors.storage.stored_net import StoredNet
-from cushion.compressors.subject import Subject
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin, sample_margins
 from cushion.measures.table import traced
@@ -39,11 +38,11 @@ CHEAP = {"examples": 12}
 
 def run(
     method: str, net: str, options: dict[str, Any], **others: Any
-) -> NetCompressed[NetCompression]:
+) -> Compressed[ProjectionSummary]:
     model, start = trained(net)
     data, holdout = digits()
     setting = {"holdout": holdout, "init": start, "seed": 3, **others}
-    return compress_net(
+    return compress_model(
         model, data, method=method, options=NetOptions(**{**CHEAP, **options}), **setting
     )
 
@@ -53,8 +52,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the parts of the record that depend on the method and its margin alone and take
     longest.
     """
-    monkeypatch.setattr(net_compressing, "_rates", lambda _: ())
-    monkeypatch.setattr(report, "simulate_places", lambda *_: ())
+    monkeypatch.setattr(account, "_rates", lambda _: ())
+    monkeypatch.setattr(account, "simulate_places", lambda *_: ())
 
 
 def scores(net: Network | nn.Module, data: Dataset) -> torch.Tensor:
@@ -259,7 +258,7 @@ def test_the_seed_decides_and_the_threads_do_not(
     data, _ = digits()
 
     def files(seed: int) -> tuple[bytes, bytes]:
-        found = compress_net(
+        found = compress_model(
             model, data, method=method, options=NetOptions(**{**CHEAP, **options}), seed=seed
         )
         path = found.save(tmp_path / "n.net")
@@ -309,7 +308,7 @@ def test_lemma_5_may_fail_on_a_fraction_eta(eta: float | None) -> None:
 def test_lemma_3_is_promised_and_held_near_the_initialisation() -> None:
     model, start, data = near_its_start()
     options = NetOptions(from_initialisation=True, number_bits=16, epsilon=1.0)
-    found = compress_net(
+    found = compress_model(
         model, data, method="matrix-project", options=options, init=start, delta=0.2
     )
     checks = {one.name: one for one in found.summary.promises}
@@ -319,7 +318,7 @@ def test_lemma_3_is_promised_and_held_near_the_initialisation() -> None:
     assert 0 < checks["Lemma 3"].worst_ratio <= 1
     assert found.summary.promise is not None
     assert found.summary.promise.held
-    subject = Subject(
+    subject = ProjectionSubject(
         traced(model, data), traced(start, data), data, "matrix-project", options, 0.2, 0
     )
     assert subject.stability is not None
@@ -338,7 +337,7 @@ def test_lemma_3_is_promised_and_held_near_the_initialisation() -> None:
         "12 of 30 examples": dataclasses.replace(options, examples=12),
     }
     for reason, other in why.items():
-        again = compress_net(
+        again = compress_model(
             model, data, method="matrix-project", options=other, init=start, delta=0.2
         )
         check = next(one for one in again.summary.promises if one.name == "Lemma 3")
@@ -348,7 +347,7 @@ def test_lemma_3_is_promised_and_held_near_the_initialisation() -> None:
     biased[2].bias = nn.Parameter(torch.full((3,), 0.01))
     first = copy.deepcopy(start)
     first[2].bias = nn.Parameter(torch.zeros(3))
-    again = compress_net(
+    again = compress_model(
         biased, data, method="matrix-project", options=options, init=first, delta=0.2
     )
     check = next(one for one in again.summary.promises if one.name == "Lemma 3")
@@ -388,11 +387,11 @@ def test_a_broken_promise_is_said(method: str, monkeypatch: pytest.MonkeyPatch) 
             digits(),
         )
         arguments = {"method": method}
-    good = compress_net(model, data, **arguments).summary
+    good = compress_model(model, data, **arguments).summary
     assert good.promise is not None
     assert good.promise.held
     monkeypatch.setattr(StoredNet, "network", poisoned)
-    bad = compress_net(model, data, **arguments).summary
+    bad = compress_model(model, data, **arguments).summary
     assert bad.promise is not None
     assert bad.promise.held is False
     assert bad.promise.worst_ratio > 1

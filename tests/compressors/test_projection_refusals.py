@@ -1,5 +1,5 @@
-"""What compress_net refuses, in one sentence, and what it takes although little is promised of
-it.
+"""What the compressors of Arora 2018 refuse, in one sentence, and what they take although little is
+promised of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.trained_cases import digits, trained
 from torch import nn
 
 from cushion.compressors.projection.options import NetOptions
-from cushion.compressors.projection.run import compress_net
+from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 from cushion.errors import CushionError
 
@@ -141,7 +141,9 @@ BAD: dict[str, tuple[Any, Any, str, dict[str, Any], str]] = {
 def test_what_cannot_be_compressed_gets_one_sentence(name: str) -> None:
     model, data, method, options, complaint = BAD[name]
     with pytest.raises(CushionError, match=complaint) as caught:
-        compress_net(model(), data()[0], method=method, options=NetOptions(**{**CHEAP, **options}))
+        compress_model(
+            model(), data()[0], method=method, options=NetOptions(**{**CHEAP, **options})
+        )
     assert "\n" not in str(caught.value)
 
 
@@ -152,12 +154,12 @@ def test_nets_that_are_no_chains_or_have_one_layer_are_compressed_where_k_is_giv
         ("matrix-project", {"k": 500}),
         ("conv-project", {"k": 1, "p": 2}),
     ):
-        found = compress_net(model, data, method=method, options=NetOptions(**options)).summary  # type: ignore[arg-type]
+        found = compress_model(model, data, method=method, options=NetOptions(**options)).summary  # type: ignore[arg-type]
         assert len(found.layers) == 6
         if method == "low-rank":  # Lemma 9 is about chains
             assert [one.held for one in found.promises] == [None, None]
     (linear, _), (data, _) = trained("linear"), digits()
-    one = compress_net(
+    one = compress_model(
         linear, data, method="matrix-project", options=NetOptions(k=2000, epsilon=0.9)
     ).summary
     assert [check.name for check in one.promises] == ["Lemma 2", "Lemma 3"]
@@ -171,7 +173,7 @@ def test_a_layer_that_never_moved_costs_nothing() -> None:
     with torch.no_grad():
         start[-1].weight.mul_(0.9)
     options = NetOptions(from_initialisation=True, k=10)
-    same = compress_net(model, data, method="low-rank", options=options, init=start)
+    same = compress_model(model, data, method="low-rank", options=options, init=start)
     assert [layer.weight_error for layer in same.summary.layers[:-1]] == [0.0] * (
         len(same.summary.layers) - 1
     )
@@ -179,10 +181,10 @@ def test_a_layer_that_never_moved_costs_nothing() -> None:
     with pytest.raises(
         CushionError, match="the initialisation is the net itself"
     ):  # the trained net as helper string
-        compress_net(model, data, method="low-rank", options=options, init=model)
+        compress_model(model, data, method="low-rank", options=options, init=model)
     other = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     with pytest.raises(CushionError, match="initialisation"):
-        compress_net(
+        compress_model(
             model,
             data,
             method="low-rank",

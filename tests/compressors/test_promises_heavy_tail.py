@@ -4,6 +4,7 @@ where it does not.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import Any
@@ -15,33 +16,36 @@ from tests.compressors.test_pruning_run import scores
 from tests.trained_cases import digits, trained
 from torch import nn
 
+from cushion.compressors.choice import worthless
 from cushion.compressors.induction import LayerErrors
 from cushion.compressors.noise.checks import lemma_2_1, lemma_2_2, proposition_1_1
 from cushion.compressors.noise.notes import notes_on
 from cushion.compressors.noise.options import HeavyTailOptions
-from cushion.compressors.noise.records import LayerReplacement, NetHeavyTail, TriedTail
+from cushion.compressors.noise.records import LayerReplacement, ReplacementSummary, TriedTail
 from cushion.compressors.noise.replacement import replace_layer
-from cushion.compressors.noise.run import replace_tails
 from cushion.compressors.noise.spiked import Spiked
 from cushion.compressors.noise.storing import store_replaced
+from cushion.compressors.pairs import PairRatios
 from cushion.compressors.projection.options import NetOptions
-from cushion.compressors.projection.pairs import PairRatios
 from cushion.compressors.records import PromiseCheck
+from cushion.compressors.run import compress_model
 from cushion.compressors.subject import Subject
 from cushion.data.dataset import Dataset
 from cushion.measures.table import traced
 from cushion.measures.tails.magnitudes import Magnitudes
 from cushion.measures.tails.power_law import fit_power_law
 
+heavy_tailed = functools.partial(compress_model, method="heavy-tail")
+
 DELTA = 0.05
 
 
-def found(options: dict[str, Any], net: str = "mlp", seed: int = 3) -> NetHeavyTail:
+def found(options: dict[str, Any], net: str = "mlp", seed: int = 3) -> ReplacementSummary:
     chosen = HeavyTailOptions(**{"trials": 1, "grid": "10", **options})
-    return replace_tails(trained(net)[0], digits()[0], options=chosen, seed=seed).summary
+    return heavy_tailed(trained(net)[0], digits()[0], options=chosen, seed=seed).summary
 
 
-def check(summary: NetHeavyTail, name: str) -> PromiseCheck:
+def check(summary: ReplacementSummary, name: str) -> PromiseCheck:
     return next(one for one in summary.promises if one.name == name)
 
 
@@ -49,7 +53,7 @@ def faithful(options: dict[str, Any], seed: int = 3) -> list[torch.Tensor]:
     """Weights of the mlp as the form makes them, from the stored record of a run."""
     model, data = trained("mlp")[0], digits()[0]
     chosen = HeavyTailOptions(**{"trials": 1, "grid": "10", **options})
-    run = replace_tails(model, data, options=chosen, seed=seed)
+    run = heavy_tailed(model, data, options=chosen, seed=seed)
     if any(isinstance(layer, Spiked) for layer in run.net.stored.layers):
         return [torch.from_numpy(layer.weight(seed)).float() for layer in run.net.stored.layers]
     net = traced(model, data)
@@ -170,7 +174,7 @@ def test_a_convolution_has_the_factor_of_its_overlaps() -> None:
         model = nn.Sequential(
             nn.Conv2d(1, 10, 4, stride=4), nn.ReLU(), nn.Conv2d(10, 10, 2), nn.Flatten()
         ).eval()
-    run = replace_tails(
+    run = heavy_tailed(
         model, data, options=HeavyTailOptions(tau=(1.0,), t=(1.0,), trials=1), seed=3
     )
     row, layer = run.summary.layers[1], run.net.stored.layers[1]
@@ -208,7 +212,7 @@ def positive(tiny: float) -> tuple[nn.Module, Dataset]:
 def test_lemma_2_2_promises_and_holds_where_its_conditions_do(t: float) -> None:
     net, data = positive(1e-4)
     options = HeavyTailOptions(tau=(0.01,), t=(t,), grid="24", trials=2)
-    summary = replace_tails(net, data, options=options, seed=2).summary
+    summary = heavy_tailed(net, data, options=options, seed=2).summary
     lemma = check(summary, "Lemma 2.2")
     assert lemma.held is True, lemma.meaning
     assert lemma.worst_ratio is not None
@@ -231,7 +235,7 @@ def test_lemma_2_2_promises_and_holds_where_its_conditions_do(t: float) -> None:
 
 def test_lemma_2_2_says_why_it_is_silent() -> None:
     net, data = positive(0.2)
-    large = replace_tails(net, data, options=HeavyTailOptions(tau=(0.5,), t=(0.0,)), seed=2).summary
+    large = heavy_tailed(net, data, options=HeavyTailOptions(tau=(0.5,), t=(0.0,)), seed=2).summary
     assert "the induction needs ε ≤ 1" in check(large, "Lemma 2.2").meaning
     assert check(large, "Lemma 2.2").worst_ratio is not None  # what was seen is shown all the same
     net, data = positive(1e-4)
@@ -240,9 +244,9 @@ def test_lemma_2_2_says_why_it_is_silent() -> None:
         with_bias[2].weight.copy_(net[2].weight)
         with_bias[2].bias.fill_(1e-3)
     options = HeavyTailOptions(tau=(0.01,), t=(0.0,), grid="24")
-    biased = replace_tails(with_bias, data, options=options, seed=2).summary
+    biased = heavy_tailed(with_bias, data, options=options, seed=2).summary
     assert "without biases" in check(biased, "Lemma 2.2").meaning
-    printed = replace_tails(
+    printed = heavy_tailed(
         net, data, options=HeavyTailOptions(form="algorithm", tau=(0.01,), trials=1)
     ).summary
     assert "is false: the mean of what goes survives" in check(printed, "Lemma 2.2").meaning
@@ -261,7 +265,7 @@ def test_proposition_1_1_as_printed_breaks_where_the_mean_survives() -> None:
     options = HeavyTailOptions(
         form="algorithm", epsilon=0.05, eta=0.05, t=(0.1,), grid="12", trials=1
     )
-    summary = replace_tails(net, data, options=options).summary
+    summary = heavy_tailed(net, data, options=options).summary
     proposition = check(summary, "Proposition 1.1 as printed")
     assert proposition.held is False
     assert "100 % exceed it, and η = 0.05 of them may" in proposition.meaning
@@ -271,7 +275,7 @@ def test_proposition_1_1_as_printed_breaks_where_the_mean_survives() -> None:
         weight * rng.choice([-1.0, 1.0], weight.shape).astype(np.float32)
     )
     options = HeavyTailOptions(epsilon=0.05, eta=0.05, t=(0.1,), grid="12", trials=1)
-    corrected = replace_tails(net, data, options=options).summary
+    corrected = heavy_tailed(net, data, options=options).summary
     assert check(corrected, "Proposition 1.1").held is True
     assert corrected.layers[0].replaced > 10_000
 
@@ -282,7 +286,7 @@ def test_the_power_law_s_k() -> None:
     net = nn.Sequential(nn.Linear(200, 40, bias=False)).eval()
     net[0].weight.data = torch.from_numpy(sizes * rng.choice([-1.0, 1.0], sizes.shape)).float()
     data = Dataset("d", rng.normal(size=(30, 200)).astype(np.float32), rng.integers(0, 40, 30), 40)
-    (row,) = replace_tails(net, data, options=HeavyTailOptions(tau=(2.0,), t=(0.0,))).summary.layers
+    (row,) = heavy_tailed(net, data, options=HeavyTailOptions(tau=(2.0,), t=(0.0,))).summary.layers
     fit = fit_power_law(Magnitudes.of(net[0].weight.detach().double().numpy()))
     assert (row.alpha, row.xmin) == (fit.alpha, fit.xmin)
     share = (fit.xmin / row.tau) ** (fit.alpha - 1)
@@ -291,9 +295,9 @@ def test_the_power_law_s_k() -> None:
     assert row.kept == pytest.approx(
         row.kept_fitted, rel=0.1
     )  # such weights are what the proposition is about
-    below = replace_tails(
-        net, data, options=HeavyTailOptions(tau=(1e-3,), t=(0.0,))
-    ).summary.layers[0]
+    below = heavy_tailed(net, data, options=HeavyTailOptions(tau=(1e-3,), t=(0.0,))).summary.layers[
+        0
+    ]
     assert (below.kept_model, below.kept_fitted) == (None, None)
 
 
@@ -315,13 +319,13 @@ def test_checks_on_edges() -> None:
         empty,
         empty,
     )
-    lemma = lemma_2_2(errors, 0.7, "", 2)
+    lemma = lemma_2_2(errors, 0.7, "")
     assert (lemma.held, lemma.worst_ratio, lemma.cases) == (True, pytest.approx(1.0), 6)
-    assert lemma_2_2(errors, 0.5, "", 2).held is False
-    assert lemma_2_2(errors, 0.5, "of this", 2).held is None
-    assert lemma_2_2(errors, None, "of that", 2).meaning == "not promised: of that"
-    assert lemma_2_2(errors, math.inf, "of that", 2).worst_ratio is None
-    assert "nothing moves" in lemma_2_2(errors, 0.0, "", 2).meaning
+    assert lemma_2_2(errors, 0.5, "").held is False
+    assert lemma_2_2(errors, 0.5, "of this").held is None
+    assert lemma_2_2(errors, None, "of that").meaning == "not promised: of that"
+    assert lemma_2_2(errors, math.inf, "of that").worst_ratio is None
+    assert "nothing moves" in lemma_2_2(errors, 0.0, "").meaning
 
 
 def test_a_fraction_eta_of_the_units_may_exceed() -> None:
@@ -345,33 +349,31 @@ def test_a_fraction_eta_of_the_units_may_exceed() -> None:
 
 def test_notes() -> None:
     summary = found({"tau": (1.0,), "t": (0.0, 1.0)})
-    tried = (
-        TriedTail("tau=1, t=0", "8 bits", 10, 100, 20, 1.0, True),
-        TriedTail("tau=1, t=1", "8 bits", 10, 100, 80, 0.95, True, chosen=True),
+    first = TriedTail(
+        asked="tau=1, t=0", grid="8 bits", kept=10, bits=100, errors=20, bound=1.0, written=True
     )
+    tried = (first, replace(first, asked="tau=1, t=1", errors=80, bound=0.95, chosen=True))
     row = next(row for row in summary.layers)
     noisy = replace(summary, tried=tried, layers=(replace(row, t=0.1),))
-    notes = notes_on(noisy, 10)
+    notes = notes_on(noisy)
     assert "without noise, tau=1, t=0 errs on 20 examples and with it on 80" in notes
-    assert any(
-        "tau=1, t=0 with grid 8 bits errs least (20 of the examples)" in note for note in notes
-    )
-    assert not any("errs least" in note for note in notes_on(noisy, 2 * 10**6))
+    (said,) = worthless(tried, 10)
+    assert "tau=1, t=0 with grid 8 bits errs least (20 of the examples)" in said
+    assert worthless(tried, 2 * 10**6) == []
+    assert worthless((tried[0], replace(tried[1], bound=0.89)), 10) == []
     other = replace(
         noisy, tried=(replace(tried[0], grid="4 bits"), tried[1])
     )  # another grid is no comparison
-    assert not any("without noise" in note for note in notes_on(other, 10))
-    alone = notes_on(replace(noisy, tried=tried[1:]), 10)
+    assert not any("without noise" in note for note in notes_on(other))
+    alone = notes_on(replace(noisy, tried=tried[1:]))
     assert alone == ("noise only adds error to what is left out; `t` = 0 replaces by zeros",)
     rounded: LayerReplacement = replace(row, nonzeros=0, rounded_away=row.kept)
-    assert any(
-        "left on its grid" in note for note in notes_on(replace(noisy, layers=(rounded,)), 10)
-    )
+    assert any("left on its grid" in note for note in notes_on(replace(noisy, layers=(rounded,))))
     unread: LayerReplacement = replace(row, nonzeros=0, rounded_away=row.kept - 1)
     assert any(
-        "does not read its units" in note for note in notes_on(replace(noisy, layers=(unread,)), 10)
+        "does not read its units" in note for note in notes_on(replace(noisy, layers=(unread,)))
     )
     coarse = replace(noisy, settings={**noisy.settings, "epsilon": row.rounding / 2})
-    assert any("rounding alone moves" in note for note in notes_on(coarse, 10))
+    assert any("rounding alone moves" in note for note in notes_on(coarse))
     fine = replace(noisy, settings={**noisy.settings, "epsilon": 2 * row.rounding})
-    assert not any("rounding alone moves" in note for note in notes_on(fine, 10))
+    assert not any("rounding alone moves" in note for note in notes_on(fine))

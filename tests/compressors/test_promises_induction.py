@@ -15,13 +15,8 @@ from tests.jacobian_cases import activations, traced
 
 from cushion.compressors import induction
 from cushion.compressors.induction import LayerErrors, follow_induction
-from cushion.compressors.projection.checks import (
-    induction_check,
-    lemma_9,
-    why_no_induction,
-    within_margin,
-    worst_kept,
-)
+from cushion.compressors.lemmas import Lemma, induction_check, worst_kept
+from cushion.compressors.projection.checks import lemma_9, why_no_induction, within_margin
 from cushion.compressors.records import PromiseCheck
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
@@ -187,19 +182,18 @@ ERRORS = {(0, 0): [0.1, 0.2], (0, 1): [0.2, 0.1], (1, 1): [0.3, 0.5]}
 
 
 def test_the_induction_is_held_to_i_over_d_times_epsilon() -> None:
-    check = induction_check("Lemma 3", errors_of(ERRORS), 0.4, "", 2, 0.0)
+    lemma = Lemma("Lemma 3", "Arora 2018")
+    check = induction_check(lemma, errors_of(ERRORS), 0.4, "", 0.0)
     assert check.worst_ratio == pytest.approx(0.5 / 0.4)  # (1, 1): all of ε
     assert (check.held, check.cases, check.source) == (False, 6, "Arora 2018, Lemma 3")
     later = {**ERRORS, (0, 1): [0.45, 0.1]}
-    check = induction_check("Lemma 3", errors_of(later), 0.6, "", 2, 0.0)
+    check = induction_check(lemma, errors_of(later), 0.6, "", 0.0)
     assert check.worst_ratio == pytest.approx(0.45 / 0.3)  # (0, 1): half of ε, wherever it is seen
-    check = induction_check("Lemma 3", errors_of(later), 0.6, "", 2, 0.5)
+    check = induction_check(lemma, errors_of(later), 0.6, "", 0.5)
     assert check.held is True  # without its worst example
     assert check.worst_ratio == pytest.approx(0.5 / 0.6)
-    assert induction_check("Lemma 3", errors_of(ERRORS), 0.5, "", 2, 0.0).held is True
-    silent = induction_check("Lemma 3", errors_of(ERRORS), None, "", 2, 0.0)
-    assert (silent.held, silent.worst_ratio, silent.cases) == (None, None, 0)
-    unproved = induction_check("Lemma 3", errors_of(ERRORS), 0.4, "of something", 2, 0.0)
+    assert induction_check(lemma, errors_of(ERRORS), 0.5, "", 0.0).held is True
+    unproved = induction_check(lemma, errors_of(ERRORS), 0.4, "of something", 0.0)
     assert (unproved.held, unproved.worst_ratio) == (None, pytest.approx(1.25))
     assert "not promised here: of something" in unproved.meaning
 

@@ -9,11 +9,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from tests.place_moments import place_variance
 from torch import nn
 
 import cushion
 from cushion.compressors.projection import places as module
-from cushion.compressors.projection.location_sums import place_variance
 from cushion.compressors.projection.options import NetOptions
 from cushion.compressors.projection.places import simulate_places
 from cushion.compressors.projection.storing import LayerPlan, store_net

@@ -17,9 +17,9 @@ from torch import nn
 from cushion.compressors.pruning import checks
 from cushion.compressors.pruning.inputs import right_singular_vectors
 from cushion.compressors.pruning.options import PruneOptions
-from cushion.compressors.pruning.records import NetPruning
-from cushion.compressors.pruning.run import prune_net
+from cushion.compressors.pruning.records import PruningSummary
 from cushion.compressors.records import Promise, PromiseCheck
+from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 from cushion.nets.tracing import trace
 
@@ -50,12 +50,12 @@ def data_for(net: nn.Module, rows: int = 40) -> Dataset:
     return Dataset("made", x, y, 10)
 
 
-def prune(net: nn.Module, **options: Any) -> NetPruning:
+def prune(net: nn.Module, **options: Any) -> PruningSummary:
     given = PruneOptions(**{"level": 0.3, **options})
-    return prune_net(net, data_for(net), method="magnitude", options=given, seed=5).summary
+    return compress_model(net, data_for(net), method="magnitude", options=given, seed=5).summary
 
 
-def check(found: NetPruning, name: str) -> PromiseCheck:
+def check(found: PruningSummary, name: str) -> PromiseCheck:
     (one,) = [one for one in found.promises if one.name == name]
     return one
 
@@ -129,8 +129,8 @@ def test_the_standard_errors_of_the_moments_are_those_of_normal_weights() -> Non
     """Simulated on 300 normal layers: deviations over standard errors spread by about 1 (or less,
     as Ψ is fitted).
     """
+    from cushion.compressors.pruning.layers import _moments
     from cushion.compressors.pruning.masks import bernoulli_mask, layer_variance
-    from cushion.compressors.pruning.promises import _moments
 
     draw = torch.Generator().manual_seed(3)
     scores = []
@@ -161,7 +161,7 @@ def test_the_standard_errors_of_the_moments_are_those_of_normal_weights() -> Non
 def test_norms_and_limits_of_a_layer_by_hand() -> None:
     net = gaussian_net()
     found = prune(net, d=(0.5,), grid="5")
-    result = prune_net(
+    result = compress_model(
         net, data_for(net), method="magnitude", options=PruneOptions(d=(0.5,), grid="5"), seed=5
     )
     for at, (layer, weight) in enumerate(zip(found.layers, weights(net), strict=True)):
@@ -226,7 +226,7 @@ def test_output_errors_against_lemmas_4_3_and_4_4_written_out(grid: str) -> None
     net = gaussian_net()
     data = data_for(net)
     options = PruneOptions(d=(0.002,), grid=grid, level=0.3)
-    result = prune_net(net, data, method="magnitude", options=options, seed=5)
+    result = compress_model(net, data, method="magnitude", options=options, seed=5)
     found = result.summary
     x = torch.from_numpy(data.x)
     with torch.no_grad():
@@ -379,7 +379,7 @@ def test_condition_c_1_given_and_fitted() -> None:
         0.0,
     )  # nothing is stretched by more than the norm
     # What was seen: ‖Δx‖/(‖Δ‖₂‖x‖) of the first layer, by hand.
-    result = prune_net(
+    result = compress_model(
         net, data, method="magnitude", options=PruneOptions(d=(1.0,), grid="30"), seed=5
     )
     moved = result.net.stored.layers[0].weight(0) - weights(net)[0]

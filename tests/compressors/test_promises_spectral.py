@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import cushion
 from cushion.compressors.projection.checks import lemma_1
-from cushion.compressors.projection.spectral import LayerShift, accuracy_for, layer_shifts, lemma_9
+from cushion.compressors.spectral import LayerShift, accuracy_for, layer_shifts, lemma_9
 from cushion.data.dataset import Dataset
 from cushion.measures.table import measure
 from cushion.nets.network import Network

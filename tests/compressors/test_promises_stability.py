@@ -15,9 +15,9 @@ from tests.jacobian_cases import activations, brute_jacobian, traced
 from torch import nn
 
 import cushion
-from cushion.compressors.projection import stability
-from cushion.compressors.projection.pairs import overlap
-from cushion.compressors.projection.stability import stability_facts
+from cushion.compressors import stability
+from cushion.compressors.pairs import overlap
+from cushion.compressors.stability import stability_facts
 from cushion.data.dataset import Dataset
 from cushion.data.splits import permutation
 from cushion.measures.one_pass import one_pass

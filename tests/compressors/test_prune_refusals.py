@@ -19,7 +19,7 @@ from torch import nn
 
 from cushion.cli import main
 from cushion.compressors.pruning.options import PruneOptions
-from cushion.compressors.pruning.run import prune_net
+from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, CushionError
 from cushion.measures.table import traced
@@ -125,9 +125,14 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         lambda: trained("mlp")[0],
         digits,
         {"sparsity": (1.0,)},
-        "below 1, not 1.0",
+        "below 1, not 1",
     ),
-    "d too small": (lambda: trained("mlp")[0], digits, {"d": (1e-9,)}, "from 1e-6 to 1e6"),
+    "d too small": (
+        lambda: trained("mlp")[0],
+        digits,
+        {"d": (1e-9,)},
+        "`d` must be numbers of at least 1e-06",
+    ),
     "grid": (lambda: trained("mlp")[0], digits, {"grid": "1"}, "from 2 to 32"),
     "constants": (lambda: trained("mlp")[0], digits, {"subgaussian": "1,2"}, "the numbers a,b,t"),
     "sketch's option": (
@@ -143,21 +148,21 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
 def test_one_sentence(case: str) -> None:
     model, data, options, sentence = BAD[case]
     with pytest.raises(CushionError, match=sentence) as caught:
-        prune_net(model(), data()[0], method="magnitude", options=PruneOptions(**options))
+        compress_model(model(), data()[0], method="magnitude", options=PruneOptions(**options))
     assert "\n" not in str(caught.value)
 
 
 def test_arguments_of_the_function() -> None:
     model, data = trained("mlp")[0], digits()[0]
-    with pytest.raises(BadInput, match="does not prune"):
-        prune_net(model, data, method="low-rank")
+    with pytest.raises(BadInput, match="takes NetOptions, not PruneOptions"):
+        compress_model(model, data, method="low-rank", options=PruneOptions())
     for seed in (-1, 2**40):
         with pytest.raises(BadInput, match="`seed`"):
-            prune_net(model, data, method="magnitude", seed=seed)
+            compress_model(model, data, method="magnitude", seed=seed)
     with pytest.raises(BadInput, match="`delta`"):
-        prune_net(model, data, method="magnitude", delta="0.7")
+        compress_model(model, data, method="magnitude", delta="0.7")
     with pytest.raises(BadInput):
-        prune_net(
+        compress_model(
             model,
             data,
             method="magnitude",
@@ -177,7 +182,7 @@ def test_arguments_of_the_function() -> None:
     ],
 )
 def test_the_ends_of_every_option_are_taken(options: dict[str, Any], left: str) -> None:
-    found = prune_net(
+    found = compress_model(
         trained("mlp")[0],
         digits()[0],
         method="magnitude",
@@ -196,7 +201,7 @@ def test_the_ends_of_every_option_are_taken(options: dict[str, Any], left: str) 
 
 
 def test_a_net_that_errs_too_often_has_no_margin_but_is_pruned() -> None:
-    found = prune_net(
+    found = compress_model(
         trained("mlp")[1], digits()[0], method="magnitude", options=PruneOptions(d=(1.0,))
     ).summary
     assert found.gamma is None
@@ -231,11 +236,11 @@ WORDS = [
     ("--method magnitude --k 9", "does not take --k"),
     ("--method magnitude --sparsity 1.5", "--sparsity"),
     ("--method magnitude --sparsity x", "--sparsity"),
-    ("--method magnitude --d 0", "--d must be from 1e-6"),
+    ("--method magnitude --d 0", "--d must be numbers of at least 1e-06"),
     ("--method magnitude --rule 3:2", "1 to M may stay"),
     ("--method magnitude --grid coarse", "--grid coarse"),
     ("--method magnitude --grid ²", "--grid ²"),
-    ("--method magnitude --fine-tune 0", "--fine-tune"),
+    ("--method magnitude --fine-tune -1", "--fine-tune"),
     ("--method magnitude --gamma -1", "--gamma"),
     ("--method low-rank --sparsity 0.5", "does not take --sparsity"),
     ("--method magnitude --certificate {n}", "are one file"),
@@ -317,13 +322,13 @@ def test_nothing_is_written_into_the_folder_of_the_net(
 
 
 def test_options_as_python_gives_them() -> None:
-    assert PruneOptions.given(sparsity=0.5, grid=4) == PruneOptions(sparsity=(0.5,), grid="4")
+    assert PruneOptions(sparsity=0.5, grid=4) == PruneOptions(sparsity=(0.5,), grid="4")
     assert (
-        PruneOptions.given(d=np.array([0.5, 1.0]))
+        PruneOptions(d=np.array([0.5, 1.0]))
         == PruneOptions(d=(0.5, 1.0))
-        == PruneOptions.given(d=[0.5, 1])
+        == PruneOptions(d=[0.5, 1])
     )
-    with pytest.raises(BadInput, match="`grid` = None"):
-        PruneOptions(grid=None).check("magnitude")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="`grid` must be a word, not None"):
+        PruneOptions(grid=None)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="`seed` = x"):
-        prune_net(trained("mlp")[0], digits()[0], method="magnitude", seed="x")  # type: ignore[arg-type]
+        compress_model(trained("mlp")[0], digits()[0], method="magnitude", seed="x")  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from cushion.compressors.pruning.masks import apply_masks, masks_for
 from cushion.compressors.storage.masked import Grid, fitted, store_pruned
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Numbers, StoredLayer
-from cushion.compressors.storage.stored_net import KINDS, StoredNet, read_stored
+from cushion.compressors.storage.stored_net import StoredNet, read_stored
 from cushion.errors import BadInput, Malformed
 from cushion.nets.network import Network
 
@@ -108,7 +108,7 @@ def test_gaps_and_values_that_fit_no_weight_are_refused(
     # the same numbers in a message: one sentence that names the layer
     net = torch.nn.Sequential(torch.nn.Linear(3, 2, bias=False)).eval()
     frame = cushion.trace(net, (3,))
-    head = [0, KINDS.index(Pruned), 2, EXPONENTS, EXPONENTS]
+    head = [0, Pruned.number, 2, EXPONENTS, EXPONENTS]
     coded = encode_numbers(head, [grid(gaps).integers, grid(values).integers])
     with pytest.raises(Malformed, match=f"^{frame.affine_layers[0].name}: .*{complaint}"):
         read_stored(coded.data, coded.bits, frame)
@@ -116,7 +116,7 @@ def test_gaps_and_values_that_fit_no_weight_are_refused(
     (layer,) = read_stored(good.data, good.bits, frame).layers
     assert layer.weight(0).tolist() == [[0.0, 3.0, 0.0], [0.0, 0.0, -3.0]]
     for count in (7, 2**39):  # more non-zeros than numbers: refused before anything is allocated
-        many = encode_numbers([0, KINDS.index(Pruned), count, EXPONENTS, EXPONENTS], [])
+        many = encode_numbers([0, Pruned.number, count, EXPONENTS, EXPONENTS], [])
         with pytest.raises(Malformed, match="non-zeros"):
             read_stored(many.data, many.bits, frame)
 

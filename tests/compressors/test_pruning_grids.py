@@ -12,7 +12,7 @@ import pytest
 import torch
 from tests.compressors.test_pruning import normal
 
-from cushion.compressors.projection.pairs import overlap
+from cushion.compressors.pairs import overlap
 from cushion.compressors.pruning.grids import (
     exponent_below,
     rho_limit,

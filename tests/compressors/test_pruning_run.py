@@ -1,4 +1,4 @@
-"""prune_net from end to end: every number of its record derived again, the best of what was tried,
+"""Pruning from end to end: every number of its record derived again, the best of what was tried,
 certificates.
 """
 
@@ -20,14 +20,15 @@ from tests.trained_cases import HELD_OUT, ROWS, digits, trained
 from torch import nn
 
 import cushion
-from cushion.compressors.certified import NetCompressed
+from cushion.compressors import choice
+from cushion.compressors.certified import Compressed
 from cushion.compressors.choice import worthless
-from cushion.compressors.pruning import run as net_pruning
+from cushion.compressors.options import BEST_GRIDS
 from cushion.compressors.pruning.lemma_grid import norm_at_least
 from cushion.compressors.pruning.masks import masks_for
-from cushion.compressors.pruning.options import BEST_GRIDS, STRENGTHS, PruneOptions
-from cushion.compressors.pruning.records import NetPruning
-from cushion.compressors.pruning.run import prune_net
+from cushion.compressors.pruning.options import STRENGTHS, PruneOptions
+from cushion.compressors.pruning.records import PruningSummary, TriedPruning
+from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin, sample_margins
 from cushion.measures.table import traced
@@ -47,9 +48,9 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def run(net: str, **options: Any) -> NetCompressed[NetPruning]:
+def run(net: str, **options: Any) -> Compressed[PruningSummary]:
     data, holdout = digits()
-    return prune_net(
+    return compress_model(
         trained(net)[0],
         data,
         method="magnitude",
@@ -223,7 +224,7 @@ def test_the_smallest_bound_is_taken_where_bounds_say_something() -> None:
     net[0].weight.data = torch.from_numpy(np.stack([truth, -truth]))
     data = Dataset("half-space", x, (x @ truth < 0).astype(np.int64), 2)
     options = PruneOptions(rule="layer", sparsity=(0.0, 0.5, 0.75, 0.9), grid="best")
-    found = prune_net(net, data, method="magnitude", options=options).summary
+    found = compress_model(net, data, method="magnitude", options=options).summary
     bounds = [one.bound for one in found.tried]
     assert max(bounds) < 0.6
     assert len(set(bounds)) > 8
@@ -235,7 +236,7 @@ def test_the_smallest_bound_is_taken_where_bounds_say_something() -> None:
 
 def test_long_messages_are_compared_by_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     written = run("mlp", sparsity=(0.1, 0.3), grid="8").summary
-    monkeypatch.setattr(net_pruning, "_WRITTEN", 0)
+    monkeypatch.setattr(choice, "_WRITTEN", 0)
     estimated = run("mlp", sparsity=(0.1, 0.3), grid="8").summary
     for one, other in zip(estimated.tried, written.tried, strict=True):
         assert one.bits == pytest.approx(other.bits, rel=0.02)  # sizes and grids are left out
@@ -256,7 +257,9 @@ def test_held_out_examples_choose_nothing() -> None:
     other = replace(holdout, y=(holdout.y + 1) % 10)
     options = PruneOptions(sparsity=(0.5, 0.8), grid="best")
     found = [
-        prune_net(trained("mlp")[0], data, method="magnitude", options=options, holdout=one, seed=3)
+        compress_model(
+            trained("mlp")[0], data, method="magnitude", options=options, holdout=one, seed=3
+        )
         for one in (holdout, other, None)
     ]
     assert len({one.net.stored.coded.data for one in found}) == 1
@@ -276,7 +279,7 @@ def test_the_seed_decides_the_threads_do_not_and_the_model_stays() -> None:
         torch.set_num_threads(threads)
     assert first.net.stored.coded.data == again.net.stored.coded.data
     data, _ = digits()
-    other = prune_net(
+    other = compress_model(
         model, data, method="magnitude", options=PruneOptions(d=(1.0,), grid="8"), seed=4
     )
     assert other.net.stored.coded.data != first.net.stored.coded.data
@@ -316,7 +319,7 @@ def test_every_kind_of_net(name: str) -> None:
     with torch.no_grad():
         y = model(torch.from_numpy(x)).argmax(1).numpy()
     data = Dataset("noise", x, y, max(2, int(y.max()) + 1))
-    found = prune_net(
+    found = compress_model(
         model, data, method="magnitude", options=PruneOptions(d=(0.05,), grid="lemma"), seed=1
     )
     summary = found.summary
@@ -356,7 +359,7 @@ def test_where_all_bounds_are_vacuous_the_choice_still_prefers_the_better(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        net_pruning, "occam_bound", lambda *_: "1.000000"
+        choice, "occam_bound", lambda *_: "1.000000"
     )  # as on many more bits than examples
     found = run("mlp", sparsity=(0.5, 0.99), grid="8").summary
     taken = next(one for one in found.tried if one.chosen)
@@ -390,10 +393,10 @@ def test_algorithm_1_leaves_biases_as_they_are_to_sixteen_bits() -> None:
 
 
 def test_a_word_where_no_bound_beats_guessing() -> None:
-    tried = [
-        net_pruning.Tried("d=8", "lemma", 10, 100, 80, 0.95, True, chosen=True),
-        net_pruning.Tried("d=1", "lemma", 50, 900, 20, 1.0, True),
-    ]
+    gentle = TriedPruning(
+        asked="d=1", grid="lemma", nonzeros=50, bits=900, errors=20, bound=1.0, written=True
+    )
+    tried = [replace(gentle, asked="d=8", errors=80, bound=0.95, chosen=True), gentle]
     (said,) = worthless(tried, 10)
     assert "d=1 with grid lemma errs least (20 of the examples)" in said
     assert worthless([replace(tried[0], bound=0.89), tried[1]], 10) == []  # better than guessing

@@ -1,4 +1,4 @@
-"""prune_net with --method sketch: the same weights as magnitude, stored as what they are recovered
+"""Method sketch: the same weights as magnitude, stored as what they are recovered
 from, or plainly.
 """
 
@@ -17,18 +17,20 @@ from tests.trained_cases import trained
 
 import cushion
 from cushion.cli import main
-from cushion.compressors.certified import NetCompressed
+from cushion.compressors.certified import Compressed
 from cushion.compressors.pruning.options import PruneOptions
-from cushion.compressors.pruning.records import NetPruning
-from cushion.compressors.pruning.run import prune_net
+from cushion.compressors.pruning.records import PruningSummary
+from cushion.compressors.run import compress_model
 
 SPARSE: dict[str, Any] = {"sparsity": (0.9,), "grid": "5"}
 
 
-def run(method: str, net: str = "mlp", **options: Any) -> NetCompressed[NetPruning]:
+def run(method: str, net: str = "mlp", **options: Any) -> Compressed[PruningSummary]:
     data, holdout = digits()
     given = PruneOptions(**{**SPARSE, **options})
-    return prune_net(trained(net)[0], data, method=method, options=given, holdout=holdout, seed=3)
+    return compress_model(
+        trained(net)[0], data, method=method, options=given, holdout=holdout, seed=3
+    )
 
 
 def test_a_sketched_net_is_the_pruned_net(tmp_path: Path) -> None:
@@ -104,7 +106,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, words: 
     code, text, err = ask(capsys, *command, "-o", str(tmp_path / "s.net"), *words.split())
     assert code == 0, err
     assert "Sketches A X Bᵀ" in text
-    assert ("numbers wrong" in text) == bool(words)
+    row = next(line for line in text[text.index("Sketches A X Bᵀ") :].splitlines()[2:])
+    assert ("no" in row.split(), "yes" in row.split()) == (bool(words), not words)
     assert "√(jp) ln p" in text
     assert cushion.load_compressed(tmp_path / "s.net").stored.layers[0].kind == (
         "pruned" if words else "sketched"

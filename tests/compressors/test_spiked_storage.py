@@ -21,9 +21,8 @@ from cushion.compressors.noise.options import FORMS, Form
 from cushion.compressors.noise.replacement import replace_layer, spread
 from cushion.compressors.noise.spiked import Spiked, bell_numbers, on_a_grid
 from cushion.compressors.noise.storing import store_replaced
-from cushion.compressors.storage.exact_weights import exact_weight
 from cushion.compressors.storage.pruned import Pruned
-from cushion.compressors.storage.stored_net import KINDS, StoredNet, read_stored
+from cushion.compressors.storage.stored_net import StoredNet, read_stored
 from cushion.data.counter import stream
 from cushion.errors import BadInput, Malformed, Unsupported
 from cushion.nets.network import Network
@@ -210,12 +209,10 @@ def craft(fields: list[int], arrays: list[list[int]]) -> StoredNet:
 def test_hostile_messages_are_refused(
     fields: list[int], arrays: list[list[int]], words: str
 ) -> None:
-    head = [0, KINDS.index(Spiked), *fields, EXPONENTS, EXPONENTS, EXPONENTS - 2]
+    head = [0, Spiked.number, *fields, EXPONENTS, EXPONENTS, EXPONENTS - 2]
     with pytest.raises(Malformed, match=f"^0: .*{words}"):
         craft(head, arrays)
-    good = craft(
-        [0, KINDS.index(Spiked), 1, 0, EXPONENTS, EXPONENTS, EXPONENTS - 2], [[-1], [3], [5]]
-    )
+    good = craft([0, Spiked.number, 1, 0, EXPONENTS, EXPONENTS, EXPONENTS - 2], [[-1], [3], [5]])
     noise = bell_numbers(0, 1, 6).reshape(2, 3)
     assert (
         good.layers[0].weight(0).tolist()
@@ -260,7 +257,7 @@ def test_a_certificate_makes_the_same_numbers(form: Form, bits: int, tau: float)
         net = network(name)
         for layer in stored(net, form, tau, bits).layers:
             assert isinstance(layer, Spiked)
-            exact = exact_weight(layer, layer.shape, SEED, layer.place)
+            exact = layer.exact(layer.shape, SEED, layer.place)
             source = exact.source(3)
             assert isinstance(source, SeededNoise)
             assert exact.fixed
@@ -278,10 +275,10 @@ def test_what_a_certificate_cannot_hold() -> None:
     with pytest.raises(
         Unsupported, match="helper string is that of layer 2, and in a certificate it is layer 1"
     ):
-        exact_weight(layer, (2, 3), 7, 1)
+        layer.exact((2, 3), 7, 1)
     for exponent in (30, -60):  # noise far above the weights, and far below
         with pytest.raises(Unsupported, match="too far apart in size"):
-            exact_weight(Spiked(kept, grid([5], exponent), 2), (2, 3), 7, 2)
+            Spiked(kept, grid([5], exponent), 2).exact((2, 3), 7, 2)
     drawn = 4 * bell_numbers(7, 2, 6)
     at = int(np.flatnonzero(drawn)[0])
     values = np.zeros(6, dtype=np.int64)
@@ -289,7 +286,7 @@ def test_what_a_certificate_cannot_hold() -> None:
     cancels = Spiked(Pruned.of(grid(values.reshape(2, 3), 0)), grid([1], 2), 2)
     assert cancels.weight(7).reshape(-1)[at] == 0.0
     with pytest.raises(Unsupported, match="cancel to an exact zero"):
-        exact_weight(cancels, (2, 3), 7, 2)
+        cancels.exact((2, 3), 7, 2)
     mean = Spiked(Pruned.of(grid([[0, 6, 0]], 0)), grid([1, 6], 0), 2)
     with pytest.raises(Unsupported, match="cancel"):
-        exact_weight(mean, (1, 3), 7, 2)
+        mean.exact((1, 3), 7, 2)

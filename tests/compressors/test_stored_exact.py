@@ -36,8 +36,8 @@ from cushion.certificates.certificate import certify_net
 from cushion.certificates.format.integer_net import Dense
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.sources import Grid, Product, SignProjection, Values, coded_numbers
-from cushion.compressors.projection.vectors import Sparse
-from cushion.compressors.search_report import summarise
+from cushion.compressors.projection.stored_vectors import Sparse
+from cushion.compressors.searches import summarise
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.compressors.storage.stored import Kept, Numbers
 from cushion.data import digits
@@ -159,7 +159,7 @@ def test_two_classes_of_a_sparse_classifier_pay_for_one_vector() -> None:
     layer = Sparse(entries, (2, 5), has_bias=True)
     net = cushion.trace(nn.Sequential(nn.Linear(5, 2)), (5,))
     node = net.affine_layers[0]
-    weight, bias = (torch.tensor(part).float() for part in layer.affine(SEED))
+    weight, bias = (torch.tensor(part).float() for part in layer.classifier(SEED))
     net = net.with_affine(
         {
             node.index: replace(
@@ -172,7 +172,7 @@ def test_two_classes_of_a_sparse_classifier_pay_for_one_vector() -> None:
     assert sources_of(integer)[0].numbers.tolist() == [[0] * 5, [3, 0, -2, 0, 5]]
     assert (integer.answers(x) == logits(net, x).argmax(1)).mean() > 0.99
     three = Sparse(Numbers(np.arange(18).reshape(3, 6), 0), (3, 5), has_bias=True)
-    weight, bias = (torch.tensor(part).float() for part in three.affine(SEED))
+    weight, bias = (torch.tensor(part).float() for part in three.classifier(SEED))
     net = cushion.trace(nn.Sequential(nn.Linear(5, 3)), (5,))
     net = net.with_affine(
         {

@@ -29,12 +29,14 @@ from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import Dense, IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid, Values
+from cushion.compressors.projection.conv_project import project_filters
+from cushion.compressors.projection.matrix_project import Projected
+from cushion.compressors.pruning.sketched import Sketched
 from cushion.compressors.storage import exact
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.compressors.storage.exact_weights import coded_decisions
-from cushion.compressors.storage.stored import Kept, Numbers, Projected
+from cushion.compressors.storage.stored import Kept, Numbers
 from cushion.errors import BadInput, Unsupported
-from cushion.nets.operators import LocalConv2d
 
 
 def deep(depth: int) -> nn.Module:
@@ -160,12 +162,17 @@ def test_layers_that_the_format_has_no_source_for_are_refused() -> None:
     ):
         with pytest.raises(Unsupported, match=reason):
             to_integer_net(net, [changed, *layers[1:]], biases, SEED, data)
-    node = net.affine_layers[0]
-    local = net.with_affine(
-        {node.index: replace(node.affine, operator=LocalConv2d.of(node.affine.operator))}
+    operator = net.affine_layers[0].affine.operator
+    located = project_filters(operator, 1, 2, 8, SEED, 1)
+    net = net.with_affine(
+        {1: replace(net.nodes[1].affine, operator=located.operator(operator, SEED))}
     )
-    with pytest.raises(Unsupported, match="0: it has a different filter at each place"):
-        to_integer_net(local, layers, biases, SEED, data)
+    for changed, reason in (
+        (located, "0: it has a different filter at each place"),
+        (Sketched(located.coordinates, first.shape, 1, 0, 1), "0: the format has no sketches"),
+    ):
+        with pytest.raises(Unsupported, match=reason):
+            to_integer_net(net, [changed, *layers[1:]], biases, SEED, data)
 
 
 def test_a_pooling_that_changes_nothing_is_left_out_and_moves_the_places_of_helper_strings() -> (

@@ -12,6 +12,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from scipy import stats
+from tests.simulations import few_and_many
 from tests.tail_cases import drawn
 
 from cushion.errors import BadInput
@@ -122,14 +123,15 @@ def test_no_draws_are_refused(draws: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["pareto 2.5", "body and tail"])
-def test_p_is_spread_evenly_on_power_laws(name: str) -> None:
-    """150 samples: the mean of even p is 0.5 ± 0.024; ours leans to larger p, 0.57, the safe
+@few_and_many("samples", 60, 150)
+def test_p_is_spread_evenly_on_power_laws(name: str, samples: int) -> None:
+    """The mean of even p of 150 samples is 0.5 ± 0.024; ours leans to larger p, 0.57, the safe
     side.
     """
-    found = np.array([p_of(drawn(name, 100, seed), seed) for seed in range(150)])
+    found = np.array([p_of(drawn(name, 100, seed), seed) for seed in range(samples)])
     assert 0.45 <= found.mean() <= 0.68
     for level in (0.05, 0.1, 0.25, 0.5):
-        assert np.mean(found < level) <= level + 3 * math.sqrt(level * (1 - level) / 150)
+        assert np.mean(found < level) <= level + 3 * math.sqrt(level * (1 - level) / samples)
     assert np.mean(found < 0.5) >= 0.3
     assert np.mean(found > 0.8) >= 0.15
 
@@ -143,13 +145,14 @@ def test_p_is_spread_evenly_on_power_laws(name: str) -> None:
     ],
     ids=["normal", "exponential", "uniform"],
 )
+@few_and_many("samples", 30, 60)
 def test_p_is_small_on_many_samples_of_other_laws(
-    law: Callable[[np.random.Generator], np.ndarray], rejected: float
+    law: Callable[[np.random.Generator], np.ndarray], rejected: float, samples: int
 ) -> None:
-    """60 samples of 1000 numbers: p below 0.1 in the share that the docstring states, far above a
+    """Samples of 1000 numbers: p below 0.1 in the share that the docstring states, far above a
     power law's.
     """
-    found = np.array([p_of(law(np.random.default_rng(seed)), seed) for seed in range(60)])
+    found = np.array([p_of(law(np.random.default_rng(seed)), seed) for seed in range(samples)])
     assert abs(np.mean(found < 0.1) - rejected) <= 0.2
     assert found.mean() <= 0.4
 

@@ -10,7 +10,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.cases import CASES
+from tests.cases import LAYERS, Layer, every
+from tests.simulations import few_and_many
 
 from cushion.errors import BadInput
 from cushion.measures.norms.groups import distance_from_initialisation, group_norms, row_norms
@@ -18,7 +19,6 @@ from cushion.measures.norms.records import GroupNorms
 from cushion.nets.network import Affine
 from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.nets.operators import spectrum as spectrum_module
-from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 
@@ -27,19 +27,14 @@ def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
 
 
-OPERATORS: list[Operator] = [
-    *(
-        node.affine.operator
-        for case in CASES
-        for node in trace(case.module(), case.input_shape).affine_layers
-    ),
+OPERATORS: list[Operator | Layer] = [
+    *LAYERS,
     Conv2d(_normal(4, 3, 1, 1), (3, 5, 4), stride=(2, 3), padding=(1, 0, 2, 0)),
     Conv2d(_normal(2, 3, 1, 1), (3, 2, 2), padding=(2, 2, 2, 2)),
     Conv2d(_normal(6, 1, 3, 2), (3, 5, 4), groups=3, padding=(1, 0, 2, 1), dilation=(2, 1)),
     Linear(_normal(6, 2) @ _normal(2, 9)),
     Diagonal(_normal(3), (3, 2, 4)),
 ]
-_IDS = [f"{i}-{type(op).__name__}" for i, op in enumerate(OPERATORS)]
 
 
 def _check(found: GroupNorms, matrix: np.ndarray) -> None:
@@ -65,7 +60,7 @@ def _check(found: GroupNorms, matrix: np.ndarray) -> None:
     assert found.trace_norm_standard_error is None
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=_IDS)
+@every(OPERATORS)
 def test_norms_of_the_dense_matrix(operator: Operator) -> None:
     found = group_norms(operator)
     _check(found, operator.to(torch.float64).dense().numpy())
@@ -79,7 +74,7 @@ def test_norms_of_the_dense_matrix(operator: Operator) -> None:
     assert json.loads(found.dumps())["kernel"]["l2_2"] == found.kernel.l2_2
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=_IDS)
+@every(OPERATORS)
 @pytest.mark.parametrize("p", [1.0, 2.0, 4.5])
 def test_row_norms(operator: Operator, p: float) -> None:
     matrix = operator.to(torch.float64).dense().numpy()
@@ -143,21 +138,22 @@ def test_zeros_and_what_was_not_asked_for() -> None:
     ],
     ids=["random", "strided", "low rank"],
 )
+@few_and_many("seeds", 3, 6)
 def test_estimated_trace_norms_are_within_their_errors(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch
+    operator: Operator, seeds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = group_norms(operator).trace_norm
     assert exact is not None
     monkeypatch.setattr(spectrum_module, "EXACT_SIDE", 100)
     scores = []
-    for seed in range(6):
+    for seed in range(seeds):
         found = group_norms(operator, seed=seed)
         assert found.trace_norm_exact is False
         assert found.trace_norm is not None
         assert found.trace_norm_standard_error is not None
         assert 0 < found.trace_norm_standard_error < 0.008 * exact
         scores.append((found.trace_norm - exact) / found.trace_norm_standard_error)
-    assert found == group_norms(operator, seed=5) != group_norms(operator, seed=0)
+    assert found == group_norms(operator, seed=seeds - 1) != group_norms(operator, seed=0)
     assert max(map(abs, scores)) < 4
     assert 0.15 < np.median(np.abs(scores)) < 2
     assert group_norms(Conv2d(torch.zeros(8, 8, 3, 3), (8, 14, 14))).trace_norm == 0.0
@@ -167,7 +163,7 @@ def _layer(operator: Operator, bias: torch.Tensor | None) -> Affine:
     return Affine(operator, bias, "conv2d" if isinstance(operator, Conv2d) else "linear")
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=_IDS)
+@every(OPERATORS)
 def test_distance_from_initialisation(operator: Operator) -> None:
     step = _normal(*operator.weight.shape, seed=5) * 0.1
     bias, start_bias = (

@@ -17,7 +17,7 @@ from cushion.compressors.choice import worthless
 from cushion.compressors.noise import notes as heavy_tail_notes
 from cushion.compressors.noise.checks import lemma_2_1
 from cushion.compressors.noise.records import TriedTail
-from cushion.compressors.projection.pairs import PairRatios
+from cushion.compressors.pairs import PairRatios
 from cushion.measures.tails import goodness, measurement, stable_fit
 from cushion.measures.tails.doubts import find_doubts
 from cushion.measures.tails.hill import hill_plot
@@ -233,9 +233,12 @@ def test_the_mean_that_survives_is_measured_from_that_of_the_draws() -> None:
 
 
 def test_a_bound_that_is_just_that_of_guessing_is_worthless() -> None:
+    first = TriedTail(
+        asked="tau=1, t=0", grid="8 bits", kept=10, bits=100, errors=20, bound=0.6, written=True
+    )
     tried = [
-        TriedTail("tau=1, t=0", "8 bits", 10, 100, 20, 0.6, True),
-        TriedTail("tau=2, t=0", "8 bits", 10, 100, 80, 0.5, True, chosen=True),
+        first,
+        replace(first, asked="tau=2, t=0", errors=80, bound=0.5, chosen=True),
     ]
     assert len(worthless(tried, 2)) == 1
     assert worthless(tried, 3) == []

@@ -33,7 +33,7 @@ def named(name: str) -> Case:
 
 
 def traced(case: Case) -> Network:
-    return trace(case.module(), case.input_shape)
+    return case.network()
 
 
 def gen(seed: int) -> torch.Generator:

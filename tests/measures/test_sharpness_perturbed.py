@@ -12,6 +12,7 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 from tests.cases import CASES, Case
+from tests.simulations import few_and_many
 from torch import Tensor, nn
 
 from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass, perturb_weights
@@ -43,7 +44,7 @@ def named(name: str) -> Case:
 
 
 def traced(case: Case) -> Network:
-    return trace(case.module(), case.input_shape)
+    return case.network()
 
 
 def gen(seed: int) -> torch.Generator:
@@ -106,10 +107,11 @@ def same_law(a: Tensor, b: Tensor) -> float:
         for rule in (RULES if name in ("mlp", "batchnorm-first", "conv-everything") else RULES[:1])
     ],
 )
+@few_and_many("count", 700, 2000)
 def test_the_law_of_an_examples_scores_is_that_of_drawn_weights(
-    case: Case, rule: NoiseRule
+    case: Case, rule: NoiseRule, count: int
 ) -> None:
-    net, x, count, alpha = traced(case), case.inputs(1)[0], 2000, ALPHA[rule]
+    net, x, alpha = traced(case), case.inputs(1)[0], ALPHA[rule]
     fast = fast_scores(net, rule, alpha, x, 4 * count if "c" not in case.layers else count, 1)
     slow = textbook_scores(net, rule, alpha, x, count, 2)
     assert same_law(fast, slow) > 0.01

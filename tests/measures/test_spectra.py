@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from tests.cases import CASES
+from tests.cases import LAYERS, Layer, every
+from tests.simulations import few_and_many
 
 from cushion.errors import BadInput
 from cushion.measures.spectra import Spectrum, kernel_spectrum, layer_spectrum
@@ -15,7 +16,6 @@ from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.nets.operators import spectrum as spectrum_module
 from cushion.nets.operators.density import GaussRule, estimate_density
 from cushion.nets.operators.spectrum import is_exact, singular_values, top_values
-from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 
@@ -28,12 +28,8 @@ def _dense_values(operator: Operator) -> np.ndarray:
     return torch.linalg.svdvals(operator.to(torch.float64).dense()).numpy()
 
 
-OPERATORS = [
-    *(
-        node.affine.operator
-        for case in CASES
-        for node in trace(case.module(), case.input_shape).affine_layers
-    ),
+OPERATORS: list[Operator | Layer] = [
+    *LAYERS,
     Conv2d(_normal(4, 3, 1, 1), (3, 5, 4), stride=(2, 3), padding=(1, 0, 2, 0)),
     Conv2d(_normal(4, 2, 1, 1), (4, 3, 3), groups=2),
     Conv2d(_normal(2, 3, 1, 1), (3, 2, 2), padding=(2, 2, 2, 2)),
@@ -44,9 +40,7 @@ OPERATORS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "operator", OPERATORS, ids=lambda op: f"{type(op).__name__}-{tuple(op.weight.shape)}"
-)
+@every(OPERATORS)
 def test_all_values_match_the_dense_svd(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,20 +184,21 @@ def test_what_training_changed() -> None:
 
 
 DENSITIES = {
-    "random": Conv2d(_normal(12, 8, 3, 3), (8, 14, 14), padding=(1,) * 4),
-    "strided": Conv2d(_normal(12, 6, 3, 3), (6, 24, 24), stride=(2, 2), padding=(1,) * 4),
+    "random": Conv2d(_normal(12, 8, 3, 3), (8, 10, 10), padding=(1,) * 4),
+    "strided": Conv2d(_normal(12, 6, 3, 3), (6, 16, 16), stride=(2, 2), padding=(1,) * 4),
     "low rank": Conv2d(
         (_normal(8, 2) @ _normal(2, 72)).reshape(8, 8, 3, 3), (8, 13, 13), padding=(1,) * 4
     ),
     "smooth": Conv2d(
         torch.ones(4, 4, 3, 3) / 36 + 0.02 * _normal(4, 4, 3, 3), (4, 18, 18), padding=(1,) * 4
     ),
-    "tall": Linear(_normal(1200, 700)),
+    "tall": Linear(_normal(600, 350)),
 }
 
 
+@few_and_many("seeds", 4, 10)
 @pytest.mark.parametrize("operator", DENSITIES.values(), ids=DENSITIES.keys())
-def test_estimated_histograms_cover_the_exact_one(operator: Operator) -> None:
+def test_estimated_histograms_cover_the_exact_one(operator: Operator, seeds: int) -> None:
     """Over seeds and bins: errors are of the size of the standard error, neither more nor far
     less.
     """
@@ -211,7 +206,7 @@ def test_estimated_histograms_cover_the_exact_one(operator: Operator) -> None:
     edges = np.linspace(0.0, values[0], 25)
     exact = np.histogram(values, edges)[0]
     scores = []
-    for seed in range(10):
+    for seed in range(seeds):
         density = estimate_density(operator, seed=seed)
         counts, error = density.histogram(edges)
         assert density.count == len(values) == pytest.approx(counts.sum())

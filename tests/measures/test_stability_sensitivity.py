@@ -11,6 +11,7 @@ import pytest
 import torch
 from tests.cases import CASES, Case
 from tests.jacobian_cases import activations
+from tests.simulations import few_and_many
 from torch import Tensor
 
 import cushion
@@ -37,7 +38,10 @@ def sample(case: Case, m: int = 6) -> Dataset:
     ("law", "energy"), [("gaussian", "size"), ("signs", "size"), ("sphere", "one")]
 )
 @pytest.mark.parametrize("name", ["mlp", "vgg-tiny"])
-def test_one_layer_has_a_closed_form_for_every_law(name: str, law: str, energy: str) -> None:
+@few_and_many("draws", 1000, 4000)
+def test_one_layer_has_a_closed_form_for_every_law(
+    draws: int, name: str, law: str, energy: str
+) -> None:
     """Noise with covariance s²I gives s²‖A‖_F²‖x‖²/‖Ax + b‖²; the sphere's covariance is I/n."""
     case = named(name)
     data, net = sample(case), trace(case.module(), case.input_shape)
@@ -49,12 +53,12 @@ def test_one_layer_has_a_closed_form_for_every_law(name: str, law: str, energy: 
     ) ** 2
     closed = closed if energy == "size" else closed / first.affine.operator.input_size
     found = cushion.noise_sensitivity(
-        case.module(), data, first.name, first.name, noise=law, scale=0.5, draws=4000, seed=3
+        case.module(), data, first.name, first.name, noise=law, scale=0.5, draws=draws, seed=3
     )
     assert found.standard_error is not None
     assert abs(found.value - float(closed.max())) < 5 * found.standard_error
     assert found.spread.mean == pytest.approx(float(closed.mean()), rel=0.1)
-    assert (found.noise, found.scale, found.draws) == (law, 0.5, 4000)
+    assert (found.noise, found.scale, found.draws) == (law, 0.5, draws)
 
 
 def test_a_part_of_the_net_and_a_law_of_ones_own() -> None:

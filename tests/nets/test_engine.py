@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cushion.errors import BadInput
-from cushion.nets.engine import Samples, Tally, map_shards
+from cushion.nets.engine import Samples, Total, map_shards
 
 VALUES = np.random.default_rng(0).standard_normal(23)
 
@@ -43,14 +43,14 @@ def test_missing_and_repeated_rows_are_noticed() -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 23, 50])
 def test_map_shards_covers_every_row_once(size: int) -> None:
-    def work(rows: slice) -> dict[str, Samples | Tally]:
+    def work(rows: slice) -> dict[str, Samples | Total]:
         part = Samples()
         part.add(rows.start, VALUES[rows])
-        return {"values": part, "positive": Tally(int((VALUES[rows] > 0).sum()))}
+        return {"values": part, "positive": Total(np.array((VALUES[rows] > 0).sum()))}
 
     merged = map_shards(len(VALUES), size, work)
     assert np.array_equal(merged["values"].values(), VALUES)
-    assert merged["positive"].count == (VALUES > 0).sum()
+    assert merged["positive"].sum == (VALUES > 0).sum()
 
 
 def test_nothing_to_work_on_is_refused() -> None:

@@ -8,7 +8,7 @@ from tests.cases import CASES, Case
 from tests.jacobian_cases import brute_jacobian, pairs, traced
 from torch import Tensor
 
-from cushion.nets.linearisation import Linearisation, disjoint_window
+from cushion.nets.linearisation import Linearisation
 from cushion.nets.network import AdaptiveAvgPool, AvgPool, MaxPool, Node
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -144,4 +144,4 @@ def test_a_relu_at_zero_is_inactive() -> None:
 def test_which_windows_are_disjoint(
     op: MaxPool, shape: tuple[int, ...], window: tuple[int, int] | None
 ) -> None:
-    assert disjoint_window(op, shape) == window
+    assert op.disjoint_window(shape) == window

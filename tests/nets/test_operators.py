@@ -10,14 +10,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.cases import CASES
+from tests.cases import LAYERS, Layer, every
 
 from cushion.errors import BadInput
 from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.nets.operators import conv2d as conv2d_module
 from cushion.nets.operators.conv2d import same_padding
 from cushion.nets.operators.norms import EXPLICIT
-from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 
@@ -39,7 +38,7 @@ CONVOLUTIONS = [
         itertools.product(KERNELS, STRIDES, PADDINGS, DILATIONS, (1, 2, 4))
     )
 ]
-SMALL = [
+SMALL: list[Operator | Layer] = [
     *CONVOLUTIONS[::5],
     Linear(_normal(5, 9)),
     Linear(_normal(9, 5)),
@@ -47,15 +46,9 @@ SMALL = [
     Linear(torch.zeros(3, 4)),
     Diagonal(_normal(5), (5,)),
     Diagonal(_normal(3), (3, 2, 4)),
-    *(
-        node.affine.operator
-        for case in CASES
-        for node in trace(case.module(), case.input_shape).affine_layers
-    ),
+    *LAYERS,
 ]
-EVERY = pytest.mark.parametrize(
-    "operator", SMALL, ids=lambda op: f"{type(op).__name__}-{tuple(op.weight.shape)}"
-)
+EVERY = every(SMALL)
 
 
 def naive_matrix(operator: Operator) -> np.ndarray:

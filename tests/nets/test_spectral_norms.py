@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse.linalg import ArpackNoConvergence
-from tests.cases import CASES
+from tests.cases import LAYERS, every
 
 from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator, norms
 from cushion.nets.operators.norms import Gram, lanczos_norm
-from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)
 ROUNDING = 1e-13
@@ -29,16 +28,7 @@ def _true_norm(operator: Operator) -> float:
     return float(torch.linalg.matrix_norm(operator.to(torch.float64).dense(), 2))
 
 
-OPERATORS = [
-    node.affine.operator
-    for case in CASES
-    for node in trace(case.module(), case.input_shape).affine_layers
-]
-
-
-@pytest.mark.parametrize(
-    "operator", OPERATORS, ids=lambda op: f"{type(op).__name__}-{tuple(op.weight.shape)}"
-)
+@every(LAYERS)
 def test_every_layer_of_every_case_by_iteration(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

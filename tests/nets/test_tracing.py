@@ -15,7 +15,8 @@ from torch.nn import functional as F
 
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.models import build
-from cushion.nets.network import Add, Node
+from cushion.nets.network import Node
+from cushion.nets.operations import Add
 from cushion.nets.specs import parse, scale_width
 from cushion.nets.tracing import support, trace
 from cushion.training.recipes import RECIPES, Recipe

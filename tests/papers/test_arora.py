@@ -21,7 +21,8 @@ from cushion.nets.batches import as_floats
 from cushion.nets.loading.weights import load_net
 from cushion.papers import registry, runner
 from cushion.papers.arora import bounds, labels, paper, spreads, table
-from cushion.papers.note import correlation, stability
+from cushion.papers.arora import note_correlation as correlation
+from cushion.papers.arora import note_stability as stability
 from cushion.training.recipes import find_recipe, fit_recipe
 
 ITEMS = [
@@ -40,7 +41,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tiny_plans(patch)
         for item in sorted(ITEMS, key=lambda item: item not in DRAWN):
             if item not in DRAWN:
-                patch.setattr(runner, "draw_picture", lambda picture, folder: [])
+                patch.setattr(runner, "draw_picture", lambda *_, **__: [])
             runner.reproduce(item, folder)
     return folder
 
@@ -69,7 +70,7 @@ def test_every_item_is_there_and_its_trainings_are_shared(out: Path) -> None:
         assert found["pictures"], item
         assert found["made_from"], item
         for picture in found["pictures"] if item in DRAWN else ():
-            assert (out / item / "quick" / f"{picture['name']}.svg").stat().st_size > 1000
+            assert (out / item / "quick" / f"{picture['name']}.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("item", ITEMS)

@@ -5,6 +5,7 @@ place.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     kept: list[Figure] = []
     save = reproduction.save
 
-    def keep(figure: Figure, folder: Path, name: str) -> list[Path]:
+    def keep(figure: Figure, folder: Path, name: str, kinds: Sequence[str]) -> list[Path]:
         kept.append(figure)
-        return save(figure, folder, name)
+        return save(figure, folder, name, kinds)
 
     monkeypatch.setattr(reproduction, "save", keep)
     return kept
@@ -61,7 +62,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 def draw(picture: Drawing, folder: Path) -> None:
     through_a_file: dict[str, Any] = json.loads(json.dumps(picture.to_json()))
-    paths = reproduction.draw_picture(through_a_file, folder)
+    paths = reproduction.draw_picture(through_a_file, folder, svg=True)
     assert [path.name for path in paths] == [f"{picture.name}.png", f"{picture.name}.svg"]
     assert all(path.stat().st_size > 1000 for path in paths)
 

@@ -22,7 +22,7 @@ from cushion.papers.guha.claims import (
     smaller_by,
 )
 from cushion.papers.guha.figures import over_epochs, scaled
-from cushion.papers.guha.nets import NetFound, NetPlan, PrunedFound
+from cushion.papers.guha.nets import NetFound, NetPlan, PrunedFound, worst_reach
 from cushion.papers.guha.paper import (
     EXPLAINS,
     METHODS,
@@ -158,7 +158,11 @@ def net(shift: float | None) -> NetFound:
         {"spectral": 0.0, "shift": 0.0},
         {"spectral": 4.0, "shift": 0.1},
     ]
-    pruned = None if shift is None else PrunedFound({"layers": layers})
+    pruned = (
+        None
+        if shift is None
+        else PrunedFound(1.0, 1, 1, 0.5, 8, 0.5, worst_reach(layers), {}, {}, {})
+    )
     return NetFound(NetPlan("", "", 0, 1, 0.1), (), 1, 1, 0, 0, 1.0, {}, pruned, pruned, "")
 
 

@@ -22,10 +22,10 @@ from cushion.papers.neyshabur.minima import minima_claims, shares
 from cushion.papers.neyshabur.norms_by_labels import capacity_claims
 from cushion.papers.neyshabur.sharpness_by_labels import sharpness_claims
 from cushion.papers.neyshabur.widths import wider_is_better, width_claims
-from cushion.papers.pages import Claim
+from cushion.papers.pages import Tried
 
 
-def held(claims: tuple[Claim, ...]) -> list[bool | None]:
+def held(claims: tuple[Tried, ...]) -> list[bool | None]:
     return [claim.holds for claim in claims]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from tests.simulations import few_and_many
 
 from cushion.errors import BadInput
 from cushion.papers.shin.regression_mixture import (
@@ -64,11 +65,12 @@ def test_one_line_is_least_squares() -> None:
     assert found.bic == pytest.approx(3 * math.log(50) - 2 * found.log_likelihood)
 
 
-def test_planted_lines_are_found() -> None:
+@few_and_many("samples", 3, 6)
+def test_planted_lines_are_found(samples: int) -> None:
     """The errors of slopes and intercepts at 400 points are about 0.1; responsibilities tell most
     points apart.
     """
-    for seed in range(6):
+    for seed in range(samples):
         x, y, second = planted(400, seed)
         found = fit_mixture(x, y, 2, seed=seed)
         down, up = found.lines
@@ -154,11 +156,12 @@ def test_no_line_passes_through_two_points() -> None:
         ) >= FLOOR * one * (1 - 1e-9)
 
 
-def test_the_test_of_one_line_holds_its_level_and_finds_two() -> None:
+@few_and_many("samples", 20, 40)
+def test_the_test_of_one_line_holds_its_level_and_finds_two(samples: int) -> None:
     """p ≤ 0.2 in at most a fifth of samples of one line (30 points); BIC alone takes two lines in
     over a tenth.
     """
-    small, by_bic, samples = 0, 0, 40
+    small, by_bic = 0, 0
     for seed in range(samples):
         rng = np.random.default_rng(seed)
         x = rng.uniform(2, 8, 30)

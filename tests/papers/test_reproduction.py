@@ -14,18 +14,16 @@ from cushion.data.files import write_whole
 from cushion.errors import BadInput, Malformed
 from cushion.papers import canvas, registry, runner
 from cushion.papers.drawings import Picture, Series
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried, judge
 from cushion.papers.runner import Workshop
 
 PICTURE = Picture("squares", "Squares", (1, 2, 3), "n", "n²", (Series("square", (1.0, None, 9.0)),))
 
 
 def page(rows: tuple[tuple[object, ...], ...]) -> Page:
-    claims = (Claim("squares grow", True, "they do", False, "not there"),)
+    claims = (Tried("squares grow", True, "they do", False, "not there"),)
     tables = (Table(("n", "square"), rows), Table(("n", "root"), ((4, 2.0), (2, None)), "Roots:"))
-    return Page(
-        "a claim.", tables, "reproduced", "because.", {"k": 1}, claims, ("a note.",), (PICTURE,)
-    )
+    return Page(tables, {"k": 1}, claims, ("a note.",), (PICTURE,))
 
 
 @pytest.fixture
@@ -47,7 +45,15 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         )
 
     item = registry.Item(
-        "toy-table", "Toy", "tests", "squares", "seconds", "seconds", "days", "unused:unused"
+        "toy-table",
+        "Toy",
+        "tests",
+        "a claim.",
+        "squares",
+        "seconds",
+        "seconds",
+        "days",
+        "unused:unused",
     )
     monkeypatch.setitem(registry.ITEMS, "toy-table", item)
     monkeypatch.setattr(registry.Item, "load", lambda self: make)
@@ -73,7 +79,7 @@ def test_a_killed_run_continues_where_it_was(tmp_path: Path, calls: list[int]) -
 
 def test_a_page_shows_tables_claims_notes_and_pictures(tmp_path: Path, calls: list[int]) -> None:
     calls.extend([0, 0, 0])
-    folder = runner.reproduce("toy-table", tmp_path, size="recorded")
+    folder = runner.reproduce("toy-table", tmp_path, size="recorded", svg=True)
     text = (folder / "page.md").read_text()
     assert "| squares grow | does not hold: not there | holds: they do |" in text
     assert "Roots:\n\n| n | root |\n|---|---|\n| 4 | 2 |\n| 2 | - |" in text
@@ -113,7 +119,7 @@ def test_bars_stand_where_places_are_names(tmp_path: Path) -> None:
         "y",
         (Series("one", (1.0, 2.0)), Series("two", (None, 3.0), True)),
     )
-    draw_picture(bars.to_json(), tmp_path)
+    draw_picture(bars.to_json(), tmp_path, svg=True)
     svg = (tmp_path / "bars.svg").read_text()
     assert all(f"<!-- {name} -->" in svg for name in ("a", "b", "one", "two"))
 
@@ -133,7 +139,7 @@ def test_bars_stand_where_places_are_names(tmp_path: Path) -> None:
     ],
 )
 def test_the_verdict_is_counted(holds: tuple[bool | None, ...], verdict: str, words: str) -> None:
-    found, because = judge([Claim("x", one, "y") for one in holds])
+    found, because = judge([Tried("x", one, "y") for one in holds])
     assert found == verdict
     assert words in because
 
@@ -183,7 +189,7 @@ def test_damaged_and_swapped_steps_are_named(tmp_path: Path, calls: list[int], d
     """What was finished before stays finished: nothing of it has changed."""
     calls.extend([0, 0, 0])
     runner.reproduce("toy-table", tmp_path)
-    step = next(path for path in (tmp_path / "records").iterdir() if '"n": 1}' in path.read_text())
+    step = next(path for path in (tmp_path / "records").iterdir() if '"n":1}' in path.read_text())
     step.write_text(damage)
     with pytest.raises(Malformed, match=step.name):
         runner.reproduce("toy-table", tmp_path)
@@ -217,7 +223,7 @@ def test_a_record_of_another_shape_is_a_sentence(
         return page(tuple((n, n) for n in workshop.step("list", {}, lambda: [1])))
 
     monkeypatch.setattr(registry.Item, "load", lambda self: make)
-    monkeypatch.setattr(runner, "draw_picture", lambda picture, folder: [])
+    monkeypatch.setattr(runner, "draw_picture", lambda *_, **__: [])
     runner.reproduce("cushion-occam-table", tmp_path)
     (record,) = (tmp_path / "records").iterdir()
     record.write_text(record.read_text().replace("[1]", "7"))

@@ -53,7 +53,7 @@ def test_rows_are_the_worst_over_seeds(tmp_path: Path, monkeypatch: pytest.Monke
         exact = -math.expm1(-nats / 60_000)  # no errors: (1 - bound)^m = δ 2^-bits
         assert exact <= row[3] <= exact + 2e-6  # rounded up
     assert found["verdict"] == "reproduced"
-    assert (tmp_path / "guha2023-tickets" / "quick" / "tickets.svg").is_file()
+    assert (tmp_path / "guha2023-tickets" / "quick" / "tickets.png").is_file()
 
 
 @pytest.mark.parametrize(

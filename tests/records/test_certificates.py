@@ -10,7 +10,7 @@ import pytest
 
 import cushion
 from cushion.certificates.certificate import sentence, spaced
-from cushion.certificates.format.claims import Claim
+from cushion.certificates.format.claims import OccamClaim
 from cushion.certificates.format.container import unpack
 from cushion.errors import Malformed
 from cushion.numerics import percent_up
@@ -24,9 +24,9 @@ MOST = {
 }  # what this project sets out to reach
 
 
-def claim_of(path: Path) -> Claim:
+def claim_of(path: Path) -> OccamClaim:
     claim, _ = unpack(path.read_bytes())
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, OccamClaim)
     return claim
 
 

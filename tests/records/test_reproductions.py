@@ -17,19 +17,9 @@ from cushion.papers.runner import Workshop, done_sizes
 
 FOLDER = Path(__file__).parents[2] / "results" / "reproduce"
 PAGES = sorted(path.parent for path in FOLDER.glob("*/*/done.json"))
-# Recorded before the records of single steps were kept; their nets take hours.
-ONLY_TABLES = {
-    "guha2023-figure1a",
-    "guha2023-figure1b",
-    "guha2023-figure1c",
-    "guha2023-figure2",
-    "guha2023-sketch",
-    "guha2023-table1",
-    "guha2023-table2",
-    "guha2023-tickets",
-    "shin2021-figure3",
-    "shin2021-table1",
-}
+# Recorded before the records of single steps were kept; the fleet takes hours, and its tables lack
+# what its steps would hold.
+ONLY_TABLES = {"shin2021-figure3", "shin2021-table1"}
 
 
 def test_every_item_is_done_at_recorded_size() -> None:
@@ -53,7 +43,6 @@ def test_the_page_is_what_the_records_make(path: Path) -> None:
     assert not held or records["verdict"] == judged(held)
     for picture in records["pictures"]:
         assert (path / f"{picture['name']}.png").exists()
-        assert (path / f"{picture['name']}.svg").exists()
 
 
 def alike(found: Any, again: Any) -> bool:
@@ -92,6 +81,7 @@ def test_every_number_on_a_page_follows_from_the_committed_steps(path: Path) -> 
     page = ITEMS[path.parent.name].load()(workshop)
     again = json.loads(json.dumps(page.to_json()))
     assert alike({key: records[key] for key in again}, again)
+    assert records["claim"] == ITEMS[path.parent.name].claim
     assert workshop.used == records["made_from"]
     assert json.loads(json.dumps(dict(page.settings))).items() <= records["settings"].items()
 

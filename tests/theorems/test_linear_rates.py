@@ -10,13 +10,13 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
+from cushion.compressors.projection.matrix_project import Projected
 from cushion.compressors.projection.vectors import (
     vector_compress,
     vector_compress_on_grid,
     vector_project,
     vector_project_k,
 )
-from cushion.compressors.storage.stored import Projected
 from cushion.theorems.linear_rates import (
     LinearRate,
     bound_compress,

@@ -47,11 +47,13 @@ from cushion.measures.table import measure
 from cushion.nets.network import Affine
 from cushion.nets.operators import Conv2d
 from cushion.nets.tracing import trace
+from cushion.progress import working
 from cushion.theorems.bounds import BoundOptions, bounds
 from cushion.theorems.net_facts import look_at
 from cushion.theorems.rademacher import peeled
-from cushion.training import training
-from cushion.training.recipes import Recipe
+from cushion.training import evaluation
+from cushion.training.recipes import Recipe, fit_recipe
+from cushion.training.trainer import Trainer
 
 FAMILIES = [family.name for family in FAMILY_TABLE]
 
@@ -264,8 +266,8 @@ def test_averages_are_over_examples(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("cushion.measures.sharpness.loss._SHARD", batch)
         found = all_losses(trace(model, data.shape), data)
         assert (found.loss, found.error) == pytest.approx((loss, wrong / 23), rel=1e-5)
-        monkeypatch.setattr(training, "EVALUATION_BATCH", batch)
-        assert training.evaluate(model, data) == pytest.approx((loss, wrong), rel=1e-5)
+        monkeypatch.setattr(evaluation, "EVALUATION_BATCH", batch)
+        assert evaluation.evaluate(model, data) == pytest.approx((loss, wrong), rel=1e-5)
 
 
 @pytest.mark.parametrize("batch", [5, 7, 22])
@@ -277,11 +279,9 @@ def test_the_averages_of_an_epoch_are_over_examples(batch: int) -> None:
     recipe = Recipe(
         "still", "test", "", "1x6x6: flatten fc8 relu fc3", "", "sgd", 1e-30, batch=batch, epochs=1
     )
-    trainer = training.Trainer(
-        recipe, training.fit_recipe(recipe, data.shape, 3), data, 0, torch.device("cpu")
-    )
-    expected = training.evaluate(trainer.module, data)
-    with torch.random.fork_rng(devices=[]), training.working("", hidden=True) as bar:
+    trainer = Trainer(recipe, fit_recipe(recipe, data.shape, 3), data, 0, torch.device("cpu"))
+    expected = evaluation.evaluate(trainer.module, data)
+    with torch.random.fork_rng(devices=[]), working("", hidden=True) as bar:
         line = trainer.epoch(0, bar)
     assert line["train_loss"] == pytest.approx(expected[0], rel=1e-5)
     assert line["train_error"] == expected[1] / 23
@@ -435,7 +435,7 @@ def test_misspelt_options_are_refused(
         (lambda: ConditionOptions(method="exactly"), BadInput),  # type: ignore[arg-type]
         (lambda: cushion.noise_sensitivity(net(), sample(), "0", "6", noise="gausian"), BadInput),
         (lambda: cushion.noise_sensitivity(net(), sample(), "0", "7"), BadInput),
-        (lambda: cushion.certify(sample(), minuets=1), TypeError),  # type: ignore[call-arg]
+        (lambda: cushion.certify(None, sample(), minuets=1), TypeError),  # type: ignore[call-arg]
         (lambda: cushion.compress(sample(), method="integers"), BadInput),
         (lambda: cushion.compress(sample(), method="integer", minuets=1), BadInput),
         (lambda: cushion.load("digits,subst=10"), BadInput),

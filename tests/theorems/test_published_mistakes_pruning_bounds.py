@@ -15,7 +15,7 @@ from tests.theorems.test_pruning_bounds import FACTS, SAMPLE, rows_of
 from torch import nn
 
 from cushion.compressors.pruning.options import PruneOptions
-from cushion.compressors.pruning.run import prune_net
+from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 from cushion.theorems.pruning import keep_probability
 from cushion.theorems.pruning_bounds import (
@@ -69,7 +69,7 @@ def test_d_the_printed_dimension_stands_for_the_length_of_the_longest_input() ->
     # One number as input: d_1^0 = 1, and x = 10. The output moves by ‖Δ‖₂·10, more than the printed
     # e·1·‖Δ‖₂.
     net, data = one_layer(1.0, 10.0)
-    found = prune_net(
+    found = compress_model(
         net, data, method="magnitude", options=PruneOptions(sparsity=(0.5,), grid="16", gamma=1.0)
     )
     layer = found.summary.layers[0]
@@ -89,7 +89,7 @@ def test_e_rounding_moves_a_layer_by_half_a_step_times_the_root_of_its_weights()
     x = np.random.default_rng(0).uniform(0, 1, (9, 1, 8, 8)).astype(np.float32)
     data = Dataset("noise", x, np.arange(9) % 3, 3)
     options = PruneOptions(sparsity=(0.5,), grid="4", gamma=1.0)
-    layer = prune_net(net, data, method="magnitude", options=options).summary.layers[0]
+    layer = compress_model(net, data, method="magnitude", options=options).summary.layers[0]
     assert layer.rounding <= layer.rounding_limit
     assert layer.rounding_limit == pytest.approx(layer.rho / 2 * math.sqrt(layer.kept))
     # far too much, which is safe but says nothing

@@ -17,8 +17,9 @@ from tests.training_cases import RECIPE, RICH, make_data, tensors_of
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.nets import models
-from cushion.nets.batches import as_floats, batch_bounds, crop_and_mirror, draw_views, mix_seed
+from cushion.nets.batches import as_floats, mix_seed
 from cushion.nets.loading.weights import load_net
+from cushion.training.epochs import batch_bounds, crop_and_mirror, draw_views
 from cushion.training.imp import ImpResult, count_rounds, grouped, prune, train_imp
 from cushion.training.recipes import Recipe
 from cushion.training.training import train
@@ -248,21 +249,18 @@ def test_rounds_until_the_sparsity_is_reached(to: float, rounds: int) -> None:
 def test_bad_options_are_one_sentence_and_leave_nothing(tmp_path: Path) -> None:
     data = make_data(20)
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"fraction": 0.0}, "`fraction` must lie strictly between 0 and 1, not 0"),
-        ({"fraction": 1.0}, "`fraction` must lie strictly between 0 and 1"),
-        ({"fraction": float("nan")}, "`fraction` must lie strictly between 0 and 1"),
-        ({"to": 1.0}, "`to` must lie strictly between 0 and 1"),
+        ({"fraction": 0.0}, "`fraction` must be a number above 0 and below 1, not 0"),
+        ({"fraction": 1.0}, "`fraction` must be a number above 0 and below 1"),
+        ({"fraction": float("nan")}, "`fraction` must be a number above 0 and below 1"),
+        ({"to": 1.0}, "`to` must be a number above 0 and below 1"),
         ({"to": 0.999}, "`to` = 0.999 cannot be reached: after"),
         ({"rounds": 400}, "`rounds` = 400 is too many: after"),
-        ({"rounds": 0}, "`rounds` must be at least 1"),
+        ({"rounds": 0}, "`rounds` must be a whole number of at least 1"),
         ({"rounds": 2, "to": 0.5}, "give one of them"),
         ({"fraction": 1e-7}, "takes more than 99 rounds"),
-        (
-            {"rewind": 4},
-            "`rewind` must be at least 0 and below the 4 epochs of a level, not 4",
-        ),
-        ({"rewind": -1}, "`rewind` must be at least 0"),
-        ({"scope": "net"}, "`scope` must be layer or global, not 'net'"),
+        ({"rewind": 4}, "`rewind` must be below the 4 epochs of a level, not 4"),
+        ({"rewind": -1}, "`rewind` must be a whole number of at least 0"),
+        ({"scope": "net"}, "`scope` must be one of layer, global, not net"),
         ({"recipe": "nonsense"}, "recipe 'nonsense' is not known"),
     ]
     for change, sentence in cases:

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
-from cushion.nets.batches import batch_bounds, mix_seed
+from cushion.nets.batches import mix_seed
 from cushion.nets.network import Network
 from cushion.nets.tracing import trace
+from cushion.training.epochs import batch_bounds
 from cushion.training.masked import fine_tune
 
 BY_NAME = {case.name: case for case in CASES}

@@ -28,13 +28,13 @@ import sys, time
 import torch
 torch.set_num_threads(1)
 from tests.training.test_training import RECIPE, make_data
-from cushion.training import training
+from cushion.training import trainer, training
 
-count_errors = training.count_errors
+count_errors = trainer.count_errors
 def slowly(scores, y):
     time.sleep(0.05)
     return count_errors(scores, y)
-training.count_errors = slowly
+trainer.count_errors = slowly
 training.train(RECIPE, make_data(), sys.argv[1], seed=4, epochs=5, progress=False)
 """
 
@@ -42,7 +42,8 @@ training.train(RECIPE, make_data(), sys.argv[1], seed=4, epochs=5, progress=Fals
 def test_kill_9_and_resume_gives_the_uninterrupted_weights_bit_for_bit(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "killed")]
-    killed = subprocess.Popen(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
+    path = os.pathsep.join((str(root / "src"), str(root)))
+    killed = subprocess.Popen(command, cwd=root, env={**os.environ, "PYTHONPATH": path})
     history = tmp_path / "killed" / "history.jsonl"
     deadline = time.monotonic() + 120
     while not (history.exists() and history.read_text().count("\n") >= 2):

@@ -19,11 +19,13 @@ from cushion.data.corruption import randomize_labels, shuffle_labels
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.nets import models
-from cushion.nets.batches import as_floats, batch_bounds, crop_and_mirror, draw_views, mix_seed
+from cushion.nets.batches import as_floats, mix_seed
 from cushion.nets.loading.weights import load_net
 from cushion.nets.specs import parse
+from cushion.training.epochs import batch_bounds, crop_and_mirror, draw_views
+from cushion.training.evaluation import count_errors, evaluate
 from cushion.training.recipes import RECIPES, Recipe
-from cushion.training.training import count_errors, evaluate, train
+from cushion.training.training import train
 
 
 def test_a_run_learns_and_leaves_its_files(tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_snapshots_are_the_nets_of_shorter_runs(tmp_path: Path) -> None:
     assert net.init is not None, "distances from initialisation can be measured on a snapshot"
     with pytest.raises(BadInput, match="snapshots"):
         train(RECIPE, data, tmp_path / "long", progress=False)
-    with pytest.raises(BadInput, match="`snapshots` must name epochs"):
+    with pytest.raises(BadInput, match="`snapshots` must be whole numbers of at least 1, not 0"):
         train(RECIPE, data, tmp_path / "none", snapshots=(0,), progress=False)
     assert not (tmp_path / "none").exists()
 
@@ -252,8 +254,8 @@ def test_float_data_and_read_only_memory_maps_train(tmp_path: Path) -> None:
     [
         ({"device": "tpu9"}, "device 'tpu9' is not known; use cpu or cuda"),
         ({"device": "meta"}, "device 'meta' is not supported; use cpu or cuda"),
-        ({"width": 0.0}, "width 0.0 must be above 0"),
-        ({"epochs": 0}, "recipe rich: epochs must be at least 1, not 0"),
+        ({"width": 0.0}, "`width` must be a number above 0, not 0"),
+        ({"epochs": 0}, "`epochs` must be a whole number of at least 1, not 0"),
         ({"data": make_data(1)}, "blobs has a single example"),
         (
             {"test": make_data(shape=(1, 3, 12))},

@@ -13,9 +13,9 @@ import pytest
 from tests.posterior_cases import coin, convolutional, linear, ones, stripes, whole
 
 from cushion import verifier
-from cushion.certificates.format.claims import Holdout
+from cushion.certificates.certificate import Certificate
+from cushion.certificates.format.claims import GaussianClaim, Holdout
 from cushion.certificates.format.container import pack, unpack
-from cushion.certificates.format.gaussian_claims import GaussianClaim
 from cushion.certificates.format.inputs import Floats
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Dense
@@ -31,26 +31,26 @@ from cushion.certificates.format.posterior import (
 )
 from cushion.certificates.format.rounded_gaussian import lower_tail, table
 from cushion.certificates.format.sources import Values
-from cushion.certificates.pac_bayes import PosteriorCertificate, certify_gaussian
+from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Malformed
-from cushion.verifier.gaussian import verify_claim
+from cushion.verifier import verify_claim
 
 SAMPLE, HELD = stripes(400), stripes(80, seed=1)
 
 
 @pytest.fixture(scope="module")
-def made() -> PosteriorCertificate:
+def made() -> Certificate:
     return certify_gaussian(
         convolutional(5), SAMPLE, Decimal("0.05"), draws=500, holdout=HELD, made_with={"seed": 5}
     )
 
 
-def verdict(made: PosteriorCertificate, **changes: Any) -> Any:
+def verdict(made: Certificate, **changes: Any) -> Any:
     return verify_claim(dataclasses.replace(made.claim, **changes), made.message, SAMPLE, HELD)
 
 
-def test_a_file_verifies_at_every_level(made: PosteriorCertificate, tmp_path: Path) -> None:
+def test_a_file_verifies_at_every_level(made: Certificate, tmp_path: Path) -> None:
     path = made.save(tmp_path / "q.cushion")
     claim, message = unpack(path.read_bytes())
     assert (claim, message) == (made.claim, made.message)
@@ -66,7 +66,7 @@ def test_a_file_verifies_at_every_level(made: PosteriorCertificate, tmp_path: Pa
     assert not verifier.verify(path, SAMPLE, relabelled).ok
 
 
-def test_the_sentence_says_what_is_bounded(made: PosteriorCertificate) -> None:
+def test_the_sentence_says_what_is_bounded(made: Certificate) -> None:
     assert "Vacuous" in str(made) or "net drawn anew from this posterior" in str(made)
     few = certify_gaussian(coin(), ones(20000), Decimal("0.05"), draws=2000)
     assert str(few).startswith(
@@ -75,7 +75,7 @@ def test_the_sentence_says_what_is_bounded(made: PosteriorCertificate) -> None:
     assert made.about == "Q"
 
 
-def test_the_ledger_adds_up(made: PosteriorCertificate) -> None:
+def test_the_ledger_adds_up(made: Certificate) -> None:
     claim = made.claim
     assert (
         sum(paid.bits for paid in claim.ledger)
@@ -101,7 +101,7 @@ FORGERIES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("changes", "level"), FORGERIES)
 def test_forged_numbers_are_not_believed(
-    made: PosteriorCertificate, changes: dict[str, Any], level: str
+    made: Certificate, changes: dict[str, Any], level: str
 ) -> None:
     """A level of "" means that the claim is not even one of the format, or that its level depends
     on the numbers.
@@ -116,7 +116,7 @@ def test_forged_numbers_are_not_believed(
 
 
 def test_a_smaller_divergence_is_not_believed_even_where_the_bound_is_vacuous(
-    made: PosteriorCertificate,
+    made: Certificate,
 ) -> None:
     less = format(Decimal(made.claim.kl) - 1, "f")
     found = verdict(made, kl=less, bound="1.000000")
@@ -125,7 +125,7 @@ def test_a_smaller_divergence_is_not_believed_even_where_the_bound_is_vacuous(
 
 
 @pytest.mark.parametrize("index", range(10))
-def test_every_line_of_the_ledger_is_checked(made: PosteriorCertificate, index: int) -> None:
+def test_every_line_of_the_ledger_is_checked(made: Certificate, index: int) -> None:
     ledger = list(made.claim.ledger)
     paid = ledger[index]
     less = format(max(Decimal(0), Decimal(paid.nats) - Decimal("0.000001")), "f")
@@ -140,7 +140,7 @@ def test_every_line_of_the_ledger_is_checked(made: PosteriorCertificate, index: 
     assert not verdict(made, ledger=tuple(ledger[:index] + ledger[index + 1 :])).ok
 
 
-def test_a_hold_out_line_is_checked_in_full(made: PosteriorCertificate) -> None:
+def test_a_hold_out_line_is_checked_in_full(made: Certificate) -> None:
     line = made.claim.holdout
     assert line is not None
     assert not verdict(made, holdout=dataclasses.replace(line, bound="0.010000")).ok
@@ -190,7 +190,7 @@ def test_a_hold_out_line_is_checked_in_full(made: PosteriorCertificate) -> None:
     ],
 )
 def test_fields_outside_the_format_are_malformed(
-    made: PosteriorCertificate, changes: dict[str, Any]
+    made: Certificate, changes: dict[str, Any]
 ) -> None:
     with pytest.raises(Malformed):
         verdict(made, **changes)
@@ -232,7 +232,7 @@ def test_multiplications_of_a_convolutional_net_by_hand() -> None:
     assert multiplications(net.input_shape, net.layers) == 9 * 36 * 2 + 18 * 3
 
 
-def test_the_share_of_the_draws_is_a_fifth(made: PosteriorCertificate) -> None:
+def test_the_share_of_the_draws_is_a_fifth(made: Certificate) -> None:
     """Which share is best could be chosen after the count, so there is nothing to choose."""
     for share in ("0.04", "0.009999999999999999", "0.010000000000000001", "0.000001"):
         with pytest.raises(Malformed, match="a fifth"):
@@ -256,7 +256,7 @@ def test_other_numbers_of_draws_are_other_draws() -> None:
 
 @pytest.mark.parametrize("precision", [1, 6, 14])
 def test_the_program_s_own_decimal_context_changes_nothing(
-    made: PosteriorCertificate, precision: int
+    made: Certificate, precision: int
 ) -> None:
     """A divergence of 10 for one of 11.3: with sums rounded to one digit it would look paid."""
     kl = Decimal(made.claim.kl)
@@ -286,7 +286,7 @@ def test_a_divergence_of_whole_millionths_is_accepted() -> None:
         assert verify_claim(made.claim, made.message, ones(5), None).ok
 
 
-def test_a_holdout_made_of_the_sample_s_rows_is_refused(made: PosteriorCertificate) -> None:
+def test_a_holdout_made_of_the_sample_s_rows_is_refused(made: Certificate) -> None:
     copy = Dataset("copy", SAMPLE.x[::-1].copy(), SAMPLE.y[::-1].copy(), 3)
     with pytest.raises(BadInput, match="not held out: 400 of the 400"):
         certify_gaussian(convolutional(5), SAMPLE, Decimal("0.05"), draws=10, holdout=copy)
@@ -319,7 +319,7 @@ def test_a_long_header_is_accepted() -> None:
 
 def test_a_replay_that_takes_long_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made = certify_gaussian(coin(), ones(6), Decimal("0.05"), draws=1000)
-    monkeypatch.setattr("cushion.verifier.effort.MOST_EFFORT", 100_000)
+    monkeypatch.setattr("cushion.verifier.check.MOST_EFFORT", 100_000)
     with pytest.raises(BadInput, match="`slow`"):
         verify_claim(made.claim, made.message, ones(6), None)
     assert verify_claim(made.claim, made.message, ones(6), None, slow=True).ok
@@ -328,7 +328,7 @@ def test_a_replay_that_takes_long_is_asked_for(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
-def test_claims_are_read_strictly(made: PosteriorCertificate) -> None:
+def test_claims_are_read_strictly(made: Certificate) -> None:
     good = made.claim.to_json()
     assert GaussianClaim.from_json(json.loads(json.dumps(good))) == made.claim
     for key in good:
@@ -366,7 +366,7 @@ def test_no_flipped_bit_of_the_message_verifies() -> None:
         assert not found.ok, position
 
 
-def test_no_flipped_byte_of_the_file_verifies(made: PosteriorCertificate, tmp_path: Path) -> None:
+def test_no_flipped_byte_of_the_file_verifies(made: Certificate, tmp_path: Path) -> None:
     content = pack(made.claim, made.message)
     for position in range(0, len(content), 7):
         path = tmp_path / "flipped.cushion"
@@ -377,7 +377,7 @@ def test_no_flipped_byte_of_the_file_verifies(made: PosteriorCertificate, tmp_pa
             verifier.verify(path, SAMPLE, HELD)
 
 
-def test_a_label_or_a_shape_that_the_nets_do_not_know(made: PosteriorCertificate) -> None:
+def test_a_label_or_a_shape_that_the_nets_do_not_know(made: Certificate) -> None:
     wide = Dataset("wide", np.zeros((400, 1, 7, 7), dtype=np.uint8), whole(np.zeros(400)), 3)
     claim = dataclasses.replace(made.claim, data_fingerprint=wide.fingerprint)
     assert "reads inputs of shape" in verify_claim(claim, made.message, wide, None).reason

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cushion.certificates.format.answers import Answers
+from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.nets.batches import as_floats
+from cushion.nets.network import Network
 from cushion.progress import progress
 
 _BATCH = 256
@@ -68,6 +70,23 @@ def score(model: nn.Module, x: NDArray[Any], *, describe: str = "scoring") -> Te
             "the net's scores for an example change with chance or with the rest of its batch, so "
             "it is not one function; put it into a form that is the same on every call (batch-norm "
             "needs running statistics)"
+        )
+    return scores
+
+
+def teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
+    """[m, at least classes] scores of a net to imitate on its sample."""
+    if isinstance(model, Network):
+        starts = range(0, len(data), _BATCH)
+        scores = torch.cat(
+            [model.forward(as_floats(data.x[s : s + _BATCH]).to(model.dtype)) for s in starts]
+        )
+    else:
+        scores = score(model, data.x, describe="f's scores").float()
+    if scores.shape[1] < data.classes:
+        raise BadInput(
+            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} classes; "
+            "use its own data"
         )
     return scores
 

@@ -1,14 +1,21 @@
-"""A certificate: the claim, the message it is about, and the file that carries both."""
+"""A certificate: the claim, the message it is about, the file that carries both, and its words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
-from cushion.certificates.format.claims import Claim, Holdout, assumptions_of
+from cushion.certificates.format.assumptions import assumptions_of
+from cushion.certificates.format.claims import (
+    Claim,
+    GaussianClaim,
+    Holdout,
+    OccamClaim,
+    Transfer,
+)
 from cushion.certificates.format.container import pack
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
@@ -18,14 +25,16 @@ from cushion.data.inputs import check_holdout
 from cushion.numerics import float_up, percent_up
 from cushion.theorems.occam import holdout_bound, occam_bound
 
+_EXACT = Context(prec=60)
+
 
 @dataclass(frozen=True)
 class Certificate:
-    """With probability ≥ 1-δ over the draw of the m examples, the net in the message errs at most
-    `bound` often.
+    """With probability ≥ 1-δ, what it is `about` errs on at most `bound` of new examples.
 
-    With a transfer, `about` is "f" and `bound` is that of the user's own net; `claim.bound` is
-    always g's.
+    about "g": the integer net in the message (OccamClaim); "f": the user's own net, where the claim
+    carries a transfer (`claim.bound` is always g's); "Q": nets drawn from the message's posterior
+    (GaussianClaim).
     """
 
     claim: Claim
@@ -33,12 +42,17 @@ class Certificate:
 
     @property
     def about(self) -> str:
-        return "g" if self.claim.transfer is None else "f"
+        return self.claim.about if _transfer(self.claim) is None else "f"
 
     @property
     def bound(self) -> float:
-        transfer = self.claim.transfer
+        transfer = _transfer(self.claim)
         return float_up(self.claim.bound if transfer is None else transfer.bound_f)
+
+    @property
+    def bits(self) -> int:
+        """What was paid in bits: the whole message, or a posterior's header."""
+        return sum(item.bits for item in self.claim.ledger)
 
     def __str__(self) -> str:
         return sentence(self.claim)
@@ -46,6 +60,10 @@ class Certificate:
     def save(self, path: str | Path) -> Path:
         """Write the certificate file; it appears whole or not at all."""
         return write_whole(path, pack(self.claim, self.message))
+
+
+def _transfer(claim: Claim) -> Transfer | None:
+    return claim.transfer if isinstance(claim, OccamClaim) else None
 
 
 def certify_net(
@@ -60,7 +78,7 @@ def certify_net(
     held-out labels).
 
     Valid however the net was found, as long as it was found without the held-out examples: only its
-    message is paid. Guarantee as in `occam_bound`, under `records.ASSUMPTIONS`.
+    message is paid. Guarantee as in `occam_bound`, under `format.assumptions`.
     """
     check_holdout(holdout, sample)
     message = encode(net)
@@ -76,9 +94,7 @@ def certify_net(
             stated,
             holdout_bound(missed, len(holdout), delta),
         )
-    claim = Claim(
-        kind="occam",
-        about="g",
+    claim = OccamClaim(
         data=sample.name,
         data_fingerprint=sample.fingerprint,
         m=len(sample),
@@ -87,7 +103,7 @@ def certify_net(
         delta=stated,
         bound=occam_bound(errors, len(sample), message.bits, delta),
         ledger=message.ledger,
-        assumptions=assumptions_of(line is not None),
+        assumptions=assumptions_of("occam", holdout=line is not None),
         holdout=line,
         made_with=dict(made_with or {}),
     )
@@ -95,9 +111,13 @@ def certify_net(
 
 
 def sentence(claim: Claim) -> str:
-    """What the certificate proves, in plain words that say which net each number is about;
-    percentages rounded up.
+    """What the certificate proves, in plain words that say which net each number is about.
+
+    Percentages are rounded up.
     """
+    if isinstance(claim, GaussianClaim):
+        return _sentence_about_q(claim)
+    assert isinstance(claim, OccamClaim)
     about_g = sentence_about_g(claim)
     line = claim.transfer
     if line is None:
@@ -112,14 +132,14 @@ def sentence(claim: Claim) -> str:
             "Vacuous for your net f: the bounds below prove nothing about its errors on new "
             f"examples.\n{shares}"
         )
-    total = str(Decimal(claim.delta) + Decimal(line.delta))
     return (
-        f"With probability {_sure(total)} over the draw of these {m} examples and {n} unlabelled "
-        f"inputs, your net f errs on at most {percent_up(line.bound_f)} of new examples.\n{shares}"
+        f"With probability {_sure(total_delta(claim))} over the draw of these {m} examples and {n} "
+        f"unlabelled inputs, your net f errs on at most {percent_up(line.bound_f)} of new "
+        f"examples.\n{shares}"
     )
 
 
-def sentence_about_g(claim: Claim) -> str:
+def sentence_about_g(claim: OccamClaim) -> str:
     """The part of the statement that is about g, the net in the file."""
     m, bits = spaced(claim.m), spaced(claim.bits)
     if Decimal(claim.bound) >= 1:
@@ -135,12 +155,34 @@ def sentence_about_g(claim: Claim) -> str:
     )
 
 
+def _sentence_about_q(claim: GaussianClaim) -> str:
+    m = spaced(claim.m)
+    if Decimal(claim.bound) >= 1:
+        return (
+            f"Vacuous: a divergence of {claim.kl} nats on {m} examples proves nothing about new "
+            "examples."
+        )
+    return (
+        f"With probability {_sure(claim.delta)} over the draw of these {m} examples and of the "
+        "nets counted, a net drawn anew from this posterior errs on at most "
+        f"{percent_up(claim.bound)} of new examples."
+    )
+
+
 def holdout_sentence(line: Holdout, whose: str) -> str:
     """The bound that the held-out examples give, in plain words that say on whose error."""
     return (
         f"For comparison: {spaced(line.errors)} errors on {spaced(line.m)} held-out examples bound "
         f"{whose} error by {percent_up(line.bound)} (δ = {line.delta})."
     )
+
+
+def total_delta(claim: Claim) -> str:
+    """The failure probability of the statement: g's share, and that of the disagreements with f."""
+    line = _transfer(claim)
+    if line is None:
+        return claim.delta
+    return format(_EXACT.add(Decimal(claim.delta), Decimal(line.delta)).normalize(), "f")
 
 
 def spaced(count: int) -> str:

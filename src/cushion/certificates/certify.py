@@ -1,59 +1,79 @@
-"""certify(): from a sample, and a net to imitate, to a certificate."""
+"""certify(): from a sample, and perhaps a net to imitate, to a certificate."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
-import torch
 from torch import nn
 
-from cushion.certificates.answers import answer, score
+from cushion.certificates.answers import answer, teacher_scores
 from cushion.certificates.certificate import Certificate, certify_net
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
+from cushion.certificates.model_first import model_first
+from cushion.certificates.pac_bayes import certify_gaussian
+from cushion.certificates.search.methods import find_net
+from cushion.certificates.search.options import Method, SearchOptions
+from cushion.certificates.search.posterior import train_posterior
 from cushion.certificates.transfer import choose_tolerance, split_delta, transfer
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import Inputs, as_inputs, check_holdout, freshness_fault
 from cushion.errors import BadInput
-from cushion.nets.batches import as_floats
 from cushion.nets.network import Network
 from cushion.theorems.occam import occam_bound, parse_delta
 
-if TYPE_CHECKING:
-    from torch import Tensor
+# of a posterior, drawn in all: a large one is drawn less often, so that verifying takes a minute
+_WORDS = 2 * 10**8
+_FEWEST = 1000
+_USUAL = SearchOptions()
 
-_BATCH = 256
+Report = Callable[[float, Decimal], None]
 
 
+@model_first
 def certify(
+    model: nn.Module | Network | None,
     data: Dataset | str,
     *,
-    model: nn.Module | Network | None = None,
+    method: Method = _USUAL.method,
     unlabelled: Inputs | Dataset | str | None = None,
     holdout: Dataset | None = None,
-    delta: str | float = "0.05",
-    minutes: float = 1.0,
-    seed: int = 0,
-    report: Callable[[float, Decimal], None] | None = None,
+    delta: str | float = _USUAL.delta,
+    minutes: float = _USUAL.minutes,
+    seed: int = _USUAL.seed,
+    steps: int | None = _USUAL.steps,
+    k: int | None = _USUAL.k,
+    width: float | None = _USUAL.width,
+    draws: int = _USUAL.draws,
+    report: Report | None = None,
 ) -> Certificate:
-    """Find, within the time given, an integer net g with a small Occam bound on `data`, and certify
-    it.
+    """Find, within the time given, what has a small bound on `data`, and certify it.
 
-    With a model f, g also imitates f's scores. The certificate is about g; with fresh `unlabelled`
-    inputs, used for nothing else, it also bounds f itself, and `delta` is the failure probability
-    of that statement: g's bound gets 4/5 of it and the disagreements of f and g the rest. `holdout`
-    and `unlabelled` are used only after the search has ended; before it, they are only checked for
-    rows of the sample. `report` is told now and then the seconds passed and the best bound of g.
+    Methods integer, subspace and supermask find an integer net g with a small Occam bound. With a
+    model f, g also imitates f's scores. The certificate is about g; with fresh `unlabelled` inputs,
+    used for nothing else, it also bounds f itself, and `delta` is the failure probability of that
+    statement: g's bound gets 4/5 of it and the disagreements of f and g the rest.
+
+    Method pac-bayes finds a distribution Q over integer nets. The bound is on L(Q), the chance that
+    a net drawn anew from Q errs on a new example; it fails with probability at most `delta` over
+    the sample and the draws, which are made after training, once.
+
+    `holdout` and `unlabelled` are used only after the search has ended; before it, they are only
+    checked for rows of the sample. `report` is told now and then which part of the work is done,
+    and the best bound so far (pac-bayes: an estimate of it). The other options: `SearchOptions`.
     """
-    from cushion.certificates.search.integer.search import search
-
+    options = SearchOptions(method, str(delta), minutes, seed, steps, k, width, draws)
     sample = as_dataset(data)
     check_holdout(holdout, sample)
-    total = parse_delta(str(delta))
-    if not minutes > 0:
-        raise BadInput(f"`minutes` = {minutes} must be above 0")
+    total = parse_delta(options.delta)
+    if method == "pac-bayes":
+        if model is not None or unlabelled is not None:
+            raise BadInput(
+                "`method` = pac-bayes certifies a distribution over nets that it trains itself; "
+                "leave the net out"
+            )
+        return _certify_posterior(sample, holdout, total, options, report)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     inputs = None if unlabelled is None else _fresh_inputs(unlabelled, sample)
     if inputs is not None and not isinstance(model, nn.Module):
@@ -67,17 +87,12 @@ def certify(
             occam_bound(net.errors(sample.x, sample.y), len(sample), encode(net).bits, delta_g)
         )
 
-    teacher = None if model is None else _teacher_scores(model, sample)
-    found = search(
-        sample,
-        judge,
-        seconds=60 * minutes,
-        seed=seed,
-        teacher=None if teacher is None else teacher[:, : sample.classes],
-        report=report,
-    )
+    scores = None if model is None else teacher_scores(model, sample)
+    teacher = None if scores is None else scores[:, : sample.classes]
+    found = find_net(options, sample, judge, teacher=teacher, report=report)
     notes = {
-        "minutes": minutes,
+        "method": method,
+        **_time_spent(options),
         "seed": seed,
         "imitates_a_model": model is not None,
         "trained": found.trained,
@@ -87,9 +102,41 @@ def certify(
     if inputs is None or delta_f is None:
         return certificate
     assert isinstance(model, nn.Module)
-    assert teacher is not None
-    tolerance = choose_tolerance(teacher.abs().amax(dim=1).double().numpy())
+    assert scores is not None
+    tolerance = choose_tolerance(scores.abs().amax(dim=1).double().numpy())
     return transfer(certificate, inputs, answer(model, inputs.x), tolerance, delta_f)
+
+
+def _certify_posterior(
+    sample: Dataset,
+    holdout: Dataset | None,
+    delta: Decimal,
+    options: SearchOptions,
+    report: Report | None,
+) -> Certificate:
+    seconds = 60 * options.minutes
+
+    def share(passed: float, estimate: float) -> None:
+        if report is not None:
+            report(min(1.0, passed / seconds), Decimal(str(estimate)))
+
+    found = train_posterior(sample, seconds=seconds, seed=options.seed, report=share)
+    notes = {
+        "method": options.method,
+        **_time_spent(options),
+        "seed": options.seed,
+        "steps": found.steps,
+        "interrupted": found.interrupted,
+    }
+    draws = min(options.draws, max(_FEWEST, _WORDS // found.posterior.size))
+    return certify_gaussian(
+        found.posterior, sample, delta, draws=draws, holdout=holdout, made_with=notes
+    )
+
+
+def _time_spent(options: SearchOptions) -> dict[str, float]:
+    timed = options.steps is None
+    return {"minutes": options.minutes} if timed else {"steps": options.steps or 0}
 
 
 def _fresh_inputs(unlabelled: Inputs | Dataset | str, sample: Dataset) -> Inputs:
@@ -106,20 +153,3 @@ def _fresh_inputs(unlabelled: Inputs | Dataset | str, sample: Dataset) -> Inputs
             "used for nothing else, such as those of a set's held-out part (NAME,split=test)"
         )
     return inputs
-
-
-def _teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
-    """[m, at least classes] scores of the model on the sample."""
-    if isinstance(model, Network):
-        starts = range(0, len(data), _BATCH)
-        scores = torch.cat(
-            [model.forward(as_floats(data.x[s : s + _BATCH]).to(model.dtype)) for s in starts]
-        )
-    else:
-        scores = score(model, data.x, describe="f's scores").float()
-    if scores.shape[1] < data.classes:
-        raise BadInput(
-            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} classes; "
-            "use its own data"
-        )
-    return scores

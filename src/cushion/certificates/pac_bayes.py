@@ -6,22 +6,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cushion.certificates.format.claims import Holdout
-from cushion.certificates.format.container import pack
-from cushion.certificates.format.gaussian_claims import (
-    CONFIDENCE,
-    GaussianClaim,
-    Payment,
-    posterior_assumptions,
-)
+from cushion.certificates.certificate import Certificate
+from cushion.certificates.format.assumptions import assumptions_of
+from cushion.certificates.format.claims import CONFIDENCE, GaussianClaim, Holdout, Payment
 from cushion.certificates.format.posterior import (
     Factor,
     Posterior,
@@ -33,10 +26,9 @@ from cushion.certificates.format.posterior import (
 )
 from cushion.certificates.format.rounded_gaussian import ERROR, LEAST_EXPONENT
 from cushion.data.dataset import Dataset
-from cushion.data.files import write_whole
 from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput, Malformed
-from cushion.numerics import binomial_inverse, decimal_up, float_up, kl_inverse, percent_up
+from cushion.numerics import binomial_inverse, decimal_up, float_up, kl_inverse
 
 # ln 2 lies between these.
 _LN2_DOWN = Fraction(693147180559945309417232121458176568, 10**36)
@@ -44,31 +36,6 @@ _LN2_UP = _LN2_DOWN + Fraction(1, 10**36)
 _SLACK = 1.0 + 1e-12  # covers the rounding of a few float operations and library functions
 _PLACES = 10**6  # nats are stated to six decimals
 _SHARE_OF_DRAWS = 5  # δ' = δ/5
-
-
-@dataclass(frozen=True)
-class PosteriorCertificate:
-    """With probability ≥ 1-δ over examples and draws, nets drawn from the message's Q err at most
-    `bound` often.
-    """
-
-    claim: GaussianClaim
-    message: bytes
-
-    @property
-    def about(self) -> str:
-        return "Q"
-
-    @property
-    def bound(self) -> float:
-        return float_up(self.claim.bound)
-
-    def __str__(self) -> str:
-        return posterior_sentence(self.claim)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the certificate file; it appears whole or not at all."""
-        return write_whole(path, pack(self.claim, self.message))
 
 
 def gaussian_kl(factor: Factor) -> Fraction:
@@ -132,7 +99,7 @@ def certify_gaussian(
     draws: int,
     holdout: Dataset | None = None,
     made_with: Mapping[str, Any] | None = None,
-) -> PosteriorCertificate:
+) -> Certificate:
     """State the PAC-Bayes bound of one posterior on its sample (and a hold-out line, if there are
     held-out labels).
 
@@ -151,10 +118,10 @@ def certify_gaussian(
         Decimal("1e-18"), context=Context(prec=40, rounding=ROUND_FLOOR)
     )
     payments = [
-        Payment(paid.item, paid.bits, nats_up(paid.bits * _LN2_UP), paid.meaning)
+        Payment(paid.item, paid.bits, paid.meaning, nats_up(paid.bits * _LN2_UP))
         for paid in message.ledger
     ]
-    prices = [Payment(f.item, 0, nats_up(gaussian_kl(f)), f.meaning) for f in posterior.factors]
+    prices = [Payment(f.item, 0, f.meaning, nats_up(gaussian_kl(f))) for f in posterior.factors]
     kl = sum((Decimal(paid.nats) for paid in prices), Decimal(0))
     m = len(sample)
     confidence = confidence_nats(m, Fraction(delta - share))
@@ -183,8 +150,6 @@ def certify_gaussian(
             holdout.fingerprint, missed, n, stated, binomial_bound(missed, n, left(delta, n, 0))
         )
     claim = GaussianClaim(
-        kind="pac-bayes",
-        about="Q",
         data=sample.name,
         data_fingerprint=sample.fingerprint,
         m=m,
@@ -199,13 +164,13 @@ def certify_gaussian(
         ledger=(
             *payments,
             *prices,
-            Payment(CONFIDENCE[0], 0, nats_up(Fraction(confidence)), CONFIDENCE[1]),
+            Payment(CONFIDENCE[0], 0, CONFIDENCE[1], nats_up(Fraction(confidence))),
         ),
-        assumptions=posterior_assumptions(line is not None),
+        assumptions=assumptions_of("pac-bayes", holdout=line is not None),
         holdout=line,
         made_with=dict(made_with or {}),
     )
-    return PosteriorCertificate(claim, message.data)
+    return Certificate(claim, message.data)
 
 
 def nats_up(value: Fraction) -> str:
@@ -216,19 +181,3 @@ def nats_up(value: Fraction) -> str:
     """
     millionths = max(0, math.ceil(value * _PLACES))
     return f"{millionths // _PLACES}.{millionths % _PLACES:06d}"
-
-
-def posterior_sentence(claim: GaussianClaim) -> str:
-    """What the certificate proves, in plain words; percentages are rounded up."""
-    sure = (1 - Decimal(claim.delta)) * 100
-    m = f"{claim.m:,}".replace(",", " ")
-    if Decimal(claim.bound) >= 1:
-        return (
-            f"Vacuous: a divergence of {claim.kl} nats on {m} examples proves nothing about new "
-            "examples."
-        )
-    return (
-        f"With probability {sure.normalize():f} % over the draw of these {m} examples and of the "
-        "nets counted, a net drawn anew from this posterior errs on at most "
-        f"{percent_up(claim.bound)} of new examples."
-    )

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from cushion.certificates.certificate import Certificate
 from cushion.certificates.format.answers import Answers
-from cushion.certificates.format.claims import Claim, Transfer, assumptions_of
+from cushion.certificates.format.assumptions import assumptions_of
+from cushion.certificates.format.claims import OccamClaim, Transfer
 from cushion.certificates.format.message import decode
 from cushion.data.inputs import Inputs
 from cushion.errors import BadInput
@@ -95,6 +96,7 @@ def transfer(
     section 1.
     """
     claim = certificate.claim
+    assert isinstance(claim, OccamClaim)
     g = decode(certificate.message, claim.bits)
     disagreements = count_disagreements(g.answers(inputs.x), answers, tolerance)
     bound = holdout_bound(disagreements, len(inputs), delta)
@@ -108,13 +110,9 @@ def transfer(
         bound=bound,
         bound_f=_plain(min(Decimal(1), _EXACT.add(Decimal(claim.bound), Decimal(bound)))),
     )
-    return dataclasses.replace(certificate, claim=_with_transfer(claim, line))
-
-
-def _with_transfer(claim: Claim, line: Transfer) -> Claim:
-    return dataclasses.replace(
-        claim, transfer=line, assumptions=assumptions_of(claim.holdout is not None, transfer=True)
-    )
+    assumed = assumptions_of("occam", holdout=claim.holdout is not None, transfer=True)
+    changed = dataclasses.replace(claim, transfer=line, assumptions=assumed)
+    return dataclasses.replace(certificate, claim=changed)
 
 
 def _plain(value: Decimal) -> str:

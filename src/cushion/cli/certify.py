@@ -7,8 +7,11 @@ import signal
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from cushion.certificates.format.claims import Claim
-from cushion.cli.ledger import show_ledger, total_delta
+from cushion.certificates.certificate import holdout_sentence, sentence, spaced, total_delta
+from cushion.certificates.format.claims import Claim, OccamClaim
+from cushion.certificates.search.options import SearchOptions
+from cushion.cli.flags import add_options, from_flags
+from cushion.cli.ledger import claim_json, show_assumptions, show_ledger, show_numbers
 from cushion.cli.options import (
     CONSTANT,
     add_data,
@@ -16,15 +19,13 @@ from cushion.cli.options import (
     add_verb,
     filled,
     load_named_net,
-    positive,
     say_if_untrained,
-    seed,
 )
 from cushion.cli.output import answer
-from cushion.cli.posterior import certify_posterior
-from cushion.cli.verify import UNLABELLED_HELP, claim_json
+from cushion.cli.verify import UNLABELLED_HELP, check_net_flags, errors_sentence
 from cushion.data.files import check_writable
 from cushion.errors import BadInput
+from cushion.numerics import float_up, percent_up
 
 if TYPE_CHECKING:
     from torch import nn
@@ -58,31 +59,11 @@ def add_parser(verbs: Any) -> None:
         help="where to write the certificate",
     )
     parser.add_argument(
-        "--delta",
-        default="0.05",
-        metavar="P",
-        help="probability that the statement fails (default 0.05); with --unlabelled, 4/5 of it "
-        "go to the bound on the "
-        "integer net and 1/5 to its disagreements with NET",
-    )
-    parser.add_argument(
         "--kind",
         choices=("occam", "pac-bayes"),
-        default="occam",
-        help="occam: one integer net, paid by its bits (default); pac-bayes: a Gaussian "
-        "distribution over nets, "
-        "paid by its divergence from a prior",
+        help="occam: one integer net, paid by its bits (default); pac-bayes: as --method pac-bayes",
     )
-    parser.add_argument(
-        "--minutes", type=positive, default=1.0, metavar="N", help="time for the search (default 1)"
-    )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        metavar="N",
-        help="seed of the search; how far it gets still depends on the time",
-    )
+    add_options(parser, SearchOptions)
     parser.set_defaults(run=run)
 
 
@@ -90,50 +71,59 @@ def run(args: argparse.Namespace) -> int:
     from cushion.certificates.certify import certify
     from cushion.data import load_pair
     from cushion.data.inputs import as_inputs
-    from cushion.numerics import percent_up
     from cushion.progress import working
     from cushion.theorems.occam import parse_delta
 
-    parse_delta(args.delta)
+    options = _options(args)
+    parse_delta(options.delta)
     check_writable(args.out)
-    if args.net is None and (args.weights or args.trust):
-        raise BadInput("--weights and --trust say how to load a net; give --net as well")
+    check_net_flags(args)
     if args.net is None and args.unlabelled is not None:
         raise BadInput(
             "--unlabelled serves to bound the error of your own net; give the net with --net as "
             "well"
         )
+    if options.method == "pac-bayes" and args.net is not None:
+        raise BadInput(
+            "--kind pac-bayes certifies a distribution over nets that it trains itself; leave "
+            "--net out"
+        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the search as Ctrl-C does
-    if args.kind == "pac-bayes":
-        answer(args, *certify_posterior(args))
-        return 0
     data, holdout = load_pair(args.data)
     model = None if args.net is None else load_named_net(args, data).module
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
-    total = 60 * args.minutes
-    with working("searching", total, f"{args.minutes:g} min") as bar:
+    with working("searching", 1.0) as bar:
 
-        def report(seconds: float, best: Decimal) -> None:
+        def report(done: float, best: Decimal) -> None:
             bar.say(f"best bound {percent_up(str(best))}")
-            bar.reach(min(seconds, total))
+            bar.reach(done)
 
         certificate = certify(
-            data,
-            model=model,
-            unlabelled=inputs,
-            holdout=holdout,
-            delta=args.delta,
-            minutes=args.minutes,
-            seed=args.seed,
-            report=report,
+            model, data, unlabelled=inputs, holdout=holdout, report=report, **vars(options)
         )
     certificate.save(args.out)
     say_if_untrained(args)
     claim = certificate.claim
-    own = None if model is None else _own_net(model, data, holdout, claim)
-    obj = {"ok": True, "file": args.out, **claim_json(claim), "net": own}
-    answer(args, obj, "\n".join(_words(args, claim, own, inputs, holdout)))
+    obj = {"ok": True, "file": args.out, **claim_json(claim)}
+    if isinstance(claim, OccamClaim):
+        obj["net"] = None if model is None else _own_net(model, data, holdout, claim)
+        lines = [*_words(claim, obj["net"], inputs, holdout), "", *show_ledger(claim), ""]
+    else:
+        lines = [*show_numbers(claim), ""]
+    lines += show_assumptions(claim)
+    lines.append(f"Check it with: cushion verify {args.out} --data {args.data}{_own_flags(args)}")
+    answer(args, obj, "\n".join(lines))
     return 0
+
+
+def _options(args: argparse.Namespace) -> SearchOptions:
+    """--kind pac-bayes is --method pac-bayes; --kind occam is any of the others."""
+    if args.kind is None:
+        return from_flags(SearchOptions, args)
+    method = args.method or {"occam": "integer"}.get(args.kind, args.kind)
+    if (args.kind == "pac-bayes") != (method == "pac-bayes"):
+        raise BadInput(f"--method {method} is not of --kind {args.kind}; give one of them")
+    return from_flags(SearchOptions, args, method=method)
 
 
 def _own_net(
@@ -143,7 +133,6 @@ def _own_net(
     total δ.
     """
     from cushion.certificates.answers import answer as answers_on
-    from cushion.numerics import float_up
     from cushion.theorems.occam import holdout_bound
 
     def errors(part: Dataset) -> int:
@@ -159,15 +148,8 @@ def _own_net(
 
 
 def _words(
-    args: argparse.Namespace,
-    claim: Claim,
-    own: dict[str, Any] | None,
-    inputs: Inputs | None,
-    holdout: Dataset | None,
+    claim: OccamClaim, own: dict[str, Any] | None, inputs: Inputs | None, holdout: Dataset | None
 ) -> list[str]:
-    from cushion.certificates.certificate import holdout_sentence, sentence, spaced
-    from cushion.numerics import percent_up
-
     lines = [sentence(claim)]
     if own is not None and claim.transfer is None:
         lines.append(
@@ -175,7 +157,7 @@ def _words(
             "Fresh inputs without labels (--unlabelled) would bound f too."
         )
     g, whose = ("It", "its") if own is None else ("g", "g's")
-    lines.append(f"{g} errs on {spaced(claim.errors)} of these {spaced(claim.m)} examples itself.")
+    lines.append(errors_sentence(claim, g))
     if own is not None:
         lines.append(f"f errs on {spaced(own['errors'])} of them.")
     if claim.made_with["interrupted"]:
@@ -193,30 +175,19 @@ def _words(
     if inputs is not None and holdout is not None:
         from cushion.data.inputs import count_shared
 
-        shared = count_shared(inputs.x, holdout.x)
-        if shared:
+        if shared := count_shared(inputs.x, holdout.x):
             lines.append(
                 f"Note: {spaced(shared)} of the {spaced(len(inputs))} unlabelled inputs are "
                 "held-out examples, so the hold-out lines and the bound on f share inputs; each "
                 "holds by itself."
             )
-    lines += [
-        "",
-        *show_ledger(claim),
-        "",
-        "What nobody can check, and is assumed:",
-        *(f"- {text}" for text in claim.assumptions),
-    ]
-    lines.append(f"Check it with: cushion verify {args.out} --data {args.data}{_own_options(args)}")
     return lines
 
 
-def _own_options(args: argparse.Namespace) -> str:
-    """The options with which verify replays the bound on f."""
+def _own_flags(args: argparse.Namespace) -> str:
+    """The flags with which verify replays the bound on f."""
     if args.unlabelled is None:
         return ""
     weights = f" --weights {args.weights}" if args.weights else ""
-    return (
-        f" --net {args.net}{weights}{' --trust' if args.trust else ''} --unlabelled "
-        f"{args.unlabelled}"
-    )
+    trust = " --trust" if args.trust else ""
+    return f" --net {args.net}{weights}{trust} --unlabelled {args.unlabelled}"

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cushion.cli import render
 from cushion.cli.options import (
     CONSTANT,
     add_data,
     add_verb,
     filled,
-    fraction,
-    levels,
     load_named_net,
-    positive,
     say_if_other_data,
     say_if_untrained,
     seed,
-    whole,
 )
-from cushion.cli.output import answer, table
-from cushion.compressors.noise.options import METHODS as TAILS
-from cushion.compressors.registry import METHODS, OPTIONS, Option, choose
+from cushion.cli.output import answer
+from cushion.compressors.method import Method
+from cushion.compressors.registry import METHODS, choose
 from cushion.data.files import check_writable
 from cushion.errors import BadInput
+from cushion.records.options import Option
 
 if TYPE_CHECKING:
-    from cushion.compressors.noise.records import NetHeavyTail
-    from cushion.compressors.pruning.records import NetPruning
-    from cushion.compressors.records import NetCompression
-    from cushion.compressors.search_report import Compressed
+    from cushion.compressors.certified import Compressed
+    from cushion.compressors.searches import SearchSummary
     from cushion.data import Dataset
     from cushion.nets.loading.weights import LoadedNet
 
@@ -101,41 +98,41 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--figures", metavar="DIR", help="also draw errors and the curve of --sweep (PNG and SVG)"
     )
-    for option in OPTIONS.values():
-        takers = ", ".join(
-            method.name for method in METHODS.values() if option.name in method.options
-        )
-        _add(parser, option, f"{option.meaning.replace('%', '%%')} ({takers})")
+    for name in dict.fromkeys(name for method in METHODS.values() for name in method.takes):
+        _add(parser, name)
     parser.set_defaults(run=run)
 
 
-def _add(parser: argparse.ArgumentParser, option: Option, text: str) -> None:
-    flag = f"--{option.name}"
-    if option.kind == "flag":
+def _add(parser: argparse.ArgumentParser, name: str) -> None:
+    """One flag for all methods that take an option of this name, with what it means to each; its
+    text is read once the method is known.
+    """
+    takers: dict[str, list[str]] = {}
+    for method in METHODS.values():
+        for one in method.flags:
+            if one.name == name:
+                default = "" if one.default in (None, False) else f" (default {one.default})"
+                takers.setdefault(f"{one.meaning}{default}", []).append(method.name)
+                kind = one
+    text = "; ".join(f"{meaning} [{', '.join(names)}]" for meaning, names in takers.items())
+    text = re.sub("`(\\w+)`", r"--\1", text).replace("%", "%%")
+    flag = f"--{name.replace('_', '-')}"
+    if kind.kind is bool:
         parser.add_argument(flag, action="store_true", default=None, help=text)
-        return
-    kinds = {
-        "whole": whole,
-        "number": positive,
-        "fraction": fraction,
-        "size": _size,
-        "word": filled,
-        "words": _listed,
-        "numbers": levels,
-    }
-    shown = {"word": "WORD", "words": "WORD,WORD", "numbers": "N,N"}
-    parser.add_argument(
-        flag, type=kinds[option.kind], metavar=shown.get(option.kind, "N"), help=text
-    )
+    else:
+        shown = kind.shown or {int: "N", float: "F"}.get(kind.kind, "WORD")
+        metavar = f"{shown},{shown}" if kind.many else shown
+        parser.add_argument(flag, metavar=metavar, help=text)
 
 
-def _size(text: str) -> int | str:
-    """A whole number where it is one; whoever uses it checks percentages."""
-    return int(text) if text.isascii() and text.isdigit() else text
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(filled(word.strip()) for word in text.split(","))
+def _read(one: Option, text: Any) -> Any:
+    """What the text behind a flag says, or BadInput."""
+    if one.kind is bool:
+        return text
+    try:
+        return tuple(one.kind(part) for part in text.split(",")) if one.many else one.kind(text)
+    except ValueError:
+        raise BadInput(f"`{one.name}` must be {one.rule}, not {text!r}") from None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -143,22 +140,23 @@ def run(args: argparse.Namespace) -> int:
     from cushion.theorems.occam import parse_delta
 
     parse_delta(args.delta)
+    if args.method not in METHODS:
+        choose(args.method, {})
+    known = {one.name: one for one in METHODS[args.method].flags}
+    names = dict.fromkeys(name for method in METHODS.values() for name in method.takes)
     options = {
-        option.attribute: value
-        for option in OPTIONS.values()
-        if (value := getattr(args, option.attribute)) is not None
+        name: _read(known[name], text) if name in known else text
+        for name in names
+        if (text := getattr(args, name)) is not None
     }
-    method = choose(args.method, options)
+    method, chosen = choose(args.method, options)
+    of_a_net = isinstance(method, Method)
     for name in ("certificate", "figures"):
-        if getattr(args, name) is not None and not method.of_a_net:
+        if getattr(args, name) is not None and not of_a_net:
             raise BadInput(
                 f"--method {method.name} does not take --{name}; -o is its certificate, and it has "
                 "no curve"
             )
-    if args.figures is not None and method.name in TAILS:
-        raise BadInput(
-            f"--method {method.name} does not take --figures: it has no pictures; leave it out"
-        )
     for path in (args.out, args.certificate):
         if path is not None:
             check_writable(path)
@@ -184,7 +182,11 @@ def run(args: argparse.Namespace) -> int:
             raise BadInput(
                 f"{option} lies in {args.net}, the folder of the net's run; give another folder"
             )
-    if args.certificate is not None and (why := _no_certificate(args)):
+    if (
+        args.certificate is not None
+        and isinstance(method, Method)
+        and (why := method.uncertifiable(chosen))
+    ):
         raise BadInput(
             f"--certificate {args.certificate}: there is none for this net ({why}); leave it out"
         )
@@ -194,27 +196,15 @@ def run(args: argparse.Namespace) -> int:
         prepare(args.figures)
     if args.net is None and (args.weights or args.trust):
         raise BadInput("--weights and --trust say how to load a net; give NET as well")
-    if args.net is None and method.of_a_net:
+    if args.net is None and of_a_net:
         raise BadInput(
             f"--method {method.name} compresses a trained net; give NET, such as a RUN folder"
         )
     data, holdout = load_pair(args.data)
     net = None if args.net is None else load_named_net(args, data)
-    if method.of_a_net:
-        assert net is not None
-        return _compress_net(args, net, data, holdout, options)
+    if net is not None and of_a_net:
+        return _compress_net(args, net, data, holdout, chosen)
     return _search(args, net, data, holdout, options)
-
-
-def _no_certificate(args: argparse.Namespace) -> str:
-    """Why the format can hold no net of this method, as far as that is known beforehand."""
-    if args.from_initialisation:
-        return "the initialisation is floating point, which a decoder cannot make again from a seed"
-    if args.method in ("conv-project", "vector-project"):
-        return f"the format has no weights as {args.method} makes them"
-    if args.method == "sketch":
-        return "the format has no sketches; use --method magnitude, which has the same weights"
-    return "the format has no Hadamard rows; use --helper signs" if args.helper == "srht" else ""
 
 
 def _compress_net(
@@ -222,8 +212,10 @@ def _compress_net(
     net: LoadedNet,
     data: Dataset,
     holdout: Dataset | None,
-    options: dict[str, Any],
+    options: Any,
 ) -> int:
+    from cushion.cli.compression import describe
+    from cushion.cli.figures.compression import draw
     from cushion.compressors.run import compress_model
 
     other = say_if_other_data(args, net, data)
@@ -246,39 +238,16 @@ def _compress_net(
     found.save(args.out)
     if args.certificate is not None and found.certificate is not None:
         found.certificate.save(args.certificate)
-    figures = _draw(found.summary, args.figures)
+    figures = [] if args.figures is None else draw(found.summary, args.figures)
     say_if_untrained(args)
-    files = {"file": args.out, "certificate": args.certificate, "figures": figures}
-    answer(args, {**files, **found.summary.to_json()}, _describe(found.summary, args))
+    files = {
+        "file": args.out,
+        "certificate": args.certificate,
+        "figures": [str(path) for path in figures],
+    }
+    text = describe(found.summary, args.out, args.certificate, args.data)
+    answer(args, {**files, **found.summary.to_json()}, text)
     return 0
-
-
-def _draw(found: NetCompression | NetPruning | NetHeavyTail, folder: str | None) -> list[str]:
-    from cushion.cli.figures.compression import draw_compression
-    from cushion.cli.figures.pruning import draw_pruning
-    from cushion.compressors.noise.records import NetHeavyTail
-    from cushion.compressors.pruning.records import NetPruning
-
-    if folder is None or isinstance(found, NetHeavyTail):
-        return []
-    paths = (
-        draw_pruning(found, folder)
-        if isinstance(found, NetPruning)
-        else draw_compression(found, folder)
-    )
-    return [str(path) for path in paths]
-
-
-def _describe(found: NetCompression | NetPruning | NetHeavyTail, args: argparse.Namespace) -> str:
-    from cushion.cli import compression_text, heavy_tail_text, pruning_text
-    from cushion.compressors.noise.records import NetHeavyTail
-    from cushion.compressors.pruning.records import NetPruning
-
-    if isinstance(found, NetHeavyTail):
-        return heavy_tail_text.describe(found, args.out, args.certificate, args.data)
-    if isinstance(found, NetPruning):
-        return pruning_text.describe(found, args.out, args.certificate, args.data)
-    return compression_text.describe(found, args.out, args.certificate, args.data)
 
 
 def _search(
@@ -289,7 +258,6 @@ def _search(
     options: dict[str, Any],
 ) -> int:
     from cushion.compressors.run import compress
-    from cushion.compressors.search_report import Compressed
     from cushion.numerics import percent_up
     from cushion.progress import working
 
@@ -310,37 +278,23 @@ def _search(
             report=report,
             **options,
         )
-    assert isinstance(found, Compressed)
     found.save(args.out)
     say_if_untrained(args)
     answer(args, {"file": args.out, **found.summary.to_json()}, "\n".join(_words(args, found)))
     return 0
 
 
-def _words(args: argparse.Namespace, found: Compressed) -> list[str]:
+def _words(args: argparse.Namespace, found: Compressed[SearchSummary]) -> list[str]:
     from cushion.certificates.certificate import holdout_sentence, sentence, spaced
 
+    assert found.certificate is not None
     summary, claim = found.summary, found.certificate.claim
-    rows = [
-        [
-            layer.name,
-            layer.kind,
-            "x".join(map(str, layer.shape)) or "-",
-            layer.source or "-",
-            layer.stored,
-            layer.bits,
-        ]
-        for layer in summary.layers
-    ]
     rest = summary.bits - sum(layer.bits for layer in summary.layers)
-    total: list[object] = ["total", "", "", "", summary.parameters, summary.bits]
     lines = [
-        f"{METHODS[summary.method].name}: {METHODS[summary.method].meaning} (seed {summary.seed})",
+        f"{summary.method}: {METHODS[summary.method].meaning} (seed {summary.seed})",
         "",
-        table(
-            ["layer", "kind", "shape", "numbers from", "stored", "bits"],
-            [*rows, ["header and end", "-", "-", "-", 0, rest], total],
-        ),
+        render.records(summary.layers),
+        f"total: {summary.parameters} numbers in {summary.bits} bits, {rest} of them the header's",
         "",
         sentence(claim),
         f"It errs on {spaced(summary.errors)} of these {spaced(summary.m)} examples itself.",

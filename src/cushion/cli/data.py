@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 from cushion.cli.options import add_verb
-from cushion.cli.output import answer, table
+from cushion.cli.output import answer
+from cushion.cli.render import records
 
 
 def add_parser(verbs: Any) -> None:
@@ -39,18 +40,9 @@ def run_list(args: argparse.Namespace) -> int:
     from cushion.data.fetch import list_sets
 
     sets = list_sets()
-    rows = [
-        [
-            s.name,
-            s.examples,
-            s.held_out,
-            "x".join(map(str, s.shape)),
-            s.classes,
-            "yes" if s.present else f"cushion data get {s.name}",
-        ]
-        for s in sets
-    ]
-    text = table(["name", "train", "held out", "shape", "classes", "here"], rows)
+    text = records(sets, "name", "examples", "held_out", "shape", "classes", "present")
+    if missing := [one.name for one in sets if not one.present]:
+        text += f"\nFetch a set with: cushion data get {missing[0]}"
     answer(args, {"sets": [s.to_json() for s in sets]}, text)
     return 0
 

@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 from cushion.certificates.certificate import sentence
-from cushion.certificates.format.claims import Claim
 from cushion.certificates.format.container import unpack
 from cushion.data import load_pair
 from cushion.numerics import percent_up
@@ -67,7 +66,6 @@ def main() -> int:
         return code
     found = json.loads(verdict.read_text(encoding="utf-8"))
     claim, _ = unpack(Path(file).read_bytes())
-    assert isinstance(claim, Claim)
     assert claim.holdout is not None
     print("\n== What was proved")
     print(sentence(claim))

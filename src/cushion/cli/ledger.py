@@ -1,64 +1,41 @@
-"""How verbs show what a certificate pays: bits item by item with their positions, and the failure
-probability δ.
-"""
+"""How verbs show a certificate: its numbers, what it pays in bits, nats and δ, what it assumes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import Context, Decimal
+import dataclasses
+from typing import Any
 
-from cushion.certificates.format.claims import Claim
-from cushion.cli.output import table
+from cushion.certificates.certificate import sentence, spaced, total_delta
+from cushion.certificates.format.claims import Claim, GaussianClaim, OccamClaim
+from cushion.cli.render import records, table
+from cushion.numerics import float_up, percent_up
+from cushion.records import Record, column
 
-_EXACT = Context(prec=60)
 
-
-@dataclass(frozen=True)
-class DeltaItem:
+@dataclasses.dataclass(frozen=True)
+class DeltaItem(Record):
     """A share of the failure probability, and what it pays for."""
 
-    item: str
-    delta: str
-    meaning: str
+    item: str = column("what the share pays for", label="paid for")
+    delta: str = column("the share of the failure probability", label="δ")
+    meaning: str = column("the probability that it stands for", label="the probability")
 
 
-def total_delta(claim: Claim) -> str:
-    """The failure probability of the certificate's statement: g's share, and that of the
-    disagreements with f.
-    """
-    if claim.transfer is None:
-        return claim.delta
-    return format(_EXACT.add(Decimal(claim.delta), Decimal(claim.transfer.delta)).normalize(), "f")
-
-
-def delta_items(claim: Claim) -> list[DeltaItem]:
+def delta_items(claim: OccamClaim) -> list[DeltaItem]:
     """What each share of δ pays; the hold-out line is a statement of its own."""
-    items = [
-        DeltaItem(
-            "bound on the net in the file"
-            if claim.transfer is None
-            else "bound on g, the net in the file",
-            claim.delta,
-            "that any message of the code breaks its bound; this one's own part is "
-            f"δ·2^-{claim.bits}",
-        )
+    own = f"that any message of the code breaks its bound; this one's own part is δ·2^-{claim.bits}"
+    line = claim.transfer
+    if line is None:
+        return [DeltaItem("bound on the net in the file", claim.delta, own)]
+    apart = f"that they disagree more often than their count on {line.m} unlabelled inputs implies"
+    return [
+        DeltaItem("bound on g, the net in the file", claim.delta, own),
+        DeltaItem("f and g disagree", line.delta, apart),
     ]
-    if claim.transfer is not None:
-        items.append(
-            DeltaItem(
-                "f and g disagree",
-                claim.transfer.delta,
-                f"that they disagree more often than their count on {claim.transfer.m} unlabelled "
-                "inputs implies",
-            )
-        )
-    return items
 
 
-def bit_positions(claim: Claim) -> list[tuple[int, int]]:
-    """First and last bit of each ledger item, counted from 0; last = first - 1 where an item costs
-    nothing.
-    """
+def bit_positions(claim: OccamClaim) -> list[tuple[int, int]]:
+    """First and last bit of each ledger item, from 0; last = first - 1 where one costs nothing."""
     positions, start = [], 0
     for item in claim.ledger:
         positions.append((start, start + item.bits - 1))
@@ -67,22 +44,23 @@ def bit_positions(claim: Claim) -> list[tuple[int, int]]:
 
 
 def show_ledger(claim: Claim) -> list[str]:
-    """The two tables, bits and δ, as lines of text."""
+    """What was paid, as lines of text: bits and δ of one net, bits and nats of a posterior."""
+    if isinstance(claim, GaussianClaim):
+        payments = [[paid.item, paid.bits, paid.nats, paid.meaning] for paid in claim.ledger]
+        return ["What was paid:", table(["paid for", "bits", "nats", "what it is"], payments)]
+    assert isinstance(claim, OccamClaim)
     rows: list[list[object]] = [
         [item.item, item.bits, f"{first}-{last}" if item.bits else "none", item.meaning]
         for item, (first, last) in zip(claim.ledger, bit_positions(claim), strict=True)
     ]
     rows.append(["total", claim.bits, f"0-{claim.bits - 1}", "the length of the message"])
-    shares: list[list[object]] = [
-        [share.item, share.delta, share.meaning] for share in delta_items(claim)
-    ]
     about = "the net in the file" if claim.transfer is None else "your net f"
-    shares.append(["total", total_delta(claim), f"that the statement about {about} is false"])
+    total = DeltaItem("total", total_delta(claim), f"that the statement about {about} is false")
     lines = [
         "What was paid in bits:",
         table(["paid for", "bits", "positions", "what it is"], rows),
         "What was paid in failure probability:",
-        table(["paid for", "δ", "the probability"], shares),
+        records([*delta_items(claim), total]),
     ]
     if claim.holdout is not None:
         lines.append(
@@ -90,3 +68,87 @@ def show_ledger(claim: Claim) -> list[str]:
             "own."
         )
     return lines
+
+
+def show_assumptions(claim: Claim) -> list[str]:
+    return [
+        "What nobody can check, and is assumed:",
+        *(f"- {text}" for text in claim.assumptions),
+    ]
+
+
+def show_numbers(claim: Claim) -> list[str]:
+    """The statement, every count and fingerprint behind it, and the ledger, as lines of text."""
+    m = f"{spaced(claim.m)} examples of {claim.data}"
+    at_most = f"at most {percent_up(claim.bound)}"
+    if isinstance(claim, GaussianClaim):
+        counts = (
+            f"Q: {spaced(claim.errors)} errors in {spaced(claim.draws)} draws on {m}, KL = "
+            f"{claim.kl} nats, δ = {claim.delta}, of which {claim.delta_draws} pay for the draws"
+        )
+    else:
+        assert isinstance(claim, OccamClaim)
+        counts = (
+            f"g, the net in the file: {spaced(claim.errors)} errors on {m}, {spaced(claim.bits)} "
+            f"bits, δ = {claim.delta}"
+        )
+    lines = [
+        sentence(claim),
+        "",
+        f"{counts}: {at_most}",
+        f"   fingerprint of the examples: {claim.data_fingerprint}",
+    ]
+    if (line := claim.holdout) is not None:
+        lines += [
+            f"   held out: {spaced(line.errors)} errors on {spaced(line.m)} examples, δ = "
+            f"{line.delta}: at most {percent_up(line.bound)}",
+            f"   fingerprint of the held-out examples: {line.data_fingerprint}",
+        ]
+    if isinstance(claim, OccamClaim) and (change := claim.transfer) is not None:
+        lines += [
+            f"f: disagrees with g on {spaced(change.disagreements)} of {spaced(change.m)} "
+            "unlabelled inputs (a gap between its two largest scores of at most "
+            f"{change.tolerance} counts), δ = {change.delta}: at most {percent_up(change.bound)}; "
+            f"so f errs on at most {percent_up(change.bound_f)}",
+            f"   fingerprint of f's numbers: {change.net_fingerprint}",
+            f"   fingerprint of the unlabelled inputs: {change.data_fingerprint}",
+        ]
+    return [*lines, "", *show_ledger(claim)]
+
+
+def claim_json(claim: Claim, *, f_confirmed: bool = True) -> dict[str, Any]:
+    """The claim with its probabilities as numbers, rounded up.
+
+    `about` names the net that `bound` and `delta` are about: f where the file bounds it (and, in a
+    verdict, its disagreements were replayed), else g. errors, m, bits and the hold-out line are
+    always about g.
+    """
+    obj = claim.to_json()
+    stated = claim.bound
+    if isinstance(claim, OccamClaim):
+        obj |= {"bound_g": claim.bound, "delta_g": claim.delta, "bound_f": None}
+        obj["deltas"] = [item.to_json() for item in delta_items(claim)]
+        if claim.transfer is not None:
+            obj["bound_f"] = claim.transfer.bound_f
+            if f_confirmed:
+                stated = claim.transfer.bound_f
+                obj |= {"about": "f", "bound": stated, "delta": total_delta(claim)}
+    obj["vacuous"] = stated.startswith("1")
+    for part in (obj, obj["holdout"], obj.get("transfer"), *obj.get("deltas", ())):
+        for key in _PROBABILITIES & set(part or ()):
+            if part[key] is not None:
+                part[key] = float_up(part[key])
+    return obj
+
+
+_PROBABILITIES = {
+    "bound",
+    "bound_f",
+    "bound_g",
+    "delta",
+    "delta_draws",
+    "delta_g",
+    "kl",
+    "sample_bound",
+    "tolerance",
+}

@@ -126,19 +126,16 @@ def _parts(widths: Sequence[int]) -> list[list[int]]:
 def _block(
     header: list[str], rows: list[list[str]], right: Sequence[bool], part: Sequence[int]
 ) -> str:
-    widths = [_width(head, [row[k] for row in rows]) for k, head in enumerate(header)]
-    spare = width() - sum(widths[:-1]) - _GAP * (len(widths) - 1)
-    widths[-1] = max(_NARROWEST, spare) if not right[part[-1]] else widths[-1]
-    lines = []
-    for row in [header, *rows]:
-        wrapped = [
-            textwrap.wrap(text, wide) or [""] for text, wide in zip(row, widths, strict=True)
-        ]
-        for line in range(max(map(len, wrapped))):
-            words = [part[line] if line < len(part) else "" for part in wrapped]
-            shown = [
-                word.rjust(wide) if right[at] else word.ljust(wide)
-                for word, wide, at in zip(words, widths, part, strict=True)
-            ]
-            lines.append((" " * _GAP).join(shown).rstrip())
-    return "\n".join(lines)
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_edge=False)
+    for head, at in zip(header, part, strict=True):
+        drawn.add_column(Text(head), justify="right" if right[at] else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*map(Text, row))
+    console = Console(width=width(), no_color=True, color_system=None, highlight=False)
+    with console.capture() as captured:
+        console.print(drawn)
+    return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))

@@ -61,6 +61,7 @@ def add_parser(verbs: Any) -> None:
         action="store_true",
         help="train and measure nothing: pages from OUT/records alone",
     )
+    parser.add_argument("--svg", action="store_true", help="draw the pictures as SVG besides PNG")
     parser.add_argument("--device", default="cpu", metavar="DEV", help="cpu (default) or cuda")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="default 0")
     parser.set_defaults(run=run)
@@ -89,8 +90,9 @@ def run(args: argparse.Namespace) -> int:
         "size": args.size or "quick",
         "device": args.device,
         "seed": args.seed,
+        "from_records": args.from_records,
+        "svg": args.svg,
     }
-    options["from_records"] = args.from_records
     folders, without = (
         reproduce_all(out, **options) if args.all else ([reproduce(args.id, out, **options)], [])
     )

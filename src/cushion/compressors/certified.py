@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from cushion.certificates.certificate import Certificate, certify_net
+from cushion.certificates.format.integer_net import IntegerNet
 from cushion.compressors.file import CompressedNet
-from cushion.compressors.noise.records import NetHeavyTail
-from cushion.compressors.pruning.records import NetPruning
-from cushion.compressors.records import NetCompression, Occam
+from cushion.compressors.records import Occam
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.data import Dataset
 from cushion.errors import BadInput, Malformed, Unsupported
 from cushion.numerics import float_up
+from cushion.records import Record
 from cushion.theorems.net_facts import look_at
 from cushion.theorems.occam import occam_bound
 
@@ -31,22 +31,34 @@ ASSUMED = (
 )
 
 
-Summary = TypeVar("Summary", NetCompression, NetPruning, NetHeavyTail)
+Answer = TypeVar("Answer", bound=Record)
 
 
 @dataclass(frozen=True, eq=False)
-class NetCompressed(Generic[Summary]):
-    """The compressed net, what was found of it, and the certificate of its integer net where the
-    format can hold it.
+class Compressed(Generic[Answer]):
+    """What `compress` returns: the net, what was found of it, and the certificate that carries it.
+
+    A search makes an integer net, whose file is its certificate. Any other method makes a
+    `CompressedNet`, with the certificate of its integer net where the format can hold it.
     """
 
-    net: CompressedNet
-    summary: Summary
+    net: CompressedNet | IntegerNet
+    summary: Answer
     certificate: Certificate | None
 
+    @property
+    def bound(self) -> float:
+        """Of the certificate; 1 without one."""
+        return 1.0 if self.certificate is None else self.certificate.bound
+
     def save(self, path: str | Path) -> Path:
-        """Write the compressed net (`cushion.load_compressed` reads it), whole or not at all."""
-        return self.net.save(path)
+        """Write the net, whole or not at all: a certificate file where a search found it, else one
+        that `cushion.load_compressed` reads.
+        """
+        if isinstance(self.net, CompressedNet):
+            return self.net.save(path)
+        assert self.certificate is not None
+        return self.certificate.save(path)
 
 
 def certificate_of(
@@ -101,7 +113,7 @@ def occam_rows(
         "certificate",
         claim.errors,
         m,
-        claim.bits,
+        certificate.bits,
         float(delta),
         float_up(claim.bound),
         None if line is None else line.errors,

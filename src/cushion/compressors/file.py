@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cushion.compressors import families  # noqa: F401 (a file may hold layers of any family)
 from cushion.compressors.storage.graphs import describe_graph, rebuild_graph
 from cushion.compressors.storage.stored_net import StoredNet, read_stored
 from cushion.errors import BadInput, CushionError, Malformed

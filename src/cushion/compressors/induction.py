@@ -8,6 +8,7 @@ promise ‖x̂_i^j - x^j‖ ≤ (i/d)·ε·‖x^j‖ for every j ≥ i and every
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ from cushion.nets.network import Network
 from cushion.nets.perturbation import Activations
 
 _VALUES = 1 << 24  # numbers in all activations of a shard
+
+Pair: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,9 @@ def follow_induction(
     values = sum(int(np.prod(node.shape)) for node in net.nodes)
     batch = max(1, min(256, _VALUES // values))
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[Pair | str]:
         x = as_floats(data.x[rows]).to(net.dtype)
-        found: dict[str, Samples] = {}
+        found: dict[Pair | str, Samples] = {}
         if scores is None:
             clean = Activations(net, x).values
             own, changed = (
@@ -91,7 +94,7 @@ def follow_induction(
         ).items()
     }
     whole = [merged.pop(name) for name in ("gaps", "largest", "sizes", "margins", "scores")]
-    errors = {(int(key.split()[0]), int(key.split()[1])): values for key, values in merged.items()}
+    errors = {pair: values for pair, values in merged.items() if not isinstance(pair, str)}
     return LayerErrors(errors, *whole)
 
 
@@ -100,7 +103,7 @@ def _follow(
     net: Network,
     compressed: Network,
     clean: dict[int, torch.Tensor],
-    found: dict[str, Samples],
+    found: dict[Pair | str, Samples],
     start: int,
 ) -> torch.Tensor:
     """Fill in the errors of every (i, j); the scores of the whole compressed net."""
@@ -111,12 +114,12 @@ def _follow(
         after = net.descendants(node.index)
         for later in net.nodes[node.index + 1 :]:
             if later.index in after:
-                values[later.index] = later.op(*(values[k] for k in later.inputs))  # type: ignore[operator]
+                values[later.index] = later.op(*(values[k] for k in later.inputs))
         for j in range(i, len(layers)):
             at = layers[j].index
             if at == node.index or at in after:
                 moved = lengths(values[at] - clean[at]).numpy()
-                found[f"{i} {j}"] = Samples.of(start, _ratio(moved, lengths(clean[at]).numpy()))
+                found[i, j] = Samples.of(start, _ratio(moved, lengths(clean[at]).numpy()))
     return values[net.nodes[-1].index]
 
 

@@ -1,18 +1,17 @@
-"""What `cushion compress` answers for the compressors of Arora 2018: sizes, errors, promises,
-bounds; no torch.
+"""What every compression answers: sizes, errors, promises, what is proved; no torch.
 
-Relative errors are ‖x̂ - x‖/‖x‖ of one example's values at a layer; "worst" is the largest over the
-examples that were looked at. Promises are those of the paper's lemmas with the constants of
-docs/compression-bounds.md.
+A method adds columns of its own to `Summary` and `LayerSummary`. Relative errors are ‖x̂ - x‖/‖x‖ of
+one example's values at a layer; "worst" is the largest over the examples that were looked at.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from cushion.records import Record
+from cushion.records import Record, column
 from cushion.theorems.records import Bound
 
 
@@ -39,97 +38,6 @@ class Promise(Record):
 
 
 @dataclass(frozen=True)
-class Dependence(Record):
-    """How far the filters at different places are from independent (Lemma 12 claims that they are,
-    p at a time).
-
-    correlation: mean ⟨Δ_a, Δ_b⟩ over pairs of places, over the mean ‖Δ_a‖²; 0 for independent
-    filters. expected: its closed form. variance_factor: how many times the variance of a sum over
-    all places exceeds that of independent ones.
-    """
-
-    places: int
-    correlation: float
-    expected: float
-    variance_factor: float
-
-
-@dataclass(frozen=True)
-class LayerCompression(Record):
-    """One affine layer, before and after.
-
-    size: the rank, the number k of helper matrices, or the dimension kp of the subspace; 0 where
-    the weight is kept. lemma_size: the size that the lemma asks for (log10 in `lemma_size_log10`);
-    None where nothing was asked or promised. promised: the relative error at this layer that the
-    lemma promises once layers 1 to i are compressed, (i/d)ε; measured: the worst one seen.
-    own_accuracy: what the lemma promises of this layer's weight alone (δ of Lemma 1, ε of Lemmas 2
-    and 13) and own_ratio the worst observed error over it. step: of the grid. parameters and bits
-    count the bias; bits is what the layer's numbers take in the message. dependence: for a filter
-    at each place.
-    """
-
-    name: str
-    kind: str
-    shape: tuple[int, ...]
-    stored_as: str
-    size: int
-    lemma_size: float | None
-    lemma_size_log10: float | None
-    parameters_before: int
-    parameters: int
-    bits: int
-    step: float
-    promised: float | None
-    measured: float
-    own_accuracy: float | None
-    own_ratio: float | None
-    weight_error: (
-        float  # ‖Â - A‖_F / ‖A‖_F of the weights; of a filter at each place, the root mean square
-    )
-    dependence: Dependence | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class PlaceSums(Record):
-    """A simulated sum over places of one convolution, with independent filters or with Algorithm
-    4's.
-
-    moment_ratio: its p-th moment over the (6p)^p·σ^p that Lemma 15 or Corollary C.2 promises;
-    tail_ratio: the largest frequency of a tail over its promised probability. Both are loose, and
-    may hold without independence. variance_ratio: its variance over that of independent filters,
-    with its standard error. pair_correlation: of neighbouring places.
-    """
-
-    claim: str
-    layer: str
-    filters: Literal["independent", "algorithm 4"]
-    k: int
-    p: int
-    places: int
-    trials: int
-    moment_ratio: float
-    tail_ratio: float
-    variance_ratio: float
-    variance_error: float
-    pair_correlation: float
-    pair_error: float
-
-
-@dataclass(frozen=True)
-class InductionError(Record):
-    """The relative error at layer `at` when layers 1 to `compressed` are compressed, against
-    (i/d)ε.
-    """
-
-    compressed: int
-    at: str
-    promised: float | None
-    worst: float
-    mean: float
-
-
-@dataclass(frozen=True)
 class PromiseCheck(Record):
     """One lemma on this net: what it promises, on how many cases it was checked, the worst observed
     over promised.
@@ -148,37 +56,32 @@ class PromiseCheck(Record):
 
 
 @dataclass(frozen=True)
-class CurvePoint(Record):
-    """One compression of the same net by the same method at another size.
-
-    asked: the --k or --epsilon of this point. relative_error: of the scores, ‖f̂(x) - f(x)‖/‖f(x)‖,
-    worst and mean over the sample. margin_loss: fraction of the sample with a margin of at most γ
-    under the compressed net.
+class InductionError(Record):
+    """The relative error at layer `at` when layers 1 to `compressed` are compressed, against
+    (i/d)ε.
     """
 
-    asked: str
-    parameters: int
-    bits: int
-    worst_relative_error: float
-    mean_relative_error: float
-    margin_loss: float
-    error: float
-    test_error: float | None
+    compressed: int
+    at: str
+    promised: float | None
+    worst: float
+    mean: float
 
 
 @dataclass(frozen=True)
-class Rate(Record):
-    """The explicit bound of one vector algorithm on a linear classifier with this margin, as a
-    function of m.
-    """
+class CurvePoint(Record):
+    """One compression of the same net by the same method at another size."""
 
-    method: Literal["vector-compress", "vector-project"]
-    coordinates: int  # h; Vector-Project's bound does not depend on it
-    m: int
-    eta: float
-    numbers: float
-    bits: float
-    bound: float
+    asked: str = column("")
+    parameters: int = column("", label="numbers")
+    bits: int = column("")
+    worst_relative_error: float = column(
+        "‖f̂(x) - f(x)‖/‖f(x)‖ of the scores, the worst over the sample", label="worst error"
+    )
+    mean_relative_error: float = column("the same, the mean", label="mean error")
+    margin_loss: float = column("fraction of the sample with a margin of at most γ")
+    error: float = column("fraction of the sample that errs", label="train error")
+    test_error: float | None = column("of the held-out examples", label="test error")
 
 
 @dataclass(frozen=True)
@@ -202,40 +105,82 @@ class Occam(Record):
     because: str = ""  # why there is no certificate of this kind
 
 
-@dataclass(frozen=True)
-class NetCompression(Record):
-    """One compression of a whole net, layer by layer.
+@dataclass(frozen=True, kw_only=True)
+class Tried(Record):
+    """One setting on one grid, of those that were tried; the smallest bound is taken.
 
-    epsilon: the relative error of the scores that is promised (Lemma 3: at every layer j ≥ i,
-    (i/d)ε), None where nothing is. gamma: the margin; zeta: the fraction of examples that may be
-    left out. promise: all checks together.
+    A method adds what it counts (`count`). bits: an estimate, to a few in a thousand, where the
+    message was not `written` because it has more than 32 768 numbers and another was taken.
     """
 
+    asked: str = column("", label="setting")
+    grid: str = column("")
+    bits: int = column("")
+    errors: int = column("")
+    bound: float = column("", label="Occam bound", unit="bound")
+    written: bool = column("no: bits are an estimate")
+    chosen: bool = column("the setting with the smallest bound", label="taken", default=False)
+
+    @property
+    def count(self) -> int:
+        """The weights that are left, as the method counts them."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSummary(Record):
+    """One affine layer, before and after. bits are those of its numbers in the message, its bias
+    included.
+    """
+
+    name: str = column("", label="layer")
+    kind: str
+    shape: tuple[int, ...] = column("")
+    stored_as: str = column("", label="stored as")
+    parameters_before: int = column("parameters of the layer as it was", label="before")
+    bits: int = column("what its weight and bias take in the message")
+
+    @property
+    def weights(self) -> int:
+        """Numbers in its weight, the bias left out."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(Record):
+    """One compression of a whole net, layer by layer. promise: all checks together."""
+
     method: str
-    helper: str
-    variant: str
-    from_initialisation: bool
     seed: int
-    gamma: float | None
-    epsilon: float | None
-    zeta: float
-    number_bits: int | None  # None where an accuracy or γ sets the grid
-    settings: dict[
-        str, str | float | int | bool | None
-    ]  # every option as it was given or by default
-    examples: int
+    settings: dict[str, Any]  # every option as it was given or by default
+    gamma: float | None = column("the margin", label="gamma")
     m: int
     parameters_before: int
     parameters: int
     bits: int
-    layers: tuple[LayerCompression, ...]
-    induction: tuple[InductionError, ...]
+    layers: tuple[Any, ...]
     promises: tuple[PromiseCheck, ...]
     promise: Promise | None
-    errors_before: int
+    errors_before: int = column("errors on the sample before", label="errors before")
     occam: tuple[Occam, ...]
     paper_bounds: tuple[Bound, ...]
-    curve: tuple[CurvePoint, ...] = ()
-    rates: tuple[Rate, ...] = ()
-    place_sums: tuple[PlaceSums, ...] = ()
-    assumptions: tuple[str, ...] = ()  # of the bounds, which nobody can check
+    assumptions: tuple[str, ...]  # of the bounds, which nobody can check
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedSummary(Summary):
+    """Of a method that tries several settings and takes the one with the smallest bound.
+
+    price: nats that the paper's own bounds pay for the choice; the certificate's code covers all
+    messages, so that there the choice is free. output_error: worst ‖f̂(x) - f(x)‖ over the sample.
+    notes: what a reader should know of this run.
+    """
+
+    delta: float
+    tried: tuple[Any, ...]
+    price: float
+    errors: int = column("errors on the sample after", label="errors after")
+    output_error: float = column(
+        "how far scores move, worst ‖f̂(x) - f(x)‖ over the sample", label="scores move by"
+    )
+    notes: tuple[str, ...] = ()

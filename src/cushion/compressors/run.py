@@ -1,30 +1,36 @@
-"""compress(): a method of the registry, composed with the encoder and the certificate."""
+"""compress(): a method of the registry on a net and its sample.
+
+For every method of a net alike: check and trace; judge what is tried by its Occam bound and take
+the best; hold the method's lemmas against it; its Occam bounds, its certificate, its curve.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cushion.certificates.certificate import certify_net
-from cushion.certificates.format.integer_net import IntegerNet
-from cushion.certificates.format.message import encode
-from cushion.compressors.noise.options import HeavyTailOptions
-from cushion.compressors.pruning.options import PruneOptions
-from cushion.compressors.registry import Task, choose, net_options
-from cushion.compressors.search_report import Compressed, summarise
+from cushion.compressors.method import Found, Method
+from cushion.compressors.records import CurvePoint, Promise, Summary, Tried
+from cushion.compressors.registry import METHODS, choose
+from cushion.compressors.searches import Report, Search
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput
+from cushion.numerics import float_up
 from cushion.theorems.occam import occam_bound, parse_delta
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
-    from cushion.compressors.certified import NetCompressed
-    from cushion.compressors.noise.records import NetHeavyTail
-    from cushion.compressors.pruning.records import NetPruning
-    from cushion.compressors.records import NetCompression
+    from cushion.certificates.certificate import Certificate
+    from cushion.compressors.certified import Compressed
+    from cushion.compressors.subject import Subject
+    from cushion.nets.network import Network
+
+Value: TypeAlias = bool | int | float | str | Sequence[float] | Sequence[str] | None
 
 
 def compress(
@@ -35,116 +41,200 @@ def compress(
     holdout: Dataset | None = None,
     delta: str | float = "0.05",
     seed: int = 0,
-    report: Callable[[float, Decimal], None] | None = None,
+    report: Report | None = None,
     init: nn.Module | None = None,
-    **options: Any,
-) -> (
-    Compressed
-    | NetCompressed[NetCompression]
-    | NetCompressed[NetPruning]
-    | NetCompressed[NetHeavyTail]
-):
+    **options: Value,
+) -> Compressed[Any]:
     """Compress: search for a net with a small Occam bound on `data`, or compress `model` itself, as
     the method says.
 
-    integer, subspace, supermask search (`Compressed`): with a model, the net also imitates the
-    model's scores; the certificate is about the net that was found, not about the model. `report`
-    is told now and then which part of the work is done and the best bound so far. All other methods
-    compress the model (`NetCompressed`) and check what their lemmas promise; `init` is the model
-    before its training, for `from_initialisation`.
+    integer, subspace, supermask search: with a model, the net also imitates the model's scores; the
+    certificate is about the net that was found, not about the model. `report` is told now and then
+    which part of the work is done and the best bound so far. All other methods compress the model
+    and check what their lemmas promise; `init` is the model before its training, for
+    `from_initialisation`.
 
     The seed makes everything repeatable; where it makes a helper string it is written into the net
-    and paid. `holdout` is read only at the end. The method's own options are those of the registry;
-    None means not given.
+    and paid. `holdout` is read only at the end. The method's own options are the fields of its
+    Options; None means not given.
     """
-    sample = as_dataset(data)
-    check_holdout(holdout, sample)
-    exact_delta = parse_delta(str(delta))
     given = {name: value for name, value in options.items() if value is not None}
-    chosen = choose(method, given)
-    if chosen.run is None:
-        if model is None:
-            raise BadInput(f"`method` = {method} compresses a trained net; give NET")
-        return compress_model(
-            model,
-            sample,
-            method=method,
-            options=given,
-            holdout=holdout,
-            init=init,
-            delta=delta,
-            seed=seed,
+    chosen, own = choose(method, given)
+    if isinstance(chosen, Search):
+        sample = as_dataset(data)
+        check_holdout(holdout, sample)
+        exact = parse_delta(str(delta))
+        return chosen.run(
+            sample, own, model=model, holdout=holdout, delta=exact, seed=seed, report=report
         )
-
-    def judge(net: IntegerNet) -> Decimal:
-        return Decimal(
-            occam_bound(net.errors(sample.x, sample.y), len(sample), encode(net).bits, exact_delta)
-        )
-
-    teacher = None if model is None else _teacher_scores(model, sample)
-    found = chosen.run(Task(sample, judge, seed, teacher, report), given)
-    notes = {
-        "method": method,
-        "seed": seed,
-        **given,
-        "imitates_a_model": model is not None,
-        "trained": found.trained,
-        "interrupted": found.interrupted,
-    }
-    certificate = certify_net(found.net, sample, exact_delta, holdout=holdout, made_with=notes)
-    summary = summarise(
-        found.net, certificate, method=method, seed=seed, interrupted=found.interrupted
+    if model is None:
+        raise BadInput(f"`method` = {method} compresses a trained net; give NET")
+    return compress_model(
+        model, data, method=method, options=own, holdout=holdout, init=init, delta=delta, seed=seed
     )
-    return Compressed(found.net, summary, certificate)
 
 
 def compress_model(
-    model: nn.Module,
-    sample: Dataset,
+    model: nn.Module | Network,
+    data: Dataset | str,
     *,
     method: str,
-    options: Mapping[str, Any],
-    holdout: Dataset | None,
-    init: nn.Module | None,
-    delta: str | float,
-    seed: int,
-) -> NetCompressed[NetCompression] | NetCompressed[NetPruning] | NetCompressed[NetHeavyTail]:
-    """One of the methods that compress a given net."""
-    chosen = net_options(method, options)
-    if isinstance(chosen, PruneOptions):
-        from cushion.compressors.pruning.run import prune_net
+    options: Any = None,
+    holdout: Dataset | None = None,
+    init: nn.Module | Network | None = None,
+    delta: str | float = "0.05",
+    seed: int = 0,
+) -> Compressed[Summary]:
+    """Compress a trained net and hold what the method's lemmas promise against what happens.
 
-        return prune_net(
-            model, sample, method=method, options=chosen, holdout=holdout, delta=delta, seed=seed
-        )
-    if isinstance(chosen, HeavyTailOptions):
-        from cushion.compressors.noise.run import replace_tails
+    options: of the method's Options class. `init`, the net at its initialisation, is needed for
+    `from_initialisation` alone. The model is not changed; the held-out examples are only looked at
+    once the setting is chosen.
+    """
+    from cushion.compressors.certified import Compressed
+    from cushion.compressors.choice import take_best
+    from cushion.compressors.induction import follow_induction
 
-        return replace_tails(
-            model, sample, method=method, options=chosen, holdout=holdout, delta=delta, seed=seed
-        )
-    from cushion.compressors.projection.run import compress_net
-
-    return compress_net(
-        model,
-        sample,
-        method=method,
-        options=chosen,
-        holdout=holdout,
-        init=init,
-        delta=delta,
-        seed=seed,
-    )
-
-
-def _teacher_scores(model: nn.Module, data: Dataset) -> Tensor:
-    """[m, classes] scores of the model on the sample."""
-    from cushion.certificates.answers import score
-
-    scores = score(model, data.x, describe="the net's scores").float()
-    if scores.shape[1] < data.classes:
+    chosen = METHODS.get(method)
+    if not isinstance(chosen, Method):
+        known = ", ".join(name for name, one in METHODS.items() if isinstance(one, Method))
+        raise BadInput(f"`method` = {method} compresses no net; use one of {known}")
+    options = chosen.options() if options is None else options
+    if not isinstance(options, chosen.options):
         raise BadInput(
-            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} classes; "
-            "use its own data"
+            f"`method` = {method} takes {chosen.options.__name__}, not {type(options).__name__}"
         )
-    return scores[:, : data.classes]
+    chosen.check(options)
+    _check_seed(seed, chosen.seeds(options))
+    sample = as_dataset(data)
+    check_holdout(holdout, sample)
+    exact = parse_delta(str(delta))
+    net, start = _traced(model, init, sample, options)
+    net, start = chosen.prepare(net, start)
+    subject = chosen.subject(net, start, sample, options, exact, seed)
+    notes = {"method": method, "seed": seed, **chosen.settings(options)}
+    best, tried, curve = take_best(chosen, subject, exact, notes)
+    candidate, compressed, errors = best.candidate, best.compressed, best.errors
+    finished = chosen.finish(subject, candidate)
+    if finished is not candidate:  # what really comes back
+        compressed = replace(compressed, stored=finished.stored)
+        errors = follow_induction(net, compressed.network, sample, scores=subject.net_scores)
+    found = Found(subject, finished, compressed, errors, len(tried), holdout)
+    bits = candidate.stored.bits if tried else 0
+    summary, certificate = _report(chosen, found, tried, curve, bits, exact)
+    return Compressed(compressed, summary, certificate)
+
+
+def _check_seed(seed: int, used: int) -> None:
+    from cushion.certificates.format.number_stream import MOST_FIELD
+
+    if type(seed) is not int or not 0 <= seed < MOST_FIELD - used:
+        trials = ", and the trials count up from it" if used > 1 else ""
+        raise BadInput(
+            f"`seed` = {seed} must be a whole number from 0 to {MOST_FIELD - used - 1}: it is part "
+            f"of the message{trials}"
+        )
+
+
+def _traced(
+    model: nn.Module | Network, init: nn.Module | Network | None, sample: Dataset, options: Any
+) -> tuple[Network, Network | None]:
+    """The net, and its initialisation where the options ask for it."""
+    from cushion.compressors.subject import check_weights
+    from cushion.measures.norms.layers import squared_distance
+    from cushion.measures.stability.comparison import check_alike
+    from cushion.measures.table import traced
+
+    net = traced(model, sample)
+    check_weights(net)
+    if not getattr(options, "from_initialisation", False):
+        return net, None
+    if init is None:
+        raise BadInput(
+            "`from_initialisation` needs the net's initialisation: give a RUN folder as the net"
+        )
+    start = traced(init, sample)
+    check_alike(net, start, "the initialisation")
+    if squared_distance(net, start) == 0.0:
+        raise BadInput(
+            "the initialisation is the net itself: there is nothing that training changed to "
+            "compress"
+        )
+    return net, start
+
+
+def _report(
+    method: Method,
+    found: Found,
+    tried: list[Tried],
+    curve: list[CurvePoint],
+    bits: int,
+    delta: Decimal,
+) -> tuple[Summary, Certificate | None]:
+    """The summary, which takes what it has fields for, and the certificate.
+
+    bits: of the message that was judged best, exactly.
+    """
+    from cushion.compressors.certified import ASSUMED, certificate_of, occam_rows
+    from cushion.compressors.choice import worthless
+
+    subject, stored, compressed = found.subject, found.stored, found.compressed
+    account, m = method.account(found), len(found.subject.sample)
+    lemmas = tuple(account.lemmas)
+    certificate, because = certificate_of(
+        compressed, subject.sample, delta, found.holdout, compressed.notes
+    )
+    occam = occam_rows(compressed, found.wrong, m, delta, found.holdout, certificate, because)
+    if tried:
+        at, held = next(k for k, one in enumerate(tried) if one.chosen), occam[0].holdout_errors
+        bound = float_up(occam_bound(found.wrong, m, bits, delta))
+        tried[at] = replace(tried[at], bits=bits, bound=bound, written=True)
+        error = None if held is None or found.holdout is None else held / len(found.holdout)
+        curve[at] = replace(
+            curve[at], bits=stored.bits, parameters=stored.parameters, test_error=error
+        )
+    else:
+        curve = [_point(subject, *one, found.holdout) for one in method.curve(subject)]
+    known = {
+        "method": method.name,
+        "seed": subject.seed,
+        "settings": subject.options.settings(),
+        "gamma": subject.gamma,
+        "m": m,
+        "delta": subject.delta,
+        "parameters_before": subject.net.parameters,
+        "parameters": stored.parameters,
+        "bits": stored.bits,
+        "layers": tuple(account.layers),
+        "promises": lemmas,
+        "promise": Promise.of(lemmas),
+        "tried": tuple(tried),
+        "price": math.log(max(1, len(tried))),
+        "errors_before": subject.seen.errors,
+        "errors": found.wrong,
+        "output_error": float(found.errors.gaps.max()),
+        "occam": occam,
+        "paper_bounds": tuple(account.bounds),
+        "curve": tuple(curve),
+        "assumptions": ASSUMED,
+        **account.columns,
+    }
+    taken = {field.name for field in fields(method.summary)}
+    summary = method.summary(**{name: value for name, value in known.items() if name in taken})
+    if "notes" in taken:
+        said = (*account.notes(summary), *worthless(tried, subject.net.classes))
+        summary = replace(summary, notes=said)  # type: ignore[call-arg]
+    return summary, certificate
+
+
+def _point(subject: Subject, asked: str, stored: Any, holdout: Dataset | None) -> CurvePoint:
+    """One further size, on the sample and on held-out examples."""
+    from cushion.compressors.choice import curve_point
+    from cushion.compressors.induction import follow_induction
+    from cushion.theorems.net_facts import look_at
+
+    network = stored.network(subject.net, subject.start)
+    errors = follow_induction(subject.net, network, subject.sample, scores=subject.net_scores)
+    point = curve_point(asked, stored, stored.bits, errors, subject.gamma or 0.0)
+    held = None if holdout is None else look_at(network, holdout).errors / len(holdout)
+    return replace(point, test_error=held)

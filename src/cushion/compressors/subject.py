@@ -4,37 +4,48 @@ it is needed.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
-from cushion.compressors.projection.options import NetOptions
-from cushion.compressors.projection.stability import stability_facts
-from cushion.compressors.projection.storing import linear_layer
-from cushion.compressors.projection.vectors import LinearSetting, linear_setting
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cushion.compressors.stability import stability_facts
 from cushion.data import Dataset
+from cushion.data.splits import permutation
 from cushion.errors import BadInput
 from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.one_pass import one_pass
 from cushion.measures.table import measure
+from cushion.nets.batches import as_floats
+from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network
-from cushion.nets.operators import Conv2d
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.net_facts import SampleFacts, gather, look_at
-from cushion.theorems.noise_stability import (
-    StabilityCounts,
-    StabilityFacts,
-    epsilon_from_margin,
-    lemma_3,
-    lemma_14,
-)
-from cushion.theorems.projection import ROUNDING
+from cushion.theorems.noise_stability import StabilityFacts
+
+_BATCH = 256
+
+
+def check_weights(net: Network) -> None:
+    """BadInput where a weight is no number."""
+    for node in net.affine_layers:
+        for part in (node.affine.operator.weight, node.affine.bias):
+            if part is not None and not bool(torch.isfinite(part).all()):
+                raise BadInput(
+                    f"{node.name}: a weight or bias is infinite or not a number; check how it was "
+                    "trained"
+                )
 
 
 class Subject:
-    """One compression's subject; `at` gives the same subject under other options, with what is
-    known already.
+    """One compression's subject. options: the method's own; where a method asks for cushions they
+    say on how many `examples`, and which fraction `zeta` of them may be left out.
     """
+
+    shared_kernels = False  # whether a convolution's kernel is compressed once for all places
 
     def __init__(
         self,
@@ -42,7 +53,7 @@ class Subject:
         start: Network | None,
         sample: Dataset,
         method: str,
-        options: NetOptions,
+        options: Any,
         delta: float,
         seed: int,
     ) -> None:
@@ -54,12 +65,30 @@ class Subject:
         return look_at(self.net, self.sample)
 
     @cached_property
+    def net_scores(self) -> NDArray[np.float64]:
+        """Of the net as it was, [m, classes]."""
+        net, sample = self.net, self.sample
+
+        def work(rows: slice) -> Accumulators[str]:
+            found = net.forward(as_floats(sample.x[rows]).to(net.dtype))
+            if not bool(torch.isfinite(found).all()):
+                raise BadInput(
+                    f"the net's scores on {sample.name} are not finite near row {rows.start}; "
+                    "check its weights"
+                )
+            return {"scores": Samples.of(rows.start, found.numpy())}
+
+        shards = map_shards(len(sample), _BATCH, work, describe="scores")
+        found: NDArray[np.float64] = shards["scores"].values()
+        return found
+
+    @cached_property
     def gamma(self) -> float | None:
         """The margin: as given, or the one that all but a fraction `level` of S exceeds; None if
         not positive.
         """
         if self.options.gamma is not None:
-            return self.options.gamma
+            return float(self.options.gamma)
         found = epsilon_margin(self.seen.margins, self.options.level)
         return found if found > 0 else None
 
@@ -78,7 +107,9 @@ class Subject:
         gamma = found.margin if self.gamma is None else self.gamma
         return replace(found, margin=gamma, margin_loss=margin_loss(self.seen.margins, gamma))
 
-    def measured(self, zeta: float) -> StabilityFacts | None:
+    @cached_property
+    def stability(self) -> StabilityFacts | None:
+        """Without the fraction ζ of the examples that the user leaves out."""
         norms = one_pass(self.net, self.sample, 256, norms=True, margins=False)
         return stability_facts(
             self.net,
@@ -86,66 +117,11 @@ class Subject:
             norms,  # type: ignore[arg-type]
             initial=self.start,
             examples=self.options.examples,
-            zeta=zeta,
+            zeta=self.options.zeta,
             delta=self.delta,
             seed=self.seed,
-            shared=self.method == "matrix-project",
+            shared=self.shared_kernels,
         )
-
-    @cached_property
-    def stability(self) -> StabilityFacts | None:
-        """Without the fraction ζ of the examples that the user leaves out."""
-        return self.measured(self.options.zeta)
-
-    @cached_property
-    def epsilon(self) -> float | None:
-        """The ε of Lemmas 3 and 14: as given, or the one that keeps margins of γ (Lemma 10)."""
-        if self.options.epsilon is not None:
-            return self.options.epsilon
-        return (
-            None
-            if self.gamma is None
-            else epsilon_from_margin(self.gamma, float(self.seen.scores.max()))
-        )
-
-    @cached_property
-    def counts(self) -> StabilityCounts | None:
-        """What Lemma 3 or 14 asks for; Lemma 3 with as much of ε left to the grid as Theorem 4.1
-        leaves.
-        """
-        if self.stability is None or self.epsilon is None or self.stability.contraction == math.inf:
-            return None
-        dense = lemma_3(self.stability, (1 - ROUNDING) * self.epsilon)
-        if self.method != "conv-project":
-            return dense
-        filters = lemma_14(self.stability, self.epsilon, self.options.constant)
-        pairs = zip(self.net.affine_layers, dense.layers, filters.layers, strict=True)
-        located = [
-            two if isinstance(node.affine.operator, Conv2d) else one for node, one, two in pairs
-        ]
-        return replace(filters, layers=tuple(located))  # dense layers go by Algorithm 1
-
-    @cached_property
-    def outside_the_lemma(self) -> str:
-        """What the chain of inequalities of Lemma 3 does not know of this net or of these
-        measurements; else empty.
-
-        With biases neither ‖Aφ(x)‖ = ‖x^i‖ nor ‖J x^i‖ = ‖x^j‖; pooling over windows that overlap
-        may lengthen noise.
-        """
-        if self.facts.has_bias:
-            return "the lemma is about nets without biases"
-        if any(layer.lipschitz > 1 + 1e-9 for layer in self.facts.layers[:-1]):
-            return (
-                "the lemma is about φ that lengthens nothing, and windows of this net's pooling "
-                "overlap"
-            )
-        if self.options.examples < len(self.sample):
-            return (
-                f"cushions were measured on {self.options.examples} of {len(self.sample)} examples "
-                "(`examples`)"
-            )
-        return ""
 
     @cached_property
     def eta(self) -> float:
@@ -154,65 +130,7 @@ class Subject:
         width = max(node.affine.operator.output_size for node in layers)
         return self.delta / (2.0 * len(layers) ** 2 * len(self.sample) * width)
 
-    @cached_property
-    def vector_eta(self) -> float:
-        """As given; else (1/(γ²m))^{1/3} for Vector-Compress (Lemma 6) and 1/m for Vector-Project
-        (Lemma 8).
-        """
-        if self.options.eta is not None:
-            return min(self.options.eta, 1 - 1e-9)
-        m = len(self.sample)
-        if self.method == "vector-project":
-            return 1.0 / max(2, m)
-        return float(min(0.5, (self.unit_gamma**2 * m) ** (-1 / 3)))
-
-    @property
-    def linear(self) -> LinearSetting:
-        """What margin and inputs ask of the vectors of a linear classifier."""
-        return self._linear(self.vector_eta)
-
-    @cached_property
-    def unit_gamma(self) -> float:
-        """The margin for vectors and inputs of length 1."""
-        return self._linear(0.5).unit_gamma
-
-    def _linear(self, eta: float) -> LinearSetting:
-        affine = linear_layer(self.net, self.method).affine
-        first = None if self.start is None else self.start.affine_layers[0].affine
-        return linear_setting(
-            affine.operator.weight,
-            affine.bias,
-            gamma=self.need_gamma(),
-            eta=eta,
-            radius=self.radius,
-            start=None if first is None else (first.operator.weight, first.bias),
-        )
-
-    @property
-    def radius(self) -> float:
-        return float(self.seen.inputs.max())
-
-    def need_gamma(self) -> float:
-        """γ, or BadInput where the net has none and none was given."""
-        if self.gamma is None:
-            raise BadInput(
-                f"the net's margin γ is not positive (it errs on {self.seen.errors} of "
-                f"{len(self.sample)} examples, a fraction above `level` = {self.options.level:g}), "
-                f"and `method` = {self.method} needs one; give a larger `level`, or `gamma`"
-            )
-        return self.gamma
-
-    def at(self, options: NetOptions) -> Subject:
-        """The same net and sample under the options of one point of a curve."""
-        other = Subject(
-            self.net, self.start, self.sample, self.method, options, self.delta, self.seed
-        )
-        same = (
-            ("seen", "stability", "facts")
-            if options.gamma == self.options.gamma
-            else ("seen", "stability")
-        )
-        for name in same:
-            if name in self.__dict__:
-                other.__dict__[name] = self.__dict__[name]
-        return other
+    def some_rows(self, what: str) -> Dataset:
+        """As many examples as the options ask for, by the seed."""
+        rows = np.sort(permutation(len(self.sample), self.seed)[: self.options.examples])
+        return self.sample.select(rows, f"{len(rows)} rows for {what}, seed={self.seed}")

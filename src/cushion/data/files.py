@@ -10,9 +10,7 @@ from cushion.errors import BadInput
 
 
 def check_writable(path: str | Path) -> Path:
-    """Where a file named so would be written, links followed; a sentence if it cannot be, before
-    any work is done.
-    """
+    """Where a file named so would be written, links followed; a sentence if it cannot be."""
     if not str(path):
         raise BadInput("the name of the file to write is empty; give one")
     target = Path(os.path.realpath(path))

@@ -1,6 +1,4 @@
-"""Unlabelled inputs: rows whose labels, if there are any, are never looked at; their identity, and
-rows in common.
-"""
+"""Unlabelled inputs: rows whose labels are never looked at; their identity, and rows in common."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.data import catalogue
-from cushion.data.dataset import Dataset
+from cushion.data.dataset import Dataset, hash_arrays
 from cushion.data.formats import npz
 from cushion.data.sources import load_pair
 from cushion.data.steps import parse_source
@@ -37,13 +35,8 @@ class Inputs:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over dtype, shape and little-endian C-order bytes of x (FORMAT.md, section 5)."""
-        little = self.x.dtype.newbyteorder("<")
-        digest = hashlib.sha256(b"cushion-inputs-1\n")
-        digest.update(f"{little.str} {','.join(map(str, self.x.shape))}\n".encode())
-        for start in range(0, len(self.x), 4096):
-            digest.update(np.ascontiguousarray(self.x[start : start + 4096], dtype=little).data)
-        return digest.hexdigest()
+        """The hash of x (FORMAT.md, section 5)."""
+        return hash_arrays("cushion-inputs-1", self.x)
 
 
 def as_inputs(source: Inputs | Dataset | str | PathLike[str]) -> Inputs:
@@ -91,9 +84,7 @@ def _load(text: str) -> Dataset:
 
 
 def count_shared(rows: NDArray[Any], others: NDArray[Any]) -> int:
-    """How many of `rows` are, byte for byte, also among `others`, whatever shape a row has; none if
-    types differ.
-    """
+    """How many of `rows` are, byte for byte, also among `others`; none if types differ."""
     if rows.dtype != others.dtype:
         return 0
     known = set(_digests(others))

@@ -1,6 +1,4 @@
-"""Where fetched sets live: ROOT/NAME/arrays, four .npy files and meta.json, there whole or not at
-all.
-"""
+"""Where fetched sets live: ROOT/NAME/arrays, four .npy files and meta.json, whole or not at all."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def one_pass(
         return {}
     order: list[tuple[int, Stage]] = []  # the columns of the norms, the same in every shard
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         observer = NormObserver()
         logits = net.run(as_floats(data.x[rows]).to(net.dtype), observer if norms else None)
         check_scores(logits, data, rows.start)

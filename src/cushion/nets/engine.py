@@ -10,14 +10,15 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cushion.errors import BadInput
+from cushion.progress import working
 
 _TRIM_SECONDS = 1.0  # between two returns of memory: each costs the next shard its page faults
 
@@ -31,9 +32,7 @@ class Accumulator(Protocol):
 
 @dataclass
 class Samples:
-    """One number per example (or one row of numbers), in row order whatever the order of
-    merging.
-    """
+    """One number (or row of numbers) per example, in row order whatever the order of merging."""
 
     parts: dict[int, NDArray[np.float64]] = field(default_factory=dict)  # first row -> values
 
@@ -71,19 +70,6 @@ class Samples:
 
 
 @dataclass
-class Tally:
-    """An integer count."""
-
-    count: int = 0
-
-    def add(self, count: int) -> None:
-        self.count += int(count)
-
-    def merge(self, other: Tally) -> None:
-        self.count += other.count
-
-
-@dataclass
 class Total:
     """A sum of arrays of one shape, in float64."""
 
@@ -103,26 +89,25 @@ class Smallest:
         self.value = min(self.value, other.value)
 
 
-Accumulators = Mapping[str, Accumulator]
+Key = TypeVar("Key", bound=Hashable)
+Accumulators: TypeAlias = Mapping[Key, Accumulator]
 
 
 def map_shards(
     rows: int,
     size: int,
-    work: Callable[[slice], Accumulators],
+    work: Callable[[slice], Accumulators[Key]],
     *,
     describe: str = "examples",
-) -> dict[str, Any]:
+) -> dict[Key, Any]:
     """Run `work` on consecutive slices of at most `size` rows and merge what it returns, key by
     key.
 
     Shows a progress bar on stderr when that is a terminal and the work takes over two seconds.
     """
-    from cushion.progress import working
-
     if rows < 1 or size < 1:
         raise BadInput(f"cannot work on {rows} rows in shards of {size}; both must be at least 1")
-    merged: dict[str, Any] = {}
+    merged: dict[Key, Any] = {}
     trimmed = time.monotonic()
     with working(describe, rows, "ex") as bar:
         for start in range(0, rows, size):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from cushion.nets.batches import mix_seed
 from cushion.nets.specs import Initialisation, Shape, Spec, parse, scale_width
 from cushion.nets.specs.layers import (
     Conv,
@@ -70,7 +70,9 @@ def build(spec: Spec | str, seed: int = 0, *, init: Initialisation = "he") -> nn
     first = True
     for name, layer in module.named_modules():
         if isinstance(layer, (nn.Conv2d, nn.Linear)):
-            _initialise(layer, _generator(seed, name), init)
+            # One stream a layer: its start does not depend on the sizes of the layers before it.
+            stream = torch.Generator().manual_seed(mix_seed(seed, name, "initialisation"))
+            _initialise(layer, stream, init)
             if first and init == "centred" and isinstance(layer, nn.Conv2d):
                 _centre(layer)
             first = False
@@ -86,12 +88,6 @@ def build_empty(spec: Spec | str) -> nn.Sequential:
     with torch.device("meta"):
         modules, _ = _assemble(spec.items, spec.input_shape, Counter())
     return modules
-
-
-def _generator(seed: int, name: str) -> torch.Generator:
-    # One stream a layer: a layer's start does not depend on the sizes of the layers before it.
-    digest = hashlib.sha256(f"initialisation {seed} {name}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
 @torch.no_grad()

@@ -9,166 +9,47 @@ from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from cushion.errors import BadInput, Unsupported
-from cushion.nets.operators import Operator
-
-Shape: TypeAlias = tuple[int, ...]
-Pair: TypeAlias = tuple[int, int]
-
-
-@dataclass(frozen=True, eq=False)
-class Input:
-    """The batch itself."""
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """x -> A x + b, with A an operator and b one number per output channel (or none)."""
-
-    operator: Operator
-    bias: Tensor | None
-    kind: Literal["linear", "conv2d", "batchnorm"]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.operator.apply(x, self.bias)
-
-    @property
-    def parameters(self) -> int:
-        """Numbers in weight and bias."""
-        return self.operator.parameters + (0 if self.bias is None else self.bias.numel())
-
-
-@dataclass(frozen=True)
-class ReLU:
-    """max(x, 0)."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.relu(x)
-
-
-@dataclass(frozen=True)
-class MaxPool:
-    """The largest value of each window; padding never wins (it counts as -∞)."""
-
-    kernel: Pair
-    stride: Pair
-    padding: Pair
-    dilation: Pair
-    ceil_mode: bool
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.max_pool2d(
-            x, self.kernel, self.stride, self.padding, self.dilation, self.ceil_mode
-        )
-
-
-@dataclass(frozen=True)
-class AvgPool:
-    """The mean of each window, or its sum divided by `divisor` when that is given."""
-
-    kernel: Pair
-    stride: Pair
-    padding: Pair
-    ceil_mode: bool
-    count_include_pad: bool
-    divisor: int | None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.avg_pool2d(
-            x,
-            self.kernel,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor,
-        )
-
-
-@dataclass(frozen=True)
-class AdaptiveAvgPool:
-    """The means of `output` windows that tile the map, as torch.nn.AdaptiveAvgPool2d cuts them."""
-
-    output: Pair
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(x, self.output)
-
-
-@dataclass(frozen=True)
-class AdaptiveMaxPool:
-    """The maxima of `output` windows that tile the map, as torch.nn.AdaptiveMaxPool2d cuts them."""
-
-    output: Pair
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.adaptive_max_pool2d(x, self.output)
-
-
-@dataclass(frozen=True)
-class Flatten:
-    """Each example's feature map as one vector, in row-major order."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x.flatten(1)
-
-
-@dataclass(frozen=True)
-class Unflatten:
-    """Each example's numbers in another shape, in row-major order."""
-
-    shape: Shape
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x.reshape(x.shape[0], *self.shape)
-
-
-@dataclass(frozen=True)
-class Add:
-    """The sum of two or more maps of one shape."""
-
-    def __call__(self, *x: Tensor) -> Tensor:
-        total = x[0]
-        for term in x[1:]:
-            total = total + term
-        return total
-
-
-@dataclass(frozen=True)
-class Cat:
-    """Maps joined along their channels."""
-
-    def __call__(self, *x: Tensor) -> Tensor:
-        return torch.cat(x, dim=1)
-
-
-Op: TypeAlias = (
-    Input
-    | Affine
-    | ReLU
-    | MaxPool
-    | AvgPool
-    | AdaptiveAvgPool
-    | AdaptiveMaxPool
-    | Flatten
-    | Unflatten
-    | Add
-    | Cat
+from cushion.nets.operations import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    Affine,
+    AvgPool,
+    Flatten,
+    MaxPool,
+    Operation,
+    ReLU,
+    Unflatten,
 )
+from cushion.nets.operations.operation import Shape
+
+__all__ = [
+    "AdaptiveAvgPool",
+    "AdaptiveMaxPool",
+    "Affine",
+    "AvgPool",
+    "Flatten",
+    "Layer",
+    "MaxPool",
+    "Network",
+    "Node",
+    "Observer",
+    "ReLU",
+    "Shape",
+    "Stage",
+    "Unflatten",
+]
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation: `inputs` are the indices of the nodes whose outputs it reads, all smaller than
-    `index`.
-    """
+    """One operation; `inputs` are the indices, below its own, of the nodes that it reads."""
 
     index: int
     # the module's path ("layer1.0.conv1"), or that of the caller and the operation ("layer1.0.add")
     name: str
-    op: Op
+    op: Operation
     inputs: tuple[int, ...]
     shape: Shape  # of one example's output
 
@@ -265,7 +146,7 @@ class Network:
         for node in self.nodes[1:]:
             values = [alive[i] for i in node.inputs]
             own = layer is None or not isinstance(node.op, Affine)
-            output: Tensor = node.op(*values) if own else layer(node, *values)  # type: ignore[operator, misc]
+            output = node.op(*values) if own else layer(node, *values)  # type: ignore[misc]
             for i in node.inputs:
                 if self._last_use[i] == node.index:
                     alive.pop(i, None)
@@ -295,9 +176,7 @@ class Network:
 
     @property
     def is_chain(self) -> bool:
-        """Whether each node reads just the one before it, so that x^i alone determines everything
-        after it.
-        """
+        """Whether each node reads just the one before it: x^i alone determines all after it."""
         return not self.not_a_chain_because
 
     @cached_property
@@ -330,9 +209,7 @@ class Network:
         return None
 
     def chain(self) -> tuple[Node, ...]:
-        """The affine layers of a chain, in order; Unsupported, saying where, if the net is not a
-        chain.
-        """
+        """The affine layers of a chain, in order; Unsupported, saying where, if it is none."""
         if not self.is_chain:
             raise Unsupported(f"the net is not a chain of layers: {self.not_a_chain_because}")
         return self.affine_layers
@@ -345,7 +222,7 @@ class Network:
 
     def to(self, dtype: torch.dtype) -> Network:
         """The same net with weights of its own in `dtype`."""
-        return Network(tuple(replace(node, op=_cast(node.op, dtype)) for node in self.nodes))
+        return Network(tuple(replace(node, op=node.op.to(dtype)) for node in self.nodes))
 
     def double(self) -> Network:
         """The same net in float64, for a check of rounding."""
@@ -361,13 +238,3 @@ def _observed(observe: Observer, node: Node, x: Tensor) -> Tensor:
         output.add_(affine.bias.reshape(-1, *[1] * (output.ndim - 2)))
     observe(node, "output", output)
     return output
-
-
-def _cast(op: Op, dtype: torch.dtype) -> Op:
-    if not isinstance(op, Affine):
-        return op
-    return replace(
-        op,
-        operator=op.operator.to(dtype),
-        bias=None if op.bias is None else op.bias.detach().to(dtype, copy=True),
-    )

@@ -21,7 +21,7 @@ class Activations:
         }
         with torch.no_grad():
             for node in net.nodes[1:]:
-                self.values[node.index] = node.op(*(self.values[i] for i in node.inputs))  # type: ignore[operator]
+                self.values[node.index] = node.op(*(self.values[i] for i in node.inputs))
 
     @torch.no_grad()
     def rerun(self, source: Node, t: Tensor, visit: Visit) -> None:
@@ -36,7 +36,7 @@ class Activations:
             if not any(i in changed for i in node.inputs):
                 continue
             inputs = [changed.get(i, self.values[i]) for i in node.inputs]
-            changed[node.index] = node.op(*inputs)  # type: ignore[operator]
+            changed[node.index] = node.op(*inputs)
             if isinstance(node.op, Affine):
                 visit(node, changed[node.index])
             for i in node.inputs:

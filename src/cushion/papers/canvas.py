@@ -1,8 +1,9 @@
-"""How every picture is drawn and saved: one PNG and one SVG each; needs matplotlib."""
+"""How every picture is drawn and saved, as PNG and as SVG; needs matplotlib."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,23 +28,30 @@ def new_figure(**options: Any) -> Any:
     return Figure(**options, layout="constrained")
 
 
-def save(figure: Any, folder: Path, name: str) -> list[Path]:
-    """Write the figure as folder/name.png and .svg."""
+def save(figure: Any, folder: Path, name: str, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write the figure as folder/name.KIND, one file a kind."""
     from matplotlib import rc_context
 
     paths = []
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in ("png", "svg"):
+    for kind in kinds:
         buffer = io.BytesIO()
-        with rc_context(
-            {"svg.hashsalt": name}
-        ):  # no date and no random ids: equal figures are equal files
-            figure.savefig(
-                buffer, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None
-            )
-        write_whole(folder / f"{name}.{kind}", buffer.getvalue())
+        undated = {"Date": None} if kind == "svg" else None
+        with rc_context({"svg.hashsalt": name}):  # nor random ids: equal figures are equal files
+            figure.savefig(buffer, format=kind, dpi=120, metadata=undated)
+        data = _palette(buffer) if kind == "png" else buffer.getvalue()
+        write_whole(folder / f"{name}.{kind}", data)
         paths.append(folder / f"{name}.{kind}")
     return paths
+
+
+def _palette(png: io.BytesIO) -> bytes:
+    """The same picture with at most 256 colours, more than a drawing has: a third of the size."""
+    from PIL import Image
+
+    small = io.BytesIO()
+    Image.open(png).convert("RGB").quantize(256).save(small, format="png", optimize=True)
+    return small.getvalue()
 
 
 def steps(axes: Any, spread: Distribution | Spectrum | None, colour: str, label: str) -> None:

@@ -17,6 +17,7 @@ from cushion.data import Dataset, load_pair
 from cushion.errors import BadInput
 from cushion.papers.runner import Unrecorded, Workshop
 from cushion.records import Record
+from cushion.training.options import TrainOptions
 from cushion.training.recipes import Recipe, find_recipe
 from cushion.training.training import RunResult, Setting, label_sample, settle, train
 
@@ -106,7 +107,8 @@ def train_once(
         raise Unrecorded(
             f"{recipe.name} would have to be trained, and nothing is made with `from_records`"
         )
-    setting = settle(recipe, data, test, width, None, None, seed, workshop.device)
+    chosen = TrainOptions(width=width, seed=seed, device=workshop.device)
+    setting = settle(recipe, data, test, chosen)
     folder = workshop.runs / f"{recipe.name}-{run_fingerprint(setting, snapshots)}"
     options: dict[str, Any] = {
         "test": test,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from cushion.papers.drawings import Drawing
 from cushion.records import Record
 
 Size: TypeAlias = Literal["quick", "recorded", "full"]
-Verdict: TypeAlias = Literal["reproduced", "not reproduced", "differs", "undecided"]
+Outcome: TypeAlias = Literal["reproduced", "not reproduced", "differs", "undecided"]
 SIZES: tuple[Size, ...] = ("quick", "recorded", "full")
-Cell: TypeAlias = str | int | float | None
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,22 @@ class Table(Record):
     rows: tuple[tuple[Any, ...], ...]
     caption: str = ""
 
+    @classmethod
+    def of(
+        cls, caption: str, rows: Iterable[Row], columns: Mapping[str, str | Callable[[Row], Any]]
+    ) -> Table:
+        """One line a row; a column is a function of the row, or the key of a row that is a
+        mapping.
+        """
+        cells = tuple(
+            tuple(row[read] if isinstance(read, str) else read(row) for read in columns.values())  # type: ignore[index]
+            for row in rows
+        )
+        return cls(tuple(columns), cells, caption)
+
 
 @dataclass(frozen=True)
-class Claim(Record):
+class Tried(Record):
     """A sentence of the source, tried on the source's own numbers and on ours.
 
     holds: on ours; None where ours cannot decide. in_paper: on the source's numbers; None where it
@@ -41,23 +54,20 @@ class Claim(Record):
 
 @dataclass(frozen=True)
 class Page:
-    """What an item found. The verdict is computed from the rows by the item's code, never typed."""
+    """What an item found. The verdict is counted from its claims, which code tries, never typed."""
 
-    claim: str  # what the source claims
     tables: tuple[Table, ...]
-    verdict: Verdict
-    because: str
     settings: Mapping[str, Any]
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[Tried, ...] = ()
     notes: tuple[str, ...] = ()
     pictures: tuple[Drawing, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the settings, to which the runner adds its own."""
+        verdict, because = judge(self.claims)
         return {
-            "claim": self.claim,
-            "verdict": self.verdict,
-            "because": self.because,
+            "verdict": verdict,
+            "because": because,
             "claims": [claim.to_json() for claim in self.claims],
             "tables": [table.to_json() for table in self.tables],
             "notes": list(self.notes),
@@ -65,17 +75,16 @@ class Page:
         }
 
 
-def judge(claims: Sequence[Claim]) -> tuple[Verdict, str]:
+def judge(claims: Sequence[Tried]) -> tuple[Outcome, str]:
     """The verdict, with the counts as a sentence."""
     held = sum(claim.holds is True for claim in claims)
     undecided = sum(claim.holds is None for claim in claims)
     rest = f", {undecided} cannot be decided here" if undecided else ""
-    return judged(
-        [claim.holds for claim in claims]
-    ), f"{held} of {len(claims)} claims hold on our numbers{rest}."
+    because = f"{held} of {len(claims)} claims hold on our numbers{rest}."
+    return judged([claim.holds for claim in claims]), because
 
 
-def judged(holds: Sequence[bool | None]) -> Verdict:
+def judged(holds: Sequence[bool | None]) -> Outcome:
     """All claims hold: reproduced; none (or no claim at all): not reproduced; none is decided:
     undecided; else differs.
 

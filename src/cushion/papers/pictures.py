@@ -23,15 +23,16 @@ _LETTERS = 9  # of a title, to an inch of the figure
 _LEGEND_INSIDE = 6  # more lines than these are named beside the picture
 
 
-def draw_picture(picture: Mapping[str, Any], folder: Path) -> list[Path]:
-    """One picture as folder/name.png and .svg, from the JSON of a reproduction's drawing.
+def draw_picture(picture: Mapping[str, Any], folder: Path, *, svg: bool = False) -> list[Path]:
+    """One picture as folder/name.png, and .svg if asked, from the JSON of a reproduction's drawing.
 
     A Picture has lines over numbers, groups of bars over names: name, title, x, x_label, y_label,
     x_log, y_log, and series, each with label, values (None where there is none) and from_paper: the
     paper's own numbers are dashed or hatched. The others name their `kind`.
     """
+    kinds = ("png", "svg") if svg else ("png",)
     if picture.get("kind") == "panels":
-        return save(_panels(picture), folder, picture["name"])
+        return save(_panels(picture), folder, picture["name"], kinds)
     figure = new_figure(figsize=(8, 4.8))
     axes = figure.add_subplot()
     _draw(figure, axes, picture, title_size=11)
@@ -40,7 +41,7 @@ def draw_picture(picture: Mapping[str, Any], folder: Path) -> list[Path]:
         axes.legend(
             fontsize=9, **({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if beside else {})
         )
-    return save(figure, folder, picture["name"])
+    return save(figure, folder, picture["name"], kinds)
 
 
 def _panels(picture: Mapping[str, Any]) -> Any:

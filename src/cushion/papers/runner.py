@@ -70,7 +70,7 @@ class Workshop:
             value = make()
             path.parent.mkdir(parents=True, exist_ok=True)
             record = {"step": name, "settings": dict(settings), "value": value}
-            write_whole(path, json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n")
+            write_whole(path, _compact(record))
         found = _read(path, name, settings)
         if path.name not in self.used:
             self.used.append(path.name)
@@ -120,9 +120,10 @@ def reproduce(
     device: str = "cpu",
     seed: int = 0,
     from_records: bool = False,
+    svg: bool = False,
 ) -> Path:
-    """Make one item and return its folder: records.json, table*.csv, pictures, page.md,
-    done.json.
+    """Make one item and return its folder: records.json, table*.csv, pictures (PNG; with `svg` as
+    SVG too), page.md, done.json.
     """
     from cushion.training.training import find_device  # torch: not for --list and --summary
 
@@ -146,16 +147,14 @@ def reproduce(
         "id": item.id,
         "title": item.title,
         "source": item.source,
+        "claim": item.claim,
         **page.to_json(),
         "settings": {**page.settings, "size": size, "device": device, "seed": seed},
         "command": command,
         "made_from": workshop.used,
-        "not_drawn_because": _draw(page, folder),
+        "not_drawn_because": _draw(page, folder, svg),
     }
-    write_whole(
-        folder / "records.json",
-        json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-    )
+    write_whole(folder / "records.json", _compact(records))
     for number, table in enumerate(page.tables, 1):
         write_whole(folder / ("table.csv" if number == 1 else f"table-{number}.csv"), _csv(table))
     write_whole(folder / "page.md", render(records))
@@ -205,14 +204,19 @@ def _make(item: Item, workshop: Workshop) -> Page:
         ) from None
 
 
-def _draw(page: Page, folder: Path) -> str:
+def _draw(page: Page, folder: Path, svg: bool) -> str:
     """Draw the pictures; without matplotlib, how to get it."""
     try:
         for picture in page.pictures:
-            draw_picture(picture.to_json(), folder)
+            draw_picture(picture.to_json(), folder, svg=svg)
     except BadInput as problem:
         return str(problem)
     return ""
+
+
+def _compact(record: Mapping[str, Any]) -> str:
+    """One line of JSON: what a page shows is written out on the page."""
+    return json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def _csv(table: Table) -> str:

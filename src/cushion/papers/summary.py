@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from cushion.errors import BadInput, Malformed
-from cushion.papers.pages import Size, Verdict, grid
+from cushion.papers.pages import Outcome, Size, grid
 from cushion.papers.registry import ITEMS
 from cushion.papers.runner import done_sizes, folder_of
 
@@ -69,7 +69,7 @@ def _largest(root: Path, item_id: str) -> tuple[Size, Mapping[str, Any]] | None:
             path = folder_of(ITEMS[item_id], root, size) / "records.json"
             try:
                 records = json.loads(path.read_text(encoding="utf-8"))
-                if records["verdict"] not in get_args(Verdict):
+                if records["verdict"] not in get_args(Outcome):
                     raise ValueError(records["verdict"])
                 if any(claim["holds"] not in (True, False, None) for claim in records["claims"]):
                     raise ValueError("holds")

@@ -10,15 +10,13 @@ Throughout, S is the sample (m labelled examples), x^i the pre-activation output
 
 from cushion.records.columns import Column, column, columns_of
 from cushion.records.options import Options, option
-from cushion.records.record import Distribution, Record, SupportLine, SupportReport
+from cushion.records.record import Distribution, Record
 
 __all__ = [
     "Column",
     "Distribution",
     "Options",
     "Record",
-    "SupportLine",
-    "SupportReport",
     "column",
     "columns_of",
     "option",

@@ -69,7 +69,8 @@ class Option:
         if not self.many:
             return self._takes(value)
         listed = isinstance(value, Sequence) and not isinstance(value, str)
-        return listed and len(value) > 0 and all(map(self._takes, value))
+        empty_is_meant = self.default == ()
+        return listed and (len(value) > 0 or empty_is_meant) and all(map(self._takes, value))
 
     def check(self, value: Any) -> None:
         """BadInput unless the option takes the value."""

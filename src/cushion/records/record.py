@@ -38,38 +38,6 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class SupportLine(Record):
-    """One module or operation of a net, and whether the trace understands it."""
-
-    path: str  # dotted module path, or the FX node name for an operation without a module
-    module: str  # class or function name
-    understood: bool
-    # what it becomes: "affine (linear)", "folded into conv1", "relu", "dropped in eval mode", ...
-    role: str
-    reason: str = ""  # why not understood
-    fix: str = ""  # what would fix it
-
-
-@dataclass(frozen=True)
-class SupportReport(Record):
-    """Names every module and operation of a net; `understood` means that all of them are."""
-
-    lines: tuple[SupportLine, ...]
-
-    @property
-    def understood(self) -> bool:
-        return all(line.understood for line in self.lines)
-
-    def __str__(self) -> str:
-        width = max((len(line.path) for line in self.lines), default=0)
-        return "\n".join(
-            f"{'ok ' if line.understood else 'NO '} {line.path:<{width}}  {line.module}: "
-            + (line.role if line.understood else f"{line.reason}; {line.fix}")
-            for line in self.lines
-        )
-
-
-@dataclass(frozen=True)
 class Distribution(Record):
     """One number per example of S: its defined extremum over S, and how it is spread.
 

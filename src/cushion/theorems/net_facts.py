@@ -17,18 +17,7 @@ from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
 from cushion.measures.records import LayerMeasures, MeasureTable
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, Total, map_shards
-from cushion.nets.network import (
-    AdaptiveAvgPool,
-    AdaptiveMaxPool,
-    Affine,
-    AvgPool,
-    Flatten,
-    MaxPool,
-    Network,
-    Node,
-    ReLU,
-    Unflatten,
-)
+from cushion.nets.network import Affine, Network, Node
 from cushion.theorems.facts import LayerFacts, NetFacts
 from cushion.theorems.growth import Decisions
 
@@ -55,7 +44,7 @@ class SampleFacts:
 def look_at(net: Network, data: Dataset, batch: int = _BATCH) -> SampleFacts:
     """Run the net over the sample once."""
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         x = as_floats(data.x[rows]).to(net.dtype)
         logits = net.forward(x)
         if not bool(torch.isfinite(logits).all()):
@@ -122,7 +111,7 @@ def gather(
         is_chain=net.is_chain,
         not_a_chain_because=net.not_a_chain_because,
         plain=net.is_chain
-        and all(isinstance(n.op, (Affine, ReLU, Flatten, Unflatten)) for n in net.nodes[1:]),
+        and all(isinstance(n.op, Affine) or n.op.unitwise for n in net.nodes[1:]),
         largest_score=float(seen.scores.max()),
         weight_bits=8 * net.dtype.itemsize,
         first_lipschitz=first_two,
@@ -184,40 +173,9 @@ def _after(net: Network, node: Node) -> tuple[float, float]:
     for after in net.nodes[node.index + 1 :]:
         if isinstance(after.op, Affine):
             break
-        if isinstance(after.op, (MaxPool, AvgPool, AdaptiveMaxPool, AdaptiveAvgPool)):
-            pooled = _pool(after.op, net.nodes[after.inputs[0]].shape)
-            two, sup = two * pooled[0], sup * pooled[1]
+        steeper = after.op.lipschitz(net.nodes[after.inputs[0]].shape)
+        two, sup = two * steeper[0], sup * steeper[1]
     return two, sup
-
-
-def _pool(
-    op: MaxPool | AvgPool | AdaptiveMaxPool | AdaptiveAvgPool, before: tuple[int, ...]
-) -> tuple[float, float]:
-    """Lipschitz constants of one pooling: ℓ2 from the number of windows that share an input, ℓ∞
-    from a window's sum.
-
-    A map with row sums ≤ r and column sums ≤ c has ‖·‖₂ ≤ √(r·c). A maximum changes by at most the
-    largest change in its window, whose square is at most the sum of the squares there.
-    """
-    if isinstance(op, (AdaptiveMaxPool, AdaptiveAvgPool)):
-        sides = zip(before[1:], op.output, strict=True)
-        return math.sqrt(
-            math.prod(1 if side % out == 0 else -(-out // side) + 1 for side, out in sides)
-        ), 1.0
-    if isinstance(
-        op, MaxPool
-    ):  # with gaps between its taps, a window may share an input with as many others as it has
-        reach = zip(op.kernel, op.stride, op.dilation, strict=True)
-        return math.sqrt(
-            math.prod(side if gaps > 1 else -(-side // step) for side, step, gaps in reach)
-        ), 1.0
-    shared = math.prod(-(-side // step) for side, step in zip(op.kernel, op.stride, strict=True))
-    window = math.prod(op.kernel)
-    if op.divisor is not None:
-        return math.sqrt(window * shared) / op.divisor, window / op.divisor
-    # A window that an edge cuts short may divide by fewer entries than it has taps, down to one.
-    cut = op.ceil_mode or not op.count_include_pad
-    return math.sqrt(shared if cut else shared / window), 1.0
 
 
 def decisions(net: Network) -> list[Decisions]:
@@ -238,23 +196,8 @@ def decisions(net: Network) -> list[Decisions]:
         if isinstance(node.op, Affine):
             before[node.index] |= {node.index}
             degree[node.index] += 1
-        elif isinstance(node.op, ReLU):
-            levels.append(Decisions(math.prod(node.shape), degree[node.index], known))
-        elif isinstance(node.op, (MaxPool, AdaptiveMaxPool)):
-            window = _window(net, node)
-            levels.append(
-                Decisions(math.prod(node.shape) * window * (window - 1), degree[node.index], known)
-            )
+        elif signs := node.op.decisions(net.nodes[node.inputs[0]].shape):
+            levels.append(Decisions(signs, degree[node.index], known))
     last = net.nodes[-1].index
     pairs = net.classes * (net.classes - 1)
     return [*levels, Decisions(pairs, max(1, degree[last]), sum(sizes[i] for i in before[last]))]
-
-
-def _window(net: Network, node: Node) -> int:
-    """The largest number of inputs that one maximum is taken over."""
-    if isinstance(node.op, MaxPool):
-        return math.prod(node.op.kernel)
-    before = net.nodes[node.inputs[0]].shape
-    return math.prod(
-        -(-size // out) + 1 for size, out in zip(before[1:], node.shape[1:], strict=True)
-    )

@@ -25,7 +25,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -36,43 +36,37 @@ from cushion.nets.loading.weights import IMP_FILE, NET_FILE, read_tensors, save_
 from cushion.nets.models import build_empty
 from cushion.nets.specs import Spec
 from cushion.progress import progress as shown
-from cushion.records import Record
+from cushion.records import Record, column
+from cushion.training.options import SPARSITY, ImpOptions, Scope, TrainOptions
+from cushion.training.plans import open_folder
 from cushion.training.recipes import Recipe
-from cushion.training.runs import REWIND_FILE, Status, open_folder
+from cushion.training.runs import REWIND_FILE, Status
 from cushion.training.training import Pruning, RunResult, Setting, settle, train_into
 
 MASK_FILE = "mask.safetensors"
 MASK_FORMAT = "cushion-mask-1"
-FRACTION = 0.2
-SPARSITY = 0.95
 MOST_ROUNDS = 99  # what two digits name
 
-Scope: TypeAlias = Literal["layer", "global"]
-Group: TypeAlias = tuple[
-    tuple[str, ...], float
-]  # the parameters that are ranked together, and the share that goes
+# the parameters that are ranked together, and the share that goes
+Group: TypeAlias = tuple[tuple[str, ...], float]
 
 
 @dataclass(frozen=True)
 class ImpLevel(Record):
-    """One level: `sparsity` is the share of the affine layers' weights that is pruned, `nonzeros`
-    what is left.
-    """
+    """One level; weights are those of the affine layers."""
 
-    level: int
-    sparsity: float
-    nonzeros: int
-    train_error: float
-    test_error: float | None
-    epochs: int
-    folder: str
+    level: int = column("rounds of pruning so far")
+    sparsity: float = column("share of weights that is pruned", label="pruned", unit="error")
+    nonzeros: int = column("weights that are not pruned", label="weights left")
+    train_error: float = column("on the sample", unit="error", better="low")
+    test_error: float | None = column("on the test set", unit="error", better="low")
+    epochs: int = column("that the level trained, those before its rewinding included")
+    folder: str = column("where the level's net is", label="net")
 
 
 @dataclass(frozen=True)
 class ImpResult(Record):
-    """What `train_imp` did and reached. `status`: "trained", "resumed" or "already done" (then
-    nothing changed).
-    """
+    """What `train_imp` reached; `status` "already done": nothing changed."""
 
     folder: str
     recipe: str
@@ -93,14 +87,14 @@ def train_imp(
     test: Dataset | None = None,
     rounds: int | None = None,
     to: float | None = None,
-    fraction: float = FRACTION,
-    rewind: int = 0,
-    scope: Scope = "layer",
-    width: float = 1.0,
-    epochs: int | None = None,
-    lr_halve_every: int | None = None,
-    seed: int = 0,
-    device: str = "cpu",
+    fraction: float = ImpOptions.fraction,
+    rewind: int = ImpOptions.rewind,
+    scope: Scope = ImpOptions.scope,
+    width: float = TrainOptions.width,
+    epochs: int | None = TrainOptions.epochs,
+    lr_halve_every: int | None = TrainOptions.lr_halve_every,
+    seed: int = TrainOptions.seed,
+    device: str = TrainOptions.device,
     progress: bool = True,
 ) -> ImpResult:
     """Train, prune, rewind and train again into the folder `out`, or finish such a run; see the
@@ -112,21 +106,24 @@ def train_imp(
     weight; "global": all layers are ranked together and lose `fraction` as a whole. Counts are
     rounded up. The other options are those of `train`.
     """
-    setting = settle(recipe, data, test, width, epochs, lr_halve_every, seed, device)
+    ImpOptions(rounds, to, fraction, rewind, scope)
+    options = TrainOptions(width, epochs, lr_halve_every, None, seed, device)
+    setting = settle(recipe, data, test, options)
+    if rewind >= setting.recipe.epochs:
+        raise BadInput(
+            f"`rewind` must be below the {setting.recipe.epochs} epochs of a level, not {rewind}"
+        )
     masks = {
         name: torch.ones(shape, dtype=torch.bool)
         for name, shape in prunable(build_empty(setting.spec)).items()
     }
     sizes = {name: mask.numel() for name, mask in masks.items()}
-    _check(setting.recipe, rounds, to, fraction, rewind, scope)
     groups = grouped(list(sizes), scope, fraction)
     levels = count_rounds(sizes, groups, rounds, SPARSITY if to is None else to) + 1
     folder, total = Path(out), sum(sizes.values())
     rule = {"fraction": float(fraction), "rewind": rewind, "scope": scope}
-    plan = {
-        **setting.options,
-        "prune": {"method": "imp", **rule},
-    }  # a level is the same however many follow it
+    # a level is the same however many follow it
+    plan = {**setting.options, "prune": {"method": "imp", **rule}}
     found: list[ImpLevel] = []
     news = 0
     with open_folder(folder, IMP_FILE, setting.spec, setting.sample, test, plan) as begun:
@@ -256,22 +253,3 @@ def _level(level: int, kept: int, total: int, result: RunResult) -> ImpLevel:
         epochs=result.epochs,
         folder=result.folder,
     )
-
-
-def _check(
-    recipe: Recipe, rounds: int | None, to: float | None, fraction: float, rewind: int, scope: str
-) -> None:
-    if rounds is not None and to is not None:
-        raise BadInput("`rounds` and `to` both say when to stop; give one of them")
-    if rounds is not None and rounds < 1:
-        raise BadInput(f"`rounds` must be at least 1, not {rounds}")
-    for option, share in (("`to`", to), ("`fraction`", fraction)):
-        if share is not None and not 0 < share < 1:
-            raise BadInput(f"{option} must lie strictly between 0 and 1, not {share}")
-    if not 0 <= rewind < recipe.epochs:
-        raise BadInput(
-            f"`rewind` must be at least 0 and below the {recipe.epochs} epochs of a level, not "
-            f"{rewind}"
-        )
-    if scope not in get_args(Scope):
-        raise BadInput(f"`scope` must be {' or '.join(get_args(Scope))}, not '{scope}'")

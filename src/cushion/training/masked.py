@@ -1,6 +1,4 @@
-"""Fine-tuning of a traced net with a mask: what was pruned stays exactly zero while the rest
-learns.
-"""
+"""Fine-tuning of a traced net with a mask: what was pruned stays zero while the rest learns."""
 
 from __future__ import annotations
 
@@ -13,9 +11,9 @@ from torch import Tensor
 
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
-from cushion.nets.batches import as_floats, batch_bounds, mix_seed
 from cushion.nets.network import Affine, Network
 from cushion.progress import working
+from cushion.training.epochs import batch_bounds, batches
 
 
 def fine_tune(
@@ -81,9 +79,7 @@ def _train(
     batch: int,
     progress: bool,
 ) -> None:
-    """Update the tensors of `changes` in place; masked gradients keep Adam's state, and so the
-    weight, at zero.
-    """
+    """Update `changes` in place; masked gradients keep Adam's state, and the weight, at zero."""
     tensors = [
         tensor
         for one in changes.values()
@@ -91,20 +87,15 @@ def _train(
         if tensor is not None
     ]
     optimiser = torch.optim.Adam(tensors, lr=lr, fused=True)
-    bounds = batch_bounds(len(data), batch)
+    total = epochs * len(batch_bounds(len(data), batch))
     with (
         torch.enable_grad(),
-        working("fine-tuning", epochs * len(bounds), "batch", hidden=not progress) as bar,
+        working("fine-tuning", total, "batch", hidden=not progress) as bar,
     ):
         for epoch in range(epochs):
-            generator = torch.Generator().manual_seed(mix_seed(seed, epoch, "order"))
-            order = torch.randperm(len(data), generator=generator).numpy()
-            for start, stop in bounds:
-                rows = order[start:stop]
-                scores = net.evaluate(
-                    as_floats(data.x[rows]).to(device=net.device, dtype=net.dtype)
-                )
-                loss = F.cross_entropy(scores, torch.from_numpy(data.y[rows]).to(net.device))
+            for x, y in batches(data, batch, seed, epoch):
+                scores = net.evaluate(x.to(device=net.device, dtype=net.dtype))
+                loss = F.cross_entropy(scores, y.to(net.device))
                 optimiser.zero_grad(set_to_none=True)
                 torch.autograd.backward(loss)
                 for weight, gone in pruned:

@@ -295,9 +295,7 @@ RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
 
 
 def find_recipe(text: str) -> Recipe:
-    """The recipe of that name, or, if the text holds a colon or a space, a free spec with Adam at
-    1e-3.
-    """
+    """The recipe of that name, or, for a text with a colon or a space, a spec with Adam at 1e-3."""
     if text in RECIPES:
         return RECIPES[text]
     if ":" in text or any(letter.isspace() for letter in text.strip()):
@@ -321,9 +319,7 @@ def find_recipe(text: str) -> Recipe:
 
 
 def fit_recipe(recipe: Recipe, shape: Shape, classes: int) -> Spec:
-    """The recipe's net for examples of this shape and so many classes; BadInput says why it does
-    not fit.
-    """
+    """The recipe's net for such data; BadInput says why it does not fit."""
     spec = parse(recipe.spec)
     if (spec.input_shape, spec.classes) == (shape, classes):
         return spec

@@ -15,9 +15,7 @@ folder.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,9 +26,8 @@ from torch import Tensor, nn
 
 from cushion.data.dataset import Dataset
 from cushion.data.files import write_whole
-from cushion.errors import BadInput, Malformed
+from cushion.errors import Malformed
 from cushion.nets.loading.weights import (
-    IMP_FILE,
     INIT_FILE,
     NET_FILE,
     RUN_FILE,
@@ -40,10 +37,9 @@ from cushion.nets.loading.weights import (
     save_tensors,
 )
 from cushion.nets.specs import Spec
+from cushion.training.plans import CHECKPOINT_FILE, open_folder
 
-RUN_FORMAT = "cushion-run-1"
 CHECKPOINT_FORMAT = "cushion-checkpoint-1"
-CHECKPOINT_FILE = "checkpoint.safetensors"
 HISTORY_FILE = "history.jsonl"
 REWIND_FILE = "rewind.safetensors"
 
@@ -51,9 +47,7 @@ Status: TypeAlias = Literal["trained", "resumed", "already done"]
 
 
 class Run:
-    """One open RUN folder; made by `Run.open`, which checks that the folder belongs to these very
-    options.
-    """
+    """One open RUN folder; `Run.open` checks that it belongs to these very options."""
 
     def __init__(self, folder: Path, spec: Spec, meta: dict[str, Any]) -> None:
         self.folder, self.spec, self.meta = folder, spec, meta
@@ -73,9 +67,7 @@ class Run:
         test: Dataset | None,
         options: dict[str, Any],
     ) -> Iterator[Run]:
-        """Create or reopen the folder; another run's folder is refused with the first
-        difference.
-        """
+        """Create or reopen the folder; another run's is refused with the first difference."""
         with open_folder(folder, RUN_FILE, spec, sample, test, options):
             meta = {
                 "recipe": options["recipe"].name,
@@ -103,9 +95,7 @@ class Run:
         return metrics
 
     def restore(self, module: nn.Module, optimiser: torch.optim.Optimizer) -> Status:
-        """Save the module as the run starts from it, then load the last checkpoint, if any, over
-        it.
-        """
+        """Save the module as the run starts from it, then load the last checkpoint, if any."""
         if not (self.folder / INIT_FILE).exists():
             metrics = {"epochs": len(self.history)}
             save_net(self.folder / INIT_FILE, module, self.spec, {**self.meta, "metrics": metrics})
@@ -189,49 +179,6 @@ def snapshot_file(epoch: int) -> str:
     return f"epoch-{epoch:04d}.safetensors"
 
 
-@contextmanager
-def open_folder(
-    folder: Path,
-    file: str,
-    spec: Spec,
-    sample: Dataset,
-    test: Dataset | None,
-    options: dict[str, Any],
-) -> Iterator[bool]:
-    """Hold a folder whose plan is in `file`, written now or equal to what was; yields whether the
-    plan was there.
-
-    A folder with another plan is refused with the first difference, one that holds something else
-    by what it holds.
-    """
-    plan = {
-        "format": RUN_FORMAT,
-        "spec": str(spec),
-        **{key: value for key, value in options.items() if key != "recipe"},
-        "recipe": options["recipe"].to_json(),
-        "data": _describe(sample),
-        "test": None if test is None else _describe(test),
-        "made_with": {"torch": torch.__version__, "threads": torch.get_num_threads()},
-    }
-    with _locked(folder):
-        path = folder / file
-        found = path.exists()
-        if found:
-            _compare(path, plan)
-        else:
-            other = IMP_FILE if file == RUN_FILE else RUN_FILE
-            if (folder / other).exists():
-                kind = "a run with" if other == IMP_FILE else "a run without"
-                raise BadInput(
-                    f"{folder} holds {kind} `prune` = imp; repeat its options, or choose another "
-                    "folder"
-                )
-            if (folder / NET_FILE).exists() or (folder / CHECKPOINT_FILE).exists():
-                raise BadInput(f"{folder} holds weights but no {file}; choose an empty folder")
-            write_whole(path, json.dumps(plan, indent=2))
-        yield found
-
-
 def _entries(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {
         name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)
@@ -289,102 +236,3 @@ def _optimiser_entries(
     }:
         raise ValueError(f"the optimiser's state of {name} is missing or misshapen")
     return found
-
-
-def _describe(data: Dataset) -> dict[str, Any]:
-    return {
-        "name": data.name,
-        "fingerprint": data.fingerprint,
-        "history": list(data.history),
-        "examples": len(data),
-        "shape": list(data.shape),
-        "classes": data.classes,
-    }
-
-
-def _compare(path: Path, plan: dict[str, Any]) -> None:
-    try:
-        found = json.loads(path.read_text())
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read ({error.strerror}); choose another folder") from None
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("format"), str):
-        raise Malformed(f"{path} is damaged; choose another folder")
-    if found["format"] != RUN_FORMAT:
-        raise BadInput(
-            f"{path} has format {_shown(found['format'])!r}, but this version reads {RUN_FORMAT!r}"
-        )
-    parts = [found.get("recipe"), found.get("data"), found.get("test") or {}]
-    if not all(isinstance(part, dict) for part in parts):
-        raise Malformed(f"{path} is damaged; choose another folder")
-    wanted = json.loads(json.dumps(plan))  # tuples and floats as JSON gives them back
-    for key, before, now in _differences(found, wanted):
-        raise BadInput(
-            f"{path.parent} holds a run with {key} {_shown(before)}, but now {key} is {now}; "
-            "repeat the options it was started with, or choose another folder"
-        )
-
-
-def _shown(value: Any) -> str:
-    """A value from the file as part of one sentence, however long or deeply nested it is."""
-    try:
-        text = " ".join(str(value).split())
-    except RecursionError:
-        return "of nested lists"
-    return text if len(text) <= 1000 else f"{text[:1000]}..."
-
-
-def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    mine, theirs = found["recipe"], wanted["recipe"]
-    yield from (
-        (f"recipe {key}" if key != "name" else "recipe", mine.get(key), theirs[key])
-        for key in ("name", *theirs)
-        if mine.get(key) != theirs[key] and key not in ("title", "source", "notes")
-    )
-    yield from (
-        (key, found.get(key), wanted[key])
-        for key in ("width", "seed", "device")
-        if found.get(key) != wanted[key]
-    )
-    if found.get("snapshots") != wanted.get("snapshots"):
-        yield "snapshots", found.get("snapshots"), wanted.get("snapshots")
-    pruned, asked = found.get("prune"), wanted.get("prune")
-    if isinstance(pruned, dict) and asked is not None:
-        yield from (
-            (f"prune {key}", pruned.get(key), asked[key])
-            for key in asked
-            if pruned.get(key) != asked[key]
-        )
-    elif pruned != asked:
-        yield "prune", pruned, asked
-    for key in ("data", "test"):
-        before, now = ((side.get(key) or {}).get("fingerprint") for side in (found, wanted))
-        if before != now:
-            yield f"{key} fingerprint", before, now
-    if found.get("spec") != wanted["spec"]:
-        yield "spec", found.get("spec"), wanted["spec"]
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for this process; the system lets go of it when the process ends, however it
-    ends.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise BadInput(
-            f"{folder} cannot be used as a run's folder: {error.strerror}; choose another"
-        ) from None
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInput(
-                f"{folder} is in use by another training; wait for it, or choose another"
-            ) from None
-        yield
-    finally:
-        os.close(handle)

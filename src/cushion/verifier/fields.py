@@ -7,9 +7,12 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from cushion.errors import Malformed
+from cushion.certificates.format.assumptions import assumptions_of
+from cushion.certificates.format.claims import Claim
+from cushion.certificates.format.errors import Malformed
 
 MOST_EXAMPLES = 10**7
+_MOST_BITS = 2**22  # as many as the longest message that a file can hold
 
 _DECIMAL = re.compile(r"0\.[0-9]{1,18}|1\.0{1,18}", re.ASCII)
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
@@ -33,3 +36,28 @@ def check_line(delta: str, bound: str) -> None:
         raise Malformed("delta and bound must be plain decimals such as 0.05")
     if not 0 < Decimal(delta) <= Decimal("0.5"):
         raise Malformed(f"delta = {delta} must be above 0 and at most 0.5")
+
+
+def check_claim(claim: Claim, bits: int, *, transfer: bool) -> None:
+    """What the claims of every kind have in common; bits: what the claim says was paid in bits."""
+    check_counts(0, claim.m, "errors", "examples")
+    if not 1 <= bits <= _MOST_BITS:
+        raise Malformed(f"a message of {bits} bits is outside the format")
+    if not claim.data.isprintable():
+        raise Malformed("the name of the data must be printable")
+    check_fingerprint(claim.data_fingerprint, "the fingerprint of the data")
+    line = claim.holdout
+    if claim.assumptions != assumptions_of(claim.kind, holdout=line is not None, transfer=transfer):
+        raise Malformed(
+            "the assumptions are not the ones that every certificate of this kind makes"
+        )
+    check_line(claim.delta, claim.bound)
+    if line is None:
+        return
+    check_counts(line.errors, line.m, "errors", "held-out examples")
+    if line.delta != claim.delta:
+        raise Malformed("the hold-out line must have the certificate's own delta")
+    check_fingerprint(line.data_fingerprint, "the hold-out line's fingerprint")
+    if line.data_fingerprint == claim.data_fingerprint:
+        raise Malformed("the held-out examples are the sample itself")
+    check_line(line.delta, line.bound)

@@ -9,23 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Context, Decimal
+from typing import Any
 
 from cushion.certificates.format.answers import Answers
-from cushion.certificates.format.claims import Claim, Transfer
+from cushion.certificates.format.claims import OccamClaim, Transfer
+from cushion.certificates.format.errors import BadInput, Malformed
 from cushion.certificates.format.integer_net import IntegerNet
-from cushion.data import Dataset
-from cushion.data.inputs import Inputs, freshness_fault
-from cushion.errors import BadInput, Malformed
+from cushion.verifier.examples import Examples, Inputs, freshness_fault, identity_fault
 from cushion.verifier.fields import check_counts, check_fingerprint, check_line
 from cushion.verifier.tails import bound_holds
 
-Answering = Callable[[Inputs], Answers]  # what f answers on unlabelled inputs
+Answering = Callable[[Any], Answers]  # what f answers on unlabelled Inputs
 
 _TOLERANCE = re.compile(r"(0|[1-9][0-9]{0,17})\.[0-9]{1,18}", re.ASCII)
 _EXACT = Context(prec=60)  # sums of decimals with at most 18 places are exact
 
 
-def check_transfer_fields(claim: Claim, line: Transfer) -> None:
+def check_transfer_fields(claim: OccamClaim, line: Transfer) -> None:
     """Malformed unless the numbers are of the kind that the format allows."""
     check_counts(line.disagreements, line.m, "disagreements", "unlabelled inputs")
     check_fingerprint(line.net_fingerprint, "the fingerprint of f")
@@ -40,7 +40,7 @@ def check_transfer_fields(claim: Claim, line: Transfer) -> None:
         )
 
 
-def transfer_fault(claim: Claim, line: Transfer) -> str:
+def transfer_fault(claim: OccamClaim, line: Transfer) -> str:
     """Why the stated counts do not imply the bound on f; empty if they do."""
     if not bound_holds(line.disagreements, line.m, 0, Decimal(line.delta), Decimal(line.bound)):
         return (
@@ -57,7 +57,7 @@ def transfer_fault(claim: Claim, line: Transfer) -> str:
 
 
 def transfer_replay_fault(
-    g: IntegerNet, line: Transfer, data: Dataset, inputs: Inputs, answering: Answering
+    g: IntegerNet, line: Transfer, data: Examples, inputs: Inputs, answering: Answering
 ) -> str:
     """Why the inputs and f do not confirm the stated count; empty if they do.
 
@@ -66,16 +66,10 @@ def transfer_replay_fault(
     count must lie between the counts that have all of them agree and all of them disagree. The
     smaller one is what the bound on f needs here.
     """
-    if len(inputs) != line.m:
-        return (
-            f"the certificate is about {line.m} unlabelled inputs, but {inputs.name} has "
-            f"{len(inputs)}"
-        )
-    if inputs.fingerprint != line.data_fingerprint:
-        return (
-            "these are not the unlabelled inputs that the certificate is about (their fingerprints "
-            "differ)"
-        )
+    stated = (line.m, line.data_fingerprint)
+    what = "unlabelled inputs"
+    if fault := identity_fault(inputs.name, len(inputs.x), inputs.fingerprint, stated, what):
+        return fault
     if fault := freshness_fault(inputs.x, data.x):
         return f"the unlabelled inputs ({inputs.name}) are not fresh: {fault}"
     if fault := g.fault(inputs.x):

@@ -1,93 +1,24 @@
-"""What certificate files state: claims, their ledger and assumptions, and the verdict on them; JSON
-in and out.
+"""What certificate files state: claims of each kind, their parts, and the verdict on them.
 
-A field's meaning never changes once released. Reading is strict: exactly the known keys, each of
-its type.
+A field's meaning never changes once released. `delta`, `bound` and their like are decimal strings,
+so that what was printed is exactly what is checked. Reading JSON is strict: exactly the known keys,
+each of its type.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any, Literal, Protocol, Self, TypeVar
+from types import UnionType
+from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from cushion.errors import Malformed
 from cushion.records import Record
 
-# What nobody can check. A certificate carries exactly these sentences, so that no file can word
-# them away.
-ASSUMPTIONS = (
-    "the m examples are independent draws from the distribution that the bound is about",
-    "the file format (the prefix code) was fixed before these examples were seen",
-    "δ was fixed in advance",
-    "what is folklore about a public benchmark (which kinds of nets do well on it) is not charged",
+# What a PAC-Bayes ledger calls its last item.
+CONFIDENCE = (
+    "confidence",
+    "ln(2√m/(δ - δ')): the theorem's price for holding with probability 1 - (δ - δ')",
 )
-HOLDOUT_ASSUMPTION = (
-    "the search never read the held-out examples; certificate and hold-out line quoted together "
-    "fail with probability at most 2δ"
-)
-TRANSFER_ASSUMPTIONS = (
-    "the unlabelled inputs are fresh independent draws of the inputs that the bound is about, used "
-    "for nothing else: neither to train f nor to find g",
-    "f and the tolerance were fixed before the unlabelled inputs were looked at",
-    "f is a fixed function: on other machines each of its scores differs by at most a quarter of "
-    "the tolerance",
-)
-
-
-def assumptions_of(holdout: bool, transfer: bool = False) -> tuple[str, ...]:
-    """The assumptions of a certificate with or without a hold-out line and a bound on f."""
-    return (
-        *ASSUMPTIONS,
-        *((HOLDOUT_ASSUMPTION,) if holdout else ()),
-        *(TRANSFER_ASSUMPTIONS if transfer else ()),
-    )
-
-
-class AnyClaim(Protocol):
-    """What the claims of every kind of certificate have in common."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def about(self) -> str: ...
-    @property
-    def data(self) -> str: ...
-    @property
-    def data_fingerprint(self) -> str: ...
-    @property
-    def m(self) -> int: ...
-    @property
-    def delta(self) -> str: ...
-    @property
-    def bound(self) -> str: ...
-    @property
-    def assumptions(self) -> tuple[str, ...]: ...
-    @property
-    def holdout(self) -> Holdout | None: ...
-    @property
-    def made_with(self) -> dict[str, Any]: ...
-    def to_json(self) -> dict[str, Any]: ...
-
-
-# Where the class of each kind of claim lives: it has a classmethod from_json that reads strictly.
-_KINDS = {
-    "occam": ("cushion.certificates.format.claims", "Claim"),
-    "pac-bayes": ("cushion.certificates.format.gaussian_claims", "GaussianClaim"),
-}
-
-
-def read_claim(obj: Any) -> AnyClaim:
-    """The claim of the kind that it names; Malformed if there is no such kind or it breaks its
-    kind's rules.
-    """
-    kind = obj.get("kind") if isinstance(obj, dict) else None
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise Malformed(f"the claim must be an object whose kind is one of {', '.join(_KINDS)}")
-    module, name = _KINDS[kind]
-    claim: AnyClaim = getattr(import_module(module), name).from_json(obj)
-    return claim
 
 
 @dataclass(frozen=True)
@@ -100,10 +31,15 @@ class LedgerItem(Record):
 
 
 @dataclass(frozen=True)
+class Payment(LedgerItem):
+    """What was paid in nats (a decimal, rounded up), and in bits where it stands in the header."""
+
+    nats: str
+
+
+@dataclass(frozen=True)
 class Holdout(Record):
-    """BinInv(errors; m, δ) on labels that the search never read: what a sceptic compares a
-    certificate with.
-    """
+    """BinInv(errors; m, δ) on labels that the search never read, for a sceptic to compare with."""
 
     data_fingerprint: str
     errors: int
@@ -135,73 +71,72 @@ class Transfer(Record):
     bound_f: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Claim(Record):
-    """What a certificate file states about the classifier g that its message decodes to.
+    """What every kind of certificate states: with probability at least 1 - δ, L(about) ≤ bound."""
 
-    With probability at least 1 - δ over the draw of the m examples, simultaneously for every
-    message of the code, L(g) ≤ bound, where g makes `errors` errors on them and its message is
-    `bits` bits long: bound ≥ BinInv(errors; m, δ·2^-bits) (Occam's razor with the exact binomial
-    tail). All of this is about g; `transfer`, where there is one, is about f.
-
-    `delta` and `bound` are decimal strings, so that what was printed is exactly what is checked.
-    """
-
-    kind: Literal["occam"]
-    about: Literal["g"]
+    kind: str
+    about: str
     data: str
     data_fingerprint: str
     m: int
     errors: int
-    bits: int
     delta: str
     bound: str
     ledger: tuple[LedgerItem, ...]
     assumptions: tuple[str, ...]
     holdout: Holdout | None = None
-    transfer: Transfer | None = None
-    made_with: dict[str, Any] = field(
-        default_factory=dict
-    )  # free notes (seed, minutes); the verifier ignores it
+    # free notes (seed, minutes); the verifier ignores them
+    made_with: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, obj: Any) -> Self:
-        """Read a claim strictly: exactly the known keys, each of its type; anything else is
-        Malformed.
-        """
-        names = [f.name for f in dataclasses.fields(cls)]
-        if not isinstance(obj, dict) or sorted(obj) != sorted(names):
-            raise Malformed(f"the claim must be an object with exactly the keys {', '.join(names)}")
-        for key in ("m", "errors", "bits"):
-            if type(obj[key]) is not int:
-                raise Malformed(f"the claim's {key} must be a whole number")
-        for key in ("kind", "about", "data", "data_fingerprint", "delta", "bound"):
-            if not isinstance(obj[key], str):
-                raise Malformed(f"the claim's {key} must be a string")
-        if obj["kind"] != "occam":
-            raise Malformed("the claim's kind must be 'occam'")
-        if obj["about"] != "g":
-            raise Malformed("the claim's about must be 'g', the net that the message decodes to")
-        notes = obj["made_with"]
-        if not isinstance(notes, dict) or any(
-            isinstance(note, (dict, list)) for note in notes.values()
-        ):
-            raise Malformed("the claim's made_with must be an object of plain values")
-        return cls(
-            **{
-                **obj,
-                "ledger": tuple(
-                    read_part(LedgerItem, item, "ledger item") for item in _listed(obj["ledger"])
-                ),
-                "assumptions": tuple(_text(a) for a in _listed(obj["assumptions"])),
-                "holdout": None
-                if obj["holdout"] is None
-                else read_part(Holdout, obj["holdout"], "holdout"),
-                "transfer": None
-                if obj["transfer"] is None
-                else read_part(Transfer, obj["transfer"], "transfer"),
-            }
-        )
+        """Read strictly; what is not exactly such a claim is Malformed."""
+        return _read_record(cls, obj, "the claim")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OccamClaim(Claim):
+    """About the classifier g that the message decodes to.
+
+    With probability at least 1 - δ over the draw of the m examples, simultaneously for every
+    message of the code, L(g) ≤ bound, where g makes `errors` errors on them and its message is
+    `bits` bits long: bound ≥ BinInv(errors; m, δ·2^-bits) (Occam's razor with the exact binomial
+    tail). All of this is about g; `transfer`, where there is one, is about f.
+    """
+
+    kind: Literal["occam"] = "occam"
+    about: Literal["g"] = "g"
+    bits: int
+    transfer: Transfer | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianClaim(Claim):
+    """About Q, the distribution over integer nets that the message decodes to.
+
+    With probability at least 1 - δ over the draw of the m examples and of the nets counted, L(Q) ≤
+    bound, where L(Q) is the chance that a net drawn anew from Q errs on a new example. Two steps, δ
+    = `delta`, δ' = `delta_draws`:
+
+    - L̂(Q), Q's error on the m examples, is at most `sample_bound` ≥ BinInv(errors; draws, δ''):
+      each of `draws` nets was drawn anew and counted on one random row, `errors` of them err; δ''
+      is δ' less the sampler's distance from the true law;
+    - bound ≥ kl⁻¹(sample_bound, (header_bits·ln 2 + kl + ln(2√m/(δ - δ')))/m) (Maurer 2004), kl ≥
+      KL(Q‖P) in nats.
+
+    The hold-out line is BinInv(errors; m, δ), δ less that distance: every held-out row once, each
+    with its own net.
+    """
+
+    kind: Literal["pac-bayes"] = "pac-bayes"
+    about: Literal["Q"] = "Q"
+    draws: int
+    header_bits: int
+    kl: str
+    delta_draws: str
+    sample_bound: str
+    ledger: tuple[Payment, ...]
 
 
 @dataclass(frozen=True)
@@ -217,45 +152,56 @@ class Verdict(Record):
     ok: bool
     level: str
     reason: str  # why not ok; empty otherwise
-    claim: AnyClaim
+    claim: Claim
     sample_replayed: bool = False
     holdout_replayed: bool = False
     transfer_replayed: bool = False
 
     def __str__(self) -> str:
-        return (
-            f"ok at level {self.level}"
-            if self.ok
-            else f"NOT OK (level {self.level}): {self.reason}"
-        )
+        why = f": {self.reason}"
+        return f"ok at level {self.level}" if self.ok else f"NOT OK (level {self.level}){why}"
 
 
-def _listed(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise Malformed("the claim's ledger and assumptions must be lists")
-    return value
+_KINDS: dict[str, type[Claim]] = {"occam": OccamClaim, "pac-bayes": GaussianClaim}
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Malformed("each of the claim's assumptions must be a string")
-    return value
-
-
-_JSON_TYPES: dict[str, type] = {"str": str, "int": int}
+def read_claim(obj: Any) -> Claim:
+    """The claim of the kind that it names; Malformed if there is none, or it breaks its rules."""
+    kind = obj.get("kind") if isinstance(obj, dict) else None
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise Malformed(f"the claim must be an object whose kind is one of {', '.join(_KINDS)}")
+    return _KINDS[kind].from_json(obj)
 
 
 _R = TypeVar("_R", bound=Record)
 
 
-def read_part(cls: type[_R], obj: Any, what: str) -> _R:
-    """A part of a claim whose fields are strings and whole numbers: exactly its keys, each of its
-    type.
-    """
-    fields = {f.name: _JSON_TYPES[str(f.type)] for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    if not isinstance(obj, dict) or sorted(obj) != sorted(fields):
-        raise Malformed(f"each {what} must be an object with exactly the keys {', '.join(fields)}")
-    for key, kind in fields.items():
-        if type(obj[key]) is not kind:
-            raise Malformed(f"the {what}'s {key} has the wrong type")
-    return cls(**obj)
+def _read_record(cls: type[_R], obj: Any, what: str) -> _R:
+    kinds = get_type_hints(cls)
+    if not isinstance(obj, dict) or sorted(obj) != sorted(kinds):
+        raise Malformed(f"{what} must be an object with exactly the keys {', '.join(kinds)}")
+    return cls(**{key: _read(kind, obj[key], f"{what}'s {key}") for key, kind in kinds.items()})
+
+
+def _read(kind: Any, value: Any, what: str) -> Any:
+    """A value of the annotated kind, from JSON."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is UnionType:  # a part that may be missing
+        return None if value is None else _read(parts[0], value, what)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise Malformed(f"{what} must be a list")
+        return tuple(_read(parts[0], part, f"each part of {what}") for part in value)
+    if origin is dict:
+        if not isinstance(value, dict) or any(isinstance(v, dict | list) for v in value.values()):
+            raise Malformed(f"{what} must be an object of plain values")
+        return value
+    if origin is Literal:
+        if value not in parts:
+            raise Malformed(f"{what} must be {parts[0]!r}, which is what its message decodes to")
+        return value
+    if issubclass(kind, Record):
+        return _read_record(kind, value, what)
+    if type(value) is not kind:
+        raise Malformed(f"{what} must be {'a whole number' if kind is int else 'a string'}")
+    return value

@@ -27,11 +27,11 @@ def counted_length(sizes: Integers, negative: int) -> float:
     largest.
     """
     above = np.cumsum(sizes[::-1])[::-1].tolist()  # how many have at least each
-    total = _adaptive(int(sizes[0]), above[0] - int(sizes[0]))
+    total = adaptive_length(int(sizes[0]), above[0] - int(sizes[0]))
     if len(sizes) > 1:
-        total += _adaptive(negative, above[1] - negative)
+        total += adaptive_length(negative, above[1] - negative)
     for size in range(1, len(sizes) - 1):
-        total += _adaptive(int(sizes[size]), above[size] - int(sizes[size]))
+        total += adaptive_length(int(sizes[size]), above[size] - int(sizes[size]))
     return total
 
 
@@ -54,8 +54,11 @@ def bias_length(bias: Integers, shift: int) -> float:
     )
 
 
-def _adaptive(zeros: int, ones: int) -> float:
-    """Bits that the Krichevsky-Trofimov estimator gives to so many zeros and ones, in any order."""
+def adaptive_length(zeros: int, ones: int) -> float:
+    """Bits that the Krichevsky-Trofimov estimator gives to so many zeros and ones, in any order.
+
+    log2 of π·n!/(Γ(k+½)·Γ(n-k+½)) for k ones among n.
+    """
     nats = (
         math.lgamma(zeros + ones + 1)
         + math.log(math.pi)

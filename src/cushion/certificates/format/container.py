@@ -9,7 +9,7 @@ import json
 import struct
 from typing import Any
 
-from cushion.certificates.format.claims import AnyClaim, read_claim
+from cushion.certificates.format.claims import Claim, read_claim
 from cushion.errors import Malformed
 
 MAGIC = b"\x89cushion1\n"
@@ -19,14 +19,14 @@ _MOST_CLAIM = 2**20
 _MOST_MESSAGE = 2**19
 
 
-def pack(claim: AnyClaim, message: bytes) -> bytes:
+def pack(claim: Claim, message: bytes) -> bytes:
     """The bytes of a certificate file."""
     text = _canonical(claim.to_json())
     body = MAGIC + _LENGTH.pack(len(text)) + text + _LENGTH.pack(len(message)) + message
     return body + hashlib.sha256(body).digest()
 
 
-def unpack(data: bytes) -> tuple[AnyClaim, bytes]:
+def unpack(data: bytes) -> tuple[Claim, bytes]:
     """Claim and message of a certificate file; Malformed unless every byte is accounted for."""
     if not data.startswith(MAGIC):
         raise Malformed("this is not a certificate file (its first bytes are wrong)", 0)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.certificates.format.evaluation import pooling, rectifier
+from cushion.certificates.format.evaluation import by_group, padded, pooling, rectifier, windows
 from cushion.certificates.format.integer_net import EXACT_SINGLE, IntegerNet, features_of
 from cushion.certificates.format.layers import Conv, Dense, Feature, Pool
 from cushion.certificates.format.limits import patches_of
@@ -37,9 +37,8 @@ class DrawnNets:
         self._floats: type[np.floating[Any]] = np.float32 if reach < EXACT_SINGLE else np.float64
         self._steps: list[Step] = []
         features = features_of(skeleton)
-        self.width = max(
-            skeleton.weights, *(math.prod(feature.shape) for feature in features)
-        )  # values at once, a net
+        # values at once, a net
+        self.width = max(skeleton.weights, *(math.prod(feature.shape) for feature in features))
         start = 0
         for layer, before, after in zip(skeleton.layers, features[:-1], features[1:], strict=True):
             if isinstance(layer, Pool):
@@ -96,21 +95,12 @@ def _product(order: Integers, before: Feature) -> Step:
 def _convolution(layer: Conv, order: Integers) -> Step:
     """order: [out, in/groups, k, k]"""
     out, depth, k, _ = order.shape
-    pad, stride = layer.padding, layer.stride
 
     def step(values: Maps, numbers: Maps) -> Maps:
         groups = values.shape[3] // depth
-        places = (
-            order.transpose(2, 3, 1, 0)
-            .reshape(k * k * depth, groups, out // groups)
-            .transpose(1, 0, 2)
-        )
-        values = np.pad(values, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
-        windows = np.lib.stride_tricks.sliding_window_view(values, (k, k), axis=(1, 2))[
-            :, ::stride, ::stride
-        ]
-        n, h, w = windows.shape[:3]
-        split = windows.transpose(0, 1, 2, 4, 5, 3).reshape(n, h, w, k, k, groups, depth)
+        places = by_group(order.transpose(2, 3, 1, 0), groups)
+        split = windows(padded(values, layer.padding), k, layer.stride, groups)
+        n, h, w = split.shape[:3]
         columns = split.transpose(0, 5, 1, 2, 3, 4, 6).reshape(n, groups, h * w, k * k * depth)
         sums: Maps = columns @ numbers[:, places]  # [n, groups, h·w, out/groups]
         return sums.transpose(0, 2, 1, 3).reshape(n, h, w, out)

@@ -8,6 +8,7 @@ that gathering windows costs little beside the products.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,9 +21,8 @@ Values = NDArray[Any]
 Integers = NDArray[np.int64]
 Step = Callable[[Values], Values]
 _VALUES = 2**23  # that all threads may hold at once: about 100 MB
-_IN_LINE = (
-    512  # batches waiting for a thread: each takes memory, and an interrupt has to sit them out
-)
+# batches waiting for a thread: each takes memory, and an interrupt has to sit them out
+_IN_LINE = 512
 
 
 def for_each(starts: range, work: Callable[[int], None], values: int, progress: bool) -> None:
@@ -52,48 +52,53 @@ def for_each(starts: range, work: Callable[[int], None], values: int, progress: 
 def convolution(weight: Integers, stride: int, pad: int, floats: type[np.floating[Any]]) -> Step:
     """weight: [out, in/groups, k, k]; the step takes [n, h, w, in] to [n, h', w', out]."""
     out, depth, k, _ = weight.shape
-    taps = np.ascontiguousarray(
-        weight.transpose(2, 3, 1, 0).astype(floats)
-    )  # [k, k, in/groups, out]
+    # [k, k, in/groups, out]
+    taps = np.ascontiguousarray(weight.transpose(2, 3, 1, 0).astype(floats))
 
     def step(values: Values) -> Values:
         groups = values.shape[3] // depth
         if pad:
-            values = np.pad(values, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+            values = padded(values, pad)
         if depth == 1 and out == groups:
             return _depthwise(values, taps[:, :, 0], stride)
-        windows = np.lib.stride_tricks.sliding_window_view(values, (k, k), axis=(1, 2))[
-            :, ::stride, ::stride
-        ]
-        n, h, w = windows.shape[:3]
-        split = windows.transpose(0, 1, 2, 4, 5, 3).reshape(
-            n, h, w, k, k, groups, depth
-        )  # a view still
+        split = windows(values, k, stride, groups)
+        n, h, w = split.shape[:3]
         columns = split.transpose(5, 0, 1, 2, 3, 4, 6).reshape(groups, n * h * w, k * k * depth)
-        filters = taps.reshape(k * k * depth, groups, out // groups).transpose(1, 0, 2)
+        filters = by_group(taps, groups)
         sums: Values = (columns @ filters).transpose(1, 0, 2).reshape(n, h, w, out)
         return sums
 
     return step
 
 
-def _depthwise(padded: Values, taps: Values, stride: int) -> Values:
-    """padded: [n, h, w, c], taps: [k, k, c]: one filter a channel, summed tap by tap."""
+def padded(values: Values, pad: int) -> Values:
+    """[n, h, w, c] with zeros around each map."""
+    return np.pad(values, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+
+
+def windows(values: Values, k: int, stride: int, groups: int) -> Values:
+    """[n, h, w, channels] -> [n, h', w', k, k, groups, channels/groups], a view."""
+    found = np.lib.stride_tricks.sliding_window_view(values, (k, k), axis=(1, 2))
+    found = found[:, ::stride, ::stride].transpose(0, 1, 2, 4, 5, 3)
+    return found.reshape(*found.shape[:5], groups, -1)
+
+
+def by_group(taps: Values, groups: int) -> Values:
+    """[k, k, in/groups, out] -> [groups, k·k·in/groups, out/groups]"""
+    return taps.reshape(math.prod(taps.shape[:3]), groups, -1).transpose(1, 0, 2)
+
+
+def _depthwise(values: Values, taps: Values, stride: int) -> Values:
+    """values: [n, h, w, c], taps: [k, k, c]: one filter a channel, summed tap by tap."""
     k = len(taps)
-    h, w = ((side - k) // stride + 1 for side in padded.shape[1:3])
-    total = np.zeros((len(padded), h, w, padded.shape[3]), dtype=padded.dtype)
+    h, w = ((side - k) // stride + 1 for side in values.shape[1:3])
+    total = np.zeros((len(values), h, w, values.shape[3]), dtype=values.dtype)
     for row in range(k):
+        rows = values[:, row : row + (h - 1) * stride + 1 : stride]
         for column in range(k):
-            total += _every(padded, row, column, h, w, stride) * taps[row, column]
+            part = rows[:, :, column : column + (w - 1) * stride + 1 : stride]
+            total += part * taps[row, column]
     return total
-
-
-def _every(values: Values, row: int, column: int, h: int, w: int, stride: int) -> Values:
-    return values[
-        :,
-        row : row + (h - 1) * stride + 1 : stride,
-        column : column + (w - 1) * stride + 1 : stride,
-    ]
 
 
 def dense(weight: Integers, before: tuple[int, ...], floats: type[np.floating[Any]]) -> Step:

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from cushion.certificates.format.bits import BitReader, BitWriter
+from cushion.certificates.format.claims import LedgerItem
 from cushion.certificates.format.inputs import (
     MOST_EXPONENT,
     MOST_OFFSET,
@@ -17,7 +19,16 @@ from cushion.certificates.format.inputs import (
     Floats,
     Input,
 )
-from cushion.certificates.format.layers import Conv, Dense, Feature, Layer, Pool, stored_shape
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import (
+    Conv,
+    Dense,
+    Feature,
+    Layer,
+    Pool,
+    feature_after,
+    stored_shape,
+)
 from cushion.certificates.format.limits import (
     MOST_ACTIVATIONS,
     MOST_AMPLITUDE,
@@ -38,6 +49,8 @@ from cushion.certificates.format.sources import (
 from cushion.certificates.format.symmetry import ORDERS
 from cushion.errors import Malformed
 
+VERSION = 2
+MOST_LAYERS = 64
 MOST_LEVELS = 127
 MOST_SEED = 2**32
 MOST_SIDE = 2**20
@@ -54,6 +67,63 @@ _SOURCES: tuple[type[Source], ...] = (
 )
 
 Shape = tuple[int, int, int]
+
+
+class Bill:
+    """What a writer's bits were spent on, item by item."""
+
+    def __init__(self, writer: BitWriter) -> None:
+        self._writer = writer
+        self._charged = 0
+        self.items: list[LedgerItem] = []
+
+    def charge(self, item: str, meaning: str, now: int | None = None) -> None:
+        """All bits up to now (the writer's own length) that nothing was charged with yet."""
+        now = len(self._writer) if now is None else now
+        self.items.append(LedgerItem(item, now - self._charged, meaning))
+        self._charged = now
+
+
+def write_front(writer: BitWriter, net: IntegerNet) -> Bill:
+    """Version, input, depth and the header of every layer."""
+    bill = Bill(writer)
+    writer.gamma(VERSION)
+    bill.charge("format version", "all versions share one prefix code")
+    write_input(writer, net.input_shape, net.input)
+    bill.charge("input", describe_input(net.input_shape, net.input))
+    writer.bounded(len(net.layers), MOST_LAYERS)
+    bill.charge("depth", "number of layers")
+    feature = Feature(tuple(net.input_shape))
+    for place, layer in enumerate(net.layers, 1):
+        write_layer(writer, layer, feature, last=place == len(net.layers))
+        bill.charge(f"layer {place}: kind", describe_layer(layer))
+        feature = feature_after(feature, layer)
+    return bill
+
+
+def read_front(
+    reader: BitReader, room: int, takes: Callable[[Layer], int]
+) -> tuple[Shape, Input, tuple[Layer, ...], int]:
+    """(input shape, quantiser, layers with coded numbers still zero, what is left of the room).
+
+    takes(layer): of the room for numbers, after which no larger layer is allocated.
+    """
+    version = reader.gamma()
+    if version != VERSION:
+        raise Malformed(
+            f"format version {version} is not known to this decoder (it knows {VERSION})",
+            reader.position,
+        )
+    shape, quantiser = read_input(reader)
+    depth = reader.bounded(MOST_LAYERS)
+    layers: list[Layer] = []
+    feature = Feature(shape)
+    for place in range(1, depth + 1):
+        layer = read_layer(reader, feature, place, last=place == depth, room=room)
+        room -= takes(layer)
+        feature = feature_after(feature, layer)
+        layers.append(layer)
+    return shape, quantiser, tuple(layers), room
 
 
 def write_input(writer: BitWriter, shape: Shape, quantiser: Input) -> None:

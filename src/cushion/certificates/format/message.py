@@ -17,16 +17,9 @@ import numpy as np
 from cushion.certificates.format.arithmetic import ArithmeticDecoder, ArithmeticEncoder
 from cushion.certificates.format.bits import BitReader, BitWriter
 from cushion.certificates.format.claims import LedgerItem
-from cushion.certificates.format.headers import (
-    describe_input,
-    describe_layer,
-    read_input,
-    read_layer,
-    write_input,
-    write_layer,
-)
+from cushion.certificates.format.headers import read_front, write_front
 from cushion.certificates.format.integer_net import IntegerNet
-from cushion.certificates.format.layers import Feature, Layer, Pool, feature_after
+from cushion.certificates.format.layers import Layer, Pool
 from cushion.certificates.format.limits import MOST_WEIGHTS, check_sizes, numbers_of
 from cushion.certificates.format.numbers import (
     Coder,
@@ -48,8 +41,6 @@ from cushion.certificates.format.sources import (
 )
 from cushion.errors import Malformed
 
-VERSION = 2
-MOST_LAYERS = 64
 MOST_BITS = 2**22
 
 
@@ -69,36 +60,17 @@ def encode(net: IntegerNet) -> Message:
     grammar.
     """
     writer = BitWriter()
-    ledger: list[LedgerItem] = []
-
-    def charge(item: str, meaning: str, now: int) -> None:
-        ledger.append(LedgerItem(item, now - sum(paid.bits for paid in ledger), meaning))
-
-    writer.gamma(VERSION)
-    charge("format version", "all versions share one prefix code", len(writer))
-    write_input(writer, net.input_shape, net.input)
-    charge("input", describe_input(net.input_shape, net.input), len(writer))
-    writer.bounded(len(net.layers), MOST_LAYERS)
-    charge("depth", "number of layers", len(writer))
-    feature = Feature(tuple(net.input_shape))
-    for index, layer in enumerate(net.layers):
-        write_layer(writer, layer, feature, last=index + 1 == len(net.layers))
-        charge(f"layer {index + 1}: kind", describe_layer(layer), len(writer))
-        feature = feature_after(feature, layer)
+    bill = write_front(writer, net)
     stream = ArithmeticEncoder(writer)
-    for index, numbers, meaning in _coded(net.layers, Writing(stream)):
-        charge(f"layer {index + 1}: {numbers}", meaning, stream.written)
+    for place, numbers, meaning in _coded(net.layers, Writing(stream)):
+        bill.charge(f"layer {place}: {numbers}", meaning, stream.written)
     stream.finish()
-    charge(
-        "end of the coded stream",
-        "the last bits name an interval inside the final one",
-        len(writer),
-    )
+    bill.charge("end of the coded stream", "the last bits name an interval inside the final one")
     if len(writer) > MOST_BITS:
         raise Malformed(
             f"a message of {len(writer)} bits is longer than the {MOST_BITS} that the format allows"
         )
-    return Message(len(writer), writer.to_bytes(), tuple(ledger))
+    return Message(len(writer), writer.to_bytes(), tuple(bill.items))
 
 
 def decode(data: bytes, bits: int) -> IntegerNet:
@@ -115,28 +87,11 @@ def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
             f"a message of {bits} bits is longer than the {MOST_BITS} that the format allows"
         )
     reader = BitReader(data, bits)
-    version = reader.gamma()
-    if version != VERSION:
-        raise Malformed(
-            f"format version {version} is not known to this decoder (it knows {VERSION})",
-            reader.position,
-        )
-    shape, quantiser = read_input(reader)
-    depth = reader.bounded(MOST_LAYERS)
-    layers: list[Layer] = []
-    feature = Feature(shape)
-    room = MOST_WEIGHTS
-    for index in range(depth):
-        layer = read_layer(reader, feature, index + 1, last=index + 1 == depth, room=room)
-        room -= numbers_of(layer)
-        feature = feature_after(feature, layer)
-        layers.append(layer)
-    check_sizes(
-        shape, quantiser, tuple(layers)
-    )  # refuses sizes beyond the limits before any number is read
-    for _ in _coded(tuple(layers), Reading(ArithmeticDecoder(reader))):
+    shape, quantiser, layers, _ = read_front(reader, MOST_WEIGHTS, numbers_of)
+    check_sizes(shape, quantiser, layers)  # refuses what is beyond the limits before it is read
+    for _ in _coded(layers, Reading(ArithmeticDecoder(reader))):
         pass
-    net = IntegerNet(shape, quantiser, tuple(layers))  # proves the range, or refuses
+    net = IntegerNet(shape, quantiser, layers)  # proves the range, or refuses
     again = encode(net)
     if again.bits != bits or again.data != data:
         raise Malformed(
@@ -146,11 +101,11 @@ def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
 
 
 def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[int, str, str]]:
-    """Walk the coded stream, writing the layers' numbers or filling them in; yields (layer, what,
-    meaning).
+    """Walk the coded stream, writing the layers' numbers or filling them in; yields (layer
+    from 1, what, meaning).
     """
     reading = isinstance(coder, Reading)
-    for index, layer in enumerate(layers):
+    for place, layer in enumerate(layers, 1):
         if isinstance(layer, Pool):
             continue
         source = layer.source
@@ -168,7 +123,7 @@ def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[int, str, 
             meaning = f"{flat.size} {_wide_numbers(source)}, adaptively coded"
         if reading:
             flat[:] = coded
-        yield index, "weights", meaning
+        yield place, "weights", meaning
         if layer.bias is not None:
             contexts = NumberContexts()
             coded = [
@@ -177,7 +132,7 @@ def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[int, str, 
             ]
             if reading:
                 layer.bias[:] = np.array(coded, dtype=np.int64)
-            yield index, "biases", f"{layer.bias.size} biases in steps of {2**layer.bias_shift}"
+            yield place, "biases", f"{layer.bias.size} biases in steps of {2**layer.bias_shift}"
 
 
 def _wide_numbers(source: Source) -> str:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from cushion.certificates.format.arithmetic import ArithmeticDecoder, ArithmeticEncoder, Context
 from cushion.certificates.format.bits import BitReader, BitWriter
+from cushion.certificates.format.code_lengths import adaptive_length
 from cushion.errors import Malformed
 
 Integers = NDArray[np.int64]
@@ -74,22 +75,14 @@ def estimate_bits(fields: Sequence[int], arrays: Sequence[Integers]) -> float:
     """About what `encode_numbers` writes, from counts alone: to compare many messages before one is
     made.
 
-    A context with Krichevsky-Trofimov odds that has seen n decisions, k of them yes, has spent log2
-    of π·n!/(Γ(k+½)·Γ(n-k+½)); that counts are halved and the coder rounds changes it by a few parts
-    in a thousand.
+    That counts are halved and the coder rounds changes it by a few parts in a thousand.
     """
     total = float(sum(2 * (field + 1).bit_length() - 1 for field in fields))  # Elias gamma
     for array in arrays:
         lengths = np.bincount(_bit_lengths(array), minlength=MOST_NUMBER_BITS + 1)
         beyond = np.concatenate((np.cumsum(lengths[::-1])[::-1], [0]))  # numbers of at least j bits
         for n, k in zip(beyond[:MOST_NUMBER_BITS].tolist(), beyond[1:].tolist(), strict=False):
-            nats = (
-                math.log(math.pi)
-                + math.lgamma(n + 1)
-                - math.lgamma(k + 0.5)
-                - math.lgamma(n - k + 0.5)
-            )
-            total += nats / math.log(2.0)
+            total += adaptive_length(n - k, k)
         total += float((np.arange(MOST_NUMBER_BITS + 1) * lengths).sum())
     return total
 

@@ -22,33 +22,37 @@ class Coder(Protocol):
         """Write `bit`, or read one if there is none to write; the decision either way."""
 
 
-class Writing:
-    def __init__(self, coder: ArithmeticEncoder) -> None:
-        self._coder = coder
+class _Counted:
+    def __init__(self) -> None:
         self._made = 0
 
-    def decide(self, bit: int | None, context: Context) -> int:
-        assert bit is not None
+    def count(self) -> None:
         self._made += 1
         if self._made > MOST_DECISIONS:
             raise Malformed(
-                f"the net takes more than the {MOST_DECISIONS} decisions that the format allows"
+                f"a message of more than the {MOST_DECISIONS} decisions that the format allows"
             )
+
+
+class Writing(_Counted):
+    def __init__(self, coder: ArithmeticEncoder) -> None:
+        super().__init__()
+        self._coder = coder
+
+    def decide(self, bit: int | None, context: Context) -> int:
+        assert bit is not None
+        self.count()
         self._coder.encode(bit, context)
         return bit
 
 
-class Reading:
+class Reading(_Counted):
     def __init__(self, coder: ArithmeticDecoder) -> None:
+        super().__init__()
         self._coder = coder
-        self._made = 0
 
     def decide(self, bit: int | None, context: Context) -> int:  # noqa: ARG002
-        self._made += 1
-        if self._made > MOST_DECISIONS:
-            raise Malformed(
-                f"the message holds more than the {MOST_DECISIONS} decisions that the format allows"
-            )
+        self.count()
         return self._coder.decode(context)
 
 

@@ -24,21 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.certificates.format.bits import BitReader, BitWriter
-from cushion.certificates.format.claims import LedgerItem
 from cushion.certificates.format.drawn_nets import DrawnNets
 from cushion.certificates.format.evaluation import for_each
-from cushion.certificates.format.headers import (
-    describe_input,
-    describe_layer,
-    read_input,
-    read_layer,
-    write_input,
-    write_layer,
-)
+from cushion.certificates.format.headers import read_front, write_front
 from cushion.certificates.format.integer_net import IntegerNet
-from cushion.certificates.format.layers import Feature, Layer, Pool, feature_after
+from cushion.certificates.format.layers import Layer, Pool
 from cushion.certificates.format.limits import multiplications
-from cushion.certificates.format.message import MOST_LAYERS, VERSION
+from cushion.certificates.format.message import Message
 from cushion.certificates.format.rounded_gaussian import (
     LEAST_EXPONENT,
     MOST_EXPONENT,
@@ -123,10 +115,7 @@ class Posterior:
 
     @cached_property
     def _law(self) -> RoundedGaussians:
-        return RoundedGaussians(
-            np.concatenate([f.means.reshape(-1) for f in self.factors]),
-            np.concatenate([f.variances.reshape(-1) for f in self.factors]),
-        )
+        return RoundedGaussians(*_flat(self.factors))
 
     @cached_property
     def nets(self) -> DrawnNets:
@@ -153,103 +142,42 @@ class Posterior:
         return self._law.draw(words)
 
 
-@dataclass(frozen=True)
-class PosteriorMessage:
-    """`bits` of header are paid; `ledger` says for what and sums to them."""
-
-    bits: int
-    data: bytes
-    ledger: tuple[LedgerItem, ...]
-
-
-def encode_posterior(posterior: Posterior) -> PosteriorMessage:
+def encode_posterior(posterior: Posterior) -> Message:
     """The one message of a posterior. Raises Malformed for one outside the grammar."""
-    net = posterior.skeleton
     writer = BitWriter()
-    ledger: list[LedgerItem] = []
-
-    def charge(item: str, meaning: str) -> None:
-        ledger.append(LedgerItem(item, len(writer) - sum(paid.bits for paid in ledger), meaning))
-
-    writer.gamma(VERSION)
-    charge("format version", "all versions share one prefix code")
-    write_input(writer, net.input_shape, net.input)
-    charge("input", describe_input(net.input_shape, net.input))
-    if len(net.layers) > MOST_LAYERS:
-        raise Malformed(
-            f"{len(net.layers)} layers are more than the {MOST_LAYERS} that the format allows"
-        )
-    writer.gamma(len(net.layers))
-    charge("depth", "number of layers")
-    feature = Feature(tuple(net.input_shape))
-    for index, layer in enumerate(net.layers):
-        write_layer(writer, layer, feature, last=index + 1 == len(net.layers))
-        charge(f"layer {index + 1}: kind", describe_layer(layer))
-        feature = feature_after(feature, layer)
+    bill = write_front(writer, posterior.skeleton)
     for factor in posterior.factors:
         writer.signed(factor.prior - USUAL_PRIOR, MOST_EXPONENT - LEAST_EXPONENT)
-        charge(
+        bill.charge(
             f"layer {factor.layer}: prior of its {factor.what}",
             f"Gaussian with variance 2^{factor.prior}",
         )
-    means = np.concatenate([f.means.reshape(-1) for f in posterior.factors]).astype("<i4").tobytes()
-    variances = (
-        np.concatenate([f.variances.reshape(-1) for f in posterior.factors]).astype("<i1").tobytes()
-    )
-    return PosteriorMessage(len(writer), writer.to_bytes() + means + variances, tuple(ledger))
+    means, variances = _flat(posterior.factors)
+    numbers = means.astype("<i4").tobytes() + variances.astype("<i1").tobytes()
+    return Message(len(writer), writer.to_bytes() + numbers, tuple(bill.items))
 
 
-def read_posterior(data: bytes, bits: int) -> tuple[Posterior, PosteriorMessage]:
+def read_posterior(data: bytes, bits: int) -> tuple[Posterior, Message]:
     """Malformed unless `data`, with a header of `bits` bits, is to the last bit the message of a
     posterior.
     """
     front = (bits + 7) // 8
     reader = BitReader(data[:front], bits)
-    version = reader.gamma()
-    if version != VERSION:
-        raise Malformed(
-            f"format version {version} is not known to this decoder (it knows {VERSION})",
-            reader.position,
-        )
-    shape, quantiser = read_input(reader)
-    depth = reader.bounded(MOST_LAYERS)
-    layers: list[Layer] = []
-    feature = Feature(shape)
-    room = (len(data) - front) // 5  # numbers that the message can hold
-    for index in range(depth):
-        layer = read_layer(reader, feature, index + 1, last=index + 1 == depth, room=room)
-        if not isinstance(layer, Pool):
-            if not isinstance(layer.source, Values):
-                raise Malformed(
-                    "a posterior draws all its weights: its layers hold plain values",
-                    reader.position,
-                )
-            room -= layer.source.values.size + (0 if layer.bias is None else layer.bias.size)
-            if room < 0:
-                raise Malformed("the message holds fewer numbers than its net has", reader.position)
-        feature = feature_after(feature, layer)
-        layers.append(layer)
-    stored = list(_stored(tuple(layers)))
+    size, rest = divmod(len(data) - front, 5)  # numbers that the message can hold
+    shape, quantiser, layers, room = read_front(reader, size, _drawn_numbers)
+    stored = list(_stored(layers))
     priors = [reader.signed(MOST_EXPONENT - LEAST_EXPONENT) + USUAL_PRIOR for _ in stored]
-    if reader.position != bits or room or (len(data) - front) % 5:
+    if reader.position != bits or room or rest:
         raise Malformed("the message's length is not that of its posterior", reader.position)
-    size = (len(data) - front) // 5
     means = np.frombuffer(data, "<i4", size, front).astype(np.int64)
     variances = np.frombuffer(data, "<i1", size, front + 4 * size).astype(np.int64)
     factors, start = [], 0
-    for (index, what, numbers), prior in zip(stored, priors, strict=True):
+    for (place, what, numbers), prior in zip(stored, priors, strict=True):
         cut = slice(start, start + numbers.size)
-        factors.append(
-            Factor(
-                index,
-                what,
-                prior,
-                means[cut].reshape(numbers.shape),
-                variances[cut].reshape(numbers.shape),
-            )
-        )
+        laws = (part[cut].reshape(numbers.shape) for part in (means, variances))
+        factors.append(Factor(place, what, prior, *laws))
         start = cut.stop
-    posterior = Posterior(IntegerNet(shape, quantiser, tuple(layers)), tuple(factors))
+    posterior = Posterior(IntegerNet(shape, quantiser, layers), tuple(factors))
     again = encode_posterior(posterior)
     if again.bits != bits or again.data != data:
         raise Malformed("the message is not the canonical one of its posterior")
@@ -320,6 +248,23 @@ def _stored(layers: tuple[Layer, ...]) -> Iterator[tuple[int, str, Integers]]:
                 yield index, "biases", layer.bias
 
 
+def _drawn_numbers(layer: Layer) -> int:
+    """How many numbers of a layer Q draws: all of them."""
+    if isinstance(layer, Pool):
+        return 0
+    if not isinstance(layer.source, Values):
+        raise Malformed("a posterior draws all its weights: its layers hold plain values")
+    return layer.source.values.size + (0 if layer.bias is None else layer.bias.size)
+
+
+def _flat(factors: tuple[Factor, ...]) -> tuple[Integers, Integers]:
+    """All means and all variances' exponents, factor after factor in C order: [size] each."""
+    return (
+        np.concatenate([factor.means.reshape(-1) for factor in factors]),
+        np.concatenate([factor.variances.reshape(-1) for factor in factors]),
+    )
+
+
 def _check_factor(factor: Factor) -> None:
     if factor.means.dtype != np.int64 or factor.variances.dtype != np.int64:
         raise Malformed("means and variances must be 64-bit integers")
@@ -327,9 +272,6 @@ def _check_factor(factor: Factor) -> None:
         raise Malformed("a factor has one variance a mean, and at least one")
     if factor.means.min() < -MOST_MEAN or factor.means.max() > MOST_MEAN:
         raise Malformed(f"a mean lies beyond ±{MOST_MEAN} quarters")
-    low, high = (
-        min(factor.prior, int(factor.variances.min())),
-        max(factor.prior, int(factor.variances.max())),
-    )
-    if low < LEAST_EXPONENT or high > MOST_EXPONENT:
+    exponents = (factor.prior, int(factor.variances.min()), int(factor.variances.max()))
+    if min(exponents) < LEAST_EXPONENT or max(exponents) > MOST_EXPONENT:
         raise Malformed(f"a variance lies outside 2^{LEAST_EXPONENT}..2^{MOST_EXPONENT}")

@@ -26,11 +26,10 @@ _BLOCK = 2**14  # entries of a sign projection at once: what the fastest cache h
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
-    """Numbers in -levels..levels, each coded: zero, sign, magnitude in unary."""
+class _Stored:
+    """Numbers of a layer that are coded one by one."""
 
     values: Integers
-    levels: int
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -42,18 +41,15 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False)
-class Values:
+class Grid(_Stored):
+    """Numbers in -levels..levels, each coded: zero, sign, magnitude in unary."""
+
+    levels: int
+
+
+@dataclass(frozen=True, eq=False)
+class Values(_Stored):
     """A mask and wide values: zero or not, then sign, bit length and bits of those that are not."""
-
-    values: Integers
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.values.shape
-
-    @property
-    def numbers(self) -> Integers:
-        return self.values
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +92,8 @@ class SeededProjection:
         rows = max(1, _CHUNK // size)
         for start in range(0, len(self.coefficients), rows):
             part = self.coefficients[start : start + rows].astype(np.float64)
-            total += part @ sign_rows(
-                self.seed, self.layer, start, len(part), size
-            )  # exact: below 2^53
+            # exact: below 2^53
+            total += part @ sign_rows(self.seed, self.layer, start, len(part), size)
         result: Integers = total.astype(np.int64) >> self.shift
         if self.amplitude:
             words = -(-size // 64) * len(self.coefficients)
@@ -107,26 +102,17 @@ class SeededProjection:
 
 
 @dataclass(frozen=True, eq=False)
-class SeededNoise:
-    """A coded value where there is one; elsewhere amplitude times bell-shaped noise from a seed
-    (values: 0 = none).
-    """
+class SeededNoise(_Stored):
+    """A coded value where it is not 0; elsewhere amplitude times bell-shaped noise from a seed."""
 
-    values: Integers
     seed: int
     layer: int
     amplitude: int
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.values.shape
-
     @cached_property
     def numbers(self) -> Integers:
-        made = self.amplitude * noise(self.seed, self.layer, 0, self.values.size).reshape(
-            self.values.shape
-        )
-        return np.where(self.values != 0, self.values, made)
+        made = self.amplitude * noise(self.seed, self.layer, 0, self.values.size)
+        return np.where(self.values != 0, self.values, made.reshape(self.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +162,8 @@ class Product:
         columns, rows = _largest(self.left.T), _largest(self.right)
         if sum(a * b for a, b in zip(columns, rows, strict=True)) >= EXACT:
             raise Malformed("the factors of a product could leave the exact range of ±2^53")
-        total = self.left.astype(np.float64) @ self.right.astype(
-            np.float64
-        )  # exact: every partial sum is below 2^53
+        # exact: every partial sum is below 2^53
+        total = self.left.astype(np.float64) @ self.right.astype(np.float64)
         return (total.astype(np.int64) >> self.shift).reshape(self.shape)
 
 
@@ -201,24 +186,23 @@ def words(seed: int, layer: int, first: int, n: int) -> NDArray[np.uint64]:
     return stream(f"weights {layer}", seed, n, first)
 
 
+def _bytes(seed: int, layer: int, first: int, n: int) -> NDArray[np.uint8]:
+    """The words' bytes, [8n], each word's lowest first."""
+    return words(seed, layer, first, n).astype("<u8").view(np.uint8)
+
+
 def signs(seed: int, layer: int, first: int, n: int) -> Integers:
     """n signs from word `first` on: +1 where a bit is set (each word's lowest bit first), else
     -1.
     """
-    made = words(seed, layer, first, -(-n // 64))
-    bits = np.unpackbits(made.astype("<u8").view(np.uint8), bitorder="little")[:n]
+    bits = np.unpackbits(_bytes(seed, layer, first, -(-n // 64)), bitorder="little")[:n]
     return 2 * bits.astype(np.int64) - 1
 
 
 def sign_rows(seed: int, layer: int, start: int, rows: int, size: int) -> NDArray[np.float64]:
     """Sign matrices start..start+rows-1, [rows, size] floats; each begins with a fresh word."""
     width = -(-size // 64)
-    made = (
-        words(seed, layer, start * width, rows * width)
-        .astype("<u8")
-        .view(np.uint8)
-        .reshape(rows, width * 8)
-    )
+    made = _bytes(seed, layer, start * width, rows * width).reshape(rows, width * 8)
     bits = np.unpackbits(made, axis=1, bitorder="little")[:, :size]
     return 2.0 * bits.astype(np.float64) - 1.0
 
@@ -233,21 +217,15 @@ def sign_combination(coefficients: Integers, n: int, seed: int, layer: int) -> I
     """
     _check_exact(coefficients)
     k = len(coefficients)
-    padded = np.zeros(
-        -(-k // 8) * 8, dtype=np.int64
-    )  # zero coefficients at the end, whose signs do not matter
+    # zero coefficients at the end, whose signs do not matter
+    padded = np.zeros(-(-k // 8) * 8, dtype=np.int64)
     padded[:k] = coefficients
     total = np.zeros(n, dtype=np.int64)
     for first in range(0, k, 64):  # the coefficients of one word
         tables = _signed_sums(padded[first : first + 64].reshape(-1, 8))
         for start in range(0, n, _BLOCK):
             part = total[start : start + _BLOCK]
-            made = (
-                words(seed, layer, first // 64 * n + start, len(part))
-                .astype("<u8")
-                .view(np.uint8)
-                .reshape(-1, 8)
-            )
+            made = _bytes(seed, layer, first // 64 * n + start, len(part)).reshape(-1, 8)
             for byte, table in enumerate(tables):
                 part += table.take(made[:, byte])
     return total
@@ -260,9 +238,8 @@ def _signed_sums(eights: Integers) -> Integers:
     tables = np.zeros((len(eights), 1), dtype=np.int64)
     for bit in range(8):
         number = eights[:, bit : bit + 1]
-        tables = np.concatenate(
-            (tables - number, tables + number), axis=1
-        )  # the upper half has this bit set
+        # the upper half has this bit set
+        tables = np.concatenate((tables - number, tables + number), axis=1)
     return tables
 
 
@@ -281,7 +258,7 @@ def _largest(rows: Integers) -> list[int]:
 
 def noise(seed: int, layer: int, first: int, n: int) -> Integers:
     """n bell-shaped whole numbers with variance 16: the set bits of a word, less 32."""
-    made = words(seed, layer, first, n).astype("<u8").view(np.uint8).reshape(n, 8)
+    made = _bytes(seed, layer, first, n).reshape(n, 8)
     count: Integers = _SET_BITS[made].sum(axis=1)
     return count - 32
 

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from cushion.certificates.format.inputs import Bytes, Input, fit_floats
+from cushion.certificates.format.inputs import Input
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Layer, Pool
 from cushion.certificates.format.posterior import MOST_MEAN, USUAL_PRIOR, Factor, Posterior
@@ -33,20 +32,19 @@ from cushion.certificates.search.integer.blueprints import (
     DenseBlock,
     PoolBlock,
 )
+from cushion.certificates.search.integer.relaxation import price_of_a_nat
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet, straight
+from cushion.certificates.search.integer.training import anneal, descend
+from cushion.certificates.search.sample import Sample, Shape, image_shape, quantiser_for
 from cushion.data.dataset import Dataset
 from cushion.numerics import kl_inverse
 
-Shape = tuple[int, int, int]
 _BATCH = 256
 _SPREAD = 2.0 ** (USUAL_PRIOR / 2)  # the prior's standard deviation, in steps of the integers
-_RATES = (
-    0.03,
-    0.2,
-    0.02,
-)  # of means (in prior deviations), of variances' exponents, of the softmax's scale
+# of means (in prior deviations), of variances' exponents, of the softmax's scale
+_RATES = (0.03, 0.2, 0.02)
 _EXCHANGE = 5.0  # cross-entropy that goes with one unit of error rate
-_BYTES_SHIFT = 4
+_BYTES_SHIFT, _FLOATS_SHIFT = 4, 2  # what of eight bits is left unread
 _UNKNOWN = 80.0  # nats beside KL while training: header and confidence, about
 
 
@@ -209,25 +207,18 @@ def train_posterior(
     batches). The schedule follows the clock, so it ends in time however slow the machine is; the
     randomness follows the seed.
     """
-    shape: Shape = data.shape if len(data.shape) == 3 else (1, 1, math.prod(data.shape))
+    shape = image_shape(data)
     generator = torch.Generator().manual_seed(seed)
-    m = len(data)
-    flat = np.asarray(data.x).reshape(m, -1)
-    quantiser: Input = (
-        Bytes(_BYTES_SHIFT)
-        if data.x.dtype == np.uint8
-        else fit_floats(flat, alike=len(data.shape) == 3)
-    )
-    pixels = torch.from_numpy(quantiser.read(flat, np.float32).astype(np.int16)).reshape(m, *shape)
-    labels = torch.from_numpy(np.array(data.y))
+    quantiser = quantiser_for(data, _BYTES_SHIFT if data.x.dtype == np.uint8 else _FLOATS_SHIFT)
+    sample = Sample.of(data, quantiser, None, generator)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # nets are so small that threads would only wait for each other
     try:
         model = PosteriorNet(blueprint_for(shape), shape, data.classes, quantiser, generator)
-        model.calibrate(pixels[:_BATCH].float())
+        model.calibrate(sample.pixels[:_BATCH].float())
         steps, interrupted = 0, False
         try:
-            for steps in _descend(model, pixels, labels, seconds, generator, report):  # noqa: B007
+            for steps in _descend(model, sample, seconds, report):  # noqa: B007
                 pass
         except KeyboardInterrupt:
             interrupted = True
@@ -238,54 +229,31 @@ def train_posterior(
 
 def _descend(
     model: PosteriorNet,
-    pixels: Tensor,
-    labels: Tensor,
+    sample: Sample,
     seconds: float,
-    generator: torch.Generator,
     report: Callable[[float, float], None] | None,
 ) -> Iterator[int]:
     """Yields the number of steps taken."""
-    m = len(labels)
+    m = len(sample.labels)
     laws = [law for _, _, law in model.numbers()]
     groups = [[law.means for law in laws], [law.exponents for law in laws], [model.log_scale]]
-    optimiser = torch.optim.Adam(
-        [{"params": group, "lr": rate} for group, rate in zip(groups, _RATES, strict=True)],
-        betas=(0.9, 0.99),
-    )
+    optimiser = torch.optim.Adam([{"params": group} for group in groups], betas=(0.9, 0.99))
     begin = time.monotonic()
     error, price, progress, step = 0.5, 0.0, 0.0, 0
     while progress < 1.0:
         passed = time.monotonic() - begin
         progress = min(1.0, passed / seconds)
-        for group, rate in zip(optimiser.param_groups, _RATES, strict=True):
-            group["lr"] = rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress)))
-        rows = torch.randint(m, (min(m, _BATCH),), generator=generator)
-        logits = model.logits(pixels[rows].float())
+        anneal(optimiser, _RATES, progress)
+        rows = torch.randint(m, (min(m, _BATCH),), generator=sample.generator)
+        logits = model.logits(sample.pixels[rows].float())
         divergence = model.divergence()
         if step % 50 == 0:
             nats = float(divergence.detach()) + _UNKNOWN
             price = _EXCHANGE * price_of_a_nat(error, nats, m)
             if report is not None:
                 report(passed, kl_inverse(error, nats / m))
-        loss = F.cross_entropy(logits, labels[rows]) + price * min(1.0, 2.5 * progress) * divergence
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        error = 0.98 * error + 0.02 * float(
-            (logits.detach().argmax(1) != labels[rows]).float().mean()
-        )
+        paid = price * min(1.0, 2.5 * progress) * divergence
+        descend(optimiser, sample.loss(logits, rows) + paid)
+        error = 0.98 * error + 0.02 * sample.wrong(logits, rows)
         step += 1
         yield step
-
-
-def price_of_a_nat(error: float, nats: float, m: int) -> float:
-    """How much error rate one nat is worth: ∂bound/∂nats over ∂bound/∂error of the kl bound.
-
-    >>> 1e-6 < price_of_a_nat(0.02, 2000.0, 60000) < 1e-4
-    True
-    """
-    error = min(0.9, max(error, 1.0 / m))
-    step = 0.02 * error
-    here = kl_inverse(error, nats / m)
-    slope = (kl_inverse(error + step, nats / m) - here) / step
-    return (kl_inverse(error, (nats + 32) / m) - here) / 32 / max(slope, 1e-3)

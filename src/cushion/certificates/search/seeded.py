@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import cycle
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,11 +27,17 @@ from cushion.certificates.search.integer.blueprints import (
     PoolBlock,
     lay_out,
 )
-from cushion.certificates.search.integer.plans import Shape
 from cushion.certificates.search.integer.relaxation import price_of_a_bit
-from cushion.certificates.search.integer.search import Found, constant_net, quantiser_for
+from cushion.certificates.search.integer.search import Found
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet
-from cushion.certificates.search.integer.training import Sample
+from cushion.certificates.search.integer.training import anneal, descend, optimiser_of
+from cushion.certificates.search.sample import (
+    Sample,
+    Shape,
+    constant_net,
+    image_shape,
+    quantiser_for,
+)
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 
@@ -43,11 +48,8 @@ _NEWS = 50  # steps between two looks at price and clock
 _JUDGED = (0.2, 0.4, 0.6, 0.8, 0.9)  # of a try, besides its end
 _SETTLED = 0.6  # of a try, from where on shadows are drawn to their whole numbers
 _PULL = 6.0  # how far at most between two looks, in learning rates
-_CALIBRATED = (
-    0.1,
-    0.2,
-    0.3,
-)  # of a try: the sizes of sums move while weights are switched on and off
+# of a try: the sizes of sums move while weights are switched on and off
+_CALIBRATED = (0.1, 0.2, 0.3)
 
 Judge = Callable[[IntegerNet], Decimal]
 Report = Callable[[float, Decimal], None]
@@ -78,11 +80,6 @@ class Budget:
 
     seconds: float | None = None
     steps: int | None = None
-
-
-def image_shape(data: Dataset) -> Shape:
-    """(channels, height, width); what is no image is one row of values."""
-    return data.shape if len(data.shape) == 3 else (1, 1, int(np.prod(data.shape)))
 
 
 def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blueprint:
@@ -145,7 +142,7 @@ def search_seeded(
     early and keeps the best so far.
     """
     begin = judged = time.monotonic()
-    best = constant_net(image_shape(data), data, quantiser_for(data, 7))
+    best = constant_net(data)
     lowest = judge(best)
     trained = False
     cost = 0.0  # seconds that one judgement takes
@@ -153,9 +150,8 @@ def search_seeded(
     seconds = budget.seconds or math.inf
     tries = cycle(plans) if timed else iter([replace(plans[0], steps=budget.steps or 1)])
 
-    def deadline() -> (
-        float
-    ):  # moves as the cost becomes known: the last judgement and the certificate's own count
+    def deadline() -> float:
+        """Moves as the cost becomes known: the last judgement's and the certificate's own."""
         return begin + seconds - 2 * cost
 
     try:
@@ -196,9 +192,7 @@ def _train(
     m, shape = len(data), image_shape(data)
     generator = torch.Generator().manual_seed(seed)
     quantiser = quantiser_for(data, _INPUT_SHIFT)
-    values = quantiser.read(np.asarray(data.x).reshape(m, -1), np.float32).astype(np.int16)
-    pixels, labels = torch.from_numpy(values).reshape(m, *shape), torch.from_numpy(np.array(data.y))
-    sample = Sample(pixels, labels, teacher, generator)
+    sample = Sample.of(data, quantiser, teacher, generator)
     model = TrainableIntegerNet(
         plan.blueprint,
         shape,
@@ -208,15 +202,13 @@ def _train(
     )
     model.calibrate(sample.some())
     rates = (plan.learning_rate, 0.1, 0.02)
-    groups = (list(model.weights.parameters()), list(model.biases.parameters()), [model.log_scale])
-    optimiser = torch.optim.Adam([{"params": group} for group in groups], betas=(0.9, 0.99))
+    optimiser = optimiser_of(model)
     error, price, progress = 0.5, 0.0, 0.0
     judgements, calibrations = list(_JUDGED), list(_CALIBRATED)
     for step in range(1, plan.steps + 1):
         passed = (time.monotonic() - begin) / max(deadline() - begin, 1e-9)
         progress = min(1.0, max(progress, step / plan.steps, passed))
-        for group, rate in zip(optimiser.param_groups, rates, strict=True):
-            group["lr"] = rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress)))
+        anneal(optimiser, rates, progress)
         if step % _NEWS == 1:
             model.refresh()
             with torch.no_grad():
@@ -227,14 +219,10 @@ def _train(
         if _passed(calibrations, progress):
             model.calibrate(sample.some())
         rows = sample.rows()
-        logits = model.logits(pixels[rows].float())
-        loss = sample.loss(logits, rows) + price * min(1.0, 2.5 * progress) * model.rate()
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        error = 0.98 * error + 0.02 * float(
-            (logits.detach().argmax(1) != labels[rows]).float().mean()
-        )
+        logits = model.logits(sample.pixels[rows].float())
+        paid = price * min(1.0, 2.5 * progress) * model.rate()
+        descend(optimiser, sample.loss(logits, rows) + paid)
+        error = 0.98 * error + 0.02 * sample.wrong(logits, rows)
         due = _passed(judgements, progress) or progress >= 1.0
         if due or step % _NEWS == 0:
             yield progress, due, model

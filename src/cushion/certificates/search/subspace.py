@@ -19,13 +19,13 @@ from cushion.certificates.format.limits import MOST_SIGNS
 from cushion.certificates.format.sources import SeededProjection, Source, noise, sign_rows
 from cushion.certificates.search.integer.search import Found
 from cushion.certificates.search.integer.trainable import straight
+from cushion.certificates.search.sample import image_shape
 from cushion.certificates.search.seeded import (
     Budget,
     Judge,
     Report,
     SeededPlan,
     check_seed,
-    image_shape,
     search_seeded,
     sizes_of,
     wide_blueprint,

@@ -17,13 +17,13 @@ from cushion.certificates.format.sources import SeededMask, Source, signs
 from cushion.certificates.search.integer.blueprints import DenseBlock
 from cushion.certificates.search.integer.search import Found
 from cushion.certificates.search.integer.trainable import straight
+from cushion.certificates.search.sample import image_shape
 from cushion.certificates.search.seeded import (
     Budget,
     Judge,
     Report,
     SeededPlan,
     check_seed,
-    image_shape,
     search_seeded,
     wide_blueprint,
 )

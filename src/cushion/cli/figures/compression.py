@@ -1,5 +1,5 @@
-"""A compressed net as pictures: error against size, error layer by layer beside what is promised,
-and two rates.
+"""A compression as pictures, each where the summary has the numbers for it: error against size,
+error and bound of all that was tried, layer by layer, and two rates.
 """
 
 from __future__ import annotations
@@ -8,26 +8,35 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cushion.compressors.records import CurvePoint, NetCompression
+from cushion.compressors.records import CurvePoint
 from cushion.papers.canvas import MINE, OTHER, new_figure, save
 
 # Stays apart from MINE and OTHER in every common kind of colour blindness (Okabe and Ito).
 _THIRD = "#009E73"
+_BEFORE = {"color": "#666666", "linewidth": 1, "linestyle": "-."}
 
 
-def draw_compression(found: NetCompression, folder: str) -> list[Path]:
-    """Every picture that the record has the numbers for."""
+def draw(found: Any, folder: str) -> list[Path]:
+    """Every picture that the summary has the numbers for. Where several settings were tried, they
+    are the curve.
+    """
     paths: list[Path] = []
-    if found.curve:
+    tried = getattr(found, "tried", ())
+    if len(tried) > 1:
+        paths += save(_tried(found), Path(folder), f"{found.method}-tried")
+    curve: tuple[object, ...] = getattr(found, "curve", ())
+    if curve and not tried:
         paths += save(_curve(found), Path(folder), f"{found.method}-size")
-    if len(found.layers) > 1:
+    if hasattr(found.layers[0], "shift"):
+        paths += save(_shifts(found), Path(folder), f"{found.method}-layers")
+    elif len(found.layers) > 1:
         paths += save(_layers(found), Path(folder), f"{found.method}-layers")
-    if found.rates:
+    if getattr(found, "rates", ()):
         paths += save(_rates(found), Path(folder), "vector-rates")
     return paths
 
 
-def _curve(found: NetCompression) -> Any:
+def _curve(found: Any) -> Any:
     """Relative error of the scores and fractions of examples, over the numbers stored; bits along
     the top.
     """
@@ -69,17 +78,11 @@ def _curve(found: NetCompression) -> Any:
     right.set_ylabel("fraction of examples")
     for axes in (left, right):
         axes.set_xscale("log")
-        axes.axvline(
-            found.parameters_before,
-            color="#666666",
-            linewidth=1,
-            linestyle="-.",
-            label="the net as it was",
-        )
+        axes.axvline(found.parameters_before, label="the net as it was", **_BEFORE)
         axes.set_xlabel("numbers stored")
         axes.legend(fontsize=8)
         _bits_above(axes, points)
-    figure.suptitle(f"{found.method}{_helper(found)}: error against size (measured)", fontsize=12)
+    figure.suptitle(f"{_name(found)}: error against size (measured)", fontsize=12)
     return figure
 
 
@@ -98,7 +101,7 @@ def _bits_above(axes: Any, points: Sequence[CurvePoint]) -> None:
     above.set_xlabel("bits", fontsize=8)
 
 
-def _layers(found: NetCompression) -> Any:
+def _layers(found: Any) -> Any:
     """The worst relative error at each layer, layers 1 to i compressed, one line for each i; the
     promise beside it.
     """
@@ -123,17 +126,17 @@ def _layers(found: NetCompression) -> Any:
             "s--",
             color=OTHER,
             markersize=4,
-            label="(i/d)·ε: Lemma 3, where it applies",
+            label="(i/d)·ε, where it is promised",
         )
     axes.set_yscale("log")
     axes.set_xticks(range(depth), names, rotation=60 if depth > 6 else 0)
     axes.set_ylabel("worst relative error of the output")
-    axes.set_title(f"{found.method}{_helper(found)}: error layer by layer (measured)", fontsize=12)
+    axes.set_title(f"{_name(found)}: error layer by layer (measured)", fontsize=12)
     axes.legend(fontsize=8)
     return figure
 
 
-def _rates(found: NetCompression) -> Any:
+def _rates(found: Any) -> Any:
     """The explicit bounds of both vector algorithms over m, with lines of slope -1/3 and -1/2."""
     figure = new_figure(figsize=(7, 4.5))
     axes = figure.add_subplot()
@@ -159,7 +162,7 @@ def _rates(found: NetCompression) -> Any:
             last_m, last = rates[-1]
             guide = [last * (m / last_m) ** slope for m, _ in rates]
             axes.plot([m for m, _ in rates], guide, ":", color=colour, label=f"slope {words}")
-    axes.axhline(1.0, color="#666666", linewidth=1, linestyle="-.", label="above: nothing is said")
+    axes.axhline(1.0, label="above: nothing is said", **_BEFORE)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("examples m")
@@ -172,5 +175,106 @@ def _rates(found: NetCompression) -> Any:
     return figure
 
 
-def _helper(found: NetCompression) -> str:
-    return f" ({found.helper}{', a variant' if found.variant else ''})" if found.helper else ""
+def _name(found: Any) -> str:
+    """The method, and which of its kinds."""
+    kind = getattr(found, "rule", "") or getattr(found, "form", "") or getattr(found, "helper", "")
+    variant = ", a variant" if getattr(found, "variant", "") else ""
+    return f"{found.method} ({kind}{variant})" if kind else found.method
+
+
+def _tried(found: Any) -> Any:
+    """Training error and Occam bound over the non-zeros, one line for each grid."""
+    figure = new_figure(figsize=(10, 4.2))
+    left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+    grids = list(dict.fromkeys(one.grid for one in found.tried))
+    for at, grid in enumerate(grids):
+        line = sorted((one for one in found.tried if one.grid == grid), key=lambda one: one.count)
+        shade = str(0.75 - 0.65 * at / max(1, len(grids) - 1)) if len(grids) > 1 else MINE
+        across = [max(1, one.count) for one in line]
+        left.plot(
+            across,
+            [one.errors / found.m for one in line],
+            "o-",
+            color=shade,
+            markersize=4,
+            label=grid,
+        )
+        right.plot(across, [one.bound for one in line], "o-", color=shade, markersize=4, label=grid)
+    ticks = _apart(sorted({max(1, one.count) for one in found.tried}))
+    taken = [one for one in found.tried if one.chosen]
+    for axes, values, name in (
+        (left, [one.errors / found.m for one in taken], "error, training set (measured)"),
+        (
+            right,
+            [one.bound for one in taken],
+            f"Occam bound on the error (delta = {found.delta:g})",
+        ),
+    ):
+        axes.plot(
+            [max(1, one.count) for one in taken],
+            values,
+            "s",
+            color=OTHER,
+            markersize=9,
+            fillstyle="none",
+            label="taken",
+        )
+        axes.set_xscale("log")
+        axes.minorticks_off()
+        axes.set_xticks(ticks, [f"{tick:,}".replace(",", " ") for tick in ticks])
+        axes.set_ylim(-0.02, 1.02)
+        axes.set_xlabel("weights that are left")
+        axes.set_ylabel(name)
+        axes.legend(fontsize=8, title="grid", title_fontsize=8)
+    figure.suptitle(f"{_name(found)}: error and bound against size", fontsize=12)
+    return figure
+
+
+def _apart(sizes: Sequence[int]) -> list[int]:
+    """Those that are far enough apart on a logarithmic scale for their labels."""
+    found = [sizes[0]]
+    step = max(1.3, (sizes[-1] / sizes[0]) ** 0.16)
+    for size in sizes[1:]:
+        if size >= step * found[-1]:
+            found.append(size)
+    return found
+
+
+def _shifts(found: Any) -> Any:
+    """The share of each layer's weights that is left, and ‖Δ‖₂ and the rounding over ‖A‖₂ beside
+    Lemma 4.4's 1/L.
+    """
+    layers = [layer for layer in found.layers if layer.normality is not None]
+    names, places = [layer.name for layer in layers], range(len(layers))
+    figure = new_figure(figsize=(10, 4.2))
+    left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+    left.bar(places, [layer.nonzeros / layer.weights for layer in layers], color=MINE)
+    left.set_ylabel("share of weights that is left")
+    left.set_ylim(0, 1)
+    positive = [layer.spectral if layer.spectral > 0 else 1.0 for layer in layers]
+    shifts = [layer.shift / size for layer, size in zip(layers, positive, strict=True)]
+    rounding = [layer.rounding / size for layer, size in zip(layers, positive, strict=True)]
+    right.plot(
+        places, [max(one, 1e-9) for one in shifts], "o-", color=MINE, label="‖Δ‖₂/‖A‖₂, pruning"
+    )
+    right.plot(
+        places,
+        [max(one, 1e-9) for one in rounding],
+        "^:",
+        color=_THIRD,
+        label="‖Ã - Â‖₂/‖A‖₂, rounding",
+    )
+    right.axhline(
+        1 / len(found.layers),
+        color=OTHER,
+        linestyle="--",
+        label="1/L: what Lemmas 4.3 and 4.4 allow",
+    )
+    right.set_yscale("log")
+    right.set_ylabel("change of the layer, relative")
+    right.legend(fontsize=8)
+    left.axhline(found.errors_before / found.m, label="the net as it was", **_BEFORE)
+    for axes in (left, right):
+        axes.set_xticks(places, names, rotation=60 if len(names) > 6 else 0)
+    figure.suptitle(f"{_name(found)}: layer by layer (measured)", fontsize=12)
+    return figure

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from cushion.compressors.induction import LayerErrors
-from cushion.compressors.projection.pairs import PairRatios
+from cushion.compressors.lemmas import Lemma, induction_check
+from cushion.compressors.pairs import PairRatios
 from cushion.compressors.records import PromiseCheck
 from cushion.data import Dataset
 from cushion.measures.stability.noise import lengths
@@ -24,7 +25,7 @@ from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network
 from cushion.nets.perturbation import Activations
 
-_SOURCE = "Shin 2021"
+_PAPER = "Shin 2021"
 _DEPENDS = "a measure: u and v depend on the weights here, and the proof fixes them before"
 _BATCH = 128
 
@@ -47,9 +48,9 @@ def proposition_1_1(
     layers = net.affine_layers
 
     @torch.no_grad()
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[tuple[int, str]]:
         clean = Activations(net, as_floats(data.x[rows]).to(net.dtype)).values
-        found: dict[str, Samples] = {}
+        found: dict[tuple[int, str], Samples] = {}
         for i, (node, epsilon) in enumerate(zip(layers, epsilons, strict=True)):
             if epsilon is None:
                 continue
@@ -60,8 +61,8 @@ def proposition_1_1(
             allowed = epsilon * _frobenius(node.affine.operator.weight) * lengths(v)
             size = moved.double().abs().flatten(1)
             ratio = torch.where(size == 0, 0.0, size / allowed[:, None])
-            found[f"{i} worst"] = Samples.of(rows.start, ratio.amax(1).numpy())
-            found[f"{i} above"] = Samples.of(rows.start, (~(ratio <= 1)).sum(1).double().numpy())
+            found[i, "worst"] = Samples.of(rows.start, ratio.amax(1).numpy())
+            found[i, "above"] = Samples.of(rows.start, (~(ratio <= 1)).sum(1).double().numpy())
         return found
 
     merged = {
@@ -73,9 +74,9 @@ def proposition_1_1(
         for node, one in zip(layers, epsilons, strict=True)
         if one is not None
     )
-    above = sum(float(values.sum()) for key, values in merged.items() if key.endswith("above"))
+    above = sum(float(values.sum()) for (_, what), values in merged.items() if what == "above")
     worst = max(
-        (float(values.max()) for key, values in merged.items() if key.endswith("worst")),
+        (float(values.max()) for (_, what), values in merged.items() if what == "worst"),
         default=0.0,
     )
     name = "Proposition 1.1" + (" as printed" if printed else "")
@@ -83,16 +84,16 @@ def proposition_1_1(
         f"|(W - W(t))φ(x)| of every unit over ε‖W‖_F‖φ(x)‖; {100 * above / max(1, cases):.3g} % "
         f"exceed it, and η = {eta:.3g} of them may; {_DEPENDS}"
     )
-    return PromiseCheck(name, f"{_SOURCE}, Prop. 1.1", above <= eta * cases, worst, cases, text)
+    return Lemma(name, _PAPER, "Prop. 1.1").seen(above <= eta * cases, worst, cases, text)
 
 
 def lemma_2_1(ratios: PairRatios, eta: float, *, printed: bool) -> PromiseCheck:
     """‖JΔφ(x)‖ over ε_i‖J‖_F‖W_i‖_F‖φ(x)‖, every layer that is replaced, every later layer, every
     example.
     """
-    name = "Lemma 2.1" + (" as printed" if printed else "")
+    lemma = Lemma("Lemma 2.1" + (" as printed" if printed else ""), _PAPER, "Lemma 2.1")
     if not ratios.ratios:
-        return PromiseCheck(name, f"{_SOURCE}, Lemma 2.1", None, None, 0, "no layer was replaced")
+        return lemma.silent("no layer was replaced")
     each = np.fmax.reduce(list(ratios.ratios.values()))
     sure = sum(pair in ratios.exact for pair in ratios.ratios)
     text = (
@@ -101,30 +102,19 @@ def lemma_2_1(ratios: PairRatios, eta: float, *, printed: bool) -> PromiseCheck:
     )
     worst = float(np.fmax(np.fmax.reduce(each), 0.0))  # NaN says nothing
     cases = len(each) * len(ratios.ratios)
-    return PromiseCheck(name, f"{_SOURCE}, Lemma 2.1", worst <= 1, worst, cases, text)
+    return lemma.checked(worst, cases, text)
 
 
-def lemma_2_2(errors: LayerErrors, epsilon: float | None, why: str, depth: int) -> PromiseCheck:
+def lemma_2_2(errors: LayerErrors, epsilon: float | None, why: str) -> PromiseCheck:
     """‖x̂_i^j - x^j‖ ≤ (i/d)ε‖x^j‖ for all i ≤ j and all examples. `why` the lemma is silent; empty
     where it is not.
     """
-    source = f"{_SOURCE}, Lemma 2.2"
+    lemma = Lemma("Lemma 2.2", _PAPER)
     if epsilon is None or not math.isfinite(epsilon):
-        return PromiseCheck("Lemma 2.2", source, None, None, 0, f"not promised: {why}")
+        return lemma.silent(f"not promised: {why}")
     if epsilon == 0.0:
-        return PromiseCheck(
-            "Lemma 2.2", source, None, None, 0, "nothing was replaced or rounded, so nothing moves"
-        )
-    each = np.fmax.reduce(
-        [values / ((i + 1) / depth * epsilon) for (i, _), values in errors.errors.items()]
-    )
-    worst, cases = float(np.fmax.reduce(each)), len(each) * len(errors.errors)
-    text = f"‖x̂_i^j - x^j‖ over (i/d)·{epsilon:.3g}·‖x^j‖, all i ≤ j, every example"
-    if why:
-        return PromiseCheck(
-            "Lemma 2.2", source, None, worst, cases, f"{text}; not promised here: {why}"
-        )
-    return PromiseCheck("Lemma 2.2", source, worst <= 1, worst, cases, f"{text}; {_DEPENDS}")
+        return lemma.silent("nothing was replaced or rounded, so nothing moves")
+    return induction_check(lemma, errors, epsilon, why, 0.0, _DEPENDS)
 
 
 def _frobenius(weight: torch.Tensor) -> float:

@@ -6,23 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cushion.compressors.choice import worthless
-from cushion.compressors.noise.records import LayerReplacement, NetHeavyTail
+from cushion.compressors.noise.records import LayerReplacement, ReplacementSummary
 
 
-def notes_on(found: NetHeavyTail, classes: int) -> tuple[str, ...]:
-    """One sentence each; classes: of the data."""
+def notes_on(found: ReplacementSummary) -> tuple[str, ...]:
+    """One sentence each."""
     layers = [layer for layer in found.layers if layer.is_replaced]
     return (
         *_signs(found, layers),
         *_left(layers),
         *_rounding(found, layers),
         *_noise(found, layers),
-        *worthless(found.tried, classes),
     )
 
 
-def _signs(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[str]:
+def _signs(found: ReplacementSummary, layers: Sequence[LayerReplacement]) -> list[str]:
     """Errata a and b: signed thresholds take every large negative weight, and the mean of what goes
     survives.
     """
@@ -72,7 +70,7 @@ def _left(layers: Sequence[LayerReplacement]) -> list[str]:
     return notes
 
 
-def _rounding(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[str]:
+def _rounding(found: ReplacementSummary, layers: Sequence[LayerReplacement]) -> list[str]:
     """A grid that costs a layer more than the error that τ was chosen for."""
     epsilon = found.settings["epsilon"]
     coarse = [layer.name for layer in layers if epsilon is not None and layer.rounding > epsilon]
@@ -84,7 +82,7 @@ def _rounding(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[s
     ]
 
 
-def _noise(found: NetHeavyTail, layers: Sequence[LayerReplacement]) -> list[str]:
+def _noise(found: ReplacementSummary, layers: Sequence[LayerReplacement]) -> list[str]:
     """Erratum d: noise only adds error."""
     if not any(layer.t > 0 for layer in layers):
         return ["without noise (t = 0) every trial is the same net, so one was run"]

@@ -6,30 +6,32 @@ of g = (set bits of 64 random bits - 32)/4, the sum of 64 independent signs over
 over 4, symmetric, of mean 0 and variance 1, and E exp(λg) = cosh(λ/8)^64 ≤ exp(λ²/2), which is all
 that the proof uses of a normal variable. Its Kolmogorov-Smirnov distance to N(0, 1) is 0.05, half
 the largest jump of such a lattice. A certificate's decoder makes the same numbers
-(`encoding.sources.noise`), so that the integer net is exact too.
+(`certificates.format.sources.noise`), so that the integer net is exact too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
-from cushion.certificates.format.sources import noise
+from cushion.certificates.format.limits import MOST_AMPLITUDE
+from cushion.certificates.format.sources import SeededNoise, noise
+from cushion.compressors.storage.exact_weights import ExactWeight, check_place, power
 from cushion.compressors.storage.pruned import Pruned
-from cushion.compressors.storage.stored import Numbers, StoredLayer, Values
-from cushion.errors import BadInput
+from cushion.compressors.storage.stored import Fields, Numbers, Parts, Shape, StoredLayer, Values
+from cushion.errors import BadInput, Unsupported
 
 EVERYWHERE, ELSEWHERE = 0, 1
 _BLOCK = 1 << 16  # numbers of G made at a time: what is computed on the way stays in the cache
+_MOST_NUMBER_BITS = 40  # of a weight that is made of two grids
+_WITH_A_MEAN = "its draws have a mean, which the format can leave out of a last layer only"
 _WORK = 100.0  # of one number of G, in signs of a projection
 
 
 def bell_numbers(seed: int, place: int, n: int) -> Values:
-    """g of the first n weights of the layer at `place` under this seed: [n], whole multiples of
-    1/4.
-    """
+    """g of the first n weights of the layer at `place`: [n], whole multiples of 1/4."""
     found = np.empty(n)
     for first in range(0, n, _BLOCK):
         size = min(_BLOCK, n - first)
@@ -38,7 +40,7 @@ def bell_numbers(seed: int, place: int, n: int) -> Values:
 
 
 @dataclass(frozen=True, eq=False)
-class Spiked(StoredLayer):
+class Spiked(StoredLayer, kind="spiked", number=9, field_count=2):
     """B + √t·G (`everywhere`), or B where it has a non-zero and mean + deviation·G elsewhere
     (Appendix E).
 
@@ -46,14 +48,12 @@ class Spiked(StoredLayer):
     the first is above 0.
     """
 
-    kind: ClassVar[str] = "spiked"
-    field_count: ClassVar[int] = 2
     kept: Pruned
     law: Numbers
     place: int
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> Shape:  # type: ignore[override]
         return self.kept.shape
 
     @property
@@ -61,34 +61,28 @@ class Spiked(StoredLayer):
         return bool(self.law.integers.size == 1)
 
     @property
-    def numbers(self) -> tuple[Numbers, ...]:
+    def numbers(self) -> Parts:
         return *self.kept.numbers, self.law
 
     @property
-    def fields(self) -> tuple[int, ...]:
+    def fields(self) -> Fields:
         return *self.kept.fields, EVERYWHERE if self.everywhere else ELSEWHERE
 
     @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
         if fields[1] not in (EVERYWHERE, ELSEWHERE):
             raise BadInput(f"noise of the kind {fields[1]} is not known")
         return *Pruned.sizes(shape, fields[:1]), (1 if fields[1] == EVERYWHERE else 2,)
 
     @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,
-        fields: tuple[int, ...],
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
+    def restore(cls, shape: Shape, place: int, fields: Fields, numbers: Parts) -> Self:
         *kept, law = numbers
         if law.integers[0] <= 0:
             raise BadInput("the deviation of the noise must be above 0")
         return cls(Pruned.restore(shape, place, fields[:1], tuple(kept)), law, place)
 
     @classmethod
-    def work(cls, fields: tuple[int, ...], weights: int) -> float:  # noqa: ARG003
+    def work(cls, fields: Fields, weights: int) -> float:  # noqa: ARG003
         return _WORK * weights
 
     @property
@@ -107,6 +101,39 @@ class Spiked(StoredLayer):
             self.shape
         )
         return kept + drawn if self.everywhere else np.where(kept != 0, kept, drawn)
+
+    def exact(self, shape: Shape, seed: int, place: int) -> ExactWeight:
+        """B + √t·G on a grid that holds both: the format stores what is not noise alone, so B's
+        places carry their noise.
+
+        Draws with a mean have it taken off every number of the layer, which changes no answer of a
+        last layer.
+        """
+        check_place(self.place, place)
+        kept, law = self.kept, self.law
+        own = kept.values.exponent if kept.parameters else law.exponent
+        lowest = min(own, law.exponent - 2)  # G is whole numbers over 4
+        largest = int(np.abs(kept.values.integers).max(initial=1)).bit_length() + own - lowest
+        amplitude = int(law.integers[0]) << (law.exponent - 2 - lowest)
+        if amplitude > MOST_AMPLITUDE or largest > _MOST_NUMBER_BITS:
+            raise Unsupported(
+                "its noise and its weights are too far apart in size for one grid of whole numbers"
+            )
+        values = kept.integers.reshape(shape) << (own - lowest)
+        at = values != 0
+        if self.everywhere:
+            drawn = amplitude * noise(seed, place, 0, values.size).reshape(shape)
+            values = np.where(at, values + drawn, 0)
+        else:
+            values = np.where(at, values - (int(law.integers[1]) << (law.exponent - lowest)), 0)
+        if (values[at] == 0).any():  # which the format reads as noise alone
+            raise Unsupported(
+                "a weight that stays and its noise cancel to an exact zero; use another `seed` or "
+                "`grid`"
+            )
+        source = SeededNoise(values, seed, place, amplitude)
+        only_last = _WITH_A_MEAN if self.mean else ""
+        return ExactWeight(lambda _: source, power(lowest), fixed=True, only_last=only_last)
 
     @property
     def parameters(self) -> int:

@@ -9,22 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cushion.compressors.induction import LayerErrors
+from cushion.compressors.lemmas import Lemma, Values, over, worst_kept
+from cushion.compressors.pairs import Allowance, PairRatios, overlap
 from cushion.compressors.projection.conv_project import Located, epsilon_of
-from cushion.compressors.projection.matrix_project import rounding_share
-from cushion.compressors.projection.pairs import Allowance, PairRatios, overlap
-from cushion.compressors.projection.spectral import LayerShift
+from cushion.compressors.projection.matrix_project import Projected, rounding_share
 from cushion.compressors.records import PromiseCheck
-from cushion.compressors.storage.stored import Projected
+from cushion.compressors.spectral import LayerShift
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.nets.network import Network
 from cushion.nets.operators import Conv2d
 from cushion.theorems.noise_stability import StabilityCounts, epsilon_of_k
 
-Values = NDArray[np.float64]
-_SOURCE = "Arora 2018"
+_PAPER = "Arora 2018"
 
 
 @dataclass(frozen=True)
@@ -37,15 +35,6 @@ class Checked:
     own: tuple[tuple[float, float] | None, ...] = ()
 
 
-def worst_kept(ratios: Values, zeta: float) -> float:
-    """The largest ratio once the ⌊ζn⌋ largest are left out; NaN (an example that says nothing)
-    never counts.
-    """
-    known = np.sort(ratios[~np.isnan(ratios)])
-    dropped = math.floor(zeta * len(ratios) + 1e-9)
-    return float(known[-1 - dropped]) if len(known) > dropped else 0.0
-
-
 def lemma_1(shifts: Sequence[LayerShift], accuracies: Sequence[float | None]) -> Checked:
     """‖Â - A‖₂ ≤ δ‖A‖₂ in every layer, of the true maps: the left side from above, the right from
     below.
@@ -54,26 +43,21 @@ def lemma_1(shifts: Sequence[LayerShift], accuracies: Sequence[float | None]) ->
         None if delta is None else (delta, shift.relative / delta)
         for shift, delta in zip(shifts, accuracies, strict=True)
     )
-    ratios = [pair[1] for pair in own if pair is not None]
+    lemma, ratios = Lemma("Lemma 1", _PAPER), [pair[1] for pair in own if pair is not None]
     if not ratios:
-        text = "ranks were given, so no accuracy was promised"
-        return Checked(PromiseCheck("Lemma 1", f"{_SOURCE}, Lemma 1", None, None, 0, text), own)
-    worst = max(ratios)
+        return Checked(lemma.silent("ranks were given, so no accuracy was promised"), own)
     text = "‖Â - A‖₂ over δ‖A‖₂ of the true maps, rounding to the grid included; every layer"
-    return Checked(
-        PromiseCheck("Lemma 1", f"{_SOURCE}, Lemma 1", worst <= 1, worst, len(ratios), text), own
-    )
+    return Checked(lemma.checked(max(ratios), len(ratios), text), own)
 
 
 def lemma_9(promised: Values | None, errors: LayerErrors, why: str) -> PromiseCheck:
     """‖f̂(x) - f(x)‖ on every example against e·‖x‖·∏‖A‖₂·Σ‖Δ‖₂/‖A‖₂."""
+    lemma = Lemma("Lemma 9", _PAPER)
     if promised is None:
-        return PromiseCheck("Lemma 9", f"{_SOURCE}, Lemma 9", None, None, 0, why)
-    worst = worst_kept(
-        _over(errors.gaps, promised), 0.0
-    )  # deterministic: no example may be left out
+        return lemma.silent(why)
+    worst = worst_kept(over(errors.gaps, promised), 0.0)  # deterministic: none may be left out
     text = "‖f̂(x) - f(x)‖ over what the layers' spectral errors allow, on every example"
-    return PromiseCheck("Lemma 9", f"{_SOURCE}, Lemma 9", worst <= 1, worst, len(errors.gaps), text)
+    return lemma.checked(worst, len(errors.gaps), text)
 
 
 def within_margin(gamma: float, errors: LayerErrors) -> PromiseCheck:
@@ -82,9 +66,7 @@ def within_margin(gamma: float, errors: LayerErrors) -> PromiseCheck:
     """
     worst = worst_kept(errors.gaps / (gamma / math.sqrt(2.0)), 0.0)
     text = "‖f̂(x) - f(x)‖₂ over γ/√2, on every example: then no margin above γ is lost"
-    return PromiseCheck(
-        "Theorem 2.2", f"{_SOURCE}, Thm 2.2", worst <= 1, worst, len(errors.gaps), text
-    )
+    return Lemma("Theorem 2.2", _PAPER, "Thm 2.2").checked(worst, len(errors.gaps), text)
 
 
 def allowances(
@@ -131,15 +113,10 @@ def lemma_pairs(
         (one.epsilon, ratios.worst(i)) if take and math.isfinite(one.epsilon) else None
         for i, (one, take) in enumerate(zip(allowed, chosen, strict=True))
     )
-    source = f"{_SOURCE}, {name}"
+    lemma = Lemma(name, _PAPER)
     picked = {pair: values for pair, values in ratios.ratios.items() if own[pair[0]] is not None}
     if not picked:
-        return Checked(
-            PromiseCheck(
-                name, source, None, None, 0, "k is too small for any ε up to 1: nothing is promised"
-            ),
-            own,
-        )
+        return Checked(lemma.silent("k is too small for any ε up to 1: nothing is promised"), own)
     each = np.fmax.reduce(list(picked.values()))  # an example's worst
     worst = worst_kept(each, zeta)
     sure = sum(pair in ratios.exact for pair in picked)
@@ -164,7 +141,7 @@ def lemma_pairs(
     )
     held = None if silent else worst <= 1
     text = "; ".join(part for part in (text, silent, left_out, note) if part)
-    return Checked(PromiseCheck(name, source, held, worst, len(picked) * len(each), text), own)
+    return Checked(lemma.seen(held, worst, len(picked) * len(each), text), own)
 
 
 def why_no_induction(
@@ -201,34 +178,3 @@ def why_no_induction(
                 "`number_bits`"
             )
     return ""
-
-
-def induction_check(
-    name: str, errors: LayerErrors, epsilon: float | None, why: str, depth: int, zeta: float
-) -> PromiseCheck:
-    """Lemma 3 or 14: ‖x̂_i^j - x^j‖ ≤ (i/d)ε‖x^j‖ for all i ≤ j and all examples. `why` it is not
-    promised, or empty.
-    """
-    source = f"{_SOURCE}, {name}"
-    if epsilon is None:
-        return PromiseCheck(
-            name,
-            source,
-            None,
-            None,
-            0,
-            "no ε: the margin γ is not positive; give `epsilon` or `gamma`",
-        )
-    each = np.fmax.reduce(
-        [values / ((i + 1) / depth * epsilon) for (i, _), values in errors.errors.items()]
-    )
-    worst, cases = worst_kept(each, zeta), len(each) * len(errors.errors)
-    text = f"‖x̂_i^j - x^j‖ over (i/d)·{epsilon:.3g}·‖x^j‖, all i ≤ j, every example"
-    if why:
-        return PromiseCheck(name, source, None, worst, cases, f"{text}; not promised here: {why}")
-    return PromiseCheck(name, source, worst <= 1, worst, cases, text)
-
-
-def _over(observed: Values, promised: Values) -> Values:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(observed == 0, 0.0, observed / promised)

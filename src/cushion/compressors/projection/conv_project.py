@@ -22,7 +22,7 @@ takes k = 144 Q'²⌈κ/s⌉²p²/ε², where E‖X_l - E X_l‖^a ≤ (Q'τ‖A
 theirs without constant part, with values in a Hilbert space, so its L_a norm is at most a - 1 times
 its L_2 norm (hypercontractivity, Nelson 1973), and E‖X_l - E X_l‖² = (τ²‖A‖² + ‖E X_l‖²)/k ≤
 2τ²‖A‖²/k. So Q' = √2 is admissible, and Q = 288·p²/ln²(1/η) with p = ⌈log2(1/η)⌉ raised to an even
-number: 599.4 or more (`proof_constant`).
+number: 599.4 or more.
 
 **The basis.** S is spanned by the columns of an [n, q] matrix Γ of seeded normals, and B = Γ·T with
 T upper triangular from the Cholesky factor of ΓᵀΓ, taken twice so that ‖BᵀB - I‖ is rounding only.
@@ -37,7 +37,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Self
@@ -46,34 +45,40 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cushion.compressors.projection.matrix_project import HELPERS, Helper, helper_purpose
 from cushion.compressors.storage.stored import (
-    HELPERS,
-    Helper,
+    Fields,
     Numbers,
+    Parts,
+    Shape,
     StoredLayer,
     Values,
-    helper_purpose,
+    less_start,
+    one_thread,
 )
 from cushion.errors import BadInput
+from cushion.nets.network import Affine
 from cushion.nets.operators import Conv2d, LocalConv2d, Operator
 from cushion.nets.operators.gaussian_projection import gaussian_rows
 from cushion.nets.operators.hadamard import padded_size, srht_coefficients, srht_reconstruction
 
 _BLOCK = 1 << 20  # normals generated at a time
+_MOST_FILTERS = 1 << 28  # numbers of the filters of all places of one layer
 
 
 @dataclass(frozen=True, eq=False)
-class Located(StoredLayer):
+class Located(StoredLayer, kind="located", number=4, field_count=4):
     """A convolution's coordinates in S, from which the filters of all places come back.
 
     `shape` is the kernel's; `weight` answers [places, *shape]. `places` follows from the
     architecture, but the filters cannot be counted without it, so it is among the fields.
     """
 
-    kind: ClassVar[str] = "located"
-    field_count: ClassVar[int] = 4
+    not_exact: ClassVar[str] = (
+        "it has a different filter at each place of its output, and a certificate's have one"
+    )
     coordinates: Numbers  # [k·p]
-    shape: tuple[int, ...]
+    shape: Shape
     k: int
     p: int
     places: int
@@ -86,15 +91,11 @@ class Located(StoredLayer):
         return helper_purpose(self.place)
 
     @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        return (self.coordinates,)
-
-    @property
-    def fields(self) -> tuple[int, ...]:
+    def fields(self) -> Fields:
         return HELPERS.index(self.helper), self.k, self.p, self.places
 
     @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
         helper, k, p, places = fields
         if helper >= len(HELPERS) or HELPERS[helper] == "signs" or places < 1:
             raise BadInput(
@@ -103,27 +104,26 @@ class Located(StoredLayer):
         return ((_dimension(math.prod(shape), k, p),),)
 
     @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,
-        fields: tuple[int, ...],
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
-        helper, k, p, places = fields
-        (coordinates,) = numbers
-        return cls(coordinates, shape, k, p, places, HELPERS[helper], place)
+    def check_fit(cls, fields: Fields, layer: Affine) -> None:
+        places = math.prod(layer.operator.output_shape[1:])
+        if fields[3] != places or places * layer.operator.parameters > _MOST_FILTERS:
+            raise BadInput(
+                f"filters for {fields[3]} places are not those of this layer, or too many"
+            )
 
     @classmethod
-    def work(cls, fields: tuple[int, ...], weights: int) -> float:
+    def restore(cls, shape: Shape, place: int, fields: Fields, numbers: Parts) -> Self:
+        helper, k, p, places = fields
+        return cls(numbers[0], shape, k, p, places, HELPERS[helper], place)
+
+    @classmethod
+    def work(cls, fields: Fields, weights: int) -> float:
         _, k, p, places = map(float, fields)
         q = k * p
         return weights * q * (q / 4 + 300.0) + 300.0 * places * k * q + places * weights * q
 
     def weight(self, seed: int) -> Values:
-        """The filters, float64 [places, *shape], from the numbers and the seed of the helper string
-        alone.
-        """
+        """The filters, float64 [places, *shape]."""
         a = torch.from_numpy(self.coordinates.values)
         with one_thread():
             mixed = [
@@ -154,9 +154,7 @@ class Located(StoredLayer):
         return filters
 
     def operator(self, original: Operator, seed: int, start: Operator | None = None) -> Operator:
-        """The compressed map, in the original's dtype; with `start` its kernel is added at every
-        place.
-        """
+        """The compressed map, in the original's dtype; `start`'s kernel is added at every place."""
         filters = torch.from_numpy(self.weight(seed))
         if start is not None:
             filters += start.weight.detach().to(torch.float64)
@@ -173,13 +171,9 @@ def project_filters(
     helper: Helper = "gaussian",
     start: Operator | None = None,
 ) -> Located:
-    """The kernel (less `start`'s) as its k·p coordinates in S, of at most `bits` bits each (Arora
-    2018, Lemma 11).
-    """
+    """The kernel (less `start`'s) as k·p coordinates in S of at most `bits` bits (Lemma 11)."""
     convolution = _convolution(original)
-    kernel = convolution.weight.detach().to("cpu", torch.float64)
-    if start is not None:
-        kernel = kernel - start.weight.detach().to("cpu", torch.float64)
+    kernel = less_start(convolution, start)
     n = kernel.numel()
     q = _dimension(n, k, p)
     purpose = helper_purpose(place)
@@ -195,13 +189,6 @@ def project_filters(
     return Located(Numbers.fitted(a, bits), tuple(kernel.shape), k, p, places, helper, place)
 
 
-def stored_numbers(k: int, p: int) -> int:
-    """k·p, the dimension of S (Arora 2018, Lemma 11): nothing is compressed where it reaches the
-    kernel's own size.
-    """
-    return k * p
-
-
 def paper_p(eta: float) -> int:
     """log2(1/η), rounded up; at least 1. (The paper writes log; 2^-p = η in its proof says which.)
 
@@ -212,56 +199,29 @@ def paper_p(eta: float) -> int:
     return max(1, math.ceil(-math.log2(eta)))
 
 
-def paper_k(
-    epsilon: float,
-    eta: float,
-    kernel: tuple[int, int],
-    stride: tuple[int, int],
-    constant: float = 1.0,
-) -> int:
-    """Q⌈κ/s⌉² ln²(1/η)/ε², rounded up, with Q = `constant`: the k of Algorithm 4.
-
-    ⌈κ/s⌉² is ⌈K_h/s_h⌉·⌈K_w/s_w⌉ for kernels that are not square; the count is that of kernels
-    without dilation.
-
-    >>> paper_k(0.5, 0.01, (3, 3), (1, 1))
-    764
-    """
-    _check_eta(eta)
-    if not (epsilon > 0.0 and constant > 0.0):
-        raise BadInput(f"Algorithm 4 needs ε and Q above 0, not {epsilon} and {constant}")
-    needed = constant * _overlap(kernel, stride) * math.log(eta) ** 2 / epsilon**2
-    if not math.isfinite(needed):
-        raise BadInput(
-            f"an ε of {epsilon} needs more vectors than can be counted: choose a larger one"
-        )
-    return math.ceil(needed)
-
-
 def epsilon_of(
     k: int, eta: float, kernel: tuple[int, int], stride: tuple[int, int], constant: float = 1.0
 ) -> float:
-    """The ε that a k stands for: √Q⌈κ/s⌉ ln(1/η)/√k."""
+    """The ε that a k stands for: √Q⌈κ/s⌉ ln(1/η)/√k, since Algorithm 4 takes k = Q⌈κ/s⌉²
+    ln²(1/η)/ε².
+
+    ⌈κ/s⌉² is ⌈K_h/s_h⌉·⌈K_w/s_w⌉ for kernels that are not square, the number of places that read
+    one number of the input, at most; the count is that of kernels without dilation.
+    """
     _check_eta(eta)
     if k < 1:
         raise BadInput(f"Algorithm 4 needs at least 1 vector for every place, not {k}")
-    return math.sqrt(constant * _overlap(kernel, stride) / k) * -math.log(eta)
-
-
-def proof_constant(eta: float) -> float:
-    """A Q for which Lemma 13 would follow if Lemma 12 were true: 288·p²/ln²(1/η), p even (derived
-    above).
-    """
-    p = paper_p(eta)
-    return 288.0 * (p + p % 2) ** 2 / math.log(eta) ** 2
+    overlap = math.prod(-(-taps // step) for taps, step in zip(kernel, stride, strict=True))
+    return math.sqrt(constant * overlap / k) * -math.log(eta)
 
 
 def _dimension(n: int, k: int, p: int) -> int:
+    """k·p, that of S (Lemma 11): nothing is compressed where it reaches the kernel's own size."""
     if k < 1 or p < 1:
         raise BadInput(
             f"filters for every place need k and p of at least 1, not k = {k} and p = {p}"
         )
-    q = stored_numbers(k, p)
+    q = k * p
     if q > n:
         raise BadInput(
             f"k·p = {k}·{p} = {q} numbers are more than the kernel's own {n}: nothing is "
@@ -279,11 +239,6 @@ def _convolution(operator: Operator) -> Conv2d:
             f"{operator.groups} groups"
         )
     return operator
-
-
-def _overlap(kernel: tuple[int, int], stride: tuple[int, int]) -> int:
-    """⌈κ/s⌉²: the number of places that read one number of the input, at most."""
-    return math.prod(-(-taps // step) for taps, step in zip(kernel, stride, strict=True))
 
 
 def _check_eta(eta: float) -> None:
@@ -331,24 +286,9 @@ def _triangle(n: int, q: int, seed: int, purpose: str) -> Tensor:
 
 
 def _normals(n: int, q: int, seed: int, purpose: str) -> Iterator[tuple[slice, Tensor]]:
-    """Γ in blocks of rows: entries s of the kernel, and row s of Γ for each of them [entries,
-    q].
-    """
+    """Γ in blocks of rows: entries s of the kernel, and their rows of Γ [entries, q]."""
     step = max(1, _BLOCK // q)
     for first in range(0, n, step):
         count = min(step, n - first)
         rows = gaussian_rows(q, first, count, seed, f"{purpose} subspace")
         yield slice(first, first + count), torch.from_numpy(rows)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Products and factorisations of one thread: with more, a library may add up in another
-    order.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

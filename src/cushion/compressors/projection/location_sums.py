@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.compressors.projection.conv_project import one_thread
+from cushion.compressors.storage.stored import one_thread
 from cushion.errors import BadInput
 from cushion.nets.operators.gaussian_projection import gaussian_rows
 
@@ -39,49 +39,13 @@ _T = (1.1, 1.5, 2.0)  # where the tail is compared with 1/t^p; Lemma 13 uses t =
 _BLOCK = 1 << 22  # normals held at a time
 
 
-def place_variance(
-    n: int, k: int, p: int, squares: float = 1.0, inner: float = 0.0
-) -> tuple[float, float]:
-    """(var ⟨U, Â_l⟩, cov(⟨U, Â_l⟩, ⟨U, Â_l'⟩)) exactly, with squares = ‖U‖²‖A‖² and inner = ⟨U,
-    A⟩².
-
-    If the M' were spherical normals, as Lemma 12 says, they would be (squares + inner)/k and 0.
-    """
-    q = k * p
-    if n < 2 or not 1 <= q <= n:
-        raise BadInput(
-            f"a subspace of k·p = {q} dimensions does not fit a kernel of {n} numbers (at least 2)"
-        )
-    c = q * (n - q) / (n * (n - 1) * (n + 2))
-    e = q * (q * (n + 1) - 2) / (n * (n - 1) * (n + 2))
-    across = c * squares + (c + e) * inner  # E⟨U, P A⟩²
-    both = e * squares + 2 * c * inner  # E ‖P U‖²‖P A‖²
-    scale = (n / q) ** 2
-    covariance = scale * across - inner
-    return covariance + scale * (both + across) / k, covariance
-
-
-def place_correlation(n: int, k: int, p: int) -> float:
-    """Of ⟨U, Â_l⟩ and ⟨U, Â_l'⟩ at two places, for U orthogonal to A: k(n-q)/((k+1)(n-q) + q(n+1) -
-    2).
-
-    About 1/(p + 1) for k·p far below n, and 0 at k·p = n. Lemma 12 says 0.
-
-    >>> round(place_correlation(10**6, 100, 4), 3)
-    0.2
-    """
-    variance, covariance = place_variance(n, k, p)
-    return covariance / variance
-
-
 def filter_correlation(n: int, k: int, p: int) -> float:
     """E⟨Δ_l, Δ_l'⟩ / E‖Δ_l‖² of whole filters, Δ_l = Â_l - A: what `measured_dependence` estimates.
 
     E⟨Δ_l, Δ_l'⟩ = (n/q - 1)‖A‖² is the distance of (n/q)·P A from A; each place adds (n/(qk))(q +
     1)‖A‖² of its own.
     """
-    place_variance(n, k, p)  # refuses what does not fit
-    q = k * p
+    q = _dimension(n, k, p)
     return (n - q) / (n - q + n * (q + 1) / k)
 
 
@@ -105,6 +69,16 @@ def variance_factor(places: int, correlation: float) -> float:
     return 1.0 + (places - 1) * correlation
 
 
+def _dimension(n: int, k: int, p: int) -> int:
+    """q = k·p, that of S."""
+    q = k * p
+    if n < 2 or not 1 <= q <= n:
+        raise BadInput(
+            f"a subspace of k·p = {q} dimensions does not fit a kernel of {n} numbers (at least 2)"
+        )
+    return q
+
+
 @dataclass(frozen=True)
 class LocationSums:
     """A simulation of X = Σ_l X_l, X_l = U_l Â_l, against Arora 2018, Lemma 15 (numbers) and
@@ -116,34 +90,23 @@ class LocationSums:
     proofs use. Both kinds of filter are held against it.
     """
 
-    filters: Filters
-    numbers: int  # n, in the kernel
     k: int
     p: int
     places: int
     trials: int
-    seed: int
     sigma: float
     # the largest even number up to p: |·|^p needs an even p, and p-wise independence implies
     # (p-1)-wise
     exponent: int
     moment: float  # mean of (‖X - E X‖/σ)^exponent; the promise is (6·exponent)^exponent
     moment_ratio: float  # that mean over the promise: at most 1 if the promise held
-    tails: tuple[
-        tuple[float, float, float], ...
-    ]  # (t, frequency of ‖X - E X‖ ≥ 6σ·exponent·t, 1/t^exponent)
-    largest: float  # ‖X - E X‖/σ over all trials
-    variance: float  # mean of ‖X - E X‖²
-    independent_variance: float  # σ²: what it would be with independent filters
-    variance_ratio: float  # of the two; 1 for independent filters
+    # (t, frequency of ‖X - E X‖ ≥ 6σ·exponent·t, 1/t^exponent)
+    tails: tuple[tuple[float, float, float], ...]
+    variance_ratio: float  # mean of ‖X - E X‖² over σ²: 1 for independent filters
     variance_error: float  # standard error of variance_ratio
     # mean of ⟨Y_l, Y_l'⟩ for neighbours (0, 1), (2, 3), ... over mean ‖Y_l‖², Y_l = X_l - E X_l
     pair_correlation: float
     pair_error: float  # standard error of pair_correlation's numerator, in the same unit
-    square_correlation: (
-        float  # mean correlation of ‖Y_l‖² and ‖Y_l'‖² for the same neighbours; 0 if independent
-    )
-    square_error: float  # its standard error
 
 
 def location_sums(
@@ -157,18 +120,16 @@ def location_sums(
     their projections on S (Algorithm 4).
     """
     places, m, n = directions.shape
-    place_variance(n, k, p)  # refuses what does not fit
+    _dimension(n, k, p)
     if places < 2 or p < 2 or trials < 2:
         raise BadInput(
             "sums over places need at least 2 places, a p of at least 2 and at least 2 trials"
         )
-    frames = np.concatenate(
-        (np.broadcast_to(kernel, (places, 1, n)), directions), axis=1
-    )  # [places, 1+m, n]
+    # [places, 1+m, n]
+    frames = np.concatenate((np.broadcast_to(kernel, (places, 1, n)), directions), axis=1)
     mean = (directions * kernel).sum(2)  # E X_l: [places, m]
-    own = (
-        np.square(directions).sum((1, 2)) * np.square(kernel).sum() + np.square(mean).sum(1)
-    ) / k  # σ_l²
+    lengths_squared = np.square(directions).sum((1, 2)) * np.square(kernel).sum()
+    own = (lengths_squared + np.square(mean).sum(1)) / k  # σ_l²
     step = max(1, _BLOCK // (places * (1 + m) * (k + n) + k * p * n))
     parts = []
     with one_thread():
@@ -185,32 +146,23 @@ def location_sums(
     lengths = np.sqrt(np.square(centred.sum(1)).sum(1)) / sigma
     moment = float((lengths**exponent).mean())
     squares = np.square(lengths)
-    energies = np.square(centred).sum(2)  # ‖Y_l‖²: [trials, places]
-    pairs = _neighbours(centred) / energies.mean()
-    spread = energies - energies.mean(0)
-    square_pairs = _neighbours(spread[:, :, None]) / np.square(spread).mean()
+    even = places - places % 2
+    products = (centred[:, 0:even:2] * centred[:, 1:even:2]).sum(2).mean(1)
+    pairs = products / np.square(centred).sum(2).mean()
     return LocationSums(
-        filters=filters,
-        numbers=n,
         k=k,
         p=p,
         places=places,
         trials=trials,
-        seed=seed,
         sigma=sigma,
         exponent=exponent,
         moment=moment,
         moment_ratio=moment / (6.0 * exponent) ** exponent,
         tails=tuple((t, float((lengths >= 6 * exponent * t).mean()), t**-exponent) for t in _T),
-        largest=float(lengths.max()),
-        variance=float(squares.mean()) * sigma**2,
-        independent_variance=sigma**2,
         variance_ratio=float(squares.mean()),
         variance_error=_standard_error(squares),
         pair_correlation=float(pairs.mean()),
         pair_error=_standard_error(pairs),
-        square_correlation=float(square_pairs.mean()),
-        square_error=_standard_error(square_pairs),
     )
 
 
@@ -232,23 +184,13 @@ def _terms(vectors: Tensor, k: int, first: int, count: int, seed: int) -> Values
     [trials, places, m].
     """
     places, rows = vectors.shape[-3:-1]
-    values, basis = torch.linalg.eigh(
-        vectors @ vectors.mT
-    )  # no Cholesky: U_l may be a multiple of A
+    # no Cholesky: U_l may be a multiple of A
+    values, basis = torch.linalg.eigh(vectors @ vectors.mT)
     root = basis * values.clamp_min(0.0).sqrt()[..., None, :]
     normals = gaussian_rows(places * k * rows, first, count, seed, "location sums filters")
     products = torch.from_numpy(normals).reshape(count, places, k, rows) @ root.mT
     terms: Values = (products[..., :1] * products[..., 1:]).mean(2).numpy()
     return terms
-
-
-def _neighbours(terms: Values) -> Values:
-    """The mean of ⟨Y_l, Y_l'⟩ over the places (0, 1), (2, 3), ...: [trials, places, m] ->
-    [trials].
-    """
-    even = terms.shape[1] - terms.shape[1] % 2
-    means: Values = (terms[:, 0:even:2] * terms[:, 1:even:2]).sum(2).mean(1)
-    return means
 
 
 def _standard_error(values: Values) -> float:

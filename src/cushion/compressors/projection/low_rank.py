@@ -19,88 +19,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import takewhile
-from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.storage.stored import Kept, LowRank, Numbers, StoredLayer, Values
+from cushion.compressors.projection.products import MOST_MAP_ENTRIES, LowRank, LowRankMap
+from cushion.compressors.storage.stored import (
+    Kept,
+    Numbers,
+    StoredLayer,
+    Values,
+    grid_within,
+    less_start,
+    one_thread,
+)
 from cushion.errors import BadInput
-from cushion.nets.operators import Conv2d, FlatMap, Linear, Operator
+from cushion.nets.operators import Conv2d, Linear, Operator
 
 _TRUNCATION = 0.875  # of the allowed error; the rest is for rounding
 _HALVINGS = 4  # of that step, where the net's dtype spoils it
-_DOUBLINGS = (
-    24  # of the grid's step that are tried: the proof's grid is some hundred times too fine
-)
-_MAP_ENTRIES = 1 << 22  # of a true map that is decomposed: some seconds
-
-
-@dataclass(frozen=True, eq=False)
-class LowRankMap(StoredLayer):
-    """left · right as a map between whole feature maps: the true map of a convolution,
-    truncated.
-    """
-
-    kind: ClassVar[str] = "low-rank map"
-    field_count: ClassVar[int] = 3
-    left: Numbers  # [output size, r]
-    right: Numbers  # [r, input size]
-    shape: tuple[int, ...]  # of the convolution's kernel, as for every layer
-
-    @property
-    def rank(self) -> int:
-        return int(self.right.integers.shape[0])
-
-    @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        return self.left, self.right
-
-    @property
-    def fields(self) -> tuple[int, ...]:
-        return self.rank, self.left.integers.shape[0], self.right.integers.shape[1]
-
-    @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:  # noqa: ARG003
-        rank, rows, columns = fields
-        if not 1 <= rank <= min(rows, columns) or rows * columns > _MAP_ENTRIES:
-            raise BadInput(
-                f"a map of {rows} rows and {columns} columns has no stored truncation to rank "
-                f"{rank}"
-            )
-        return (rows, rank), (rank, columns)
-
-    @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,  # noqa: ARG003
-        fields: tuple[int, ...],  # noqa: ARG003
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
-        left, right = numbers
-        return cls(left, right, shape)
-
-    @classmethod
-    def work(cls, fields: tuple[int, ...], weights: int) -> float:  # noqa: ARG003
-        return float(fields[0]) * fields[1] * fields[2]
-
-    def weight(self, seed: int) -> Values:
-        """[output size, input size]"""
-        return LowRank(
-            self.left, self.right, (len(self.left.integers), self.right.integers.shape[1])
-        ).weight(seed)
-
-    def operator(self, original: Operator, seed: int, start: Operator | None = None) -> Operator:
-        weight = torch.from_numpy(self.weight(seed))
-        if start is not None:
-            weight = weight + start.to(torch.float64).dense()
-        return FlatMap(
-            weight.to(original.weight.dtype), original.input_shape, original.output_shape
-        )
+# of the grid's step that are tried: the proof's grid is some hundred times too fine
+_DOUBLINGS = 24
 
 
 def to_rank(original: Operator, rank: int, bits: int, start: Operator | None = None) -> StoredLayer:
@@ -112,18 +54,11 @@ def to_rank(original: Operator, rank: int, bits: int, start: Operator | None = N
     left, right, values = _kernel_factors(original, start)
     r = max(1, min(rank, len(values)))
     if r * (left.shape[0] + right.shape[1]) >= original.parameters:
-        return Kept(
-            Numbers.fitted(
-                _matrix(original, start).numpy().reshape(tuple(original.weight.shape)), bits
-            )
-        )
-    both = np.concatenate([left[:, :r].reshape(-1), right[:r].reshape(-1)])
+        return Kept(Numbers.fitted(less_start(original, start).numpy(), bits))
+    left, right = left[:, :r], right[:r]
+    both = np.concatenate([left.reshape(-1), right.reshape(-1)])
     exponent = Numbers.fitted(both, bits).exponent
-    return LowRank(
-        Numbers.rounded(left[:, :r], exponent),
-        Numbers.rounded(right[:r], exponent),
-        tuple(original.weight.shape),
-    )
+    return LowRank.rounded(left, right, tuple(original.weight.shape), exponent)
 
 
 def to_accuracy(original: Operator, delta: float, start: Operator | None = None) -> StoredLayer:
@@ -140,13 +75,16 @@ def to_accuracy(original: Operator, delta: float, start: Operator | None = None)
     # which errs by a millionth, and the rounding of the bias needs some
     allowed = 0.999 * delta * original.spectral()
     if allowed == 0.0:
-        if start is not None and bool(_matrix(original, start).any()):
+        if start is not None and bool(less_start(original, start).any()):
             raise BadInput(
                 "a map of zeros has no relative accuracy; leave out `from_initialisation`"
             )
         return to_rank(original, 1, 2, start)  # a map of zeros
     drafts = [_truncated_kernel(original, allowed, start)]
-    if isinstance(original, Conv2d) and original.input_size * original.output_size <= _MAP_ENTRIES:
+    if (
+        isinstance(original, Conv2d)
+        and original.input_size * original.output_size <= MOST_MAP_ENTRIES
+    ):
         drafts.append(_truncated_map(original, allowed, start))
     drafts.append(_as_it_is(original, allowed, start))
     for draft in sorted(drafts, key=lambda draft: draft.numbers):
@@ -158,9 +96,7 @@ def to_accuracy(original: Operator, delta: float, start: Operator | None = None)
 
 @dataclass(frozen=True)
 class _Draft:
-    """What would be stored, how many numbers that is, and a grid exponent that is provably fine
-    enough.
-    """
+    """What would be stored, how many numbers that is, and a grid that is provably fine enough."""
 
     numbers: int
     exponent: int
@@ -176,18 +112,15 @@ def _coarsest(
     The proof's own grid will do but for that dtype's rounding; where it does not, finer ones are
     tried, then None.
     """
-    matrix = None
+    true_map = cache(lambda: original.to(torch.float64).dense())
 
     def holds(layer: StoredLayer) -> bool:
-        nonlocal matrix
         moved = layer.operator(original, 0, start)
-        if not isinstance(layer, LowRankMap):
-            return moved.minus(original).spectral() * (1 + 1e-5) <= allowed
-        matrix = original.to(torch.float64).dense() if matrix is None else matrix
-        return (
-            moved.with_weight(moved.weight.to(torch.float64) - matrix).spectral() * (1 + 1e-5)
-            <= allowed
-        )
+        if isinstance(layer, LowRankMap):
+            error = moved.with_weight(moved.weight.to(torch.float64) - true_map())
+        else:
+            error = moved.minus(original)
+        return error.spectral() * (1 + 1e-5) <= allowed
 
     finer = (draft.build(draft.exponent - halvings) for halvings in range(_HALVINGS + 1))
     best = next((layer for layer in finer if holds(layer)), None)
@@ -197,29 +130,16 @@ def _coarsest(
     return best
 
 
-def _matrix(original: Operator, start: Operator | None) -> Tensor:
-    """The weight less the start's as [out, rest], float64."""
-    weight = original.weight.detach().to(torch.float64)
-    if start is not None:
-        weight = weight - start.weight.detach().to(torch.float64)
-    return weight.reshape(len(weight), -1)
-
-
 @lru_cache(maxsize=32)  # a curve asks for many ranks of the same layers
 def _kernel_factors(original: Operator, start: Operator | None) -> tuple[Values, Values, Values]:
-    return _factors(_matrix(original, start))
+    """Of the kernel as the matrix [out, rest]."""
+    return _factors(less_start(original, start).reshape(len(original.weight), -1))
 
 
 def _factors(matrix: Tensor) -> tuple[Values, Values, Values]:
-    """U√Σ, √ΣVᵀ and the singular values, largest first; on one thread, so that every run rounds
-    alike.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    """U√Σ, √ΣVᵀ and the singular values, largest first; every run rounds alike."""
+    with one_thread():
         u, values, vt = torch.linalg.svd(matrix, full_matrices=False)
-    finally:
-        torch.set_num_threads(threads)
     root = values.sqrt()
     return (u * root).numpy(), (root[:, None] * vt).numpy(), values.numpy()
 
@@ -270,10 +190,8 @@ def _truncated_kernel(original: Operator, allowed: float, start: Operator | None
         dropped = torch.from_numpy(left[:, rank:] @ right[rank:]).reshape(shape)
         return double.with_weight(dropped).spectral() * (1 + 1e-6)
 
-    low, high = (
-        0,
-        len(values),
-    )  # the least rank lies in (low, high]; the norm falls with the rank, up to rounding
+    # the least rank lies in (low, high]; the norm falls with the rank, up to rounding
+    low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if rest(middle) <= _TRUNCATION * allowed else (middle, high)
@@ -283,11 +201,7 @@ def _truncated_kernel(original: Operator, allowed: float, start: Operator | None
     exponent = _grid_for(
         left.size, right.size, float(values[0]), (1 - _TRUNCATION) * allowed / taps
     )
-
-    def build(exponent: int) -> StoredLayer:
-        return LowRank(Numbers.rounded(left, exponent), Numbers.rounded(right, exponent), shape)
-
-    return _Draft(left.size + right.size, exponent, build)
+    return _Draft(left.size + right.size, exponent, partial(LowRank.rounded, left, right, shape))
 
 
 def _truncated_map(original: Conv2d, allowed: float, start: Operator | None) -> _Draft:
@@ -297,26 +211,19 @@ def _truncated_map(original: Conv2d, allowed: float, start: Operator | None) -> 
     left, right, values = _factors(matrix)
     rank = max(1, int((values > _TRUNCATION * allowed).sum()))
     left, right, shape = left[:, :rank], right[:rank], tuple(original.weight.shape)
-
-    def build(exponent: int) -> StoredLayer:
-        return LowRankMap(Numbers.rounded(left, exponent), Numbers.rounded(right, exponent), shape)
-
     exponent = _grid_for(left.size, right.size, float(values[0]), (1 - _TRUNCATION) * allowed)
-    return _Draft(left.size + right.size, exponent, build)
+    return _Draft(left.size + right.size, exponent, partial(LowRankMap.rounded, left, right, shape))
 
 
 def _as_it_is(original: Operator, allowed: float, start: Operator | None) -> _Draft:
     """Rounding n numbers by half a step moves the kernel's matrix by at most (s/2)√n, the map by
     √taps times that.
     """
-    matrix = _matrix(original, start).numpy()
-    shape = tuple(original.weight.shape)
-    step = 2 * allowed / math.sqrt(matrix.size * math.prod(shape[2:]))
-
-    def build(exponent: int) -> StoredLayer:
-        return Kept(Numbers.rounded(matrix.reshape(shape), exponent))
-
-    return _Draft(matrix.size, math.frexp(step)[1] - 1, build)
+    weight = less_start(original, start).numpy()
+    step = 2 * allowed / math.sqrt(weight.size * math.prod(weight.shape[2:]))
+    return _Draft(
+        weight.size, grid_within(step), lambda exponent: Kept(Numbers.rounded(weight, exponent))
+    )
 
 
 def _grid_for(left: int, right: int, largest: float, allowed: float) -> int:
@@ -330,4 +237,4 @@ def _grid_for(left: int, right: int, largest: float, allowed: float) -> int:
     # (tall + wide)·norm·s + tall·wide·s² ≤ allowed
     half = (tall + wide) * norm
     step = 2 * allowed / (half + math.sqrt(half * half + 4 * tall * wide * allowed))
-    return math.frexp(step)[1] - 1  # 2^exponent ≤ step
+    return grid_within(step)  # 2^exponent ≤ step

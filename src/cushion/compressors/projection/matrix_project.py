@@ -10,18 +10,108 @@ The k numbers are rounded to multiples of a power of two.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Literal, Self, TypeAlias
 
 import torch
+from torch import Tensor
 
+from cushion.certificates.format.sources import SignProjection
+from cushion.compressors.storage.exact_weights import ExactWeight, check_place, power
 from cushion.compressors.storage.stored import (
-    COEFFICIENTS,
-    Helper,
+    Fields,
     Numbers,
-    Projected,
-    helper_purpose,
+    Parts,
+    Shape,
+    StoredLayer,
+    Values,
+    less_start,
 )
-from cushion.errors import BadInput
+from cushion.errors import BadInput, Unsupported
 from cushion.nets.operators import Operator
+from cushion.nets.operators.gaussian_projection import (
+    gaussian_coefficients,
+    gaussian_reconstruction,
+)
+from cushion.nets.operators.hadamard import srht_coefficients, srht_reconstruction
+from cushion.nets.operators.sign_projection import sign_coefficients, sign_reconstruction
+
+Helper: TypeAlias = Literal["signs", "srht", "gaussian"]
+HELPERS: tuple[Helper, ...] = ("signs", "srht", "gaussian")  # a message names one by its place
+_COEFFICIENTS = {
+    "signs": sign_coefficients,
+    "srht": srht_coefficients,
+    "gaussian": gaussian_coefficients,
+}
+_RECONSTRUCTIONS = {
+    "signs": sign_reconstruction,
+    "srht": srht_reconstruction,
+    "gaussian": gaussian_reconstruction,
+}
+_NOT_EXACT = {
+    "gaussian": "its helper numbers are floating point, which differ between machines; use "
+    "`helper` = signs",
+    "srht": "the format of certificates has no randomised Hadamard transform; use `helper` = signs",
+}
+
+
+def helper_purpose(place: int) -> str:
+    """Names a layer's own part of the helper string, as a certificate's seeded layers do."""
+    return f"weights {place}"
+
+
+@dataclass(frozen=True, eq=False)
+class Projected(StoredLayer, kind="projected", number=3, field_count=2):
+    """(1/k) Σ_t c_t M_t: Matrix-Project (Algorithm 1), or Vector-Project (Algorithm 3) for the
+    weight as one vector.
+    """
+
+    coefficients: Numbers  # [k]
+    shape: Shape
+    helper: Helper
+    place: int
+
+    @property
+    def fields(self) -> Fields:
+        return HELPERS.index(self.helper), self.coefficients.integers.size
+
+    @classmethod
+    def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:  # noqa: ARG003
+        if fields[0] >= len(HELPERS) or fields[1] < 1:
+            raise BadInput(
+                f"a projection has no helper number {fields[0]} and {fields[1]} coefficients"
+            )
+        return ((fields[1],),)
+
+    @classmethod
+    def restore(cls, shape: Shape, place: int, fields: Fields, numbers: Parts) -> Self:
+        return cls(numbers[0], shape, HELPERS[fields[0]], place)
+
+    @classmethod
+    def work(cls, fields: Fields, weights: int) -> float:
+        each = {"signs": 1.0, "gaussian": 300.0, "srht": 0.0}[HELPERS[fields[0]]]
+        return each * weights * fields[1] + 100.0 * weights
+
+    def weight(self, seed: int) -> Values:
+        coefficients = torch.from_numpy(self.coefficients.values)
+        return _RECONSTRUCTIONS[self.helper](
+            coefficients, self.shape, seed, helper_purpose(self.place)
+        ).numpy()
+
+    def exact(self, shape: Shape, seed: int, place: int) -> ExactWeight:
+        if self.helper in _NOT_EXACT:
+            raise Unsupported(_NOT_EXACT[self.helper])
+        check_place(self.place, place)
+        q = self.coefficients.integers
+        unit = power(self.coefficients.exponent) / q.size  # Algorithm 1's 1/k
+        return ExactWeight(lambda shift: SignProjection(q, shape, seed, place, shift), unit)
+
+
+def coefficients(weight: Tensor, k: int, seed: int, purpose: str, helper: Helper) -> Values:
+    """⟨M_t, weight⟩ for t = 1, ..., k: [k]."""
+    if k < 1:
+        raise BadInput(f"a projection needs at least 1 coefficient, not {k}")
+    return _COEFFICIENTS[helper](weight, k, seed, purpose).numpy()
 
 
 def project(
@@ -33,15 +123,9 @@ def project(
     helper: Helper = "signs",
     start: Operator | None = None,
 ) -> Projected:
-    """The weight (less `start`'s) as k numbers of at most `bits` bits each; a convolution's kernel
-    as one matrix.
-    """
-    if k < 1:
-        raise BadInput(f"a projection needs at least 1 coefficient, not {k}")
-    weight = original.weight.detach().to(torch.float64)
-    if start is not None:
-        weight = weight - start.weight.detach().to(torch.float64)
-    found = COEFFICIENTS[helper](weight, k, seed, helper_purpose(place)).numpy()
+    """The weight (less `start`'s) as k numbers of at most `bits` bits; a kernel as one matrix."""
+    weight = less_start(original, start)
+    found = coefficients(weight, k, seed, helper_purpose(place), helper)
     return Projected(Numbers.fitted(found, bits), tuple(weight.shape), helper, place)
 
 

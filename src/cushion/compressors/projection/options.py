@@ -1,4 +1,4 @@
-"""What a user may choose for the compressors of Arora 2018, checked once; no torch."""
+"""What a user may choose for the compressors of Arora 2018; no torch."""
 
 from __future__ import annotations
 
@@ -6,25 +6,18 @@ import math
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from cushion.compressors.options import MarginOptions
 from cushion.errors import BadInput
+from cushion.records import option
 
 Size: TypeAlias = int | str  # a whole number, or a percentage of each layer's weights such as "5%"
-METHODS = ("low-rank", "matrix-project", "conv-project", "vector-compress", "vector-project")
+VECTORS = ("vector-compress", "vector-project")
 _HELPERS = {
-    "low-rank": (),
-    "vector-compress": (),
     "matrix-project": ("signs", "srht"),
     "vector-project": ("gaussian", "signs", "srht"),
     "conv-project": ("gaussian", "srht"),
-}
-_SWEPT = {
-    "low-rank": ("epsilon", "gamma"),
-    "matrix-project": ("epsilon", "gamma"),
-    "conv-project": ("epsilon", "gamma"),
-    "vector-compress": ("gamma", "eta"),
-    "vector-project": ("gamma", "eta"),
 }
 _MOST = 10**12
 _PERCENTAGE = re.compile(
@@ -33,86 +26,59 @@ _PERCENTAGE = re.compile(
 
 
 @dataclass(frozen=True)
-class NetOptions:
-    """Every one is an option of `cushion compress` of the same name.
+class NetOptions(MarginOptions):
+    """Options of all five compressors; each takes those that its method lists."""
 
-    k: the size: a layer's rank (low-rank; a percentage is of all weights together), helper matrices
-    (matrix-project), vectors a place (conv-project; a dense layer gets kp helper matrices) or
-    vectors (vector-project). epsilon: for low-rank the accuracy δ of Lemma 1 in every layer, for
-    the projections the relative error ε of Lemma 3, for which it says how large k must be. gamma:
-    the margin from which accuracy or ε follow; None: the one that all but a fraction `level` of the
-    examples exceed. eta: the failure probability of the vector methods. p, constant: of Algorithm
-    4. helper: which helper string, None for the paper's own. zeta: the fraction of examples that
-    cushions and promises may leave out. number_bits: of a stored number. examples: rows for
-    cushions and pairs of layers. sweep: other sizes (or accuracies, margins, ...) for the curve of
-    error against size.
-    """
+    k: Size | None = option(
+        None,
+        "how large: a layer's rank (5% is of all weights together), its helper matrices, the "
+        "vectors of a place (a dense layer gets kp matrices); 5% is of the layer's weights",
+        shown="N",
+    )
+    epsilon: float | None = option(
+        None,
+        "accuracy of each layer's map (low-rank: δ of Lemma 1), or of the scores (ε of Lemma 3), "
+        "by which k is chosen",
+        above=0,
+        most=1,
+    )
+    eta: float | None = option(None, "how often an example may fail", above=0, most=1)
+    p: int | None = option(
+        None, "how many places Algorithm 4 takes as independent (default: log2 of 1/eta)", least=1
+    )
+    constant: float = option(1.0, "the constant Q of Algorithm 4", above=0)
+    helper: Literal["signs", "gaussian", "srht"] | None = option(
+        None, "the helper string: signs, gaussian, or srht, a fast structured variant", shown="WORD"
+    )
+    from_initialisation: bool = option(False, "compress what training changed; NET is a RUN folder")
+    zeta: float = option(
+        0.0,
+        "leave out this fraction of examples, the worst, and add it to the bounds",
+        least=0,
+        below=1,
+    )
+    number_bits: int = option(8, "bits of a stored number, sign included", least=2, most=32)
+    examples: int = option(100, "rows for cushions and for pairs of layers", least=1)
+    sweep: tuple[str, ...] | None = option(
+        None, "more sizes, or epsilon=F, gamma=G, eta=F, for the curve of error against size"
+    )
 
-    k: Size | None = None
-    epsilon: float | None = None
-    gamma: float | None = None
-    level: float = 0.05
-    eta: float | None = None
-    p: int | None = None
-    constant: float = 1.0
-    helper: str | None = None
-    from_initialisation: bool = False
-    zeta: float = 0.0
-    number_bits: int = 8
-    examples: int = 100
-    sweep: tuple[str, ...] = ()
-
-    def check(self, method: str) -> None:
-        """BadInput where a value or combination makes no sense for the method."""
-        if method not in METHODS:
-            raise BadInput(
-                f"`method` = {method} compresses no net; use one of {', '.join(METHODS)}"
-            )
+    def __post_init__(self) -> None:
         if self.k is not None:
             parse_size(self.k, "`k`")
-        for name, value in (
-            *_given(epsilon=self.epsilon, gamma=self.gamma),
-            ("constant", self.constant),
-        ):
-            if not (_is_number(value) and 0 < value < math.inf):
-                raise BadInput(f"`{name}` must be a number above 0, not {value}")
-        for name, value in _given(epsilon=self.epsilon, eta=self.eta):
-            if not (_is_number(value) and 0 < value <= 1):
-                raise BadInput(f"`{name}` must be above 0 and at most 1, not {value}")
-        for name, value in (("zeta", self.zeta), ("level", self.level)):
-            if not (_is_number(value) and 0 <= value < 1):
-                raise BadInput(f"`{name}` must be at least 0 and below 1, not {value}")
-        if not (type(self.number_bits) is int and 2 <= self.number_bits <= 32):
-            raise BadInput(
-                f"`number_bits` must be a whole number from 2 to 32, not {self.number_bits}"
-            )
-        for name, count in (*_given(p=self.p), ("examples", self.examples)):
-            if not (type(count) is int and count >= 1):
-                raise BadInput(f"`{name}` must be a whole number of at least 1, not {count}")
-        helpers = _HELPERS[method]
+        super().__post_init__()
+
+    def check(self, method: str) -> None:
+        """BadInput where a combination makes no sense for the method."""
+        helpers = _HELPERS.get(method, ())
         if self.helper is not None and self.helper not in helpers:
-            takes = (
-                f"one of {', '.join(helpers)}"
-                if helpers
-                else "left out: this method has no helper string"
-            )
+            takes = f"one of {', '.join(helpers)}" if helpers else "left out: it has none"
             raise BadInput(
                 f"`helper` = {self.helper} does not go with `method` = {method}; it must be {takes}"
             )
         if method == "low-rank" and self.k is not None and self.epsilon is not None:
             raise BadInput("`k` and `epsilon` both say where to truncate; give one of them")
-        if type(self.from_initialisation) is not bool:
-            raise BadInput(
-                "`from_initialisation` is given or not (True or False), not "
-                f"{self.from_initialisation}"
-            )
-        if not isinstance(self.sweep, tuple | list) or not all(
-            isinstance(asked, str) for asked in self.sweep
-        ):
-            raise BadInput(
-                f'`sweep` must be several words such as ("5%", "epsilon=0.1"), not {self.sweep!r}'
-            )
-        for asked in self.sweep:
+        for asked in self.sweep or ():
             self.at(method, asked)
 
     def at(self, method: str, asked: str) -> NetOptions:
@@ -126,12 +92,12 @@ class NetOptions:
                     f"`sweep` = {asked}: vector-compress has no k; sweep gamma=G or eta=P instead"
                 )
             parse_size(asked, "`sweep`")
-            return self._with(k=int(asked) if asked.isdigit() else asked, epsilon=None)
-        if name not in _SWEPT[method]:
-            names = " or ".join(f"{own}=" for own in _SWEPT[method])
+            return replace(self, sweep=None, k=asked, epsilon=None)
+        swept = ("gamma", "eta") if method in VECTORS else ("epsilon", "gamma")
+        if name not in swept:
             raise BadInput(
-                f"`sweep` = {asked}: for {method} only {names} may stand before a value, or a size "
-                "alone"
+                f"`sweep` = {asked}: for {method} only {swept[0]}= or {swept[1]}= may stand before "
+                "a value, or a size alone"
             )
         try:
             number = float(value)
@@ -142,22 +108,16 @@ class NetOptions:
                 f"`sweep` = {asked}: the value must be above "
                 f"0{'' if name == 'gamma' else ' and at most 1'}"
             )
-        return self._with(**{"k": None, "epsilon": None, name: number})
+        changes: dict[str, Any] = {"k": None, "epsilon": None, name: number}
+        return replace(self, sweep=None, **changes)
 
-    def _with(self, **changes: Size | float | None) -> NetOptions:
-        return replace(self, sweep=(), **changes)  # type: ignore[arg-type]
-
-    def settings(self) -> dict[str, str | float | int | bool | None]:
-        """Every option by name, for records and files; a sweep asks for other compressions, not for
-        another one.
-        """
-        plain = {name: value for name, value in vars(self).items() if name != "sweep"}
-        return plain | {"k": None if self.k is None else str(self.k)}
+    def settings(self) -> dict[str, Any]:
+        """Every option by name; a sweep asks for other compressions, not for another one."""
+        return {name: value for name, value in super().settings().items() if name != "sweep"}
 
     def helper_of(self, method: str) -> str:
         """The helper string, by name; empty for a method without one."""
-        helpers = _HELPERS[method]
-        return self.helper or (helpers[0] if helpers else "")
+        return self.helper or next(iter(_HELPERS.get(method, ())), "")
 
 
 def parse_size(size: Size, option: str) -> int | Fraction:
@@ -176,11 +136,3 @@ def parse_size(size: Size, option: str) -> int | Fraction:
         f"{option} {size} must be a whole number of at least 1, or a percentage of the weights "
         "such as 5%"
     )
-
-
-def _given(**values: float | None) -> list[tuple[str, float]]:
-    return [(name, value) for name, value in values.items() if value is not None]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

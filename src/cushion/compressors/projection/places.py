@@ -15,7 +15,7 @@ import numpy as np
 
 from cushion.compressors.projection.conv_project import Located
 from cushion.compressors.projection.location_sums import location_sums
-from cushion.compressors.records import PlaceSums
+from cushion.compressors.projection.records import PlaceSums
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.nets.network import Network
 from cushion.nets.operators.gaussian_projection import gaussian_rows

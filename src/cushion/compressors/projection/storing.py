@@ -12,10 +12,10 @@ from torch import Tensor
 
 from cushion.compressors.projection.conv_project import project_filters
 from cushion.compressors.projection.low_rank import ranks_for, to_accuracy, to_rank
-from cushion.compressors.projection.matrix_project import project
+from cushion.compressors.projection.matrix_project import Helper, project
 from cushion.compressors.projection.options import NetOptions, Size, parse_size
 from cushion.compressors.projection.vectors import compress_linear
-from cushion.compressors.storage.stored import Helper, Kept, Numbers, StoredLayer
+from cushion.compressors.storage.stored import Kept, Numbers, StoredLayer
 from cushion.compressors.storage.stored_net import StoredNet, places
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.network import Affine, Network, Node

@@ -37,32 +37,27 @@ comes back as the rows (-d/2, d/2).
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.storage.stored import (
-    COEFFICIENTS,
-    HELPERS,
-    Helper,
-    Numbers,
-    Projected,
-    StoredLayer,
-    Values,
-    helper_purpose,
-    projection_work,
+from cushion.compressors.projection.matrix_project import Helper, coefficients, helper_purpose
+from cushion.compressors.projection.stored_vectors import (
+    ProjectedRows,
+    Sparse,
+    Start,
+    homogeneous,
 )
+from cushion.compressors.storage.stored import Numbers, Values, grid_within
 from cushion.data.counter import stream
 from cushion.errors import BadInput
 from cushion.nets.operators.hadamard import padded_size
 from cushion.nets.operators.sign_projection import sign_projection_k
 
 VectorMethod: TypeAlias = Literal["vector-compress", "vector-project"]
-Start: TypeAlias = tuple[Tensor, Tensor | None]  # weight and bias of the initialisation
 
 
 def vector_compress(c: Values, gamma: float, eta: float, seed: int, purpose: str) -> Values:
@@ -85,7 +80,7 @@ def vector_compress_on_grid(
     _check(gamma, eta)
     short = np.abs(c) < gamma / (4.0 * math.sqrt(c.size))
     sampled = vector_compress(np.where(short, 0.0, c), gamma / 2.0, eta, seed, purpose)
-    return Numbers.rounded(sampled, _exponent(gamma / (2.0 * math.sqrt(c.size))))
+    return Numbers.rounded(sampled, grid_within(gamma / (2.0 * math.sqrt(c.size))))
 
 
 def vector_project_k(gamma: float, eta: float) -> int:
@@ -117,17 +112,13 @@ def vector_project(
     """
     if not 0.0 < gamma < math.inf:
         raise BadInput(f"an allowed error γ must be a positive number, not {gamma:g}")
-    if k < 1:
-        raise BadInput(f"a projection needs at least 1 coefficient, not {k}")
-    found = COEFFICIENTS[helper](torch.from_numpy(c), k, seed, purpose)
-    return Numbers.rounded(found.numpy(), _exponent(gamma / 2.0))
+    found = coefficients(torch.from_numpy(c), k, seed, purpose, helper)
+    return Numbers.rounded(found, grid_within(gamma / 2.0))
 
 
 @dataclass(frozen=True)
 class LinearSetting:
-    """What a linear classifier asks of Algorithms 2 and 3, once margin, input and vectors are
-    normalised.
-    """
+    """What a linear classifier asks of Algorithms 2 and 3, once all is normalised."""
 
     vectors: int  # 1 for two classes, else one a class
     coordinates: int  # of a vector, that of the bias included
@@ -140,24 +131,13 @@ class LinearSetting:
 
     @property
     def unit_gamma(self) -> float:
-        """The paper's γ, for vectors and inputs of length at most 1; above 1 nothing need be stored
-        at all.
-        """
+        """The paper's γ, for unit vectors and inputs; above 1 nothing need be stored at all."""
         return min(1.0, self.allowance / self.norm) if self.norm > 0.0 else 1.0
 
     @property
     def projections(self) -> int:
         """The k that Vector-Project needs, for all vectors alike: they share v_1, ..., v_k."""
         return vector_project_k(self.unit_gamma, self.eta)
-
-    @property
-    def expected_nonzeros(self) -> float:
-        """At least the mean number of coordinates that Vector-Compress keeps, on the grid, over all
-        vectors.
-        """
-        return self.vectors * min(
-            self.coordinates, 8.0 * (self.norm / self.allowance) ** 2 / self.eta
-        )
 
 
 def linear_setting(
@@ -209,8 +189,8 @@ def compress_linear(
     |x| ≤ `radius` keeps its label if its margin exceeds γ.
 
     With `start` the vectors are what training added to it, and it is not stored: give it to
-    `affine` again. With `k` Vector-Project stores that many numbers a vector and promises nothing;
-    the check is `vector_promise`.
+    `classifier` again. With `k` Vector-Project stores that many numbers a vector and promises
+    nothing.
     """
     setting = linear_setting(weight, bias, gamma=gamma, eta=eta, radius=radius, start=start)
     vectors = _vectors(weight, bias, start)
@@ -218,7 +198,7 @@ def compress_linear(
     if method == "vector-compress":
         if k is not None:
             raise BadInput(
-                "Vector-Compress chooses how many coordinates it keeps: leave out -k, or use "
+                "Vector-Compress chooses how many coordinates it keeps: leave out `k`, or use "
                 "vector-project"
             )
         parts = [
@@ -237,181 +217,6 @@ def compress_linear(
     return ProjectedRows(_stacked(parts), shape, has_bias, helper, place)
 
 
-class StoredVectors(StoredLayer):
-    """A linear classifier's vectors [rows, coordinates], the bias as their last coordinate if there
-    is one.
-    """
-
-    has_bias: bool
-
-    @abstractmethod
-    def vectors(self, seed: int) -> Values:
-        """What is stored, as [rows, coordinates]: one row for two classes, else one a class."""
-
-    def affine(self, seed: int, start: Start | None = None) -> tuple[Values, Values | None]:
-        """Weight [classes, h] and bias [classes], or None; those of `start` are added where they
-        were subtracted.
-        """
-        rows = self.vectors(seed)
-        if self.shape[0] == 2:
-            rows = np.concatenate((-rows / 2.0, rows / 2.0))
-        if start is not None:
-            rows = rows + _homogeneous(*start, has_bias=self.has_bias)
-        return (rows[:, :-1], rows[:, -1]) if self.has_bias else (rows, None)
-
-    def weight(self, seed: int) -> Values:
-        return self.affine(seed)[0]
-
-    @classmethod
-    def _rows_and_coordinates(cls, shape: tuple[int, ...], bias: int) -> tuple[int, int]:
-        if len(shape) != 2 or shape[0] < 2 or bias > 1:
-            raise BadInput(
-                f"the vectors of a linear classifier fit no weight of shape {shape} with bias flag "
-                f"{bias}"
-            )
-        return (1 if shape[0] == 2 else shape[0]), shape[1] + bias
-
-
-@dataclass(frozen=True, eq=False)
-class Sparse(StoredVectors):
-    """Vector-Compress: the vectors themselves, most of their coordinates zero."""
-
-    kind: ClassVar[str] = "sparse"
-    field_count: ClassVar[int] = 1
-    entries: Numbers  # [rows, coordinates]
-    shape: tuple[int, ...]
-    has_bias: bool
-
-    @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        return (self.entries,)
-
-    @property
-    def fields(self) -> tuple[int, ...]:
-        return (int(self.has_bias),)
-
-    @property
-    def parameters(self) -> int:
-        """How many coordinates are not zero."""
-        return int(np.count_nonzero(self.entries.integers))
-
-    @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        return (cls._rows_and_coordinates(shape, fields[0]),)
-
-    @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,  # noqa: ARG003
-        fields: tuple[int, ...],
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
-        (entries,) = numbers
-        return cls(entries, shape, bool(fields[0]))
-
-    def vectors(self, seed: int) -> Values:  # noqa: ARG002
-        return self.entries.values
-
-
-@dataclass(frozen=True, eq=False)
-class ProjectedRows(StoredVectors):
-    """Vector-Project: k inner products a vector, all with the same v_1, ..., v_k of the helper
-    string.
-    """
-
-    kind: ClassVar[str] = "projected rows"
-    field_count: ClassVar[int] = 3
-    coefficients: Numbers  # [rows, k]
-    shape: tuple[int, ...]
-    has_bias: bool
-    helper: Helper
-    place: int
-
-    @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        return (self.coefficients,)
-
-    @property
-    def fields(self) -> tuple[int, ...]:
-        return HELPERS.index(self.helper), self.coefficients.integers.shape[1], int(self.has_bias)
-
-    @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        rows, coordinates = cls._rows_and_coordinates(shape, fields[2])
-        ((k,),) = Projected.sizes((coordinates,), fields[:2])
-        return ((rows, k),)
-
-    @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,
-        fields: tuple[int, ...],
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
-        (coefficients,) = numbers
-        return cls(coefficients, shape, bool(fields[2]), HELPERS[fields[0]], place)
-
-    @classmethod
-    def work(cls, fields: tuple[int, ...], weights: int) -> float:
-        return projection_work(HELPERS[fields[0]], fields[1], weights)
-
-    def vectors(self, seed: int) -> Values:
-        size = (self.shape[1] + self.has_bias,)
-        rows = (Numbers(row, self.coefficients.exponent) for row in self.coefficients.integers)
-        return np.stack(
-            [Projected(row, size, self.helper, self.place).weight(seed) for row in rows]
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class VectorPromise:
-    """How far scores moved, as a part of what the promise allows: an example fails where its ratio
-    exceeds 1.
-    """
-
-    ratios: Values  # [examples]
-
-    @property
-    def failed(self) -> int:
-        return int((~(self.ratios <= 1.0)).sum())  # a score that is no number fails too
-
-    @property
-    def failed_fraction(self) -> float:
-        """To be compared with η: its mean over the seeds is at most η."""
-        return self.failed / self.ratios.size
-
-    @property
-    def worst(self) -> float:
-        return float(self.ratios.max())
-
-
-def vector_promise(scores_before: Tensor, scores_after: Tensor, gamma: float) -> VectorPromise:
-    """Scores [examples, classes] of both nets. Two classes: the change of their difference over γ;
-    else the largest change of a score over γ/2. Where no ratio exceeds 1, every margin above γ
-    stays positive.
-    """
-    if (
-        scores_before.shape != scores_after.shape
-        or scores_before.ndim != 2
-        or min(scores_before.shape) < 1
-    ):
-        raise BadInput(
-            f"scores {tuple(scores_before.shape)} and {tuple(scores_after.shape)} are not of the "
-            "same examples"
-        )
-    if not 0.0 < gamma < math.inf:
-        raise BadInput(f"the margin γ must be a positive number, not {gamma:g}")
-    moved = (
-        scores_after.detach().to("cpu", torch.float64)
-        - scores_before.detach().to("cpu", torch.float64)
-    ).numpy()
-    if moved.shape[1] == 2:
-        return VectorPromise(np.abs(moved[:, 1] - moved[:, 0]) / gamma)
-    return VectorPromise(np.abs(moved).max(axis=1) / (gamma / 2.0))
-
-
 def _check(gamma: float, eta: float) -> None:
     if not 0.0 < gamma < math.inf:
         raise BadInput(f"the margin γ must be a positive number, not {gamma:g}")
@@ -419,22 +224,8 @@ def _check(gamma: float, eta: float) -> None:
         raise BadInput(f"the failure probability η must lie strictly between 0 and 1, not {eta:g}")
 
 
-def _exponent(step: float) -> int:
-    """Of the largest power of two that is not above `step`."""
-    return math.frexp(step)[1] - 1
-
-
 def _stacked(parts: list[Numbers]) -> Numbers:
     return Numbers(np.stack([part.integers for part in parts]), parts[0].exponent)
-
-
-def _homogeneous(weight: Tensor, bias: Tensor | None, *, has_bias: bool) -> Values:
-    """[classes, coordinates] in float64, the bias last."""
-    rows = weight.detach().to("cpu", torch.float64)
-    if has_bias:
-        last = rows.new_zeros(len(rows)) if bias is None else bias.detach().to("cpu", torch.float64)
-        rows = torch.cat((rows, last[:, None]), dim=1)
-    return rows.numpy()
 
 
 def _vectors(weight: Tensor, bias: Tensor | None, start: Start | None) -> Values:
@@ -449,9 +240,9 @@ def _vectors(weight: Tensor, bias: Tensor | None, start: Start | None) -> Values
         raise BadInput(
             f"the initialisation of a layer {shape} cannot have the shape {tuple(start[0].shape)}"
         )
-    rows = _homogeneous(weight, bias, has_bias=bias is not None)
+    rows = homogeneous(weight, bias, has_bias=bias is not None)
     if start is not None:
-        rows = rows - _homogeneous(*start, has_bias=bias is not None)
+        rows = rows - homogeneous(*start, has_bias=bias is not None)
     if not np.isfinite(rows).all():
         raise BadInput(
             "the weights of the linear classifier must be finite numbers, and some are not"

@@ -13,18 +13,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cushion.compressors.projection.checks import worst_kept
-from cushion.compressors.projection.spectral import LayerShift, lemma_9
+from cushion.compressors.lemmas import Lemma, Values, over, worst_kept
 from cushion.compressors.pruning.records import LayerPruning, Subgaussian
 from cushion.compressors.records import PromiseCheck
+from cushion.compressors.spectral import LayerShift, lemma_9
 from cushion.theorems.facts import NetFacts
 
-Values = NDArray[np.float64]
 STANDARD_ERRORS = 4.0  # a normal number exceeds so many once in 16 000 times
-_SOURCE = "Guha 2023"
+_PAPER = "Guha 2023"
 
 
 def lemma_4_1(layers: Sequence[LayerPruning]) -> PromiseCheck:
@@ -60,9 +56,7 @@ def lemma_4_2(layers: Sequence[LayerPruning]) -> PromiseCheck:
         "constant that nobody states, so this is a measure: it needs C·ε_l ≥ "
         f"{needed:.3g}{_doubt([layer for layer, _ in found], '; ')}"
     )
-    return PromiseCheck(
-        "Lemma 4.2", f"{_SOURCE}, Lemma 4.2", None, max(one for _, one in found), len(found), text
-    )
+    return _lemma("Lemma 4.2").seen(None, max(one for _, one in found), len(found), text)
 
 
 def lemma_5_1(layers: Sequence[LayerPruning]) -> PromiseCheck:
@@ -98,23 +92,22 @@ def output_check(
     Promised where every layer moved by at most ‖A_l‖₂/L (Lemma B.2); `silent` says what else stands
     in the way.
     """
-    source = f"{_SOURCE}, {name}"
     if silent:
-        return PromiseCheck(name, source, None, None, 0, f"not promised: {silent}")
+        return _silent(name, silent)
     allowed = lemma_9(list(shifts), facts, inputs)
-    ratios = _over(gaps, _unconditional(shifts, facts, inputs) if allowed is None else allowed)
+    ratios = over(gaps, _unconditional(shifts, facts, inputs) if allowed is None else allowed)
     worst = worst_kept(ratios, 0.0)  # deterministic: no example may be left out
     moved = "‖f̂(x) - f(x)‖ over e·‖x‖·∏L_l‖A_l‖₂·Σ‖Δ_l‖₂/‖A_l‖₂"
     stored = "‖f̃(x) - f(x)‖ over e·‖x‖·∏L_l‖A_l‖₂·Σ‖Ã_l - A_l‖₂/‖A_l‖₂"
     text = f"{stored if name == 'Lemma 4.4' else moved}, on every example"
     if allowed is None:
         far = max(one.lifted_shift / one.lifted if one.lifted > 0 else math.inf for one in shifts)
-        text += (
-            f"; not promised: a layer moved by {far:.3g} of ‖A‖₂, and the lemma needs 1/L = "
+        unless = (
+            f"not promised: a layer moved by {far:.3g} of ‖A‖₂, and the lemma needs 1/L = "
             f"{1 / len(shifts):.3g}"
         )
-        return PromiseCheck(name, source, None, worst, len(gaps), text)
-    return PromiseCheck(name, source, worst <= 1, worst, len(gaps), text)
+        return _lemma(name).checked(worst, len(gaps), text, unless)
+    return _lemma(name).checked(worst, len(gaps), text)
 
 
 def printed_check(
@@ -136,14 +129,14 @@ def printed_check(
         replace(shift, lifted_shift=_allowed(layer) + (layer.rounding_printed if rounded else 0.0))
         for layer, shift in zip(layers, shifts, strict=True)
     ]
-    worst = worst_kept(_over(gaps, _unconditional(moved, facts, inputs)), 0.0)
+    worst = worst_kept(over(gaps, _unconditional(moved, facts, inputs)), 0.0)
     terms = "ε_lΓ_l + ρ_lJ_l" if rounded else "ε_lΓ_l"
     far = max(one.lifted_shift / one.lifted if one.lifted > 0 else math.inf for one in moved)
     text = (
         f"the same with {terms} in place of ‖Δ_l‖₂, C = 1: a measure, since C is not stated; its "
         f"proof needs {terms} ≤ ‖A_l‖₂/L, and here one is {far:.3g}·‖A_l‖₂"
     )
-    return PromiseCheck(f"{name} as printed", f"{_SOURCE}, {name}", None, worst, len(gaps), text)
+    return Lemma(f"{name} as printed", _PAPER, name).seen(None, worst, len(gaps), text)
 
 
 def lemma_c_1(condition: Subgaussian) -> PromiseCheck:
@@ -160,7 +153,7 @@ def lemma_c_1(condition: Subgaussian) -> PromiseCheck:
         f"{condition.how}"
     )
     worst, cases = max(ratios, default=0.0), len(ratios) * condition.rows
-    return PromiseCheck("Lemma C.1", f"{_SOURCE}, Lemma C.1", None, worst, cases, text)
+    return _lemma("Lemma C.1").seen(None, worst, cases, text)
 
 
 def subgaussian_check(
@@ -173,16 +166,15 @@ def subgaussian_check(
     """
     own = {"Lemma 4.3": "Lemma C.3", "Lemma 4.4": "Lemma C.4"}[name]
     base = next(one for one in promises if one.name == name)
-    source = f"{_SOURCE}, {own}"
     if base.worst_ratio is None:
-        return PromiseCheck(own, source, None, None, 0, base.meaning)
+        return _lemma(own).silent(base.meaning)
     worst = base.worst_ratio / condition.product if condition.product > 0 else math.inf
     text = (
         f"{name}'s ratio over ∏κ_l = {condition.product:.3g}: a measure, since Condition C.1 was "
         f"{condition.how} and the proof applies it to differences of inputs, of which it says "
         "nothing"
     )
-    return PromiseCheck(own, source, None, worst, base.cases, text)
+    return _lemma(own).seen(None, worst, base.cases, text)
 
 
 def _unconditional(shifts: Sequence[LayerShift], facts: NetFacts, inputs: Values) -> Values:
@@ -206,12 +198,10 @@ def _normal(
     name: str, worst: float, cases: int, text: str, layers: Sequence[LayerPruning]
 ) -> PromiseCheck:
     """A check that is a promise only where Assumption 3.1 is plausible on every layer."""
-    source, doubt = f"{_SOURCE}, {name}", _doubt(layers)
-    if doubt:
-        return PromiseCheck(name, source, None, worst, cases, f"{text}; not promised{doubt}")
-    return PromiseCheck(
-        name, source, worst <= 1, worst, cases, f"{text}; assuming normal weights (Assumption 3.1)"
-    )
+    if doubt := _doubt(layers):
+        return _lemma(name).checked(worst, cases, text, f"not promised{doubt}")
+    assumed = f"{text}; assuming normal weights (Assumption 3.1)"
+    return _lemma(name).checked(worst, cases, assumed)
 
 
 def _doubt(layers: Sequence[LayerPruning], before: str = ": ") -> str:
@@ -231,9 +221,8 @@ def _allowed(layer: LayerPruning) -> float:
 
 
 def _silent(name: str, why: str) -> PromiseCheck:
-    return PromiseCheck(name, f"{_SOURCE}, {name}", None, None, 0, f"not promised: {why}")
+    return _lemma(name).silent(f"not promised: {why}")
 
 
-def _over(observed: Values, promised: Values) -> Values:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(observed == 0, 0.0, observed / promised)
+def _lemma(name: str) -> Lemma:
+    return Lemma(name, _PAPER)

@@ -136,7 +136,7 @@ def _project(
     without x = 0.
     """
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         found: dict[str, Samples] = {}
 
         def observe(node: Node, stage: Stage, values: Tensor) -> None:

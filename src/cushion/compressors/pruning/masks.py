@@ -111,10 +111,9 @@ def masks_for(
     """
     options = PruneOptions(
         rule=rule,
-        d=() if d is None else (float(d),),
-        sparsity=() if sparsity is None else (float(sparsity),),
+        d=None if d is None else (float(d),),
+        sparsity=None if sparsity is None else (float(sparsity),),
     )
-    options.check("magnitude")
     if rule == "bernoulli" and d is None:
         raise BadInput("`rule` = bernoulli needs `d`, the strength of Algorithm 1, such as 1")
     masks = [

@@ -1,7 +1,6 @@
-"""What `cushion compress --method magnitude` and `sketch` answer: layers, promises, counts, bounds;
-no torch.
+"""What pruning and sketching (Guha 2023) answer besides what every compression does; no torch.
 
-Letters are those of Guha 2023: Ψ a layer's variance, d the strength of Algorithm 1, Δ = Â - A what
+Letters are those of the paper: Ψ a layer's variance, d the strength of Algorithm 1, Δ = Â - A what
 pruning takes away, J the non-zeros left, ρ the grid's step, χ = 1 - √(d/(d+2)) the expected share
 of weights that stay. What rests on Assumption 3.1 (normal weights) stands beside `Normality`, which
 says how far the layer is from it.
@@ -11,26 +10,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from cushion.compressors.records import CurvePoint, Occam, Promise, PromiseCheck
-from cushion.records import Record
-from cushion.theorems.records import Bound
+from cushion.compressors.records import CurvePoint, LayerSummary, Tried, TriedSummary
+from cushion.records import Record, column
 
 
 @dataclass(frozen=True)
 class Normality(Record):
-    """Assumption 3.1 on one layer: its weights (off the diagonal) against N(0, Ψ).
+    """Assumption 3.1 on one layer: its weights (off the diagonal) against N(0, Ψ)."""
 
-    ks_distance: sup |F_n - F|; a true normal sample of this size exceeds `ks_critical` once in a
-    hundred times. kurtosis: mean w⁴ / Ψ², 3 for a normal law. mean_ratio: mean / √Ψ, 0 for it.
-    """
-
-    psi: float
-    ks_distance: float
-    ks_critical: float
-    kurtosis: float
-    mean_ratio: float
+    psi: float = column("Ψ, the mean square of the weights", label="Ψ")
+    ks_distance: float = column("sup |F_n - F|", label="KS distance")
+    ks_critical: float = column(
+        "what a true normal sample of this size exceeds once in a hundred times", label="1 % level"
+    )
+    kurtosis: float = column("mean w⁴/Ψ², 3 for a normal law", label="kurtosis (3)")
+    mean_ratio: float = column("mean/√Ψ, 0 for a normal law", label="mean/√Ψ (0)")
 
     @property
     def plausible(self) -> bool:
@@ -42,21 +37,20 @@ class Moments(Record):
     """Lemma 4.1 on one layer: the moments of Δ's entries off the diagonal, as seen and as N(0, Ψ)
     would give them.
 
-    kept: the share of weights that stayed (χ expected). `*_error`: the standard error of what was
-    seen, given normal weights and Algorithm 1's coins.
+    `*_error`: the standard error of what was seen, given normal weights and Algorithm 1's coins.
     """
 
-    mean: float
-    mean_error: float
-    second: float
-    second_expected: float
-    second_error: float
-    fourth: float
-    fourth_expected: float
-    fourth_error: float
-    kept: float
-    kept_expected: float
-    kept_error: float
+    mean: float = column("of Δ; 0 expected", label="mean (0)")
+    mean_error: float = column("standard error", label="±")
+    second: float = column("second moment of Δ")
+    second_expected: float = column("the same by Lemma 4.1", label="Lemma 4.1")
+    second_error: float = column("standard error", label="±")
+    fourth: float = column("fourth moment of Δ")
+    fourth_expected: float = column("the same by Lemma 4.1", label="Lemma 4.1")
+    fourth_error: float = column("standard error", label="±")
+    kept: float = column("the share of weights that stayed", label="kept")
+    kept_expected: float = column("χ of Algorithm 1", label="expected")
+    kept_error: float = column("standard error", label="±")
 
     @property
     def deviations(self) -> tuple[float, ...]:
@@ -76,161 +70,127 @@ class Moments(Record):
 
 @dataclass(frozen=True)
 class LayerSketch(Record):
-    """A pruned layer as Y = A X Bᵀ, and what came back.
-
-    rows, columns: of Y. ones: in each column of A and B. recovered: whether every number came back;
-    else `wrong` did not, and the layer is stored pruned instead. optimal_gap: (‖X̂‖₁ - dual
-    value)/‖X̂‖₁, a proof that nothing feasible has a smaller ℓ1 norm where it is 0. theory:
-    √(jp)·ln p of Theorem 5.1, without its constant. bits: what Y takes, against `pruned_bits` for
-    the same layer as mask and values.
+    """A pruned layer as Y = A X Bᵀ, and what came back. Where not every number did, the layer is
+    stored pruned instead.
     """
 
-    rows: int
-    columns: int
-    ones: int
-    numbers: int
-    theory: float
-    recovered: bool
-    wrong: int
-    optimal_gap: float
-    iterations: int
-    seconds: float
-    bits: int
-    pruned_bits: int
+    rows: int = column("of Y")
+    columns: int = column("of Y")
+    ones: int = column("in each column of A and B")
+    numbers: int = column("of Y")
+    theory: float = column("side by Theorem 5.1, without its constant", label="√(jp) ln p")
+    recovered: bool = column("whether every number came back", label="came back")
+    wrong: int = column("numbers that did not come back")
+    optimal_gap: float = column(
+        "(‖X̂‖₁ - dual value)/‖X̂‖₁; 0 proves that nothing feasible has a smaller ℓ1 norm",
+        label="gap",
+    )
+    iterations: int = column("of the recovery")
+    seconds: float = column("of the recovery", unit="seconds")
+    bits: int = column("of the sketch, its sizes included")
+    pruned_bits: int = column("of the same layer as mask and values", label="as mask and values")
 
 
-@dataclass(frozen=True)
-class LayerPruning(Record):
+@dataclass(frozen=True, kw_only=True)
+class LayerPruning(LayerSummary):
     """One affine layer, before and after; a batch-norm that could not be folded is kept as it is.
 
-    kept: weights that the mask lets stay; nonzeros: J, those that rounding leaves; dead: those that
-    went because their unit has no inputs or no reader left, which changes nothing and is no
-    rounding. spectral: ‖A‖₂; shift: ‖Δ‖₂ of the true map, both to a relative 1e-6; gamma_l: Γ_l of
-    Lemma 4.2 with C = 1 (None for a deterministic rule, and for a convolution, whose map has no
-    independent entries), so that the lemma needs C·ε_l ≥ shift/gamma_l. rho: the grid's step;
-    rho_limit: what Lemma 4.4 allows, as printed with ε_lΓ_l (C = 1) and corrected with ‖Δ‖₂ and
-    (ρ/2)√J; not positive where no grid satisfies it. rounding: ‖Ã - Â‖₂, against ρJ as printed and
-    (ρ/2)√J corrected. row_most, column_most: the most non-zeros of a row (the paper's j_c) and of a
-    column (j_r); limit: what Lemma 5.1 allows either, as printed and corrected. diagonal: whether
-    no diagonal entry is zero, so that Definition 5.1 holds.
+    rho_limit, rounding and limit stand corrected and as printed (with ε_lΓ_l at C = 1, ρJ, and
+    Lemma 5.1's own limit). Of a convolution J counts a weight once for each patch that can share an
+    input.
     """
 
-    name: str
-    kind: str
-    shape: tuple[int, ...]
-    parameters_before: int
-    kept: int
-    nonzeros: int
-    dead: int
-    bits: int
-    normality: Normality | None
-    moments: Moments | None
-    spectral: float
-    shift: float
-    gamma_l: float | None
-    epsilon_l: float | None
-    lambda_l: float | None
-    rho: float
-    rho_limit_printed: float | None
-    rho_limit: float
-    rounding: float
-    rounding_printed: float
-    rounding_limit: float
-    row_most: int
-    column_most: int
-    limit_printed: float | None
-    limit: float | None
-    diagonal: bool
-    stored_as: str
-    sketch: LayerSketch | None = None
-
-    @property
-    def weights(self) -> int:
-        """Numbers in its weight, the bias left out."""
-        return math.prod(self.shape)
+    kept: int = column("weights that the mask lets stay")
+    nonzeros: int = column("J, those that rounding leaves; biases left out", label="non-zeros")
+    dead: int = column(
+        "more weights that went because their unit has no inputs or no reader left; constants "
+        "moved to biases"
+    )
+    spectral: float = column("of the true map, to a relative 1e-6", label="‖A‖₂")
+    shift: float = column("of what pruning took away, to a relative 1e-6", label="‖Δ‖₂")
+    gamma_l: float | None = column(
+        "Lemma 4.2 has ‖Δ‖₂ at most C·ε_l·Γ_l, for an unstated C; - for a deterministic rule, and "
+        "for a convolution, whose map has no independent entries",
+        label="Γ_l",
+    )
+    epsilon_l: float | None = column("share of δ that Lemma 4.2 may fail with: 1/ε_l", label="ε_l")
+    lambda_l: float | None = column("share of δ that Lemma 5.1 may fail with: 1/λ_l", label="λ_l")
+    rho: float = column("step of the grid", label="ρ")
+    rho_limit: float = column(
+        "the ρ that Lemma 4.4 allows with ‖Δ‖₂ and (ρ/2)√J; not positive: no grid does",
+        label="ρ limit",
+    )
+    rho_limit_printed: float | None = column("the same as printed", label="ρ printed")
+    rounding: float = column("‖Ã - Â‖₂")
+    rounding_limit: float = column("what rounding cannot exceed", label="(ρ/2)√J")
+    rounding_printed: float = column("the same as printed", label="ρJ")
+    row_most: int = column("the most non-zeros of a row, the paper's j_c", label="most in a row")
+    column_most: int = column("the same of a column, j_r", label="in a column")
+    limit: float | None = column("what Lemma 5.1 allows either", label="Lemma 5.1")
+    limit_printed: float | None = column("the same as printed", label="5.1 printed")
+    diagonal: bool = column("no zero on it, so that Definition 5.1 holds", label="diagonal whole")
+    normality: Normality | None = column(
+        "Assumption 3.1, on which Γ_l, χ and Lemmas 4.1, 4.2 and 5.1 rest: weights off the "
+        "diagonal against N(0, Ψ)"
+    )
+    moments: Moments | None = column(
+        "Moments of Δ off the diagonal and the share that stays, beside Lemma 4.1 and χ"
+    )
+    sketch: LayerSketch | None = column(
+        "Sketches A X Bᵀ, and what the smallest ℓ1 norm recovers", default=None
+    )
 
 
 @dataclass(frozen=True)
 class Subgaussian(Record):
     """Condition C.1 and what Lemma C.1 makes of it, layer by layer; a measure, since a, b, t were
     given or fitted.
-
-    It was looked at on `rows` examples, scaled to length 1, along `directions` right singular
-    vectors of Δ a layer (all of them, or the leading ones). kappa: √min(d₁, d₂)·t, at most 1;
-    product: ∏κ, the factor that Lemmas C.2 to C.4 put on the error bounds of Lemmas 4.3 and 4.4.
-    failure: the probability that Lemma C.1 allows for, Σ m·k·a·exp(-b t² d) over layers with κ < 1,
-    k the singular vectors of the layer and d the numbers of its input. seen: the largest
-    ‖Δx‖/(‖Δ‖₂‖x‖), which κ should bound.
     """
 
-    how: str  # "given", or "fitted to the layers' inputs"
-    a: float
-    b: tuple[float, ...]
-    t: tuple[float, ...]
-    kappa: tuple[float, ...]
-    seen: tuple[float, ...]
-    product: float
-    failure: float
-    rows: int
-    directions: tuple[int, ...]
+    how: str = column("given, or fitted to the layers' inputs", label="Condition C.1 was")
+    a: float = column("of Condition C.1")
+    b: tuple[float, ...] = column("of Condition C.1, a layer each")
+    t: tuple[float, ...] = column("of Lemma C.1, a layer each")
+    kappa: tuple[float, ...] = column("√min(d₁, d₂)·t, at most 1", label="κ")
+    seen: tuple[float, ...] = column("the largest ‖Δx‖/(‖Δ‖₂‖x‖), which κ should bound")
+    product: float = column(
+        "∏κ, the factor that Lemmas C.2 to C.4 put on the bounds of Lemmas 4.3 and 4.4", label="∏κ"
+    )
+    failure: float = column(
+        "the probability that Lemma C.1 allows for, Σ m·k·a·exp(-b t² d) over layers with κ < 1"
+    )
+    rows: int = column("examples that were looked at, scaled to length 1")
+    directions: tuple[int, ...] = column("right singular vectors of Δ, of all or the leading ones")
 
 
-@dataclass(frozen=True)
-class Tried(Record):
-    """One value of d or of the sparsity with one grid, of those that were tried; the smallest bound
-    is taken.
+@dataclass(frozen=True, kw_only=True)
+class TriedPruning(Tried):
+    """One value of d or of the sparsity with one grid; bits are those as positions and values."""
 
-    bits: of the message as positions and values; an estimate, to a few in a thousand, where it was
-    not `written` because the net has more than 32 768 numbers and another was taken.
-    """
+    nonzeros: int = column("", label="non-zeros")
 
-    asked: str
-    grid: str
-    nonzeros: int
-    bits: int
-    errors: int
-    bound: float
-    written: bool
-    chosen: bool = False
+    @property
+    def count(self) -> int:
+        return self.nonzeros
 
 
-@dataclass(frozen=True)
-class NetPruning(Record):
+@dataclass(frozen=True, kw_only=True)
+class PruningSummary(TriedSummary):
     """One pruned net, layer by layer.
 
     failure: how δ is shared: ε_l, λ_l of every layer such that all lemmas together fail with at
-    most δ (Σ 1/ε_l + Σ 1/λ_l + what Lemma 5.1 adds). tried: every setting that was tried, for which
-    `price` nats are paid in the paper's bounds; the certificate's code covers all messages, so that
-    there the choice is free. errors_after_pruning: before fine-tuning and rounding. output_error:
-    worst ‖x̃ - x‖ of the scores over the sample. notes: what a reader should know of this run.
+    most δ (Σ 1/ε_l + Σ 1/λ_l + what Lemma 5.1 adds).
     """
 
-    method: str
-    rule: str
-    d: float | None
-    sparsity: float
-    seed: int
-    settings: dict[str, Any]
-    gamma: float | None
-    m: int
-    delta: float
-    parameters_before: int
-    parameters: int
-    bits: int
-    layers: tuple[LayerPruning, ...]
+    rule: str = column("how weights were chosen")
+    d: float | None = column("strength of Algorithm 1", label="d")
+    sparsity: float = column("fraction of the weights that is zero", unit="error")
     failure: dict[str, float]
-    promises: tuple[PromiseCheck, ...]
-    promise: Promise | None
-    subgaussian: Subgaussian | None
-    tried: tuple[Tried, ...]
-    price: float
-    errors_before: int
-    errors_after_pruning: int
-    errors: int
-    fine_tuned: int
-    output_error: float
-    occam: tuple[Occam, ...]
-    paper_bounds: tuple[Bound, ...]
-    curve: tuple[CurvePoint, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    subgaussian: Subgaussian | None = column(
+        "Condition C.1 on the layers' inputs, and what it makes of the error bound; a measure"
+    )
+    errors_after_pruning: int = column(
+        "errors before fine-tuning and rounding", label="errors pruned"
+    )
+    fine_tuned: int = column("epochs of fine-tuning", label="fine-tuned for")
+    curve: tuple[CurvePoint, ...]

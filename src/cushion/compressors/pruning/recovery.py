@@ -31,10 +31,8 @@ TOLERANCE = 1e-9
 _LOOK = 10  # iterations between two looks at the residuals
 _FIRST_LOOK = 30  # iterations before the support is tried, and by how much later each time
 _GROWTH = 1.5
-_COMPLETIONS = (
-    6  # rounds in which entries join a support: those of at least this part of the largest
-)
-_JOIN = 0.3
+_COMPLETIONS = 6  # rounds in which entries join a support
+_JOIN = 0.3  # those of at least this part of the largest
 _SMALL = 4096  # numbers of a sketch whose every support is tried
 _CLOSE = 1e-8  # least squares while a support is being completed
 _ROUGH = 1e-3  # the first try of a certificate
@@ -78,18 +76,6 @@ def recover(
     Stops as soon as the duality gap is at most `tolerance`; else after most_iterations, with the
     gap as it is. Where no matrix has this sketch, feasible_error says so, at once.
     """
-    # One thread: the same steps, and so the same answer, whatever the machine has.
-    with threadpool_limits(1, user_api="blas"):
-        return _recovered(sketch, left, right, most_iterations, tolerance)
-
-
-def _recovered(
-    sketch: NDArray[np.generic],
-    left: NDArray[np.generic],
-    right: NDArray[np.generic],
-    most_iterations: int,
-    tolerance: float,
-) -> Recovery:
     begin = time.perf_counter()
     A, B, Y = (np.asarray(part, dtype=np.float64) for part in (left, right, sketch))
     if A.ndim != 2 or B.ndim != 2 or Y.shape != (len(A), len(B)):
@@ -98,30 +84,30 @@ def _recovered(
         )
     if not (np.isfinite(Y).all() and np.isfinite(A).all() and np.isfinite(B).all()):
         raise BadInput("a sketch and its matrices must be finite numbers")
-    size = float(np.abs(Y).max(initial=0.0))
-    search = _Search(A, B, Y / (size or 1.0))
-    iterations = 0
-    if size == 0.0:
-        search.offer(np.zeros((A.shape[1], B.shape[1])))  # ‖X‖₁ = 0 for this one alone
-        search.unique = True
-    elif not search.feasible(search.nearest):
-        search.best = search.nearest
-    else:
-        iterations = search.run(most_iterations, tolerance)
-    matrix = search.best * size
-    error = float(np.abs(A @ matrix @ B.T - Y).max(initial=0.0)) / (size or 1.0)
+    # One thread: the same steps, and so the same answer, whatever the machine has.
+    with threadpool_limits(1, user_api="blas"):
+        size = float(np.abs(Y).max(initial=0.0))
+        search = _Search(A, B, Y / (size or 1.0))
+        iterations = 0
+        if size == 0.0:
+            search.offer(np.zeros((A.shape[1], B.shape[1])))  # ‖X‖₁ = 0 for this one alone
+            search.unique = True
+        elif not search.feasible(search.nearest):
+            search.best = search.nearest
+        else:
+            iterations = search.run(most_iterations, tolerance)
+        matrix = search.best * size
+        error = float(np.abs(A @ matrix @ B.T - Y).max(initial=0.0)) / (size or 1.0)
     dual = max(search.dual, 0.0)
-    gap = max(0.0, 1.0 - dual / search.norm) if search.norm > 0.0 else 0.0
-    seconds = time.perf_counter() - begin
     return Recovery(
-        matrix,
-        iterations,
-        error,
-        gap,
-        dual * size,
-        search.unique,
-        int(np.count_nonzero(matrix)),
-        seconds,
+        matrix=matrix,
+        iterations=iterations,
+        feasible_error=error,
+        optimal_gap=max(0.0, 1.0 - dual / search.norm) if search.norm > 0.0 else 0.0,
+        dual=dual * size,
+        unique=search.unique,
+        support=int(np.count_nonzero(matrix)),
+        seconds=time.perf_counter() - begin,
     )
 
 
@@ -137,9 +123,7 @@ def row_space(factor: Matrix) -> tuple[Matrix, Matrix]:
 
 
 class _Search:
-    """One sketch, scaled to size 1: bases, the best feasible matrix and the best lower bound so
-    far.
-    """
+    """One sketch, scaled to size 1: the best feasible matrix and lower bound so far."""
 
     def __init__(self, A: Matrix, B: Matrix, Y: Matrix) -> None:
         self.A, self.B, self.Y = A, B, Y
@@ -169,9 +153,8 @@ class _Search:
     def run(self, most: int, tolerance: float) -> int:
         """Iterate until the gap is at most `tolerance`; how many iterations it took."""
         self.offer(self.nearest)
-        self.look(
-            self.nearest, np.zeros_like(self.C), tolerance
-        )  # enough where the sketch loses nothing
+        # enough where the sketch loses nothing
+        self.look(self.nearest, np.zeros_like(self.C), tolerance)
         main = state = Splitting(self.P, self.Q, self.C, self.nearest)
         due, back = _FIRST_LOOK, 0
         found: tuple[Support, Vector] | None = None
@@ -217,9 +200,7 @@ class _Search:
         return found
 
     def certify(self, found: tuple[Support, Vector], U: Matrix, tolerance: float) -> bool:
-        """Move U so that its lift has the signs of a matrix on its support; whether this proves it
-        optimal.
-        """
+        """Move U so that its lift has the signs on the support; whether this proves it optimal."""
         support, values = found
         wanted = np.sign(values) - self.bound(U)[support.at]
         for accuracy in (_ROUGH, EXACT):

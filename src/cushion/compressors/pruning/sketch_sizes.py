@@ -66,16 +66,12 @@ def _cut(p: int, part: float) -> int:
 
 
 def ones_within(ones: int, side: int) -> int:
-    """Ones in a column of a factor with `side` rows: at most half of them, where the choice is
-    largest.
-    """
+    """Ones in a column of `side` rows: at most half of them, where the choice is largest."""
     return max(1, min(ones, side // 2))
 
 
 def default_ones(p1: int, p2: int, rows: int, columns: int) -> int:
-    """⌈ln p⌉ (Theorem 5.1: O(log p)), and more where two columns would be equal by chance too
-    often.
-    """
+    """⌈ln p⌉ (Theorem 5.1), and more where two columns would be equal by chance too often."""
 
     def crowded(ones: int) -> bool:
         return any(

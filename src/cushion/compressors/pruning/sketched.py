@@ -7,14 +7,13 @@ from __future__ import annotations
 import math
 import time
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from cushion.certificates.format.number_stream import encode_numbers
+from cushion.certificates.format.number_stream import Integers, encode_numbers
 from cushion.compressors.pruning.ensembles import bipartite
 from cushion.compressors.pruning.records import LayerSketch
 from cushion.compressors.pruning.recovery import Recovery, recover
@@ -28,10 +27,17 @@ from cushion.compressors.pruning.sketch_sizes import (
     statistical_dimension,
 )
 from cushion.compressors.storage.pruned import Pruned
-from cushion.compressors.storage.stored import MOST_BITS, Numbers, StoredLayer, Values
+from cushion.compressors.storage.stored import (
+    MOST_BITS,
+    Fields,
+    Numbers,
+    Parts,
+    Shape,
+    StoredLayer,
+    Values,
+)
 from cushion.errors import BadInput, Malformed
 
-Integers = NDArray[np.int64]
 # for what a file holds; a sketch is stored only if _SURE of them were enough when it was made,
 MOST_ITERATIONS = 400
 _SURE = 250  # so that another machine's rounding does not matter
@@ -43,9 +49,7 @@ _MOST_WORK = 2.0**39
 def factors(
     shape: tuple[int, ...], rows: int, columns: int, ones: int, seed: int, place: int
 ) -> tuple[Integers, Integers]:
-    """A [rows, p1] and B [columns, p2] of the layer at `place`; the identity for a side that is not
-    cut.
-    """
+    """A [rows, p1] and B [columns, p2] of a layer; the identity for a side that is not cut."""
     p1, p2 = _as_matrix(shape)
     left = _factor(rows, p1, ones, seed, f"sketch left {place}")
     return left, _factor(columns, p2, ones, seed, f"sketch right {place}")
@@ -68,7 +72,7 @@ def sketch_of(left: Integers, matrix: Integers, right: Integers) -> Integers:
 
 
 @dataclass(frozen=True, eq=False)
-class Sketched(StoredLayer):
+class Sketched(StoredLayer, kind="sketched", number=8, field_count=4):
     """sketch: Y [rows, columns] in the grid's steps; ones: in a column of A and B; checksum: of the
     weight's integers.
 
@@ -77,25 +81,22 @@ class Sketched(StoredLayer):
     time in 2^32.
     """
 
-    kind: ClassVar[str] = "sketched"
-    field_count: ClassVar[int] = 4
+    not_exact: ClassVar[str] = (
+        "the format has no sketches; use `method` = magnitude, whose weights are the same"
+    )
     sketch: Numbers
-    shape: tuple[int, ...]
+    shape: Shape
     ones: int
     checksum: int
     place: int
     _known: dict[int, Integers] = field(default_factory=dict, repr=False)  # recovery takes seconds
 
     @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        return (self.sketch,)
-
-    @property
-    def fields(self) -> tuple[int, ...]:
+    def fields(self) -> Fields:
         return (*self.sketch.integers.shape, self.ones, self.checksum)
 
     @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
         (p1, p2), (rows, columns, ones, checksum) = _as_matrix(shape), fields
         if not (1 <= rows <= p1 and 1 <= columns <= p2):
             raise BadInput(
@@ -111,18 +112,11 @@ class Sketched(StoredLayer):
         return ((rows, columns),)
 
     @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,
-        fields: tuple[int, ...],
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
-        (sketch,) = numbers
-        return cls(sketch, shape, fields[2], fields[3], place)
+    def restore(cls, shape: Shape, place: int, fields: Fields, numbers: Parts) -> Self:
+        return cls(numbers[0], shape, fields[2], fields[3], place)
 
     @classmethod
-    def work(cls, fields: tuple[int, ...], weights: int) -> float:
+    def work(cls, fields: Fields, weights: int) -> float:
         """Most iterations, half a step for each of weights · (rows + columns) (a multiply-add of
         single precision takes 0.08, twice as many are made at most, later ones in double precision,
         and supports are tried); then the bases and the hashes of the factors, of at most
@@ -138,9 +132,7 @@ class Sketched(StoredLayer):
         )
 
     def integers(self, seed: int) -> Integers:
-        """The weight as whole numbers, [*shape]; times 2^exponent of `sketch`. Malformed unless it
-        comes back.
-        """
+        """The weight in steps of the grid, [*shape]; Malformed unless it comes back."""
         if seed not in self._known:
             rows, columns = self.sketch.integers.shape
             left, right = factors(self.shape, rows, columns, self.ones, seed, self.place)
@@ -172,11 +164,27 @@ def sketch_layer(
     larger; given up where the sketch would hold as many numbers as the matrix, or its recovery
     would take minutes.
     """
+    begin = time.perf_counter()
     shape = numbers.integers.shape
     p1, p2 = _as_matrix(shape)
     matrix = numbers.integers.reshape(p1, p2)
-    begin = time.perf_counter()
-    tried: list[tuple[Sketched | None, LayerSketch]] = []
+    held = matrix != 0
+    in_a_line = int(max(held.sum(axis=0).max(initial=0), held.sum(axis=1).max(initial=0)))
+    record = LayerSketch(
+        rows=0,
+        columns=0,
+        ones=0,
+        numbers=0,
+        theory=paper_side(in_a_line, max(p1, p2)),
+        recovered=False,
+        wrong=int(held.sum()),
+        optimal_gap=math.inf,
+        iterations=0,
+        seconds=0.0,
+        bits=0,
+        pruned_bits=_bits(Pruned.of(numbers)),
+    )
+    layer = None
     for rows, columns in _candidates(matrix, m):
         chosen = (
             default_ones(p1, p2, rows, columns)
@@ -188,18 +196,35 @@ def sketch_layer(
             Sketched.sizes(shape, fields)
             if Sketched.work(fields, p1 * p2) > _MOST_WORK:
                 break
-            tried.append(_attempt(numbers, matrix, fields, seed, place, begin))
+            left, right = factors(shape, rows, columns, chosen, seed, place)
+            sketch = Numbers(sketch_of(left, matrix, right), numbers.exponent)
         except BadInput:  # too large a matrix, or sums that do not fit: no larger sketch helps
             break
-        if tried[-1][0] is not None:
+        found = recover(sketch.integers, left, right, most_iterations=_SURE)
+        again = _rounded(found)
+        wrong = matrix.size if again is None else int(np.count_nonzero(again != matrix))
+        tried = Sketched.restore(shape, place, fields, (sketch,))
+        record = replace(
+            record,
+            rows=rows,
+            columns=columns,
+            ones=chosen,
+            numbers=rows * columns,
+            recovered=wrong == 0,
+            wrong=wrong,
+            optimal_gap=found.optimal_gap,
+            iterations=found.iterations,
+            bits=_bits(tried),
+        )
+        if wrong == 0:
+            layer = tried
+            layer._known[seed] = matrix.copy()
             break
-    return tried[-1] if tried else (None, _record(matrix, (0, 0, 0, 0), None, 0, numbers, begin))
+    return layer, replace(record, seconds=time.perf_counter() - begin)
 
 
 def _candidates(matrix: Integers, m: int | None) -> list[tuple[int, int]]:
-    """Sides to try, each once, from few numbers to as many as the matrix has (left out unless asked
-    for).
-    """
+    """Sides to try, each once, from few numbers to fewer than the matrix has (or as asked)."""
     p1, p2 = matrix.shape
     if m is not None:
         return [(min(m, p1), min(m, p2))]
@@ -211,58 +236,6 @@ def _candidates(matrix: Integers, m: int | None) -> list[tuple[int, int]]:
     return [
         pair for pair in dict.fromkeys(found) if pair[0] * pair[1] < matrix.size or matrix.size == 1
     ]
-
-
-def _attempt(
-    numbers: Numbers,
-    matrix: Integers,
-    fields: tuple[int, int, int, int],
-    seed: int,
-    place: int,
-    begin: float,
-) -> tuple[Sketched | None, LayerSketch]:
-    rows, columns, ones, checksum = fields
-    left, right = factors(numbers.integers.shape, rows, columns, ones, seed, place)
-    sketch = sketch_of(left, matrix, right)
-    found = recover(sketch, left, right, most_iterations=_SURE)
-    again = _rounded(found)
-    wrong = matrix.size if again is None else int(np.count_nonzero(again != matrix))
-    layer = Sketched(
-        Numbers(sketch, numbers.exponent), numbers.integers.shape, ones, checksum, place
-    )
-    record = _record(matrix, fields, found, wrong, numbers, begin, layer)
-    if wrong:
-        return None, record
-    layer._known[seed] = matrix.copy()
-    return layer, record
-
-
-def _record(
-    matrix: Integers,
-    fields: tuple[int, int, int, int],
-    found: Recovery | None,
-    wrong: int,
-    numbers: Numbers,
-    begin: float,
-    layer: Sketched | None = None,
-) -> LayerSketch:
-    rows, columns, ones, _ = fields
-    held = matrix != 0
-    j = int(max(held.sum(axis=0).max(initial=0), held.sum(axis=1).max(initial=0)))
-    return LayerSketch(
-        rows=rows,
-        columns=columns,
-        ones=ones,
-        numbers=rows * columns,
-        theory=paper_side(j, max(matrix.shape)),
-        recovered=found is not None and wrong == 0,
-        wrong=int(held.sum()) if found is None else wrong,
-        optimal_gap=math.inf if found is None else found.optimal_gap,
-        iterations=0 if found is None else found.iterations,
-        seconds=time.perf_counter() - begin,
-        bits=0 if layer is None else _bits(layer),
-        pruned_bits=_bits(Pruned.of(numbers)),
-    )
 
 
 def _bits(layer: StoredLayer) -> int:
@@ -277,19 +250,15 @@ def _rounded(found: Recovery) -> Integers | None:
 
 
 def checksum_of(matrix: Integers) -> int:
-    """CRC-32 of "p1 p2 " and the entries of a matrix as little-endian 64-bit integers, row by
-    row.
-    """
+    """CRC-32 of "p1 p2 " and the entries as little-endian 64-bit integers, row by row."""
     head = "".join(f"{size} " for size in matrix.shape).encode()
     return zlib.crc32(np.ascontiguousarray(matrix, dtype="<i8").tobytes(), zlib.crc32(head))
 
 
 def _factor(side: int, p: int, ones: int, seed: int, purpose: str) -> Integers:
-    return (
-        np.eye(p, dtype=np.int64)
-        if side == p
-        else bipartite(side, p, ones_within(ones, side), seed, purpose)
-    )
+    if side == p:
+        return np.eye(p, dtype=np.int64)
+    return bipartite(side, p, ones_within(ones, side), seed, purpose)
 
 
 def _as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -9,16 +9,13 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 _RELAXATION = 1.6  # of the splitting; between 1 and 2 all converge
-_FIRST_STEP = (
-    0.1  # soft threshold against the largest entry of the feasible matrix of least squares
-)
+# soft threshold against the largest entry of the feasible matrix of least squares
+_FIRST_STEP = 0.1
 _SINGLE = 1e-5  # single precision serves until the two halves of the splitting agree to this
 
 
 class Splitting:
-    """The iteration itself: Z, its projection, and the sparse half; in single precision at
-    first.
-    """
+    """The iteration: Z, its projection, and the sparse half; in single precision at first."""
 
     def __init__(
         self, P: Matrix, Q: Matrix, C: Matrix, start: Matrix, U: Matrix | None = None

@@ -56,9 +56,7 @@ class Support:
         return found
 
     def solve(self, C: Matrix, start: Vector, residual: float) -> Vector:
-        """Least squares of Pᵀ X Q = C on the support, as the smallest correction of `start`; to a
-        residual of G.
-        """
+        """Least squares of Pᵀ X Q = C on the support, nearest to `start`; to a residual of G."""
         right = self.gathered(C - self.sketch(start))
         size = float(np.linalg.norm(right))
         return start + self.lifted_back(right, residual / size) if size > residual else start

@@ -8,20 +8,22 @@ none. Both make further weights zero, and what is zero costs no bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.nets.network import Affine, Flatten, Network, ReLU
+from cushion.nets.network import Flatten, Network, Node, ReLU
 from cushion.nets.operators import Linear
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted:
+class WithBias:
     """A layer: its weight [out, ...] and its bias [out], None for a layer without one."""
 
     weight: Floats
@@ -29,34 +31,25 @@ class Weighted:
 
 
 def linked_layers(net: Network) -> tuple[bool, ...]:
-    """For each affine layer: whether its units are read by the next one alone, both dense, with one
-    ReLU between.
-    """
-    layers = net.affine_layers
-    readers = [
-        sum(node.inputs.count(index) for node in net.nodes) for index in range(len(net.nodes))
-    ]
-    found = []
-    for node, after in zip(layers, (*layers[1:], None), strict=True):
-        between = [] if after is None else list(net.nodes[node.index + 1 : after.index])
-        path = [node, *between]
-        found.append(
-            after is not None
-            and all(isinstance(end.affine.operator, Linear) for end in (node, after))
-            and any(isinstance(step.op, ReLU) for step in between)
-            and all(
-                isinstance(step.op, (Affine, ReLU, Flatten)) and readers[step.index] == 1
-                for step in path
-            )
-            and all(
-                one.inputs == (other.index,)
-                for one, other in zip([*between, after], path, strict=True)
-            )
-        )
-    return tuple(found)
+    """Of each affine layer: whether the next alone reads it, both dense, with one ReLU between."""
+    readers = Counter(source for node in net.nodes for source in node.inputs)
+    paths = (net.nodes[node.index : after.index + 1] for node, after in pairwise(net.affine_layers))
+    return (*(_is_link(path, readers) for path in paths), False)
 
 
-def without_dead_units(layers: Sequence[Weighted], linked: Sequence[bool]) -> tuple[Weighted, ...]:
+def _is_link(path: Sequence[Node], readers: Mapping[int, int]) -> bool:
+    """path: an affine layer, all nodes up to the next one, and that one."""
+    between = path[1:-1]
+    return (
+        all(isinstance(end.affine.operator, Linear) for end in (path[0], path[-1]))
+        and any(isinstance(step.op, ReLU) for step in between)
+        and all(isinstance(step.op, ReLU | Flatten) for step in between)
+        and all(readers[step.index] == 1 for step in path[:-1])
+        and all(after.inputs == (before.index,) for before, after in pairwise(path))
+    )
+
+
+def without_dead_units(layers: Sequence[WithBias], linked: Sequence[bool]) -> tuple[WithBias, ...]:
     """The same function, but for the rounding of the biases' sums, with as many zeros as its dead
     units allow.
 
@@ -64,7 +57,7 @@ def without_dead_units(layers: Sequence[Weighted], linked: Sequence[bool]) -> tu
     next, so one pass forwards finds them all, and one backwards all units that nobody reads.
     """
     found = [
-        Weighted(one.weight.copy(), None if one.bias is None else one.bias.copy()) for one in layers
+        WithBias(one.weight.copy(), None if one.bias is None else one.bias.copy()) for one in layers
     ]
     for at, (here, joined) in enumerate(zip(found, linked, strict=True)):
         if not joined:

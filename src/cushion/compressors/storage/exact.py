@@ -13,12 +13,11 @@ an offset.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,10 +43,10 @@ from cushion.certificates.format.limits import (
 )
 from cushion.certificates.format.numbers import MOST_DECISIONS
 from cushion.certificates.format.sources import EXACT, Grid, Values, coded_numbers
-from cushion.compressors.noise.spiked import Spiked
-from cushion.compressors.storage.exact_chain import Image, Pooling, Weighted, steps_of
-from cushion.compressors.storage.exact_weights import ExactWeight, coded_decisions, exact_weight
+from cushion.compressors.storage.exact_chain import Image, Pooling, Step, Weighted, steps_of
+from cushion.compressors.storage.exact_weights import ExactWeight, coded_decisions
 from cushion.compressors.storage.stored import Numbers, StoredLayer
+from cushion.compressors.storage.stored_net import about
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Malformed, Unsupported
 from cushion.nets.network import Network, Node, Stage
@@ -56,24 +55,37 @@ _LOOKED_AT = 1024  # examples that choose the shifts
 _BIAS_BITS = 16  # of a bias that has no grid of its own
 # of the largest number: far above float32's rounding, far below the distance of another net
 _SAME = 1e-5
-_WEIGHT_BITS = (
-    16,
-    14,
-    12,
-)  # of weights that are made: ⌊·⌋ takes half a unit off each, which adds up over the inputs
+# of weights that are made: ⌊·⌋ takes half a unit off each, which adds up over the inputs
+_WEIGHT_BITS = (16, 14, 12)
 _FEWEST, _MOST = 4, 24  # bits of activations
 
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """An affine layer before its shifts are chosen."""
+    """An affine layer before its shifts are chosen; beside: the bias that is stored beside it."""
 
     step: Weighted
     exact: ExactWeight
-    numbers: Integers  # the weight over its unit, [*step.shape]
-    bias: list[Fraction] | None
-    bias_bits: int
-    largest: Fraction  # that the float net has before the ReLU
+    beside: Numbers | None
+
+    @cached_property
+    def numbers(self) -> Integers:
+        """The weight over its unit, [*step.shape]."""
+        return self.exact.source(0).numbers
+
+    @cached_property
+    def bias(self) -> list[Fraction] | None:
+        own = self.step.node.affine.bias
+        if own is None:
+            return None
+        values = own.double().numpy() if self.beside is None else self.beside.values
+        return [Fraction(value) for value in values.tolist()]
+
+    @property
+    def bias_bits(self) -> int:
+        if self.beside is None:
+            return _BIAS_BITS
+        return max(1, int(np.abs(self.beside.integers).max(initial=0)).bit_length())
 
 
 _Part = Pooling | _Layer
@@ -114,14 +126,18 @@ def to_integer_net(
         raise Unsupported(
             f"the net has {size} weights, and a certificate holds at most {MOST_WEIGHTS}"
         )
+    for node, layer in zip(net.affine_layers, layers, strict=True):
+        if layer.not_exact:
+            raise Unsupported(f"{node.name}: {layer.not_exact}")
     shape, steps = steps_of(net, nonnegative=sample.x.dtype == np.uint8)
     padded = next(step for step in steps if isinstance(step, Weighted)).padded
-    parts = _prepare(net, shape, steps, layers, biases, seed, sample)
+    parts = _prepare(shape, steps, layers, biases, seed)
+    largest = _largest_outputs(net, sample)
     problem = Malformed("")
     for weight_bits, bits in _precisions(activation_bits):
         quantiser, scale, offset = _quantiser(sample.x, bits, padded)
         try:
-            drafts = _drafts(parts, scale, offset, weight_bits, bits)
+            drafts = _drafts(parts, largest, scale, offset, weight_bits, bits)
             prove_range(shape, quantiser, tuple(layer for layer, _ in drafts))
         except Malformed as refused:
             problem = refused
@@ -133,86 +149,53 @@ def to_integer_net(
 
 
 def _prepare(
-    net: Network,
     shape: Image,
-    steps: Sequence[Pooling | Weighted],
+    steps: Sequence[Step],
     layers: Sequence[StoredLayer],
     biases: Sequence[Numbers | None],
     seed: int,
-    sample: Dataset,
 ) -> list[_Part]:
-    """The steps with their numbers, checked against the limits before any number is made and
-    against `net` after.
-    """
+    """The steps with their numbers: within the limits before any is made, the net's own after."""
     stored = iter(zip(layers, biases, strict=True))
-    found: list[tuple[Weighted, ExactWeight, Numbers | None] | Pooling] = []
+    parts: list[_Part] = []
     for place, step in enumerate(steps, 1):
         if isinstance(step, Pooling):
-            found.append(step)
+            parts.append(step)
             continue
         layer, bias = next(stored)
-        with _about(step.node):
-            if isinstance(layer, Spiked) and layer.mean and step is not steps[-1]:
-                raise Unsupported(
-                    "its draws have a mean, which the format can leave out of a last layer only"
-                )
-            found.append((step, exact_weight(layer, step.shape, seed, place), bias))
+        with about(step.node, Unsupported):
+            exact = layer.exact(step.shape, seed, place)
+            if exact.only_last and step is not steps[-1]:
+                raise Unsupported(exact.only_last)
+        parts.append(_Layer(step, exact, bias))
+    empty = tuple(
+        part.pool
+        if isinstance(part, Pooling)
+        else part.step.layer(part.exact.source(0), None, 0, 0)
+        for part in parts
+    )
     try:
-        check_sizes(
-            shape,
-            Bytes(0),
-            tuple(
-                s.pool if isinstance(s, Pooling) else s[0].layer(s[1].source(0), None, 0, 0)
-                for s in found
-            ),
-        )
+        check_sizes(shape, Bytes(0), empty)
     except Malformed as problem:
         raise Unsupported(f"a certificate cannot hold this net: {problem}") from None
-    largest = _largest_outputs(net, sample)
-    parts: list[_Part] = []
-    for item in found:
-        if isinstance(item, Pooling):
-            parts.append(item)
-            continue
-        step, exact, bias = item
-        with _about(step.node):
-            numbers = exact.source(0).numbers
-            _check_same(step.node, numbers, exact.unit, bias, last=item is found[-1])
-        own = step.node.affine.bias
-        values = None if own is None else (own.double().numpy() if bias is None else bias.values)
-        bits = (
-            _BIAS_BITS
-            if bias is None
-            else max(1, int(np.abs(bias.integers).max(initial=0)).bit_length())
-        )
-        exactly = None if values is None else [Fraction(value) for value in values.tolist()]
-        parts.append(
-            _Layer(step, exact, numbers, exactly, bits, Fraction(largest[step.node.index]))
-        )
+    for part in parts:
+        if isinstance(part, _Layer):
+            with about(part.step.node, Unsupported):
+                _check_same(part, last=part is parts[-1])
     return parts
 
 
-@contextmanager
-def _about(node: Node) -> Iterator[None]:
-    """Refusals name the layer."""
-    try:
-        yield
-    except (Malformed, Unsupported) as problem:
-        raise Unsupported(f"{node.name}: {problem}") from None
-
-
-def _check_same(
-    node: Node, numbers: Integers, unit: Fraction, bias: Numbers | None, *, last: bool
-) -> None:
+def _check_same(part: _Layer, *, last: bool) -> None:
     """Unsupported unless the net has the weight and bias that the stored numbers make."""
-    weight = node.affine.operator.weight.double().reshape(numbers.shape).numpy()
-    made = numbers * float(unit)
+    affine, numbers = part.step.node.affine, part.numbers
+    weight = affine.operator.weight.double().reshape(numbers.shape).numpy()
+    made = numbers * float(part.exact.unit)
     if last:  # answers compare its rows, so only their differences count
         weight, made = weight - weight[:1], made - made[:1]
     pairs = [(weight, made)]
-    if bias is not None:
-        own = node.affine.bias
-        pairs.append((np.zeros(1) if own is None else own.double().numpy(), bias.values))
+    if part.beside is not None:
+        own = np.zeros(1) if affine.bias is None else affine.bias.double().numpy()
+        pairs.append((own, part.beside.values))
     for theirs, ours in pairs:
         if (
             theirs.shape != ours.shape
@@ -225,9 +208,7 @@ def _check_same(
 
 
 def _largest_outputs(net: Network, sample: Dataset) -> dict[int, float]:
-    """The largest value of every affine layer, by node, on examples spread over the sample; at
-    least 0.
-    """
+    """The largest output of every affine layer, by node, on some examples; at least 0."""
     rows = np.asarray(sample.x[:: -(-len(sample) // _LOOKED_AT)])
     x = (
         torch.from_numpy(np.ascontiguousarray(rows))
@@ -282,7 +263,12 @@ def _quantiser(x: NDArray[Any], bits: int, padded: bool) -> tuple[Input, Fractio
 
 
 def _drafts(
-    parts: Sequence[_Part], scale: Fraction, offset: Fraction, weight_bits: int, bits: int
+    parts: Sequence[_Part],
+    largest: Mapping[int, float],
+    scale: Fraction,
+    offset: Fraction,
+    weight_bits: int,
+    bits: int,
 ) -> list[tuple[Layer, int]]:
     """The layers with plain weights, and by how much each weight was shifted; Malformed where a
     bias is too large.
@@ -294,24 +280,17 @@ def _drafts(
             offset *= part.pool.size**2 if part.pool.kind == "sum" else 1
             scale /= part.divisor
             continue
-        down = (
-            0
-            if part.exact.fixed
-            else max(0, int(np.abs(part.numbers).max()).bit_length() - weight_bits)
-        )
+        down = 0 if part.exact.fixed else _excess(int(np.abs(part.numbers).max()), weight_bits)
         weight = part.numbers >> down
         scale *= part.exact.unit * 2**down
-        shift = (
-            0
-            if part is parts[-1]
-            else max(0, min(MOST_SHIFT, int(part.largest / scale).bit_length() - bits))
-        )
-        added = part.bias
-        bias_bits = part.bias_bits
+        shift = 0
+        if part is not parts[-1]:
+            before_relu = Fraction(largest[part.step.node.index])
+            shift = min(MOST_SHIFT, _excess(int(before_relu / scale), bits))
+        added, bias_bits = part.bias, part.bias_bits
         if offset:
-            bias_bits = max(
-                bias_bits, _BIAS_BITS
-            )  # what the offset adds may be far larger than the bias
+            # what the offset adds may be far larger than the bias
+            bias_bits = max(bias_bits, _BIAS_BITS)
             sums = weight.reshape(len(weight), -1).sum(axis=1).tolist()
             added = [
                 b + scale * offset * s
@@ -325,31 +304,32 @@ def _drafts(
     return drafts
 
 
+def _excess(number: int, bits: int) -> int:
+    """Bits that the number has above so many."""
+    return max(0, number.bit_length() - bits)
+
+
 def _rounded(wanted: list[Fraction] | None, bits: int) -> tuple[Integers | None, int]:
     """Biases as whole numbers of at most about `bits` bits, and their shift."""
     largest = round(max(map(abs, wanted or [Fraction(0)])))
     if largest >= EXACT:
         raise Malformed("a bias leaves the exact range of ±2^53")
-    shift = max(0, min(MOST_BIAS_BITS, largest.bit_length() - bits))
+    shift = min(MOST_BIAS_BITS, _excess(largest, bits))
     numbers = np.array([round(value / 2**shift) for value in wanted or []], dtype=np.int64)
     return (numbers, shift) if numbers.any() else (None, 0)
 
 
 def _with_sources(parts: Sequence[_Part], drafts: Sequence[tuple[Layer, int]]) -> tuple[Layer, ...]:
-    """The layers with the stored integers as they are coded; Unsupported if these are too many for
-    one message.
-    """
-    layers: list[Layer] = []
-    for part, (layer, down) in zip(parts, drafts, strict=True):
-        source = part.exact.source(down) if isinstance(part, _Layer) else None
-        layers.append(
-            layer
-            if source is None or isinstance(layer, Pool)
-            else dataclasses.replace(layer, source=source)
-        )
+    """The layers with the stored integers as they are coded; Unsupported if they are too many."""
+    layers = [
+        replace(layer, source=part.exact.source(down))
+        if isinstance(part, _Layer) and not isinstance(layer, Pool)
+        else layer
+        for part, (layer, down) in zip(parts, drafts, strict=True)
+    ]
     if _decisions(layers) > MOST_DECISIONS:  # a wide number takes fewer than a large one of a grid
         layers = [
-            dataclasses.replace(layer, source=Values(layer.source.values))
+            replace(layer, source=Values(layer.source.values))
             if not isinstance(layer, Pool) and isinstance(layer.source, Grid)
             else layer
             for layer in layers

@@ -26,7 +26,7 @@ from cushion.nets.network import (
     ReLU,
 )
 from cushion.nets.network import Unflatten as Reshape
-from cushion.nets.operators import Conv2d, Diagonal, FlatMap, Linear, LocalConv2d
+from cushion.nets.operators import Conv2d, Diagonal, Linear
 
 Image = tuple[int, int, int]
 
@@ -41,9 +41,7 @@ class Pooling:
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """An affine layer: the shape of its numbers in the format, and for a convolution stride,
-    padding and groups.
-    """
+    """An affine layer: its shape in the format, and a convolution's stride, padding and groups."""
 
     node: Node
     shape: tuple[int, ...]
@@ -133,19 +131,8 @@ def _weighted(node: Node) -> Weighted:
     if isinstance(operator, Linear):
         return Weighted(node, tuple(operator.weight.shape))
     if isinstance(operator, Diagonal) and len(operator.input_shape) == 3:
-        return Weighted(
-            node, (operator.weight.shape[0], 1, 1, 1), (1, 0, 0)
-        )  # a depthwise convolution of side 1
-    if isinstance(operator, LocalConv2d):
-        raise Unsupported(
-            f"{node.name}: it has a different filter at each place of its output, and a "
-            "certificate's have one"
-        )
-    if isinstance(operator, FlatMap):
-        raise Unsupported(
-            f"{node.name}: it is a convolution no more but a map of whole images, which a "
-            "certificate cannot hold"
-        )
+        # a depthwise convolution of side 1
+        return Weighted(node, (operator.weight.shape[0], 1, 1, 1), (1, 0, 0))
     if not isinstance(operator, Conv2d):
         raise Unsupported(
             f"{node.name}: a batch-norm of single numbers that no layer took up cannot stand in a "

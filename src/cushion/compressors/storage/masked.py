@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor
 
-from cushion.compressors.storage.dead_units import Weighted, linked_layers, without_dead_units
+from cushion.compressors.storage.dead_units import WithBias, linked_layers, without_dead_units
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import MOST_BITS, Kept, Numbers, StoredLayer, Values
 from cushion.compressors.storage.stored_net import StoredNet
@@ -33,14 +33,16 @@ class Grid:
     bits: int
     exponents: tuple[int | None, ...] | None = None
 
-    def exponent(self, at: int) -> int | None:
-        return None if self.exponents is None else self.exponents[at]
+    def of(self, at: int, weight: Tensor, mask: Tensor) -> Numbers:
+        """What the mask leaves of the weight of layer `at`, on its grid: [*weight.shape]."""
+        exponent = None if self.exponents is None else self.exponents[at]
+        if exponent is None:
+            return fitted(weight, mask, self.bits)
+        return discretise(weight, mask, exponent)
 
 
 def is_pruned(operator: Operator) -> bool:
-    """Whether a layer of this kind is pruned; a batch-norm that could not be folded is stored as it
-    is.
-    """
+    """Whether such a layer is pruned; a batch-norm that could not be folded is not."""
     return not isinstance(operator, Diagonal)
 
 
@@ -55,9 +57,9 @@ def store_pruned(
     """
     operators = [node.affine.operator for node in net.affine_layers]
     numbers = [
-        _on_grid(operator.weight, mask, grid, at)
+        grid.of(at, operator.weight, mask)
         if is_pruned(operator)
-        else _precise(operator.weight)
+        else Numbers.fitted(_values(operator.weight), _FACTOR_BITS)
         for at, (operator, mask) in enumerate(zip(operators, masks, strict=True))
     ]
     given = [
@@ -67,7 +69,7 @@ def store_pruned(
     if faithful:
         biases = [None if bias is None else Numbers.fitted(bias, _FACTOR_BITS) for bias in given]
     else:
-        whole = [Weighted(part.values, bias) for part, bias in zip(numbers, given, strict=True)]
+        whole = [WithBias(part.values, bias) for part, bias in zip(numbers, given, strict=True)]
         live = without_dead_units(whole, linked_layers(net))
         numbers = [
             replace(part, integers=np.where(one.weight != 0, part.integers, 0))
@@ -79,17 +81,6 @@ def store_pruned(
         for operator, part in zip(operators, numbers, strict=True)
     ]
     return StoredNet(seed, tuple(layers), tuple(biases))
-
-
-def _on_grid(weight: Tensor, mask: Tensor, grid: Grid, at: int) -> Numbers:
-    exponent = grid.exponent(at)
-    return (
-        fitted(weight, mask, grid.bits) if exponent is None else discretise(weight, mask, exponent)
-    )
-
-
-def _precise(weight: Tensor) -> Numbers:
-    return Numbers.fitted(_values(weight), _FACTOR_BITS)
 
 
 def _coarse(bias: Values | None, weights: Numbers) -> Numbers | None:
@@ -134,9 +125,8 @@ def fitted(weight: Tensor, mask: Tensor, bits: int) -> Numbers:
     _check_fit(weight, mask)
     kept = weight.detach().masked_fill(~mask.to(weight.device), 0.0).abs()
     largest = np.array([float(kept.max()) if kept.numel() else 0.0])
-    return discretise(
-        weight, mask, Numbers.fitted(largest, bits).exponent
-    )  # the largest alone decides the grid
+    # the largest alone decides the grid
+    return discretise(weight, mask, Numbers.fitted(largest, bits).exponent)
 
 
 def _rounded(kept: Values, exponent: int) -> Numbers:

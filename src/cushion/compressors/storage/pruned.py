@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
-from cushion.compressors.storage.stored import Numbers, StoredLayer, Values
+from cushion.certificates.format.sources import Integers
+from cushion.compressors.storage.exact_weights import ExactWeight, as_they_are
+from cushion.compressors.storage.stored import Fields, Numbers, Parts, Shape, StoredLayer, Values
 from cushion.errors import BadInput
 
 _MOST_WEIGHTS = 1 << 27  # of one layer: a gigabyte, which a file of a few bytes may stand for
 
 
 @dataclass(frozen=True, eq=False)
-class Pruned(StoredLayer):
+class Pruned(StoredLayer, kind="pruned", number=7, field_count=1):
     """gaps: [J] whole numbers of at least 1; values: [J], none of them zero."""
 
-    kind: ClassVar[str] = "pruned"
-    field_count: ClassVar[int] = 1
     gaps: Numbers
     values: Numbers
-    shape: tuple[int, ...]
+    shape: Shape
 
     @classmethod
     def of(cls, numbers: Numbers) -> Pruned:
@@ -38,19 +38,17 @@ class Pruned(StoredLayer):
         return cls(Numbers(gaps, 0), Numbers(flat[at], numbers.exponent), numbers.integers.shape)
 
     @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        """A number is coded with its sign, so gaps 1, 2, 3, 4, ... go as 0, -1, 1, -2, ...: no bit
-        is wasted on it.
-        """
+    def numbers(self) -> Parts:
+        """Numbers are coded with a sign, so gaps 1, 2, 3, 4, ... go as 0, -1, 1, -2, ...."""
         more = self.gaps.integers - 1
         return Numbers(np.where(more & 1, -(more + 1 >> 1), more >> 1), 0), self.values
 
     @property
-    def fields(self) -> tuple[int, ...]:
+    def fields(self) -> Fields:
         return (self.values.integers.size,)
 
     @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
         if math.prod(shape) > _MOST_WEIGHTS:
             raise BadInput(
                 f"a pruned weight of {math.prod(shape)} numbers is larger than any that is read"
@@ -60,13 +58,7 @@ class Pruned(StoredLayer):
         return (fields[0],), (fields[0],)
 
     @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,  # noqa: ARG003
-        fields: tuple[int, ...],  # noqa: ARG003
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
+    def restore(cls, shape: Shape, place: int, fields: Fields, numbers: Parts) -> Self:  # noqa: ARG003
         coded, values = numbers
         size = math.prod(shape)
         folded = coded.integers
@@ -81,7 +73,7 @@ class Pruned(StoredLayer):
         return cls(gaps, values, shape)
 
     @property
-    def integers(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    def integers(self) -> Integers:
         """The weight as whole numbers, [*shape]; times 2^exponent of `values`."""
         flat = np.zeros(math.prod(self.shape), dtype=np.int64)
         flat[np.cumsum(self.gaps.integers) - 1] = self.values.integers
@@ -89,6 +81,9 @@ class Pruned(StoredLayer):
 
     def weight(self, seed: int) -> Values:  # noqa: ARG002
         return np.ldexp(self.integers.astype(np.float64), self.values.exponent)
+
+    def exact(self, shape: Shape, seed: int, place: int) -> ExactWeight:  # noqa: ARG002
+        return as_they_are(self.integers.reshape(shape), self.values.exponent)
 
     @property
     def parameters(self) -> int:

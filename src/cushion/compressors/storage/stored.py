@@ -1,58 +1,36 @@
 """What a compressed layer stores: whole numbers on a grid; its weight follows from them and the
 helper string's seed.
 
-Every kind of layer rebuilds its weight in float64, in one order of operations, so that the same
-numbers and seed give the same weight whatever the thread count or block size.
+A kind of layer is a subclass of `StoredLayer` with a `number`: defining it registers it. Every kind
+rebuilds its weight in float64, in one order of operations, so that the same numbers and seed give
+the same weight whatever the thread count or block size.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from cushion.errors import BadInput
+from cushion.compressors.storage.exact_weights import ExactWeight, as_they_are
+from cushion.errors import BadInput, Unsupported
+from cushion.nets.network import Affine
 from cushion.nets.operators import Operator
-from cushion.nets.operators.gaussian_projection import (
-    gaussian_coefficients,
-    gaussian_reconstruction,
-)
-from cushion.nets.operators.hadamard import srht_coefficients, srht_reconstruction
-from cushion.nets.operators.sign_projection import sign_coefficients, sign_reconstruction
 
 Values: TypeAlias = NDArray[np.float64]
-Helper: TypeAlias = Literal["signs", "srht", "gaussian"]
-HELPERS: tuple[Helper, ...] = ("signs", "srht", "gaussian")
-_BLOCK = 1 << 20  # numbers of a product that are added at a time
+Shape: TypeAlias = tuple[int, ...]
+Fields: TypeAlias = tuple[int, ...]
 MOST_BITS = 40  # of one stored number, sign included: what the code of wide numbers holds
 _FINEST = -1074  # every float64 is a multiple of 2^-1074
-COEFFICIENTS = {
-    "signs": sign_coefficients,
-    "srht": srht_coefficients,
-    "gaussian": gaussian_coefficients,
-}
-_RECONSTRUCTIONS = {
-    "signs": sign_reconstruction,
-    "srht": srht_reconstruction,
-    "gaussian": gaussian_reconstruction,
-}
-
-
-def projection_work(helper: Helper, k: int, weights: int) -> float:
-    """Of a weight from k helper matrices."""
-    return {"signs": 1.0, "gaussian": 300.0, "srht": 0.0}[helper] * weights * k + 100.0 * weights
-
-
-def helper_purpose(place: int) -> str:
-    """Names a layer's own part of the helper string; the same words as a certificate's seeded
-    layers use.
-    """
-    return f"weights {place}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +42,7 @@ class Numbers:
 
     @classmethod
     def rounded(cls, values: Values, exponent: int) -> Numbers:
-        """The nearest multiples of 2^exponent (ties to even): each moves by at most 2^(exponent -
-        1).
-        """
+        """The nearest multiples of 2^exponent, ties to even: each moves by half a step at most."""
         if not np.isfinite(values).all():
             raise BadInput(
                 "the numbers to store must be finite, and some are infinite or not a number"
@@ -105,6 +81,31 @@ class Numbers:
         return np.ldexp(self.integers.astype(np.float64), self.exponent)
 
 
+Parts: TypeAlias = tuple[Numbers, ...]
+
+
+def grid_within(step: float) -> int:
+    """The exponent of the largest power of two that is not above `step`."""
+    return math.frexp(step)[1] - 1
+
+
+def less_start(original: Operator, start: Operator | None) -> Tensor:
+    """What is stored of a weight: all of it, or what training added to the start's; float64."""
+    weight = original.weight.detach().to("cpu", torch.float64)
+    return weight if start is None else weight - start.weight.detach().to("cpu", torch.float64)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """With more threads than one a library may add up in another order."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 class StoredLayer(ABC):
     """One layer's numbers, and how its weight comes back from them.
 
@@ -115,58 +116,88 @@ class StoredLayer(ABC):
     """
 
     kind: ClassVar[str]
+    number: ClassVar[int]  # by which a message names the kind
     field_count: ClassVar[int]
-    shape: tuple[int, ...]
+    stores_bias: ClassVar[bool] = False  # whether its numbers hold the layer's bias too
+    not_exact: ClassVar[str] = ""  # why a certificate cannot hold such a layer, where it cannot
+    shape: Shape
+
+    def __init_subclass__(
+        cls, kind: str = "", number: int | None = None, field_count: int = 0
+    ) -> None:
+        """Registers the kind; a base of several kinds has no number."""
+        super().__init_subclass__()
+        if number is None:
+            return
+        if number in KINDS:
+            raise TypeError(f"{cls.__name__} has the number of {KINDS[number].__name__}")
+        cls.kind, cls.number, cls.field_count = kind, number, field_count
+        KINDS[number] = cls
+
+    @property
+    def numbers(self) -> Parts:
+        """All that is stored, in the order of the message: the `Numbers` of the dataclass."""
+        parts = (getattr(self, part.name) for part in dataclasses.fields(self))  # type: ignore[arg-type]
+        return tuple(part for part in parts if isinstance(part, Numbers))
 
     @property
     @abstractmethod
-    def numbers(self) -> tuple[Numbers, ...]:
-        """Everything that is stored, in the order in which it is coded."""
-
-    @property
-    @abstractmethod
-    def fields(self) -> tuple[int, ...]:
+    def fields(self) -> Fields:
         """Sizes that were chosen for this layer."""
 
     @classmethod
     @abstractmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """The shapes of `numbers`, for a decoder; BadInput where the fields fit no weight of this
-        shape.
-        """
+    def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
+        """The shapes of `numbers`; BadInput where the fields fit no weight of this shape."""
+
+    @classmethod
+    def check_fit(cls, fields: Fields, layer: Affine) -> None:  # noqa: ARG003
+        """BadInput unless sizes that follow from the architecture are those of this layer."""
+        return
 
     @classmethod
     @abstractmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,
-        fields: tuple[int, ...],
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
+    def restore(cls, shape: Shape, place: int, fields: Fields, numbers: Parts) -> Self:
         """The layer that has these fields and numbers."""
 
     @classmethod
-    def work(cls, fields: tuple[int, ...], weights: int) -> float:  # noqa: ARG003
-        """About how long a weight of so many numbers takes to come back, in signs of a projection
-        (0.3 ns each).
-        """
+    def work(cls, fields: Fields, weights: int) -> float:  # noqa: ARG003
+        """How long so many weights take to come back, in signs of a projection (0.3 ns each)."""
         return 0.0
 
     @abstractmethod
     def weight(self, seed: int) -> Values:
-        """The weight, float64 [*shape], from the numbers and the seed of the helper string
-        alone.
-        """
+        """The weight, float64 [*shape], from the numbers and the helper string's seed alone."""
 
     def operator(self, original: Operator, seed: int, start: Operator | None = None) -> Operator:
-        """The compressed map, in the original's dtype; with `start` the stored weight is what
-        training added to it.
-        """
+        """The compressed map, in the original's dtype; `start`'s weight is added where given."""
         weight = torch.from_numpy(self.weight(seed))
         if start is not None:
             weight = weight + start.weight.to(torch.float64)
         return original.with_weight(weight.to(original.weight.dtype))
+
+    def affine(
+        self, original: Affine, bias: Numbers | None, seed: int, start: Affine | None = None
+    ) -> Affine:
+        """The compressed layer in the place of `original`; bias: what is stored beside it."""
+        first = None if start is None else start.operator
+        operator, values = self.operator(original.operator, seed, first), None
+        if bias is not None:
+            values = torch.from_numpy(bias.values)
+            if start is not None and start.bias is not None:
+                values = values + start.bias.to(torch.float64)
+            values = values.to(original.operator.weight.dtype)
+        return dataclasses.replace(original, operator=operator, bias=values)
+
+    def exact(self, shape: Shape, seed: int, place: int) -> ExactWeight:  # noqa: ARG002
+        """The layer's integers as a source of weights of this shape, for layer `place` of an
+        integer net.
+
+        Unsupported, with the reason, where the format of certificates has no source for it.
+        """
+        raise Unsupported(
+            self.not_exact or f"the format has no source for a layer stored as {self.kind!r}"
+        )
 
     @property
     def parameters(self) -> int:
@@ -174,152 +205,33 @@ class StoredLayer(ABC):
         return sum(part.integers.size for part in self.numbers)
 
 
+KINDS: dict[int, type[StoredLayer]] = {}  # filled as the kinds are defined
+
+
 @dataclass(frozen=True, eq=False)
-class Kept(StoredLayer):
+class Kept(StoredLayer, kind="kept", number=0):
     """A weight as it is, on a grid."""
 
-    kind: ClassVar[str] = "kept"
-    field_count: ClassVar[int] = 0
     values: Numbers  # [*shape]
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> Shape:  # type: ignore[override]
         return self.values.integers.shape
 
     @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        return (self.values,)
-
-    @property
-    def fields(self) -> tuple[int, ...]:
+    def fields(self) -> Fields:
         return ()
 
     @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:  # noqa: ARG003
+    def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:  # noqa: ARG003
         return (shape,)
 
     @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],  # noqa: ARG003
-        place: int,  # noqa: ARG003
-        fields: tuple[int, ...],  # noqa: ARG003
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
-        (values,) = numbers
-        return cls(values)
+    def restore(cls, shape: Shape, place: int, fields: Fields, numbers: Parts) -> Self:  # noqa: ARG003
+        return cls(numbers[0])
 
     def weight(self, seed: int) -> Values:  # noqa: ARG002
         return self.values.values
 
-
-@dataclass(frozen=True, eq=False)
-class LowRank(StoredLayer):
-    """left · right, reshaped: a matrix of rank r, or a convolution's kernel as the matrix [out,
-    in·taps].
-    """
-
-    kind: ClassVar[str] = "low-rank"
-    field_count: ClassVar[int] = 1
-    left: Numbers  # [rows, r]
-    right: Numbers  # [r, columns]
-    shape: tuple[int, ...]
-
-    @property
-    def rank(self) -> int:
-        return int(self.right.integers.shape[0])
-
-    @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        return self.left, self.right
-
-    @property
-    def fields(self) -> tuple[int, ...]:
-        return (self.rank,)
-
-    @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        rows, columns = shape[0], math.prod(shape[1:])
-        if not 1 <= fields[0] <= min(rows, columns):
-            raise BadInput(
-                f"a matrix of {rows} rows and {columns} columns has no truncation to rank "
-                f"{fields[0]}"
-            )
-        return (rows, fields[0]), (fields[0], columns)
-
-    @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,  # noqa: ARG003
-        fields: tuple[int, ...],  # noqa: ARG003
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
-        left, right = numbers
-        return cls(left, right, shape)
-
-    @classmethod
-    def work(cls, fields: tuple[int, ...], weights: int) -> float:
-        return float(fields[0]) * weights
-
-    def weight(self, seed: int) -> Values:  # noqa: ARG002
-        # One rank after the other, since a matrix product would depend on the threads of the
-        # library; some rows at a time, so that what is added takes little memory.
-        total = np.zeros((self.left.integers.shape[0], self.right.integers.shape[1]))
-        left, right = self.left.values, self.right.values
-        step = max(1, _BLOCK // total.shape[1])
-        for start in range(0, len(total), step):
-            for column, row in zip(left[start : start + step].T, right, strict=True):
-                total[start : start + step] += column[:, None] * row
-        return total.reshape(self.shape)
-
-
-@dataclass(frozen=True, eq=False)
-class Projected(StoredLayer):
-    """(1/k) Σ_t c_t M_t: Matrix-Project (Algorithm 1), or Vector-Project (Algorithm 3) for the
-    weight as one vector.
-    """
-
-    kind: ClassVar[str] = "projected"
-    field_count: ClassVar[int] = 2
-    coefficients: Numbers  # [k]
-    shape: tuple[int, ...]
-    helper: Helper
-    place: int
-
-    @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        return (self.coefficients,)
-
-    @property
-    def fields(self) -> tuple[int, ...]:
-        return HELPERS.index(self.helper), self.coefficients.integers.size
-
-    @classmethod
-    def sizes(cls, shape: tuple[int, ...], fields: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:  # noqa: ARG003
-        if fields[0] >= len(HELPERS) or fields[1] < 1:
-            raise BadInput(
-                f"a projection has no helper number {fields[0]} and {fields[1]} coefficients"
-            )
-        return ((fields[1],),)
-
-    @classmethod
-    def restore(
-        cls,
-        shape: tuple[int, ...],
-        place: int,
-        fields: tuple[int, ...],
-        numbers: tuple[Numbers, ...],
-    ) -> Self:
-        (coefficients,) = numbers
-        return cls(coefficients, shape, HELPERS[fields[0]], place)
-
-    @classmethod
-    def work(cls, fields: tuple[int, ...], weights: int) -> float:
-        return projection_work(HELPERS[fields[0]], fields[1], weights)
-
-    def weight(self, seed: int) -> Values:
-        coefficients = torch.from_numpy(self.coefficients.values)
-        return _RECONSTRUCTIONS[self.helper](
-            coefficients, self.shape, seed, helper_purpose(self.place)
-        ).numpy()
+    def exact(self, shape: Shape, seed: int, place: int) -> ExactWeight:  # noqa: ARG002
+        return as_they_are(self.values.integers.reshape(shape), self.values.exponent)

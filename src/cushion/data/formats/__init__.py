@@ -1,3 +1,1 @@
-"""One reader per file layout; each hands over `Arrays` and knows nothing of names, seeds or
-downloads.
-"""
+"""One reader per file layout; each hands over `Arrays` and knows nothing of names or downloads."""

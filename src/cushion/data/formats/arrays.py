@@ -1,6 +1,4 @@
-"""What every file format hands over: the inputs and labels of one part, before they become a
-Dataset.
-"""
+"""What every format hands over: inputs and labels of one part, before they become a Dataset."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ def numpy_reason(error: Exception) -> str:
 
 
 def whole_labels(y: NDArray[Any], where: str) -> NDArray[np.int64]:
-    """The labels as int64, from any integer type; `where` opens the sentence that refuses
-    others.
-    """
+    """The labels as int64, from any integer type; `where` opens the sentence of a refusal."""
     if y.dtype.kind not in "iu" or y.ndim != 1:
         raise BadInput(
             f"{where} must be a vector of whole numbers, not {y.dtype} of shape {y.shape}"

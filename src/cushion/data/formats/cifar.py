@@ -57,9 +57,7 @@ def recognise(folder: Path) -> Layout | None:
 
 
 def read_folder(folder: Path, layout: Layout) -> Pair:
-    """x [m, 3, 32, 32] uint8, y [m], all training batches in order; the test batch may be
-    absent.
-    """
+    """x [m, 3, 32, 32] uint8, y [m], training batches in order; a test batch may be absent."""
     for name in layout.train:
         if not (folder / name).is_file():
             raise BadInput(f"{folder / name}: the batch is missing; put it beside the others")

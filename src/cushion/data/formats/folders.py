@@ -1,6 +1,4 @@
-"""Which layout a folder has, and reading it; the torchvision layout is one of these a level or two
-down.
-"""
+"""Which layout a folder has, and reading it; torchvision's is one of these a level or two down."""
 
 from __future__ import annotations
 
@@ -11,19 +9,12 @@ from cushion.data.formats import cifar, idx, images, npy
 from cushion.data.formats.arrays import Pair
 from cushion.errors import BadInput
 
-IDX_FAMILY = (
-    "MNIST",
-    "FashionMNIST",
-    "KMNIST",
-    "QMNIST",
-)  # torchvision keeps each in ROOT/<name>/raw
+IDX_FAMILY = ("MNIST", "FashionMNIST", "KMNIST", "QMNIST")  # torchvision: ROOT/<name>/raw
 Reader = Callable[[], tuple[Pair, int | None]]
 
 
 def read(folder: Path) -> tuple[Pair, int | None]:
-    """Both parts, and the number of classes where the layout fixes it (None: read it off the
-    labels).
-    """
+    """Both parts, and the number of classes where the layout fixes it (None: see the labels)."""
     found = [(place, reader) for place in _places(folder) for reader in _readers(place)]
     if len(found) > 1:
         names = ", ".join(str(place.relative_to(folder)) for place, _ in found)

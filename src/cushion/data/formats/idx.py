@@ -30,9 +30,7 @@ def recognise(folder: Path) -> bool:
 
 
 def read_folder(folder: Path) -> Pair:
-    """The four files of the MNIST family in one folder: x [m, 1, H, W] uint8, y [m]; t10k-* may be
-    absent.
-    """
+    """The four files of the MNIST family: x [m, 1, H, W] uint8, y [m]; t10k-* may be absent."""
     train = _part(folder, "train")
     has_test = any(_find(folder, f"t10k-{rest}") for rest in (IMAGES, LABELS))
     return train, _part(folder, "t10k") if has_test else None
@@ -75,9 +73,8 @@ def _array(stream: BinaryIO, path: Path, dimensions: int) -> NDArray[np.uint8]:
         )
     try:
         return np.frombuffer(values, dtype=np.uint8).reshape(shape)
-    except (
-        ValueError
-    ):  # no values, since one size is 0, but the others are beyond what an array can have
+    # no values, since one size is 0, but the others are beyond what an array can have
+    except ValueError:
         raise Malformed(
             f"{path}: sizes {' x '.join(map(str, shape))} are beyond any array", 4
         ) from None

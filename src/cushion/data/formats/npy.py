@@ -1,6 +1,4 @@
-"""A folder of x_train.npy, y_train.npy, x_test.npy, y_test.npy: how fetched sets are kept,
-memory-mapped.
-"""
+"""Folders of x_train.npy, y_train.npy, x_test.npy, y_test.npy: how fetched sets are kept."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ def recognise(folder: Path) -> bool:
 
 
 def read_folder(folder: Path) -> Pair:
-    """Both parts without reading the pixels: they are paged in from the file when a batch touches
-    them.
-    """
+    """Both parts, memory-mapped: pixels are paged in from the file when a batch touches them."""
     train = _part(folder, "train")
     return train, _part(folder, "test") if (folder / "x_test.npy").is_file() else None
 

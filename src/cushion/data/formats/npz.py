@@ -28,9 +28,7 @@ def read(path: Path) -> Pair:
 
 
 def read_inputs(path: Path, key: str) -> NDArray[Any]:
-    """One array of inputs, "x" or "x_test", as `read` gives it; labels may be missing and are not
-    looked at.
-    """
+    """One array of inputs, "x" or "x_test", as `read` gives it; labels are not looked at."""
     arrays, found = _arrays(path, (key,))
     if key not in arrays:
         raise BadInput(f"{path}: unlabelled inputs need the array {key}, but this file has {found}")
@@ -79,9 +77,8 @@ def _part(x: NDArray[Any], y: NDArray[Any], suffix: str, path: Path) -> Arrays:
 
 def _inputs(x: NDArray[Any], key: str, path: Path) -> NDArray[Any]:
     if x.dtype.kind == "f":
-        with np.errstate(
-            over="ignore"
-        ):  # what overflows becomes infinite, and Dataset refuses that by name
+        # what overflows becomes infinite, and Dataset refuses that by name
+        with np.errstate(over="ignore"):
             return x.astype(np.float32, copy=False)
     if x.dtype != np.uint8:
         raise BadInput(

@@ -51,9 +51,7 @@ _NEEDLESS = (
 
 
 class _StandIn:
-    """Keeps its arguments and does nothing; with `__setstate__` here a pickle cannot set
-    attributes.
-    """
+    """Keeps its arguments and does nothing; no pickle can set attributes of it."""
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
@@ -85,18 +83,14 @@ class _Ndarray(_StandIn):
 
 
 class _Reconstruct(_StandIn):
-    """numpy.core.multiarray._reconstruct(ndarray, (0,), b"b"); the state that follows fills the
-    array.
-    """
+    """numpy.core.multiarray._reconstruct(ndarray, (0,), b"b"); a state follows, the array's."""
 
     def __new__(cls, *_arguments: Any) -> Any:
         return _Ndarray()
 
 
 class _FromBuffer(_StandIn):
-    """numpy.core.numeric._frombuffer(data, dtype, shape, order), how pickle protocol 5 writes an
-    array.
-    """
+    """numpy.core.numeric._frombuffer(data, dtype, shape, order): an array in pickle protocol 5."""
 
     def checked(self) -> NDArray[Any]:
         data, dtype, shape, order = self.arguments
@@ -131,9 +125,7 @@ _PythonUnpickler: Any = pickle._Unpickler  # its opcode methods are in no type s
 
 
 class _NumbersOnly(_PythonUnpickler):  # type: ignore[misc]
-    """The unpickler in Python: its memo is a dictionary, where the C one allocates any index a file
-    names.
-    """
+    """The unpickler in Python: the C one's memo allocates any index that a file names."""
 
     def __init__(self, content: bytes) -> None:
         # From memory, where a length that the file only claims to have is cut to what is there.
@@ -152,9 +144,7 @@ class _NumbersOnly(_PythonUnpickler):  # type: ignore[misc]
         self.append(data)
 
     def load_reduce(self) -> None:
-        """A call, whose arguments may be shared: without limits every few bytes of the file copy
-        them again.
-        """
+        """A call. Its arguments may be shared: without limits a few bytes copy them ever again."""
         function, arguments = self.stack[-2:]
         if type(arguments) is not tuple or len(arguments) > MOST_ARGUMENTS:
             raise ValueError(f"a call with more than {MOST_ARGUMENTS} arguments")
@@ -229,9 +219,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _check_keys(keys: Iterable[Any]) -> None:
-    """Before they are hashed: text has a cheap hash that a file cannot steer, tuples and numbers do
-    not.
-    """
+    """Before they are hashed: a file can steer the hashes of tuples and numbers, not of text."""
     if not all(type(key) in (str, bytes) for key in keys):
         raise ValueError("a dictionary whose keys are not text")
 

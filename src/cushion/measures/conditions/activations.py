@@ -44,7 +44,7 @@ def pre_activations(line: Linearisation, layer: Node, relu: Node) -> Tensor:
     """
     t = line.outputs[layer.index]
     for node in line.net.nodes[layer.index + 1 : relu.index]:
-        t = node.op(t)  # type: ignore[operator]
+        t = node.op(t)
     return t.flatten(1)
 
 

@@ -23,7 +23,7 @@ from cushion.measures.conditions.records import IndexSet, LayerInteraction, Trip
 from cushion.measures.distribution import describe
 from cushion.measures.probing import chunks, probe_generator, squared_lengths, unit_vectors
 from cushion.nets.linearisation import Linearisation
-from cushion.nets.network import AdaptiveAvgPool, Affine, AvgPool, Network, Node
+from cushion.nets.network import Affine, Network, Node
 from cushion.nets.operators import Operator
 
 _CHEAP = 1e8  # multiplications an example: what all unit vectors of one layer may always take
@@ -229,7 +229,7 @@ def selects(net: Network, node: Node) -> bool:
     for later in net.nodes[node.index + 1 :]:
         if isinstance(later.op, Affine):
             return True
-        if isinstance(later.op, (AvgPool, AdaptiveAvgPool)):
+        if not later.op.selects:
             return False
     return True
 

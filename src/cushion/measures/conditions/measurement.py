@@ -93,7 +93,7 @@ def _stream(
     chosen, h, rectified = triples(len(net.affine_layers)), units(net), rectified_layers(net)
     exact = all(plan.exact)
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         x = as_floats(data.x[rows]).to(net.dtype)
         line = Linearisation(net, x)
         check_scores(line.scores, data, rows.start)
@@ -128,7 +128,7 @@ def first_input(net: Network, x: Tensor) -> Tensor:
     for node in net.nodes[1:]:
         if isinstance(node.op, Affine):
             break
-        x = node.op(x)  # type: ignore[operator]
+        x = node.op(x)
     return x
 
 

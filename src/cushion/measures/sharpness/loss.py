@@ -58,7 +58,7 @@ def batch_of(
 def all_losses(net: Network, data: Dataset, describe: str = "loss") -> Losses:
     """One pass over all rows."""
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         x, y = batch_of(data, rows, net.dtype)
         losses, wrong = sample_losses(net.forward(x), y)
         return {

@@ -35,19 +35,18 @@ def measure_attenuation(
     squares: dict[tuple[int, int], NDArray[np.float64]] = {}
     for draw in progress(range(draws), f"attenuation of {level:g}", "draw"):
 
-        def work(rows: slice, draw: int = draw) -> Accumulators:
+        def work(rows: slice, draw: int = draw) -> Accumulators[tuple[int, int]]:
             clean = Activations(net, as_floats(data.x[rows]).to(net.dtype))
-            found: dict[str, Samples] = {}
+            found: dict[tuple[int, int], Samples] = {}
             for source in net.affine_layers:
                 errors = injected_errors(clean, source, _sphere(level, seed, draw, rows.start))
                 for j, values in errors.items():
-                    found[f"{source.index} {j}"] = Samples.of(rows.start, values.numpy())
+                    found[source.index, j] = Samples.of(rows.start, values.numpy())
             return found
 
-        for key, samples in map_shards(
+        for pair, samples in map_shards(
             len(data), batch, work, describe=f"noise {level:g}, draw {draw + 1}"
         ).items():
-            pair = (int(key.split()[0]), int(key.split()[1]))
             values = samples.values()
             alive = values[np.isfinite(values)]  # an example with x^j = 0 has no relative error
             means.setdefault(pair, []).append(float(alive.mean()) if len(alive) else math.nan)

@@ -120,12 +120,12 @@ def measure_pairs(
     row alone.
     """
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[tuple[str, int, int]]:
         line = Linearisation(net, as_floats(data.x[rows]).to(net.dtype))
         shard_seed = seed * (1 << 32) + rows.start
         answers = pair_squares(line, plan, shard_seed)
         spreads = sampled_spreads(line, answers, places, seed) if places else {}
-        found: dict[str, Samples] = {}
+        found: dict[tuple[str, int, int], Samples] = {}
         size = {index: lengths(output).double() for index, output in line.outputs.items()}
         for (i, j), answer in answers.items():
             assert answer.image is not None
@@ -144,11 +144,11 @@ def measure_pairs(
             if (i, j) in spreads:
                 parts["sampled"] = spreads[i, j].sqrt()
             for name, values in parts.items():
-                found[f"{name} {i} {j}"] = Samples.of(rows.start, values.numpy())
+                found[name, i, j] = Samples.of(rows.start, values.numpy())
         return found
 
     pairs = Pairs(net, len(data), places=places)
-    for key, samples in map_shards(len(data), batch, work, describe="all pairs of layers").items():
-        name, i, j = key.split()
-        getattr(pairs, name)[int(i), int(j)] = samples.values()
+    merged = map_shards(len(data), batch, work, describe="all pairs of layers")
+    for (name, i, j), samples in merged.items():
+        getattr(pairs, name)[i, j] = samples.values()
     return pairs

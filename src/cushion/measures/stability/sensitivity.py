@@ -79,7 +79,7 @@ def measure_sensitivity(
         )
     draw = LAWS[law] if isinstance(law, str) else law
 
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         clean = Activations(net, as_floats(data.x[rows]).to(net.dtype))
         generator = probe_generator(seed, f"sensitivity {rows.start}", source.index)
 

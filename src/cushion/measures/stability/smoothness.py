@@ -96,7 +96,7 @@ def measure_smoothness(
 
         def work(
             rows: slice, draw: int = draw, noisy: Mapping[Law, Network] = noisy
-        ) -> Accumulators:
+        ) -> Accumulators[str]:
             return _work(net, data, noises, noisy, rows, seed, draw)
 
         merged = map_shards(len(data), batch, work, describe=f"smoothness, draw {draw + 1}/{draws}")
@@ -127,7 +127,7 @@ def _work(
     rows: slice,
     seed: int,
     draw: int,
-) -> Accumulators:
+) -> Accumulators[str]:
     x = as_floats(data.x[rows]).to(net.dtype)
     line, clean = Linearisation(net, x), Activations(net, x)
     hatted = {law: Activations(other, x) for law, other in noisy.items()}

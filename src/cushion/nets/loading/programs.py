@@ -44,9 +44,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
 
 
 def plain_module(program: ExportedProgram) -> nn.Module:
-    """The program's net, in evaluation mode, on a batch of any size; checked against it on its own
-    example.
-    """
+    """The program's net in evaluation mode, on any batch; checked against it on its example."""
     guarded = program.module()
     assert isinstance(guarded, fx.GraphModule)
     graph: fx.Graph = fx.Graph()
@@ -58,9 +56,8 @@ def plain_module(program: ExportedProgram) -> nn.Module:
             node.target is operator.getitem
             and node.args[0].target is _ATEN.adaptive_max_pool2d.default
         ):
-            copies[node] = copies[
-                node.args[0]
-            ]  # ATen returns the indices too, the torch function does not
+            # ATen returns the indices too, the torch function does not
+            copies[node] = copies[node.args[0]]
             continue
         if node.target in (_ATEN.view.default, _ATEN.reshape.default):
             copies[node] = _reshape(graph, copies, node)

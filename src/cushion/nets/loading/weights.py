@@ -55,9 +55,7 @@ class LoadedNet:
 def save_net(
     path: str | os.PathLike[str], module: nn.Module, spec: Spec, meta: Mapping[str, Any]
 ) -> None:
-    """Write the module's weights and buffers with spec and meta, atomically; tensors are float32 or
-    int64.
-    """
+    """Write the module's weights and buffers (float32 or int64) with spec and meta, atomically."""
     written = {
         key: value if key in _TEXT_KEYS else json.dumps(value) for key, value in meta.items()
     }
@@ -71,9 +69,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
 
 
 def _in_order(content: bytes) -> bytes:
-    """The same safetensors file with its metadata sorted: safetensors shuffles it, and equal nets
-    give equal files.
-    """
+    """The same file with sorted metadata, which safetensors shuffles: equal nets, equal files."""
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -316,9 +312,8 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise BadInput(f"{path} does not exist; give `weights` a .safetensors or .pt file")
     try:
-        with warnings.catch_warnings(
-            action="ignore"
-        ):  # torch warns of a pickle's age before it refuses it
+        # torch warns of a pickle's age before it refuses it
+        with warnings.catch_warnings(action="ignore"):
             state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:
         # torch's own message tells the reader to switch the protection off: not repeated here

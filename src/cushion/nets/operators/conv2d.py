@@ -1,20 +1,23 @@
-"""The true linear map of a two-dimensional convolution, with zero padding, stride, dilation and
-groups.
-"""
+"""The true map of a two-dimensional convolution: zero padding, stride, dilation and groups."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from cushion.errors import BadInput
+from cushion.nets.entries import sides, two, whole
+from cushion.nets.operators.conv_path_sums import before_convolution
 from cushion.nets.operators.norms import EXPLICIT, gram_upper
 from cushion.nets.operators.operator import Operator
+from cushion.nets.operators.path_sums import PathSums, Powers
 
 _CHUNK = 1 << 22  # numbers of Fourier blocks held at a time
 
@@ -127,9 +130,7 @@ class Conv2d(Operator):
         return self.parameters * math.prod(self.output_shape[1:])
 
     def operator_frobenius(self) -> float:
-        """√(Σ over taps of |weight|² · the number of output positions where the tap reads inside
-        the image).
-        """
+        """√(Σ over taps of |weight|² · the output positions where the tap reads the image)."""
         squares = self.weight.to(torch.float64).square().sum((0, 1))  # [K_h, K_w]
         rows, columns = (
             torch.tensor([len(self._reads(axis, tap)[0]) for tap in range(squares.shape[axis])]).to(
@@ -140,18 +141,14 @@ class Conv2d(Operator):
         return math.sqrt(float(rows @ squares @ columns))
 
     def _reads(self, axis: int, tap: int) -> tuple[Tensor, Tensor]:
-        """The outputs along one axis at which a tap reads the image and not the padding, and where
-        it reads.
-        """
+        """The outputs along one axis at which a tap reads the image, and where it reads."""
         outputs = torch.arange(self.output_shape[1 + axis])
         places = outputs * self.stride[axis] + tap * self.dilation[axis] - self.padding[2 * axis]
         inside = (places >= 0) & (places < self.input_shape[1 + axis])
         return outputs[inside], places[inside]
 
     def spectral_upper(self) -> float:
-        """At least ‖A‖₂: from the explicit matrix of a small map, else from a circulant map that
-        contains A.
-        """
+        """At least ‖A‖₂: from the matrix of a small map, else from a circulant that contains A."""
         if self.input_size * self.output_size <= EXPLICIT:
             return gram_upper(self.to(torch.float64).dense()[None], guess=self.spectral())
         return self._circulant_upper()
@@ -189,9 +186,7 @@ class Conv2d(Operator):
         return upper
 
     def _polyphase_kernel(self) -> Tensor:
-        """The kernel over the stride² interleaved sub-images, float64: [groups, out, in·stride²,
-        K_h, K_w].
-        """
+        """The kernel over the stride² sub-images, float64: [groups, out, in·stride², K_h, K_w]."""
         out, inside = self.weight.shape[:2]
         counts = [
             -(-extent // step) for extent, step in zip(self._extent, self.stride, strict=True)
@@ -210,18 +205,34 @@ class Conv2d(Operator):
         """diag(scale) A, `scale` one number per output channel."""
         return replace(self, weight=self.weight * scale[:, None, None, None])
 
+    @classmethod
+    def rebuild(cls, entry: dict[str, Any], weight: Tensor) -> Conv2d:
+        """Groups must be of equal size; whether the kernel fits is checked when it is made."""
+        out, _, _, _ = weight.shape
+        a, b, c, d = (whole(value) for value in entry["padding"])
+        groups = whole(entry["groups"], 1)
+        if out % groups:
+            raise ValueError("groups of equal size")
+        stride, dilation = two(entry["stride"], 1), two(entry["dilation"], 1)
+        return cls(weight, sides(entry["input_shape"]), stride, (a, b, c, d), dilation, groups)
+
+    def _sums_before(
+        self,
+        sums: Sequence[PathSums | None],
+        powers: Powers,
+        weight: NDArray[Any],
+        units: Sequence[int],
+    ) -> list[PathSums | None]:
+        return before_convolution(self, weight, sums, powers, units)
+
 
 def same_padding(kernel: tuple[int, int], dilation: tuple[int, int]) -> tuple[int, int, int, int]:
-    """The zeros that padding="same" adds (above, below, left, right); the odd one goes below and
-    right.
-    """
+    """The zeros of padding="same" (above, below, left, right); the odd one is below and right."""
     total = [step * (size - 1) for size, step in zip(kernel, dilation, strict=True)]
     return total[0] // 2, total[0] - total[0] // 2, total[1] // 2, total[1] - total[1] // 2
 
 
 def _phases(taps: int, grid: int, frequencies: int) -> Tensor:
-    """exp(2πi·tap·frequency / grid), [taps, frequencies]; reducing the product modulo the grid
-    keeps it accurate.
-    """
+    """exp(2πi·tap·frequency / grid), [taps, frequencies], accurate by reducing modulo the grid."""
     turns = torch.outer(torch.arange(taps), torch.arange(frequencies)) % grid
     return torch.exp(2j * math.pi * turns.to(torch.float64) / grid)

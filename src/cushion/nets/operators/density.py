@@ -1,6 +1,4 @@
-"""The density of a map's singular values, by stochastic Lanczos quadrature: for maps too large to
-factorise.
-"""
+"""The density of a large map's singular values, by stochastic Lanczos quadrature."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ class Density:
     coarse: tuple[GaussRule, ...]
 
     def histogram(self, edges: Values) -> tuple[Values, Values]:
-        """Expected number of singular values in each bin, and its standard error; the last edge
-        takes the rest.
-        """
+        """Expected singular values in each bin, with standard errors; the last takes the rest."""
 
         def counts(rules: tuple[GaussRule, ...]) -> Values:
             inner = np.array([rule.below(edges[1:-1]) for rule in rules])
@@ -118,9 +114,7 @@ def estimate_density(
 
 
 def _lanczos(gram: Gram, start: NDArray[np.float32], steps: int) -> tuple[list[float], list[float]]:
-    """The tridiagonal matrix of G in the Krylov space of `start`; shorter than `steps` if that is
-    invariant.
-    """
+    """The tridiagonal matrix of G in the Krylov space of `start`; shorter if that is invariant."""
     basis = np.empty((steps, len(start)), np.float32)
     basis[0] = start / np.linalg.norm(start)
     diagonal: list[float] = []

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from cushion.nets.entries import sides
 from cushion.nets.operators.operator import Operator
+from cushion.nets.operators.path_sums import PathSums, Powers
 
 
 @dataclass(frozen=True, eq=False)
 class Diagonal(Operator):
-    """x[c, ...] -> weight[c] · x[c, ...] on feature maps of `input_shape` = (C, ...); weight:
-    [C].
-    """
+    """x[c, ...] -> weight[c] · x[c, ...] on maps of `input_shape` = (C, ...); weight: [C]."""
 
     weight: Tensor
     input_shape: tuple[int, ...]
@@ -66,3 +68,23 @@ class Diagonal(Operator):
     def scaled(self, scale: Tensor) -> Self:
         """diag(scale) A."""
         return replace(self, weight=self.weight * scale)
+
+    @classmethod
+    def rebuild(cls, entry: dict[str, Any], weight: Tensor) -> Diagonal:
+        """One factor a channel."""
+        (channels,), shape = weight.shape, sides(entry["input_shape"])
+        if channels != shape[0]:
+            raise ValueError("one factor a channel")
+        return cls(weight, shape)
+
+    def _sums_before(
+        self,
+        sums: Sequence[PathSums | None],
+        powers: Powers,
+        weight: NDArray[Any],
+        units: Sequence[int],
+    ) -> list[PathSums | None]:
+        return [
+            one and PathSums(power[:, None, None] * one.values, one.rows, one.columns)
+            for one, power in zip(sums, powers.each(weight, units), strict=True)
+        ]

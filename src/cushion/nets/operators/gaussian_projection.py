@@ -39,9 +39,7 @@ _BLOCK = 1 << 16  # normals generated at once: few calls for short rows, little 
 def gaussian_rows(
     size: int, first: int, count: int, seed: int, purpose: str = PURPOSE
 ) -> NDArray[np.float64]:
-    """v_first, ..., v_{first+count-1}: [count, size]; row t depends on (size, t, seed, purpose)
-    alone.
-    """
+    """v_first, ...: [count, size]; row t depends on (size, t, seed, purpose) alone."""
     pairs = -(-size // 2)
     words = stream(purpose, seed, count * 2 * pairs, first * 2 * pairs).reshape(count, 2, pairs)
     uniform = ((words >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
@@ -68,9 +66,7 @@ def gaussian_coefficients(weight: Tensor, k: int, seed: int, purpose: str = PURP
 def gaussian_reconstruction(
     coefficients: Tensor, shape: Sequence[int], seed: int, purpose: str = PURPOSE
 ) -> Tensor:
-    """ĉ = (1/k) Σ_t z_t v_t from the [k] numbers alone: [*shape], in their dtype. This is what a
-    decoder runs.
-    """
+    """ĉ = (1/k) Σ_t z_t v_t from the [k] numbers alone, as a decoder has them: [*shape]."""
     values = flat_coefficients(coefficients, shape, LARGEST)
     total = np.zeros(math.prod(shape))
     for z, row in zip(

@@ -67,9 +67,7 @@ def srht_coefficients(weight: Tensor, k: int, seed: int, purpose: str = PURPOSE)
 def srht_reconstruction(
     coefficients: Tensor, shape: Sequence[int], seed: int, purpose: str = PURPOSE
 ) -> Tensor:
-    """Â = (1/k) Σ_t c_t M_t from the [k] numbers alone: [*shape], in their dtype. This is what a
-    decoder runs.
-    """
+    """Â = (1/k) Σ_t c_t M_t from the [k] numbers alone, as a decoder has them: [*shape]."""
     values = flat_coefficients(coefficients, shape)
     n, k = math.prod(shape), values.size
     size = padded_size(n)
@@ -81,9 +79,7 @@ def srht_reconstruction(
 
 
 def padded_size(n: int) -> int:
-    """N: the least power of two that is at least n ≥ 1, and the largest number k of
-    coefficients.
-    """
+    """N: the least power of two that is at least n ≥ 1; k is at most that."""
     return 1 << (n - 1).bit_length()
 
 
@@ -117,9 +113,8 @@ def _butterflies(now: NDArray[np.float64]) -> NDArray[np.float64]:
     return now
 
 
-@lru_cache(
-    maxsize=1
-)  # whoever reconstructs has mostly just projected, and sorting is a third of the work
+# whoever reconstructs has mostly just projected, and sorting is a third of the work
+@lru_cache(maxsize=1)
 def _rows(size: int, k: int, seed: int, purpose: str) -> NDArray[np.intp]:
     """r_1, ..., r_k out of 0, ..., size-1: [k], not to be written to."""
     if k > size:

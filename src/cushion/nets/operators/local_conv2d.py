@@ -107,9 +107,8 @@ class LocalConv2d(Operator):
         padded = (height + above + below, width + left + right)
         parts = []
         for some in self._chunks(y):
-            patches = torch.bmm(some.flatten(2).permute(2, 0, 1), filters).permute(
-                1, 2, 0
-            )  # [b, in·taps, places]
+            # [b, in·taps, places]
+            patches = torch.bmm(some.flatten(2).permute(2, 0, 1), filters).permute(1, 2, 0)
             whole = F.fold(patches, padded, self._kernel, self.dilation, 0, self.stride)
             parts.append(whole[:, :, above : above + height, left : left + width])
         return torch.cat(parts)
@@ -124,9 +123,7 @@ class LocalConv2d(Operator):
         return matrix.permute(2, 0, 3, 1).reshape(self.output_size, self.input_size)
 
     def column_energies(self) -> Tensor:
-        """Σ over the places and taps that read a number, and their output channels, of weight²:
-        [C_in, H, W].
-        """
+        """Σ over the places and taps that read a number, and outputs, of weight²: [C_in, H, W]."""
         energies = self.weight.new_zeros((math.prod(self.input_shape[1:]), self.weight.shape[2]))
         for tap, squares in zip(
             self._reads, self.weight.square().sum(1).flatten(2).unbind(2), strict=True
@@ -167,9 +164,7 @@ class LocalConv2d(Operator):
 
     @property
     def overlap(self) -> int:
-        """The largest number of places that read one and the same number: at most ⌈κ/s⌉² without
-        dilation.
-        """
+        """The largest number of places that read one number: ≤ ⌈κ/s⌉² without dilation."""
         reads = self._reads[self._reads >= 0]
         return int(torch.bincount(reads).max()) if len(reads) else 0
 
@@ -183,9 +178,7 @@ class LocalConv2d(Operator):
 
     @cached_property
     def _reads(self) -> Tensor:
-        """Which pixel each tap reads at each place, -1 on padding: [taps, places]. Patches of the
-        pixels' numbers.
-        """
+        """Which pixel each tap reads at each place, -1 on padding: [taps, places]."""
         height, width = self.input_shape[1:]
         numbers = torch.arange(
             1.0, height * width + 1, dtype=torch.float64, device=self.weight.device

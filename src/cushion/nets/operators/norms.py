@@ -59,9 +59,7 @@ def lanczos_norm(operator: Operator) -> float:
 
 
 def scale_to_one(operator: Operator) -> tuple[Operator, float]:
-    """A / unit, with weights in [-1, 1], and unit: a power of two, so exact; float32 squares then
-    stay in range.
-    """
+    """A / unit, with weights in [-1, 1]; unit is a power of two: exact, and squares are floats."""
     unit = 2.0 ** math.frexp(float(operator.weight.abs().max()))[1]
     weight = operator.weight.detach().to(torch.float64) / unit
     return dataclasses.replace(operator, weight=weight), unit  # type: ignore[type-var]
@@ -98,9 +96,7 @@ class Gram:
         return flat
 
     def rayleigh_ritz(self, vectors: Vector) -> tuple[float, Vector, float]:
-        """The largest ρ = ‖A x‖² over unit vectors x in the span, its x, and the residual ‖G x - ρ
-        x‖.
-        """
+        """The largest ρ = ‖A x‖² over unit x in the span, its x, and the residual ‖G x - ρ x‖."""
         basis = np.linalg.qr(vectors.T.astype(np.float64))[0].T.copy()
         images = self.first(self.maps(basis))
         left, singular, _ = torch.linalg.svd(images.flatten(1), full_matrices=False)
@@ -113,9 +109,7 @@ class Gram:
 def _largest(
     gram: Callable[[Vector], Vector], start: Vector, tolerance: float, restarts: int | None = None
 ) -> tuple[float, Vector]:
-    """The largest eigenvalue of a symmetric map and its unit vector, to a residual of tolerance ·
-    eigenvalue.
-    """
+    """The largest eigenvalue of a symmetric map, residual ≤ tolerance · it, and its unit vector."""
     linear = LinearOperator((start.size, start.size), matvec=gram, dtype=start.dtype)
     values, vectors = eigsh(linear, k=1, which="LA", v0=start, tol=tolerance, maxiter=restarts)
     return float(values[0]), vectors[:, 0]

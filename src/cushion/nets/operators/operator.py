@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.errors import BadInput
 from cushion.nets.operators.norms import lanczos_norm
+from cushion.nets.operators.path_sums import PathSums, Powers, array
 
 
 class Operator(ABC):
@@ -39,15 +42,11 @@ class Operator(ABC):
 
     @abstractmethod
     def dense(self) -> Tensor:
-        """The matrix of A, [output_size, input_size], in row-major order of the shapes: for small
-        maps.
-        """
+        """The matrix of A, [output_size, input_size], row-major: for small maps."""
 
     @abstractmethod
     def column_energies(self) -> Tensor:
-        """The squared length of each column of A, [*input_shape]: what a unit input contributes to
-        ‖A‖_F².
-        """
+        """The squared length of each column of A, [*input_shape]; their sum is ‖A‖_F²."""
 
     @property
     @abstractmethod
@@ -59,9 +58,7 @@ class Operator(ABC):
         """‖A‖_F of the true map, in closed form (float64)."""
 
     def spectral(self) -> float:
-        """‖A‖₂ of the true map to a relative 1e-6, from below (`norms.lanczos_norm`); computed
-        once.
-        """
+        """‖A‖₂ to a relative 1e-6, from below (`norms.lanczos_norm`); computed once."""
         return self._lanczos_norm
 
     @cached_property
@@ -85,7 +82,7 @@ class Operator(ABC):
         if (
             type(self) is not type(other)
             or self.weight.shape != other.weight.shape
-            or self._setting != other._setting
+            or self.setting != other.setting
         ):
             raise BadInput(
                 "the two layers differ in more than their weights; compare a layer with its own "
@@ -96,15 +93,51 @@ class Operator(ABC):
         )
 
     @property
-    def _setting(self) -> list[object]:
+    def setting(self) -> dict[str, Any]:
         """All that defines the map besides its weight."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return [getattr(self, field.name) for field in fields if field.name != "weight"]
+        return {field.name: getattr(self, field.name) for field in fields if field.name != "weight"}
+
+    @classmethod
+    def rebuild(cls, entry: dict[str, Any], weight: Tensor) -> Operator:
+        """The map with this weight and the `setting` in a stored description, which is checked."""
+        raise NotImplementedError(f"a {cls.__name__} is stored by its compressor")
+
+    def sums_before(self, sums: Sequence[PathSums | None], powers: Powers) -> list[PathSums | None]:
+        """(|A|^p)ᵀ s for each p: the sums over paths of what enters a layer, from those of what
+        leaves it; None stays None.
+        """
+        weight = array(self.weight)
+        units = powers.units(weight)
+        before = self._sums_before(sums, powers, weight, units)
+        for one, found, p, unit in zip(sums, before, powers.exponents, units, strict=True):
+            if one is not None and found is not None:
+                found.exponent = one.exponent + p * unit
+        return before
+
+    def _sums_before(
+        self,
+        sums: Sequence[PathSums | None],
+        powers: Powers,
+        weight: NDArray[Any],
+        units: Sequence[int],
+    ) -> list[PathSums | None]:
+        """All but the exponent; here by the adjoint, for what a layer was compressed to."""
+        before: list[PathSums | None] = []
+        for one, power in zip(sums, powers.each(weight, units), strict=True):
+            if one is None:
+                before.append(None)
+                continue
+            positive = self.with_weight(torch.from_numpy(power.copy()))
+            outputs = torch.from_numpy(one.expanded().reshape(1, *self.output_shape))
+            whole = positive.adjoint(outputs)[0].numpy()
+            values = whole.reshape(len(whole), *(whole.shape[1:] or (1, 1)))
+            rows, columns = (tuple(range(side)) for side in values.shape[1:])
+            before.append(PathSums(values, rows, columns))
+        return before
 
     def to(self, dtype: torch.dtype) -> Self:
-        """The same map with a weight of its own in `dtype`: detached, contiguous, shared with
-        nothing.
-        """
+        """The same map with a weight of its own in `dtype`: detached, contiguous, unshared."""
         return self.with_weight(
             self.weight.detach().to(dtype, copy=True, memory_format=torch.contiguous_format)
         )

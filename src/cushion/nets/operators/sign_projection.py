@@ -64,9 +64,8 @@ _SHARE = 1 << 13  # entries that make a thread worth its while
 _ROUND = 32 * _WORD
 
 _Map: TypeAlias = Callable[[Callable[[Any], None], Iterable[Any]], Iterator[None]]
-_Group: TypeAlias = tuple[
-    int, NDArray[np.float64]
-]  # the first of 64 matrices, and the tables of their part of Â
+# the first of 64 matrices, and the tables of their part of Â
+_Group: TypeAlias = tuple[int, NDArray[np.float64]]
 
 
 def sign_coefficients(weight: Tensor, k: int, seed: int, purpose: str = PURPOSE) -> Tensor:
@@ -151,9 +150,7 @@ def sign_projection_k(epsilon: float, eta: float) -> int:
 
 @contextmanager
 def _threads(n: int) -> Iterator[_Map]:
-    """As many threads as torch may use and n entries can feed; an error in one of them is raised to
-    whoever reads.
-    """
+    """As many threads as torch may use and n entries can feed; errors are raised to the reader."""
     if _thread_count(n) == 1:
         yield map
         return
@@ -235,9 +232,7 @@ def _tables(coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def flat_weight(weight: Tensor, k: int, largest: float = 1.0) -> NDArray[np.float64]:
-    """The numbers of a usable weight in row-major order, float64: [n]; `largest` bounds the
-    helper's |entries|.
-    """
+    """The numbers of a usable weight, row-major, float64: [n]; `largest` bounds |entries|."""
     if k < 1:
         raise BadInput(f"a projection needs at least 1 coefficient, not {k}")
     _greatest(weight, "weights of a projection")
@@ -253,9 +248,7 @@ def flat_weight(weight: Tensor, k: int, largest: float = 1.0) -> NDArray[np.floa
 def flat_coefficients(
     coefficients: Tensor, shape: Sequence[int], largest: float = 1.0
 ) -> NDArray[np.float64]:
-    """Usable coefficients of a weight of that shape, float64: [k]; `largest` bounds the helper's
-    |entries|.
-    """
+    """Usable coefficients of such a weight, float64: [k]; `largest` bounds |entries|."""
     greatest = _greatest(coefficients, "coefficients of a projection")
     if coefficients.ndim != 1:
         raise BadInput(

@@ -77,9 +77,7 @@ def _all_values(operator: Operator) -> Values:
 
 
 def _blocks(operator: Operator) -> tuple[list[Operator], int]:
-    """Maps on separate inputs and outputs that make up A, and how often each of them occurs in
-    it.
-    """
+    """Maps on separate inputs and outputs that make up A, and how often each occurs."""
     if not isinstance(operator, Conv2d):
         return [operator], 1
     weights = operator.weight.detach().chunk(operator.groups)

@@ -60,9 +60,7 @@ _KNOWN = (
 
 
 def parse(text: str) -> Spec:
-    """Read a spec strictly and check its shapes; BadInput names the token and its position in
-    `text`.
-    """
+    """Read a spec strictly and check its shapes; BadInput names the token and its position."""
     spec = read(text)
     spec.check()
     return spec
@@ -165,31 +163,19 @@ def _layer(word: str, at: int) -> Layer:
     layer: Layer
     positive: tuple[int, ...] = ()
     if match := _CONV.fullmatch(word):
-        channels, kernel, stride, padding, groups, dilation = (_int(g) for g in match.groups()[:6])
-        layer = Conv(
-            _given(channels, 1),
-            _given(kernel, 3),
-            _given(stride, 1),
-            _given(padding, 0),
-            _given(groups, 1),
-            _given(dilation, 1),
-            match[7] is None,
-            position=at,
+        channels, kernel, stride, padding, groups, dilation = (
+            default if digits is None else int(digits)
+            for digits, default in zip(match.groups()[:6], (1, 3, 1, 0, 1, 1), strict=True)
         )
+        bias = match[7] is None
+        layer = Conv(channels, kernel, stride, padding, groups, dilation, bias, position=at)
         positive = (layer.channels, layer.kernel, layer.stride, layer.groups, layer.dilation)
     elif match := _DENSE.fullmatch(word):
         layer = Dense(int(match[1]), match[2] is None, position=at)
         positive = (layer.width,)
     elif match := _POOL.fullmatch(word):
-        window = int(match[2])
-        stride = _given(_int(match[3]), window)
-        layer = Pool(
-            "max" if match[1] == "max" else "avg",
-            window,
-            stride,
-            _given(_int(match[4]), 0),
-            position=at,
-        )
+        window, stride, padding = int(match[2]), int(match[3] or match[2]), int(match[4] or 0)
+        layer = Pool("max" if match[1] == "max" else "avg", window, stride, padding, position=at)
         positive = (window, stride)
         if 2 * layer.padding > window:
             refuse(layer, "pads by more than half its window; pad less")
@@ -206,18 +192,8 @@ def _layer(word: str, at: int) -> Layer:
     return layer
 
 
-def _int(digits: str | None) -> int | None:
-    return None if digits is None else int(digits)
-
-
-def _given(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
 def _unrolled(item: Item) -> int:
-    """How many layers are built; an empty branch counts as one, since it is walked and built like
-    the others.
-    """
+    """How many layers are built; an empty branch counts as one, since it is built like others."""
     if isinstance(item, Repeat):
         return item.count * sum(map(_unrolled, item.body))
     if isinstance(item, Join):

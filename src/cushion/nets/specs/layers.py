@@ -1,6 +1,4 @@
-"""The layers a spec is made of and the shapes that pass through them: plain arithmetic, no
-torch.
-"""
+"""The layers a spec is made of and the shapes that pass through them; no torch."""
 
 from __future__ import annotations
 
@@ -139,9 +137,7 @@ class Spec:
         return f"{write_shape(self.input_shape)}: {write(self.items)}"
 
     def check(self) -> Shape:
-        """Return the output shape, (classes,); a misfit is one BadInput naming the token and its
-        position.
-        """
+        """The output shape, (classes,); a misfit is one BadInput naming token and position."""
         weights = 0
 
         def count(layer: Layer, before: Shape, after: Shape) -> None:
@@ -223,9 +219,7 @@ def count_parameters(layer: Layer, shape: Shape) -> int:
 def walk(
     items: tuple[Item, ...], shape: Shape, visit: Callable[[Layer, Shape, Shape], None]
 ) -> Shape:
-    """Visit every layer in order, repetitions unrolled, with the shapes around it; return the last
-    shape.
-    """
+    """Visit every layer in order, unrolled, with the shapes around it; return the last shape."""
     for item in items:
         match item:
             case Repeat():
@@ -241,9 +235,7 @@ def walk(
 
 
 def join_shapes(join: Join, shapes: list[Shape]) -> Shape:
-    """The shape of a sum or concatenation of branches, refused past MAX_FEATURES: nested cats
-    double it each time.
-    """
+    """The shape of joined branches, refused past MAX_FEATURES: nested cats double it each time."""
     listed = " and ".join(write_shape(shape) for shape in dict.fromkeys(shapes))
     if join.kind == "add":
         if len(set(shapes)) > 1:

@@ -54,9 +54,7 @@ def scale_width(spec: Spec, factor: float) -> Spec:
 
 
 def fit_data(spec: Spec, input_shape: Shape, classes: int) -> Spec:
-    """The same net for other data: its input shape replaced, and its last layer as wide as the
-    classes.
-    """
+    """The same net for other data: another input shape, its last layer as wide as the classes."""
     before, head, rest = split_head(spec.items)
     fitted = read(str(Spec(input_shape, (*before, _with_width(head, classes), *rest))))
     fitted.check()
@@ -89,9 +87,7 @@ def split_head(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], Conv | Dense,
 
 
 class _Scaler:
-    """Walks the old and the new net side by side, because what a width becomes depends on what it
-    reads.
-    """
+    """Walks old and new net side by side: what a width becomes depends on what it reads."""
 
     def __init__(self, factor: float, unit: int) -> None:
         self.factor, self.unit = factor, unit

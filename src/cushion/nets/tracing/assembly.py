@@ -8,14 +8,23 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from cushion.errors import BadInput
-from cushion.nets.network import Input, Op, Shape
+from cushion.nets.operations import Input, Operation
+from cushion.nets.operations.operation import Shape
+from cushion.nets.operations.vocabulary import (
+    BATCH,
+    FUNCTIONS,
+    METHODS,
+    MODULES,
+    Feature,
+    Refused,
+    Step,
+    options_of,
+    plain_type,
+)
 from cushion.nets.tracing.refusals import refusal
-from cushion.nets.tracing.steps import BATCH, Feature, Refused, Step
-from cushion.nets.tracing.vocabulary import FUNCTIONS, IN_PLACE, METHODS, MODULES, plain_type
 
 
 @dataclass(eq=False)
@@ -25,7 +34,7 @@ class Draft:
     name: str
     module: str
     role: str = ""
-    op: Op | None = None  # None where not understood, or where the shapes are not known
+    op: Operation | None = None  # None where not understood, or where the shapes are not known
     inputs: tuple[int, ...] = ()
     shape: Shape | None = None
     # id() of every parameter and buffer that its numbers come from
@@ -39,9 +48,7 @@ class _Unknown:
 
 @dataclass(eq=False)
 class Assembly:
-    """Drafts in the order of the calls; `output` is the draft of the logits, -1 while there is
-    none.
-    """
+    """Drafts in the order of the calls; `output` is the draft of the logits, -1 without one."""
 
     replica: nn.Module
     input_shape: Shape | None
@@ -119,7 +126,7 @@ class Assembly:
             self._note(node, "does nothing in eval mode")
             return result
         made = self._draft(node, result)
-        if self._is_in_place(node):
+        if result.in_place:
             for other, value in self._values.items():
                 if isinstance(value, Feature) and value is args[0]:
                     self._values[other] = made
@@ -133,7 +140,7 @@ class Assembly:
             rule = MODULES.get(plain_type(module))
             if rule is None:
                 raise refusal(plain_type(module).__name__)
-            return rule(module, *args, **kwargs)
+            return rule(*args, **kwargs, **options_of(module))
         table: dict[Any, Any] = METHODS if node.op == "call_method" else FUNCTIONS
         if node.target not in table:
             raise refusal(_function_name(node))
@@ -149,7 +156,8 @@ class Assembly:
             self.drafts.append(draft)
             if all(shape is not None for shape in shapes):
                 try:
-                    draft.op, draft.shape = following.build(*shapes)
+                    draft.op = following.build(*shapes)
+                    draft.shape = draft.op.output_shape(*shapes)
                 except Refused as refused:
                     draft.refused = refused
                 except BadInput as error:
@@ -223,9 +231,7 @@ class Assembly:
         return list(args), dict(fx.node.map_arg(node.kwargs, look_up))
 
     def _name(self, node: fx.Node) -> str:
-        """The path of a module; for a function, that of the module that calls it and the function's
-        own name.
-        """
+        """The path of a module; for a function, its caller's path and its own name."""
         if node.op == "call_module":
             base = str(node.target)
         else:
@@ -245,30 +251,18 @@ class Assembly:
         return _function_name(node)
 
     def _module_state(self, node: fx.Node) -> frozenset[int]:
-        """id() of the tensors that a rule reads from a module: weight, bias, statistics, and what
-        makes them.
-        """
+        """id() of the tensors that a rule reads from a module, and of what makes them."""
         if node.op != "call_module":
             return frozenset()
         module = self.replica.get_submodule(str(node.target))
         read: set[int] = set()
-        for name in ("weight", "bias", "running_mean", "running_var"):
+        for name, value in options_of(module).items():
             if parametrize.is_parametrized(module, name):
                 made_from = module.get_submodule(f"parametrizations.{name}")
                 read.update(id(t) for t in (*made_from.parameters(), *made_from.buffers()))
-            elif isinstance(getattr(module, name, None), Tensor):
-                read.add(id(getattr(module, name)))
+            elif isinstance(value, Tensor):
+                read.add(id(value))
         return frozenset(read)
-
-    def _is_in_place(self, node: fx.Node) -> bool:
-        if node.op == "call_module":
-            return bool(getattr(self.replica.get_submodule(str(node.target)), "inplace", False))
-        in_place = (
-            node.args[1]
-            if node.target is F.relu and len(node.args) > 1
-            else node.kwargs.get("inplace")
-        )
-        return node.target in IN_PLACE or bool(in_place)
 
 
 def _function_name(node: fx.Node) -> str:

@@ -14,9 +14,8 @@ from torch import fx, nn
 from torch.nn.parameter import is_lazy
 
 from cushion.errors import BadInput, Unsupported
+from cushion.nets.operations.vocabulary import MODULES, Refused
 from cushion.nets.tracing.refusals import refusal
-from cushion.nets.tracing.steps import Refused
-from cushion.nets.tracing.vocabulary import MODULES
 
 
 class CaptureFailed(Exception):
@@ -28,9 +27,7 @@ class CaptureFailed(Exception):
 
 
 class _Tracer(fx.Tracer):
-    """Remembers in which module tracing failed; buffers appear in the graph by name, as parameters
-    do.
-    """
+    """Remembers where tracing failed; buffers appear in the graph by name, as parameters do."""
 
     proxy_buffer_attributes = True
 
@@ -80,9 +77,7 @@ def check_state(model: nn.Module) -> None:
 
 
 def hooked(model: nn.Module) -> list[str]:
-    """Paths of the modules with forward hooks, which can change what a module computes unseen by
-    the graph.
-    """
+    """Paths of the modules with forward hooks, which can change results unseen by the graph."""
     return [
         name
         for name, module in model.named_modules()
@@ -110,9 +105,7 @@ def replicate(model: nn.Module) -> nn.Module:
 
 
 def capture(replica: nn.Module) -> fx.Graph:
-    """The graph of torch calls that `replica` makes; arguments with defaults keep their
-    defaults.
-    """
+    """The graph of torch calls that `replica` makes, arguments at their defaults."""
     kind, followed = type(replica), (*MODULES, nn.Sequential, fx.GraphModule)
     if kind.__module__.startswith("torch.") and not isinstance(replica, followed):
         # torch's own wrappers and layers decide in Python a lot; say what they are and not how they

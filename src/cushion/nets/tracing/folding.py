@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cushion.nets.network import Affine
+from cushion.nets.operations.affine import KINDS, Affine, role
 from cushion.nets.tracing.assembly import Draft
-
-FOLDABLE = ("affine (linear)", "affine (conv2d)", "affine (batchnorm)")
 
 
 def live(drafts: list[Draft], output: int) -> set[int]:
@@ -37,13 +35,13 @@ def fold(drafts: list[Draft], output: int) -> dict[int, int]:
     into: dict[int, int] = {}
     for index in sorted(alive):
         draft = drafts[index]
-        if draft.role != "affine (batchnorm)":
+        if draft.role != role("batchnorm"):
             continue
         source = draft.inputs[0]
         if readers[source] != [index] or source == output:
             continue
         target = into.get(source, source)
-        if drafts[target].role not in FOLDABLE:
+        if drafts[target].role not in map(role, KINDS):
             continue
         into[index] = target
         before, norm = drafts[target].op, draft.op

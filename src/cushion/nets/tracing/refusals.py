@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cushion.nets.tracing.steps import Refused
+from cushion.nets.operations.vocabulary import Refused
 
 # (names of classes and functions, reason, fix)
 _TABLE = (

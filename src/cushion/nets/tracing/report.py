@@ -1,17 +1,16 @@
-"""What the trace says about a net: a line for each module and operation, and what it could not
-account for.
-"""
+"""What the trace says about a net: a line for each module and operation, and what is left over."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import nn
 
+from cushion.nets.operations.vocabulary import MODULES, Refused, plain_type
 from cushion.nets.tracing.assembly import Assembly
 from cushion.nets.tracing.capture import HOOKS, CaptureFailed
 from cushion.nets.tracing.refusals import refusal
-from cushion.nets.tracing.steps import Refused
-from cushion.nets.tracing.vocabulary import MODULES, plain_type
-from cushion.records import SupportLine
+from cushion.records import Record
 
 _IDLE = Refused(
     "the logits do not depend on it",
@@ -19,10 +18,40 @@ _IDLE = Refused(
 )
 
 
+@dataclass(frozen=True)
+class SupportLine(Record):
+    """One module or operation of a net, and whether the trace understands it."""
+
+    path: str  # dotted module path, or the FX node name for an operation without a module
+    module: str  # class or function name
+    understood: bool
+    # what it becomes: "affine (linear)", "folded into conv1", "relu", "dropped in eval mode", ...
+    role: str
+    reason: str = ""  # why not understood
+    fix: str = ""  # what would fix it
+
+
+@dataclass(frozen=True)
+class SupportReport(Record):
+    """Names every module and operation of a net; `understood` means that all of them are."""
+
+    lines: tuple[SupportLine, ...]
+
+    @property
+    def understood(self) -> bool:
+        return all(line.understood for line in self.lines)
+
+    def __str__(self) -> str:
+        width = max((len(line.path) for line in self.lines), default=0)
+        return "\n".join(
+            f"{'ok ' if line.understood else 'NO '} {line.path:<{width}}  {line.module}: "
+            + (line.role if line.understood else f"{line.reason}; {line.fix}")
+            for line in self.lines
+        )
+
+
 def unread(assembly: Assembly, alive: set[int]) -> list[str]:
-    """Parameters and buffers that no live draft reads; batch-norm's batch counters take no part in
-    eval mode.
-    """
+    """Parameters and buffers that no live draft reads; batch counters take no part in eval mode."""
     read = frozenset[int]().union(*(assembly.drafts[i].reads for i in alive))
     return [
         name
@@ -35,9 +64,7 @@ def unread(assembly: Assembly, alive: set[int]) -> list[str]:
 
 
 def call_lines(assembly: Assembly, into: dict[int, int]) -> list[SupportLine]:
-    """One line per call, in the order of the calls; `into` says which batch-norm was folded into
-    which layer.
-    """
+    """One line per call, in order; `into` says which batch-norm was folded into which layer."""
     lines = []
     for index, draft in enumerate(assembly.drafts):
         if draft.refused is not None:
@@ -67,9 +94,7 @@ def idle_lines(names: list[str]) -> list[SupportLine]:
 
 
 def module_lines(model: nn.Module, called: set[str], followed: bool) -> list[SupportLine]:
-    """Lines for the modules that no call named: containers, unused ones, or all if no graph could
-    be followed.
-    """
+    """Lines for modules that no call named: containers, unused ones, or all without a graph."""
     lines = []
     for path, module in model.named_modules():
         if path in called or not path or "parametrizations" in path.split("."):

@@ -21,7 +21,6 @@ from cushion.nets.tracing.capture import (
     replicate,
 )
 from cushion.nets.tracing.folding import fold, live
-from cushion.records import SupportReport
 
 _EXACT = 1e-9  # of the largest logit, in float64: far above rounding, far below any wrong rule
 _ROUNDED = 1e-3  # the same once the weights are float32: only an ill-conditioned net comes near
@@ -71,7 +70,9 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
         )
 
 
-def support(model: nn.Module, input_shape: Sequence[int] | Tensor | None = None) -> SupportReport:
+def support(
+    model: nn.Module, input_shape: Sequence[int] | Tensor | None = None
+) -> report.SupportReport:
     """Names every module and operation of `model`, understood or not, why not, and what would fix
     it.
 
@@ -100,7 +101,7 @@ def support(model: nn.Module, input_shape: Sequence[int] | Tensor | None = None)
         lines += report.module_lines(
             model, {line.path for line in lines}, followed=not hooks and failure is None
         )
-        return SupportReport(tuple(lines + report.idle_lines(idle)))
+        return report.SupportReport(tuple(lines + report.idle_lines(idle)))
 
 
 def _example_shape(model: nn.Module, given: Sequence[int] | Tensor) -> Shape:

@@ -16,7 +16,7 @@ from cushion.papers.arora.paper import CLOSEST_RIVAL_LOG10, PARAMETERS
 from cushion.papers.arora.records import MARGIN_LEVEL, vgg19_epochs
 from cushion.papers.arora.settings import net_name, vgg19_settings
 from cushion.papers.drawings import Curve, Curves, Panels, Picture, Series
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 OURS, COUNT = "noise stability", "parameters"
@@ -47,7 +47,6 @@ def figure_2_middle(workshop: Workshop) -> Page:
     """The bounds on the trained net as bars."""
     last = vgg19_epochs(workshop)[-1]
     claims = comparison_claims(last)
-    verdict, because = judge(claims)
     names = (*RIVALS, OURS, COUNT)
     plotted = tuple(log10_of(last, name) for name in names)
     corrected = tuple(
@@ -56,16 +55,12 @@ def figure_2_middle(workshop: Workshop) -> Page:
     )
     rows = tuple(zip(names, plotted, corrected, strict=True))
     return Page(
-        claim="all earlier bounds are orders of magnitude worse than noise stability's; the "
-        "closest is spec-ℓ_{1,2}.",
         tables=(
             Table(
                 ("capacity", "log10, as plotted", "log10, corrected"), rows, "After the last epoch:"
             ),
             _epochs_table([last]),
         ),
-        verdict=verdict,
-        because=because,
         settings={**vgg19_settings(workshop, sparse=True), "margin level": MARGIN_LEVEL},
         claims=claims,
         notes=_NOTES,
@@ -86,14 +81,9 @@ def figure_2_right(workshop: Workshop) -> Page:
     """The errors, their difference and the bound after more and more epochs."""
     found = vgg19_epochs(workshop)
     claims = training_claims(found)
-    verdict, because = judge(claims)
     epochs = tuple(float(one["epoch"]) for one in found)
     return Page(
-        claim="the bound goes on improving with the test error after the training error is almost "
-        "zero.",
         tables=(_epochs_table(found),),
-        verdict=verdict,
-        because=because,
         settings={**vgg19_settings(workshop, sparse=True), "margin level": MARGIN_LEVEL},
         claims=claims,
         notes=(
@@ -149,7 +139,7 @@ def _bound_curves(found: Sequence[Epoch]) -> Curves:
     return Curves("", "noise stability (measure)", "epoch", "log10 of the capacity", tuple(curves))
 
 
-def comparison_claims(last: Epoch) -> tuple[Claim, ...]:
+def comparison_claims(last: Epoch) -> tuple[Tried, ...]:
     """Section 6.3: the order of the bounds."""
     ours, count = log10_of(last, OURS), log10_of(last, COUNT)
     rivals = {name: log10_of(last, name) for name in RIVALS}
@@ -166,28 +156,28 @@ def comparison_claims(last: Epoch) -> tuple[Claim, ...]:
             if last["margin"] <= 0
             else "a capacity is infinite"
         )
-        return tuple(Claim(text, None, why) for text in texts)
+        return tuple(Tried(text, None, why) for text in texts)
     closest = min(known, key=lambda name: known[name])
     shown = ", ".join(f"{name} {value:.1f}" for name, value in known.items())
     return (
-        Claim(
+        Tried(
             texts[0],
             known[closest] >= ours + _ORDERS,
             f"log10: {shown}; noise stability {ours:.1f} (a factor of ten asked)",
         ),
-        Claim(texts[1], closest == "spec-l1,2", f"the closest is {closest}"),
-        Claim(
+        Tried(texts[1], closest == "spec-l1,2", f"the closest is {closest}"),
+        Tried(
             texts[2],
             known[closest] >= count + _ORDERS,
             f"log10 {known[closest]:.1f}; parameters {count:.1f}",
             math.log10(PARAMETERS) + _ORDERS <= CLOSEST_RIVAL_LOG10,
             f"about 10^{CLOSEST_RIVAL_LOG10:g}; {PARAMETERS} parameters",
         ),
-        Claim(texts[3], ours < count, f"log10 {ours:.1f}; parameters {count:.1f}"),
+        Tried(texts[3], ours < count, f"log10 {ours:.1f}; parameters {count:.1f}"),
     )
 
 
-def training_claims(found: Sequence[Epoch]) -> tuple[Claim, ...]:
+def training_claims(found: Sequence[Epoch]) -> tuple[Tried, ...]:
     """Section 6.2: from the first epoch at which the training error is almost zero to the last."""
     late = [
         one
@@ -205,7 +195,7 @@ def training_claims(found: Sequence[Epoch]) -> tuple[Claim, ...]:
             f"only {len(late)} of the measured epochs have a training error of at most "
             f"{_FITTED:.0%} and a bound"
         )
-        return tuple(Claim(text, None, why) for text in texts)
+        return tuple(Tried(text, None, why) for text in texts)
     first, last = late[0], late[-1]
     tests = [one["test_errors"] / one["test_m"] for one in (first, last)]
     bounds = [log10_of(one, OURS) for one in late]
@@ -214,19 +204,19 @@ def training_claims(found: Sequence[Epoch]) -> tuple[Claim, ...]:
     assert end is not None
     span = f"from epoch {first['epoch']} to {last['epoch']}"
     claims = [
-        Claim(texts[0], tests[1] < tests[0], f"{span}: {tests[0]:.2%} to {tests[1]:.2%}"),
-        Claim(texts[1], end < begin, f"{span}: log10 {begin:.2f} to {end:.2f}"),
-        Claim(texts[2], _gap(last) < _gap(first), f"{span}: {_gap(first):.2%} to {_gap(last):.2%}"),
+        Tried(texts[0], tests[1] < tests[0], f"{span}: {tests[0]:.2%} to {tests[1]:.2%}"),
+        Tried(texts[1], end < begin, f"{span}: log10 {begin:.2f} to {end:.2f}"),
+        Tried(texts[2], _gap(last) < _gap(first), f"{span}: {_gap(first):.2%} to {_gap(last):.2%}"),
     ]
     if len(late) < 4:
         return (
             *claims,
-            Claim(texts[3], None, f"{len(late)} epochs with a bound are too few for a correlation"),
+            Tried(texts[3], None, f"{len(late)} epochs with a bound are too few for a correlation"),
         )
     found_rank = spearmanr([one["test_errors"] for one in late], bounds)
     rank, p = float(found_rank.statistic), float(found_rank.pvalue)
     because = f"rank correlation {rank:+.2f} over {len(late)} epochs (p = {p:.2g}; above 0.5 asked)"
-    return (*claims, Claim(texts[3], rank > 0.5, because))
+    return (*claims, Tried(texts[3], rank > 0.5, because))
 
 
 def _gap(one: Epoch) -> float:

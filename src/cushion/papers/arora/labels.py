@@ -4,7 +4,8 @@ labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from cushion.papers.arora.paper import (
@@ -15,9 +16,18 @@ from cushion.papers.arora.paper import (
 )
 from cushion.papers.arora.records import alexnets
 from cushion.papers.arora.settings import LAYERS_NOTE, alexnet_settings, trained_table
-from cushion.papers.arora.spreads import CONTRACTION, CUSHION, Quantity
-from cushion.papers.drawings import Histogram, Panels, spread_of
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.arora.spreads import (
+    CONTRACTION,
+    CUSHION,
+    SPREAD,
+    Quantity,
+    Row,
+    histogram,
+    median_of,
+    spread_rows,
+)
+from cushion.papers.drawings import Histogram, Panels
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 NORMAL, SHUFFLED = "normal labels", "shuffled labels"
@@ -31,80 +41,81 @@ def figure_2_left(workshop: Workshop) -> Page:
     """Layer cushion and activation contraction of layer 5 of the two AlexNets."""
     true, shuffled = alexnets(workshop)
     at = LAYER_OF_FIGURE_2 - 1
-    claims = (
-        *(layer_claim(quantity, true, shuffled, at) for quantity in (CUSHION, CONTRACTION)),
-        *trained_claims(true, shuffled),
-    )
-    panels = tuple(
-        _histogram(quantity, true["layers"][at], shuffled["layers"][at], quantity.name)
-        for quantity in (CUSHION, CONTRACTION)
-    )
-    title = f"Layer {LAYER_OF_FIGURE_2} of AlexNet"
+    panels = tuple(_histogram(one, true, shuffled, at, one.name) for one in (CUSHION, CONTRACTION))
     return _page(
         workshop,
-        "on normal labels layer 5 has a larger layer cushion and a smaller contraction than on "
-        "shuffled ones.",
-        (_table((CUSHION, CONTRACTION), true, shuffled, [at]), errors_table(true, shuffled)),
-        claims,
-        Panels("figure-2-left", title, 2, panels),
+        [
+            row
+            for one in (CUSHION, CONTRACTION)
+            for row in _rows(one, true, shuffled)
+            if row[0] == LAYER_OF_FIGURE_2
+        ],
+        tuple(layer_claim(quantity, true, shuffled, at) for quantity in (CUSHION, CONTRACTION)),
+        Panels("figure-2-left", f"Layer {LAYER_OF_FIGURE_2} of AlexNet", 2, panels),
     )
 
 
-def figure_a6(workshop: Workshop) -> Page:
-    """The layer cushion of every layer of the two AlexNets."""
-    return _all_layers(workshop, CUSHION, "figure-a6")
-
-
-def figure_a7(workshop: Workshop) -> Page:
-    """The activation contraction of every layer of the two AlexNets."""
-    return _all_layers(workshop, CONTRACTION, "figure-a7")
-
-
-def _all_layers(workshop: Workshop, quantity: Quantity, name: str) -> Page:
+def _all_layers(quantity: Quantity, name: str, workshop: Workshop) -> Page:
     true, shuffled = alexnets(workshop)
     shown = [at for at, layer in enumerate(true["layers"]) if quantity.find(layer) is not None]
-    panels = tuple(
-        _histogram(quantity, true["layers"][at], shuffled["layers"][at], f"layer {at + 1}")
-        for at in shown
-    )
+    panels = tuple(_histogram(quantity, true, shuffled, at, f"layer {at + 1}") for at in shown)
     return _page(
         workshop,
-        f"on normal labels the {quantity.name} is {quantity.better} than on shuffled ones.",
-        (_table((quantity,), true, shuffled, shown), errors_table(true, shuffled)),
-        (layers_claim(quantity, true, shuffled, shown), *trained_claims(true, shuffled)),
+        _rows(quantity, true, shuffled),
+        (layers_claim(quantity, true, shuffled, shown),),
         Panels(name, f"AlexNet: {quantity.name} over the training set", 3, panels),
     )
 
 
+figure_a6 = partial(_all_layers, CUSHION, "figure-a6")
+figure_a7 = partial(_all_layers, CONTRACTION, "figure-a7")
+
+
 def _page(
-    workshop: Workshop,
-    claim: str,
-    tables: tuple[Table, ...],
-    claims: tuple[Claim, ...],
-    picture: Panels,
+    workshop: Workshop, rows: Sequence[Row], claims: tuple[Tried, ...], picture: Panels
 ) -> Page:
-    verdict, because = judge(claims)
-    notes = (
-        LAYERS_NOTE,
-        "Each net is measured on the sample that it was trained on, shuffled labels included.",
-    )
+    true, shuffled = alexnets(workshop)
+    columns: dict[str, Callable[[Row], Any]] = {
+        "quantity": lambda row: row[2],
+        "layer": lambda row: row[0],
+        "net": lambda row: row[3],
+    }
     return Page(
-        claim, tables, verdict, because, alexnet_settings(workshop), claims, notes, (picture,)
+        tables=(
+            Table.of("Over the training set:", rows, columns | SPREAD),
+            errors_table(true, shuffled),
+        ),
+        settings=alexnet_settings(workshop),
+        claims=(*claims, *trained_claims(true, shuffled)),
+        notes=(
+            LAYERS_NOTE,
+            "Each net is measured on the sample that it was trained on, shuffled labels included.",
+        ),
+        pictures=(picture,),
     )
 
 
-def layer_claim(quantity: Quantity, true: Net, shuffled: Net, at: int) -> Claim:
+def _rows(quantity: Quantity, true: Net, shuffled: Net) -> list[Row]:
+    return spread_rows(quantity, {NORMAL: true["layers"], SHUFFLED: shuffled["layers"]})
+
+
+def _histogram(quantity: Quantity, true: Net, shuffled: Net, at: int, title: str) -> Histogram:
+    nets = {NORMAL: true["layers"][at], SHUFFLED: shuffled["layers"][at]}
+    return histogram(quantity, nets, title)
+
+
+def layer_claim(quantity: Quantity, true: Net, shuffled: Net, at: int) -> Tried:
     """The medians of one layer in the order that the paper sees."""
     mine, theirs = (_median(quantity, net, at) for net in (true, shuffled))
     text = f"the {quantity.name} of layer {at + 1} is {quantity.better} on normal labels"
-    return Claim(
+    return Tried(
         text,
         _better(quantity, mine, theirs),
         f"medians {mine:.4g} on normal, {theirs:.4g} on shuffled labels",
     )
 
 
-def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[int]) -> Claim:
+def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[int]) -> Tried:
     """The same in at least 80 % of the layers."""
     good = [
         at + 1
@@ -112,7 +123,7 @@ def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[i
         if _better(quantity, *(_median(quantity, net, at) for net in (true, shuffled)))
     ]
     named = ", ".join(map(str, good)) or "none"
-    return Claim(
+    return Tried(
         f"the {quantity.name} is {quantity.better} on normal labels in at least {_MOST:.0%} of the "
         "layers",
         len(good) >= _MOST * len(shown),
@@ -120,21 +131,21 @@ def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[i
     )
 
 
-def trained_claims(true: Net, shuffled: Net) -> tuple[Claim, ...]:
+def trained_claims(true: Net, shuffled: Net) -> tuple[Tried, ...]:
     """Both nets fit their sample, and only one of them generalises: what the comparison is
     about.
     """
     fits = [net["errors"] / net["m"] for net in (true, shuffled)]
     tests = [net["test_errors"] / net["test_m"] for net in (true, shuffled)]
     return (
-        Claim(
+        Tried(
             "both nets fit their training set",
             max(fits) <= _FITTED,
             f"training errors {fits[0]:.2%} and {fits[1]:.2%} (at most {_FITTED:.0%} asked)",
             TRAINING_ERROR <= _FITTED,
             f"training errors {TRAINING_ERROR:.0%}",
         ),
-        Claim(
+        Tried(
             "the net on normal labels generalises and the other one does not",
             tests[0] < tests[1] and tests[1] >= _CHANCE,
             f"test errors {tests[0]:.2%} and {tests[1]:.2%} (chance is 90 %)",
@@ -155,28 +166,6 @@ def _better(quantity: Quantity, mine: float, theirs: float) -> bool:
 
 
 def _median(quantity: Quantity, net: Net, at: int) -> float:
-    found = quantity.find(net["layers"][at])
+    found = median_of(quantity, net["layers"][at])
     assert found is not None
-    return float(found["quantiles"]["0.5"])
-
-
-def _histogram(quantity: Quantity, true: Net, shuffled: Net, title: str) -> Histogram:
-    mine, theirs = quantity.find(true), quantity.find(shuffled)
-    assert mine is not None
-    assert theirs is not None
-    return Histogram(
-        "", title, quantity.axis, (spread_of(NORMAL, mine), spread_of(SHUFFLED, theirs))
-    )
-
-
-def _table(quantities: Sequence[Quantity], true: Net, shuffled: Net, shown: Sequence[int]) -> Table:
-    rows = []
-    for quantity in quantities:
-        for at in shown:
-            for label, net in ((NORMAL, true), (SHUFFLED, shuffled)):
-                found = quantity.find(net["layers"][at])
-                assert found is not None
-                spread = [found["quantiles"].get(level) for level in ("0.05", "0.5", "0.95")]
-                rows.append((quantity.name, at + 1, label, found["value"], *spread))
-    header = ("quantity", "layer", "net", "as defined (worst)", "5 %", "median", "95 %")
-    return Table(header, tuple(rows), "Over the training set:")
+    return found

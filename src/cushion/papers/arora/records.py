@@ -147,6 +147,23 @@ def _kept(layer: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def kept_layer(layer: dict[str, Any]) -> dict[str, Any]:
+    """Of a layer the distributions that the figures of noise stability show, and nothing else."""
+    smooth = [
+        {key: one[key] for key in ("kind", "level", "inverse_spread")}
+        for one in layer["interlayer_smoothness"]
+        if one["kind"] == "sign-projection" and one["level"]
+    ]
+    minimal, beta = layer["minimal_interlayer_cushion"], layer["jacobian_beta"]
+    return {
+        **{key: layer[key] for key in ("name", "shape", "layer_cushion", "activation_contraction")},
+        **{key: layer[key] for key in ("noise_attenuation", "kernel_spectrum")},
+        "minimal_interlayer_cushion": minimal and {"unclipped": minimal["unclipped"]},
+        "jacobian_beta": beta and {"spread": beta["spread"]},
+        "interlayer_smoothness": smooth,
+    }
+
+
 def _bounds(path: Path, data: Dataset, test: Dataset, options: StabilityOptions) -> dict[str, Any]:
     """What Figure 2 plots of one net: from the functions behind `cushion bounds`."""
     net = traced(load_net(path).module, data)

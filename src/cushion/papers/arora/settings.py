@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cushion.papers.arora.paper import VGG19_TEST_ERROR
 from cushion.papers.arora.plans import ALEXNETS, LOOKS, VGG19
 from cushion.papers.nets import TrainingPlan
 from cushion.papers.pages import Table
@@ -51,16 +52,20 @@ def trained_table(nets: Mapping[str, Mapping[str, Any]], papers: Mapping[str, fl
     """How well the nets learned, beside the paper's: errors as fractions; the paper's training
     errors are all 0.
     """
-    rows = [
-        (
-            name,
-            net["m"],
-            net["epochs"],
-            net["errors"] / net["m"],
-            net["test_errors"] / net["test_m"],
-            papers[name],
-        )
-        for name, net in nets.items()
-    ]
-    header = ("net", "examples", "epochs", "training error", "test error", "test error, paper")
-    return Table(header, tuple(rows), "The nets:")
+    return Table.of(
+        "The nets:",
+        [{"name": name, "paper": papers[name], **net} for name, net in nets.items()],
+        {
+            "net": "name",
+            "examples": "m",
+            "epochs": "epochs",
+            "training error": lambda net: net["errors"] / net["m"],
+            "test error": lambda net: net["test_errors"] / net["test_m"],
+            "test error, paper": "paper",
+        },
+    )
+
+
+def vgg19_table(found: Mapping[str, Any]) -> Table:
+    """How well the VGG-19 learned."""
+    return trained_table({"VGG-19": found}, {"VGG-19": VGG19_TEST_ERROR})

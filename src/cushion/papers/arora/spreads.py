@@ -9,30 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from cushion.papers.arora.paper import (
-    LAYER_OF_FIGURE_1,
-    SPREAD_RANDOM,
-    SPREAD_TRAINED,
-    VGG19_TEST_ERROR,
-)
+from cushion.papers.arora.paper import LAYER_OF_FIGURE_1, SPREAD_RANDOM, SPREAD_TRAINED
 from cushion.papers.arora.records import vgg19
 from cushion.papers.arora.settings import (
     LAYERS_NOTE,
     SCALED_NOTE,
     net_name,
-    trained_table,
     vgg19_settings,
+    vgg19_table,
 )
 from cushion.papers.drawings import Histogram, Panels, spread_of
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 _DRASTIC = 2.0  # "drastically improved": the median by at least this factor
 _NICE = 2.0  # "behave nicely even after training": the median worse by at most this factor
-_QUANTILES = ("0.05", "0.5", "0.95")
 Layer = Mapping[str, Any]
+Row = tuple[int, str, str, str, Mapping[str, Any]]  # layer, its name, quantity, net, distribution
 
 
 @dataclass(frozen=True)
@@ -108,118 +104,126 @@ BETA = Quantity(
 )
 
 
-def figure_1a(workshop: Workshop) -> Page:
-    """The layer cushion of layer 13."""
-    return _one_layer(workshop, CUSHION, "figure-1a")
+QUANTITIES = (CUSHION, INTERLAYER, CONTRACTION, SMOOTHNESS, BETA)
+# As a table shows a distribution: the definition takes the worst example.
+SPREAD: dict[str, Callable[[Row], Any]] = {
+    "as defined (worst)": lambda row: row[4]["value"],
+    "5 %": lambda row: row[4]["quantiles"].get("0.05"),
+    "median": lambda row: row[4]["quantiles"].get("0.5"),
+    "95 %": lambda row: row[4]["quantiles"].get("0.95"),
+}
 
 
-def figure_1b(workshop: Workshop) -> Page:
-    """The unclipped minimal interlayer cushion of layer 13."""
-    return _one_layer(workshop, INTERLAYER, "figure-1b")
+def spread_rows(quantity: Quantity, nets: Mapping[str, Sequence[Layer]]) -> list[Row]:
+    """Layer by layer, of every net; layers without such a number are left out."""
+    return [
+        (number, str(layers[0]["name"]), quantity.name, net, found)
+        for number, layers in enumerate(zip(*nets.values(), strict=True), 1)
+        for net, layer in zip(nets, layers, strict=True)
+        if (found := quantity.find(layer)) is not None
+    ]
 
 
-def figure_1c(workshop: Workshop) -> Page:
-    """The activation contraction of layer 13."""
-    return _one_layer(workshop, CONTRACTION, "figure-1c")
+def quantity_table(
+    quantity: Quantity, trained: Sequence[Layer], random: Sequence[Layer], where: str = ""
+) -> Table:
+    """Worst value, three quantiles and the mean, of the trained and of the random net."""
+    caption = f"{quantity.name[0].upper()}{quantity.name[1:]} ({quantity.axis}){where}:"
+    return Table.of(
+        caption,
+        spread_rows(quantity, {"trained": trained, "random": random}),
+        {
+            "layer": lambda row: row[0],
+            "name": lambda row: row[1],
+            "net": lambda row: row[3],
+            **SPREAD,
+            "mean": lambda row: row[4]["mean"],
+            "examples": lambda row: row[4]["count"],
+        },
+    )
 
 
-def figure_1d(workshop: Workshop) -> Page:
-    """The interlayer smoothness of layer 13."""
-    return _one_layer(workshop, SMOOTHNESS, "figure-1d")
+def histogram(
+    quantity: Quantity, nets: Mapping[str, Layer], title: str, name: str = ""
+) -> Histogram:
+    """One distribution a net, in this order."""
+    found = {label: quantity.find(layer) for label, layer in nets.items()}
+    spreads = [spread_of(label, one) for label, one in found.items() if one is not None]
+    return Histogram(name, title, quantity.axis, tuple(spreads))
 
 
-def figure_a1(workshop: Workshop) -> Page:
-    """The layer cushion of every layer."""
-    return _all_layers(workshop, CUSHION, "figure-a1")
+def layers_panels(
+    quantity: Quantity,
+    trained: Sequence[Layer],
+    random: Sequence[Layer],
+    name: str,
+    net: str,
+) -> Panels:
+    """The histograms of every layer that has such a number, random and trained."""
+    panels = tuple(
+        histogram(quantity, _as_in_the_paper(layer, twin), f"layer {number}")
+        for number, (layer, twin) in enumerate(zip(trained, random, strict=True), 1)
+        if quantity.find(layer) is not None and quantity.find(twin) is not None
+    )
+    return Panels(name, f"{net}: {quantity.name} over the training set", 4, panels)
 
 
-def figure_a2(workshop: Workshop) -> Page:
-    """The interlayer cushion of every layer."""
-    return _all_layers(workshop, INTERLAYER, "figure-a2")
+def _as_in_the_paper(layer: Layer, twin: Layer) -> dict[str, Layer]:
+    """Blue and orange."""
+    return {SPREAD_RANDOM: twin, SPREAD_TRAINED: layer}
 
 
-def figure_a3(workshop: Workshop) -> Page:
-    """The activation contraction of every layer."""
-    return _all_layers(workshop, CONTRACTION, "figure-a3")
-
-
-def figure_a4(workshop: Workshop) -> Page:
-    """The interlayer smoothness of every layer."""
-    return _all_layers(workshop, SMOOTHNESS, "figure-a4")
-
-
-def figure_a5(workshop: Workshop) -> Page:
-    """How evenly the Jacobian is spread over the places of every convolution."""
-    return _all_layers(workshop, BETA, "figure-a5")
-
-
-def _one_layer(workshop: Workshop, quantity: Quantity, name: str) -> Page:
+def _one_layer(quantity: Quantity, name: str, workshop: Workshop) -> Page:
     found = vgg19(workshop)
     at = LAYER_OF_FIGURE_1 - 1
     layer, twin = found["layers"][at], found["beside"][at]
-    claims = one_layer_claims(quantity, layer, twin)
     title = f"{quantity.name.capitalize()}: layer {LAYER_OF_FIGURE_1} of {net_name(workshop)}"
-    verdict, because = judge(claims)
+    only = quantity_table(quantity, [layer], [twin])
+    rows = tuple((LAYER_OF_FIGURE_1, *row[1:]) for row in only.rows)
     return Page(
-        claim=_ONE_LAYER[quantity.name],
-        tables=(
-            _table(quantity, [layer], [twin], [LAYER_OF_FIGURE_1]),
-            trained_table({"VGG-19": found}, {"VGG-19": VGG19_TEST_ERROR}),
-        ),
-        verdict=verdict,
-        because=because,
+        tables=(Table(only.header, rows, only.caption), vgg19_table(found)),
         settings=vgg19_settings(workshop),
-        claims=claims,
+        claims=one_layer_claims(quantity, layer, twin),
         notes=(LAYERS_NOTE, SCALED_NOTE, *_NOTES.get(quantity.name, ())),
-        pictures=(_histogram(quantity, layer, twin, title, name),),
+        pictures=(histogram(quantity, _as_in_the_paper(layer, twin), title, name),),
     )
 
 
-def _all_layers(workshop: Workshop, quantity: Quantity, name: str) -> Page:
+def _all_layers(quantity: Quantity, name: str, workshop: Workshop) -> Page:
     found = vgg19(workshop)
-    numbered = [
-        (number, layer, twin)
-        for number, (layer, twin) in enumerate(
-            zip(found["layers"], found["beside"], strict=True), 1
-        )
-        if quantity.find(layer) is not None and quantity.find(twin) is not None
-    ]
-    claims = verified_claims(found["claims"], quantity)
-    verdict, because = judge(claims)
-    panels = tuple(
-        _histogram(quantity, layer, twin, f"layer {number}", "") for number, layer, twin in numbered
-    )
-    layers, twins = [layer for _, layer, _ in numbered], [twin for _, _, twin in numbered]
+    layers, twins = found["layers"], found["beside"]
     return Page(
-        claim=f"the condition on the {quantity.name} is verified by its histograms on every layer "
-        "of VGG-19.",
-        tables=(
-            _table(quantity, layers, twins, [number for number, _, _ in numbered]),
-            trained_table({"VGG-19": found}, {"VGG-19": VGG19_TEST_ERROR}),
-        ),
-        verdict=verdict,
-        because=because,
+        tables=(quantity_table(quantity, layers, twins), vgg19_table(found)),
         settings=vgg19_settings(workshop),
-        claims=claims,
+        claims=verified_claims(found["claims"], quantity),
         notes=(LAYERS_NOTE, SCALED_NOTE, _EXTREMUM, *_NOTES.get(quantity.name, ())),
-        pictures=(
-            Panels(name, f"{net_name(workshop)}: {quantity.name} over the training set", 4, panels),
-        ),
+        pictures=(layers_panels(quantity, layers, twins, name, net_name(workshop)),),
     )
 
 
-def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Claim, ...]:
+figure_1a = partial(_one_layer, CUSHION, "figure-1a")
+figure_1b = partial(_one_layer, INTERLAYER, "figure-1b")
+figure_1c = partial(_one_layer, CONTRACTION, "figure-1c")
+figure_1d = partial(_one_layer, SMOOTHNESS, "figure-1d")
+figure_a1 = partial(_all_layers, CUSHION, "figure-a1")
+figure_a2 = partial(_all_layers, INTERLAYER, "figure-a2")
+figure_a3 = partial(_all_layers, CONTRACTION, "figure-a3")
+figure_a4 = partial(_all_layers, SMOOTHNESS, "figure-a4")
+figure_a5 = partial(_all_layers, BETA, "figure-a5")
+
+
+def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Tried, ...]:
     """What the text says of Figure 1: the cushion improves drastically, the others behave nicely
     after training.
     """
-    mine, theirs = (_median(quantity.find(one)) for one in (layer, twin))
+    mine, theirs = (median_of(quantity, one) for one in (layer, twin))
     text = (
         "the layer cushion is drastically improved by training"
         if quantity is CUSHION
         else f"the {quantity.name} behaves nicely even after training"
     )
     if mine is None or theirs is None or theirs == 0:
-        return (Claim(text, None, "the layer has no such number"),)
+        return (Tried(text, None, "the layer has no such number"),)
     factor = mine / theirs
     if quantity is CUSHION:
         good, asked = factor >= _DRASTIC, f"at least {_DRASTIC:g} asked"
@@ -238,10 +242,10 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Cla
             f"{ends[1]:.4g}"
         )
         claims.append(
-            Claim("the layer cushion is improved by training", ends[0] > ends[1], because)
+            Tried("the layer cushion is improved by training", ends[0] > ends[1], because)
         )
     claims += [
-        Claim(
+        Tried(
             text,
             good,
             f"median {mine:.4g} trained, {theirs:.4g} random: factor {factor:.3g} ({asked})",
@@ -251,7 +255,7 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Cla
         minimal = layer["minimal_interlayer_cushion"]
         least, clip = minimal["unclipped"]["value"], minimal["clip"]
         claims.append(
-            Claim(
+            Tried(
                 "after clipping, the minimal interlayer cushion is 1/√h",
                 least >= clip,
                 f"the smallest unclipped one over the examples is {least:.3g}, 1/√h is {clip:.3g}",
@@ -260,7 +264,7 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Cla
     return tuple(claims)
 
 
-def verified_claims(checked: Sequence[Mapping[str, Any]], quantity: Quantity) -> tuple[Claim, ...]:
+def verified_claims(checked: Sequence[Mapping[str, Any]], quantity: Quantity) -> tuple[Tried, ...]:
     """The checks of `cushion measure --beside` that belong to a quantity, with the thresholds that
     they name.
     """
@@ -268,80 +272,23 @@ def verified_claims(checked: Sequence[Mapping[str, Any]], quantity: Quantity) ->
     for words in quantity.verified:
         found = [one for one in checked if one["claim"].startswith(words)]
         claims += [
-            Claim(one["claim"], one["held"], f"{one['found']} (asked: {one['threshold']})")
+            Tried(one["claim"], one["held"], f"{one['found']} (asked: {one['threshold']})")
             for one in found
         ]
-        claims += [] if found else [Claim(f"{words} ...", None, "the net gives no numbers on it")]
+        claims += [] if found else [Tried(f"{words} ...", None, "the net gives no numbers on it")]
     return tuple(claims)
 
 
-def _histogram(quantity: Quantity, layer: Layer, twin: Layer, title: str, name: str) -> Histogram:
-    mine, theirs = quantity.find(layer), quantity.find(twin)
-    assert mine is not None
-    assert theirs is not None
-    spreads = (
-        spread_of(SPREAD_RANDOM, theirs),
-        spread_of(SPREAD_TRAINED, mine),
-    )  # blue, orange: as in the paper
-    return Histogram(name, title, quantity.axis, spreads)
-
-
-def _table(
-    quantity: Quantity, layers: Sequence[Layer], twins: Sequence[Layer], numbers: Sequence[int]
-) -> Table:
-    """Worst value as the definition takes it, three quantiles and the mean, of the trained and of
-    the random net.
-    """
-    rows = []
-    for number, layer, twin in zip(numbers, layers, twins, strict=True):
-        for label, one in (("trained", layer), ("random", twin)):
-            found = quantity.find(one)
-            if found is not None:
-                spread = [found["quantiles"].get(level) for level in _QUANTILES]
-                rows.append(
-                    (
-                        number,
-                        layer["name"],
-                        label,
-                        found["value"],
-                        *spread,
-                        found["mean"],
-                        found["count"],
-                    )
-                )
-    header = (
-        "layer",
-        "name",
-        "net",
-        "as defined (worst)",
-        "5 %",
-        "median",
-        "95 %",
-        "mean",
-        "examples",
-    )
-    return Table(
-        header, tuple(rows), f"{quantity.name[0].upper()}{quantity.name[1:]} ({quantity.axis}):"
-    )
-
-
-def _median(found: Mapping[str, Any] | None) -> float | None:
-    return None if found is None else found["quantiles"]["0.5"]
+def median_of(quantity: Quantity, layer: Layer) -> float | None:
+    """Over the examples; None where the layer has no such number."""
+    found = quantity.find(layer)
+    return None if found is None else float(found["quantiles"]["0.5"])
 
 
 _EXTREMUM = (
     "The definitions take the worst example; the histograms, from which the paper reads its "
     "claims, say what a typical one does."
 )
-_ONE_LAYER = {
-    CUSHION.name: "the layer cushion is drastically improved during training, especially in "
-    "higher layers.",
-    INTERLAYER.name: "the interlayer cushion behaves nicely after training; clipped, it is 1/√h "
-    "in all layers "
-    "but one.",
-    CONTRACTION.name: "the activation contraction behaves nicely even after training.",
-    SMOOTHNESS.name: "the interlayer smoothness behaves nicely even after training.",
-}
 _NOTES = {
     SMOOTHNESS.name: (
         "ρ is the largest number of which Definition 7 holds (the paper leaves that open); shown "

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cushion.papers.arora.paper import TABLE_1, VGG19_TEST_ERROR
+from cushion.papers.arora.paper import TABLE_1
 from cushion.papers.arora.records import vgg19
-from cushion.papers.arora.settings import LAYERS_NOTE, net_name, trained_table, vgg19_settings
+from cushion.papers.arora.settings import LAYERS_NOTE, net_name, vgg19_settings, vgg19_table
 from cushion.papers.drawings import Picture, Series
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 LATER = (9, 12, 15, 18)
@@ -26,7 +26,6 @@ def table_1(workshop: Workshop) -> Page:
     found = vgg19(workshop)
     ours = {number: found["layers"][number - 1]["effective_parameters"] for number in TABLE_1}
     claims = compression_claims(ours)
-    verdict, because = judge(claims)
     rows = tuple(
         (
             number,
@@ -52,14 +51,10 @@ def table_1(workshop: Workshop) -> Page:
     )
     layers = tuple(str(number) for number in ours)
     return Page(
-        claim="compression rates can be as low as 1 % in later layers, earlier layers are not so "
-        "compressible.",
         tables=(
             Table(header, rows, "Effective parameters, without depth, logarithms and constants:"),
-            trained_table({"VGG-19": found}, {"VGG-19": VGG19_TEST_ERROR}),
+            vgg19_table(found),
         ),
-        verdict=verdict,
-        because=because,
         settings=vgg19_settings(workshop),
         claims=claims,
         notes=(
@@ -92,26 +87,26 @@ def table_1(workshop: Workshop) -> Page:
     )
 
 
-def compression_claims(ours: Mapping[int, Mapping[str, Any]]) -> tuple[Claim, ...]:
+def compression_claims(ours: Mapping[int, Mapping[str, Any]]) -> tuple[Tried, ...]:
     """The caption of Table 1, tried on the paper's rows and on ours."""
     percent = {number: one["percent"] for number, one in ours.items()}
     paper = {number: row[2] for number, row in TABLE_1.items()}
     return (
-        Claim(
+        Tried(
             f"later layers (9 to 18) come to at most {_FEW:g} % of their parameters",
             _all_known(percent, LATER) and max(percent[number] for number in LATER) <= _FEW,
             _shown(percent, LATER),
             max(paper[number] for number in LATER) <= _FEW,
             _shown(paper, LATER),
         ),
-        Claim(
+        Tried(
             "layers 4 and 6 do not compress: more effective than actual parameters",
             _all_known(percent, _EARLIER) and min(percent[number] for number in _EARLIER) > 100,
             _shown(percent, _EARLIER),
             min(paper[number] for number in _EARLIER) > 100,
             _shown(paper, _EARLIER),
         ),
-        Claim(
+        Tried(
             "later layers compress better than earlier ones",
             _all_known(percent, (*LATER, *_EARLIER))
             and max(percent[number] for number in LATER)

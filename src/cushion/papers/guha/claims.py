@@ -17,7 +17,7 @@ from cushion.papers.guha.paper import (
     TRUE_ERROR,
     WIDTHS,
 )
-from cushion.papers.pages import Claim
+from cushion.papers.pages import Tried
 
 PAPER_WIDTHS: tuple[Column, ...] = tuple(
     {method: TABLE_1[method][width] for method in METHODS} for width in WIDTHS
@@ -31,7 +31,7 @@ def excess(here: Column) -> float | None:
     return min(rivals) - ours if ours is not None and len(rivals) == len(RIVALS) else None
 
 
-def smaller_by(orders: int, paper: Sequence[Column], here: Sequence[Column], where: str) -> Claim:
+def smaller_by(orders: int, paper: Sequence[Column], here: Sequence[Column], where: str) -> Tried:
     """Ours is smaller than the closest rival by a factor of at least 10^orders, on every net."""
 
     def tried(columns: Sequence[Column]) -> tuple[bool | None, str]:
@@ -48,10 +48,10 @@ def smaller_by(orders: int, paper: Sequence[Column], here: Sequence[Column], whe
 
     text = f"Ours is at least 10^{orders} times smaller than the closest rival on {where}"
     holds, because = tried(here)
-    return Claim(text, holds, because, *tried(paper))
+    return Tried(text, holds, because, *tried(paper))
 
 
-def closest_is_bartlett(paper: Sequence[Column], here: Sequence[Column]) -> Claim:
+def closest_is_bartlett(paper: Sequence[Column], here: Sequence[Column]) -> Tried:
     """Of the rivals Bartlett 2017 is the closest, on every net."""
 
     def tried(columns: Sequence[Column]) -> tuple[bool | None, str]:
@@ -65,10 +65,10 @@ def closest_is_bartlett(paper: Sequence[Column], here: Sequence[Column]) -> Clai
         return set(closest) == {BARTLETT_2017}, f"the closest is {names}"
 
     holds, because = tried(here)
-    return Claim("the rival closest to Ours is Bartlett 2017", holds, because, *tried(paper))
+    return Tried("the rival closest to Ours is Bartlett 2017", holds, because, *tried(paper))
 
 
-def grows_slower(here: Sequence[Column], widths: Sequence[int]) -> Claim:
+def grows_slower(here: Sequence[Column], widths: Sequence[int]) -> Tried:
     """From the narrowest net to the widest, Ours grows by less than Bartlett 2017's bound."""
 
     def tried(columns: Sequence[Column], sizes: Sequence[int]) -> tuple[bool | None, str]:
@@ -86,10 +86,10 @@ def grows_slower(here: Sequence[Column], widths: Sequence[int]) -> Claim:
 
     holds, because = tried(here, widths)
     text = "Ours grows more slowly with the width than Bartlett 2017"
-    return Claim(text, holds, because, *tried(PAPER_WIDTHS, WIDTHS))
+    return Tried(text, holds, because, *tried(PAPER_WIDTHS, WIDTHS))
 
 
-def below_bartlett(here: Sequence[Column], paper: Sequence[Column]) -> Claim:
+def below_bartlett(here: Sequence[Column], paper: Sequence[Column]) -> Tried:
     """At every width Ours is below Bartlett 2017."""
 
     def tried(columns: Sequence[Column]) -> tuple[bool | None, str]:
@@ -100,10 +100,10 @@ def below_bartlett(here: Sequence[Column], paper: Sequence[Column]) -> Claim:
         return min(gaps) > 0, f"by a factor e^{min(gaps):.2f} at least"
 
     holds, because = tried(here)
-    return Claim("Ours is below Bartlett 2017 at every width", holds, because, *tried(paper))
+    return Tried("Ours is below Bartlett 2017 at every width", holds, because, *tried(paper))
 
 
-def costs_little(here: Sequence[Column]) -> Claim:
+def costs_little(here: Sequence[Column]) -> Tried:
     """The net that Ours bounds errs about as often as the net before it; the paper gives no d and
     no such pair.
     """
@@ -118,25 +118,25 @@ def costs_little(here: Sequence[Column]) -> Claim:
         if after is not None and before is not None
     ]
     if len(rises) < len(pairs) or not rises:
-        return Claim(text, None, f"{len(pairs) - len(rises)} of {len(pairs)} nets have no number")
-    return Claim(
+        return Tried(text, None, f"{len(pairs) - len(rises)} of {len(pairs)} nets have no number")
+    return Tried(
         text, max(rises) <= 0.05, f"with the d of the smallest bound on up to {max(rises):.1%} more"
     )
 
 
-def applies(found: Sequence[NetFound]) -> Claim:
+def applies(found: Sequence[NetFound]) -> Tried:
     """Theorem 5.2 says something of these nets: no layer moves further than Lemma 4.3 allows."""
     text = "Theorem 5.2 applies: every layer's ‖Δ_l‖₂ is at most ‖A_l‖₂/L, which Lemma 4.3 needs"
     reaches = [net.smallest_bound.reach for net in found if net.smallest_bound is not None]
     gentlest = [net.fewest_errors.reach for net in found if net.fewest_errors is not None]
     if not reaches:
-        return Claim(text, None, "no net was pruned")
+        return Tried(text, None, "no net was pruned")
     words = f"‖Δ_l‖₂ is up to {max(reaches):.3g} times that"
     words += f", and with the d of the fewest errors {max(gentlest):.3g} times" if gentlest else ""
-    return Claim(text, max(reaches) <= 1.0, words)
+    return Tried(text, max(reaches) <= 1.0, words)
 
 
-def orders_between() -> Claim:
+def orders_between() -> Tried:
     """A sentence about the paper's own two tables, tried on them: nothing of ours enters."""
     jumps = {
         method: (TABLE_2[method] - TABLE_1[method][784]) / math.log(10.0) for method in METHODS
@@ -151,10 +151,10 @@ def orders_between() -> Claim:
         f"in the paper's tables Ours differs by 10^{jumps[OURS]:.2f}, the true error by "
         f"10^{jumps[TRUE_ERROR]:.2f}, the rivals by 10^{least:.1f} at least"
     )
-    return Claim(text, holds, because, holds, because)
+    return Tried(text, holds, because, holds, because)
 
 
-def reaches_error(here: Sequence[Column]) -> Claim:
+def reaches_error(here: Sequence[Column]) -> Tried:
     """The paper's true error on CIFAR-10, e^-2.41, is reached by an MLP, pruned or not; a tenth
     more is let pass.
     """
@@ -164,9 +164,9 @@ def reaches_error(here: Sequence[Column]) -> Claim:
     ]
     text = f"the MLP errs on e^{printed:.2f} = {math.exp(printed):.1%} of the test set"
     if not errors:
-        return Claim(text, None, "no error was counted")
+        return Tried(text, None, "no error was counted")
     best = min(errors)
-    return Claim(
+    return Tried(
         text,
         best <= printed + math.log(1.1),
         f"ours errs on {math.exp(best):.1%} at best, pruned or not",

@@ -7,7 +7,9 @@ A column maps the name of a row to a natural logarithm; a row without a value is
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from cushion.papers.guha.nets import NetFound, PrunedFound
 from cushion.papers.guha.paper import (
@@ -27,26 +29,28 @@ Titled = Sequence[tuple[str, NetFound]]
 # what each depends on (norms, widths, margin, 2^depth where the source has it) without numerical
 # constants and logarithms, as in Ours.
 RIVAL_ROWS = {
-    NEYSHABUR_2015: ("l2-norm", "as printed"),
-    NEYSHABUR_2017: ("spec-fro", "as plotted"),
-    BARTLETT_2017: ("spec-l1,2", "as plotted"),
+    NEYSHABUR_2015: "l2-norm, as printed",
+    NEYSHABUR_2017: "spec-fro, as plotted",
+    BARTLETT_2017: "spec-l1,2, as plotted",
 }
 OTHER_FORMS = {
-    NEYSHABUR_2015: (("l2-norm", "as plotted"), ("frobenius", "stated")),
-    NEYSHABUR_2017: (("spec-fro", "stated"),),
-    BARTLETT_2017: (("spec-l1,2", "corrected"), ("spec-l2,1", "stated")),
+    "l2-norm, as plotted": NEYSHABUR_2015,
+    "frobenius, stated": NEYSHABUR_2015,
+    "spec-fro, stated": NEYSHABUR_2017,
+    "spec-l1,2, corrected": BARTLETT_2017,
+    "spec-l2,1, stated": BARTLETT_2017,
 }
-_OURS_ROW = ("sketch count", "as plotted")
+_OURS_ROW = "sketch count, as plotted"
 _COUNTS = (
-    ("sketch count", "as printed"),
-    ("sketch count", "corrected"),
-    ("naive count", "as printed"),
-    ("naive count", "corrected"),
+    "sketch count, as printed",
+    "sketch count, corrected",
+    "naive count, as printed",
+    "naive count, corrected",
 )
 CERTIFICATE = "mask and values, exact tail (certificate)"
 TRAINING_ERROR = "Training error"
 BEFORE = "True error before pruning"
-BESIDE = (*(f"{name}, {form}" for name, form in _COUNTS), CERTIFICATE, TRAINING_ERROR, BEFORE)
+BESIDE = (*_COUNTS, CERTIFICATE, TRAINING_ERROR, BEFORE)
 
 ROW_NOTES = (
     "All numbers of the first table are natural logarithms, as the paper's are; a value above 0 is "
@@ -60,7 +64,9 @@ ROW_NOTES = (
     f"{CERTIFICATE}: holds with probability 95 % over the sample, from the bits that a coder wrote "
     "for the pruned net; it counts errors and needs no margin.",
     "The rivals are the rows "
-    + ", ".join(f"{name} ({form}) for {method}" for method, (name, form) in RIVAL_ROWS.items())
+    + ", ".join(
+        f"{row.replace(', as', ' (as')}) for {method}" for method, row in RIVAL_ROWS.items()
+    )
     + " of `cushion bounds`: the paper does not write its formulas, so we take what each "
     "depends on without constants "
     "and logarithms, as in Ours. With other forms the order of the rivals can be another.",
@@ -78,10 +84,10 @@ def column(net: NetFound, pruned: PrunedFound | None) -> dict[str, float | None]
         return {**rivals, **dict.fromkeys((OURS, TRUE_ERROR, *BESIDE)), BEFORE: before}
     return {
         **rivals,
-        OURS: pruned.log(*_OURS_ROW),
+        OURS: pruned.logs.get(_OURS_ROW),
         TRUE_ERROR: _log_error(pruned.test_errors, net.test_m),
-        **{f"{name}, {form}": pruned.log(name, form) for name, form in _COUNTS},
-        CERTIFICATE: math.log(pruned.certificate["bound"]),
+        **{row: pruned.logs.get(row) for row in _COUNTS},
+        CERTIFICATE: math.log(pruned.bound),
         TRAINING_ERROR: _log_error(pruned.errors, net.m),
         BEFORE: before,
     }
@@ -103,128 +109,100 @@ def beside_paper(found: Titled, papers: Sequence[Column | None], caption: str) -
 
     A certificate is rounded up.
     """
-    header, body = ["ln of"], [[name] for name in (*METHODS, *BESIDE)]
-    rows: list[list[str | float | None]] = [list(row) for row in body]
+    columns: dict[str, Callable[[str], Any]] = {"ln of": str}
     for (title, net), paper in zip(found, papers, strict=True):
-        ours = (column(net, net.smallest_bound), column(net, net.fewest_errors))
-        header += [f"{title}, paper"] if paper is not None else []
-        header += [f"{title}, smallest bound", f"{title}, fewest errors"]
-        for row in rows:
-            name = str(row[0])
-            row += [paper.get(name)] if paper is not None else []
-            row += [_shown(name, one[name]) for one in ours]
-    return Table(tuple(header), tuple(map(tuple, rows)), caption)
+        if paper is not None:
+            columns[f"{title}, paper"] = paper.get
+        ways = {"smallest bound": net.smallest_bound, "fewest errors": net.fewest_errors}
+        for way, pruned in ways.items():
+            columns[f"{title}, {way}"] = partial(_cell, column(net, pruned))
+    return Table.of(caption, (*METHODS, *BESIDE), columns)
 
 
 def other_forms(found: Titled) -> Table:
     """The rivals in every other form: none of them is known to be the paper's."""
-    forms = [(method, name, form) for method in RIVALS for name, form in OTHER_FORMS[method]]
-    rows = [
-        (method, f"{name}, {form}", *(_shown(name, net.logs.get((name, form))) for _, net in found))
-        for method, name, form in forms
-    ]
-    return Table(
-        ("rival", "row", *(title for title, _ in found)),
-        tuple(rows),
-        "The rivals in other forms (ln):",
-    )
+    columns: dict[str, Callable[[str], Any]] = {"rival": OTHER_FORMS.__getitem__, "row": str}
+    columns |= {title: partial(_cell, net.logs) for title, net in found}
+    return Table.of("The rivals in other forms (ln):", OTHER_FORMS, columns)
 
 
 def nets(found: Titled) -> Table:
     """What was trained and what Algorithm 1 made of it; errors are fractions, not logarithms."""
-    rows: list[tuple[str | float | None, ...]] = []
-    for title, net in found:
-        before = (
-            title,
-            net.plan.epochs,
-            net.errors / net.m,
-            net.test_errors / net.test_m,
-            net.margin,
-        )
-        for pruned in _ways(net):
-            rows.append(
-                (
-                    *before,
-                    pruned.d,
-                    pruned.record["sparsity"],
-                    pruned.reach,
-                    pruned.errors / net.m,
-                    pruned.test_errors / net.test_m,
-                    pruned.record["bits"],
-                    pruned.certificate["bound"],
-                )
-            )
-        if net.smallest_bound is None:
-            rows.append((*before, *(None for _ in range(7))))
-    header = (
-        "net",
-        "epochs",
-        "training error",
-        "test error",
-        "γ",
-        "d",
-        "pruned away",
-        "‖Δ‖₂L/‖A‖₂, worst layer",
+    rows: list[tuple[str, NetFound, PrunedFound | None]] = [
+        (title, net, pruned) for title, net in found for pruned in (net.ways or (None,))
+    ]
+
+    def after(read: Callable[[PrunedFound, NetFound], Any]) -> Callable[[Any], Any]:
+        return lambda row: None if row[2] is None else read(row[2], row[1])
+
+    return Table.of(
+        "The nets, before and after Algorithm 1:",
+        rows,
+        {
+            "net": lambda row: row[0],
+            "epochs": lambda row: row[1].plan.epochs,
+            "training error": lambda row: row[1].errors / row[1].m,
+            "test error": lambda row: row[1].test_errors / row[1].test_m,
+            "γ": lambda row: row[1].margin,
+            "d": after(lambda pruned, _: pruned.d),
+            "pruned away": after(lambda pruned, _: pruned.sparsity),
+            "‖Δ‖₂L/‖A‖₂, worst layer": after(lambda pruned, _: pruned.reach),
+            "pruned: training error": after(lambda pruned, net: pruned.errors / net.m),
+            "pruned: test error": after(lambda pruned, net: pruned.test_errors / net.test_m),
+            "bits": after(lambda pruned, _: pruned.bits),
+            "certified error": after(lambda pruned, _: pruned.bound),
+        },
     )
-    after = ("pruned: training error", "pruned: test error", "bits", "certified error")
-    return Table((*header, *after), tuple(rows), "The nets, before and after Algorithm 1:")
 
 
 def counts(found: Titled) -> Table:
     """How many nats each way of counting pays for the same pruned net; the certificate's are those
     a coder wrote.
     """
-    rows = []
-    for title, net in found:
-        for pruned in _ways(net):
-            nats = [pruned.nats(name, form) for name, form in (_OURS_ROW, *_COUNTS)]
-            sketch, naive = nats[2], nats[4]
-            ratio = sketch / naive if sketch is not None and naive else None
-            rows.append(
-                (title, pruned.d, net.weights, *nats, pruned.record["bits"] * math.log(2.0), ratio)
-            )
-    header = ("net", "d", "weights", *(f"{name}, {form}" for name, form in (_OURS_ROW, *_COUNTS)))
-    last = ("mask and values, coded", "sketch over naive, corrected")
-    return Table(
-        (*header, *last), tuple(rows), "Nats that each count pays for the same pruned net:"
+    rows = [(title, net, pruned) for title, net in found for pruned in net.ways]
+
+    def ratio(pruned: PrunedFound) -> float | None:
+        sketch, naive = (
+            pruned.nats.get(f"{name} count, corrected") for name in ("sketch", "naive")
+        )
+        return sketch / naive if sketch is not None and naive else None
+
+    paid = {row: lambda one, row=row: one[2].nats.get(row) for row in (_OURS_ROW, *_COUNTS)}
+    return Table.of(
+        "Nats that each count pays for the same pruned net:",
+        rows,
+        {
+            "net": lambda one: one[0],
+            "d": lambda one: one[2].d,
+            "weights": lambda one: one[1].weights,
+            **paid,
+            "mask and values, coded": lambda one: one[2].bits * math.log(2.0),
+            "sketch over naive, corrected": lambda one: ratio(one[2]),
+        },
     )
 
 
 def by_strength(found: Titled) -> Table:
     """The training error of the pruned net at every d that was tried, beside what stays."""
-    asked = [
-        [float(one["asked"].removeprefix("d=")) for one in pruned.record["tried"]]
-        for pruned in _best(found)
-    ]
-    strengths = sorted(set().union(*asked))
-    rows = []
-    for d in strengths:
-        errors: list[float | None] = []
-        for _, net in found:
-            tried = [] if net.smallest_bound is None else net.smallest_bound.record["tried"]
-            errors.append(
-                next((one["errors"] / net.m for one in tried if one["asked"] == f"d={d:g}"), None)
-            )
-        rows.append((d, 1.0 - math.sqrt(d / (d + 2.0)), *errors))
-    header = ("d", "χ = 1 - √(d/(d+2))", *(title for title, _ in found))
+    pruned = {title: (net, net.smallest_bound) for title, net in found}
+    tried = {
+        title: {} if one is None else {float(d): errors / net.m for d, errors in one.tried.items()}
+        for title, (net, one) in pruned.items()
+    }
+    columns: dict[str, Callable[[float], Any]] = {
+        "d": float,
+        "χ = 1 - √(d/(d+2))": lambda d: 1.0 - math.sqrt(d / (d + 2.0)),
+        **{title: errors.get for title, errors in tried.items()},
+    }
     caption = (
         "Training error of the pruned and discretised net, by d (a dash: more weights stay than a "
         "file holds):"
     )
-    return Table(header, tuple(rows), caption)
+    return Table.of(caption, sorted(set().union(*tried.values())), columns)
 
 
-def _best(found: Titled) -> list[PrunedFound]:
-    return [net.smallest_bound for _, net in found if net.smallest_bound is not None]
-
-
-def _ways(net: NetFound) -> list[PrunedFound]:
-    """The prunings of a net, one where both choices of d agree."""
-    ways = [one for one in (net.smallest_bound, net.fewest_errors) if one is not None]
-    return ways[:1] if len({one.d for one in ways}) == 1 else ways
-
-
-def _shown(name: str, value: float | None) -> float | None:
+def _cell(numbers: Column, name: str) -> float | None:
+    value = numbers.get(name)
     if value is None:
         return None
     return math.ceil(100 * value) / 100 if name == CERTIFICATE else round(value, 2)

@@ -34,7 +34,7 @@ from cushion.papers.guha.table import (
     refusals,
     settings_of,
 )
-from cushion.papers.pages import Claim, Page, judge
+from cushion.papers.pages import Page, Tried
 from cushion.papers.runner import Workshop
 
 _LOG = "ln of the bound"
@@ -69,7 +69,6 @@ def _bars(name: str, data: str, orders: int, found: Titled, paper: Column | None
         costs_little(here),
         applies(last),
     )
-    verdict, because = judge(claims)
     series = [Series("paper", tuple(paper.get(row) for row in _BARS), from_paper=True)]
     for title, net in found:
         (bounded,), (fewest,) = chosen([net]), gentle([net])
@@ -78,16 +77,11 @@ def _bars(name: str, data: str, orders: int, found: Titled, paper: Column | None
     title = f"Bounds on {data} (measures, but for the certificate)"
     papers = [paper, *(None for _ in found[1:])]
     return Page(
-        claim=f"on {data} the bound by pruning and sketching is at least 10^{orders} times smaller "
-        "than the closest "
-        "norm-based bound.",
         tables=(
             beside_paper(found, papers, "The bars (natural logarithms):"),
             counts(found),
             nets(found),
         ),
-        verdict=verdict,
-        because=because,
         settings=settings_of([net.plan for _, net in found]),
         claims=claims,
         notes=(*ROW_NOTES, *learned(found), *refusals(found)),
@@ -108,7 +102,6 @@ def figure_1c(workshop: Workshop) -> Page:
         costs_little(here),
         applies(found),
     )
-    verdict, because = judge(claims)
     titled = [(str(width), net) for width, net in zip(widths, found, strict=True)]
     series = [
         Series(
@@ -125,15 +118,11 @@ def figure_1c(workshop: Workshop) -> Page:
         Series(f"{TRUE_ERROR}, fewest errors", tuple(one[TRUE_ERROR] for one in fewest)),
     ]
     return Page(
-        claim="the bound by pruning and sketching stays below Bartlett's and grows more slowly "
-        "with the width.",
         tables=(
             beside_paper(titled, papers, "The curves (natural logarithms):"),
             counts(titled),
             nets(titled),
         ),
-        verdict=verdict,
-        because=because,
         settings=settings_of([net.plan for net in found]),
         claims=claims,
         notes=(*ROW_NOTES, *refusals(titled)),
@@ -154,7 +143,6 @@ def figure_2(workshop: Workshop) -> Page:
     epochs = [plan.epochs for plan in plans]
     here, fewest = chosen(found), gentle(found)
     claims = over_epochs(fewest, epochs)
-    verdict, because = judge(claims)
     titled = [(f"{count} epochs", net) for count, net in zip(epochs, found, strict=True)]
     true = tuple(one[TRUE_ERROR] for one in fewest)
     picture = Picture(
@@ -177,14 +165,11 @@ def figure_2(workshop: Workshop) -> Page:
         x_log=True,
     )
     return Page(
-        claim="over the epochs the bound falls as the true error does, and later.",
         tables=(
             beside_paper(titled, [None for _ in titled], "By epochs (natural logarithms):"),
             counts(titled),
             nets(titled),
         ),
-        verdict=verdict,
-        because=because,
         settings=settings_of(plans),
         claims=claims,
         notes=(
@@ -200,7 +185,7 @@ def figure_2(workshop: Workshop) -> Page:
     )
 
 
-def over_epochs(here: Sequence[Column], epochs: Sequence[int]) -> tuple[Claim, Claim]:
+def over_epochs(here: Sequence[Column], epochs: Sequence[int]) -> tuple[Tried, Tried]:
     """The bound falls from the first net to the last; the true error is smallest earlier than the
     bound is.
     """
@@ -212,16 +197,16 @@ def over_epochs(here: Sequence[Column], epochs: Sequence[int]) -> tuple[Claim, C
     true = [value for one in here if (value := one[TRUE_ERROR]) is not None]
     if len(ours) < len(here) or len(true) < len(here) or len(here) < 2:
         missing = "a net has no number for Ours or for the true error"
-        return Claim(falls, None, missing), Claim(later, None, missing)
+        return Tried(falls, None, missing), Tried(later, None, missing)
     change = ours[-1] - ours[0]
     least_ours, least_true = (epochs[values.index(min(values))] for values in (ours, true))
     return (
-        Claim(
+        Tried(
             falls,
             change < 0,
             f"from {epochs[0]} to {epochs[-1]} epochs it changes by a factor e^{change:.3f}",
         ),
-        Claim(
+        Tried(
             later,
             least_true < least_ours,
             f"true error after {least_true} epochs, bound after {least_ours}",

@@ -36,7 +36,6 @@ from torch import Tensor
 
 from cushion.data.counter import stream
 from cushion.errors import BadInput
-from cushion.progress import progress as shown
 from cushion.records import Record
 
 Matrix: TypeAlias = NDArray[np.float64]
@@ -72,17 +71,6 @@ class TicketError(Record):
     target_weights: int
     all_weights: int
     printed: int
-
-
-@dataclass(frozen=True)
-class TicketStudy(Record):
-    """Tickets for one target at several widths; slopes of ln(error) over ln(width): -1 if errors
-    fall like 1/D.
-    """
-
-    tickets: tuple[TicketError, ...]
-    slope_found: float
-    slope_at_most: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,26 +237,6 @@ def ticket_error(
         all_weights=sum(rows * columns for rows, columns in net_shapes(shapes, width)),
         printed=d0 * width + width * width * depth,
     )
-
-
-def ticket_study(
-    target: Sequence[Matrix] | Sequence[int],
-    widths: Sequence[int],
-    seed: int = 0,
-) -> TicketStudy:
-    """Tickets for one target at each width, and how their errors fall."""
-    if len(set(widths)) < 2:
-        raise BadInput(f"a slope needs two different widths, not {list(widths)}")
-    layers = _target(target)
-    tickets = tuple(
-        ticket_error(layers, width, seed) for width in shown(widths, "tickets", "width")
-    )
-    logs = np.log([one.width for one in tickets])
-    slopes = [
-        float(np.polyfit(logs, np.log([getattr(one, name) for one in tickets]), 1)[0])
-        for name in ("found", "at_most")
-    ]
-    return TicketStudy(tickets, *slopes)
 
 
 def error_at_most(ticket: Ticket) -> float:

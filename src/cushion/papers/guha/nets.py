@@ -7,12 +7,11 @@ of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cushion.compressors.pruning.options import STRENGTHS, PruneOptions
-from cushion.compressors.pruning.run import prune_net
+from cushion.compressors.run import compress_model as prune_net
 from cushion.data import Dataset, load_pair
 from cushion.errors import BadInput
 from cushion.measures.table import measure, traced
@@ -27,7 +26,6 @@ from cushion.theorems.rademacher import peeled
 from cushion.theorems.rows import LN10
 from cushion.theorems.spectral_pac_bayes import noise_tolerance
 from cushion.training.recipes import find_recipe
-from cushion.training.training import RunResult
 
 DELTA = "0.05"
 
@@ -53,49 +51,24 @@ class NetPlan:
 
 @dataclass(frozen=True)
 class PrunedFound:
-    """What pages read of one pruned net: `record` is NetPruning as JSON."""
+    """What pages read of one pruned net. Errors are counted, on the sample and on the test set.
 
-    record: dict[str, Any]
+    bound: the Occam bound from the bits of mask and values, on this machine's scores. reach: the
+    largest ‖Δ_l‖₂ over ‖A_l‖₂/L of a layer; above 1, Lemma 4.3 and so Theorem 5.2 say nothing.
+    logs, nats: of the paper's bounds by "name, form", ln of the value and what the count pays; None
+    where a row abstains. tried: training errors by d.
+    """
 
-    @property
-    def d(self) -> float:
-        return float(self.record["d"])
-
-    @property
-    def errors(self) -> int:
-        return int(self.record["errors"])
-
-    @property
-    def certificate(self) -> dict[str, Any]:
-        """The Occam bound from the bits of mask and values, on this machine's scores; it counted
-        the test errors.
-        """
-        found: dict[str, Any] = self.record["occam"][0]
-        return found
-
-    @property
-    def test_errors(self) -> int:
-        return int(self.certificate["holdout_errors"])
-
-    @property
-    def reach(self) -> float:
-        """The largest ‖Δ_l‖₂ over ‖A_l‖₂/L of a layer: above 1, Lemma 4.3 and so Theorem 5.2 say
-        nothing.
-        """
-        layers = self.record["layers"]
-        ratios = [layer["shift"] / layer["spectral"] for layer in layers if layer["spectral"] > 0]
-        return float(len(layers) * max(ratios, default=0.0))
-
-    def log(self, name: str, form: str) -> float | None:
-        """ln of a bound's value; None where it abstains."""
-        return logs_of(self.record["paper_bounds"]).get((name, form))
-
-    def nats(self, name: str, form: str) -> float | None:
-        """What a count of the pruned net pays, in nats."""
-        for row in self.record["paper_bounds"]:
-            if (row["name"], row["form"]) == (name, form) and row["factors"] is not None:
-                return float(row["factors"]["nats"])
-        return None
+    d: float
+    errors: int
+    test_errors: int
+    sparsity: float
+    bits: int
+    bound: float
+    reach: float
+    logs: dict[str, float | None]
+    nats: dict[str, float | None]
+    tried: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -114,7 +87,7 @@ class NetFound:
     errors: int
     test_errors: int
     margin: float
-    logs: dict[tuple[str, str], float | None]
+    logs: dict[str, float | None]
     smallest_bound: PrunedFound | None
     fewest_errors: PrunedFound | None
     refused: str
@@ -124,103 +97,116 @@ class NetFound:
         """Of all layers, biases left out."""
         return sum(inputs * outputs for inputs, outputs in self.shapes)
 
+    @property
+    def ways(self) -> list[PrunedFound]:
+        """Its prunings, one where both choices of d agree."""
+        ways = [one for one in (self.smallest_bound, self.fewest_errors) if one is not None]
+        return ways[:1] if len({one.d for one in ways}) == 1 else ways
+
 
 def find_net(workshop: Workshop, plan: NetPlan) -> NetFound:
-    """Train the net unless that is done, then its steps."""
-    data, test = load_pair(plan.data)
-    if test is None:
-        raise BadInput(f"{plan.data} has no test set, and the true error is counted on one")
-    run = _trained(workshop, plan, data, test)
+    """Its steps; one that is missing trains the net unless that is done."""
     settings = {
         "plan": asdict(plan),
-        "spec": run.spec,
-        "data": data.fingerprint,
-        "test": test.fingerprint,
-        "level": plan.level,
         "delta": DELTA,
         "seed": workshop.seed,
         "device": workshop.device,
     }
-    net = traced(load_net(run.net).module, data)
 
-    def pruned(d: tuple[float, ...]) -> dict[str, Any]:
-        options = PruneOptions(rule="bernoulli", d=d, level=plan.level)
-        made = prune_net(
-            net,
-            data,
-            method="magnitude",
-            options=options,
-            holdout=test,
-            delta=DELTA,
-            seed=workshop.seed,
+    def pruning(strengths: tuple[float, ...], **more: float) -> dict[str, Any]:
+        found: dict[str, Any] = workshop.step(
+            "guha-pruning", settings | more, lambda: _pruned(workshop, plan, strengths)
         )
-        return made.summary.to_json()
+        return found
 
-    found = workshop.step("guha-rivals", settings, lambda: _rivals(net, data, test, plan.level))
-    best, least, refused = None, None, ""
-    try:
-        best = workshop.step("guha-pruning", settings, lambda: _gentlest_possible(pruned))
-        fewest = min(best["tried"], key=lambda one: one["errors"])["asked"]
-        d = float(fewest.removeprefix("d="))
-        least = (
-            best
-            if d == best["d"]
-            else workshop.step("guha-pruning", {**settings, "d": d}, lambda: pruned((d,)))
-        )
-    except (
-        BadInput
-    ) as problem:  # such as a net without a margin; not kept as a step, since nothing was made
-        refused = str(problem)
-    return NetFound(
-        plan,
-        tuple((a, b) for a, b in found["shapes"]),
-        found["m"],
-        found["test_m"],
-        found["errors"],
-        found["test_errors"],
-        found["margin"],
-        logs_of(found["rows"]),
-        None if best is None else PrunedFound(best),
-        None if least is None else PrunedFound(least),
-        refused,
-    )
+    found = workshop.step("guha-rivals", settings, lambda: _rivals(workshop, plan))
+    best = pruning(STRENGTHS)
+    least = best
+    if "refused" not in best:
+        d = float(min(best["tried"], key=best["tried"].__getitem__))
+        least = best if d == best["d"] else pruning((d,), d=d)
+    ways = [None if "refused" in one else PrunedFound(**one) for one in (best, least)]
+    found["shapes"] = tuple((a, b) for a, b in found["shapes"])
+    refused = best.get("refused") or least.get("refused", "")
+    return NetFound(plan, **found, smallest_bound=ways[0], fewest_errors=ways[1], refused=refused)
 
 
-def _gentlest_possible(pruned: Callable[[tuple[float, ...]], dict[str, Any]]) -> dict[str, Any]:
-    """With all strengths, or without the smallest ones, where more weights of a wide net stay than
-    a file holds.
+def _pruned(workshop: Workshop, plan: NetPlan, strengths: tuple[float, ...]) -> dict[str, Any]:
+    """A PrunedFound as JSON: with all strengths, or without the smallest ones, where more weights
+    of a wide net stay than a file holds; or why pruning refuses (a net without a margin, say).
     """
-    first: BadInput | None = None
-    for skipped in range(len(STRENGTHS)):
+    net, data, test = _trained(workshop, plan)
+    refusals = []
+    for skipped in range(len(strengths)):
+        options = PruneOptions(rule="bernoulli", d=strengths[skipped:], level=plan.level)
         try:
-            return pruned(STRENGTHS[skipped:])
+            made = prune_net(
+                net,
+                data,
+                method="magnitude",
+                options=options,
+                holdout=test,
+                delta=DELTA,
+                seed=workshop.seed,
+            )
         except BadInput as problem:
-            first = first or problem
-    assert first is not None
-    raise first
+            refusals.append(str(problem))
+            continue
+        return _read(made.summary.to_json())
+    return {"refused": refusals[0]}
 
 
-def logs_of(rows: list[dict[str, Any]]) -> dict[tuple[str, str], float | None]:
-    """(name, form) of each bound to ln of its value."""
+def _read(record: dict[str, Any]) -> dict[str, Any]:
+    """Of NetPruning as JSON."""
+    rows, here = record["paper_bounds"], record["occam"][0]
+    factors = {f"{row['name']}, {row['form']}": row["factors"] for row in rows}
     return {
-        (row["name"], row["form"]): None if row["log10"] is None else row["log10"] * LN10
+        "d": record["d"],
+        "errors": record["errors"],
+        "test_errors": here["holdout_errors"],
+        "sparsity": record["sparsity"],
+        "bits": record["bits"],
+        "bound": here["bound"],
+        "reach": worst_reach(record["layers"]),
+        "logs": logs_of(rows),
+        "nats": {name: (one or {}).get("nats") for name, one in factors.items()},
+        "tried": {one["asked"].removeprefix("d="): one["errors"] for one in record["tried"]},
+    }
+
+
+def worst_reach(layers: list[dict[str, Any]]) -> float:
+    """The largest ‖Δ_l‖₂ over ‖A_l‖₂/L; a layer of zeros does not move."""
+    ratios = [layer["shift"] / layer["spectral"] for layer in layers if layer["spectral"] > 0]
+    return float(len(layers) * max(ratios, default=0.0))
+
+
+def logs_of(rows: list[dict[str, Any]]) -> dict[str, float | None]:
+    """ "name, form" of each bound to ln of its value."""
+    return {
+        f"{row['name']}, {row['form']}": None if row["log10"] is None else row["log10"] * LN10
         for row in rows
     }
 
 
-def _trained(workshop: Workshop, plan: NetPlan, data: Dataset, test: Dataset) -> RunResult:
+def _trained(workshop: Workshop, plan: NetPlan) -> tuple[Network, Dataset, Dataset]:
+    """Train it, or finish that, or find it trained; with its sample and its test set."""
+    data, test = load_pair(plan.data)
+    if test is None:
+        raise BadInput(f"{plan.data} has no test set, and the true error is counted on one")
     recipe = find_recipe(plan.recipe)
     recipe = replace(recipe, epochs=plan.epochs, lr_halve_every=plan.halve or recipe.lr_halve_every)
-    return train_once(workshop, recipe, data, test, width=plan.scale, seed=workshop.seed)
+    run = train_once(workshop, recipe, data, test, width=plan.scale, seed=workshop.seed)
+    return traced(load_net(run.net).module, data), data, test
 
 
-def _rivals(net: Network, data: Dataset, test: Dataset, level: float) -> dict[str, Any]:
+def _rivals(workshop: Workshop, plan: NetPlan) -> dict[str, Any]:
     """Every form of the rivals' bounds; from the functions behind `cushion bounds`, without its
     dearer families.
     """
+    net, data, test = _trained(workshop, plan)
     seen = look_at(net, data)
     table = measure(net, data, only=["norms", "paths"], spectra=False)
-    facts = gather(net, data, seen, table, None, delta=float(DELTA), epsilon=level)
+    facts = gather(net, data, seen, table, None, delta=float(DELTA), epsilon=plan.level)
     rows = [
         *norm_capacities(facts),
         *figure_two(facts, None),
@@ -235,5 +221,5 @@ def _rivals(net: Network, data: Dataset, test: Dataset, level: float) -> dict[st
         "test_errors": look_at(net, test).errors,
         "margin": facts.margin,
         "shapes": [[layer.inputs, layer.outputs] for layer in facts.layers],
-        "rows": [row.to_json() for row in rows],
+        "logs": logs_of([row.to_json() for row in rows]),
     }

@@ -18,7 +18,7 @@ from cushion.compressors.pruning.sketch_sizes import (
 )
 from cushion.papers.drawings import Picture, Series
 from cushion.papers.guha.sketch_study import counts, crossing, recovery_rate
-from cushion.papers.pages import Claim, Page, Size, Table, judge
+from cushion.papers.pages import Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
 
 Case: TypeAlias = tuple[int, int]  # (p, j)
@@ -52,22 +52,15 @@ PLANS: dict[Size, SketchPlan] = {
 }
 
 
-def sketches(workshop: Workshop) -> Page:
+def sketch(workshop: Workshop) -> Page:
     """Rates of exact recovery over the side of the sketch, and the side that it takes beside the
     theorem's.
     """
     plan = PLANS[workshop.size]
     rates = {case: _rates(workshop, plan, *case) for case in plan.cases}
     claims = (theory_holds(rates), is_smaller(rates), saves_numbers(rates))
-    verdict, because = judge(claims)
     return Page(
-        claim="a matrix [p, p] with at most j non-zeros in a row and column comes back from its "
-        "sketch of side "
-        "m = O(√(jp)·log p), and sketching so removes the combinatorial count of masks for a "
-        "small price.",
         tables=(_sizes(rates), _transition(plan, rates)),
-        verdict=verdict,
-        because=because,
         settings={
             "trials": plan.trials,
             "non-zeros": "whole numbers from ±1 to ±127, j in every row",
@@ -195,7 +188,7 @@ def _picture(plan: SketchPlan, rates: Mapping[Case, Rates]) -> Picture:
     )
 
 
-def theory_holds(rates: Mapping[Case, Rates]) -> Claim:
+def theory_holds(rates: Mapping[Case, Rates]) -> Tried:
     """At every side tried that is at least √(jp)·ln p, all matrices came back."""
     text = "m of the order √(jp)·log p is enough: with 1 for the constant every matrix comes back"
     above = [
@@ -205,27 +198,27 @@ def theory_holds(rates: Mapping[Case, Rates]) -> Claim:
         if side >= paper_side(j, p)
     ]
     if not above:
-        return Claim(text, None, "√(jp)·ln p exceeds p for every matrix that was tried")
-    return Claim(
+        return Tried(text, None, "√(jp)·ln p exceeds p for every matrix that was tried")
+    return Tried(
         text,
         min(above) == 1.0,
         f"{min(above):.0%} came back at the worst of {len(above)} such sides",
     )
 
 
-def is_smaller(rates: Mapping[Case, Rates]) -> Claim:
+def is_smaller(rates: Mapping[Case, Rates]) -> Tried:
     """Theorem 5.1's side against p: the sketch is a compression at all."""
     text = "the theorem's sketch, with 1 for the constant, is smaller than the matrix"
     ratios = [paper_side(j, p) / p for p, j in rates]
-    return Claim(
+    return Tried(
         text, max(ratios) < 1.0, f"√(jp)·ln p is {min(ratios):.2f} to {max(ratios):.2f} times p"
     )
 
 
-def saves_numbers(rates: Mapping[Case, Rates]) -> Claim:
+def saves_numbers(rates: Mapping[Case, Rates]) -> Tried:
     """Theorem 5.2's count against Lemma D.1's, which it replaces."""
     text = "the sketch's count is smaller than the naive count that it replaces"
     ratios = [counts(p, p, j, j * p, _VALUE_BITS).ratio for p, j in rates]
-    return Claim(
+    return Tried(
         text, max(ratios) < 1.0, f"it is {min(ratios):.1f} to {max(ratios):.1f} times as large"
     )

@@ -43,7 +43,7 @@ from cushion.papers.guha.paper import (
     implied_constant,
     mlp_shapes,
 )
-from cushion.papers.pages import Page, Table, judge
+from cushion.papers.pages import Page, Table
 from cushion.papers.runner import Workshop
 
 CIFAR10_TITLES = ("the paper's recipe", "a net that learns")
@@ -84,11 +84,7 @@ def table_1(workshop: Workshop) -> Page:
         costs_little(here),
         applies(found),
     )
-    verdict, because = judge(claims)
     return Page(
-        claim="the bound by pruning and sketching is at least 10^3 times smaller than the closest "
-        "norm-based bound on "
-        "MNIST, and grows more slowly with the width.",
         tables=(
             beside_paper(
                 titled,
@@ -101,8 +97,6 @@ def table_1(workshop: Workshop) -> Page:
             _implied(found, here, gentle(found)),
             other_forms(titled),
         ),
-        verdict=verdict,
-        because=because,
         settings=settings_of(plans),
         claims=claims,
         notes=(*ROW_NOTES, explains(), *refusals(titled)),
@@ -162,16 +156,12 @@ def table_2(workshop: Workshop) -> Page:
         costs_little(here[1:]),
         applies(found[1:]),
     )
-    verdict, because = judge(claims)
     constants = [
         (name, *(_constant(net, one) for one in ways))
         for name, net, *ways in zip(CIFAR10_TITLES, found, here, gentle_ones, strict=True)
     ]
     printed = implied_constant(TABLE_2[OURS], mlp_shapes(3072, 784), CIFAR10_EXAMPLES)
     return Page(
-        claim="on CIFAR-10 the bound by pruning and sketching is at least 10^7 times smaller than "
-        "the closest "
-        "norm-based bound.",
         tables=(
             beside_paper(
                 titled,
@@ -188,8 +178,6 @@ def table_2(workshop: Workshop) -> Page:
             ),
             other_forms(titled),
         ),
-        verdict=verdict,
-        because=because,
         settings=settings_of(plans),
         claims=claims,
         notes=(*ROW_NOTES, *learned(titled), *refusals(titled)),

@@ -19,7 +19,7 @@ from cushion.papers.guha.lottery_theorem import (
     sufficient_width,
     theorem_6_2,
 )
-from cushion.papers.pages import Claim, Page, Size, Table, judge
+from cushion.papers.pages import Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
 
 FAILURE = 0.05
@@ -63,7 +63,6 @@ def tickets(workshop: Workshop) -> Page:
         _slope(widths, found, at_most),
         _small([one for ones in by_width.values() for one in ones]),
     )
-    verdict, because = judge(claims)
     picture = Picture(
         "tickets",
         "Error of a ticket on the unit ball, worst of the seeds",
@@ -82,12 +81,7 @@ def tickets(workshop: Workshop) -> Page:
         y_log=True,
     )
     return Page(
-        claim="a random net of twice the depth and enough width holds, with high probability, a "
-        "subnet within ε of any "
-        "target, with about as many weights as the target.",
         tables=(_by_width(by_width), _by_epsilon(enough, tried), _by_theorem_6_2(plan, by_width)),
-        verdict=verdict,
-        because=because,
         settings={"target": "-".join(map(str, plan.dims)), "seeds": plan.seeds, "failure": FAILURE},
         claims=claims,
         notes=(
@@ -203,21 +197,21 @@ def _worst(ones: Sequence[dict[str, Any]]) -> float:
     return max(float(one["at_most"]) for one in ones)
 
 
-def _suffices(tried: dict[float, list[dict[str, Any]]]) -> Claim:
+def _suffices(tried: dict[float, list[dict[str, Any]]]) -> Tried:
     """At the sufficient width a ticket within ε is there, in all seeds but for the failure that is
     allowed.
     """
     text = "a net that is wide enough holds a subnet within ε of the target on the whole unit ball"
     missed = sum(one["at_most"] > epsilon for epsilon, ones in tried.items() for one in ones)
     count = sum(map(len, tried.values()))
-    return Claim(
+    return Tried(
         text,
         missed <= FAILURE * count,
         f"{count - missed} of {count} random nets do, of the width computed",
     )
 
 
-def _slope(widths: Sequence[int], found: Sequence[float], at_most: Sequence[float]) -> Claim:
+def _slope(widths: Sequence[int], found: Sequence[float], at_most: Sequence[float]) -> Tried:
     """A polynomial in 1/ε is enough: over the widths errors fall like a power of the width, near
     -1.
     """
@@ -231,10 +225,10 @@ def _slope(widths: Sequence[int], found: Sequence[float], at_most: Sequence[floa
         f"slope of ln(error) over ln(width): {slopes[1]:.2f}, and {slopes[0]:.2f} for the error "
         "found"
     )
-    return Claim(text, max(slopes) <= -0.5, because)
+    return Tried(text, max(slopes) <= -0.5, because)
 
 
-def _small(ones: Sequence[dict[str, Any]]) -> Claim:
+def _small(ones: Sequence[dict[str, Any]]) -> Tried:
     text = "the subnet has approximately as many weights as the target"
     most = max(one["active"] / one["target_weights"] for one in ones)
-    return Claim(text, most <= 4.0, f"up to {most:.2g} times as many, at every width")
+    return Tried(text, most <= 4.0, f"up to {most:.2g} times as many, at every width")

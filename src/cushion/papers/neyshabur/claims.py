@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import stats
 
-from cushion.papers.pages import Claim
+from cushion.papers.pages import Tried
 
 LEAST = 5  # nets of which a rank correlation says anything
 RANKED = 0.5  # a rank correlation above it makes a measure predictive
@@ -27,20 +27,20 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
     return float(stats.spearmanr(x, y).statistic)
 
 
-def all_zero(errors: Mapping[str, int], text: str) -> Claim:
+def all_zero(errors: Mapping[str, int], text: str) -> Tried:
     """No training error of any net."""
     wrong = {name: count for name, count in errors.items() if count}
     if not errors:
-        return Claim(text, None, "there is no net")
+        return Tried(text, None, "there is no net")
     words = ", ".join(f"{name}: {count}" for name, count in wrong.items())
-    return Claim(
+    return Tried(
         text, not wrong, f"training errors {words}" if wrong else f"none of {len(errors)} nets errs"
     )
 
 
 def above_everywhere(
     text: str, places: Sequence[int], upper: Numbers, lower: Numbers, *, why: str
-) -> Claim:
+) -> Tried:
     """upper > lower at every place; `why` says why a number may be missing."""
     known = [
         (at, a, b)
@@ -49,12 +49,12 @@ def above_everywhere(
     ]
     against = [at for at, a, b in known if a <= b]
     if against:
-        return Claim(text, False, f"not at {', '.join(map(str, against))}, of {len(places)} sizes")
+        return Tried(text, False, f"not at {', '.join(map(str, against))}, of {len(places)} sizes")
     if len(known) < len(places) or not known:
-        return Claim(
+        return Tried(
             text, None, f"{len(places) - len(known)} of {len(places)} sizes have no number: {why}"
         )
-    return Claim(text, True, f"at all of {len(places)} sizes")
+    return Tried(text, True, f"at all of {len(places)} sizes")
 
 
 def differences(upper: Numbers, lower: Numbers) -> list[float] | None:
@@ -70,7 +70,7 @@ def differences(upper: Numbers, lower: Numbers) -> list[float] | None:
 
 def gap_grows(
     text: str, places: Sequence[int], gaps: Mapping[str, Sequence[float] | None]
-) -> Claim:
+) -> Tried:
     """Of every measure: the last gap above the first, and a rank correlation with the place above
     0.5.
     """
@@ -86,19 +86,19 @@ def gap_grows(
         f"rank correlation of gap and size (above {RANKED} is needed): {', '.join(words) or 'none'}"
     )
     because += f"; no number for {', '.join(missing)}" if missing else ""
-    return Claim(text, False if not all(held) else None if missing or not held else True, because)
+    return Tried(text, False if not all(held) else None if missing or not held else True, because)
 
 
-def most_pronounced(text: str, excess: Mapping[str, float | None], named: Sequence[str]) -> Claim:
+def most_pronounced(text: str, excess: Mapping[str, float | None], named: Sequence[str]) -> Tried:
     """The largest of `excess` are those that are named."""
     known = {name: value for name, value in excess.items() if value is not None}
     if len(known) < len(excess):
-        return Claim(
+        return Tried(
             text, None, f"no number for {', '.join(name for name in excess if name not in known)}"
         )
     ranked = sorted(known, key=known.__getitem__, reverse=True)
     words = ", ".join(f"{name} {known[name]:+.2f}" for name in ranked)
-    return Claim(
+    return Tried(
         text,
         set(ranked[: len(named)]) == set(named),
         f"log10 of how much more random labels add: {words}",
@@ -107,7 +107,7 @@ def most_pronounced(text: str, excess: Mapping[str, float | None], named: Sequen
 
 def predicts(
     text: str, measure: Numbers, errors: Sequence[float], *, wanted: bool = True, what: str = ""
-) -> Claim:
+) -> Tried:
     """Whether the measure's rank correlation with `errors` is above 0.5 (wanted), or not above it
     (not wanted).
     """
@@ -115,18 +115,18 @@ def predicts(
         (value, error) for value, error in zip(measure, errors, strict=True) if value is not None
     ]
     if len(pairs) < len(measure):
-        return Claim(
+        return Tried(
             text, None, f"{len(measure) - len(pairs)} of {len(measure)} nets have no number"
         )
     if len(pairs) < LEAST:
-        return Claim(
+        return Tried(
             text, None, f"{len(pairs)} nets are too few for a rank correlation; {LEAST} asked"
         )
     found = rank_correlation([value for value, _ in pairs], [error for _, error in pairs])
     if found is None:
-        return Claim(text, None, "all nets are alike")
+        return Tried(text, None, "all nets are alike")
     limit = f"above {RANKED}" if wanted else f"at most {RANKED}"
-    return Claim(
+    return Tried(
         text,
         (found > RANKED) is wanted,
         f"rank correlation {what or 'with the test error'} {found:+.2f}; {limit} is needed",
@@ -135,7 +135,7 @@ def predicts(
 
 def moves(
     text: str, found: Mapping[str, Numbers], *, up: bool, where: str, every: bool = False
-) -> Claim:
+) -> Tried:
     """Each measure rises (or falls) from its first number to its last; `every`: from each number to
     the next.
     """
@@ -150,4 +150,4 @@ def moves(
         words.append(f"{name} by {known[-1] - known[0]:+.3g}")
     because = f"{where}: {', '.join(words) or 'nothing is known'}"
     because += f"; no number for {', '.join(missing)}" if missing else ""
-    return Claim(text, False if not all(held) else None if missing or not held else True, because)
+    return Tried(text, False if not all(held) else None if missing or not held else True, because)

@@ -20,7 +20,7 @@ from cushion.papers.neyshabur.conditions import (
     find_conditions,
     unit_histogram,
 )
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 PARTS = {"figure6": "a ≤ c ≤ b-1", "inner": "a < c < b-1", "outer": "c = a or c = b-1"}
@@ -32,7 +32,7 @@ _POOLED = (
 )
 
 
-def figure5(workshop: Workshop) -> Page:
+def figure_5(workshop: Workshop) -> Page:
     """C1, C2 and C3 of the learned net."""
     pair = find_conditions(workshop)
     net = pair.learned
@@ -44,8 +44,6 @@ def figure5(workshop: Workshop) -> Page:
     panels = (_inverse(net, "text", "C1, a < c < b"), _flips(net, "C2"), unit_histogram(net))
     return _page(
         pair,
-        "the conditions of Theorem 1 hold for nets trained in practice: μ ≥ 1/4, C2 ≤ 5 and C3 ≤ "
-        "3.",
         (_c1_table((net,)), _layer_table((net,))),
         claims,
         Panels("conditions", "Conditions of Theorem 1, learned net", 3, panels),
@@ -59,7 +57,7 @@ def figure5(workshop: Workshop) -> Page:
     )
 
 
-def figure6(workshop: Workshop) -> Page:
+def figure_6(workshop: Workshop) -> Page:
     """C1 over three sets of indices, random above learned."""
     pair = find_conditions(workshop)
     claims = (
@@ -79,7 +77,6 @@ def figure6(workshop: Workshop) -> Page:
     )
     return _page(
         pair,
-        "in terms of C1 the learned net is very similar to its random initialisation.",
         (_c1_table((pair.random, pair.learned)),),
         claims,
         Panels(
@@ -89,7 +86,7 @@ def figure6(workshop: Workshop) -> Page:
     )
 
 
-def figure7(workshop: Workshop) -> Page:
+def figure_7(workshop: Workshop) -> Page:
     """C2: how many activations can flip, by δ and layer."""
     pair = find_conditions(workshop)
     claims = (
@@ -109,7 +106,6 @@ def figure7(workshop: Workshop) -> Page:
     )
     return _page(
         pair,
-        "in terms of C2 the learned net is very similar to its random initialisation, and C2 ≤ 5.",
         (_flip_table(pair),),
         claims,
         Panels("flips", "C2: share of activations that flip", 3, panels),
@@ -120,7 +116,7 @@ def figure7(workshop: Workshop) -> Page:
     )
 
 
-def figure8(workshop: Workshop) -> Page:
+def figure_8(workshop: Workshop) -> Page:
     """C3 of the units, and the lengths of the outputs."""
     pair = find_conditions(workshop)
     claims = (
@@ -142,7 +138,6 @@ def figure8(workshop: Workshop) -> Page:
     )
     return _page(
         pair,
-        "in terms of C3 the learned net is very similar to its random initialisation, and C3 ≤ 3.",
         (_layer_table(nets), _output_table(nets)),
         claims,
         Panels("units", "C3 and outputs", 2, (*(unit_histogram(net) for net in nets), *outputs)),
@@ -156,18 +151,13 @@ def figure8(workshop: Workshop) -> Page:
 
 def _page(
     pair: Pair,
-    claim: str,
     tables: Sequence[Table],
-    claims: Sequence[Claim],
+    claims: Sequence[Tried],
     picture: Drawing,
     notes: Sequence[str],
 ) -> Page:
-    verdict, because = judge(claims)
     return Page(
-        claim=claim,
         tables=tuple(tables),
-        verdict=verdict,
-        because=because,
         settings=pair.settings,
         claims=tuple(claims),
         notes=(*pair.notes, *notes),

@@ -12,7 +12,7 @@ from cushion.papers.neyshabur.bicriteria import curve, panel
 from cushion.papers.neyshabur.claims import all_zero, predicts
 from cushion.papers.neyshabur.nets import NORMS, NetFound, find_net
 from cushion.papers.neyshabur.plans import CONFUSED, EPSILON, LEVEL, VGG_ALPHAS
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 
@@ -24,24 +24,16 @@ class SizedNet:
     net: NetFound
 
 
-def figure3(workshop: Workshop) -> Page:
+def figure_3(workshop: Workshop) -> Page:
     """Errors, measures and bi-criteria curves by the size of the confusion set."""
     nets = [
         SizedNet(one.size, find_net(workshop, one.plan, VGG_ALPHAS))
         for one in CONFUSED[workshop.size]
     ]
     claims = minima_claims(nets)
-    verdict, because = judge(claims)
     label = "random labels in the confusion set"
     return Page(
-        claim="of nets that all fit the same training set, those trained with a larger confusion "
-        "set generalise "
-        "worse; norms predict that, sharpness alone does not, and for a fixed expected sharpness "
-        "the nets of higher "
-        "test error have higher norms (KL).",
         tables=(_table(nets, label), _union_table(nets, label)),
-        verdict=verdict,
-        because=because,
         settings={
             "true labels": nets[0].net.norms["m"],
             "margin level": EPSILON,
@@ -75,7 +67,7 @@ def figure3(workshop: Workshop) -> Page:
     )
 
 
-def minima_claims(nets: Sequence[SizedNet]) -> tuple[Claim, ...]:
+def minima_claims(nets: Sequence[SizedNet]) -> tuple[Tried, ...]:
     """What grows with the confusion set and with the test error, by rank correlation."""
     errors = [one.net.test_error for one in nets]
     return (

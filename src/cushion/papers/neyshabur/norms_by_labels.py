@@ -15,25 +15,18 @@ from cushion.papers.neyshabur.claims import (
 from cushion.papers.neyshabur.label_pairs import PairFound, find_pairs, lines, nets_of
 from cushion.papers.neyshabur.nets import NORMS, NetFound
 from cushion.papers.neyshabur.plans import EPSILON
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 MARGINS = f"γ: the margin that all but {EPSILON:.0%} of S exceed"
 
 
-def figure1(workshop: Workshop) -> Page:
+def figure_1(workshop: Workshop) -> Page:
     """Four norms over the margin, by sample size and labels."""
     pairs = find_pairs(workshop)
     claims = capacity_claims(pairs)
-    verdict, because = judge(claims)
     return Page(
-        claim="the complexity of models learned with random labels is always higher than with true "
-        "ones, and the gap "
-        "increases with the size of the training set, most of all for the ℓ2 norm and the "
-        "ℓ2-path norm.",
         tables=(_norm_table(pairs), _gap_table(pairs)),
-        verdict=verdict,
-        because=because,
         settings={"margin level": EPSILON, "sizes": [pair.size for pair in pairs]},
         claims=claims,
         notes=(
@@ -63,7 +56,7 @@ def figure1(workshop: Workshop) -> Page:
     )
 
 
-def capacity_claims(pairs: Sequence[PairFound]) -> tuple[Claim, ...]:
+def capacity_claims(pairs: Sequence[PairFound]) -> tuple[Tried, ...]:
     """Zero training error; random above true for each norm; gaps that grow; where they grow
     most.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cushion.measures.conditions.options import ConditionOptions
+from cushion.measures.conditions.options import ConditionOptions, Method
 from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.papers.nets import TrainingPlan
 from cushion.papers.pages import Size
@@ -105,5 +105,8 @@ def sharpness_options(size: Size, alphas: tuple[float, ...], seed: int) -> Sharp
 
 
 def condition_options(size: Size, seed: int) -> ConditionOptions:
-    """So many examples of the sample; the paper does not print how many it took."""
-    return ConditionOptions(examples=_EXAMPLES[size], seed=seed)
+    """So many examples of the sample (the paper does not print how many it took); at full size C1
+    without probes.
+    """
+    method: Method = "exact" if size == "full" else "auto"
+    return ConditionOptions(examples=_EXAMPLES[size], method=method, seed=seed)

@@ -11,15 +11,14 @@ from cushion.papers.neyshabur.bicriteria import curve, panel
 from cushion.papers.neyshabur.claims import above_everywhere
 from cushion.papers.neyshabur.label_pairs import PairFound, find_pairs, lines, nets_of
 from cushion.papers.neyshabur.plans import LEVEL, VGG_ALPHAS
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 
-def figure2(workshop: Workshop) -> Page:
+def figure_2(workshop: Workshop) -> Page:
     """Largest sharpness by sample size and labels, and the bi-criteria curves of both."""
     pairs = find_pairs(workshop, VGG_ALPHAS)
     claims = sharpness_claims(pairs)
-    verdict, because = judge(claims)
     shown = [
         point["kl"] for pair in pairs for net in (pair.true, pair.random) for point in net.points
     ]
@@ -37,12 +36,7 @@ def figure2(workshop: Workshop) -> Page:
         ),
     )
     return Page(
-        claim="sharpness alone does not tell true from random labels: it fails on the smaller "
-        "sets; jointly with KL "
-        "it does, and the curves move more with the sample size for random labels.",
         tables=(_sharpness_table(pairs),),
-        verdict=verdict,
-        because=because,
         settings=pairs[0].true.measured,
         claims=claims,
         notes=(
@@ -68,7 +62,7 @@ def figure2(workshop: Workshop) -> Page:
     )
 
 
-def sharpness_claims(pairs: Sequence[PairFound]) -> tuple[Claim, ...]:
+def sharpness_claims(pairs: Sequence[PairFound]) -> tuple[Tried, ...]:
     """Sharpness at the largest and at smaller sizes; KL at a fixed expected sharpness, and its
     growth.
     """
@@ -96,7 +90,7 @@ def sharpness_claims(pairs: Sequence[PairFound]) -> tuple[Claim, ...]:
     )
 
 
-def less_sharp_somewhere(sizes: Sequence[int], differences: Sequence[float]) -> Claim:
+def less_sharp_somewhere(sizes: Sequence[int], differences: Sequence[float]) -> Tried:
     """At half or more of the sizes below the largest, random labels give less sharpness than true
     ones.
     """
@@ -105,26 +99,26 @@ def less_sharp_somewhere(sizes: Sequence[int], differences: Sequence[float]) -> 
         "true ones"
     )
     if not sizes:
-        return Claim(text, None, "there is one size only")
+        return Tried(text, None, "there is one size only")
     found = [
         str(size) for size, difference in zip(sizes, differences, strict=True) if difference < 0
     ]
     because = f"so at {len(found)} of {len(sizes)} sizes ({', '.join(found) or 'none'}); half asked"
-    return Claim(text, 2 * len(found) >= len(sizes), because)
+    return Tried(text, 2 * len(found) >= len(sizes), because)
 
 
-def grows_more(random: Sequence[float | None], true: Sequence[float | None]) -> Claim:
+def grows_more(random: Sequence[float | None], true: Sequence[float | None]) -> Tried:
     """KL at the fixed sharpness: largest over smallest sample, random against true."""
     text = "the change of the curve as the sample grows is larger with random labels"
     ends = (random[0], random[-1], true[0], true[-1])
     if ends[0] is None or ends[1] is None or ends[2] is None or ends[3] is None or len(random) < 2:
-        return Claim(text, None, "KL at the fixed sharpness is not known at both ends")
+        return Tried(text, None, "KL at the fixed sharpness is not known at both ends")
     ours, theirs = ends[1] / ends[0], ends[3] / ends[2]
     because = (
         f"from the smallest to the largest sample KL grows {ours:.2f}-fold, with true labels "
         f"{theirs:.2f}-fold"
     )
-    return Claim(text, ours > theirs, because)
+    return Tried(text, ours > theirs, because)
 
 
 def _sharpness_table(pairs: Sequence[PairFound]) -> Table:

@@ -12,28 +12,22 @@ from cushion.papers.neyshabur.claims import RANKED, Numbers, moves, rank_correla
 from cushion.papers.neyshabur.minima import SizedNet, errors_picture, measures_picture
 from cushion.papers.neyshabur.nets import NORMS, NetFound, find_net
 from cushion.papers.neyshabur.plans import EPSILON, LEVEL, MLP_ALPHAS, WIDTHS
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 FITS, TURNS, SPECTRAL_TURNS = 32, 128, 512  # hidden units at which the text sees a change
 FITTED = 0.01  # a training error at most this counts as fitting
 
 
-def figure4(workshop: Workshop) -> Page:
+def figure_4(workshop: Workshop) -> Page:
     """Errors, measures and bi-criteria curves by the number of hidden units."""
     nets = [
         SizedNet(one.size, find_net(workshop, one.plan, MLP_ALPHAS))
         for one in WIDTHS[workshop.size]
     ]
     claims = width_claims(nets)
-    verdict, because = judge(claims)
     return Page(
-        claim="32 hidden units fit MNIST, yet wider nets generalise better; norms over the margin "
-        "and the joint "
-        "measure of sharpness and KL decrease up to 128 units, and beyond that fail to explain it.",
         tables=(_table(nets),),
-        verdict=verdict,
-        because=because,
         settings={
             "margin level": EPSILON,
             **nets[0].net.measured,
@@ -66,7 +60,7 @@ def figure4(workshop: Workshop) -> Page:
     )
 
 
-def width_claims(nets: Sequence[SizedNet]) -> tuple[Claim, ...]:
+def width_claims(nets: Sequence[SizedNet]) -> tuple[Tried, ...]:
     """The text's sentences about 32, 128 and 512 hidden units."""
 
     def norms(
@@ -142,7 +136,7 @@ def _between(
     return [read(one.net) for one in inside] if inside and inside[0].size == low else []
 
 
-def fits(nets: Sequence[SizedNet]) -> Claim:
+def fits(nets: Sequence[SizedNet]) -> Tried:
     """The training error of the net with 32 units is at most 1 %."""
     text = f"{FITS} hidden units are enough to fit the training data"
     for one in nets:
@@ -151,11 +145,11 @@ def fits(nets: Sequence[SizedNet]) -> Claim:
                 f"its training error is {one.net.train_error:.3%}; at most {FITTED:.0%} counts as "
                 "fitting"
             )
-            return Claim(text, one.net.train_error <= FITTED, because)
-    return Claim(text, None, "no net of that width was trained")
+            return Tried(text, one.net.train_error <= FITTED, because)
+    return Tried(text, None, "no net of that width was trained")
 
 
-def wider_is_better(nets: Sequence[SizedNet]) -> Claim:
+def wider_is_better(nets: Sequence[SizedNet]) -> Tried:
     """From 32 units on: rank correlation of width and test error below -0.5, and the widest errs
     less than 32 units.
     """
@@ -164,12 +158,12 @@ def wider_is_better(nets: Sequence[SizedNet]) -> Claim:
     errors = [one.net.test_error for one in wide]
     found = rank_correlation([one.size for one in wide], errors)
     if found is None:
-        return Claim(text, None, "fewer than three such nets, or all alike")
+        return Tried(text, None, "fewer than three such nets, or all alike")
     because = (
         f"rank correlation {found:+.2f} (below -{RANKED} is needed), test error {errors[0]:.3%} to "
         f"{errors[-1]:.3%}"
     )
-    return Claim(text, found < -RANKED and errors[-1] < errors[0], because)
+    return Tried(text, found < -RANKED and errors[-1] < errors[0], because)
 
 
 def _table(nets: Sequence[SizedNet]) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from cushion.numerics import decimal_up, kl_inverse, occam_log_delta
-from cushion.papers.pages import Claim, Page, Table, judge
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 from cushion.theorems.occam import hoeffding_bound, occam_bound
 
@@ -26,20 +26,15 @@ def make(workshop: Workshop) -> Page:
         float(exact) <= float(kl) <= float(hoeffding) for _, _, exact, kl, hoeffding in rows
     )
     cells = len(_BITS) * len(_ERRORS)
-    claim = Claim(
+    claim = Tried(
         "exact ≤ kl ≤ Hoeffding in every cell", ordered == cells, f"in {ordered} of {cells}"
     )
-    verdict, because = judge((claim,))
     return Page(
-        claim="the exact binomial tail is never looser than the kl form, nor that than the "
-        "Hoeffding form.",
         tables=(
             Table(
                 ("bits", "training error", "exact tail", "kl form", "Hoeffding form"), tuple(rows)
             ),
         ),
-        verdict=verdict,
-        because=because,
         claims=(claim,),
         settings={"m": _M, "delta": str(_DELTA)},
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from cushion.papers.pages import Claim
+from cushion.papers.pages import Tried
 from cushion.papers.shin.resilience import bracket_probability
 from cushion.theorems.heavy_tails import Place
 
@@ -30,21 +30,21 @@ def _enough(rows: Sequence[Row]) -> bool | None:
     return None if any(one[_MAIN] > one["eta"] for one in rows) else True
 
 
-def error_is_small(rows: Sequence[Row]) -> Claim:
+def error_is_small(rows: Sequence[Row]) -> Tried:
     """Proposition 1.1 on weights as the paper draws them, with the setting of the main text."""
     printed = [one for one in rows if one["law"] == "positive"]
     wrong = [one for one in printed if beyond(one[_MAIN], one["eta"], one["draws"])]
     worst = max(printed, key=lambda one: one[_MAIN] - one["eta"])
     because = f"fails in {worst[_MAIN]:.0%} of the draws where {worst['eta']:.0%} is claimed; "
     because += f"too often in {len(wrong)} of {len(printed)} rows"
-    return Claim(
+    return Tried(
         "Proposition 1.1: positive power-law weights, replaced, fail with probability at most η",
         _enough(printed),
         because,
     )
 
 
-def setting_is_enough(rows: Sequence[Row]) -> Claim:
+def setting_is_enough(rows: Sequence[Row]) -> Tried:
     """The same setting on weights with signs, for which the statement can be made true."""
     signed = [one for one in rows if one["law"] == "signed"]
     worst = max(signed, key=lambda one: one[_MAIN] / one["eta"])
@@ -53,12 +53,12 @@ def setting_is_enough(rows: Sequence[Row]) -> Claim:
         f"{worst['t']:g}; the corrected ε in "
         f"{max(one['corrected'] / one['eta'] for one in signed):.2f} η at most"
     )
-    return Claim(
+    return Tried(
         "2/(τ² + t) = 2 ln(3/η)/ε² is enough, if weights have signs", _enough(signed), because
     )
 
 
-def is_sparse(rows: Sequence[Row]) -> Claim:
+def is_sparse(rows: Sequence[Row]) -> Tried:
     """Eq. 6 is at least what is seen, and at least the exact tail."""
     wrong = [
         one
@@ -67,14 +67,14 @@ def is_sparse(rows: Sequence[Row]) -> Claim:
     ]
     ratios = [one["chernoff"] / one["exact"] for one in rows]
     text = "Proposition 1.2: eq. 6 bounds the probability of k or more non-zeros"
-    return Claim(
+    return Tried(
         text,
         not wrong,
         f"it is {min(ratios):.1f} to {max(ratios):.1f} times the exact tail, which is seen",
     )
 
 
-def energy_as_printed(rows: Sequence[Row]) -> Claim:
+def energy_as_printed(rows: Sequence[Row]) -> Tried:
     """Eq. 10 against the mean that is seen, within a tenth."""
     ratios = [one["printed"] / one["seen"] for one in rows]
     corrected = [one["corrected"] / one["seen"] for one in rows]
@@ -82,10 +82,10 @@ def energy_as_printed(rows: Sequence[Row]) -> Claim:
         f"eq. 10 is {min(ratios):.2f} to {max(ratios):.2f} times what is seen, the corrected one "
         f"{min(corrected):.2f} to {max(corrected):.2f}; for α < 2 eq. 10 is negative"
     )
-    return Claim("eq. 10 is the mean of [Bx]_i²", all(0.9 < one < 1.1 for one in ratios), because)
+    return Tried("eq. 10 is the mean of [Bx]_i²", all(0.9 < one < 1.1 for one in ratios), because)
 
 
-def brackets_as_printed(rows: Sequence[Row]) -> Claim:
+def brackets_as_printed(rows: Sequence[Row]) -> Tried:
     """Eq. 14 at the largest power of the largest c, within a tenth and the noise of the draws."""
     far = [one for one in rows if one["c"] == max(row["c"] for row in rows)]
     pairs = [
@@ -102,12 +102,12 @@ def brackets_as_printed(rows: Sequence[Row]) -> Claim:
         if one not in far
     ]
     because = f"seen / eq. 14 at c = 10, i = 3: {words}; but {_listed(near)} at c = 1.3, i = 0"
-    return Claim(
+    return Tried(
         "for large c^i eq. 14 is the share of weights between c^i and c^(i+1)", all(right), because
     )
 
 
-def fewer_with_alpha(rows: Sequence[Row]) -> Claim:
+def fewer_with_alpha(rows: Sequence[Row]) -> Tried:
     """Remark 1, at a fixed τ."""
     text = "Remark 1: a higher α leaves fewer non-zeros"
     fixed = [one["fixed"] for one in rows]
@@ -118,10 +118,10 @@ def fewer_with_alpha(rows: Sequence[Row]) -> Claim:
         f"{last:g}; at an error "
     )
     because += f"relative to ‖W‖_F {1 - relative[0]:.1%} and {1 - relative[-1]:.1%}"
-    return Claim(text, all(later > earlier for earlier, later in pairwise(fixed)), because)
+    return Tried(text, all(later > earlier for earlier, later in pairwise(fixed)), because)
 
 
-def more_as_alpha_shrinks(rows: Sequence[Row]) -> Claim:
+def more_as_alpha_shrinks(rows: Sequence[Row]) -> Tried:
     """Section 5.2 says the opposite of Remark 1, by Proposition 1.1, whose τ does not depend on
     α.
     """
@@ -136,7 +136,7 @@ def more_as_alpha_shrinks(rows: Sequence[Row]) -> Claim:
         f"{last:g}; it is {'so' if relative else 'not so'} where the error is relative to ‖W‖_F"
     )
     text = "Section 5.2: by Proposition 1.1, more weights can be replaced as α shrinks"
-    return Claim(text, all(later < earlier for earlier, later in pairwise(fixed)), because)
+    return Tried(text, all(later < earlier for earlier, later in pairwise(fixed)), because)
 
 
 def _listed(values: Sequence[float]) -> str:

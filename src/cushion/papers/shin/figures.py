@@ -14,7 +14,7 @@ from scipy.integrate import trapezoid
 
 from cushion.measures.tails.stable_law import SMALLEST_ALPHA, density
 from cushion.papers.drawings import Contour, Picture, Series
-from cushion.papers.pages import Claim, Page, Size, Table, judge
+from cushion.papers.pages import Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
 from cushion.papers.shin.resilience import (
     PathProbability,
@@ -69,7 +69,6 @@ def figure_1(workshop: Workshop) -> Page:
         _same("α = 1 is the Cauchy distribution", cauchy, "of Cauchy's density"),
         power_law(tails),
     )
-    verdict, because = judge(claims)
     powers = [
         Series(
             f"eq. 12, α = {alpha:g}",
@@ -81,9 +80,6 @@ def figure_1(workshop: Workshop) -> Page:
     ]
     rows = [(x, *(float(tails[alpha][at]) for alpha in ALPHAS)) for at, x in enumerate(_FAR)]
     return Page(
-        claim="the stability parameter α controls the tail of the α-stable distributions; α = 2 is "
-        "the Gaussian, "
-        "α = 1 the Cauchy distribution.",
         tables=(
             Table(
                 ("x", *(f"α = {alpha:g}" for alpha in ALPHAS)),
@@ -91,8 +87,6 @@ def figure_1(workshop: Workshop) -> Page:
                 "Densities (β = 0, scale 1):",
             ),
         ),
-        verdict=verdict,
-        because=because,
         settings={"beta": 0, "scale": 1, "location": 0},
         claims=claims,
         notes=(
@@ -137,21 +131,21 @@ def _densities(x: NDArray[np.float64], least: float = 0.0) -> tuple[Series, ...]
     )
 
 
-def heavier(tails: dict[float, NDArray[np.float64]]) -> Claim:
+def heavier(tails: dict[float, NDArray[np.float64]]) -> Tried:
     """From some x on, every smaller α has the larger density."""
     ordered = np.all(np.diff([tails[alpha] for alpha in sorted(tails)], axis=0) < 0, axis=0)
     first = next((at for at in range(len(_FAR)) if ordered[at:].all()), None)
     text = "α controls the tail: the smaller it is, the heavier"
     if first is None:
-        return Claim(
+        return Tried(
             text, False, f"not even at x = {_FAR[-1]:g} are the densities in the order of α"
         )
-    return Claim(
+    return Tried(
         text, True, f"at each x tried from {_FAR[first]:g} on, the densities are in the order of α"
     )
 
 
-def power_law(tails: dict[float, NDArray[np.float64]]) -> Claim:
+def power_law(tails: dict[float, NDArray[np.float64]]) -> Tried:
     """Eq. 12 against the density at the farthest x, within a tenth."""
     ratios = {
         alpha: float(tails[alpha][-1]) / asymptotic_density(_FAR[-1], alpha)
@@ -160,16 +154,16 @@ def power_law(tails: dict[float, NDArray[np.float64]]) -> Claim:
     }
     words = ", ".join(f"{ratio:.3f} at α = {alpha:g}" for alpha, ratio in ratios.items())
     text = "for α < 2 the density tends to the power law of eq. 12"
-    return Claim(
+    return Tried(
         text,
         all(0.9 <= one <= 1.1 for one in ratios.values()),
         f"density / eq. 12 at x = 100: {words}",
     )
 
 
-def _same(text: str, difference: NDArray[np.float64], of_what: str) -> Claim:
+def _same(text: str, difference: NDArray[np.float64], of_what: str) -> Tried:
     most = float(np.abs(difference).max())
-    return Claim(text, most < 1e-6, f"the density is within {most:.1e} {of_what} on [-6, 6]")
+    return Tried(text, most < 1e-6, f"the density is within {most:.1e} {of_what} on [-6, 6]")
 
 
 def figure_2(workshop: Workshop) -> Page:
@@ -183,7 +177,6 @@ def figure_2(workshop: Workshop) -> Page:
         "shin-paths", {**asdict(known), "c": C, "M": M, "N": N}, lambda: _lawful(known)
     )
     claims = (is_a_bound(grid), probable(plane, grid), more_paths(plane, grid))
-    verdict, because = judge(claims)
     surfaces = (
         (
             "paths-printed",
@@ -201,12 +194,7 @@ def figure_2(workshop: Workshop) -> Page:
         ("paths-law", "The binomial tail with the stable law's own p", known, lawful),
     )
     return Page(
-        claim="for a fixed α there are large regions of c^(M-i) that are probable; as α grows "
-        "smaller there are still "
-        "many paths to c^M (c = 1.3, M = 5, N = 64).",
         tables=(_by_alpha(), _exact_p()),
-        verdict=verdict,
-        because=because,
         settings={"c": C, "M": M, "N": N, "alphas": len(plane.alphas), "powers": len(plane.powers)},
         claims=claims,
         notes=(
@@ -297,7 +285,7 @@ def _exact_p() -> Table:
     )
 
 
-def is_a_bound(grid: Sequence[Sequence[PathProbability]]) -> Claim:
+def is_a_bound(grid: Sequence[Sequence[PathProbability]]) -> Tried:
     """What is plotted is at least the probability, everywhere on the plane."""
     ones = [one for row in grid for one in row]
     below = [one.exact - one.printed for one in ones if one.printed < one.exact * (1 - 1e-9)]
@@ -306,28 +294,28 @@ def is_a_bound(grid: Sequence[Sequence[PathProbability]]) -> Claim:
         f"κ ≤ Np on {outside / len(ones):.0%} of the plane; on {len(below) / len(ones):.0%} the "
         f"expression is below the exact probability, by up to {max(below, default=0.0):.2f}"
     )
-    return Claim("eq. 16 bounds the probability that Figure 2 shows", not below, because)
+    return Tried("eq. 16 bounds the probability that Figure 2 shows", not below, because)
 
 
-def probable(plane: Plane, grid: Sequence[Sequence[PathProbability]]) -> Claim:
+def probable(plane: Plane, grid: Sequence[Sequence[PathProbability]]) -> Tried:
     """At most of the α half of the i or more are probable, exactly counted."""
     shares = _probable_shares(plane, grid)
     large = [alpha for alpha, share in shares.items() if share >= 0.5]
     text = "for a fixed value of α there are large regions of c^(M-i) that are probable"
     if not large:
-        return Claim(text, False, "at no α are half of the i probable")
+        return Tried(text, False, "at no α are half of the i probable")
     words = f"half of the i or more are probable at α from {min(large):.3g} to {max(large):.3g}"
-    return Claim(text, len(large) > len(shares) / 2, f"{words}, {len(large)} of {len(shares)} α")
+    return Tried(text, len(large) > len(shares) / 2, f"{words}, {len(large)} of {len(shares)} α")
 
 
-def more_paths(plane: Plane, grid: Sequence[Sequence[PathProbability]]) -> Claim:
+def more_paths(plane: Plane, grid: Sequence[Sequence[PathProbability]]) -> Tried:
     """Down from the α with the most paths, half of the i or more stay probable."""
     shares = _probable_shares(plane, grid)
     best = max(shares, key=lambda alpha: shares[alpha])
     words = ", ".join(
         f"{shares[alpha]:.0%} at α = {alpha:.3g}" for alpha in (min(shares), best, max(shares))
     )
-    return Claim(
+    return Tried(
         "as α grows smaller, many paths to c^M are left",
         all(share >= 0.5 for alpha, share in shares.items() if alpha <= best),
         f"probable i: {words}; eq. 14's p goes to 0 with α, since 1 - c^-α does",

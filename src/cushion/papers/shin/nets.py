@@ -4,13 +4,12 @@ the last.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.table import traced
 from cushion.measures.tails.magnitudes import Magnitudes
@@ -22,7 +21,6 @@ from cushion.nets.network import Network
 from cushion.nets.operators import Diagonal
 from cushion.papers.runner import Workshop
 from cushion.papers.shin.fleet import FleetNet, train_net
-from cushion.training.training import RunResult
 
 ITERATIONS = 1000  # of the power method, as Appendix D has it
 
@@ -70,18 +68,18 @@ class NetTails:
 
 
 def find_tails(workshop: Workshop, plan: FleetNet) -> NetTails:
-    """Train the net unless that is done; its tails are one step."""
+    """One step, which trains the net unless that is done."""
+    found = workshop.step("shin-tails", settings_of(workshop, plan), lambda: _tails(workshop, plan))
+    return NetTails(plan, found)
+
+
+def settings_of(workshop: Workshop, plan: FleetNet) -> dict[str, Any]:
+    """What decides a trained net."""
+    return {"net": asdict(plan), "seed": workshop.seed, "device": workshop.device}
+
+
+def _tails(workshop: Workshop, plan: FleetNet) -> dict[str, Any]:
     run, data, test = train_net(workshop, plan)
-    settings = {
-        "run": plan.name,
-        "epochs": run.epochs,
-        "seed": workshop.seed,
-        "data": data.fingerprint,
-    }
-    return NetTails(plan, workshop.step("shin-tails", settings, lambda: _tails(run, data, test)))
-
-
-def _tails(run: RunResult, data: Dataset, test: Dataset) -> dict[str, Any]:
     net = traced(load_net(run.net).module, data)
     names = [
         node.name for node in net.affine_layers if not isinstance(node.affine.operator, Diagonal)

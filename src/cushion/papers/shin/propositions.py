@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cushion.papers.pages import Page, Size, Table, judge
+from cushion.papers.pages import Page, Size, Table
 from cushion.papers.runner import Workshop
 from cushion.papers.shin import simulations as drawn
 from cushion.papers.shin.claims import (
@@ -123,12 +123,7 @@ def propositions(workshop: Workshop) -> Page:
         fewer_with_alpha(shares),
         more_as_alpha_shrinks(shares),
     )
-    verdict, because = judge(claims)
     return Page(
-        claim="weights of a power law up to a threshold τ can be replaced by Gaussian noise at an "
-        "error of ε with "
-        "probability 1 - η, what is left is sparse, and its action on a vector follows eq. 10 "
-        "and 14.",
         tables=(
             *_error_tables(errors),
             _setting_table(),
@@ -137,8 +132,6 @@ def propositions(workshop: Workshop) -> Page:
             _stable_table(stable),
             _share_table(shares),
         ),
-        verdict=verdict,
-        because=because,
         settings={"alpha": ALPHA, "tau": TAU, "w_m": 1, **asdict(plan)},
         claims=claims,
         notes=(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from scipy import stats
 
 from cushion.papers.drawings import Line, Points, Scatter
-from cushion.papers.pages import Claim, Page, Size, Table, judge
+from cushion.papers.pages import Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
 from cushion.papers.shin.fleet import FLEET
 from cushion.papers.shin.nets import ITERATIONS, NetTails, find_tails
@@ -52,14 +52,8 @@ def figure_3(workshop: Workshop) -> Page:
         power_iteration_suffices(nets),
         heavier_later(nets),
     )
-    verdict, because = judge(claims)
     return Page(
-        claim="nets whose last dense layer has a smaller α have a smaller stable rank, which a "
-        "mixture of linear "
-        "regressions describes; later layers have heavier tails.",
         tables=(_fleet(nets), _lines(mixtures), _correlations(fitted)),
-        verdict=verdict,
-        because=because,
         settings={"nets": len(nets), "power iterations": ITERATIONS},
         claims=claims,
         notes=(
@@ -89,24 +83,24 @@ def _pairs(nets: Sequence[NetTails]) -> tuple[list[float], list[float]]:
     return [net.alpha for net in nets if net.alpha is not None], [net.stable_rank for net in nets]
 
 
-def clusters(nets: Sequence[NetTails]) -> Claim:
+def clusters(nets: Sequence[NetTails]) -> Tried:
     """Smaller α goes with smaller stable rank: a positive rank correlation that chance does not
     explain.
     """
     text = "smaller values of α go with a smaller stable rank"
     found = correlate(*_pairs(nets))
     if found is None:
-        return Claim(text, None, "too few nets have a fit")
-    return Claim(text, found.value > 0 and found.p < _LEVEL, f"rank correlation {found}")
+        return Tried(text, None, "too few nets have a fit")
+    return Tried(text, found.value > 0 and found.p < _LEVEL, f"rank correlation {found}")
 
 
 def _is_a_mixture(
     workshop: Workshop, nets: Sequence[NetTails], mixtures: Sequence[RegressionMixture]
-) -> Claim:
+) -> Tried:
     """By a test that holds its level: BIC takes two lines too often among so few points."""
     text = "a mixture of two linear regressions describes the nets better than one line"
     if len(mixtures) < 2:
-        return Claim(text, None, "too few nets for two lines")
+        return Tried(text, None, "too few nets for two lines")
     x, y = _pairs(nets)
     draws, seed = _DRAWS[workshop.size], workshop.seed
     settings = {"x": x, "y": y, "draws": draws, "seed": seed}
@@ -117,16 +111,16 @@ def _is_a_mixture(
         f"samples of one line gain as much by a second one with p = {p:.2g} (parametric bootstrap, "
         f"{draws} draws); BIC {mixtures[0].bic:.1f} for one line, {mixtures[1].bic:.1f} for two"
     )
-    return Claim(text, p < _LEVEL, because)
+    return Tried(text, p < _LEVEL, because)
 
 
-def power_iteration_suffices(nets: Sequence[NetTails]) -> Claim:
+def power_iteration_suffices(nets: Sequence[NetTails]) -> Tried:
     worst = max(1 - net.last["power_iteration"] / net.last["spectral"] for net in nets)
     text = f"{ITERATIONS} power iterations give the spectral norm"
-    return Claim(text, worst <= 1e-6, f"at most a relative {max(0.0, worst):.1g} below the SVD's")
+    return Tried(text, worst <= 1e-6, f"at most a relative {max(0.0, worst):.1g} below the SVD's")
 
 
-def heavier_later(nets: Sequence[NetTails]) -> Claim:
+def heavier_later(nets: Sequence[NetTails]) -> Tried:
     """The last layer's tail is heavier than the first's, in more nets than chance explains (a sign
     test).
     """
@@ -137,14 +131,14 @@ def heavier_later(nets: Sequence[NetTails]) -> Claim:
         if len(net.layers) > 1 and first is not None and last is not None:
             pairs.append((float(first["alpha"]), float(last["alpha"])))
     if not pairs:
-        return Claim(text, None, "no net has a fit of both its first and its last layer")
+        return Tried(text, None, "no net has a fit of both its first and its last layer")
     heavier = sum(last < first for first, last in pairs)
     p = float(stats.binomtest(heavier, len(pairs), alternative="greater").pvalue)
     because = (
         f"the last layer's α is below the first's in {heavier} of {len(pairs)} nets (sign test p = "
         f"{p:.2g})"
     )
-    return Claim(text, p < _LEVEL, because)
+    return Tried(text, p < _LEVEL, because)
 
 
 def _fleet(nets: Sequence[NetTails]) -> Table:

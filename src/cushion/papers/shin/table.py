@@ -28,10 +28,10 @@ from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Total, map_shards
 from cushion.nets.loading.weights import load_net
 from cushion.nets.network import Network, Node
-from cushion.papers.pages import Claim, Page, Size, Table, judge
+from cushion.papers.pages import Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
 from cushion.papers.shin.fleet import FLEET, train_net
-from cushion.papers.shin.nets import NetTails, find_tails
+from cushion.papers.shin.nets import NetTails, find_tails, settings_of
 from cushion.papers.shin.paper import TABLE_1
 from cushion.papers.shin.stable_rank import correlate
 
@@ -100,12 +100,8 @@ def table_1(workshop: Workshop) -> Page:
     found = [_accuracies(workshop, find_tails(workshop, plan)) for plan in plans]
     claims = (_comparable(found), _heavier_loses_less(found))
     epochs = [plan.epochs for plan in plans]
-    verdict, because = judge(claims)
     return Page(
-        claim="compressing the final dense layer gives an accuracy comparable to the original one.",
         tables=(_layout(found), _ways(found), _printed()),
-        verdict=verdict,
-        because=because,
         settings={
             "trials": TRIALS,
             "bits of a kept weight": _BITS,
@@ -128,31 +124,23 @@ def table_1(workshop: Workshop) -> Page:
 
 
 def _accuracies(workshop: Workshop, net: NetTails) -> Accuracies:
-    run, data, test = train_net(workshop, net.plan)
+    """One step a way, each of which trains the net unless that is done."""
 
     def made(way: Way) -> dict[str, Any]:
+        run, data, test = train_net(workshop, net.plan)
         return _trials(traced(load_net(run.net).module, data), test, way, workshop.seed)
 
-    original = 100 * (1 - net.test_error)
-    settings = {
-        "run": net.plan.name,
-        "epochs": run.epochs,
-        "seed": workshop.seed,
-        "data": data.fingerprint,
-    }
+    settings = settings_of(workshop, net.plan)
     steps = {
-        way: workshop.step("shin-trials", {**settings, **vars(way)}, partial(made, way))
+        way.name: workshop.step("shin-trials", {**settings, **vars(way)}, partial(made, way))
         for way in WAYS
     }
-    return Accuracies(
-        net,
-        original,
-        {
-            way.name: [100 * (1 - errors / len(test)) for errors in step["errors"]]
-            for way, step in steps.items()
-        },
-        {way.name: step["kept"] for way, step in steps.items()},
-    )
+    accuracies = {
+        name: [100 * (1 - errors / net.record["test_m"]) for errors in step["errors"]]
+        for name, step in steps.items()
+    }
+    kept = {name: step["kept"] for name, step in steps.items()}
+    return Accuracies(net, 100 * (1 - net.test_error), accuracies, kept)
 
 
 def _trials(net: Network, test: Dataset, way: Way, seed: int) -> dict[str, Any]:
@@ -184,7 +172,7 @@ def count_errors(networks: Sequence[Network], first: int, data: Dataset) -> list
     """
 
     @torch.no_grad()
-    def work(rows: slice) -> Accumulators:
+    def work(rows: slice) -> Accumulators[str]:
         values = {0: as_floats(data.x[rows]).to(networks[0].dtype)}
         labels = torch.from_numpy(np.array(data.y[rows]))
         _run(networks[0].nodes[1:first], values, networks[0].users)
@@ -203,13 +191,13 @@ def count_errors(networks: Sequence[Network], first: int, data: Dataset) -> list
 def _run(nodes: Sequence[Node], values: dict[int, Tensor], users: Sequence[Sequence[int]]) -> None:
     """Put the outputs of these nodes into `values`, and drop what no later node reads."""
     for node in nodes:
-        values[node.index] = node.op(*(values[i] for i in node.inputs))  # type: ignore[operator]
+        values[node.index] = node.op(*(values[i] for i in node.inputs))
         for i in node.inputs:
             if users[i][-1] == node.index:
                 values.pop(i, None)
 
 
-def _comparable(found: Sequence[Accuracies]) -> Claim:
+def _comparable(found: Sequence[Accuracies]) -> Tried:
     text = f"with Appendix E as printed a net loses at most {_COMPARABLE:g} point of accuracy"
     paper = [row.lost for row in TABLE_1]
     ours = [one.lost(PRINTED) for one in found]
@@ -223,7 +211,7 @@ def _comparable(found: Sequence[Accuracies]) -> Claim:
         )
         return within == len(losses), because
 
-    return Claim(text, *tried(ours), *tried(paper))
+    return Tried(text, *tried(ours), *tried(paper))
 
 
 def _noise_costs(found: Sequence[Accuracies]) -> str:
@@ -243,7 +231,7 @@ def _sign_matters(found: Sequence[Accuracies]) -> str:
     )
 
 
-def _heavier_loses_less(found: Sequence[Accuracies]) -> Claim:
+def _heavier_loses_less(found: Sequence[Accuracies]) -> Tried:
     """Section 5.2: with a smaller α more weights can be replaced without harm; so the loss falls
     with α.
     """
@@ -256,7 +244,7 @@ def _heavier_loses_less(found: Sequence[Accuracies]) -> Claim:
         return one.value > 0 and one.p < 0.05, f"rank correlation of α and the loss {one}"
 
     ours = [(one.net.alpha, one.lost(PRINTED)) for one in found if one.net.alpha is not None]
-    return Claim(text, *tried(ours), *tried([(row.alpha, row.lost) for row in TABLE_1]))
+    return Tried(text, *tried(ours), *tried([(row.alpha, row.lost) for row in TABLE_1]))
 
 
 def _layout(found: Sequence[Accuracies]) -> Table:

@@ -12,8 +12,8 @@ from cushion.certificates.search.integer.blueprints import (
     DenseBlock,
     PoolBlock,
 )
+from cushion.certificates.search.sample import Shape
 
-Shape = tuple[int, int, int]
 _AS_LONG_AS_TIME_ALLOWS = 10**7
 
 

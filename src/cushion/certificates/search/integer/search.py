@@ -7,7 +7,6 @@ bits, because the decoder never reads it.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -18,18 +17,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.certificates.format.inputs import Bytes, Input, fit_floats
-from cushion.certificates.format.integer_net import Dense, IntegerNet
-from cushion.certificates.format.sources import Grid
-from cushion.certificates.search.integer.plans import Plan, Shape, plans
+from cushion.certificates.format.inputs import Input
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.search.integer.plans import Plan, plans
 from cushion.certificates.search.integer.polish import polish
-from cushion.certificates.search.integer.training import Sample, State, train
+from cushion.certificates.search.integer.training import State, train
+from cushion.certificates.search.sample import (
+    Sample,
+    Shape,
+    constant_net,
+    image_shape,
+    quantiser_for,
+)
 from cushion.data.dataset import Dataset
 
-_FLOAT_BITS = 8  # of a float feature, at its finest
-_WORTH_THREADS = (
-    256  # values in an example; below, threads spend longer waiting for one another than computing
-)
+# values in an example; below, threads spend longer waiting for one another than computing
+_WORTH_THREADS = 256
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,9 @@ def search(
     so far. Only nets that promise to beat it are judged, and judging (it counts errors on the whole
     sample) gets at most about a quarter of the time.
     """
-    shape: Shape = data.shape if len(data.shape) == 3 else (1, 1, int(np.prod(data.shape)))
+    shape = image_shape(data)
     begin = time.monotonic()
-    best = constant = constant_net(shape, data, quantiser_for(data, 7))
+    best = constant = constant_net(data)
     lowest = judge(best)
     judged = time.monotonic()
     cost = judged - begin  # seconds that one judgement takes
@@ -75,27 +78,17 @@ def search(
         choices = plans(shape)
         for attempts in count():
             lap, place = divmod(attempts, len(choices))
-            plan = replace(
-                choices[place], steps=choices[place].steps << min(lap, 10)
-            )  # each time round twice as long
+            # each time round twice as long
+            plan = replace(choices[place], steps=choices[place].steps << min(lap, 10))
             left = begin + seconds - cost - time.monotonic()
             if left <= 0:
                 break
             generator = torch.Generator().manual_seed(seed + attempts)
             quantiser = quantiser_for(data, plan.input_shift)
-            numbers = quantiser.read(np.asarray(data.x).reshape(len(data), -1), np.float32).astype(
-                np.int16
-            )
-            pixels = torch.from_numpy(numbers).reshape(len(data), *shape)
-            sample = Sample(pixels, torch.from_numpy(np.array(data.y)), teacher, generator)
+            sample = Sample.of(data, quantiser, teacher, generator)
+            time_for_it = min(left, plan.share * seconds)
             for state in attempt(
-                plan,
-                sample,
-                data,
-                shape,
-                quantiser,
-                min(left, plan.share * seconds),
-                seed + attempts,
+                plan, sample, data, shape, quantiser, time_for_it, seed + attempts
             ):
                 rested = state.last or time.monotonic() - judged > 3 * cost
                 if state.net is not None and rested and state.promise < 1.05 * float(lowest):
@@ -133,21 +126,3 @@ def attempt(
         return
     rest = plan.polish / (1.0 - plan.polish) * (time.monotonic() - begin)
     yield from polish(net, np.asarray(data.x), np.asarray(data.y), rest, seed)
-
-
-def quantiser_for(data: Dataset, shift: int) -> Input:
-    """How a net reads these examples: bytes by a shift, floats by a quantiser fitted to them (and
-    paid), as coarse.
-    """
-    if data.x.dtype == np.uint8:
-        return Bytes(shift)
-    flat = np.asarray(data.x, dtype=np.float32).reshape(len(data), -1)
-    return fit_floats(flat, _FLOAT_BITS - shift, alike=len(data.shape) == 3)
-
-
-def constant_net(shape: Shape, data: Dataset, quantiser: Input) -> IntegerNet:
-    """Always answers the most frequent class: all weights zero, one bias."""
-    bias = np.zeros(data.classes, dtype=np.int64)
-    bias[np.bincount(data.y, minlength=data.classes).argmax()] = 1
-    weight = np.zeros((data.classes, math.prod(shape)), dtype=np.int64)
-    return IntegerNet(shape, quantiser, (Dense(Grid(weight, 1), bias, 0, 0),))

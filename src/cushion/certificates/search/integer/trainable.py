@@ -30,8 +30,8 @@ from cushion.certificates.search.integer.blueprints import (
     Slot,
     lay_out,
 )
+from cushion.certificates.search.sample import Shape
 
-Shape = tuple[int, int, int]
 _TARGET = (
     256.0  # typical size of a hidden value after its shift: precision between layers costs no bits
 )

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from cushion.certificates.format.inputs import Input
 from cushion.certificates.format.integer_net import IntegerNet
@@ -19,8 +18,8 @@ from cushion.certificates.search.integer.plans import Plan
 from cushion.certificates.search.integer.relaxation import price_of_a_bit, relaxed_bound
 from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet
 from cushion.certificates.search.integer.warm_start import FloatTwin
+from cushion.certificates.search.sample import Sample, Shape
 
-_BATCH = 128
 _EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
 _PRUNE_FROM, _PRUNE_UNTIL = 0.1, 0.75  # of the time with real weights
 _FREE, _HELD_BY = 0.1, 0.97  # of the time after it: when holding begins and ends
@@ -42,47 +41,10 @@ class State:
     last: bool = False
 
 
-@dataclass
-class Sample:
-    """The examples in training: pixels [m, channels, height, width] as the quantiser gives them,
-    labels, and perhaps [m, classes] logits to imitate; batches go through all rows in a fresh order
-    each time.
-    """
-
-    pixels: Tensor
-    labels: Tensor
-    teacher: Tensor | None
-    generator: torch.Generator
-
-    def __post_init__(self) -> None:
-        self._order = torch.empty(0, dtype=torch.int64)
-
-    def some(self) -> Tensor:
-        """Rows on which steps are calibrated."""
-        return self.pixels[:1024].float()
-
-    def rows(self) -> Tensor:
-        """The next batch."""
-        m = len(self.labels)
-        if len(self._order) < min(m, _BATCH):
-            self._order = torch.randperm(m, generator=self.generator)
-        rows, self._order = self._order[:_BATCH], self._order[_BATCH:]
-        return rows
-
-    def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
-        """Cross-entropy with the labels, half and half with the teacher's answers if there is
-        one.
-        """
-        loss = F.cross_entropy(logits, self.labels[rows])
-        if self.teacher is not None:
-            loss = 0.5 * loss + 0.5 * F.cross_entropy(logits, F.softmax(self.teacher[rows], dim=1))
-        return loss
-
-
 def train(
     plan: Plan,
     sample: Sample,
-    shape: tuple[int, int, int],
+    shape: Shape,
     classes: int,
     quantiser: Input,
     seconds: float,
@@ -137,7 +99,7 @@ def learn(
                 * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * done)))
             )
         rows = sample.rows()
-        _descend(optimiser, sample.loss(twin(sample.pixels[rows].float()), rows))
+        descend(optimiser, sample.loss(twin(sample.pixels[rows].float()), rows))
         pruned = min(1.0, max(0.0, (done - _PRUNE_FROM) / (_PRUNE_UNTIL - _PRUNE_FROM)))
         if density < 1.0 and (done >= 1.0 or (pruned > 0.0 and step % (2 * _LOOK) == 0)):
             squares = {
@@ -178,7 +140,7 @@ def settle(
     at a time.
     """
     rates = (plan.rate * plan.spread, 4.0 * plan.rate, 0.01)
-    optimiser = _optimiser(model)
+    optimiser = optimiser_of(model)
     m = len(sample.labels)
     error, bits = 0.5, 0.0
     model.release()
@@ -189,9 +151,8 @@ def settle(
             hold(model, optimiser, min(1.0, max(0.0, (done - _FREE) / (_HELD_BY - _FREE))))
         rows = sample.rows()
         logits = model.logits(sample.pixels[rows].float())
-        _descend(optimiser, sample.loss(logits, rows))
-        wrong = float((logits.detach().argmax(1) != sample.labels[rows]).float().mean())
-        error += max(0.01, 1.0 / (step + 1)) * (wrong - error)
+        descend(optimiser, sample.loss(logits, rows))
+        error += max(0.01, 1.0 / (step + 1)) * (sample.wrong(logits, rows) - error)
         if done >= 1.0 or step % _LOOK == _LOOK - 1:
             model.refresh()
             with torch.no_grad():
@@ -215,12 +176,11 @@ def squeeze(
         assert isinstance(layer, GridWeights)
         layer.always_round = True
     rates = (plan.rate * plan.spread, plan.rate, 0.02)
-    optimiser = _optimiser(model)
+    optimiser = optimiser_of(model)
     m = len(sample.labels)
     error, worth, bits = 0.5, 0.0, 0.0
     for step, done in enumerate(progress):
-        for group, rate in zip(optimiser.param_groups, rates, strict=True):
-            group["lr"] = rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+        anneal(optimiser, rates, done)
         if step % _LOOK == 0:
             model.refresh()
             with torch.no_grad():
@@ -228,12 +188,11 @@ def squeeze(
             worth = _EXCHANGE * price_of_a_bit(error, bits, m)
         rows = sample.rows()
         logits = model.logits(sample.pixels[rows].float())
-        _descend(
+        descend(
             optimiser,
             sample.loss(logits, rows) + plan.price * worth * min(1.0, 2.0 * done) * model.rate(),
         )
-        wrong = float((logits.detach().argmax(1) != sample.labels[rows]).float().mean())
-        error += max(0.02, 1.0 / (step + 1)) * (wrong - error)
+        error += max(0.02, 1.0 / (step + 1)) * (sample.wrong(logits, rows) - error)
         if done >= 1.0 or step % _LOOK == _LOOK - 1:
             yield State(
                 model.freeze() if done > _WORTH_A_LOOK else None,
@@ -242,12 +201,18 @@ def squeeze(
             )
 
 
-def _optimiser(model: TrainableIntegerNet) -> torch.optim.Adam:
+def optimiser_of(model: TrainableIntegerNet) -> torch.optim.Adam:
     """Three groups: weights, biases, the scale of the logits."""
     groups = [model.weights.parameters(), model.biases.parameters(), [model.log_scale]]
     return torch.optim.Adam(
         [{"params": list(group)} for group in groups], betas=(0.9, 0.99), fused=True
     )
+
+
+def anneal(optimiser: torch.optim.Optimizer, rates: Sequence[float], done: float) -> None:
+    """Learning rates of the groups, down a cosine to a fiftieth."""
+    for group, rate in zip(optimiser.param_groups, rates, strict=True):
+        group["lr"] = rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
 def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -> None:
@@ -276,7 +241,7 @@ def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -
         holder.hold(its.reshape(holder.real.shape))
 
 
-def _descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
     optimiser.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     optimiser.step()

@@ -1,0 +1,39 @@
+"""verify(): the verifier, for who has the names of data sets at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cushion import verifier
+from cushion.certificates.format.answers import Answers
+from cushion.certificates.format.claims import Verdict
+from cushion.data import Dataset, as_dataset, load_pair
+from cushion.data.inputs import Inputs, as_inputs
+
+
+def verify(
+    path: str | Path,
+    data: Dataset | str | None,
+    holdout: Dataset | str | None = None,
+    *,
+    unlabelled: Inputs | Dataset | str | None = None,
+    answering: Callable[[Inputs], Answers] | None = None,
+    slow: bool = False,
+) -> Verdict:
+    """Check the certificate at `path` against the sample it is about, as `cushion.verifier` does.
+
+    The name of a source stands for its sample and its held-out part. `unlabelled` and `answering`
+    replay a bound on the user's own net f: fresh inputs, and what f says on them (for a torch
+    module `lambda inputs: certificates.answers.answer(module, inputs.x)`).
+    """
+    if isinstance(data, str):
+        data, holdout = load_pair(data)
+    return verifier.verify(
+        path,
+        None if data is None else as_dataset(data),
+        None if holdout is None else as_dataset(holdout),
+        unlabelled=None if unlabelled is None else as_inputs(unlabelled),
+        answering=answering,
+        slow=slow,
+    )

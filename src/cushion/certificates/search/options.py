@@ -1,0 +1,60 @@
+"""What a search can be told; no torch, so that the command line makes its flags from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from cushion.errors import BadInput
+from cushion.records import Options, option
+
+Method: TypeAlias = Literal["integer", "subspace", "supermask", "pac-bayes"]
+# Which methods take an option that not all take.
+_TAKEN_BY = {
+    "steps": ("subspace", "supermask"),
+    "k": ("subspace",),
+    "width": ("subspace", "supermask"),
+    "draws": ("pac-bayes",),
+}
+
+
+@dataclass(frozen=True)
+class SearchOptions(Options):
+    """How to look for what is certified, and how sure the certificate is to be."""
+
+    method: Method = option(
+        "integer",
+        "integer: one integer net, every weight stored; subspace: few coefficients of seeded sign "
+        "matrices; supermask: which seeded signs to keep; pac-bayes: a Gaussian distribution over "
+        "nets, paid by its divergence from a prior",
+    )
+    delta: str = option(
+        "0.05",
+        "probability that the statement fails; with unlabelled inputs, 4/5 of it go to the bound "
+        "on the integer net and 1/5 to its disagreements with NET",
+        shown="P",
+    )
+    minutes: float = option(1.0, "time for the search", above=0, shown="N")
+    seed: int = option(
+        0, "seed of the search; how far it gets still depends on the time", least=0, below=2**63
+    )
+    steps: int | None = option(
+        None, "train for so many steps instead of a time; the answer then repeats", least=1
+    )
+    k: int | None = option(None, "how many coefficients to train", least=1)
+    width: float | None = option(
+        None, "make the seeded net wider or narrower by this factor", above=0
+    )
+    draws: int = option(
+        100_000, "nets drawn and counted, each on one row (a large posterior: fewer)", least=1
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, methods in _TAKEN_BY.items():
+            if self.method not in methods and getattr(self, name) != getattr(type(self), name):
+                raise BadInput(
+                    f"`method` = {self.method} does not take `{name}`, only {', '.join(methods)}"
+                )
+        if self.steps is not None and self.minutes != type(self).minutes:
+            raise BadInput("`minutes` and `steps` both say how long to train; give one of them")

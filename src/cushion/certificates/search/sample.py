@@ -1,0 +1,93 @@
+"""The examples as a search sees them: quantised, in batches, and the net that ignores them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cushion.certificates.format.inputs import Bytes, Input, fit_floats
+from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.sources import Grid
+from cushion.data.dataset import Dataset
+
+Shape = tuple[int, int, int]
+_BATCH = 128
+_FLOAT_BITS = 8  # of a float feature, at its finest
+
+
+def image_shape(data: Dataset) -> Shape:
+    """(channels, height, width); what is no image is one row of values."""
+    return data.shape if len(data.shape) == 3 else (1, 1, math.prod(data.shape))
+
+
+def quantiser_for(data: Dataset, shift: int) -> Input:
+    """How a net reads these examples: bytes by a shift, floats as coarsely by a fitted quantiser
+    (and paid).
+    """
+    if data.x.dtype == np.uint8:
+        return Bytes(shift)
+    flat = np.asarray(data.x, dtype=np.float32).reshape(len(data), -1)
+    return fit_floats(flat, _FLOAT_BITS - shift, alike=len(data.shape) == 3)
+
+
+def constant_net(data: Dataset) -> IntegerNet:
+    """Always answers the most frequent class: all weights zero, one bias."""
+    shape = image_shape(data)
+    bias = np.zeros(data.classes, dtype=np.int64)
+    bias[np.bincount(data.y, minlength=data.classes).argmax()] = 1
+    weight = np.zeros((data.classes, math.prod(shape)), dtype=np.int64)
+    return IntegerNet(shape, quantiser_for(data, 7), (Dense(Grid(weight, 1), bias, 0, 0),))
+
+
+@dataclass
+class Sample:
+    """The examples in training: pixels [m, channels, height, width] as the quantiser gives them,
+    labels, and perhaps [m, classes] logits to imitate; batches go through all rows in a fresh order
+    each time.
+    """
+
+    pixels: Tensor
+    labels: Tensor
+    teacher: Tensor | None
+    generator: torch.Generator
+
+    def __post_init__(self) -> None:
+        self._order = torch.empty(0, dtype=torch.int64)
+
+    @classmethod
+    def of(
+        cls, data: Dataset, quantiser: Input, teacher: Tensor | None, generator: torch.Generator
+    ) -> Self:
+        m = len(data)
+        numbers = quantiser.read(np.asarray(data.x).reshape(m, -1), np.float32).astype(np.int16)
+        pixels = torch.from_numpy(numbers).reshape(m, *image_shape(data))
+        return cls(pixels, torch.from_numpy(np.array(data.y)), teacher, generator)
+
+    def some(self) -> Tensor:
+        """Rows on which steps are calibrated."""
+        return self.pixels[:1024].float()
+
+    def rows(self) -> Tensor:
+        """The next batch."""
+        m = len(self.labels)
+        if len(self._order) < min(m, _BATCH):
+            self._order = torch.randperm(m, generator=self.generator)
+        rows, self._order = self._order[:_BATCH], self._order[_BATCH:]
+        return rows
+
+    def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """Cross-entropy with the labels, half and half with the teacher's answers if it has one."""
+        loss = F.cross_entropy(logits, self.labels[rows])
+        if self.teacher is not None:
+            loss = 0.5 * loss + 0.5 * F.cross_entropy(logits, F.softmax(self.teacher[rows], dim=1))
+        return loss
+
+    def wrong(self, logits: Tensor, rows: Tensor) -> float:
+        """The share of the rows that are misclassified."""
+        return float((logits.detach().argmax(1) != self.labels[rows]).float().mean())

@@ -1,0 +1,216 @@
+"""What a method of compression provides; `run` does the rest, the same for all of them; no torch.
+
+A method of a net (`Method`) says what it takes (`options`), and answers four questions: which
+settings to try, each stored as a net (`candidates`); what its lemmas promise beside what happened,
+what the paper's bounds are, and its own columns of the layers and of the net (`account`). A search
+(`compressors.searches`) looks for a small integer net by itself.
+
+Modules that define a method load no torch, so that the command line knows its flags at once; the
+verbs import what they need.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cushion.compressors.options import MethodOptions
+from cushion.errors import BadInput
+from cushion.records.options import Option, options_of
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from cushion.compressors.file import CompressedNet
+    from cushion.compressors.induction import LayerErrors
+    from cushion.compressors.records import LayerSummary, PromiseCheck, Summary, Tried
+    from cushion.compressors.storage.stored_net import StoredNet
+    from cushion.compressors.subject import Subject
+    from cushion.data.dataset import Dataset
+    from cushion.nets.network import Network
+    from cushion.theorems.compression import CompressedFacts
+    from cushion.theorems.records import Bound
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a method is called and means, and which of its family's options it takes."""
+
+    name: str
+    meaning: str
+    takes: tuple[str, ...]
+    options: ClassVar[type[MethodOptions]]
+
+    @property
+    def flags(self) -> tuple[Option, ...]:
+        """The options that it takes, in their own order."""
+        known = {one.name: one for one in options_of(self.options)}
+        return tuple(known[name] for name in self.takes)
+
+    def given(self, values: Mapping[str, Any]) -> Any:
+        """Its options with these values; BadInput where one does not belong to it."""
+        for name in values:
+            if name not in self.takes:
+                takes = ", ".join(f"`{own}`" for own in self.takes)
+                raise BadInput(
+                    f"`method` = {self.name} does not take `{name}`; its options are {takes}"
+                )
+        chosen = self.options(**values)
+        self.check(chosen)
+        return chosen
+
+    def check(self, options: Any) -> None:
+        """BadInput where a combination of options makes no sense for this method."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One setting on one grid: what would be written, and what the method remembers of making it.
+
+    counts: fields of its own in the record of what was tried.
+    """
+
+    stored: StoredNet
+    asked: str = ""
+    grid: str = ""
+    counts: Mapping[str, int] | None = None
+    made: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The candidate that was taken, as it comes back from its file.
+
+    errors: of the whole net on the sample. tried: how many settings were. The held-out examples may
+    be looked at now.
+    """
+
+    subject: Any
+    candidate: Candidate
+    compressed: CompressedNet
+    errors: LayerErrors
+    tried: int
+    holdout: Dataset | None
+
+    @property
+    def stored(self) -> StoredNet:
+        return self.candidate.stored
+
+    @property
+    def network(self) -> Network:
+        return self.compressed.network
+
+    @property
+    def wrong(self) -> int:
+        return int((self.errors.margins <= 0).sum())
+
+    @cached_property
+    def induction(self) -> LayerErrors:
+        """Layers compressed one after the other, errors seen at all later ones."""
+        from cushion.compressors.induction import follow_induction
+
+        if self.errors.errors:
+            return self.errors
+        return follow_induction(self.subject.net, self.network, self.subject.sample)
+
+
+class Account(ABC):
+    """What a method says of one compression: its lemmas held against what happened, and its
+    columns.
+    """
+
+    def __init__(self, found: Found) -> None:
+        self.found, self.subject = found, found.subject
+
+    @property
+    @abstractmethod
+    def layers(self) -> Sequence[LayerSummary]:
+        """One for each affine layer."""
+
+    @property
+    @abstractmethod
+    def lemmas(self) -> Sequence[PromiseCheck]:
+        """Promise against observation."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> Sequence[Bound]:
+        """The rows of the paper's bounds."""
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """The fields of the summary that are the method's own."""
+        return {}
+
+    def counts(self, stored: StoredNet) -> CompressedFacts:
+        """f and its compressed g counted on the sample, g as `stored` writes it."""
+        from cushion.compressors.sample_counts import count_on_sample
+
+        subject = self.subject
+        return count_on_sample(
+            subject.gamma or 0.0, subject.seen.margins, self.found.errors, stored, subject.delta
+        )
+
+    def notes(self, summary: Any) -> Sequence[str]:  # noqa: ARG002
+        """What a reader should know of this run, one sentence each."""
+        return ()
+
+
+class Method(Named, ABC):
+    """A method that compresses a trained net."""
+
+    summary: ClassVar[type[Summary]]
+    tried: ClassVar[type[Tried] | None] = None  # None: it makes one candidate, and judges none
+
+    def seeds(self, options: Any) -> int:  # noqa: ARG002
+        """How many seeds it uses, from the given one on."""
+        return 1
+
+    def prepare(self, net: Network, start: Network | None) -> tuple[Network, Network | None]:
+        """The net and its initialisation as the method takes them, or BadInput."""
+        return net, start
+
+    def subject(
+        self,
+        net: Network,
+        start: Network | None,
+        sample: Dataset,
+        options: Any,
+        delta: Decimal,
+        seed: int,
+    ) -> Subject:
+        from cushion.compressors.subject import Subject
+
+        return Subject(net, start, sample, self.name, options, float(delta), seed)
+
+    def settings(self, options: Any) -> dict[str, Any]:
+        """What is noted in the file."""
+        noted: dict[str, Any] = options.settings()
+        return noted
+
+    def uncertifiable(self, options: Any) -> str:  # noqa: ARG002
+        """Why the format can hold no net of this method, as far as that is known beforehand."""
+        return ""
+
+    def tries(self, options: Any) -> int:  # noqa: ARG002
+        """How many candidates there will be."""
+        return 1
+
+    @abstractmethod
+    def candidates(self, subject: Any) -> Iterator[Candidate]:
+        """Every setting that is tried."""
+
+    def finish(self, subject: Any, best: Candidate) -> Candidate:  # noqa: ARG002
+        """The candidate that was taken, as it is written."""
+        return best
+
+    def curve(self, subject: Any) -> Iterator[tuple[str, StoredNet]]:  # noqa: ARG002
+        """Further sizes, for the curve of error against size; () where what was tried is it."""
+        yield from ()
+
+    @abstractmethod
+    def account(self, found: Found) -> Account:
+        """What is to be said of the candidate that was taken."""

@@ -1,0 +1,69 @@
+"""Options of a method, as a user gives them: one number stands for a list of one; no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cushion.errors import BadInput
+from cushion.records import Options, option
+from cushion.records.options import Option, options_of
+
+BEST_GRIDS = (2, 3, 4, 5, 6, 8)  # bits of a weight that `grid` = best tries
+_MOST_TRIED = 64
+
+
+@dataclass(frozen=True)
+class MethodOptions(Options):
+    """Options of a method; what they mean, their ranges and defaults stand in their fields."""
+
+    def __post_init__(self) -> None:
+        for one in options_of(type(self)):
+            value = _plain(one, getattr(self, one.name))
+            object.__setattr__(self, one.name, value)
+            if value == "":
+                raise BadInput(f"`{one.name}` must not be empty")
+            if one.many and isinstance(value, tuple) and len(value) > _MOST_TRIED:
+                raise BadInput(
+                    f"`{one.name}` lists {len(value)} values, and at most {_MOST_TRIED} are tried"
+                )
+        super().__post_init__()
+
+    def settings(self) -> dict[str, Any]:
+        """Every option by name, as it was given or by default, for records and files."""
+        return {name: _joined(value) for name, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class MarginOptions(MethodOptions):
+    """The margin γ of the net, which every method that compresses a net asks for."""
+
+    gamma: float | None = option(
+        None,
+        "the margin that must survive, from which accuracy follows (default: see `level`)",
+        above=0,
+    )
+    level: float = option(
+        0.05, "gamma is the margin that all but this fraction exceed", least=0, below=1
+    )
+
+
+def _plain(one: Option, value: Any) -> Any:
+    """A list or array as a tuple, one value as a list of one, a whole float as an int."""
+    if one.many and value is not None:
+        if hasattr(value, "tolist"):
+            value = value.tolist()
+        if isinstance(value, str) and one.kind is str:
+            value = tuple(part.strip() for part in value.split(","))
+        many = tuple(value) if isinstance(value, list | tuple) else (value,)
+        return tuple(float(v) if one.kind is float and type(v) is int else v for v in many)
+    if one.kind is str and type(value) is int and not one.choices:
+        return str(value)
+    whole = one.kind is int and isinstance(value, float) and value.is_integer()
+    return int(value) if whole else value
+
+
+def _joined(value: Any) -> Any:
+    if not isinstance(value, tuple):
+        return value
+    return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in value)

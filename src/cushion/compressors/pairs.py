@@ -1,0 +1,156 @@
+"""Lemmas 2 and 13 (Arora 2018) on a net: what a compressed layer's error becomes under the
+Jacobians of later layers.
+
+For layer i with Δ = Â - A, input v = φ(x^{i-1}) and U = J^{i,j} at x^i, j ≥ i (J^{i,i} the
+identity), all of them independent of the helper string, the lemmas promise
+
+    ‖U Δ v‖ ≤ ε·‖A‖_F·‖U‖_F·‖v‖                          (Lemma 2, a dense layer),
+    ‖U Δ v‖ ≤ ε·⌈κ/s⌉·‖A‖_F·‖U‖_F·‖v‖      (one projected kernel used at every place),
+    ‖U Δ v‖ ≤ ε·β·‖A‖_F·‖U‖_F·‖v‖ / √(places)            (Lemma 13, a filter at each place).
+
+The second line is Lemma 2 for the matrix B = Σ_places u ⊗ patch in place of uvᵀ: its ‖B‖_F is at
+most ‖u‖ times the length of all patches together, and every number of v is in at most ⌈κ/s⌉² of
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cushion.data import Dataset
+from cushion.measures.stability.jacobians import pair_squares, plan_jacobians
+from cushion.measures.stability.noise import lengths
+from cushion.nets.batches import as_floats
+from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.nets.linearisation import Linearisation
+from cushion.nets.network import Network, Node
+from cushion.nets.operators import Conv2d, Operator
+from cushion.nets.perturbation import Activations
+
+_VALUES = 1 << 22
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a lemma allows layer i: ε times a factor of its geometry; with `spread`, times
+    β/√(places) too.
+    """
+
+    epsilon: float
+    frobenius: float  # ‖A‖_F of what was projected
+    factor: float = 1.0
+    spread: bool = False
+
+
+@dataclass(frozen=True)
+class PairRatios:
+    """Observed over allowed, one number per example, under (i, j): places in `net.affine_layers`, j
+    ≥ i.
+
+    exact: the pairs whose ‖J‖_F is not an estimate from random probes.
+    """
+
+    ratios: dict[tuple[int, int], NDArray[np.float64]]
+    exact: frozenset[tuple[int, int]]
+
+    def worst(self, i: int) -> float:
+        """Over all examples and j, of layer i."""
+        return max(
+            (float(np.fmax.reduce(values)) for (at, _), values in self.ratios.items() if at == i),
+            default=0.0,
+        )
+
+
+def overlap(operator: Operator) -> int:
+    """⌈κ/s⌉², in how many patches a number of the input can be; 1 for a dense layer.
+
+    With dilation t a number that tap a of one patch reads is read by tap a + s/gcd(s, t) of
+    another: ⌈κ·gcd(s, t)/s⌉.
+    """
+    if not isinstance(operator, Conv2d):
+        return 1
+    sides = zip(operator.weight.shape[2:], operator.stride, operator.dilation, strict=True)
+    return math.prod(-(-taps * math.gcd(step, gap) // step) for taps, step, gap in sides)
+
+
+def check_pairs(
+    net: Network,
+    compressed: Network,
+    data: Dataset,
+    allowances: Sequence[Allowance | None],
+    *,
+    probes: int = 16,
+    seed: int = 0,
+) -> PairRatios:
+    """Every example of `data`, every layer with an allowance, every later layer."""
+    plan = plan_jacobians(net, probes, "auto")
+    layers = net.affine_layers
+    position = {node.index: at for at, node in enumerate(layers)}
+    batch = max(4, min(128, _VALUES // max(node.affine.operator.output_size for node in layers)))
+    exact: set[tuple[int, int]] = set()
+
+    @torch.no_grad()
+    def work(rows: slice) -> Accumulators[tuple[int, int]]:
+        x = as_floats(data.x[rows]).to(net.dtype)
+        line, clean = Linearisation(net, x), Activations(net, x).values
+        jacobians = pair_squares(line, plan, seed * (1 << 32) + rows.start)
+        found: dict[tuple[int, int], Samples] = {}
+        for i, (node, allowance) in enumerate(zip(layers, allowances, strict=True)):
+            if allowance is None:
+                continue
+            v = clean[node.inputs[0]]
+            noise = compressed.nodes[node.index].affine.operator.apply(
+                v
+            ) - node.affine.operator.apply(v)
+            size = lengths(v)
+            own = _ratio(
+                noise, math.sqrt(node.affine.operator.output_size), size, allowance, 1.0, node
+            )
+            found[i, i] = Samples.of(rows.start, own.numpy())
+            exact.add((i, i))
+
+            def visit(
+                later: Node,
+                t: Tensor,
+                i: int = i,
+                allowance: Allowance = allowance,
+                node: Node = node,
+                size: Tensor = size,
+            ) -> None:
+                pair = jacobians.get((node.index, later.index))
+                if pair is None or (allowance.spread and pair.spread is None):
+                    return
+                beta = 1.0 if pair.spread is None else pair.spread.sqrt()
+                ratio = _ratio(t[0], pair.squared.sqrt(), size, allowance, beta, node)
+                found[i, position[later.index]] = Samples.of(rows.start, ratio.numpy())
+                if pair.error is None:
+                    exact.add((i, position[later.index]))
+
+            line.push(node, noise[None].clone(), visit)
+        return found
+
+    merged = map_shards(len(data), batch, work, describe="pairs of layers")
+    ratios = {pair: part.values() for pair, part in merged.items()}
+    return PairRatios(ratios, frozenset(exact))
+
+
+def _ratio(
+    image: Tensor,
+    jacobian: Tensor | float,
+    size: Tensor,
+    allowance: Allowance,
+    beta: Tensor | float,
+    node: Node,
+) -> Tensor:
+    allowed = allowance.epsilon * allowance.factor * allowance.frobenius * jacobian * size
+    if allowance.spread:
+        allowed = allowed * beta / math.sqrt(math.prod(node.shape[1:]))
+    observed = lengths(image)
+    return torch.where(observed == 0, 0.0, observed / allowed)

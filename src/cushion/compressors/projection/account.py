@@ -1,0 +1,351 @@
+"""A compressed net on its sample: every layer before and after, every promise of Arora 2018 beside
+what was seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from cushion.compressors.certified import ASSUMED
+from cushion.compressors.lemmas import Lemma, induction_check, induction_rows
+from cushion.compressors.method import Account, Found
+from cushion.compressors.pairs import Allowance, check_pairs
+from cushion.compressors.projection import checks
+from cushion.compressors.projection.conv_project import Located, paper_p
+from cushion.compressors.projection.location_sums import (
+    filter_correlation,
+    measured_dependence,
+    variance_factor,
+)
+from cushion.compressors.projection.matrix_project import Projected
+from cushion.compressors.projection.options import VECTORS
+from cushion.compressors.projection.places import simulate_places
+from cushion.compressors.projection.products import LowRank, LowRankMap
+from cushion.compressors.projection.records import Dependence, LayerProjection, Rate
+from cushion.compressors.projection.stored_vectors import ProjectedRows, Sparse
+from cushion.compressors.projection.storing import LayerPlan, linear_layer
+from cushion.compressors.projection.subject import ProjectionSubject
+from cushion.compressors.records import PromiseCheck
+from cushion.compressors.spectral import layer_shifts, lemma_9
+from cushion.compressors.storage.stored import Kept, StoredLayer
+from cushion.nets.network import Network, Node
+from cushion.theorems.compression import corollary_a_1, theorem_2_1
+from cushion.theorems.linear_rates import bound_compress, bound_project
+from cushion.theorems.low_rank import theorem_2_2
+from cushion.theorems.projection import corollary_c_1, theorem_4_1, theorem_5_1
+from cushion.theorems.records import Bound
+
+_Own = Sequence[tuple[float, float] | None]
+_PROJECTIONS = ("matrix-project", "conv-project")
+_RATES = tuple(10**power for power in range(3, 13))
+_MANY = 10**9
+_NO_TAIL = "Hadamard rows have no tail bound of this kind"
+_INITIAL = (
+    "the initialisation was drawn before the data, and not chosen because it did well on them"
+)
+
+
+class ProjectionAccount(Account):
+    """Of a net whose layers were cut or projected."""
+
+    subject: ProjectionSubject
+
+    def __init__(self, found: Found) -> None:
+        super().__init__(found)
+        self.plans: tuple[LayerPlan, ...] = found.candidate.made
+        options = self.subject.options
+        self.variant = _NO_TAIL if options.helper == "srht" else ""
+        # of the scores, where a lemma promises one
+        self.epsilon = self.subject.epsilon if self.subject.method in _PROJECTIONS else None
+
+    @property
+    def lemmas(self) -> list[PromiseCheck]:
+        return self._checked[0]
+
+    @cached_property
+    def _checked(self) -> tuple[list[PromiseCheck], _Own]:
+        """Every check, and for each layer what was promised of it alone and the worst over that."""
+        if self.subject.method == "low-rank":
+            return self._truncated()
+        if self.subject.method in VECTORS:
+            return [self._vectors()], [None] * len(self.plans)
+        return self._projected()
+
+    def _truncated(self) -> tuple[list[PromiseCheck], _Own]:
+        """Lemmas 1 and 9, and Theorem 2.2 where the accuracy follows from γ."""
+        subject, errors = self.subject, self.found.errors
+        shifts = layer_shifts(subject.net, self.found.network, subject.facts)
+        first = checks.lemma_1(shifts, [plan.accuracy for plan in self.plans])
+        chain = subject.net.is_chain
+        promised = lemma_9(shifts, subject.facts, subject.seen.inputs) if chain else None
+        why = (
+            subject.net.not_a_chain_because
+            or "a layer moved by more than ‖A‖₂/d, where the lemma is silent"
+        )
+        promises = [first.check, checks.lemma_9(promised, errors, why)]
+        from_margin = subject.options.k is None and subject.options.epsilon is None
+        if from_margin and subject.gamma is not None:
+            promises.append(checks.within_margin(subject.gamma, errors))
+        return promises, first.own
+
+    def _projected(self) -> tuple[list[PromiseCheck], _Own]:
+        """Lemma 2 (and 13, of a filter at each place), then the induction of Lemma 3 or 14."""
+        subject, found, zeta = self.subject, self.found, self.subject.options.zeta
+        norms = [_projected_norm(subject, at) for at in range(len(self.plans))]
+        allowed = checks.allowances(
+            subject.net, found.stored, subject.eta, subject.options.constant, norms
+        )
+        some = subject.some_rows("pairs of layers")
+        ratios = check_pairs(subject.net, found.network, some, allowed, seed=subject.seed)
+        located = [isinstance(layer, Located) for layer in found.stored.layers]
+        dense = checks.lemma_pairs(
+            "Lemma 2",
+            ratios,
+            allowed,
+            zeta,
+            chosen=[not one for one in located],
+            silent=self.variant,
+        )
+        promises, own = [dense.check], list(dense.own)
+        if subject.method == "conv-project":
+            filters = checks.lemma_pairs(
+                "Lemma 13",
+                ratios,
+                allowed,
+                zeta,
+                chosen=located,
+                silent=self.variant or self._too_few_places(),
+                note="its proof rests on Lemma 12, which is false",
+            )
+            own = [mine or other for mine, other in zip(own, filters.own, strict=True)]
+            promises = [*promises] * (not all(located)) + [filters.check] * any(located)
+        lemma = Lemma("Lemma 14" if subject.method == "conv-project" else "Lemma 3", "Arora 2018")
+        if subject.epsilon is None:
+            why = "no ε: the margin γ is not positive; give `epsilon` or `gamma`"
+            return [*promises, lemma.silent(why)], own
+        why = self._why_no_induction(allowed)
+        return [*promises, induction_check(lemma, found.errors, subject.epsilon, why, zeta)], own
+
+    def _too_few_places(self) -> str:
+        """Why Lemma 13 does not speak of this p: it needs 2^-p ≤ η."""
+        layers = self.found.stored.layers
+        least = min((layer.p for layer in layers if isinstance(layer, Located)), default=0)
+        needed = paper_p(self.subject.eta)
+        if not 0 < least < needed:
+            return ""
+        return f"not promised: p = {least} where the lemma needs {needed}"
+
+    def _why_no_induction(self, allowed: Sequence[Allowance]) -> str:
+        """Why Lemma 3 or 14 does not speak of this compression; empty where it does."""
+        subject, layers = self.subject, self.found.stored.layers
+        counts, stability, epsilon = subject.counts, subject.stability, subject.epsilon
+        if counts is None or stability is None or epsilon is None:
+            return checks.why_no_induction(None, (), (), (), "")
+        spent = [
+            layer.numbers[0].step / 2 / one.frobenius if isinstance(layer, Kept) else one.epsilon
+            for layer, one in zip(layers, allowed, strict=True)
+        ]
+        shares = [
+            math.exp(min(700.0, stability.log_share(layer, epsilon))) for layer in stability.layers
+        ]
+        also = self.variant or subject.outside_the_lemma
+        return checks.why_no_induction(counts, list(map(_size, layers)), spent, shares, also)
+
+    def _vectors(self) -> PromiseCheck:
+        """Lemma 5 or 7 on the sample: an example fails with probability at most η, so about a
+        fraction η may.
+        """
+        subject, errors = self.subject, self.found.errors
+        gamma, eta = subject.need_gamma(), subject.vector_eta
+        ratios = errors.largest_gaps / (gamma / 2)
+        if subject.net.classes == 2:
+            ratios = np.abs(errors.margins - subject.seen.margins) / gamma
+        failed = float((~(ratios <= 1)).mean())
+        silent = ""
+        if subject.method == "vector-project":
+            k, asked = _size(self.found.stored.layers[0]), subject.linear.projections
+            few = f"not promised at k = {k}: the lemma asks for {asked}" if k < asked else ""
+            silent = self.variant or few
+        text = (
+            f"change of the scores over what a margin of {gamma:.3g} allows; {100 * failed:.3g} % "
+            f"of the examples exceed it, and η = {eta:.3g} of them may"
+        )
+        lemma = Lemma("Lemma 5" if subject.method == "vector-compress" else "Lemma 7", "Arora 2018")
+        said, held = f"{text}; {silent}" if silent else text, None if silent else failed <= eta
+        return lemma.seen(held, float(ratios.max()), len(ratios), said)
+
+    @property
+    def layers(self) -> list[LayerProjection]:
+        subject, found, own = self.subject, self.found, self._checked[1]
+        depth, bits = len(self.plans), found.stored.layer_bits()
+        counts = subject.counts if self.epsilon is not None else None
+        rows = []
+        for at, (node, layer) in enumerate(
+            zip(subject.net.affine_layers, found.stored.layers, strict=True)
+        ):
+            count = None if counts is None else counts.layers[at]
+            bias, promised = found.stored.biases[at], own[at]
+            stored = layer.parameters + (0 if bias is None else bias.integers.size)
+            rows.append(
+                LayerProjection(
+                    name=node.name,
+                    kind=node.affine.kind,
+                    shape=tuple(node.affine.operator.weight.shape),
+                    stored_as=_words(layer),
+                    size=0 if isinstance(layer, Kept) else _size(layer),
+                    lemma_size=None if count is None else count.projections,
+                    lemma_size_log10=None
+                    if count is None
+                    else count.log_projections / math.log(10),
+                    parameters_before=node.affine.parameters,
+                    parameters=stored,
+                    bits=bits[at],
+                    step=layer.numbers[0].step,
+                    promised=None if self.epsilon is None else (at + 1) / depth * self.epsilon,
+                    measured=float(found.errors.errors[at, at].max()),
+                    own_accuracy=None if promised is None else promised[0],
+                    own_ratio=None if promised is None else promised[1],
+                    weight_error=_weight_error(node, found.network),
+                    dependence=_dependence(layer, node, found.network),
+                    note="stores no fewer numbers than the layer has"
+                    if stored >= node.affine.parameters
+                    else "",
+                )
+            )
+        return rows
+
+    @property
+    def bounds(self) -> list[Bound]:
+        """The paper's theorems for this compression."""
+        subject, zeta, constant = (
+            self.subject,
+            self.subject.options.zeta,
+            self.subject.options.constant,
+        )
+        facts = self.counts(self.found.stored)
+        rows = [*theorem_2_1(facts), *corollary_a_1(facts)]
+        if subject.method == "low-rank":
+            return rows + theorem_2_2(subject.facts)
+        if subject.method in VECTORS or subject.stability is None:
+            return rows
+        if subject.method == "matrix-project":
+            return rows + theorem_4_1(subject.facts, subject.stability, zeta)
+        if zeta:
+            return rows + corollary_c_1(subject.facts, subject.stability, zeta, constant)
+        return rows + theorem_5_1(subject.facts, subject.stability, constant)
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        subject, options = self.subject, self.subject.options
+        helper = options.helper_of(subject.method)
+        # None where the accuracy or γ sets the grid
+        fixed = subject.method in _PROJECTIONS or (
+            options.k is not None and subject.method == "low-rank"
+        )
+        return {
+            "helper": helper,
+            "variant": "a structured variant: Hadamard rows in place of independent ones"
+            if helper == "srht"
+            else "",
+            "from_initialisation": options.from_initialisation,
+            "epsilon": self.epsilon,
+            "zeta": options.zeta,
+            "number_bits": options.number_bits if fixed else None,
+            "examples": min(options.examples, len(subject.sample)),
+            "induction": induction_rows(subject.net, self.found.errors, self.epsilon),
+            "rates": _rates(subject) if subject.method in VECTORS else (),
+            "place_sums": simulate_places(subject.net, self.found.stored, subject.seed),
+            "assumptions": ASSUMED if subject.start is None else (*ASSUMED, _INITIAL),
+        }
+
+
+def _rates(subject: ProjectionSubject) -> tuple[Rate, ...]:
+    """Both explicit rates for this classifier's margin, over sample sizes.
+
+    Vector-Compress twice: with the classifier's own h, which it soon keeps whole, and with so many
+    coordinates that its own rate of m^-1/3 shows.
+    """
+    gamma, own = (
+        min(0.999, subject.unit_gamma),
+        linear_layer(subject.net, subject.method).affine.operator.input_size,
+    )
+    found = [(h, bound_compress(m, gamma, h, subject.delta)) for h in (own, _MANY) for m in _RATES]
+    found += [(own, bound_project(m, gamma, subject.delta)) for m in _RATES]
+    return tuple(
+        Rate(one.method, h, one.m, one.eta, one.numbers, one.bits, one.bound) for h, one in found
+    )
+
+
+def _projected_norm(subject: ProjectionSubject, at: int) -> float:
+    operator = subject.net.affine_layers[at].affine.operator
+    if subject.start is not None:
+        operator = operator.minus(subject.start.affine_layers[at].affine.operator)
+    return operator.frobenius()
+
+
+def _size(layer: StoredLayer) -> int:
+    """The rank, or k; the number of weights where they are all kept."""
+    if isinstance(layer, LowRank | LowRankMap):
+        return layer.rank
+    if isinstance(layer, Projected):
+        return int(layer.coefficients.integers.size)
+    if isinstance(layer, ProjectedRows):
+        return int(layer.coefficients.integers.shape[1])
+    if isinstance(layer, Located):
+        return layer.k
+    return layer.parameters
+
+
+def _words(layer: StoredLayer) -> str:
+    if isinstance(layer, LowRank):
+        return f"rank {layer.rank}"
+    if isinstance(layer, LowRankMap):
+        return f"rank {layer.rank} of the map"
+    if isinstance(layer, Projected):
+        return f"k = {layer.coefficients.integers.size}, {layer.helper}"
+    if isinstance(layer, Located):
+        return f"k = {layer.k}, p = {layer.p}, {layer.helper}"
+    if isinstance(layer, Sparse):
+        return f"{layer.parameters} non-zeros"
+    if isinstance(layer, ProjectedRows):
+        return f"k = {layer.coefficients.integers.shape[1]} a vector, {layer.helper}"
+    return "kept"
+
+
+def _weight_error(node: Node, network: Network) -> float:
+    """‖Â - A‖_F/‖A‖_F of the numbers of the weight; of a filter at each place, the root mean square
+    over them.
+    """
+    mine, other = node.affine.operator, network.nodes[node.index].affine.operator
+    size = mine.frobenius()
+    if other.weight.shape == mine.weight.shape:
+        gap = float(torch.linalg.vector_norm(other.weight.double() - mine.weight.double()))
+    elif other.weight.ndim == 5:
+        gap = float(
+            torch.linalg.vector_norm(other.weight.double() - mine.weight.double())
+        ) / math.sqrt(len(other.weight))
+    else:
+        dense = mine.to(torch.float64).dense()
+        gap, size = (
+            float(torch.linalg.vector_norm(other.dense().double() - dense)),
+            float(torch.linalg.vector_norm(dense)),
+        )
+    return gap / size if size > 0 else 0.0 if gap == 0 else math.inf
+
+
+def _dependence(layer: StoredLayer, node: Node, network: Network) -> Dependence | None:
+    if not isinstance(layer, Located) or layer.places < 2:
+        return None
+    filters = network.nodes[node.index].affine.operator.weight.double().numpy()
+    kernel = node.affine.operator.weight.double().numpy()
+    correlation = measured_dependence(filters, kernel)
+    expected = filter_correlation(kernel.size, layer.k, layer.p)
+    return Dependence(
+        layer.places, correlation, expected, variance_factor(layer.places, correlation)
+    )

@@ -1,0 +1,144 @@
+"""What the lemmas of Arora 2018 ask of a net and its sample besides what every method does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cached_property
+
+from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.storing import linear_layer
+from cushion.compressors.projection.vectors import LinearSetting, linear_setting
+from cushion.compressors.subject import Subject
+from cushion.errors import BadInput
+from cushion.nets.operators import Conv2d
+from cushion.theorems.projection import ROUNDING
+from cushion.theorems.noise_stability import (
+    StabilityCounts,
+    epsilon_from_margin,
+    lemma_3,
+    lemma_14,
+)
+
+
+class ProjectionSubject(Subject):
+    """`at` gives the same subject under other options, with what is known already."""
+
+    options: NetOptions
+
+    @property
+    def shared_kernels(self) -> bool:  # type: ignore[override]
+        return self.method == "matrix-project"
+
+    @cached_property
+    def epsilon(self) -> float | None:
+        """The ε of Lemmas 3 and 14: as given, or the one that keeps margins of γ (Lemma 10)."""
+        if self.options.epsilon is not None:
+            return self.options.epsilon
+        return (
+            None
+            if self.gamma is None
+            else epsilon_from_margin(self.gamma, float(self.seen.scores.max()))
+        )
+
+    @cached_property
+    def counts(self) -> StabilityCounts | None:
+        """What Lemma 3 or 14 asks for; Lemma 3 with as much of ε left to the grid as Theorem 4.1
+        leaves.
+        """
+        if self.stability is None or self.epsilon is None or self.stability.contraction == math.inf:
+            return None
+        dense = lemma_3(self.stability, (1 - ROUNDING) * self.epsilon)
+        if self.method != "conv-project":
+            return dense
+        filters = lemma_14(self.stability, self.epsilon, self.options.constant)
+        pairs = zip(self.net.affine_layers, dense.layers, filters.layers, strict=True)
+        located = [
+            two if isinstance(node.affine.operator, Conv2d) else one for node, one, two in pairs
+        ]
+        return replace(filters, layers=tuple(located))  # dense layers go by Algorithm 1
+
+    @cached_property
+    def outside_the_lemma(self) -> str:
+        """What the chain of inequalities of Lemma 3 does not know of this net or of these
+        measurements; else empty.
+
+        With biases neither ‖Aφ(x)‖ = ‖x^i‖ nor ‖J x^i‖ = ‖x^j‖; pooling over windows that overlap
+        may lengthen noise.
+        """
+        if self.facts.has_bias:
+            return "the lemma is about nets without biases"
+        if any(layer.lipschitz > 1 + 1e-9 for layer in self.facts.layers[:-1]):
+            return (
+                "the lemma is about φ that lengthens nothing, and windows of this net's pooling "
+                "overlap"
+            )
+        if self.options.examples < len(self.sample):
+            return (
+                f"cushions were measured on {self.options.examples} of {len(self.sample)} examples "
+                "(`examples`)"
+            )
+        return ""
+
+    @cached_property
+    def vector_eta(self) -> float:
+        """As given; else (1/(γ²m))^{1/3} for Vector-Compress (Lemma 6) and 1/m for Vector-Project
+        (Lemma 8).
+        """
+        if self.options.eta is not None:
+            return min(self.options.eta, 1 - 1e-9)
+        m = len(self.sample)
+        if self.method == "vector-project":
+            return 1.0 / max(2, m)
+        return float(min(0.5, (self.unit_gamma**2 * m) ** (-1 / 3)))
+
+    @property
+    def linear(self) -> LinearSetting:
+        """What margin and inputs ask of the vectors of a linear classifier."""
+        return self._linear(self.vector_eta)
+
+    @cached_property
+    def unit_gamma(self) -> float:
+        """The margin for vectors and inputs of length 1."""
+        return self._linear(0.5).unit_gamma
+
+    def _linear(self, eta: float) -> LinearSetting:
+        affine = linear_layer(self.net, self.method).affine
+        first = None if self.start is None else self.start.affine_layers[0].affine
+        return linear_setting(
+            affine.operator.weight,
+            affine.bias,
+            gamma=self.need_gamma(),
+            eta=eta,
+            radius=self.radius,
+            start=None if first is None else (first.operator.weight, first.bias),
+        )
+
+    @property
+    def radius(self) -> float:
+        return float(self.seen.inputs.max())
+
+    def need_gamma(self) -> float:
+        """γ, or BadInput where the net has none and none was given."""
+        if self.gamma is None:
+            raise BadInput(
+                f"the net's margin γ is not positive (it errs on {self.seen.errors} of "
+                f"{len(self.sample)} examples, a fraction above `level` = {self.options.level:g}), "
+                f"and `method` = {self.method} needs one; give a larger `level`, or `gamma`"
+            )
+        return self.gamma
+
+    def at(self, options: NetOptions) -> ProjectionSubject:
+        """The same net and sample under the options of one point of a curve."""
+        other = ProjectionSubject(
+            self.net, self.start, self.sample, self.method, options, self.delta, self.seed
+        )
+        same = (
+            ("seen", "net_scores", "stability", "facts")
+            if options.gamma == self.options.gamma
+            else ("seen", "net_scores", "stability")
+        )
+        for name in same:
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other

@@ -1,0 +1,129 @@
+"""What pruning tries: every strength or sparsity that was asked for with every grid; and the same
+weights as sketches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from cushion.certificates.format.number_stream import MOST_NUMBERS
+from cushion.compressors.method import Candidate
+from cushion.compressors.pairs import overlap
+from cushion.compressors.pruning.lemma_grid import lemma_grid
+from cushion.compressors.pruning.masks import apply_masks, masks_for
+from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.records import LayerSketch
+from cushion.compressors.storage.masked import Grid, is_pruned, store_pruned
+from cushion.compressors.storage.pruned import Pruned
+from cushion.compressors.storage.stored import StoredLayer
+from cushion.compressors.storage.stored_net import MOST_WORK, StoredNet, places
+from cushion.compressors.subject import Subject, check_weights
+from cushion.errors import BadInput
+from cushion.nets.network import Network, Node
+from cushion.nets.operators import Operator
+from cushion.progress import progress
+
+
+@dataclass(frozen=True, eq=False)
+class PrunedNet:
+    """One pruning of a net.
+
+    masks: one a layer. pruned: the net without what they take away; tuned: the same after
+    fine-tuning, if there was one; plain: its weights on their grids as positions and values, even
+    where sketches are written.
+    """
+
+    d: float | None
+    masks: tuple[Tensor, ...]
+    pruned: Network
+    tuned: Network
+    grid: Grid
+    plain: StoredNet
+    sketches: tuple[LayerSketch | None, ...] = ()
+
+    def rounded(self, node: Node, at: int) -> Operator:
+        """Layer `at` on its grid in float64, before the net's own dtype rounds it again."""
+        operator = node.affine.operator.to(torch.float64)
+        return self.plain.layers[at].operator(operator, self.plain.seed)
+
+
+def check_prunable(net: Network) -> None:
+    if not any(is_pruned(node.affine.operator) for node in net.affine_layers):
+        raise BadInput("the net has no dense or convolutional layer, so there is nothing to prune")
+
+
+def settings(options: PruneOptions) -> list[tuple[str, float | None, float | None]]:
+    """What is tried, each once: (asked, d, sparsity)."""
+    rule = options.chosen_rule
+    if rule == "bernoulli":
+        return [(f"d={d:g}", d, None) for d in dict.fromkeys(options.strengths)]
+    if rule in ("global", "layer"):
+        shares = dict.fromkeys(options.sparsity or ())
+        return [(f"sparsity={share:g}", None, share) for share in shares]
+    return [(rule, None, None)]
+
+
+def candidates(subject: Subject) -> Iterator[Candidate]:
+    """Every setting with every grid."""
+    net, seed, options = subject.net, subject.seed, subject.options
+    rule = options.chosen_rule
+    for asked, d, sparsity in settings(options):
+        masks = masks_for(net, rule, d=d, sparsity=sparsity, seed=seed)
+        kept = sum(int(mask.sum()) for mask in masks)
+        if 2 * kept > MOST_NUMBERS:
+            raise BadInput(
+                f"{asked} leaves {kept} weights, and a file holds {MOST_NUMBERS // 2}; prune more"
+            )
+        pruned = tuned = apply_masks(net, masks)
+        if options.fine_tune:
+            from cushion.training.masked import fine_tune
+
+            epochs = options.fine_tune
+            tuned = fine_tune(pruned, masks, subject.sample, epochs=epochs, seed=seed)
+            check_weights(tuned)
+        for grid, name in _grids(options, net, pruned, masks):
+            stored = store_pruned(tuned, masks, grid, seed, faithful=rule == "bernoulli")
+            layers = [layer for layer in stored.layers if isinstance(layer, Pruned)]
+            counts = {"nonzeros": sum(layer.parameters for layer in layers)}
+            made = PrunedNet(d, masks, pruned, tuned, grid, stored)
+            yield Candidate(stored, asked, name, counts, made)
+
+
+def _grids(
+    options: PruneOptions, net: Network, pruned: Network, masks: tuple[Tensor, ...]
+) -> Iterator[tuple[Grid, str]]:
+    if options.grid == "lemma":
+        overlaps = [overlap(node.affine.operator) for node in net.affine_layers]
+        yield lemma_grid(net, pruned, masks, overlaps), "lemma"
+    for bits in options.grids:
+        yield Grid(bits), f"{bits} bits"
+
+
+def sketched(subject: Subject, best: Candidate) -> Candidate:
+    """The same weights, every layer as its sketch where that comes back exactly."""
+    from cushion.compressors.pruning.sketched import sketch_layer
+
+    options, seed = subject.options, subject.seed
+    layers: list[StoredLayer] = []
+    sketches: list[LayerSketch | None] = []
+    work = list(zip(best.stored.layers, places(subject.net), strict=True))
+    spent = 0.0
+    for layer, place in progress(work, "sketches", "layer"):
+        if not isinstance(layer, Pruned):
+            layers.append(layer)
+            sketches.append(None)
+            continue
+        numbers = replace(layer.values, integers=layer.integers)
+        sketch, found = sketch_layer(numbers, seed, place, m=options.m, ones=options.ones)
+        if sketch is not None:
+            spent += sketch.work(sketch.fields, numbers.integers.size)
+            if spent > MOST_WORK:  # no loader would take so long a net
+                sketch, found = None, replace(found, recovered=False)
+        layers.append(layer if sketch is None else sketch)
+        sketches.append(found)
+    stored = StoredNet(seed, tuple(layers), best.stored.biases)
+    return replace(best, stored=stored, made=replace(best.made, sketches=tuple(sketches)))

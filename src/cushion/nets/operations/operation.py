@@ -1,0 +1,135 @@
+"""What every operation of a net knows about itself. One file of this folder holds one operation.
+
+A new operation is a new file with a frozen dataclass below `Operation` and the rules that make it
+from torch's modules, functions and methods (`vocabulary.traces`), and one line in `__init__.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
+
+import torch
+from torch import Tensor
+
+from cushion.nets.operators.path_sums import PathSums
+
+Shape: TypeAlias = tuple[int, ...]
+Pair: TypeAlias = tuple[int, int]
+
+OPERATIONS: dict[str, type[Operation]] = {}  # by the name that a stored graph gives them
+
+
+class Operation(ABC):
+    """One operation of a net, applied to a batch; a shape is that of one example.
+
+    All but the affine layers are continuous, piecewise linear and positively homogeneous (f(c x) =
+    c f(x) for c > 0): measures and theorems rely on it. A subclass is known by its name.
+    """
+
+    # whether each output is its own input or, continuously, 0: units never meet
+    unitwise: ClassVar[bool] = False
+    selects: ClassVar[bool] = True  # whether each output is one of the inputs or 0
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        OPERATIONS[cls.__name__] = cls
+
+    # `**_: Any` lets a subclass name its inputs, as many as it has.
+    @abstractmethod
+    def __call__(self, *x: Any, **_: Any) -> Tensor:
+        """The output for a batch: [B, *shape] for each input -> [B, *output_shape]."""
+
+    @abstractmethod
+    def output_shape(self, *shapes: Any, **_: Any) -> Shape:
+        """The output's shape; Refused or BadInput where it cannot read such inputs."""
+
+    @abstractmethod
+    def path_sums(self, sums: PathSums, shapes: Sequence[Shape], p: float) -> list[PathSums | None]:
+        """What each input receives from the output's sums over paths; None where that is zero."""
+
+    def linearise(self, x: Tensor) -> tuple[Tensor, Derivative]:
+        """The output for a batch, and the derivative there."""
+        raise NotImplementedError(f"{type(self).__name__} reads no single map")
+
+    def feeds_one(self, shape: Shape) -> bool:
+        """Whether each input number feeds at most one output: the derivative has `pull_energy`."""
+        return self.unitwise
+
+    def lipschitz(self, shape: Shape) -> tuple[float, float]:
+        """Lipschitz constants in ℓ2 and ℓ∞ on inputs of this shape (of a join: on one branch)."""
+        if not self.unitwise:
+            raise NotImplementedError(f"no Lipschitz constant of {type(self).__name__} is known")
+        return 1.0, 1.0
+
+    def decisions(self, shape: Shape) -> int:
+        """How many signs decide what it computes on inputs of this shape: 0 for a linear map."""
+        return 0
+
+    def to(self, dtype: torch.dtype) -> Self:
+        """The same operation with numbers of its own, if it has any, in `dtype`."""
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        """All but the weights, JSON-ready: "op" is the name, the rest what `rebuild` reads."""
+        return {"op": type(self).__name__, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+
+    @classmethod
+    def rebuild(cls, entry: dict[str, Any], dtype: torch.dtype) -> Operation:
+        """From a description, which is not trusted; weights are zeros that take no memory."""
+        return cls()
+
+
+class Join(Operation):
+    """An operation on several inputs, and linear in them."""
+
+    def lipschitz(self, shape: Shape) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    @abstractmethod
+    def push(self, parts: Sequence[Tensor | None], shapes: Sequence[Shape]) -> Tensor:
+        """The join of vectors [P, B, *shape], where None stands for zeros; not all are."""
+
+    @abstractmethod
+    def pull(self, t: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
+        """The transpose: a part for each input."""
+
+
+class Derivative(Protocol):
+    """Q, an operation on one input linearised at a batch. Vectors are [P, B or 1, *shape]; it may
+    write into the tensor that it is given.
+    """
+
+    def push(self, t: Tensor) -> Tensor:
+        """Q t."""
+
+    def pull(self, t: Tensor) -> Tensor:
+        """Qᵀ t."""
+
+    def pull_energy(self, t: Tensor) -> Tensor:
+        """(Q∘Q)ᵀ t, the columns' squared lengths weighted by t, if the operation `feeds_one`."""
+
+
+class Masked:
+    """Some units pass, the others are 0. The mask has the dtype of the vectors, because a product
+    with booleans converts them each time.
+    """
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+    def push(self, t: Tensor) -> Tensor:
+        # In place where the vectors are not shared: a fresh allocation costs several times the
+        # product.
+        return t.mul_(self.mask) if t.shape[1] == len(self.mask) else t * self.mask
+
+    pull = push
+    pull_energy = push
+
+
+def each(apply: Callable[[Tensor], Tensor], t: Tensor) -> Tensor:
+    """A batched map on [P, B, ...]."""
+    out = apply(t.flatten(0, 1))
+    return out.view(*t.shape[:2], *out.shape[1:])

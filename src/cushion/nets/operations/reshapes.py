@@ -1,0 +1,158 @@
+"""Operations that only change shapes: the batch must stay the first axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from cushion.nets.entries import sides
+from cushion.nets.operations.operation import Operation, Shape
+from cushion.nets.operations.vocabulary import BATCH, Refused, Step, feature, traces
+from cushion.nets.operators.path_sums import PathSums, as_map
+
+
+class _Reshape(Operation):
+    """Each example's numbers in another shape, in row-major order."""
+
+    unitwise: ClassVar[bool] = True
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.reshape(x.shape[0], *self.output_shape(tuple(x.shape[1:])))
+
+    def linearise(self, x: Tensor) -> tuple[Tensor, _Reshaped]:
+        before = tuple(x.shape[1:])
+        return self(x), _Reshaped(before, self.output_shape(before))
+
+    def path_sums(self, sums: PathSums, shapes: Sequence[Shape], p: float) -> list[PathSums | None]:
+        channels, height, width = as_map(shapes[0])
+        values = sums.expanded().reshape(channels, height, width)
+        return [PathSums(values, tuple(range(height)), tuple(range(width)), sums.exponent)]
+
+
+@dataclass(frozen=True)
+class Flatten(_Reshape):
+    """Each example's feature map as one vector."""
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return (math.prod(shape),)
+
+
+@dataclass(frozen=True)
+class Unflatten(_Reshape):
+    """Each example's numbers as a map."""
+
+    shape: Shape
+
+    def output_shape(self, shape: Shape) -> Shape:
+        if math.prod(shape) != math.prod(self.shape):
+            raise Refused(f"it reshapes {shape} to {self.shape}", "keep all numbers")
+        return self.shape
+
+    @classmethod
+    def rebuild(cls, entry: dict[str, Any], dtype: torch.dtype) -> Unflatten:
+        """Its own shape is the node's."""
+        return cls(sides(entry["shape"]))
+
+
+class _Reshaped:
+    def __init__(self, before: Shape, after: Shape) -> None:
+        self.before, self.after = before, after
+
+    def push(self, t: Tensor) -> Tensor:
+        return t.reshape(*t.shape[:2], *self.after)
+
+    def pull(self, t: Tensor) -> Tensor:
+        return t.reshape(*t.shape[:2], *self.before)
+
+    pull_energy = pull
+
+
+@traces(nn.Flatten, torch.flatten, "flatten")
+def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Step:
+    """Joins the axes start_dim..end_dim, none of them the batch."""
+
+    def target(axes: Shape) -> Shape:
+        first, last = start_dim % len(axes), end_dim % len(axes)
+        return (*axes[:first], math.prod(axes[first : last + 1]), *axes[last + 1 :])
+
+    return _reshape(x, target)
+
+
+@traces(torch.unflatten, "unflatten")
+def unflatten(x: Any, dim: int, sizes: Sequence[int]) -> Step:
+    """Splits one axis."""
+
+    def target(axes: Shape) -> Shape:
+        return (*axes[: dim % len(axes)], *sizes, *axes[dim % len(axes) + 1 :])
+
+    return _reshape(x, target)
+
+
+@traces(torch.reshape, "view", "reshape")
+def reshape(x: Any, *sizes: Any, shape: Any = None) -> Step:
+    """view and reshape, with the batch kept as the first axis."""
+    if shape is not None:
+        sizes = tuple(shape)
+    elif len(sizes) == 1 and not isinstance(sizes[0], int):
+        sizes = tuple(sizes[0]) if isinstance(sizes[0], (tuple, list)) else sizes
+    return _reshape(x, lambda _: sizes)
+
+
+@traces(torch.squeeze, "squeeze")
+def squeeze(x: Any, dim: Any = None) -> Step:
+    """Drops an axis of length one."""
+    x = feature(x)
+    if not isinstance(dim, int):
+        raise Refused(
+            "it would drop the batch axis too when the batch has one example",
+            "use torch.flatten(x, 1)",
+        )
+
+    def target(axes: Shape) -> Shape:
+        at = dim % len(axes)
+        return axes if axes[at] != 1 else (*axes[:at], *axes[at + 1 :])
+
+    return _reshape(x, target)
+
+
+@traces(torch.unsqueeze, "unsqueeze")
+def unsqueeze(x: Any, dim: int) -> Step:
+    """Adds an axis of length one."""
+
+    def target(axes: Shape) -> Shape:
+        at = dim % (len(axes) + 1)
+        return (*axes[:at], 1, *axes[at:])
+
+    return _reshape(x, target)
+
+
+@traces(nn.Unflatten)
+def unflatten_module(x: Any, dim: int, unflattened_size: Sequence[int]) -> Step:
+    """The same under the module's names."""
+    return unflatten(x, dim, unflattened_size)
+
+
+def _reshape(x: Any, target: Callable[[Shape], Sequence[Any]]) -> Step:
+    """`target` makes the new shape of a batch from the old."""
+
+    def build(shape: Shape) -> Operation:
+        """-1 is resolved, and the batch must stay the first axis."""
+        sizes = [int(size) for size in target((BATCH, *shape))]
+        total = BATCH * math.prod(shape)
+        if sizes.count(-1) == 1:
+            sizes[sizes.index(-1)] = total // max(1, -math.prod(sizes))
+        if len(sizes) < 2 or sizes[0] != BATCH or math.prod(sizes) != total:
+            said = tuple("batch" if size == BATCH else size for size in sizes)
+            raise Refused(
+                f"it reshapes (batch, {', '.join(map(str, shape))}) to {said}, which mixes "
+                "examples",
+                "keep the batch as the first axis: torch.flatten(x, 1)",
+            )
+        return Flatten() if len(sizes) == 2 else Unflatten(tuple(sizes[1:]))
+
+    return Step("flatten", (feature(x),), build)

@@ -1,0 +1,99 @@
+"""Studies: what commands of `cushion` answer, one step a command, and what their pages share."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from cushion.errors import BadInput
+from cushion.numerics import percent_up
+from cushion.papers.runner import Workshop
+
+Answer: TypeAlias = dict[str, Any]  # of a command, as its --json has it
+Need: TypeAlias = str | Callable[[Path], None]  # a command, or what makes a file in OUT
+OCCAM = "kind errors m bits delta bound holdout_errors holdout_m because"  # that pages read
+_HELD = {True: "held", False: "broken", None: "not promised"}
+
+
+def answers(
+    workshop: Workshop,
+    study: str,
+    commands: Mapping[str, str],
+    kept: Mapping[str, str] | Callable[[Answer], Answer],
+    needs: Sequence[Need] = (),
+) -> dict[str, Answer]:
+    """What stays of the commands' answers, by the commands' own names.
+
+    A command is what follows `cushion`, run in OUT; `needs` (trainings, which resume) come before
+    it where its step is missing. kept: what stays of an answer, a function or as `pick` has it.
+    """
+
+    def make(command: str) -> Answer:
+        for need in needs:
+            need(workshop.out) if callable(need) else _run(need, workshop.out)
+        answer = _run(command, workshop.out)
+        return kept(answer) if callable(kept) else pick(answer, kept)
+
+    return {
+        name: workshop.step(
+            f"study-{study}",
+            {"command": f"cushion {command}"},
+            lambda command=command: make(command),  # type: ignore[misc]
+        )
+        for name, command in commands.items()
+    }
+
+
+def _run(command: str, folder: Path) -> Answer:
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "answer.json"
+        words = [sys.executable, "-m", "cushion", *shlex.split(command), "--json", str(path)]
+        done = subprocess.run(words, cwd=folder, stdout=subprocess.DEVNULL)
+        if not path.is_file():
+            raise BadInput(f"`cushion {command}` ended with {done.returncode} and no answer")
+        found: Answer = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+
+def pick(found: Mapping[str, Any], kept: Mapping[str, str]) -> Answer:
+    """The keys of `kept`: whole where nothing is said of them, else those of their own keys that
+    are named (of every entry, where there is a list).
+    """
+
+    def part(value: Any, words: str) -> Any:
+        if isinstance(value, list):
+            return [part(one, words) for one in value]
+        return value if not words or value is None else {key: value[key] for key in words.split()}
+
+    return {key: part(found[key], words) for key, words in kept.items()}
+
+
+def certified(bound: float | str) -> str:
+    """A bound on the error in percent, rounded up."""
+    return "vacuous" if float(bound) >= 1 else percent_up(str(bound))
+
+
+def promised(one: Mapping[str, Any] | None) -> str:
+    """Whether what a lemma promises held, and the worst that was seen over it."""
+    if one is None:
+        return "-"
+    ratio = "" if one["worst_ratio"] is None else f", {one['worst_ratio']:.3g}"
+    return _HELD[one["held"]] + ratio
+
+
+def taken(found: Answer) -> Answer:
+    """The setting with the smallest bound."""
+    one: Answer = next(one for one in found["tried"] if one["chosen"])
+    return one
+
+
+def by_machine_and_file(found: Answer) -> tuple[str, str]:
+    """The Occam bound on this machine's scores, and that of the certificate or why it has none."""
+    here, exact = found["occam"]
+    return certified(here["bound"]), "none" if exact["because"] else certified(exact["bound"])

@@ -1,0 +1,233 @@
+"""What every row of `cushion bounds` says of MLPs that fit true labels and random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cushion.papers.commands import Answer, answers, pick
+from cushion.papers.pages import Page, Size, Table, Tried
+from cushion.papers.runner import Workshop
+
+_NORMS = ("l2-norm", "l1-path", "l2-path", "spectral")
+_RANK = ("l1-inf", "frobenius", "spec-l1,2", "spec-fro", *_NORMS, "distance from initialisation")
+_MARK = {"first": "right", "second": "WRONG", "neither": "-"}
+_ALPHAS = "--alphas 0.001,0.002,0.004,0.008,0.016,0.03,0.06,0.1,0.2"
+_NETS = {"ten": "neyshabur-mlp10 --width 0.25", "two": "neyshabur-mlp-1024"}
+# (net, examples, seed): `two` has one hidden layer of 1024 units, `ten` ten of 250.
+_PAIRS: dict[Size, tuple[tuple[str, int, int], ...]] = {
+    "quick": (("two", 300, 0),),
+    "recorded": (
+        ("ten", 10000, 0),
+        ("ten", 10000, 1),
+        ("two", 1000, 0),
+        ("two", 1000, 1),
+        ("two", 3000, 0),
+        ("two", 3000, 1),
+        ("two", 10000, 0),
+    ),
+}
+_NET = dict.fromkeys(("m", "errors", "margin", "holdout_errors", "holdout_m"), "")
+_SHORT = "train neyshabur-mlp-512 --data mnist --epochs 3 -o .runs/short-true-60000"
+
+
+def page(workshop: Workshop) -> Page:
+    """One step a pair of nets, and one of a net that was trained shortly."""
+    pairs = _PAIRS["quick" if workshop.size == "quick" else "recorded"]
+    found: dict[str, Answer] = {}
+    for net, m, seed in pairs:
+        true, random = (f"mnist,subset={m}{more},seed={seed}" for more in ("", ",random-labels=1"))
+        runs = [f".runs/{net}-{labels}-{m}-{seed}" for labels in ("true", "random")]
+        needs = [
+            f"train {_NETS[net]} --data {data} --seed {seed} -o {run}"
+            for data, run in zip((true, random), runs, strict=True)
+        ]
+        command = (
+            f"bounds {runs[0]} --data {true} --beside {runs[1]} --beside-data {random} --paper "
+            f"{_ALPHAS}"
+        )
+        name = f"{net}-{m}-{seed}"
+        found |= answers(workshop, "bounds-mnist", {name: command}, _kept, needs)
+    short = None
+    if workshop.size != "quick":
+        shortly = {"short": "bounds .runs/short-true-60000 --data mnist"}
+        short = answers(workshop, "bounds-mnist", shortly, _kept, [_SHORT])["short"]
+    return Page(
+        tables=(
+            _nets(found),
+            _certificates(found),
+            *(() if short is None else (_short(short),)),
+            _verdicts(found),
+            _growth(found),
+        ),
+        settings={"recipes": " and ".join(_NETS.values()), "seeds": "the last number of a pair"},
+        claims=claims(found),
+        notes=(
+            "MLPs on MNIST, trained with the settings of Neyshabur 2017 until the cross-entropy is "
+            "below 1e-4 or for 1000 epochs, on true labels and on random ones: the same images and "
+            "the same initialisation. Held-out examples are MNIST's test set with its true labels.",
+            "Certificates in percent, rounded up. f is the net itself, Q the net under Gaussian "
+            "noise in its weights; nets that were trained until nothing was left to gain moved "
+            "their weights far, and a short training has a better certificate.",
+            "right: the row prefers the net of true labels; WRONG: that of random labels; -: "
+            "neither. The number is log10 of the row's value for random labels over that for true "
+            "ones.",
+            "C2, and Theorem 1 with it, is decided by a few examples on which many pre-activations "
+            "are close to zero; noise stability takes the worst of 500 examples.",
+        ),
+    )
+
+
+def _kept(answer: Answer) -> Answer:
+    """Of both nets what the tables show: of the bounds, certificates and the norms of Figure 1."""
+    net = pick(answer, {**_NET, "bounds": "name form kind about value vacuous capacity_log10"})
+    net["bounds"] = [
+        row
+        for row in net["bounds"]
+        if row["kind"] == "certificate" or (row["name"] in _NORMS and row["form"] == "as plotted")
+    ]
+    if answer.get("beside") is None:
+        return net
+    verdicts = pick(answer, {"verdicts": "name form first second prefers"})
+    return net | verdicts | {"beside": _kept(answer["beside"])}
+
+
+def claims(found: dict[str, Answer]) -> tuple[Tried, ...]:
+    """What the records must still support when they are made again."""
+    ten = [name for name in found if name.startswith("ten")]
+    sharp = {name: _verdict(found[name], "largest sharpness") for name in found}
+    fits = [net["errors"] for record in found.values() for net in (record, record["beside"])]
+    two = [record for name, record in found.items() if name.startswith("two-") and name[-1] == "0"]
+    gaps = {
+        norm: [_capacity(record["beside"], norm) - _capacity(record, norm) for record in two]
+        for norm in _NORMS
+    }
+    wider = [norm for norm, gap in gaps.items() if gap == sorted(gap)]
+    fooled = [name for name in ten if sharp[name] == "second"]
+    return (
+        Tried("all nets fit their labels", not any(fits), f"{max(fits)} training errors at most"),
+        _ranks("every norm over the margin ranks all pairs rightly", found, _RANK),
+        _ranks(
+            "expected sharpness ranks all pairs rightly, alone and with KL",
+            found,
+            ("expected sharpness", "KL at fixed sharpness"),
+        ),
+        Tried(
+            "the largest sharpness by itself does not: it prefers random labels on ten layers",
+            len(fooled) == len(ten) if ten else None,
+            f"in {len(fooled)} of {len(ten)} such pairs",
+        ),
+        _ranks(
+            "Theorem 1 (three conditions) ranks all pairs rightly", found, ("three conditions",)
+        ),
+        Tried(
+            "the gap between true and random labels widens with the sample",
+            len(wider) == len(_NORMS) if len(two) > 1 else None,
+            f"over {len(two)} sizes, for {', '.join(wider) or 'none'} of the four norms",
+        ),
+    )
+
+
+def _ranks(text: str, found: dict[str, Answer], names: Sequence[str]) -> Tried:
+    """Every row of these names prefers the net of true labels."""
+    rows = [row for record in found.values() for row in record["verdicts"] if row["name"] in names]
+    right = sum(row["prefers"] == "first" for row in rows)
+    return Tried(text, right == len(rows), f"{right} of {len(rows)} verdicts are right")
+
+
+def _verdict(record: Answer, name: str) -> str:
+    return str(next(row["prefers"] for row in record["verdicts"] if row["name"] == name))
+
+
+def _capacity(net: Answer, norm: str) -> float:
+    rows = net["bounds"]
+    return float(
+        next(
+            row["capacity_log10"]
+            for row in rows
+            if (row["name"], row["form"]) == (norm, "as plotted")
+        )
+    )
+
+
+def _nets(found: dict[str, Answer]) -> Table:
+    rows = [
+        (name, labels, net)
+        for name, record in found.items()
+        for labels, net in (("true", record), ("random", record["beside"]))
+    ]
+    return Table.of(
+        "What was compared:",
+        rows,
+        {
+            "pair": lambda row: row[0],
+            "m": lambda row: row[2]["m"],
+            "labels": lambda row: row[1],
+            "training errors": lambda row: row[2]["errors"],
+            "test error": lambda row: row[2]["holdout_errors"] / row[2]["holdout_m"],
+            "γ": lambda row: row[2]["margin"],
+        },
+    )
+
+
+def _certified(net: Answer, name: str) -> str:
+    row = next(one for one in net["bounds"] if (one["kind"], one["name"]) == ("certificate", name))
+    return "vacuous" if row["vacuous"] else f"{100 * row['value']:.4f}"
+
+
+def _certificates(found: dict[str, Answer]) -> Table:
+    first = next(iter(found.values()))["bounds"]
+    rows = [
+        (row["name"], row["about"], labels)
+        for row in first
+        if row["kind"] == "certificate"
+        for labels in ("true", "random")
+    ]
+    columns: dict[str, Any] = {
+        "certificate": lambda row: row[0],
+        "about": lambda row: row[1],
+        "labels": lambda row: row[2],
+    }
+    for name, record in found.items():
+        nets = {"true": record, "random": record["beside"]}
+        columns[name] = lambda row, nets=nets: _certified(nets[row[2]], row[0])
+    return Table.of("Certificates, in percent:", rows, columns)
+
+
+def _short(found: Answer) -> Table:
+    rows = [row for row in found["bounds"] if row["kind"] == "certificate"]
+    columns: dict[str, Any] = {"certificate": "name", "about": "about"}
+    return Table.of(
+        "An MLP of 512 units after three epochs on all of MNIST, in percent:",
+        rows,
+        columns | {"bound": lambda row: _certified(found, row["name"])},
+    )
+
+
+def _verdicts(found: dict[str, Answer]) -> Table:
+    def cell(verdict: Answer) -> str:
+        mark = _MARK[verdict["prefers"]]
+        neither = verdict["prefers"] == "neither"
+        return mark if neither else f"{mark} {verdict['second'] - verdict['first']:+.2f}"
+
+    tables = {
+        name: {(one["name"], one["form"]): one for one in record["verdicts"]}
+        for name, record in found.items()
+    }
+    columns: dict[str, Any] = {"row": lambda row: row[0], "form": lambda row: row[1]}
+    for name, table in tables.items():
+        columns[name] = lambda row, table=table: cell(table[row])
+    return Table.of("Every row's verdict:", next(iter(tables.values())), columns)
+
+
+def _growth(found: dict[str, Answer]) -> Table:
+    chosen = [record for name, record in found.items() if name[:4] == "two-" and name[-2:] == "-0"]
+    columns: dict[str, Any] = {
+        "log10 of norm² / γ²": lambda row: row[0],
+        "labels": lambda row: row[1],
+    }
+    for record in chosen:
+        nets = {"true": record, "random": record["beside"]}
+        columns[f"m = {record['m']}"] = lambda row, nets=nets: _capacity(nets[row[1]], row[0])
+    rows = [(norm, labels) for norm in _NORMS for labels in ("true", "random")]
+    return Table.of("Growth with the number of examples, one hidden layer, seed 0:", rows, columns)

@@ -1,1 +1,0 @@
-"""The note on Arora 2018: Figures 1 to 6."""
