@@ -93,9 +93,7 @@ def plan_jacobians(net: Network, probes: int, method: Method = "auto") -> Jacobi
     return JacobianPlan(frozenset(rows), frozenset(probed), probes, grams, work)
 
 
-def pair_squares(
-    line: Linearisation, plan: JacobianPlan, seed: int
-) -> dict[Pair, PairSquares]:
+def pair_squares(line: Linearisation, plan: JacobianPlan, seed: int) -> dict[Pair, PairSquares]:
     """All pairs of one batch. `seed` alone fixes the probes; the batch's examples share them."""
     found: dict[Pair, PairSquares] = {}
     with torch.no_grad():
