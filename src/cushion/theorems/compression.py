@@ -29,26 +29,19 @@ _SLACK = 1 + 1e-12  # for the rounding of a few float operations
 
 @dataclass(frozen=True)
 class CompressedFacts:
-    """f and its compressed g on the sample, in counts of examples.
-
-    g follows from `numbers` q numbers with at most `values` r values each; `bits` is the length of
-    the message that a coder really wrote. f and g are compared in `norm`: "largest" wants every
-    score within γ, "l2" ‖f - g‖₂ ≤ γ/√2. `failed`: where that does not hold. `unsure`: where f's
-    margin is at most 2γ ("largest") or γ ("l2"). `unsure_or_failed`: either. `below_gamma`: where
-    f's margin is at most γ.
-    """
+    """f and its compressed g on the sample, in counts of examples."""
 
     m: int
     delta: float
-    numbers: int
-    values: int
+    numbers: int  # q, from which g follows
+    values: int  # r: how many values each of them has at most
     gamma: float
-    norm: Literal["largest", "l2"]
-    below_gamma: int
-    unsure: int
-    failed: int
+    norm: Literal["largest", "l2"]  # wants every score within γ, or ‖f - g‖₂ ≤ γ/√2
+    below_gamma: int  # where f's margin is at most γ
+    unsure: int  # where it is at most `level`
+    failed: int  # where f and g are further apart than `norm` wants
     unsure_or_failed: int
-    bits: int | None = None
+    bits: int | None = None  # of the message that a coder really wrote
 
     @property
     def level(self) -> str:

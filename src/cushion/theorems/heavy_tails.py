@@ -103,41 +103,28 @@ def epsilon_promised_printed(spread: float, eta: float, place: Place) -> float:
 
 @dataclass(frozen=True)
 class HeavyTailLayerFacts:
-    """One layer as it is stored: k = `nonzeros` of its N = `weights` have a value, one of r =
-    `values` each.
+    """One layer as it is stored."""
 
-    header_nats: what else a decoder reads of it, such as the exponent of its grid and t; k and r
-    are counted apart.
-    """
-
-    weights: int
-    nonzeros: int
-    values: int
+    weights: int  # N
+    nonzeros: int  # k of them have a value
+    values: int  # r: how many values there are
+    # what else a decoder reads of it, such as the exponent of its grid and t; k and r count apart
     header_nats: float = 0.0
 
 
 @dataclass(frozen=True)
 class HeavyTailFacts:
-    """A net whose small weights were replaced, on its sample.
+    """A net whose small weights were replaced, on its sample."""
 
-    compressed: f and g compared on the sample, with γ, δ and the bits that a coder wrote
-    (`CompressedFacts`). layers: all of them, those that were left as they are too. epsilon: what
-    Lemma 2.2 promises, ‖f(x) - g(x)‖ ≤ ε‖f(x)‖; None where it promises nothing, and silent_because
-    says why. largest_score: max‖f(x)‖₂ over the sample. tried: how many settings were tried.
-    others: biases and what else is stored, `others` numbers of `other_values` values each.
-    header_nats: what else a decoder reads of the net as a whole: the seed, and the grids of the
-    others.
-    """
-
-    compressed: CompressedFacts
-    layers: tuple[HeavyTailLayerFacts, ...]
-    epsilon: float | None
-    largest_score: float
-    silent_because: str = ""
-    tried: int = 1
-    others: int = 0
-    other_values: int = 1
-    header_nats: float = 0.0
+    compressed: CompressedFacts  # f and g compared, with γ, δ and the bits that a coder wrote
+    layers: tuple[HeavyTailLayerFacts, ...]  # all, those that were left as they are too
+    epsilon: float | None  # Lemma 2.2 promises ‖f(x) - g(x)‖ ≤ ε‖f(x)‖; None: nothing
+    largest_score: float  # max‖f(x)‖₂ over the sample
+    silent_because: str = ""  # why it promises nothing
+    tried: int = 1  # how many settings were tried
+    others: int = 0  # biases and what else is stored
+    other_values: int = 1  # how many values each of them has
+    header_nats: float = 0.0  # what else a decoder reads: the seed, and the grids of the others
 
     @property
     def nonzeros(self) -> int:

@@ -26,21 +26,18 @@ _SLACK = 1 + 1e-12  # for the rounding of a few float operations
 
 @dataclass(frozen=True)
 class LayerStabilityFacts:
-    """One layer: its number of weights, their Frobenius norm, and what was measured on the sample.
-
-    `cushion` is μ_i, `interlayer` μ_{i→} (clipped at 1/√h^i), `beta` β_i, `overlap` ⌈κ/s⌉² (1 for a
-    dense layer), `places` n₁n₂. From the initialisation `frobenius` is ‖A - A₀‖_F and `cushion` was
-    measured with it; the formulas are the same.
+    """One layer and what was measured on the sample. From the initialisation `frobenius` is ‖A -
+    A₀‖_F and `cushion` was measured with it; the formulas are the same.
     """
 
     name: str
     weights: int
     frobenius: float
-    cushion: float
-    interlayer: float
-    beta: float = 1.0
-    overlap: int = 1
-    places: int = 1
+    cushion: float  # μ_i
+    interlayer: float  # μ_{i→}, clipped at 1/√h^i
+    beta: float = 1.0  # β_i
+    overlap: int = 1  # ⌈κ/s⌉², 1 for a dense layer
+    places: int = 1  # n₁n₂
 
     @property
     def log_stability(self) -> float:
@@ -51,20 +48,16 @@ class LayerStabilityFacts:
 
 @dataclass(frozen=True)
 class StabilityFacts:
-    """A net on its sample of m examples. `width` is h, the largest number of units of a layer's
-    output.
-
-    `smoothness` is ρ_δ over all pairs of layers: ∞ where no noise left the linear piece, None where
-    not measured. `examples`: on how many of the m the Jacobians were measured, None for all.
-    """
+    """A net on its sample of m examples."""
 
     layers: tuple[LayerStabilityFacts, ...]
     contraction: float
     m: int
-    width: int
+    width: int  # h, the largest number of units of a layer's output
+    # ρ_δ over all pairs of layers: ∞ where no noise left the linear piece, None: not measured
     smoothness: float | None
     delta: float
-    examples: int | None = None
+    examples: int | None = None  # on which the Jacobians were measured; None: all m
 
     @property
     def depth(self) -> int:

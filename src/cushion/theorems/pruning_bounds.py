@@ -26,23 +26,18 @@ _THEOREM, _LEMMA, _UNION = "Guha 2023, Thm 5.2", "Guha 2023, Lemma D.1", "Guha 2
 
 @dataclass(frozen=True)
 class PrunedLayerFacts:
-    """One pruned layer, its weight seen as a matrix of d₁ = `rows` and d₂ = `columns`.
+    """One pruned layer, its weight seen as a matrix."""
 
-    nonzeros: J of the weight as it is stored. chi: χ, the share of weights that stay, as Algorithm
-    1 expects it or, for another rule, as it was measured. rho: the step of the grid, a power of
-    two; values: r, how many values a non-zero has there. row_most, column_most: the most non-zeros
-    of a row and of a column. share: λ_l of Lemma 5.1.
-    """
-
-    rows: int
-    columns: int
-    nonzeros: int
+    rows: int  # d₁
+    columns: int  # d₂
+    nonzeros: int  # J of the weight as it is stored
+    # χ, the share of weights that stay: as Algorithm 1 expects it or, for another rule, as measured
     chi: float
-    rho: float
-    values: int
-    row_most: int
-    column_most: int
-    share: float
+    rho: float  # the step of the grid, a power of two
+    values: int  # r: how many values a non-zero has there
+    row_most: int  # the most non-zeros of a row
+    column_most: int  # and of a column
+    share: float  # λ_l of Lemma 5.1
 
     @property
     def weights(self) -> int:
@@ -56,24 +51,18 @@ class PrunedLayerFacts:
 
 @dataclass(frozen=True)
 class PrunedFacts:
-    """A pruned net on its sample.
+    """A pruned net on its sample."""
 
-    compressed: f and g compared on the sample, with γ, δ and the bits that a coder wrote
-    (`CompressedFacts`). measured: whether χ was measured, since the rule is not Algorithm 1.
-    normal: whether Assumption 3.1, from which χ is expected, is plausible in every layer.
-    gamma_needed: the γ that Lemma 4.4 asks for, √2·e·max‖x‖· ∏L_l‖A_l‖₂·Σ‖A_l - Ã_l‖₂/‖A_l‖₂; None
-    where the lemma is silent. tried: how many settings were tried. others: biases and what else is
-    stored as it is, `others` numbers of `other_values` values each.
-    """
-
-    compressed: CompressedFacts
+    compressed: CompressedFacts  # f and g compared, with γ, δ and the bits that a coder wrote
     layers: tuple[PrunedLayerFacts, ...]
-    measured: bool
+    measured: bool  # whether χ was measured, since the rule is not Algorithm 1
+    # The γ that Lemma 4.4 asks for, √2·e·max‖x‖·∏L_l‖A_l‖₂·Σ‖A_l - Ã_l‖₂/‖A_l‖₂; None where the
+    # lemma is silent.
     gamma_needed: float | None
-    normal: bool = True
-    tried: int = 1
-    others: int = 0
-    other_values: int = 1
+    normal: bool = True  # whether Assumption 3.1, from which χ is expected, is plausible everywhere
+    tried: int = 1  # how many settings were tried
+    others: int = 0  # biases and what else is stored as it is
+    other_values: int = 1  # how many values each of them has
 
     @property
     def price(self) -> float:

@@ -4,16 +4,16 @@ injected noise.
 
 from __future__ import annotations
 
-import math
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from cushion.cli.figures.panels import panels
 from cushion.measures.distribution import Spectrum
 from cushion.measures.records import LayerMeasures, MeasureTable
-from cushion.papers.canvas import MINE, OTHER, legend_below, new_figure, save, steps
+from cushion.papers.canvas import legend_below, new_figure, save, steps
 from cushion.records import Distribution
 
-_COLUMNS = 4
 Spread: TypeAlias = Distribution | Spectrum
 # name of the picture -> its title, and where in a layer's row the numbers are
 _HISTOGRAMS = {
@@ -43,38 +43,25 @@ def draw_stability(found: MeasureTable, folder: str) -> list[Path]:
     """Every picture that the table has the numbers for."""
     paths: list[Path] = []
     for name, (title, path) in _HISTOGRAMS.items():
-        if any(_at(layer, path) is not None for layer in found.layers):
-            paths += save(_histograms(found, title, path), Path(folder), name)
+        pick = partial(_at, path=path)
+        if any(pick(layer) is not None for layer in found.layers):
+            counted = "singular values" if path == "spectrum" else "examples"
+            title = f"{title}, {found.net.data} (measure)"
+            labels = ("value", counted)
+            figure = panels(found, title, pick, _histogram, labels, _other_name(found))
+            legend_below(figure)
+            paths += save(figure, Path(folder), name)
     levels = [curve.level for curve in found.layers[0].noise_attenuation]
     for at, level in enumerate(levels):
         paths += save(_attenuation(found, at), Path(folder), f"noise-attenuation-{level:g}")
     return paths
 
 
-def _histograms(found: MeasureTable, title: str, path: str) -> Any:
-    """One panel a layer: the density over the values; the net beside it in the second colour."""
-    layers = [layer for layer in found.layers if _at(layer, path) is not None]
-    counted = "singular values" if path == "spectrum" else "examples"
-    columns = min(_COLUMNS, len(layers))
-    rows = math.ceil(len(layers) / columns)
-    figure = new_figure(figsize=(3 * columns, 2.4 * rows + 1))
-    figure.suptitle(f"{title}, {found.net.data} (measure)", fontsize=13)
-    twins = {} if found.beside is None else {twin.name: twin for twin in found.beside.layers}
-    for at, layer in enumerate(layers, 1):
-        axes = figure.add_subplot(rows, columns, at)
-        steps(axes, _at(layer, path), MINE, "this net")
-        if layer.name in twins:
-            steps(axes, _at(twins[layer.name], path), OTHER, _other_name(found))
-        axes.set_title(layer.name, fontsize=10)
-        axes.set_yticks([])
-        axes.locator_params(axis="x", nbins=4)
-        axes.tick_params(labelsize=8)
-        if at > len(layers) - columns:
-            axes.set_xlabel("value", fontsize=9)
-        if (at - 1) % columns == 0:
-            axes.set_ylabel(counted, fontsize=9)
-    legend_below(figure)
-    return figure
+def _histogram(axes: Any, spread: Spread, colour: str, label: str) -> None:
+    """The density over the values."""
+    steps(axes, spread, colour, label)
+    axes.set_yticks([])
+    axes.locator_params(axis="x", nbins=4)
 
 
 def _other_name(found: MeasureTable) -> str:
