@@ -142,19 +142,19 @@ def views(found: BoundsTable) -> Iterator[View]:
         "the examples"
     )
     notes = [guess, f"assuming that {'; '.join(found.assumptions)}"]
-    columns = "name about shown meaning source"
+    columns = "name about shown source meaning"
     yield View("Certificates: every constant explicit", proved, columns, notes)
     yield View(
         "Measures: bounds of the literature with their constants (rechecked by nobody: not "
         "certificates)",
         [bound for bound in rest if bound.form == "stated"],
-        "name shown vacuous meaning source",
+        "name shown vacuous source meaning",
     )
     yield View(
         "Measures: up to constants, as the papers plot or print them; they rank nets and prove "
         "nothing",
         [bound for bound in rest if bound.form != "stated"],
-        "name form capacity_log10 shown vacuous meaning source",
+        "name form capacity_log10 shown vacuous source meaning",
     )
     silent: dict[str, list[str]] = {}
     for bound in found.bounds:

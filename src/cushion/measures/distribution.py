@@ -78,9 +78,7 @@ def describe(
 
 
 def _range(finite: NDArray[np.float64]) -> tuple[float, float]:
-    """From the smallest to the largest value; wider where they differ by rounding alone, which no
-    bins resolve.
-    """
+    """From the smallest to the largest value; wider where they differ by rounding alone."""
     if len(finite) == 0:
         return 0.0, 1.0
     low, high = float(finite.min()), float(finite.max())

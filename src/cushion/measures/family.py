@@ -52,9 +52,7 @@ class Context:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a family adds: a record of its layer class under each node's index, one of its net
-    class.
-    """
+    """What a family adds: a layer record under each node's index, and a net record."""
 
     layers: Mapping[int, Record] = field(default_factory=dict)
     net: Record | None = None
@@ -133,9 +131,7 @@ def composed(
 
 
 def described(meaning: str, *, label: str = "", **said: Any) -> Callable[[Getter], Getter]:
-    """Below @property: a column that is computed from fields; label, unit, better and source as of
-    `column`.
-    """
+    """Below @property: a column computed from fields; what is said as of `column`."""
 
     def describe(getter: Getter) -> Getter:
         name = getter.__name__

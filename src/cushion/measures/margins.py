@@ -1,6 +1,4 @@
-"""Classification margins: the score of the true class minus the best other score; negative ones
-stay negative.
-"""
+"""Classification margins: the true class's score minus the best other; negative ones stay so."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What `cushion measure` answers: one row per affine layer, and the whole net; JSON out, no
-torch.
-"""
+"""What `cushion measure` answers: one row per affine layer, and the whole net; no torch."""
 
 from __future__ import annotations
 
@@ -88,9 +86,7 @@ class MeasureTable(Record):
     claims: tuple[Claim, ...] = ()
 
     def to_frame(self) -> Any:
-        """Return the layer table as a pandas DataFrame, one row a layer (needs `pip install
-        cushion[frames]`).
-        """
+        """The layer table as a pandas DataFrame (needs `pip install cushion[frames]`)."""
         try:
             import pandas
         except ImportError:

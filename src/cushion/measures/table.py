@@ -86,9 +86,7 @@ def measure(
 def margins(
     model: nn.Module | Network, data: Dataset | str, *, batch: int = _BATCH
 ) -> NDArray[np.float64]:
-    """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example, in the sample's order; at most 0
-    where the net errs.
-    """
+    """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example; at most 0 where the net errs."""
     sample = as_dataset(data)
     return one_pass(traced(model, sample), sample, batch, norms=False, margins=True)["margins"]
 

@@ -175,9 +175,7 @@ def _counted(subject: Subject) -> list[Bound]:
 
 
 def _noise_bounds(subject: Subject) -> list[Bound]:
-    """PAC-Bayes with isotropic noise: certificates from zero and from initialisation, and eq. 6 as
-    printed.
-    """
+    """PAC-Bayes with isotropic noise: from zero, from initialisation, and eq. 6 as printed."""
     net, initial, options = subject.net, subject.initial, subject.options
     m, delta = len(subject.sample), float(subject.delta)
     squares = squared_distance(net)

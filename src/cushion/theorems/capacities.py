@@ -19,9 +19,7 @@ ARORA_FIGURE = "Arora 2018, Figure 2"
 
 
 def norm_capacities(facts: NetFacts) -> list[Bound]:
-    """§2.2: ℓ2, ℓ1-path, ℓ2-path and spectral norm over the margin; without and with the factors of
-    depth and width.
-    """
+    """§2.2: ℓ2, ℓ1-path, ℓ2-path and spectral norm over γ; without and with depth and width."""
     widths = _product(facts, lambda layer: layer.outputs)
     fro = 2 * _product(facts, lambda layer: layer.frobenius)
     spectral = 2 * _product(facts, lambda layer: layer.spectral)
@@ -43,9 +41,7 @@ def norm_capacities(facts: NetFacts) -> list[Bound]:
 
 
 def figure_two(facts: NetFacts, effective_parameters: float | None) -> list[Bound]:
-    """Figure 2 of Arora 2018: the rivals, and the paper's own, Σ c²β²⌈κ/s⌉²/(μ²μ_→²) ·
-    max‖f(x)‖²/γ².
-    """
+    """Figure 2 of Arora 2018: rivals, and its own, Σ c²β²⌈κ/s⌉²/(μ²μ_→²) · max‖f(x)‖²/γ²."""
     l1 = _product(facts, lambda layer: layer.l1_inf)
     fro = 2 * _product(facts, lambda layer: layer.frobenius)
     spectral = 2 * _product(facts, lambda layer: layer.spectral)
@@ -58,10 +54,20 @@ def figure_two(facts: NetFacts, effective_parameters: float | None) -> list[Boun
     thirds = spectral + 3 * log_sum(*(2 / 3 * one for one in units))
     rivals: list[tuple[str, float, str, Form]] = [
         ("l1-inf", l1, "∏‖A‖_{1,∞} / γ², as plotted: the source squares the product", "as plotted"),
-        ("l1-inf", 2 * l1, "∏‖A‖_{1,∞}² / γ²: with the square that it leaves out", "corrected"),
+        (
+            "l1-inf",
+            2 * l1,
+            "∏‖A‖_{1,∞}² / γ²: with the square that the figure leaves out",
+            "corrected",
+        ),
         ("frobenius", fro, "∏‖A‖_F² / γ²", "as plotted"),
         ("spec-l1,2", squared, "∏‖A‖₂² Σ ‖A‖_{2,1}²/‖A‖₂² / γ², as plotted", "as plotted"),
-        ("spec-l1,2", thirds, "∏‖A‖₂² (Σ (‖A‖_{2,1}/‖A‖₂)^{2/3})³ / γ², its source's", "corrected"),
+        (
+            "spec-l1,2",
+            thirds,
+            "∏‖A‖₂² (Σ (‖A‖_{2,1}/‖A‖₂)^{2/3})³ / γ², as its source has it",
+            "corrected",
+        ),
         ("spec-fro", spectral + log_sum(*ranks), "∏‖A‖₂² Σ h_i ‖A‖_F²/‖A‖₂² / γ²", "as plotted"),
     ]
     rows = [
@@ -78,9 +84,7 @@ def figure_two(facts: NetFacts, effective_parameters: float | None) -> list[Boun
 
 
 def size_and_lipschitz(facts: NetFacts) -> list[Bound]:
-    """§2.1: number of parameters and depth times it; §2.3: (Lipschitz constant / γ)^n for the two
-    input norms.
-    """
+    """§2.1: number of parameters, and times depth; §2.3: (Lipschitz constant / γ)^n, two norms."""
     count = log(facts.parameters)
     vc = "depth times number of parameters: the VC dimension up to logarithms"
     rows = [

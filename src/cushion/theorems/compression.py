@@ -60,9 +60,7 @@ class CompressedFacts:
 
 
 def theorem_2_1(found: CompressedFacts) -> list[Bound]:
-    """Rows about g where the compression works on every example: as printed, corrected, and with a
-    coder's bits.
-    """
+    """Rows about g where it works on every example: printed, corrected, with a coder's bits."""
     why = f"g is too far from f on {found.failed} of {found.m} examples; Corollary A.1 counts them"
     why = why if found.failed else ""
     return _compressed("compressed net", "Arora 2018, Thm 2.1", found, found.unsure, 0.0, why)

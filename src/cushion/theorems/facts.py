@@ -66,9 +66,7 @@ class NetFacts:
         return any(layer.bias > 0 for layer in self.layers)
 
     def log_step(self, layer: LayerFacts) -> float:
-        """ln of the ℓ2 constant of what follows a layer; the constant input of biases passes
-        unchanged: at least 0.
-        """
+        """ln of the ℓ2 constant of what follows a layer; at least 0 where biases pass by."""
         step = max(1.0, layer.lipschitz) if self.has_bias else layer.lipschitz
         return math.log(step) if step > 0 else -math.inf
 

@@ -84,9 +84,7 @@ def truncation(facts: NetFacts) -> tuple[float, ...]:
 
 
 def _lemma_1(layer: LayerFacts, threshold: float) -> int:
-    """At least the number of singular values above the threshold, given as ln: ‖A‖_F²/threshold²,
-    at most all.
-    """
+    """At least the number of singular values above the threshold: ‖A‖_F²/threshold², or all."""
     most = min(layer.inputs, layer.outputs)
     found = 2 * (log(layer.frobenius) - threshold)
     return most if found >= math.log(most) else math.floor(math.exp(found) * _SLACK)
@@ -111,9 +109,7 @@ def _factors(facts: NetFacts, layer: LayerFacts, rank: int, half: float) -> tupl
 
 
 def _kept(facts: NetFacts, layer: LayerFacts, half: float) -> tuple[int, float]:
-    """(numbers, nats) of a layer as it is, on a grid that takes its whole error: entries off by t
-    do t√(h₁h₂).
-    """
+    """(numbers, nats) of a layer on a grid that takes its whole error: t√(h₁h₂) for entries t."""
     step = 2 * LN2 + half - log(layer.outputs * (layer.inputs + facts.has_bias)) / 2
     bits, paid = number_width(step, log(max(layer.spectral_upper, layer.bias_largest)))
     return layer.parameters, layer.parameters * bits * LN2 + paid

@@ -65,9 +65,7 @@ class StabilityFacts:
 
     @property
     def eta(self) -> float:
-        """What one row of one Jacobian may fail with: at most d·m·h rows a layer, d layers, and δ/2
-        in all.
-        """
+        """What one row of a Jacobian may fail with: d layers, d·m·h rows each, δ/2 in all."""
         return self.delta / (2.0 * self.depth**2 * self.m * self.width)
 
     @property
@@ -93,9 +91,7 @@ class StabilityFacts:
 
     @property
     def unmet(self) -> str:
-        """Which condition of the lemma fails, so that its counts promise nothing; empty where none
-        does.
-        """
+        """Which condition of the lemma fails: its counts promise nothing; empty where none."""
         if self.depth == 1:  # ρ is about pairs of layers, and there is none
             return ""
         if self.smoothness is None:
@@ -111,9 +107,7 @@ class StabilityFacts:
         return ""
 
     def log_share(self, layer: LayerStabilityFacts, epsilon: float) -> float:
-        """ln ε_i, ε_i = ε μ_i μ_{i→}/(6cd): the error that layer i may make where the net may make
-        ε.
-        """
+        """ln ε_i, ε_i = ε μ_i μ_{i→}/(6cd): the error that layer i may make if the net ε."""
         return (
             math.log(epsilon)
             + layer.log_stability
@@ -140,9 +134,7 @@ class LayerCount:
     def of(
         cls, layer: LayerStabilityFacts, log_epsilon: float, log_count: float, independence: int = 1
     ) -> LayerCount:
-        """With the count, given as ln, rounded up; beyond 2^51 it has no fraction that a float
-        could show.
-        """
+        """With the count, given as ln, rounded up; beyond 2^51 a float shows no fraction."""
         count = exp(log_count)
         if count < 2.0**51:
             count = float(max(1, math.ceil(count * _SLACK)))
@@ -206,9 +198,7 @@ def epsilon_from_margin(gamma: float, largest_score: float) -> float:
 
 
 def log_projections(log_epsilon: float, eta: float) -> float:
-    """ln of Lemma 2's count with our constants, ln(4/η)/(ε²/4 - ε³/6), from ln ε ≤ 0; ∞ for ε =
-    0.
-    """
+    """ln of Lemma 2's count with our constants, ln(4/η)/(ε²/4 - ε³/6); ∞ for ε = 0."""
     if log_epsilon == -math.inf:
         return math.inf
     return (

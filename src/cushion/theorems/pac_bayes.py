@@ -60,9 +60,7 @@ def isotropic(
     *,
     from_initialisation: bool,
 ) -> Bound:
-    """The certificate with prior N(w₀, σ²I), w₀ = 0 or the initialisation: the best σ of the list,
-    paid for.
-    """
+    """The certificate with prior N(w₀, σ²I), w₀ = 0 or the initialisation; the best σ is paid."""
     name = "noise around initialisation" if from_initialisation else "noise"
     start = "the initialisation (drawn before the data)" if from_initialisation else "zero"
     row = Statement(name, SOURCE.format(6), "corrected", "Q")
@@ -89,9 +87,7 @@ def isotropic(
 def isotropic_as_printed(
     found: Sequence[NoisyErrors], squares: float, m: int, delta: float
 ) -> Bound:
-    """Eq. 6 as printed: ln(1/δ) in place of ln(2√m/δ), no ½ under the root, the sampled error taken
-    as exact.
-    """
+    """Eq. 6 as printed: ln(1/δ) for ln(2√m/δ), no ½ under the root, the sampled error exact."""
     row = Statement("noise", SOURCE.format(6), "as printed", "Q")
     if not found:
         return row.abstains(_NONE)

@@ -81,9 +81,7 @@ def _projected(
     *,
     filters: bool = False,
 ) -> list[Bound]:
-    """As printed, with 1 for Õ(.); and with the counts, from the paid sizes and grids of all
-    layers.
-    """
+    """As printed, with 1 for Õ(.); and with counts, from the paid sizes and grids of all layers."""
     stated = Statement(name, source, "as printed", "g")
     counted = Statement(name, source, "corrected", "g")
     if filters:

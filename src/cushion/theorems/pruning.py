@@ -25,9 +25,7 @@ _UP = 1 + 1e-12  # for the rounding of a few float operations
 
 
 def second_moment(d: float, psi: float) -> float:
-    """E Δ² = Ψ(d/(d+2))^{3/2} of an entry off the diagonal (Lemma 4.1; d is the strength, not a
-    dimension).
-    """
+    """E Δ² = Ψ(d/(d+2))^{3/2} of an entry off the diagonal (Lemma 4.1; d: the strength)."""
     return psi * math.pow(d / (d + 2.0), 1.5)
 
 
@@ -207,9 +205,7 @@ def at_least(k: int, n: int, p: float) -> float:
 
 
 def _first(holds: Callable[[int], bool], most: int) -> int:
-    """The smallest j from 0 to `most` for which `holds`, which is True from some j on, `most`
-    included.
-    """
+    """The smallest j from 0 to `most` for which `holds`, which is True from some j on."""
     low, high = 0, most
     while low < high:
         middle = (low + high) // 2

@@ -71,9 +71,7 @@ class PrunedFacts:
 
 
 def sketch_nats_printed(layer: PrunedLayerFacts, share: float) -> float:
-    """3λχ·d₁d₂·ln²p·ln(1/ρ) of Theorem 5.2; not positive where ρ ≥ 1, where the theorem says
-    nothing.
-    """
+    """3λχ·d₁d₂·ln²p·ln(1/ρ) of Theorem 5.2; not positive for ρ ≥ 1, where it says nothing."""
     if not layer.nonzeros:
         return 0.0
     return (
@@ -117,9 +115,7 @@ def naive_nats(layer: PrunedLayerFacts) -> float:
 
 
 def chosen_nats(layer: PrunedLayerFacts) -> float:
-    """What J, r and the exponent of the grid cost, which were chosen after seeing the net: J is one
-    of N + 1.
-    """
+    """What J (one of N + 1), r and the grid's exponent cost, chosen after seeing the net."""
     return math.log(layer.weights + 1) + price(layer.values) + price(round(math.log2(layer.rho)))
 
 
@@ -179,9 +175,7 @@ def _sketch_rows(found: PrunedFacts) -> list[Bound]:
 
 
 def _allowed(found: PrunedFacts) -> str:
-    """What Lemmas D.2 and D.3 promise of J before anything is drawn: of Algorithm 1 on normal
-    weights, κ = ½.
-    """
+    """What Lemmas D.2 and D.3 promise of J beforehand: Algorithm 1 on normal weights, κ = ½."""
     if found.measured:
         return ""
     share = found.compressed.delta / len(found.layers)

@@ -64,9 +64,7 @@ def margin_bound(facts: NetFacts, log_average: float, nats: float) -> float:
 
 
 def _l1_average(facts: NetFacts) -> tuple[float, float]:
-    """ln of (1/m)·E sup Σ ε_ik f_k(x_i) over nets with these ℓ1,∞ norms, and the price of their
-    grid.
-    """
+    """ln of (1/m)·E sup Σ ε_ik f_k(x_i) over nets with these ℓ1,∞ norms; the grid's price."""
     norms = [
         log(lifted_l1_inf(layer, facts.has_bias, last=last)) for layer, last in _with_last(facts)
     ]

@@ -1,6 +1,4 @@
-"""What is in no units of the error: it only says which of two nets is simpler, flatter or better
-conditioned.
-"""
+"""What is in no units of the error: which net is simpler, flatter or better conditioned."""
 
 from __future__ import annotations
 

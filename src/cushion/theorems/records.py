@@ -1,6 +1,4 @@
-"""What `cushion bounds` answers: one row a statement, all about the same net, sample, loss and δ;
-no torch.
-"""
+"""What `cushion bounds` answers: a row a statement, on one net, sample, loss and δ; no torch."""
 
 from __future__ import annotations
 
@@ -78,9 +76,7 @@ class Bound(Record):
 
     @property
     def score(self) -> float | None:
-        """The number by which this row ranks nets (smaller is better): the capacity if there is
-        one, in log10.
-        """
+        """What this row ranks nets by (smaller is better), in log10: a capacity if any."""
         return self.log10 if self.capacity_log10 is None else self.capacity_log10
 
 

@@ -94,9 +94,7 @@ class Statement:
         )
 
     def ranks(self, value: float | None, meaning: str, why_not: str) -> Bound:
-        """A quantity that ranks nets (smaller is better) and is no bound in any units; 0 ranks
-        first.
-        """
+        """A quantity that ranks nets (smaller is better), no bound in any units; 0 is first."""
         if value is None or not math.isfinite(value):
             return self.abstains(why_not)
         smallest = max(log(value) / LN10, _ZERO)

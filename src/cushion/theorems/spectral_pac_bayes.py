@@ -67,9 +67,7 @@ def noise_tolerance(facts: NetFacts) -> Bound:
 
 
 def rebalanced(layers: tuple[LayerFacts, ...]) -> tuple[LayerFacts, ...]:
-    """The same function with equal spectral norms: A_i by c_i, ∏ c_i = 1, and each bias by the
-    factors so far.
-    """
+    """The same function with equal spectral norms: A_i by c_i, ∏ c_i = 1, biases to match."""
     mean = math.fsum(math.log(layer.spectral_upper) for layer in layers) / len(layers)
     result, so_far = [], 0.0
     for layer in layers:

@@ -1,6 +1,4 @@
-"""Noise stability as pictures: a histogram of each quantity for every layer, and the fate of
-injected noise.
-"""
+"""Noise stability as pictures: histograms for every layer, and the fate of injected noise."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Tails as pictures: P(X ≥ x) on logarithmic axes with the fitted power law, and the Hill plot of
-every layer.
-"""
+"""Tails as pictures: P(X ≥ x) on logarithmic axes with the power law, and every Hill plot."""
 
 from __future__ import annotations
 
@@ -85,9 +83,7 @@ def _few_ticks(axis: Any, decades: float) -> None:
 
 
 def _hill(axes: Any, fits: TailFits, colour: str, label: str) -> None:
-    """Hill's estimate with a band of two standard errors; dotted: the fitted tail's size and
-    index.
-    """
+    """Hill's estimate with a band of two standard errors; dotted: the tail's size and index."""
     law, plot = fits.power_law, fits.hill
     if law is None or plot is None or not plot.k:
         return

@@ -39,9 +39,7 @@ class PushPlan:
 
 
 def plan_pushes(net: Network, probes: int, method: Method) -> PushPlan:
-    """Exact at a layer if its inputs are at most twice the probes, or take at most 10^8
-    multiplications an example.
-    """
+    """Exact at a layer whose inputs are at most twice the probes or take ≤ 10^8 products each."""
     operators = [node.affine.operator for node in net.chain()]
     onwards = [
         sum(later.multiplications for later in operators[at:]) for at in range(len(operators))
@@ -68,9 +66,7 @@ def units(net: Network) -> tuple[int, ...]:
 
 
 class ProductNorms:
-    """‖M_{a..b}‖_F² on one batch. `squares[a, b]`: [B], `samples[a, b]`: [P, B] where probes were
-    used; float64.
-    """
+    """‖M_{a..b}‖_F² of a batch: `squares[a, b]` [B], `samples[a, b]` [P, B] by probes; float64."""
 
     def __init__(self, line: Linearisation, first: Tensor, plan: PushPlan, seed: int) -> None:
         """`first`: layer 1's input, [B, *shape]. `seed` alone fixes the probes."""
@@ -173,9 +169,7 @@ def describe_interaction(
     errors: NDArray[np.float64] | None,
     gaps: NDArray[np.float64],
 ) -> LayerInteraction:
-    """The record. `inverse`, `errors`: [m, triples(depth)], an error NaN where exact; `gaps`:
-    [m].
-    """
+    """`inverse`, `errors`: [m, triples(depth)], an error NaN where exact; `gaps`: [m]."""
     chosen = triples(depth)
     records = []
     for at, (a, c, b) in enumerate(chosen):
@@ -215,17 +209,13 @@ def _over(description: str, depth: int, inverse: NDArray[np.float64]) -> IndexSe
 
 
 def row_energies(operator: Operator) -> Tensor:
-    """‖W_{i,·}‖² for each output unit, [*output_shape]: no output reads an input twice, so squared
-    weights do.
-    """
+    """‖W_{i,·}‖² of each unit, [*output_shape]: no output reads an input twice."""
     ones = operator.weight.new_ones((1, *operator.input_shape))
     return operator.with_weight(operator.weight.square()).apply(ones)[0]
 
 
 def selects(net: Network, node: Node) -> bool:
-    """Whether each unit after D_i is one unit of layer i or 0: no average pool up to the next
-    layer.
-    """
+    """Whether each unit after D_i is one unit of layer i or 0: no average pool before the next."""
     for later in net.nodes[node.index + 1 :]:
         if isinstance(later.op, Affine):
             return True

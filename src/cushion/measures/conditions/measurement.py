@@ -1,6 +1,4 @@
-"""C1, C2, C3 and Theorem 1 of Neyshabur 2017 for one net on one sample: rows chosen, streamed, put
-together.
-"""
+"""C1, C2, C3 and Theorem 1 of Neyshabur 2017 on a sample: rows chosen, streamed, put together."""
 
 from __future__ import annotations
 
@@ -78,9 +76,7 @@ def _affordable(plan: PushPlan) -> int:
 
 
 def _storable(net: Network) -> int:
-    """For how many examples the 1/μ of all triples, about depth³/6 of them, may be kept, whatever
-    was asked for.
-    """
+    """For how many examples the 1/μ of all triples, about depth³/6, may be kept in any case."""
     return max(1, _KEPT // len(triples(len(net.affine_layers))))
 
 
@@ -122,9 +118,7 @@ def _stream(
 
 
 def first_input(net: Network, x: Tensor) -> Tensor:
-    """What layer 1 of a chain reads, W_0 in the paper: x after any reshape (or pooling) that comes
-    first.
-    """
+    """What layer 1 of a chain reads, W_0 in the paper: x after a reshape or pooling before it."""
     for node in net.nodes[1:]:
         if isinstance(node.op, Affine):
             break

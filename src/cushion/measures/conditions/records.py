@@ -78,9 +78,7 @@ class LayerInteraction(Record):
 
 @dataclass(frozen=True)
 class ActivationFlips(Record):
-    """Condition C2 at one ReLU: sup over δ > 0 of #{units with |pre-activation| <= δ‖x‖} / (h_k
-    δ).
-    """
+    """Condition C2 at a ReLU: sup over δ > 0 of #{units with |pre-activation| ≤ δ‖x‖} / (h_k δ)."""
 
     layer: str = column("before the ReLU")
     units: int = column("that the ReLU reads")
@@ -158,9 +156,7 @@ class TheoremOne(Record):
 
 @dataclass(frozen=True)
 class NetConditions(Record):
-    """C1, C2, C3 and Theorem 1 of one net on some rows of its sample, and how they were
-    measured.
-    """
+    """C1, C2, C3 and Theorem 1 of one net on some rows of its sample, and how they were found."""
 
     examples: int = column("rows that were measured")
     probes: int = column("a layer, where C1 is not exact")

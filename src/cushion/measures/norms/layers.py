@@ -29,9 +29,7 @@ def layer_norms(
 
 
 def squared_distance(net: Network, other: Network | None = None) -> float:
-    """‖w - w₀‖² over all weights and biases, in float64; w₀ = 0 without another net of the same
-    layers.
-    """
+    """‖w - w₀‖² over all weights and biases, in float64; w₀ = 0 without another net."""
     total = 0.0
     others = (
         [None] * len(net.affine_layers)

@@ -47,9 +47,7 @@ class PathNorm(Record):
 
 @dataclass(frozen=True)
 class GroupNorms(Record):
-    """ℓ_{p,q} norms and the trace norm of one layer's true map; taps that fall on padding do not
-    count.
-    """
+    """ℓ_{p,q} norms and trace norm of a layer's true map; taps on padding do not count."""
 
     l1_inf: float = column(
         "largest ℓ_1 norm of a unit's incoming weights: the map's norm from ℓ_∞ to ℓ_∞",

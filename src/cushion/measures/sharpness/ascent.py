@@ -1,6 +1,4 @@
-"""Keskar's sharpness: the largest loss in a box around the weights, searched by stochastic gradient
-ascent.
-"""
+"""Keskar's sharpness: the largest loss in a box around the weights, by stochastic ascent."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Expected sharpness E_ν L̂(w + ν) - L̂(w) (Neyshabur 2017, eq. 5) for several sizes of the noise,
-beside its KL.
-"""
+"""Expected sharpness E_ν L̂(w + ν) - L̂(w) (Neyshabur 2017, eq. 5) at several sizes of noise."""
 
 from __future__ import annotations
 
@@ -90,9 +88,7 @@ def expected_sharpness(
 def _stacks(
     net: Network, rows: int, options: SharpnessOptions
 ) -> Iterator[tuple[NDArray[np.int64], torch.Generator]]:
-    """The rows of several mini-batches, [pairs, b], and the generator of their noise, until all
-    draws are made.
-    """
+    """Rows of several mini-batches, [pairs, b], and the generator of their noise, to the end."""
     batches = mini_batches(rows, options.batch, probe_generator(options.seed, "sharpness rows", 0))
     together, pairs = _batches_together(net, min(options.batch, rows)), -(-options.draws // 2)
     for stack, start in enumerate(range(0, pairs, together)):
@@ -104,9 +100,7 @@ def _stacks(
 
 
 def _batches_together(net: Network, batch: int) -> int:
-    """How many mini-batches form a stack: limited by activations, and by kernels where they are
-    drawn.
-    """
+    """How many mini-batches form a stack: limited by activations, and by kernels if drawn."""
     activation = batch * max(math.prod(node.shape) for node in net.nodes)
     drawn = sum(
         n.affine.operator.parameters

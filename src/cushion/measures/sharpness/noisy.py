@@ -1,6 +1,4 @@
-"""Errors of a net under isotropic Gaussian noise in its weights, counted so that a binomial bound
-applies.
-"""
+"""Errors of a net under isotropic noise in its weights, counted for a binomial bound."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Noise stability of a net on a sample: every quantity of Arora 2018, layer by layer and for the
-whole net.
-"""
+"""Noise stability of a net on a sample: every quantity of Arora 2018, layer by layer and in all."""
 
 from __future__ import annotations
 
@@ -65,9 +63,7 @@ class _Passes:
         )
 
     def terms(self, frobenius: list[float]) -> list[LayerTerms]:
-        """The factors of Table 1 on the chosen rows; [] unless every layer has all of them and
-        every pair was measured.
-        """
+        """The factors of Table 1 on the chosen rows; [] unless all of them are known."""
         terms = []
         for node, norm in zip(self.net.affine_layers, frobenius, strict=True):
             after, beta = next_layer(self.net, node), self.pairs.worst_betas(node)
@@ -164,9 +160,7 @@ def _pairs(
 
 
 def _noises(options: StabilityOptions, from_initialisation: bool) -> list[Noise]:
-    """The laws of noise for ρ_δ: Algorithm 1's as it comes and at the first level, and Gaussian at
-    that level.
-    """
+    """The laws for ρ_δ: Algorithm 1's as it comes, and it and Gaussian at the first level."""
     level = options.levels[0]
     laws = [Noise("sign-projection", None, options.k), Noise("sign-projection", level, options.k)]
     if from_initialisation:

@@ -77,8 +77,6 @@ def gaussian_like(
 
 
 def lengths(t: Tensor) -> Tensor:
-    """‖t‖ of each example: [B, *shape] -> [B] float64, where squares of large noise do not
-    overflow.
-    """
+    """‖t‖ of each example: [B, *shape] -> [B] float64, where large squares do not overflow."""
     norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(1, t.ndim)), dtype=torch.float64)
     return norms

@@ -114,9 +114,7 @@ class Smoothness(Record):
 
     @property
     def is_standard(self) -> bool:
-        """Whether this is the law that tables show first: Algorithm 1's noise at a stated relative
-        norm.
-        """
+        """Whether tables show this law first: Algorithm 1's noise at a relative norm."""
         return self.kind == "sign-projection" and self.level is not None
 
 
@@ -160,9 +158,7 @@ class AttenuationCurve(Record):
 
 @dataclass(frozen=True)
 class NoiseSensitivity(Record):
-    """ψ of Definition 3 of the part of a net from the input of one layer to the output of
-    another.
-    """
+    """ψ of Definition 3 of a part of a net, from one layer's input to another's output."""
 
     start: str = column("the layer whose input is noisy")
     end: str = column("the layer whose output is looked at")
@@ -191,9 +187,7 @@ class EffectiveParameters(Record):
 
 @dataclass(frozen=True)
 class FromInitialisation(Record):
-    """A layer seen from its initialisation: A - A₀ in place of A wherever the weights are what is
-    compressed.
-    """
+    """A layer seen from its initialisation: A - A₀ in place of A as what is compressed."""
 
     distance: float = column("‖A - A₀‖_F of the parameters")
     layer_cushion: Distribution | None = column("min ‖Aφ(x)‖/(‖A - A₀‖_F‖φ(x)‖)", better="high")

@@ -42,9 +42,7 @@ _FEWEST_HILL = 10  # values below which Hill's estimate says nothing
 
 
 def find_doubts(fits: TailFits) -> tuple[str, ...]:
-    """Everything that speaks against the fits, the weightiest first; nothing where there is no
-    fit.
-    """
+    """All that speaks against the fits, the weightiest first; nothing where there is no fit."""
     found: list[str] = []
     if fits.power_law is not None:
         found += _of_comparisons(fits)

@@ -91,9 +91,7 @@ class Goodness(Record):
 
 @dataclass(frozen=True)
 class LikelihoodRatio(Record):
-    """The power law against another law on the same tail x ≥ xmin, both by maximum likelihood
-    (Vuong's test).
-    """
+    """The power law against another on the same tail, both by maximum likelihood (Vuong's test)."""
 
     rival: Rival = column("the other law")
     ratio: float = column("Σ ln p_power - ln p_rival; positive where the power law is more likely")
