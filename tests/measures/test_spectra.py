@@ -11,7 +11,7 @@ from tests.cases import LAYERS, Layer, every
 from tests.simulations import few_and_many
 
 from cushion.errors import BadInput
-from cushion.measures.norms.spectra import Spectrum, kernel_spectrum, layer_spectrum
+from cushion.measures.spectra import Spectrum, kernel_spectrum, layer_spectrum
 from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.nets.operators import spectrum as spectrum_module
 from cushion.nets.operators.density import GaussRule, estimate_density

@@ -220,4 +220,4 @@ def _sharpness(workshop: Workshop, plan: TrainingPlan, options: SharpnessOptions
         load_net(run.net).module, data, only=["sharpness"], sharpness=options
     ).net.sharpness
     assert found is not None
-    return found.to_json()
+    return dict(found.to_json())
