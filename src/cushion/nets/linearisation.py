@@ -25,9 +25,7 @@ Visit: TypeAlias = Callable[[Node, Tensor], None]
 
 
 class Linearisation:
-    """The recorded batch. `outputs` maps each affine node's index to x^i, [B, *shape]; `scores` are
-    the logits.
-    """
+    """A batch, recorded: `outputs` has x^i, [B, *shape], under affine nodes' indices; `scores`."""
 
     def __init__(self, net: Network, x: Tensor) -> None:
         self.net = net
@@ -65,9 +63,7 @@ class Linearisation:
         return output
 
     def push(self, source: Node, t: Tensor, visit: Visit, *, last: int | None = None) -> None:
-        """Show J^{i,j} t to `visit` for every affine j after `source` = i, in order, up to node
-        index `last`.
-        """
+        """Show J^{i,j} t to `visit` for every affine j after `source` = i, up to node `last`."""
         alive = {source.index: t.expand(-1, self.batch, *t.shape[2:]).clone()}
         for node in self.net.nodes[source.index + 1 : None if last is None else last + 1]:
             before = [alive.get(i) for i in node.inputs]

@@ -214,9 +214,7 @@ def _progress(metadata: dict[str, str]) -> tuple[list[dict[str, Any]], bool]:
 def _optimiser_entries(
     optimiser: torch.optim.Optimizer, name: str, parameter: Tensor, tensors: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """What the optimiser remembers of one parameter; without all of it a resumed run would not be
-    the same run.
-    """
+    """What the optimiser remembers of a parameter, all of it: else no run resumes as it was."""
     if isinstance(optimiser, torch.optim.Adam):
         shapes = {
             "step": (),

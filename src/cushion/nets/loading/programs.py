@@ -84,9 +84,7 @@ def _translate(node: fx.Node, copy: fx.Node) -> None:
 
 
 def _reshape(graph: fx.Graph, copies: dict[fx.Node, fx.Node], node: fx.Node) -> fx.Node:
-    """Export writes the example's batch size into shapes as a number; a net that reads any batch
-    asks for it.
-    """
+    """Export writes the example's batch size into shapes; here the net asks for it."""
     before: Any = node.args[0]
     wanted: Any = node.args[1]
     x, sizes = copies[before], [copies.get(size, size) for size in wanted]

@@ -31,7 +31,6 @@ class Operation(ABC):
 
     # whether each output is its own input or, continuously, 0: units never meet
     unitwise: ClassVar[bool] = False
-    selects: ClassVar[bool] = True  # whether each output is one of the inputs or 0
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -54,6 +53,11 @@ class Operation(ABC):
         """The output for a batch, and the derivative there."""
         raise NotImplementedError(f"{type(self).__name__} reads no single map")
 
+    @property
+    def selects(self) -> bool:
+        """Whether each output is one of the inputs or 0."""
+        return self.unitwise
+
     def feeds_one(self, shape: Shape) -> bool:
         """Whether each input number feeds at most one output: the derivative has `pull_energy`."""
         return self.unitwise
@@ -66,7 +70,7 @@ class Operation(ABC):
 
     def decisions(self, shape: Shape) -> int:
         """How many signs decide what it computes on inputs of this shape: 0 for a linear map."""
-        return 0
+        raise NotImplementedError(f"no count of the decisions of {type(self).__name__} is known")
 
     def to(self, dtype: torch.dtype) -> Self:
         """The same operation with numbers of its own, if it has any, in `dtype`."""
@@ -87,6 +91,9 @@ class Join(Operation):
 
     def lipschitz(self, shape: Shape) -> tuple[float, float]:
         return 1.0, 1.0
+
+    def decisions(self, shape: Shape) -> int:
+        return 0
 
     @abstractmethod
     def push(self, parts: Sequence[Tensor | None], shapes: Sequence[Shape]) -> Tensor:

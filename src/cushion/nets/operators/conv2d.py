@@ -80,9 +80,7 @@ class Conv2d(Operator):
         return F.conv2d(x, self.weight, bias, self.stride, inside, self.dilation, self.groups)
 
     def adjoint(self, y: Tensor) -> Tensor:
-        """[B, C_out, H_out, W_out] -> [B, C_in, H, W]: scatter, then drop what fell on the
-        padding.
-        """
+        """[B, C_out, H_out, W_out] -> [B, C_in, H, W]: scatter, then drop the padding."""
         above, below, left, right = self.padding
         height, width = self.input_shape[1:]
         unread = [
@@ -99,9 +97,7 @@ class Conv2d(Operator):
         return F.pad(x, (-left, width + left - x.shape[3], -above, height + above - x.shape[2]))
 
     def dense(self) -> Tensor:
-        """The matrix of A, tap by tap: output (o, i, j) reads input (c, y, x) with weight [o, c, u,
-        v].
-        """
+        """The matrix of A: output (o, i, j) reads (c, y, x) with weight [o, c, u, v]."""
         out, inside, high, wide = self.weight.shape
         matrix = self.weight.new_zeros((*self.output_shape, *self.input_shape))
         for group in range(self.groups):
@@ -117,9 +113,7 @@ class Conv2d(Operator):
         return matrix.reshape(self.output_size, self.input_size)
 
     def column_energies(self) -> Tensor:
-        """Σ over the taps that read a place, and their output channels, of weight²: [C_in, H,
-        W].
-        """
+        """Σ of weight² over the taps that read a place and their outputs: [C_in, H, W]."""
         ones = self.weight.new_ones((1, *self.output_shape))
         return replace(self, weight=self.weight.square()).adjoint(ones)[0]
 

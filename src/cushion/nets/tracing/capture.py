@@ -51,9 +51,7 @@ class _Tracer(fx.Tracer):
 
 
 def check_state(model: nn.Module) -> None:
-    """BadInput for numbers that no measure could use; Unsupported for state that is not plain float
-    tensors.
-    """
+    """BadInput for numbers that no measure could use; Unsupported for other than float tensors."""
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(value):
             raise BadInput(
