@@ -313,7 +313,7 @@ class TrainableIntegerNet(nn.Module):
         for place, slot in enumerate(self.slots, 1):
             layer, key = slot.layer, str(place)
             if not isinstance(layer, Pool):
-                bias = self._frozen_bias(key) if slot.biased else None
+                bias = self.frozen_bias(key) if slot.biased else None
                 layer = dataclasses.replace(
                     layer,
                     source=self.weights[key].source(place),  # type: ignore[operator]
@@ -324,7 +324,7 @@ class TrainableIntegerNet(nn.Module):
             layers.append(layer)
         return IntegerNet(self.shape, self.quantiser, tuple(layers))
 
-    def _frozen_bias(self, key: str) -> NDArray[np.int64] | None:
+    def frozen_bias(self, key: str) -> NDArray[np.int64] | None:
         """A layer's biases in steps, or None if all are zero."""
         settled = self.settled_biases[key].rounded() if self.settling else None
         stored = straight(self.biases[key]).detach() if settled is None else settled
