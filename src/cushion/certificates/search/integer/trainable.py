@@ -8,6 +8,7 @@ numbers is a `Weights`: a grid here, a seeded mask or a seeded projection elsewh
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Protocol
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 
 from cushion.certificates.format import symmetry as tying
 from cushion.certificates.format.inputs import Input
-from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Layer, Pool
+from cushion.certificates.format.integer_net import IntegerNet, Layer, Pool
 from cushion.certificates.format.sources import Grid, Source
 from cushion.certificates.search.integer.blueprints import (
     Blueprint,
@@ -310,22 +311,20 @@ class TrainableIntegerNet(nn.Module):
         """The integers of the forward pass as a net for the exact evaluator."""
         layers: list[Layer] = []
         for place, slot in enumerate(self.slots, 1):
-            block, key = slot.block, str(place)
-            if isinstance(block, PoolBlock):
-                layers.append(Pool(block.kind, block.size))
-                continue
-            source: Source = self.weights[key].source(place)  # type: ignore[operator]
-            bias = self._frozen_bias(key) if slot.biased else None
-            step = 0 if bias is None else self.bias_shifts[key]
-            if isinstance(block, DenseBlock):
-                order = slot.before.symmetry if block.invariant else 1
-                layers.append(Dense(source, bias, step, self.shifts[key], order))
-            else:
-                where = (block.stride, block.padding, 0 if block.depthwise else 1, block.symmetry)
-                layers.append(Conv(source, bias, step, self.shifts[key], *where))
+            layer, key = slot.layer, str(place)
+            if not isinstance(layer, Pool):
+                bias = self.frozen_bias(key) if slot.biased else None
+                layer = dataclasses.replace(
+                    layer,
+                    source=self.weights[key].source(place),  # type: ignore[operator]
+                    bias=bias,
+                    bias_shift=0 if bias is None else self.bias_shifts[key],
+                    shift=self.shifts[key],
+                )
+            layers.append(layer)
         return IntegerNet(self.shape, self.quantiser, tuple(layers))
 
-    def _frozen_bias(self, key: str) -> NDArray[np.int64] | None:
+    def frozen_bias(self, key: str) -> NDArray[np.int64] | None:
         """A layer's biases in steps, or None if all are zero."""
         settled = self.settled_biases[key].rounded() if self.settling else None
         stored = straight(self.biases[key]).detach() if settled is None else settled
