@@ -57,9 +57,7 @@ class TicketFacts:
 
 
 def theorem_6_2(found: TicketFacts) -> list[Bound]:
-    """Rows about the ticket: as printed (a measure), the mask's own count, and what a coder wrote,
-    if it did.
-    """
+    """Rows about the ticket: as printed (a measure), the mask's count, and what a coder wrote."""
     mask, coded = f"{NAME}, mask alone", f"{NAME}, coded"
     numbers, nats = printed_count(found), 0.0
     rows = []
