@@ -17,7 +17,7 @@ from cushion.papers.runner import Workshop
 
 _DIMS = (16, 16, 16, 4)
 _POWERS: dict[Size, range] = {
-    "quick": range(6, 9),
+    "quick": range(8, 11),
     "recorded": range(8, 19),
     "full": range(8, 19),
 }
