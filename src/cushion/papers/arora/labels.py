@@ -132,9 +132,7 @@ def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[i
 
 
 def trained_claims(true: Net, shuffled: Net) -> tuple[Tried, ...]:
-    """Both nets fit their sample, and only one of them generalises: what the comparison is
-    about.
-    """
+    """Both nets fit their sample and only one generalises: what the comparison is about."""
     fits = [net["errors"] / net["m"] for net in (true, shuffled)]
     tests = [net["test_errors"] / net["test_m"] for net in (true, shuffled)]
     return (

@@ -59,9 +59,7 @@ def figure_2(workshop: Workshop) -> Page:
 
 
 def figure_3(workshop: Workshop) -> Page:
-    """Noise in the input of a layer, one curve a layer, followed to the output; 10 % and as large
-    as the signal.
-    """
+    """Noise in a layer's input, followed to the output: 10 % of the signal, and as large as it."""
     layers = vgg19(workshop)["layers"]
     table = Table.of(
         "Means over examples and draws of ‖x̂^j - x^j‖/‖x^j‖:",
@@ -155,9 +153,7 @@ def above_count(last: Mapping[str, Any]) -> Tried:
 
 
 def attenuation_claims(layers: Sequence[Layer]) -> tuple[Tried, ...]:
-    """The relative error at the output against that of the layer itself, and against the injected
-    noise.
-    """
+    """The relative error at the output against the layer's own, and against the injected noise."""
     claims = []
     for level in _levels(layers):
         ends = [
@@ -188,9 +184,7 @@ def attenuation_claims(layers: Sequence[Layer]) -> tuple[Tried, ...]:
 
 
 def singular_claims(layer: Layer) -> tuple[Tried, ...]:
-    """Half of the kernel's singular values are below a tenth of the largest; the stable rank far
-    below their count.
-    """
+    """Half of the singular values are below a tenth of the largest, and the stable rank is low."""
     one = layer["kernel_spectrum"]
     middle = one["quantiles"]["0.5"] / one["spectral"]
     few = one["stable_rank"] / one["count"]

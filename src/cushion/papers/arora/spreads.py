@@ -213,9 +213,7 @@ figure_a5 = partial(_all_layers, BETA, "figure-a5")
 
 
 def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Tried, ...]:
-    """What the text says of Figure 1: the cushion improves drastically, the others behave nicely
-    after training.
-    """
+    """Figure 1's text: the cushion improves drastically, the others behave nicely."""
     mine, theirs = (median_of(quantity, one) for one in (layer, twin))
     text = (
         "the layer cushion is drastically improved by training"
@@ -265,9 +263,7 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Tri
 
 
 def verified_claims(checked: Sequence[Mapping[str, Any]], quantity: Quantity) -> tuple[Tried, ...]:
-    """The checks of `cushion measure --beside` that belong to a quantity, with the thresholds that
-    they name.
-    """
+    """The checks of `cushion measure --beside` on a quantity, with the thresholds they name."""
     claims = []
     for words in quantity.verified:
         found = [one for one in checked if one["claim"].startswith(words)]

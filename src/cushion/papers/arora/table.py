@@ -20,9 +20,7 @@ _FEW = 5.0  # percent of the parameters that "as low as 1 %" allows in later lay
 
 
 def table_1(workshop: Workshop) -> Page:
-    """c²β²⌈κ/s⌉²/(μ²μ_→²) of the layers that the paper lists; with and without the worst
-    examples.
-    """
+    """c²β²⌈κ/s⌉²/(μ²μ_→²) of the paper's layers, with and without the worst examples."""
     found = vgg19(workshop)
     ours = {number: found["layers"][number - 1]["effective_parameters"] for number in TABLE_1}
 

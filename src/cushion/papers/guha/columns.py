@@ -156,9 +156,7 @@ def nets(found: Titled) -> Table:
 
 
 def counts(found: Titled) -> Table:
-    """How many nats each way of counting pays for the same pruned net; the certificate's are those
-    a coder wrote.
-    """
+    """Nats that each count pays for the same pruned net; the certificate's a coder wrote."""
     rows = [(title, net, pruned) for title, net in found for pruned in net.ways]
 
     def ratio(pruned: PrunedFound) -> float | None:

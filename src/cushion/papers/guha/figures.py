@@ -110,9 +110,7 @@ def figure_1c(workshop: Workshop) -> Page:
 
 
 def figure_2(workshop: Workshop) -> Page:
-    """Width 784 after growing numbers of epochs at the constant rate; each net is a run of its
-    own.
-    """
+    """Width 784 after more and more epochs at the constant rate; each net is its own run."""
     found = [find_net(workshop, plan) for plan in plans.FIGURE_2[workshop.size]]
     epochs = [net.plan.epochs for net in found]
     here, fewest = chosen(found), gentle(found)
@@ -151,9 +149,7 @@ def figure_2(workshop: Workshop) -> Page:
 
 
 def over_epochs(here: Sequence[Column], epochs: Sequence[int]) -> tuple[Tried, Tried]:
-    """The bound falls from the first net to the last; the true error is smallest earlier than the
-    bound is.
-    """
+    """The bound falls from the first net to the last; the true error is smallest earlier."""
     falls, later = (
         "our bound decreases over the epochs",
         "the true error reaches its minimum before our bound does",
@@ -180,9 +176,7 @@ def over_epochs(here: Sequence[Column], epochs: Sequence[int]) -> tuple[Tried, T
 
 
 def scaled(values: Sequence[float | None], to: Sequence[float | None]) -> tuple[float | None, ...]:
-    """The bound's logarithms moved so that their mean is that of `to`, over the places where both
-    are known.
-    """
+    """The logarithms moved to the mean of `to`, over the places where both are known."""
     both = [(a, b) for a, b in zip(values, to, strict=True) if a is not None and b is not None]
     shift = sum(b - a for a, b in both) / len(both) if both else 0.0
     return tuple(None if value is None else value + shift for value in values)

@@ -57,9 +57,7 @@ class TicketFacts:
 
 
 def theorem_6_2(found: TicketFacts) -> list[Bound]:
-    """Rows about the ticket: as printed (a measure), the mask's own count, and what a coder wrote,
-    if it did.
-    """
+    """Rows about the ticket: as printed (a measure), the mask's count, and what a coder wrote."""
     printed = Statement(NAME, SOURCE, "as printed", "g")
     mask = Statement(f"{NAME}, mask alone", SOURCE, "corrected", "g")
     coded = replace(mask, name=f"{NAME}, coded")

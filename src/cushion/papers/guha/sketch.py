@@ -29,9 +29,7 @@ _VALUE_BITS = 8  # of a non-zero of the study: ±1 to ±127
 
 @dataclass(frozen=True)
 class SketchPlan:
-    """Matrices [p, p] with j non-zeros in every row, for each pair; sides m = multiples of √(jp),
-    and √(jp)·ln p.
-    """
+    """Matrices [p, p], j non-zeros a row; sides m = multiples of √(jp), and √(jp)·ln p."""
 
     cases: tuple[Case, ...]
     trials: int
@@ -53,9 +51,7 @@ PLANS: dict[Size, SketchPlan] = {
 
 
 def sketch(workshop: Workshop) -> Page:
-    """Rates of exact recovery over the side of the sketch, and the side that it takes beside the
-    theorem's.
-    """
+    """Rates of exact recovery over the side, and the side that it takes beside the theorem's."""
     plan = PLANS[workshop.size]
     rates = {case: _rates(workshop, plan, *case) for case in plan.cases}
     claims = (theory_holds(rates), is_smaller(rates), saves_numbers(rates))
@@ -100,9 +96,7 @@ def _rates(workshop: Workshop, plan: SketchPlan, p: int, j: int) -> dict[int, fl
 
 
 def always(rates: Rates) -> int | None:
-    """The smallest side from which on, among those tried, every matrix came back; None where there
-    is none.
-    """
+    """The smallest side tried from which on every matrix came back; None where there is none."""
     found = None
     for side in sorted(rates, reverse=True):
         if rates[side] < 1.0:

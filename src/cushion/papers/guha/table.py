@@ -23,9 +23,7 @@ def paper_column(width: int) -> Column | None:
 
 
 def settings_of(planned: Sequence[NetPlan]) -> dict[str, Any]:
-    """What was chosen here, said on the page: the paper trains for 300 epochs at a constant
-    rate.
-    """
+    """What was chosen here: the paper trains for 300 epochs at a constant rate."""
     halves = dict.fromkeys(str(plan.halve) if plan.halve else "never" for plan in planned)
     return {
         "nets": " ".join(plan.stem or plan.recipe for plan in planned),
@@ -48,9 +46,7 @@ def on_cifar10(workshop: Workshop) -> list[tuple[str, NetFound]]:
 
 
 def table_1(workshop: Workshop) -> Page:
-    """Every width: rivals, Ours and the true error beside the paper's, and the constant that
-    explains the paper's.
-    """
+    """Every width beside the paper's, and the constant that explains the paper's Ours."""
     titled = by_width(workshop)
     found = [net for _, net in titled]
     widths = [net.plan.width for net in found]

@@ -153,9 +153,7 @@ def _by_epsilon(enough: dict[float, int], tried: dict[float, list[dict[str, Any]
 
 
 def _by_theorem_6_2(plan: TicketPlan, by_width: dict[int, list[dict[str, Any]]]) -> Table:
-    """What Theorem 6.2 adds to the errors of such a ticket, as printed and by what its mask
-    takes.
-    """
+    """What Theorem 6.2 adds to a ticket's errors, as printed and by what its mask takes."""
     rows = []
     for width, ones in by_width.items():
         facts = TicketFacts(
@@ -181,9 +179,7 @@ def _by_theorem_6_2(plan: TicketPlan, by_width: dict[int, list[dict[str, Any]]])
 
 
 def _suffices(tried: dict[float, list[dict[str, Any]]]) -> Tried:
-    """At the sufficient width a ticket within ε is there, in all seeds but for the failure that is
-    allowed.
-    """
+    """At the sufficient width a ticket within ε is there, but for the failure allowed."""
     text = "a net that is wide enough holds a subnet within ε of the target on the whole unit ball"
     missed = sum(one["at_most"] > epsilon for epsilon, ones in tried.items() for one in ones)
     count = sum(map(len, tried.values()))
@@ -195,9 +191,7 @@ def _suffices(tried: dict[float, list[dict[str, Any]]]) -> Tried:
 
 
 def _slope(widths: Sequence[int], found: Sequence[float], at_most: Sequence[float]) -> Tried:
-    """A polynomial in 1/ε is enough: over the widths errors fall like a power of the width, near
-    -1.
-    """
+    """A polynomial in 1/ε is enough: errors fall like a power of the width, near -1."""
     logs = [math.log(width) for width in widths]
     slopes = [
         linear_regression(logs, [math.log(error) for error in errors]).slope

@@ -125,9 +125,7 @@ def errors_picture(nets: Sequence[SizedNet], label: str, *, x_log: bool = False)
 
 
 def measures_picture(nets: Sequence[SizedNet], label: str, *, logs: bool = False) -> Picture:
-    """The four norms over γ² and the largest sharpness, each divided by its largest; `logs`: both
-    axes.
-    """
+    """The norms over γ² and the largest sharpness, each over its largest; `logs`: both axes."""
     series = [
         Series(name, shares([one.net.log10(key) for one in nets])) for key, name in NORMS.items()
     ]

@@ -41,9 +41,7 @@ _DELTA = 0.05  # of bounds that are not asked for here
 
 @dataclass(frozen=True)
 class NetFound:
-    """One net. norms and sharp: what the steps kept, as JSON; sharp is empty where nobody asked for
-    sharpness.
-    """
+    """One net. norms, sharp: what the steps kept; sharp is empty where nobody asked for it."""
 
     plan: TrainingPlan
     norms: dict[str, Any]
@@ -108,9 +106,7 @@ class NetFound:
 
     @property
     def kl(self) -> float | None:
-        """KL at an expected sharpness (of the loss) of 0.05; None where the α that were tried do
-        not reach it.
-        """
+        """KL at an expected sharpness (of the loss) of 0.05; None where no α reaches it."""
         return kl_at(self.points, LEVEL, "sharpness")
 
     @property
@@ -151,9 +147,7 @@ KL = columns(
 
 
 def find_net(workshop: Workshop, plan: TrainingPlan, alphas: tuple[float, ...] = ()) -> NetFound:
-    """Its norms, and with `alphas` its sharpness; a step that is missing trains the net unless that
-    is done.
-    """
+    """Its norms, and with `alphas` its sharpness; a missing step trains the net."""
     settings = {**plan.to_json(), "seed": plan.seed + workshop.seed, "device": workshop.device}
     norms = workshop.step(
         "neyshabur-norms", {**settings, "epsilon": EPSILON}, lambda: _norms(workshop, plan)

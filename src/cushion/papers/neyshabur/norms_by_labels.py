@@ -57,9 +57,7 @@ def figure_1(workshop: Workshop) -> Page:
 
 
 def capacity_claims(pairs: Sequence[PairFound]) -> tuple[Tried, ...]:
-    """Zero training error; random above true for each norm; gaps that grow; where they grow
-    most.
-    """
+    """Zero training error; random above true for each norm; gaps that grow, and where most."""
     sizes = [pair.size for pair in pairs]
     true = {key: [pair.true.log10(key) for pair in pairs] for key in NORMS}
     random = {key: [pair.random.log10(key) for pair in pairs] for key in NORMS}
@@ -92,9 +90,7 @@ def capacity_claims(pairs: Sequence[PairFound]) -> tuple[Tried, ...]:
 
 
 def _excess(random: Sequence[float | None], true: Sequence[float | None]) -> float | None:
-    """log10 of the growth from the smallest to the largest sample with random labels, over that
-    with true ones.
-    """
+    """log10 of the growth over the samples with random labels, over that with true ones."""
     ends = (random[0], random[-1], true[0], true[-1])
     if ends[0] is None or ends[1] is None or ends[2] is None or ends[3] is None:
         return None

@@ -54,9 +54,7 @@ def figure_1(workshop: Workshop) -> Page:
 
 
 def size_claims(nets: Sequence[Net]) -> tuple[Tried, ...]:
-    """The test error falls with the size, and goes on doing so past as many parameters as
-    examples.
-    """
+    """The test error falls with the size, also past as many parameters as examples."""
     beyond = [net for net in nets if net["parameters"] > net["m"]]
     text = "so it does among nets with more parameters than examples"
     if len(beyond) < 3:

@@ -62,9 +62,7 @@ def figure_2(workshop: Workshop) -> Page:
 
 
 def sharpness_claims(pairs: Sequence[PairFound]) -> tuple[Tried, ...]:
-    """Sharpness at the largest and at smaller sizes; KL at a fixed expected sharpness, and its
-    growth.
-    """
+    """Sharpness at the largest and at smaller sizes; KL at a fixed sharpness, and its growth."""
     sizes = [pair.size for pair in pairs]
     reach = f"an expected sharpness of {LEVEL:g} is not reached by the α that were tried"
     return (
@@ -90,9 +88,7 @@ def sharpness_claims(pairs: Sequence[PairFound]) -> tuple[Tried, ...]:
 
 
 def less_sharp_somewhere(sizes: Sequence[int], differences: Sequence[float]) -> Tried:
-    """At half or more of the sizes below the largest, random labels give less sharpness than true
-    ones.
-    """
+    """At half of the smaller sizes or more, random labels give less sharpness than true ones."""
     text = (
         "on smaller sets nets trained on random labels have less sharpness than those trained on "
         "true ones"

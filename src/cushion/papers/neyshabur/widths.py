@@ -141,9 +141,7 @@ def _log_kl(net: NetFound) -> float | None:
 def _between(
     nets: Sequence[SizedNet], low: int, high: float, read: Callable[[NetFound], float | None]
 ) -> list[float | None]:
-    """The numbers of the nets from `low` to `high` units; none where the net of `low` units was not
-    trained.
-    """
+    """The numbers of the nets from `low` to `high` units; none without a net of `low` units."""
     inside = [one for one in nets if low <= one.size <= high]
     return [read(one.net) for one in inside] if inside and inside[0].size == low else []
 
@@ -162,9 +160,7 @@ def fits(nets: Sequence[SizedNet]) -> Tried:
 
 
 def wider_is_better(nets: Sequence[SizedNet]) -> Tried:
-    """From 32 units on: rank correlation of width and test error below -0.5, and the widest errs
-    less than 32 units.
-    """
+    """From 32 units on: rank correlation below -0.5, and the widest errs less than 32 units."""
     text = f"beyond {FITS} hidden units the test error decreases with the width"
     wide = [one for one in nets if one.size >= FITS]
     errors = [one.net.test_error for one in wide]

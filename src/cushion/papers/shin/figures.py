@@ -167,9 +167,7 @@ def _same(text: str, difference: NDArray[np.float64], of_what: str) -> Tried:
 
 
 def figure_2(workshop: Workshop) -> Page:
-    """Eq. 16 over α and i: as printed, with 1 where it does not apply, exactly, and for the law
-    itself.
-    """
+    """Eq. 16 over α and i: as printed, 1 where it does not apply, exactly, and for the law."""
     plane = PLANES[workshop.size]
     grid = [[_path(i, alpha) for alpha in plane.alphas] for i in plane.powers]
     known = Plane(tuple(alpha for alpha in plane.alphas if alpha >= SMALLEST_ALPHA), plane.powers)
@@ -220,9 +218,7 @@ def _values(grid: Sequence[Sequence[PathProbability]], field: str) -> list[list[
 
 
 def law_probability(i: float, alpha: float) -> float:
-    """P(c^i < W < c^(i+1)) of the stable law with scale c itself: the integral of its density, by
-    trapezia.
-    """
+    """P(c^i < W < c^(i+1)) of the stable law with scale c: its density's integral, by trapezia."""
     places = np.linspace(C ** (i - 1.0), C**i, _TRAPEZIA + 1)  # in scales
     return float(trapezoid(density(places, alpha), places))
 

@@ -63,9 +63,7 @@ _PLACES = ("main text", "appendix", "equation 37", "corrected", "ours")
 
 @dataclass(frozen=True)
 class Draws:
-    """How much is drawn: matrices [side, side] for the propositions, rows for eq. 10, stable
-    weights for eq. 14.
-    """
+    """Matrices [side, side] for the propositions, rows for eq. 10, stable weights for eq. 14."""
 
     matrices: int
     side: int
@@ -172,9 +170,7 @@ def _error_settings() -> Iterable[dict[str, Any]]:
 def _count(
     make: Callable[..., dict[str, Any]], alpha: float, tau: float, n: int, draws: int
 ) -> dict[str, Any]:
-    """Both k of Proposition 1.2 (eq. 11 for a row) at η, and how often the number of non-zeros
-    reaches Chernoff's.
-    """
+    """Both k of Proposition 1.2 (eq. 11 for a row) at η, and how often Chernoff's is reached."""
     p = exceeds(tau, alpha)
     k = sparsity(n, p, ETA, log_chernoff)
     tails = {"chernoff": math.exp(log_chernoff(k, n, p)), "exact": math.exp(log_tail(k, n, p))}

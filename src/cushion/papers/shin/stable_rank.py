@@ -87,9 +87,7 @@ def _pairs(nets: Sequence[NetTails]) -> tuple[list[float], list[float]]:
 
 
 def clusters(nets: Sequence[NetTails]) -> Tried:
-    """Smaller α goes with smaller stable rank: a positive rank correlation that chance does not
-    explain.
-    """
+    """A positive rank correlation of α and stable rank that chance does not explain."""
     text = "smaller values of α go with a smaller stable rank"
     found = correlate(*_pairs(nets))
     if found is None:
@@ -124,9 +122,7 @@ def power_iteration_suffices(nets: Sequence[NetTails]) -> Tried:
 
 
 def heavier_later(nets: Sequence[NetTails]) -> Tried:
-    """The last layer's tail is heavier than the first's, in more nets than chance explains (a sign
-    test).
-    """
+    """The last layer's tail is heavier than the first's in more nets than chance explains."""
     text = "later layers have heavier tails (smaller α) than early ones"
     pairs = []
     for net in nets:
@@ -187,9 +183,7 @@ def _lines(mixtures: Sequence[RegressionMixture]) -> Table:
 
 
 def _correlations(nets: Sequence[NetTails]) -> Table:
-    """What α and the stable rank say of the gap, over all nets, within a data set, and without
-    label noise.
-    """
+    """What α and the stable rank say of the gap: over all nets, by data set, without noise."""
     groups = {"all": list(nets), "labels as they are": [net for net in nets if net.plan.noise == 0]}
     for data in dict.fromkeys(net.plan.data for net in nets):
         groups[data] = [net for net in nets if net.plan.data == data]

@@ -72,9 +72,7 @@ WAYS = (
 
 @dataclass(frozen=True)
 class Accuracies:
-    """In percent, on the test set: the net's own, and those of the trials of every way, by its
-    name.
-    """
+    """In percent, on the test set: the net's own, and those of the trials by way."""
 
     net: NetTails
     original: float
@@ -168,9 +166,7 @@ def _trials(net: Network, test: Dataset, way: Way, seed: int) -> dict[str, Any]:
 
 
 def count_errors(networks: Sequence[Network], first: int, data: Dataset) -> list[int]:
-    """Errors of nets of one graph that differ from the node `first` on: what comes before it is run
-    once for all.
-    """
+    """Errors of nets that differ from the node `first` on: what comes before runs once."""
 
     @torch.no_grad()
     def work(rows: slice) -> Accumulators[str]:
@@ -233,9 +229,7 @@ def _sign_matters(found: Sequence[Accuracies]) -> str:
 
 
 def _heavier_loses_less(found: Sequence[Accuracies]) -> Tried:
-    """Section 5.2: with a smaller α more weights can be replaced without harm; so the loss falls
-    with α.
-    """
+    """Section 5.2: with a smaller α more weights can go without harm, so the loss falls."""
     text = "nets with a smaller α lose less (resilient classification)"
 
     def tried(pairs: Sequence[tuple[float, float]]) -> tuple[bool | None, str]:
