@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.workloads import W1
 from cushion.data.dataset import Dataset
-from cushion.measures.table import one_pass
+from cushion.measures.one_pass import one_pass
 from cushion.nets.batches import as_floats
 from cushion.nets.models import build
 from cushion.nets.specs import parse

@@ -15,8 +15,7 @@ from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.papers.nets import TrainingPlan
 from cushion.papers.neyshabur import conditions, nets, plans
 from cushion.papers.neyshabur.label_pairs import PairFound
-from cushion.papers.neyshabur.minima import SizedNet
-from cushion.papers.neyshabur.nets import NORMS, NetFound
+from cushion.papers.neyshabur.nets import NORMS, NetFound, SizedNet
 from cushion.papers.neyshabur.plans import LabelPair, Sized
 
 TRUE_ROWS = 400

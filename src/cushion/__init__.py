@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from cushion.nets.loading.weights import load_net as load_net
     from cushion.nets.tracing import support as support
     from cushion.nets.tracing import trace as trace
-    from cushion.theorems.bounds import BoundOptions as BoundOptions
     from cushion.theorems.bounds import bounds as bounds
+    from cushion.theorems.options import BoundOptions as BoundOptions
     from cushion.training.imp import train_imp as train_imp
     from cushion.training.training import train as train
 

@@ -128,12 +128,12 @@ WITHIN_AND_BEYOND: dict[str, tuple[str, Callable[[], IntegerNet], Callable[[], I
         lambda: net((1, 512, 512), Conv(zeros(5, 1, 1, 1), None, 0, 0), Pool("max", 512), head(5)),
     ),
     "values that windows read": (
-        "reads more values",
+        "values read by layer",
         lambda: net(WIDE, Conv(zeros(1, 1, 64, 64), None, 0, 0), Pool("max", 32), head(1)),
         lambda: net((1, 96, 95), Conv(zeros(1, 1, 64, 64), None, 0, 0), Pool("max", 32), head(1)),
     ),
     "groups read as much": (
-        "reads more values",
+        "values read by layer",
         lambda: net(
             (2, 95, 95),
             Conv(zeros(2, 1, 64, 64), None, 0, 0, 2, groups=2),
@@ -145,7 +145,7 @@ WITHIN_AND_BEYOND: dict[str, tuple[str, Callable[[], IntegerNet], Callable[[], I
         ),
     ),
     "depthwise reads as much": (
-        "reads more values",
+        "values read by layer",
         lambda: net(
             (2, 95, 95),
             Conv(zeros(2, 1, 64, 64), None, 0, 0, 2, groups=0),
@@ -181,7 +181,7 @@ def test_the_signs_of_sign_projections_share_a_limit_of_their_own() -> None:
         Dense(tabled(1, (2, 2), 2), None, 0, 0),
     )
     check_sizes((1, 1, 2**13), Bytes(0), (wide, Dense(zeros(2, 2), None, 0, 0)))
-    with pytest.raises(Malformed, match=f"sign projections of {2**33 + 4} signs"):
+    with pytest.raises(Malformed, match=f"{2**33 + 4} signs in sign projections"):
         check_sizes((1, 1, 2**13), Bytes(0), (wide, small))
     # the two kinds of projections do not share it
     seeded = Dense(projection(2**8, (2**9, 2**9), 1), None, 0, 20)
@@ -389,9 +389,9 @@ def test_decisions_are_counted_when_writing_and_when_reading(
     monkeypatch.setattr(numbers, "MOST_DECISIONS", asked)
     assert same(decode(message.data, message.bits), made)
     monkeypatch.setattr(numbers, "MOST_DECISIONS", asked - 1)
-    with pytest.raises(Malformed, match="the net takes more"):
+    with pytest.raises(Malformed, match="decisions that the format allows"):
         encode(made)
-    with pytest.raises(Malformed, match="the message holds more"):
+    with pytest.raises(Malformed, match="decisions that the format allows"):
         decode(message.data, message.bits)
 
 

@@ -20,11 +20,11 @@ from cushion.compressors.pairs import overlap
 from cushion.compressors.stability import stability_facts
 from cushion.data.dataset import Dataset
 from cushion.data.splits import permutation
+from cushion.measures.one_pass import one_pass
 from cushion.measures.stability.effective import effective_parameters, kept_rows
 from cushion.measures.stability.measurement import measure_terms
 from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.stability.smoothness import measure_smoothness
-from cushion.measures.table import one_pass
 from cushion.nets.network import Network
 from cushion.nets.tracing import trace
 from cushion.theorems.noise_stability import StabilityFacts

@@ -23,7 +23,8 @@ from tests.jacobian_cases import traced
 from torch import Tensor, nn
 
 from cushion.errors import BadInput, Unsupported
-from cushion.measures.conditions import interaction, measurement
+from cushion.measures import probing
+from cushion.measures.conditions import measurement
 from cushion.measures.conditions.interaction import ProductNorms, plan_pushes, triples, units
 from cushion.measures.conditions.measurement import first_input, measure_conditions
 from cushion.measures.conditions.options import ConditionOptions
@@ -72,7 +73,7 @@ def test_vectors_in_pieces_give_the_same(case: Case, monkeypatch: pytest.MonkeyP
     for method in ("exact", "probes"):
         whole = norms_of(case, 3, method)
         with monkeypatch.context() as patch:
-            patch.setattr(interaction, "_CHUNK", 1)
+            patch.setattr(probing, "_CHUNK", 1)
             pieces = norms_of(case, 3, method)
         assert all(
             torch.allclose(whole.squares[pair], pieces.squares[pair], rtol=1e-12)
@@ -272,7 +273,7 @@ def test_shards_and_seeds() -> None:
     net, data = trace(case.module(), case.input_shape), sample(case.inputs(30))
     whole = measure_conditions(net, data, ConditionOptions(method="exact"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measurement, "_SHARD", 1)  # shards of 8
+        patch.setattr(probing, "_CHUNK", 1)  # shards of 8
         pieces = measure_conditions(net, data, ConditionOptions(method="exact"))
     assert whole.interaction is not None
     assert pieces.interaction is not None

@@ -61,7 +61,7 @@ def test_exact_on_every_net(case: Case) -> None:
 @pytest.mark.parametrize("case", [DEEP, VGG], ids=lambda case: case.name)
 def test_chunks_of_one_vector_give_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     net, x = traced(case), case.inputs(3, torch.float64)
-    monkeypatch.setattr("cushion.measures.stability.jacobians._CHUNK", 1)
+    monkeypatch.setattr("cushion.measures.probing._CHUNK", 1)
     check_exact(net, x, pair_squares(Linearisation(net, x), plan_jacobians(net, 0, "exact"), 0))
 
 

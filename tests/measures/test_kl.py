@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tests.cases import CASES
 from torch.distributions import Normal, kl_divergence
 
 from cushion.data import Dataset
-from cushion.measures.sharpness.kl import kl_from_centred, kl_from_isotropic, kl_from_unit_gaussian
+from cushion.measures.sharpness.kl import kl_from_centred
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
@@ -36,6 +37,36 @@ def by_quadrature(mean: float, std: float, prior_mean: float, prior_std: float) 
         return float(q.pdf(x) * (q.logpdf(x) - p.logpdf(x)))
 
     return float(quad(integrand, mean - 12 * std, mean + 12 * std, epsabs=1e-11, limit=100)[0])
+
+
+def kl_from_unit_gaussian(weights: Iterable[torch.Tensor], std: float) -> float:
+    """KL(N(w, σ² I) ‖ N(0, I)) = ½ [‖w‖² + D(σ² - 1 - ln σ²)]: what eq. 6 needs where its prior has
+    unit variance.
+    """
+    weights = list(weights)
+    squares = math.fsum(float(weight.detach().double().square().sum()) for weight in weights)
+    count = sum(weight.numel() for weight in weights)
+    return (squares + count * (std**2 - 1 - math.log(std**2))) / 2
+
+
+def kl_from_isotropic(
+    weights: Sequence[torch.Tensor],
+    stds: Sequence[torch.Tensor],
+    prior_std: float,
+    centre: Sequence[torch.Tensor] | None = None,
+) -> float:
+    """KL(N(w, diag σ²) ‖ N(w₀, s² I)) = ½ Σ [(σ_i² + (w_i - w₀_i)²)/s² - 1 - ln(σ_i²/s²)].
+
+    `centre` is w₀, such as the weights at initialisation (None: 0); `prior_std` is s.
+    """
+    total = 0.0
+    for at, (weight, std) in enumerate(zip(weights, stds, strict=True)):
+        shift = weight.detach().double()
+        if centre is not None:
+            shift = shift - centre[at].detach().double()
+        variance = (std.detach().double() / prior_std).square()
+        total += float((variance + (shift / prior_std).square() - 1 - variance.log()).sum())
+    return total / 2
 
 
 @pytest.mark.parametrize(("mean", "std"), NUMBERS)

@@ -417,5 +417,5 @@ def test_the_net_beside_has_its_own_tails() -> None:
 )
 def test_options_are_checked(bad: dict[str, float]) -> None:
     (name,) = bad
-    with pytest.raises(BadInput, match=f"`{name}` must be a whole number from 0 to "):
+    with pytest.raises(BadInput, match=f"`{name}` must be a whole number of at least 0 "):
         TailOptions(**bad)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ PICTURE = Picture("squares", "Squares", (1, 2, 3), "n", "n²", (Series("square",
 def page(rows: tuple[tuple[object, ...], ...]) -> Page:
     claims = (Tried("squares grow", True, "they do", False, "not there"),)
     tables = (Table(("n", "square"), rows), Table(("n", "root"), ((4, 2.0), (2, None)), "Roots:"))
-    return Page("a claim.", tables, {"k": 1}, claims, ("a note.",), (PICTURE,))
+    return Page(tables, {"k": 1}, claims, ("a note.",), (PICTURE,))
 
 
 @pytest.fixture
@@ -45,7 +45,15 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         )
 
     item = registry.Item(
-        "toy-table", "Toy", "tests", "squares", "seconds", "seconds", "days", "unused:unused"
+        "toy-table",
+        "Toy",
+        "tests",
+        "a claim.",
+        "squares",
+        "seconds",
+        "seconds",
+        "days",
+        "unused:unused",
     )
     monkeypatch.setitem(registry.ITEMS, "toy-table", item)
     monkeypatch.setattr(registry.Item, "load", lambda self: make)

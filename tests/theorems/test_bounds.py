@@ -278,9 +278,9 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ("options", "words"),
     [
         (["--delta", "0"], "--delta 0 must be above 0"),
-        (["--epsilon", "-0.1"], "--epsilon: must be at least 0"),
+        (["--epsilon", "-0.1"], "--epsilon: must be a number of at least 0"),
         (["--beside-data", "digits"], "give it with --beside as well"),
-        (["--alphas", "1e-200"], "--alphas must be numbers above 0"),
+        (["--alphas", "1e-200"], "--alphas: must be numbers of at least 1e-12"),
         (["--beside", "nowhere.safetensors"], "nowhere.safetensors"),
         (["--noisy-draws", "0"], "--noisy-draws"),
         (["--delt", "0.05"], "--delt"),

@@ -15,7 +15,6 @@ from cushion.theorems.noise_stability import (
     LayerStabilityFacts,
     StabilityFacts,
     epsilon_from_margin,
-    epsilon_of_counts,
     epsilon_of_k,
     lemma_3,
     lemma_14,
@@ -209,24 +208,6 @@ def test_epsilon_of_k_inverts_the_count() -> None:
     assert epsilon_of_k(10**15, 0.01) == pytest.approx(
         2 * math.sqrt(math.log(400) / 10**15), rel=1e-6
     )
-
-
-def test_epsilon_of_counts_is_that_of_the_worst_layer() -> None:
-    counts = lemma_3(NET, 0.3)
-    ks = [int(layer.projections) for layer in counts.layers]
-    back = epsilon_of_counts(NET, ks)
-    assert back == pytest.approx(0.3, rel=1e-4)
-    assert back is not None
-    assert back <= 0.3 * (1 + 1e-9)
-    for at, (mu, after) in enumerate(((0.4, 0.2), (0.7, 0.25))):
-        fewer = list(ks)
-        fewer[at] = ks[at] // 2
-        own = epsilon_of_k(fewer[at], NET.eta)
-        assert own is not None
-        assert epsilon_of_counts(NET, fewer) == pytest.approx(6 * 1.3 * 2 * own / (mu * after))
-    assert epsilon_of_counts(NET, [ks[0], 3]) is None
-    assert epsilon_of_counts(replace(NET, smoothness=5.9), ks) is None
-    assert epsilon_of_counts(NET, [1000, 1000]) > 1  # type: ignore[operator]
 
 
 def test_lemma_14_by_its_formula() -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tests.theorem_cases import facts, layer, random_net
 
-from cushion.theorems.compression import corollary_c_1, theorem_4_1, theorem_5_1
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.noise_stability import (
     LayerStabilityFacts,
     StabilityFacts,
 )
+from cushion.theorems.projection import corollary_c_1, theorem_4_1, theorem_5_1
 from cushion.theorems.records import Bound
 
 

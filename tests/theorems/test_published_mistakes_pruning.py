@@ -15,6 +15,7 @@ import pytest
 import torch
 from scipy.special import betainc
 from tests.compressors.test_pruning import normal
+from tests.guha_printed import kappa_printed, lemma_d2_printed, lemma_d3_printed
 
 from cushion.compressors.pruning.grids import rho_limit, rho_limit_printed, rounding_limit
 from cushion.compressors.pruning.masks import bernoulli_mask, diagonal_mask
@@ -26,13 +27,10 @@ from cushion.theorems.pruning import (
     fourth_moment,
     gamma_l,
     kappa,
-    kappa_printed,
     keep_probability,
     kept_by_d2_d3,
     lemma_d2,
-    lemma_d2_printed,
     lemma_d3,
-    lemma_d3_printed,
     nonzeros_limit,
     row_limit,
     row_limit_printed,

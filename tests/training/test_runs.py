@@ -27,7 +27,7 @@ SCRIPT = """
 import sys, time
 import torch
 torch.set_num_threads(1)
-from tests.training.test_training import RECIPE, make_data
+from tests.training_cases import RECIPE, make_data
 from cushion.training import trainer, training
 
 count_errors = trainer.count_errors
@@ -42,8 +42,8 @@ training.train(RECIPE, make_data(), sys.argv[1], seed=4, epochs=5, progress=Fals
 def test_kill_9_and_resume_gives_the_uninterrupted_weights_bit_for_bit(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "killed")]
-    path = os.pathsep.join((str(root / "src"), str(root)))
-    killed = subprocess.Popen(command, cwd=root, env={**os.environ, "PYTHONPATH": path})
+    paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(root)]))
+    killed = subprocess.Popen(command, cwd=root, env={**os.environ, "PYTHONPATH": paths})
     history = tmp_path / "killed" / "history.jsonl"
     deadline = time.monotonic() + 120
     while not (history.exists() and history.read_text().count("\n") >= 2):

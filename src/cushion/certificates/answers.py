@@ -1,6 +1,4 @@
-"""The user's own net f, as a certificate sees it: the identity of its numbers, its scores, its
-answers.
-"""
+"""The user's own net f as a certificate sees it: its numbers, its scores, its answers."""
 
 from __future__ import annotations
 

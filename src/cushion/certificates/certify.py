@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 
 from torch import nn
@@ -13,6 +12,7 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
+from cushion.certificates.search.judging import Report
 from cushion.certificates.search.methods import find_net
 from cushion.certificates.search.options import Method, SearchOptions
 from cushion.certificates.search.posterior import train_posterior
@@ -27,8 +27,6 @@ from cushion.theorems.occam import occam_bound, parse_delta
 _WORDS = 2 * 10**8
 _FEWEST = 1000
 _USUAL = SearchOptions()
-
-Report = Callable[[float, Decimal], None]
 
 
 @model_first
@@ -70,17 +68,13 @@ def certify(
     if method == "pac-bayes":
         if model is not None or unlabelled is not None:
             raise BadInput(
-                "`method` = pac-bayes certifies a distribution over nets that it trains itself; "
-                "leave the net out"
+                "`method` = pac-bayes trains its nets itself and imitates none; leave `net` out"
             )
         return _certify_posterior(sample, holdout, total, options, report)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     inputs = None if unlabelled is None else _fresh_inputs(unlabelled, sample)
     if inputs is not None and not isinstance(model, nn.Module):
-        raise BadInput(
-            "`unlabelled` serves to bound the error of your own net; give the net with `net` as "
-            "well"
-        )
+        raise BadInput("`unlabelled` serves to bound the error of your own net; give `net` as well")
 
     def judge(net: IntegerNet) -> Decimal:
         return Decimal(

@@ -1,6 +1,4 @@
-"""The PAC-Bayes-kl bound of a Gaussian posterior over integer nets; docs/derivations.md has the
-proof.
-"""
+"""The PAC-Bayes-kl bound of a posterior over integer nets; proof: docs/derivations.md."""
 
 from __future__ import annotations
 
@@ -44,9 +42,8 @@ def gaussian_kl(factor: Factor) -> Fraction:
     With σ² = 2^v and s² = 2^p the logarithm is (p - v)/2 · ln 2, so all but ln 2 is exact.
     """
     halves = int((factor.prior - factor.variances).sum())
-    scaled = (
-        np.int64(1) << (factor.variances - LEAST_EXPONENT)
-    ).sum()  # Σ σ² in units of 2^LEAST_EXPONENT
+    # Σ σ² in units of 2^LEAST_EXPONENT
+    scaled = (np.int64(1) << (factor.variances - LEAST_EXPONENT)).sum()
     squares = (factor.means**2).sum()  # Σ (4μ)²: below 2^40 · 10^5
     moments = int(scaled) * Fraction(2) ** LEAST_EXPONENT + Fraction(int(squares), 16)
     ln2 = _LN2_UP if halves > 0 else _LN2_DOWN
@@ -63,9 +60,7 @@ def confidence_nats(m: int, delta: Fraction) -> float:
 
 
 def sampling_slack(size: int, draws: int, m: int) -> Fraction:
-    """How far, in total variation, the law of all counted nets and rows is from independent ideal
-    draws, at most.
-    """
+    """Total variation of all counted nets and rows from independent ideal draws, at most."""
     return draws * (size * ERROR + Fraction(m, 2**64))
 
 

@@ -15,7 +15,7 @@ from cushion.data.inputs import Inputs, as_inputs
 def verify(
     path: str | Path,
     data: Dataset | str | None,
-    holdout: Dataset | str | None = None,
+    holdout: Dataset | None = None,
     *,
     unlabelled: Inputs | Dataset | str | None = None,
     answering: Callable[[Inputs], Answers] | None = None,

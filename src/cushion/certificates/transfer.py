@@ -24,9 +24,8 @@ from cushion.errors import BadInput
 from cushion.theorems.occam import holdout_bound
 
 SHARE_OF_G = Decimal("0.8")  # of the total failure probability; the rest pays for the disagreements
-RELATIVE_TOLERANCE = (
-    1e-4  # of a typical largest score: a hundred times what float32 sums differ by between machines
-)
+# of a typical largest score: a hundred times what float32 sums differ by between machines
+RELATIVE_TOLERANCE = 1e-4
 _EXACT = Context(prec=60)
 _LAST_PLACE = Decimal("1e-18")
 
@@ -45,8 +44,7 @@ def split_delta(total: Decimal) -> tuple[Decimal, Decimal]:
     rest = _EXACT.subtract(total, share).normalize(_EXACT)
     if not (share > 0 and rest > 0):
         raise BadInput(
-            f"`delta` = {total} is too small to be shared between g and the disagreements of f and "
-            "g"
+            f"`delta` = {total} is too small to be shared between g and its disagreements with f"
         )
     return share, rest
 
@@ -71,16 +69,13 @@ def choose_tolerance(largest: NDArray[np.float64]) -> Decimal:
     )
     if tolerance >= 10**18:
         raise BadInput(
-            "the net's scores are too large for a certificate to state their tolerance; scale them "
-            "down"
+            "the net's scores are too large for a certificate to state a tolerance; scale them down"
         )
     return tolerance
 
 
 def count_disagreements(g: NDArray[np.int64], f: Answers, tolerance: Decimal) -> int:
-    """Rows on which the answers differ; a tie in g (-1) or a gap of f of at most the tolerance is a
-    disagreement.
-    """
+    """Rows with different answers; so count ties in g (-1) and gaps within f's tolerance."""
     sure = f.outside(tolerance)
     return int(((sure != g) | (sure < 0)).sum())
 

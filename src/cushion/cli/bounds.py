@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cushion.cli.flags import add_options, from_flags
+from cushion.cli.measure import chosen
 from cushion.cli.options import (
     add_data,
-    add_epsilon,
+    add_examples,
     add_net,
     add_verb,
     filled,
     load_named_net,
-    seed,
-    whole,
-    whole_or_all,
+    say_if_other_data,
+    say_if_untrained,
 )
 from cushion.cli.output import answer
-from cushion.cli.sharpness import add_sharpness, sharpness_options
+from cushion.cli.views import show
 from cushion.errors import BadInput
+from cushion.measures.family import View
+from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.theorems.options import EXAMPLES, BoundOptions
 
 if TYPE_CHECKING:
-    from cushion.theorems.bounds import BoundOptions
     from cushion.theorems.records import BoundsTable
 
 
@@ -38,11 +43,9 @@ def add_parser(verbs: Any) -> None:
     add_data(parser)
     parser.add_argument(
         "--delta",
-        default="0.05",
         metavar="P",
-        help="probability that a row fails, for each by itself (default 0.05)",
+        help=f"probability that a row fails, for each by itself (default {BoundOptions.delta})",
     )
-    add_epsilon(parser)
     parser.add_argument(
         "--beside",
         type=filled,
@@ -58,56 +61,36 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--beside-weights", metavar="W2", help="with --beside file.py:factory: its state dict"
     )
-    parser.add_argument(
-        "--noisy-draws",
-        type=whole,
-        default=8192,
-        metavar="N",
-        help="nets drawn for the PAC-Bayes rows (8192)",
-    )
-    parser.add_argument(
-        "--examples",
-        type=whole_or_all,
-        default=500,
-        metavar="N|all",
-        help="rows for noise stability and the conditions (500)",
-    )
+    add_examples(parser, "noise stability and the conditions", f"{EXAMPLES}")
     parser.add_argument(
         "--paper",
         action="store_true",
         help="the published 1000 draws and 2000 steps of ascent for sharpness",
     )
-    add_sharpness(parser)
-    parser.add_argument(
-        "--seed", type=seed, default=0, metavar="N", help="of rows, probes and draws (0)"
-    )
+    add_options(parser, BoundOptions)
+    group = parser.add_argument_group("sharpness (Neyshabur 2017)")
+    add_options(group, SharpnessOptions, leave_out={"seed"})
     parser.set_defaults(run=run)
 
 
 def _options(args: argparse.Namespace) -> BoundOptions:
-    from cushion.measures.conditions.options import ConditionOptions
-    from cushion.measures.stability.options import StabilityOptions
-    from cushion.theorems.bounds import BoundOptions
-
-    return BoundOptions(
-        delta=args.delta,
-        epsilon=args.epsilon,
-        noisy_draws=args.noisy_draws,
-        seed=args.seed,
-        sharpness=sharpness_options(args),
-        conditions=ConditionOptions(examples=args.examples, seed=args.seed),
-        stability=StabilityOptions(
-            examples=args.examples, draws=0, attenuation_draws=0, seed=args.seed
-        ),
+    usual = BoundOptions()
+    seed = usual.seed if args.seed is None else args.seed
+    rows: dict[str, Any] = {"examples": args.examples or EXAMPLES, "seed": seed}
+    return from_flags(
+        BoundOptions,
+        args,
+        delta=usual.delta if args.delta is None else args.delta,
+        sharpness=chosen(SharpnessOptions, args),
+        conditions=replace(usual.conditions, **rows),
+        stability=replace(usual.stability, **rows),
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    from cushion.cli.bounds_text import describe
     from cushion.theorems.bounds import beside
-    from cushion.theorems.occam import parse_delta
 
-    parse_delta(args.delta)
+    options = _options(args)
     if args.beside is None and (args.beside_data is not None or args.beside_weights is not None):
         raise BadInput(
             "--beside-data and --beside-weights are about a second net; give it with --beside as "
@@ -115,18 +98,16 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.beside == args.net and args.beside_data in (None, args.data):
         raise BadInput("--beside names the same net on the same data; give another one")
-    options = _options(args)
     found = _bounds(args, args.net, args.data, options)
     if args.beside is not None:
         found = beside(found, _bounds(args, args.beside, args.beside_data or args.data, options))
-    answer(args, found.to_json(), describe(found))
+    answer(args, found.to_json(), show(views(found)))
     return 0
 
 
 def _bounds(
     args: argparse.Namespace, named: str, source: str, options: BoundOptions
 ) -> BoundsTable:
-    from cushion.cli.options import say_if_other_data, say_if_untrained
     from cushion.data import load_pair
     from cushion.theorems.bounds import bounds
 
@@ -143,3 +124,52 @@ def _bounds(
         holdout = None
     say_if_untrained(one)
     return bounds(net.module, data, holdout=holdout, init=net.init, options=options, name=named)
+
+
+def views(found: BoundsTable) -> Iterator[View]:
+    """Certificates first, then what only ranks nets; of both nets where there are two."""
+    held = ""
+    if found.holdout_m:
+        held = f"; {found.holdout_errors} errors on {found.holdout_m} held-out examples"
+    title = f"{found.net} on {found.m} examples of {found.data}: {found.errors} errors{held}"
+    about = "loss delta margin margin_level margin_loss"
+    yield View(title, [found], about, upright=True)
+    stated = [bound for bound in found.bounds if not bound.abstains]
+    proved = [bound for bound in stated if bound.kind == "certificate"]
+    rest = [bound for bound in stated if bound.kind == "measure"]
+    guess = (
+        f"guessing one of {found.classes} classes at random errs on {1 - 1 / found.classes:.4g} of "
+        "the examples"
+    )
+    notes = [guess, f"assuming that {'; '.join(found.assumptions)}"]
+    columns = "name about shown source meaning"
+    yield View("Certificates: every constant explicit", proved, columns, notes)
+    yield View(
+        "Measures: bounds of the literature with their constants (rechecked by nobody: not "
+        "certificates)",
+        [bound for bound in rest if bound.form == "stated"],
+        "name shown vacuous source meaning",
+    )
+    yield View(
+        "Measures: up to constants, as the papers plot or print them; they rank nets and prove "
+        "nothing",
+        [bound for bound in rest if bound.form != "stated"],
+        "name form capacity_log10 shown vacuous source meaning",
+    )
+    silent: dict[str, list[str]] = {}
+    for bound in found.bounds:
+        if bound.abstains:
+            why = bound.meaning.removeprefix("abstains: ")
+            silent.setdefault(why, []).append(f"{bound.name} ({bound.form})")
+    if silent:
+        notes = [f"{', '.join(names)}: {why}" for why, names in silent.items()]
+        yield View("No value for", [], "", notes)
+    if found.beside is not None:
+        yield from views(found.beside)
+        chosen = {"first": found.net, "second": found.beside.net, "neither": "neither"}
+        yield View(
+            f"Which net each row prefers (first: {chosen['first']}, second: {chosen['second']}), "
+            "and whether the held-out errors agree",
+            found.verdicts,
+            "name form first second prefers right",
+        )

@@ -78,16 +78,6 @@ def run(args: argparse.Namespace) -> int:
     parse_delta(options.delta)
     check_writable(args.out)
     check_net_flags(args)
-    if args.net is None and args.unlabelled is not None:
-        raise BadInput(
-            "--unlabelled serves to bound the error of your own net; give the net with --net as "
-            "well"
-        )
-    if options.method == "pac-bayes" and args.net is not None:
-        raise BadInput(
-            "--kind pac-bayes certifies a distribution over nets that it trains itself; leave "
-            "--net out"
-        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the search as Ctrl-C does
     data, holdout = load_pair(args.data)
     model = None if args.net is None else load_named_net(args, data).module

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from cushion.cli import render
-from cushion.cli.bounds_text import error
 from cushion.compressors.records import InductionError, LayerSummary, Occam, PromiseCheck, Summary
 from cushion.compressors.registry import METHODS
 from cushion.numerics import percent_up
@@ -218,7 +217,7 @@ def bounds(rows: Sequence[Bound]) -> str:
             known.setdefault((row.name.split(",")[0], row.form, row.value, row.log10), row)
     if known:
         cells = [
-            [one.name, one.form, one.kind, error(one), f"{one.meaning} [{one.source}]"]
+            [one.name, one.form, one.kind, one.shown, f"{one.meaning} [{one.source}]"]
             for one in known.values()
         ]
         header = ["bound", "form", "kind", "error at most", "meaning"]

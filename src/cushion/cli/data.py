@@ -40,7 +40,7 @@ def run_list(args: argparse.Namespace) -> int:
     from cushion.data.fetch import list_sets
 
     sets = list_sets()
-    text = records(sets)
+    text = records(sets, "name", "examples", "held_out", "shape", "classes", "present")
     if missing := [one.name for one in sets if not one.present]:
         text += f"\nFetch a set with: cushion data get {missing[0]}"
     answer(args, {"sets": [s.to_json() for s in sets]}, text)

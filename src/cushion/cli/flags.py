@@ -64,20 +64,41 @@ def add_options(
 def add_option(parser: Any, one: Option, taken: str = "") -> None:
     default = "" if one.default in (None, (), "", False) else f" (default {_default(one)})"
     text = f"{one.meaning}{default}{taken}".replace("%", "%%")
-    flag = f"--{one.flag or one.name.replace('_', '-')}"
+    flag, kept = flag_of(one), _kept_as(one)
     if one.kind is bool:
-        parser.add_argument(flag, dest=one.name, action="store_true", default=None, help=text)
+        parser.add_argument(flag, dest=kept, action="store_true", default=None, help=text)
         return
     shown = one.shown or {int: "N", float: "F"}.get(one.kind, "|".join(one.choices) or "WORD")
     if one.many and not one.shown:
         shown = f"{shown},{shown}"
-    parser.add_argument(flag, dest=one.name, type=_reader(one), metavar=shown, help=text)
+    parser.add_argument(flag, dest=kept, type=_reader(one), metavar=shown, help=text)
 
 
 def from_flags(cls: type[Chosen], args: argparse.Namespace, **fixed: Any) -> Chosen:
     """The options that were given, and the class's own defaults for the rest."""
-    given = {one.name: getattr(args, one.name, None) for one in options_of(cls)}
-    return cls(**{name: value for name, value in given.items() if value is not None} | fixed)
+    return cls(**given(cls, args) | fixed)
+
+
+def given(cls: type, args: argparse.Namespace) -> dict[str, Any]:
+    """The options of the class that were given, by the names of their fields."""
+    found = {one.name: getattr(args, _kept_as(one), None) for one in options_of(cls)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def flag_of(one: Option) -> str:
+    """What the option is called on the command line.
+
+    >>> flag_of(Option("max_alpha", float, False, False, 1.0, ""))
+    '--max-alpha'
+    """
+    return f"--{one.flag or one.name.replace('_', '-')}"
+
+
+def _kept_as(one: Option) -> str:
+    """Its name among the parsed arguments: two classes may have fields of one name and two
+    flags.
+    """
+    return (one.flag or one.name).replace("-", "_")
 
 
 def _default(one: Option) -> str:

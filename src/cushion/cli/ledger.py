@@ -64,8 +64,7 @@ def show_ledger(claim: Claim) -> list[str]:
     ]
     if claim.holdout is not None:
         lines.append(
-            f"The hold-out line is a statement of its own, with δ = {claim.holdout.delta} of its "
-            "own."
+            f"The hold-out line is a statement of its own, with its own δ = {claim.holdout.delta}."
         )
     return lines
 

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+import textwrap
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from cushion.cli.flags import add_options, flag_of, given
 from cushion.cli.options import (
     add_data,
-    add_epsilon,
+    add_examples,
     add_net,
     add_verb,
     filled,
-    fraction,
-    levels,
     load_named_net,
-    natural,
     say_if_other_data,
     say_if_untrained,
-    seed,
-    whole,
-    whole_or_all,
 )
 from cushion.cli.output import answer
-from cushion.cli.sharpness import add_sharpness, sharpness_options
+from cushion.cli.render import width
+from cushion.cli.views import show
 from cushion.data.files import check_writable, write_whole
+from cushion.measures.conditions.options import ConditionOptions
+from cushion.measures.families import FAMILIES
+from cushion.records import Options
+from cushion.records.options import options_of
 
 if TYPE_CHECKING:
-    from cushion.measures.conditions.options import ConditionOptions
-    from cushion.measures.stability.options import StabilityOptions
-    from cushion.measures.tails.options import TailOptions
+    from cushion.measures.records import MeasureTable
+
+Chosen = TypeVar("Chosen", bound=Options)
 
 
 def add_parser(verbs: Any) -> None:
@@ -42,23 +43,13 @@ def add_parser(verbs: Any) -> None:
     )
     add_net(parser, flag=False)
     add_data(parser)
+    names = ", ".join(family.name for family in FAMILIES)
     parser.add_argument(
         "--only",
         metavar="FAMILIES",
-        help="some of stability (with spectra), spectra, norms, paths, margins, sharpness, "
-        "conditions, tails "
-        "(default: all)",
+        help=f"some of {names} (default: all; stability comes with spectra)",
     )
-    parser.add_argument(
-        "--examples",
-        type=whole_or_all,
-        metavar="N|all",
-        help="rows for conditions and all of noise stability but its one pass (default: what some "
-        "minutes allow)",
-    )
-    parser.add_argument(
-        "--seed", type=seed, default=0, metavar="N", help="of rows, probes and draws (0)"
-    )
+    add_examples(parser, "conditions and all of noise stability but its one pass")
     parser.add_argument(
         "--paper",
         action="store_true",
@@ -71,147 +62,55 @@ def add_parser(verbs: Any) -> None:
         help="measure the initialisation, or random weights, too: scaled to match, but for the "
         "conditions",
     )
-    _add_stability(parser)
-    _add_neyshabur(parser)
-    _add_tails(parser)
+    parser.add_argument(
+        "--exact",
+        action="store_const",
+        const="exact",
+        dest="method",
+        help="no probes: every Jacobian norm exactly, whatever it takes",
+    )
+    parser.add_argument("--no-spectra", action="store_true", help="leave the singular values out")
+    parser.add_argument(
+        "--save-margins",
+        type=filled,
+        metavar="FILE",
+        help="write every example's margin, a line each",
+    )
     parser.add_argument(
         "--figures",
         type=filled,
         metavar="DIR",
         help="draw histograms and curves (needs matplotlib)",
     )
+    add_family_options(parser, [family.name for family in FAMILIES])
     parser.set_defaults(run=run)
 
 
-def _add_stability(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("noise stability (Arora 2018)")
-    group.add_argument(
-        "--probes",
-        type=natural,
-        default=16,
-        metavar="P",
-        help="random probes for large pairs; 0 leaves them out (16)",
-    )
-    group.add_argument(
-        "--exact",
-        action="store_true",
-        help="no probes: every Jacobian norm exactly, whatever it takes",
-    )
-    group.add_argument(
-        "--draws",
-        type=natural,
-        default=20,
-        metavar="N",
-        help="of noise for smoothness; 0: none (20)",
-    )
-    group.add_argument(
-        "--delta",
-        type=fraction,
-        default=0.05,
-        metavar="F",
-        help="of the smoothness rho_delta (0.05)",
-    )
-    group.add_argument(
-        "--k", type=whole, default=1000, metavar="K", help="sign matrices of Algorithm 1 (1000)"
-    )
-    group.add_argument(
-        "--levels",
-        type=levels,
-        default=(0.1, 1.0),
-        metavar="L,...",
-        help="relative norms of injected noise (0.1,1)",
-    )
-    group.add_argument(
-        "--attenuation-draws",
-        type=natural,
-        default=4,
-        metavar="N",
-        help="of injected noise; 0: none (4)",
-    )
-    group.add_argument(
-        "--zeta",
-        type=fraction,
-        default=0.05,
-        metavar="F",
-        help="examples that may be dropped (0.05)",
-    )
-    group.add_argument(
-        "--places",
-        type=natural,
-        default=0,
-        metavar="N",
-        help="sampled places for beta of large pairs (0)",
-    )
-    group.add_argument("--no-spectra", action="store_true", help="leave the singular values out")
+def add_family_options(parser: argparse.ArgumentParser, names: list[str]) -> None:
+    """The flags of some families, a group each; a flag that several share stands with the first."""
+    taken = {"--examples"}
+    for family in FAMILIES:
+        if family.name in names and family.options is not None:
+            shared = {one.name for one in options_of(family.options) if flag_of(one) in taken}
+            add_options(parser.add_argument_group(family.title), family.options, leave_out=shared)
+            taken |= {flag_of(one) for one in options_of(family.options)}
 
 
-def _add_neyshabur(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("margins, sharpness and conditions (Neyshabur 2017)")
-    add_epsilon(group)
-    group.add_argument(
-        "--save-margins",
-        type=filled,
-        metavar="FILE",
-        help="write every example's margin, a line each",
-    )
-    add_sharpness(group)
-
-
-def _add_tails(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("tails (Shin 2021)")
-    group.add_argument(
-        "--bootstrap",
-        type=natural,
-        default=0,
-        metavar="N",
-        help="samples of each fitted power law that test its goodness of fit, such as 100; 0: no "
-        "test (0)",
-    )
-
-
-def stability_options(args: argparse.Namespace) -> StabilityOptions:
-    from cushion.measures.stability.options import StabilityOptions
-
-    return StabilityOptions(
-        examples=args.examples,
-        probes=args.probes,
-        method="exact" if args.exact else "auto",
-        draws=args.draws,
-        delta=args.delta,
-        k=args.k,
-        levels=args.levels,
-        attenuation_draws=args.attenuation_draws,
-        zeta=args.zeta,
-        places=args.places,
-        seed=args.seed,
-    )
-
-
-def condition_options(args: argparse.Namespace) -> ConditionOptions:
-    from cushion.measures.conditions.options import ConditionOptions
-
-    exact = args.exact or args.paper
-    return ConditionOptions(
-        examples=args.examples,
-        probes=max(1, args.probes),
-        method="exact" if exact else "auto",
-        seed=args.seed,
-    )
-
-
-def tail_options(args: argparse.Namespace) -> TailOptions:
-    from cushion.measures.tails.options import TailOptions
-
-    return TailOptions(bootstrap=args.bootstrap, seed=args.seed)
+def chosen(kind: type[Chosen], args: argparse.Namespace) -> Chosen:
+    """The options from the flags; --paper has other defaults."""
+    published = getattr(kind, "as_published", kind) if args.paper else kind
+    values = {**vars(published()), **given(kind, args)}
+    if kind is ConditionOptions:  # --probes 0 leaves pairs out of stability only
+        values["probes"] = max(1, values["probes"])
+    return kind(**values)
 
 
 def run(args: argparse.Namespace) -> int:
-    from cushion.cli.measure_text import describe
     from cushion.data import load
     from cushion.measures.table import margins, measure
 
-    options = stability_options(args)
-    sharpness, conditions = sharpness_options(args), condition_options(args)
+    kinds = {family.name: family.options for family in FAMILIES if family.options is not None}
+    options: dict[str, Any] = {name: chosen(kind, args) for name, kind in kinds.items()}
     if args.save_margins is not None:
         check_writable(args.save_margins)
     if args.figures is not None:
@@ -224,14 +123,10 @@ def run(args: argparse.Namespace) -> int:
         net.module,
         data,
         only=None if args.only is None else args.only.split(","),
-        stability=options,
-        sharpness=sharpness,
-        conditions=conditions,
-        tails=tail_options(args),
-        epsilon=args.epsilon,
         init=net.init,
         beside=args.beside,
         spectra=not args.no_spectra,
+        **options,
     )
     say_if_other_data(args, net, data)
     say_if_untrained(args)
@@ -251,3 +146,17 @@ def run(args: argparse.Namespace) -> int:
         )
         print(f"cushion: {drawn}", file=sys.stderr)
     return 0
+
+
+def describe(found: MeasureTable) -> str:
+    """All that was measured, family by family."""
+    net = found.net
+    lines = [
+        f"{net.parameters} parameters in {net.depth} affine layers, on {net.m} examples of "
+        f"{net.data} ({found.note})"
+    ]
+    if not net.is_chain:
+        lines.append(f"not a chain of layers: {net.not_a_chain_because}")
+    views = [view for family in FAMILIES if family.measured(found) for view in family.shown(found)]
+    start = [part for line in lines for part in textwrap.wrap(line, width())]
+    return "\n".join(start) + "\n\n" + show(views)

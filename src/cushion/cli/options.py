@@ -59,14 +59,14 @@ def add_net(parser: argparse.ArgumentParser, *, flag: bool) -> None:
     )
 
 
-def add_epsilon(group: Any) -> None:
-    group.add_argument(
-        "--epsilon",
-        type=fraction,
-        default=0.05,
-        metavar="F",
-        help="gamma is the margin that all but this fraction of examples exceed (0.05); 0: the "
-        "hard margin",
+def add_examples(
+    parser: argparse.ArgumentParser, what: str, default: str = "what some minutes allow"
+) -> None:
+    parser.add_argument(
+        "--examples",
+        type=whole_or_all,
+        metavar="N|all",
+        help=f"rows for {what} (default: {default})",
     )
 
 
@@ -85,45 +85,11 @@ def whole(text: str) -> int:
     return value
 
 
-def wholes(text: str) -> tuple[int, ...]:
-    """Whole numbers of at least 1, separated by commas."""
-    try:
-        return tuple(whole(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"must be whole numbers with commas, such as 5,10, not '{text}'"
-        ) from None
-
-
-def natural(text: str) -> int:
-    """An option's whole number ≥ 0."""
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, not {text}")
-    return value
-
-
-def fraction(text: str) -> float:
-    """An option's number from 0 to below 1."""
-    value = float(text)
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 0 and below 1, not {text}")
-    return value
-
-
 def seed(text: str) -> int:
     """A seed: 0 ≤ seed < 2^63."""
     value = int(text)
     if not 0 <= value < 2**63:
         raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 2^63 - 1, not {text}")
-    return value
-
-
-def positive(text: str) -> float:
-    """An option's number above 0, finite."""
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text}")
     return value
 
 
@@ -134,16 +100,6 @@ def whole_or_all(text: str) -> int:
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"must be a whole number of at least 1, or all, not '{text}'"
-        ) from None
-
-
-def levels(text: str) -> tuple[float, ...]:
-    """Numbers separated by commas; whoever uses them checks them."""
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"must be numbers separated by commas, such as 0.1,1, not '{text}'"
         ) from None
 
 

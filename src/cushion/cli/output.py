@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,43 +60,3 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         for row in cells
     ]
     return "\n".join(lines)
-
-
-def wrapped_table(header: Sequence[str], rows: Sequence[Sequence[object]], width: int = 150) -> str:
-    """A table whose last column, a sentence, is wrapped so that no line is longer than `width`.
-
-    >>> print(wrapped_table(["a", "text"], [["x", "one two three"]], width=10))
-    a  text
-    x  one two
-       three
-    """
-    if not rows:
-        return table(header, rows)
-    left = table(header[:-1], [row[:-1] for row in rows]).split("\n")
-    start = max(map(len, left)) + 2
-    lines = []
-    for cells, text in zip(left, (header[-1], *(str(row[-1]) for row in rows)), strict=True):
-        first, *rest = textwrap.wrap(text, max(8, width - start)) or [""]
-        lines.append(f"{cells:<{start}}{first}".rstrip())
-        lines += [" " * start + more for more in rest]
-    return "\n".join(lines)
-
-
-def number(value: Any) -> str:
-    """Four significant digits, or a dash for what has no value.
-
-    >>> number(0.123456), number(None), number(float("nan"))
-    ('0.1235', '-', '-')
-    """
-    return "-" if value is None or math.isnan(value) else f"{value:.4g}"
-
-
-def power(log10: float | None, value: float | None) -> str:
-    """A number, as a power of ten above 10^6 and below 10^-6; a dash for what has no value.
-
-    >>> power(2.0, 100.0), power(1234.5, None), power(None, None), power(None, 0.0)
-    ('100', '10^1234.5', '-', '0')
-    """
-    if log10 is None:
-        return number(value)
-    return f"10^{log10:.1f}" if value is None or not abs(log10) <= 6 else number(value)

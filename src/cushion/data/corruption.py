@@ -14,8 +14,7 @@ from cushion.errors import BadInput
 
 
 def randomize_labels(dataset: Dataset, fraction: float, seed: int) -> Dataset:
-    """Give a random `fraction` of the rows (rounded to whole rows) labels drawn uniformly from all
-    classes.
+    """Give a random `fraction` of the rows (rounded) labels drawn uniformly from all classes.
 
     A drawn label may be the true one, as in Zhang et al. 2017 §2: with fraction 1 about 1/classes
     of the labels stay right by chance. Rows keep their order.
@@ -46,8 +45,7 @@ def shuffle_labels(dataset: Dataset, seed: int) -> Dataset:
 
 
 def with_confusion_set(dataset: Dataset, true_size: int, confusion_size: int, seed: int) -> Dataset:
-    """A random sample with its true labels, then a disjoint random one with uniformly random
-    labels.
+    """A random sample with its true labels, then a disjoint one with uniformly random labels.
 
     The experiment of Neyshabur et al. 2017 §3 ("different global minima"): rows 0..true_size-1 of
     the result are the training set proper, the rest its confusion set. The true rows depend on the

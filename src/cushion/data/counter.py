@@ -1,5 +1,4 @@
-"""Seeded whole numbers that never change: a counter hashed by SplitMix64, in exact 64-bit
-arithmetic.
+"""Seeded whole numbers that never change: a counter hashed by SplitMix64, in exact arithmetic.
 
 numpy promises the same *stream* only per bit generator and not for `permutation` or `integers`; a
 certificate names its rows by a seed, so the rows must not depend on a library version.

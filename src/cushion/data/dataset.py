@@ -14,6 +14,17 @@ from numpy.typing import NDArray
 from cushion.errors import BadInput
 
 
+def hash_arrays(tag: str, *arrays: NDArray[Any]) -> str:
+    """sha256 over a tag, then dtype, shape and little-endian C-order bytes of each array."""
+    digest = hashlib.sha256(f"{tag}\n".encode())
+    for array in arrays:
+        little = array.dtype.newbyteorder("<")
+        digest.update(f"{little.str} {','.join(map(str, array.shape))}\n".encode())
+        for start in range(0, len(array), 4096):
+            digest.update(np.ascontiguousarray(array[start : start + 4096], dtype=little).data)
+    return digest.hexdigest()
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """m labelled examples.
@@ -89,14 +100,8 @@ class Dataset:
         return self.hashed()
 
     def hashed(self) -> str:
-        """sha256 over dtype, shape and little-endian C-order bytes of x, then y, as they are."""
-        digest = hashlib.sha256(b"cushion-data-1\n")
-        for array in (self.x, self.y):
-            little = array.dtype.newbyteorder("<")
-            digest.update(f"{little.str} {','.join(map(str, array.shape))}\n".encode())
-            for start in range(0, len(array), 4096):
-                digest.update(np.ascontiguousarray(array[start : start + 4096], dtype=little).data)
-        return digest.hexdigest()
+        """The hash of x and y as they are now (FORMAT.md, section 5)."""
+        return hash_arrays("cushion-data-1", self.x, self.y)
 
     def select(self, rows: NDArray[np.int64], step: str) -> Dataset:
         """The given rows in the given order, with `step` added to the history."""

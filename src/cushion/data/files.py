@@ -26,8 +26,7 @@ def check_writable(path: str | Path) -> Path:
 
 
 def write_whole(path: str | Path, content: bytes | str) -> Path:
-    """Write to a hidden `.partial` file in the same folder, then rename: a reader never sees half
-    of the file.
+    """Write a hidden `.partial` file beside it, then rename: nobody ever sees half of the file.
 
     Process and thread are part of the temporary name: two that write one file do not meet before
     the rename.

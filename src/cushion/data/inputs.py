@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.data import catalogue
-from cushion.data.dataset import Dataset
+from cushion.data.dataset import Dataset, hash_arrays
 from cushion.data.formats import npz
 from cushion.data.sources import load_pair
 from cushion.data.steps import parse_source
@@ -35,18 +35,12 @@ class Inputs:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over dtype, shape and little-endian C-order bytes of x (FORMAT.md, section 5)."""
-        little = self.x.dtype.newbyteorder("<")
-        digest = hashlib.sha256(b"cushion-inputs-1\n")
-        digest.update(f"{little.str} {','.join(map(str, self.x.shape))}\n".encode())
-        for start in range(0, len(self.x), 4096):
-            digest.update(np.ascontiguousarray(self.x[start : start + 4096], dtype=little).data)
-        return digest.hexdigest()
+        """The hash of x (FORMAT.md, section 5)."""
+        return hash_arrays("cushion-inputs-1", self.x)
 
 
 def as_inputs(source: Inputs | Dataset | str | PathLike[str]) -> Inputs:
-    """The inputs of a dataset without its labels, or of a name, a folder or an .npz file (whose y
-    may be missing).
+    """The inputs of a dataset, a name, a folder or an .npz file; labels may be missing.
 
     Steps may follow a comma as in --data, and `split=test` means the held-out part:
     `mnist,split=test`.
@@ -97,8 +91,7 @@ def count_shared(rows: NDArray[Any], others: NDArray[Any]) -> int:
 
 
 def freshness_fault(rows: NDArray[Any], sample: NDArray[Any]) -> str:
-    """Why the rows cannot be fresh draws beside the sample's, as the end of a sentence about them;
-    empty if they can.
+    """Why the rows cannot be fresh draws beside the sample's, to end a sentence; empty if they can.
 
     A row of the sample again means that they are not fresh, unless the sample repeats its own rows,
     as draws from few possible rows do: then they may meet the sample's rows up to twice as often as

@@ -11,8 +11,7 @@ from cushion.errors import BadInput
 
 
 def permutation(n: int, seed: int) -> NDArray[np.int64]:
-    """A permutation of 0..n-1, uniform over seeds and the same on every machine and numpy version:
-    [n] int64.
+    """A permutation of 0..n-1, uniform over seeds, the same on every machine: [n] int64.
 
     It sorts the rows by their SplitMix64 hashes; a tie (probability below n²/2^65) keeps the lower
     row first.
@@ -36,8 +35,7 @@ def subset(dataset: Dataset, n: int, seed: int) -> Dataset:
 
 
 def split(dataset: Dataset, n: int, seed: int) -> tuple[Dataset, Dataset]:
-    """Two disjoint samples whose union is the whole: n random rows, and the rest; both in random
-    order.
+    """Two disjoint samples that make up the whole: n random rows, and the rest, in random order.
 
     The first part equals `subset(dataset, n, seed)` in its rows.
     """

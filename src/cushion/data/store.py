@@ -27,8 +27,7 @@ def folder(name: str, under: Path | None = None) -> Path:
 
 
 def is_present(named: NamedSet, under: Path | None = None) -> bool:
-    """Whether the set was fetched: every file is there and meta.json states the catalogue's
-    fingerprints.
+    """Whether the set was fetched: all files are there, meta.json states its fingerprints.
 
     Quick, since it reads no pixels; `is_sound` does.
     """

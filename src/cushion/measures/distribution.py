@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.records import Distribution, Record
+from cushion.records import Distribution, Record, column
 
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _BINS = 50
@@ -18,27 +18,29 @@ _ROUNDING = 1e-12  # relative; what a few hundred float64 operations leave
 @dataclass(frozen=True)
 class Spectrum(Record):
     """The singular values of one matrix, with stride, padding, dilation and groups if it is a
-    layer's map.
-
-    `exact`: all `count` values were computed (operators.spectrum states to what accuracy); else
-    `counts`, `quantiles` and `effective_rank_90` are estimates from random probes, and
-    `standard_error` holds one number for each of the counts. `top`: the largest values, at most 16,
-    in either case computed. A quantile at level q is the smallest value with at least a fraction q
-    at or below it. The histogram has len(edges) == len(counts) + 1.
+    layer's map. A quantile at level q is the smallest value with at least a fraction q at or below
+    it. The histogram has len(edges) == len(counts) + 1.
     """
 
-    of: Literal["map", "kernel"]  # the true linear map, or the weight as a matrix [out, -1]
-    count: int  # min(rows, columns); zeros are counted
-    exact: bool
-    top: tuple[float, ...]
-    quantiles: dict[str, float]
-    edges: tuple[float, ...]
-    counts: tuple[float, ...]
-    standard_error: tuple[float, ...] | None
-    operator_frobenius: float  # √(sum of all squared singular values), in closed form
-    spectral: float  # the largest
-    stable_rank: float | None  # operator_frobenius² / spectral²; undefined for a matrix of zeros
-    effective_rank_90: int  # the fewest singular values that hold 90 % of operator_frobenius²
+    of: Literal["map", "kernel"] = column(
+        "the true linear map, or the weight as a matrix [out, -1]"
+    )
+    count: int = column("singular values: min(rows, columns), zeros counted", label="values")
+    exact: bool = column(
+        "whether all values were computed (operators.spectrum states to what accuracy), not "
+        "estimated from random probes"
+    )
+    top: tuple[float, ...] = column("the largest, at most 16, in either case computed")
+    quantiles: dict[str, float] = column("by level")
+    edges: tuple[float, ...] = column("of the histogram")
+    counts: tuple[float, ...] = column("of the histogram")
+    standard_error: tuple[float, ...] | None = column("one for each of the counts, if estimated")
+    operator_frobenius: float = column("√(sum of all squared singular values), in closed form")
+    spectral: float = column("the largest", label="largest")
+    stable_rank: float | None = column(
+        "operator_frobenius² / spectral²; undefined for a matrix of zeros"
+    )
+    effective_rank_90: int = column("the fewest that hold 90 % of ‖A‖_F²", label="hold 90 %")
 
 
 def describe(
@@ -76,9 +78,7 @@ def describe(
 
 
 def _range(finite: NDArray[np.float64]) -> tuple[float, float]:
-    """From the smallest to the largest value; wider where they differ by rounding alone, which no
-    bins resolve.
-    """
+    """From the smallest to the largest value; wider where they differ by rounding alone."""
     if len(finite) == 0:
         return 0.0, 1.0
     low, high = float(finite.min()), float(finite.max())

@@ -1,17 +1,66 @@
-"""Classification margins: the score of the true class minus the best other score; negative ones
-stay negative.
-"""
+"""Classification margins: the true class's score minus the best other; negative ones stay so."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from cushion.errors import BadInput
+from cushion.measures.distribution import describe
+from cushion.measures.family import Context, Family, Found, View
+from cushion.records import Distribution, Options, Record, column, option
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cushion.measures.records import MeasureTable
+
+
+@dataclass(frozen=True)
+class MarginOptions(Options):
+    """Which margin is called γ."""
+
+    epsilon: float = option(
+        0.05,
+        "gamma is the margin that all but this fraction of examples exceed; 0: the hard margin",
+        least=0,
+        below=1,
+    )
+
+
+@dataclass(frozen=True)
+class Margin(Record):
+    """The margin γ that all but a fraction ε of S exceed (Neyshabur 2017, §2.2)."""
+
+    epsilon: float = column("the fraction of S that may have a smaller margin", label="ε")
+    value: float = column(
+        "the ⌈εm⌉-th smallest margin: all but a fraction ε of the examples exceed it; negative "
+        "where more are misclassified",
+        label="γ",
+        better="high",
+    )
+    loss: float = column("L̂_γ: the fraction of S with margin at most γ", label="margin loss")
+    hard: float = column("the smallest margin of all", label="hard margin", better="high")
+
+
+@dataclass(frozen=True)
+class NetMargins(Record):
+    """Errors and margins on S. Ties count as errors."""
+
+    errors: int | None = column("on these examples", better="low", default=None)
+    error_rate: float | None = column("errors over m", better="low", default=None)
+    margins: Distribution | None = column(
+        "score of the true class minus the best other", better="high", default=None
+    )
+    margin_5th: float | None = column(
+        "the 5th-percentile margin, the papers' γ", label="5th percentile", default=None
+    )
+    margin: Margin | None = column("γ, its ε and its loss", default=None)
 
 
 def sample_margins(logits: Tensor, labels: Tensor) -> Tensor:
@@ -20,7 +69,7 @@ def sample_margins(logits: Tensor, labels: Tensor) -> Tensor:
     An example is misclassified exactly when its margin is ≤ 0: a tie is an error.
     """
     own = logits.gather(1, labels[:, None])
-    others = logits.scatter(1, labels[:, None], -torch.inf)
+    others = logits.scatter(1, labels[:, None], -math.inf)
     return own.squeeze(1) - others.amax(dim=1)
 
 
@@ -44,3 +93,40 @@ def epsilon_margin(margins: NDArray[np.float64], epsilon: float) -> float:
 def margin_loss(margins: NDArray[np.float64], gamma: float) -> float:
     """L̂_γ: the fraction of examples with margin at most γ; at γ = 0 the error."""
     return float((margins <= gamma).mean())
+
+
+def _measure(context: Context) -> Found:
+    found, options = context.passed["margins"], context.options
+    spread, errors = describe(found, "min"), int((found <= 0).sum())
+    gamma = epsilon_margin(found, options.epsilon)
+    net = NetMargins(
+        errors=errors,
+        error_rate=errors / len(found),
+        margins=spread,
+        margin_5th=None if spread is None else spread.quantiles["0.05"],
+        margin=Margin(options.epsilon, gamma, margin_loss(found, gamma), float(found.min())),
+    )
+    return Found(net=net)
+
+
+def _views(table: MeasureTable) -> Iterator[View]:
+    net = table.net
+    notes = []
+    if net.margin is not None and net.margin.value <= 0:
+        notes.append(
+            "γ is not positive, so norms cannot be compared relative to it: the net errs on too "
+            "many examples"
+        )
+    columns = "errors error_rate margin.hard margin_5th margins.median margin.value margin.epsilon"
+    yield View("Errors and margins", [net], f"{columns} margin.loss", notes, upright=True)
+
+
+FAMILY = Family(
+    name="margins",
+    title="margins (Neyshabur 2017)",
+    options=MarginOptions,
+    net=NetMargins,
+    sees=frozenset({"margins"}),
+    measure=_measure,
+    views=_views,
+)

@@ -2,59 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from cushion.data import Dataset, as_dataset
 from cushion.errors import BadInput
-from cushion.measures.conditions.measurement import measure_conditions
-from cushion.measures.conditions.options import ConditionOptions
-from cushion.measures.distribution import describe
-from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
-from cushion.measures.norms.groups import distance_from_initialisation, group_norms
-from cushion.measures.norms.layers import layer_norms, squared_distance
-from cushion.measures.norms.paths import path_norms
-from cushion.measures.norms.spectra import kernel_spectrum, layer_spectrum
-from cushion.measures.records import LayerMeasures, Margin, MeasureTable, NetMeasures
-from cushion.measures.sharpness.measurement import measure_sharpness
-from cushion.measures.sharpness.options import SharpnessOptions
-from cushion.measures.stability.claims import check_claims
+from cushion.measures.families import FAMILIES
+from cushion.measures.family import Context, Family
+from cushion.measures.margins import MarginOptions
+from cushion.measures.one_pass import one_pass
+from cushion.measures.records import LayerMeasures, MeasureTable, NetMeasures
 from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
-from cushion.measures.stability.measurement import measure_stability
-from cushion.measures.stability.one_pass import NormObserver, OnePass
 from cushion.measures.stability.options import StabilityOptions
-from cushion.measures.stability.records import NoiseSensitivity, Weights
+from cushion.measures.stability.records import NoiseSensitivity
 from cushion.measures.stability.sensitivity import Draw, measure_sensitivity
-from cushion.measures.tails.measurement import layer_tails
-from cushion.measures.tails.options import TailOptions
-from cushion.nets.batches import as_floats
-from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.module import NetworkModule
-from cushion.nets.network import Network, Node, Stage
+from cushion.nets.network import Network, Node
 from cushion.nets.tracing import trace
-from cushion.progress import progress
+from cushion.records import Options, Record
 
-FAMILIES = ("stability", "spectra", "norms", "paths", "margins", "sharpness", "conditions", "tails")
 _BATCH = 256
-_PATHS = (1.0, 2.0)
-
-
-@dataclass(frozen=True)
-class _Options:
-    stability: StabilityOptions
-    sharpness: SharpnessOptions
-    conditions: ConditionOptions
-    tails: TailOptions
-    epsilon: float
-    batch: int
-    singular_values: bool
+Row = TypeVar("Row", LayerMeasures, NetMeasures)
 
 
 def measure(
@@ -63,41 +36,32 @@ def measure(
     *,
     only: str | Sequence[str] | None = None,
     batch: int = _BATCH,
-    stability: StabilityOptions | None = None,
-    sharpness: SharpnessOptions | None = None,
-    conditions: ConditionOptions | None = None,
-    tails: TailOptions | None = None,
-    epsilon: float = 0.05,
+    epsilon: float = MarginOptions.epsilon,
     init: nn.Module | Network | None = None,
     beside: Literal["init", "random"] | None = None,
     spectra: bool = True,
+    **options: Options | None,
 ) -> MeasureTable:
     """Measure a net on its training set: every family of measures, or those that `only` names.
 
-    `stability`, `sharpness`, `conditions` and `tails` choose probes, draws and rows; γ is the
-    margin that all but a fraction `epsilon` of the examples exceed; `init`, the net at its
-    initialisation, adds the versions from initialisation. `spectra=False` leaves the singular
-    values out, trace norms among them. `beside` measures a second net in the same way: the
-    initialisation scaled to match the net's layers (the conditions of Theorem 1: as it was), or
-    random weights of the same norms. The model is not changed.
+    options: how a family measures, under its name, such as stability=StabilityOptions(probes=32);
+    sharpness, conditions and tails have options as well. γ is the margin that all but a fraction
+    `epsilon` of the examples exceed; `init`, the net at its initialisation, adds the versions from
+    initialisation. `spectra=False` leaves the singular values out, trace norms among them. `beside`
+    measures a second net in the same way: the initialisation scaled to match the net's layers (the
+    conditions of Theorem 1: as it was), or random weights of the same norms. The model is not
+    changed.
     """
     data = as_dataset(data)
     families = _families(only, spectra)
     if beside not in (None, "init", "random"):
         raise BadInput(f"`beside` must be init or random, not {beside}")
-    if not 0 <= epsilon < 1:
-        raise BadInput(f"`epsilon` must be at least 0 and below 1, not {epsilon}")
     if batch < 1:
         raise BadInput(f"a batch must have at least 1 example, not {batch}")
-    options = _Options(
-        stability or StabilityOptions(),
-        sharpness or SharpnessOptions(),
-        conditions or ConditionOptions(),
-        tails or TailOptions(),
-        epsilon,
-        batch,
-        spectra,
-    )
+    chosen = _options({"margins": MarginOptions(epsilon), **options})
+    stability = chosen["stability"]
+    assert isinstance(stability, StabilityOptions)
+    run = _Run(families, chosen, batch, spectra, stability.seed)
     net = traced(model, data)
     initial = None if init is None else traced(init, data)
     if initial is not None:
@@ -107,34 +71,22 @@ def measure(
             "`beside` = init needs the net's initialisation: give a RUN folder, or use `beside` "
             "random"
         )
-    table = _measure(net, data, families, options, initial)
+    table = run.measure(Context(net, data, None, initial))
     if beside is None:
         return table
     if beside == "init" and initial is not None:
-        twin = _measure(
-            scaled_to_match(net, initial),
-            data,
-            families,
-            options,
-            None,
-            "initial",
-            unscaled=initial,
-        )
+        scaled = scaled_to_match(net, initial)
+        twin = run.measure(Context(scaled, data, None, weights="initial", unscaled=initial))
     else:
-        twin = _measure(
-            random_like(net, options.stability.seed), data, families, options, None, "random"
-        )
-    return replace(
-        table, beside=twin, claims=check_claims(table, twin) if "stability" in families else ()
-    )
+        twin = run.measure(Context(random_like(net, run.seed), data, None, weights="random"))
+    claims = [family.claims(table, twin) for family in families if family.claims is not None]
+    return replace(table, beside=twin, claims=tuple(claim for part in claims for claim in part))
 
 
 def margins(
     model: nn.Module | Network, data: Dataset | str, *, batch: int = _BATCH
 ) -> NDArray[np.float64]:
-    """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example, in the sample's order; at most 0
-    where the net errs.
-    """
+    """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example; at most 0 where the net errs."""
     sample = as_dataset(data)
     return one_pass(traced(model, sample), sample, batch, norms=False, margins=True)["margins"]
 
@@ -162,28 +114,6 @@ def noise_sensitivity(
     return measure_sensitivity(net, sample, start, end, noise, scale=scale, draws=draws, seed=seed)
 
 
-def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[str, ...]:
-    families = (
-        FAMILIES
-        if only is None
-        else tuple(only.split(","))
-        if isinstance(only, str)
-        else tuple(only)
-    )
-    for family in families:
-        if family not in FAMILIES:
-            raise BadInput(
-                f"there is no family of measures called {family!r}; choose from "
-                f"{', '.join(FAMILIES)}"
-            )
-    # noise spreads over the whole spectrum
-    whole = (*families, "spectra") if "stability" in families else families
-    chosen = whole if spectra else tuple(family for family in whole if family != "spectra")
-    if not chosen:
-        raise BadInput(f"nothing is left to measure; choose from {', '.join(FAMILIES)}")
-    return chosen
-
-
 def traced(model: nn.Module | Network, data: Dataset) -> Network:
     """The model as a net that reads these data and has a score for each of their classes."""
     known = model.network if isinstance(model, NetworkModule) else model
@@ -201,167 +131,72 @@ def traced(model: nn.Module | Network, data: Dataset) -> Network:
     return net
 
 
-def _measure(
-    net: Network,
-    data: Dataset,
-    families: tuple[str, ...],
-    options: _Options,
-    initial: Network | None,
-    weights: Weights = "trained",
-    unscaled: Network | None = None,
-) -> MeasureTable:
-    """`unscaled`: the net whose conditions are measured in place of this one's; they depend on
-    scale.
-    """
-    stable, marginal = "stability" in families, "margins" in families
-    passed = one_pass(net, data, options.batch, norms=stable, margins=marginal)
-    rows = {node.index: _describe_layer(node) for node in net.affine_layers}
-    whole = NetMeasures(
-        m=len(data),
-        classes=net.classes,
-        parameters=net.parameters,
-        depth=len(net.affine_layers),
-        is_chain=net.is_chain,
-        not_a_chain_because=net.not_a_chain_because,
-        data=data.name,
-        data_fingerprint=data.fingerprint,
-    )
-    if "norms" in families:
-        rows = _with_norms(net, rows, options, initial)
-        distance = None if initial is None else math.sqrt(squared_distance(net, initial))
-        whole = replace(whole, l2=math.sqrt(squared_distance(net)), distance=distance)
-    if "paths" in families:
-        whole = replace(whole, path_norms=path_norms(net, _PATHS))
-    if stable:
-        norms: OnePass = {key: values for key, values in passed.items() if key != "margins"}  # type: ignore[misc]
-        layers, stability = measure_stability(net, data, norms, options.stability, initial, weights)
-        rows = {index: replace(row, **vars(layers[index])) for index, row in rows.items()}
-        whole = replace(whole, stability=stability)
-    if "spectra" in families:
-        rows = _with_spectra(net, rows, options.stability.seed, initial)
-    if marginal:
-        whole = _with_margins(whole, passed["margins"], options.epsilon)
-    if "sharpness" in families:
-        whole = replace(whole, sharpness=measure_sharpness(net, data, options.sharpness))
-    if "conditions" in families:
-        whole = replace(
-            whole, conditions=measure_conditions(unscaled or net, data, options.conditions)
+@dataclass(frozen=True)
+class _Run:
+    """What is measured and how, the same for a net and for the one beside it."""
+
+    families: tuple[Family, ...]
+    options: Mapping[str, Options]
+    batch: int
+    singular_values: bool
+    seed: int
+
+    def measure(self, context: Context) -> MeasureTable:
+        net, data = context.net, context.data
+        sees = {part for family in self.families for part in family.sees}
+        passed = one_pass(net, data, self.batch, norms="norms" in sees, margins="margins" in sees)
+        context = replace(
+            context, passed=passed, singular_values=self.singular_values, seed=self.seed
         )
-    if "tails" in families:
-        rows = _with_tails(net, rows, options.tails)
-    return MeasureTable(layers=tuple(rows.values()), net=whole)
-
-
-def _with_margins(whole: NetMeasures, found: NDArray[np.float64], epsilon: float) -> NetMeasures:
-    spread, errors = describe(found, "min"), int((found <= 0).sum())
-    gamma = epsilon_margin(found, epsilon)
-    return replace(
-        whole,
-        errors=errors,
-        error_rate=errors / len(found),
-        margins=spread,
-        margin_5th=None if spread is None else spread.quantiles["0.05"],
-        margin=Margin(epsilon, gamma, margin_loss(found, gamma), float(found.min())),
-    )
-
-
-def _with_norms(
-    net: Network, rows: dict[int, LayerMeasures], options: _Options, initial: Network | None
-) -> dict[int, LayerMeasures]:
-    """The rows with the norms of every layer's parameters and map, and of what training changed."""
-    found = {}
-    for at, node in enumerate(progress(net.affine_layers, "norms", "layer")):
-        start = None if initial is None else initial.affine_layers[at].affine
-        found[node.index] = replace(
-            rows[node.index],
-            **vars(layer_norms(node.affine.operator)),
-            group_norms=group_norms(
-                node.affine.operator,
-                trace_norms=options.singular_values,
-                seed=options.stability.seed,
-            ),
-            distance=None if start is None else distance_from_initialisation(node.affine, start),
+        found = [
+            family.measure(replace(context, options=self.options.get(family.name)))
+            for family in self.families
+        ]
+        layers = tuple(
+            _with_all(_layer(node), [part.layers.get(node.index) for part in found])
+            for node in net.affine_layers
         )
-    return found
+        return MeasureTable(layers, _with_all(_net(net, data), [part.net for part in found]))
 
 
-def one_pass(
-    net: Network, data: Dataset, batch: int, *, norms: bool, margins: bool
-) -> dict[object, NDArray[np.float64]]:
-    """One number per example: margins under "margins", the three norms of each affine layer under
-    (index, stage).
-    """
-    if not (norms or margins):
-        return {}
-
-    order: list[tuple[int, Stage]] = []  # the columns of the norms, the same in every shard
-
-    def work(rows: slice) -> Accumulators[str]:
-        observer = NormObserver()
-        logits = net.run(as_floats(data.x[rows]).to(net.dtype), observer if norms else None)
-        if not bool(torch.isfinite(logits).all()):
+def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[Family, ...]:
+    """Those asked for and what they bring along, in the order of the table."""
+    known = {family.name: family for family in FAMILIES}
+    asked = known if only is None else only.split(",") if isinstance(only, str) else only
+    for name in asked:
+        if name not in known:
             raise BadInput(
-                f"the net's scores on {data.name} are not finite near row {rows.start}; check its "
-                "weights"
+                f"there is no family of measures called {name!r}; choose from {', '.join(known)}"
             )
-        found: dict[str, Samples] = {}
-        if norms:  # one array of all columns: a conversion for each would cost as much as the norms
-            order[:] = observer.norms
-            found["norms"] = Samples.of(
-                rows.start, torch.stack(list(observer.norms.values()), dim=1).numpy()
+    wanted = {*asked, *(more for name in asked for more in known[name].brings)}
+    wanted -= set() if spectra else {"spectra"}
+    if not wanted:
+        raise BadInput(f"nothing is left to measure; choose from {', '.join(known)}")
+    return tuple(family for family in FAMILIES if family.name in wanted)
+
+
+def _options(given: Mapping[str, Options | None]) -> dict[str, Options]:
+    """Every family's options, by its name: those given, or its defaults."""
+    kinds = {family.name: family.options for family in FAMILIES if family.options is not None}
+    for name, chosen in given.items():
+        kind = kinds.get(name)
+        if kind is None:
+            raise TypeError(
+                f"measure() got an unexpected keyword argument {name!r}; families with options are "
+                f"{', '.join(kinds)}"
             )
-        if margins:
-            labels = torch.from_numpy(np.array(data.y[rows]))
-            found["margins"] = Samples.of(rows.start, sample_margins(logits, labels).numpy())
-        return found
-
-    merged = {
-        key: samples.values()
-        for key, samples in map_shards(len(data), batch, work, describe="measuring").items()
-    }
-    columns: dict[object, NDArray[np.float64]] = {"margins": merged["margins"]} if margins else {}
-    return columns | {
-        key: np.ascontiguousarray(merged["norms"][:, at]) for at, key in enumerate(order)
-    }
+        if not isinstance(chosen, kind | None):
+            raise BadInput(f"`{name}` must be {kind.__name__}(...), not {chosen!r}")
+    return {name: given.get(name) or kind() for name, kind in kinds.items()}
 
 
-def _with_spectra(
-    net: Network, rows: dict[int, LayerMeasures], seed: int, initial: Network | None
-) -> dict[int, LayerMeasures]:
-    """The rows with the singular values of every layer's map and kernel, and of what training
-    changed.
-    """
-    found = {}
-    for at, node in enumerate(progress(net.affine_layers, "spectra", "layer")):
-        operator, row = node.affine.operator, rows[node.index]
-        changed = row.from_initialisation
-        if changed is not None and initial is not None:
-            moved = operator.minus(initial.affine_layers[at].affine.operator)
-            changed = replace(changed, spectrum=layer_spectrum(moved, seed=seed))
-        found[node.index] = replace(
-            row,
-            spectrum=layer_spectrum(operator, seed=seed),
-            kernel_spectrum=kernel_spectrum(operator, seed=seed),
-            from_initialisation=changed,
-        )
-    return found
+def _with_all(row: Row, parts: Sequence[Record | None]) -> Row:
+    """The row with what every family found."""
+    found = [vars(part) for part in parts if part is not None]
+    return replace(row, **{name: value for part in found for name, value in part.items()})
 
 
-def _with_tails(
-    net: Network, rows: dict[int, LayerMeasures], options: TailOptions
-) -> dict[int, LayerMeasures]:
-    """The rows with the laws fitted to every layer's weights and eigenvalues."""
-    found = {}
-    for node in progress(net.affine_layers, "tails", "layer"):
-        tails = layer_tails(node.affine.operator.weight, options)
-        law = tails.weights.power_law
-        found[node.index] = replace(
-            rows[node.index], tails=tails, tail_alpha=None if law is None else law.alpha
-        )
-    return found
-
-
-def _describe_layer(node: Node) -> LayerMeasures:
+def _layer(node: Node) -> LayerMeasures:
     operator = node.affine.operator
     return LayerMeasures(
         name=node.name,
@@ -370,4 +205,17 @@ def _describe_layer(node: Node) -> LayerMeasures:
         input_shape=tuple(operator.input_shape),
         output_shape=tuple(operator.output_shape),
         parameters=node.affine.parameters,
+    )
+
+
+def _net(net: Network, data: Dataset) -> NetMeasures:
+    return NetMeasures(
+        m=len(data),
+        classes=net.classes,
+        parameters=net.parameters,
+        depth=len(net.affine_layers),
+        is_chain=net.is_chain,
+        not_a_chain_because=net.not_a_chain_because,
+        data=data.name,
+        data_fingerprint=data.fingerprint,
     )

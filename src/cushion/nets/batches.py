@@ -18,8 +18,7 @@ def mix_seed(seed: int, part: int | str, purpose: str) -> int:
 
 
 def as_floats(x: NDArray[Any]) -> Tensor:
-    """A batch as the net reads it: uint8 divided by 255, floats as they are; in memory that torch
-    aligned.
+    """A batch as the net reads it, in torch's memory: uint8 divided by 255, floats as they are.
 
     Matrix products may round differently by alignment, so numpy's memory would break bit-identical
     resuming.

@@ -100,8 +100,7 @@ def map_shards(
     *,
     describe: str = "examples",
 ) -> dict[Key, Any]:
-    """Run `work` on consecutive slices of at most `size` rows and merge what it returns, key by
-    key.
+    """Run `work` on consecutive slices of at most `size` rows and merge its answers by key.
 
     Shows a progress bar on stderr when that is a terminal and the work takes over two seconds.
     """

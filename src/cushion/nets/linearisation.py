@@ -1,5 +1,4 @@
-"""A net linearised at a batch: its ReLU masks and max-pool choices are recorded once, then vectors
-pass through them.
+"""A net linearised at a batch: masks and choices are recorded once, then vectors pass through.
 
 J^{i,j} is the derivative of x^j (the output of affine layer j, bias included) with respect to x^i
 at the batch's own activations; a ReLU at exactly 0 counts as inactive. In a net that is not a
@@ -26,9 +25,7 @@ Visit: TypeAlias = Callable[[Node, Tensor], None]
 
 
 class Linearisation:
-    """The recorded batch. `outputs` maps each affine node's index to x^i, [B, *shape]; `scores` are
-    the logits.
-    """
+    """A batch, recorded: `outputs` has x^i, [B, *shape], under affine nodes' indices; `scores`."""
 
     def __init__(self, net: Network, x: Tensor) -> None:
         self.net = net
@@ -66,9 +63,7 @@ class Linearisation:
         return output
 
     def push(self, source: Node, t: Tensor, visit: Visit, *, last: int | None = None) -> None:
-        """Show J^{i,j} t to `visit` for every affine j after `source` = i, in order, up to node
-        index `last`.
-        """
+        """Show J^{i,j} t to `visit` for every affine j after `source` = i, up to node `last`."""
         alive = {source.index: t.expand(-1, self.batch, *t.shape[2:]).clone()}
         for node in self.net.nodes[source.index + 1 : None if last is None else last + 1]:
             before = [alive.get(i) for i in node.inputs]
@@ -81,8 +76,7 @@ class Linearisation:
                     alive.pop(i, None)
 
     def push_to_next(self, source: Node, t: Tensor) -> Tensor:
-        """D_i t in a chain: vectors at x^i pass ReLU, pooling and reshapes to the next affine
-        layer's input.
+        """D_i t in a chain: vectors at x^i pass on to the next affine layer's input.
 
         After the last affine layer they pass to the logits. t: [P, B or 1, *shape]; it may be
         written into. What all examples share stays shared, [P, 1, ...], as long as no step depends
@@ -108,8 +102,7 @@ class Linearisation:
         return t if step is None else step.push(t)
 
     def pull(self, target: Node, t: Tensor, visit: Visit) -> None:
-        """Show (J^{i,j})ᵀ t to `visit` for every affine i before `target` = j, from the last to the
-        first.
+        """Show (J^{i,j})ᵀ t to `visit` for every affine i before `target` = j, the last first.
 
         t: [P, B or 1, *output_shape]. With t shared by all examples, the first product is done once
         for all.
@@ -147,8 +140,7 @@ class Linearisation:
         return [self.net.nodes[i].shape for i in node.inputs]
 
     def pull_energy(self, target: Node) -> tuple[Node, Tensor] | None:
-        """The affine layer i before `target`, and Σ over outputs of (J^{i,j})² for each unit of
-        x^i: [B, *shape].
+        """The affine layer i before `target`, and Σ over outputs of (J^{i,j})²: [B, *shape].
 
         In closed form from the columns' squared lengths of target's map; None unless each unit of
         x^i feeds one input of `target` at most (ReLU, disjoint pooling windows, reshapes), with no

@@ -54,8 +54,7 @@ class Cat(nn.Module):
 
 
 def build(spec: Spec | str, seed: int = 0, *, init: Initialisation = "he") -> nn.Sequential:
-    """A float32 module for the spec on the CPU: input [b, *input_shape], output [b, classes]
-    scores.
+    """A float32 module on the CPU: input [b, *input_shape], output [b, classes] scores.
 
     Layers are named by kind and order: conv1, bn1, relu1, fc1, ... (inside branches
     add1.branches.0.conv2). `init="he"` (He 2015): weights N(0, 2/fan), where fan is k²·out/groups

@@ -8,8 +8,7 @@ from cushion.nets.network import Network
 
 
 class NetworkModule(nn.Module):
-    """Computes what its `network` computes; weights and biases are its buffers, so that it has a
-    fingerprint.
+    """Computes what its `network` does; weights and biases are buffers, for its fingerprint.
 
     `cushion.measure` and the like take the network out again instead of tracing the module.
     """

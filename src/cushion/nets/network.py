@@ -68,8 +68,7 @@ Layer: TypeAlias = Callable[[Node, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network:
-    """An immutable graph of nodes in topological order: node 0 is the input, the last node gives
-    the logits.
+    """A graph of nodes in topological order: node 0 is the input, the last gives the logits.
 
     Its tensors are its own copies, without gradients; it computes what the traced module computes
     in eval mode. A module that is called twice appears as two nodes ("fc" and "fc#2"), and
@@ -122,8 +121,7 @@ class Network:
 
     @torch.no_grad()
     def run(self, x: Tensor, observe: Observer | None) -> Tensor:
-        """The logits; on the way `observe` sees every affine layer three times: its input, A·input,
-        and that plus bias.
+        """The logits; `observe` sees every affine layer's input, A·input, and that plus bias.
 
         An observer that only reads costs a forward pass: the bias is added in place and each
         activation is freed after its last use, so it must clone what it wants to keep.
@@ -131,8 +129,7 @@ class Network:
         return self.evaluate(x, None if observe is None else partial(_observed, observe))
 
     def evaluate(self, x: Tensor, layer: Layer | None = None) -> Tensor:
-        """The logits; `layer` computes the output of every affine node from its input (None: the
-        node's own map).
+        """The logits; `layer` computes affine nodes from their inputs (None: their own maps).
 
         Outside torch.no_grad gradients flow to x and to the weights of affine maps put in with
         `with_affine`.

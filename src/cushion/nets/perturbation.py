@@ -14,8 +14,7 @@ class Activations:
 
     def __init__(self, net: Network, x: Tensor) -> None:
         self.net = net
-        # Channels last, as in a Linearisation: faster convolutions, and differences of the two lie
-        # alike in memory.
+        # Channels last, as in a Linearisation: faster, and differences lie alike in memory.
         self.values: dict[int, Tensor] = {
             0: x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
         }
@@ -25,8 +24,7 @@ class Activations:
 
     @torch.no_grad()
     def rerun(self, source: Node, t: Tensor, visit: Visit) -> None:
-        """Put t, [B, *shape], in place of the source's output and show every affine layer that
-        changes, in order.
+        """Put t, [B, *shape], in place of the source's output; show what affine layers become.
 
         This is M^{i,j}(t) of Arora 2018, Section 3, for all j > i. What `visit` is shown is its own
         to keep.

@@ -16,7 +16,23 @@ from cushion.numerics import percent_up
 from cushion.papers.runner import Workshop
 
 Answer: TypeAlias = dict[str, Any]  # of a command, as its --json has it
+Need: TypeAlias = str | Callable[[Path], None]  # a command, or what makes a file in OUT
 OCCAM = "kind errors m bits delta bound holdout_errors holdout_m because"  # that pages read
+# What makes a command of a recorded study one that takes seconds, on digits.
+_SMALL = {
+    "lenet-300-100": "'1x8x8: flatten fc32 relu fc32 relu fc10'",
+    "--prune-to 0.995": "--prune-to 0.5",
+    "--data mnist": "--data digits",
+    ".runs/lenet": ".runs/small",
+    ".runs/imp-lenet/level-2": ".runs/imp-small/level-0",
+    ".runs/imp-lenet": ".runs/imp-small",
+    ".runs/nets/": ".runs/nets/small-",
+    "/recorded/": "/quick/",
+}
+LENET = "train lenet-300-100 --data mnist -o .runs/lenet"
+TICKETS = (
+    "train lenet-300-100 --data mnist --epochs 8 --prune imp --prune-to 0.995 -o .runs/imp-lenet"
+)
 _HELD = {True: "held", False: "broken", None: "not promised"}
 
 
@@ -25,7 +41,7 @@ def answers(
     study: str,
     commands: Mapping[str, str],
     kept: Mapping[str, str] | Callable[[Answer], Answer],
-    needs: Sequence[str | Callable[[Path], None]] = (),
+    needs: Sequence[Need] = (),
 ) -> dict[str, Answer]:
     """What stays of the commands' answers, by the commands' own names.
 
@@ -34,6 +50,7 @@ def answers(
     """
 
     def make(command: str) -> Answer:
+        (workshop.out / ".runs" / "nets").mkdir(parents=True, exist_ok=True)
         for need in needs:
             need(workshop.out) if callable(need) else _run(need, workshop.out)
         answer = _run(command, workshop.out)
@@ -47,6 +64,14 @@ def answers(
         )
         for name, command in commands.items()
     }
+
+
+def sized(workshop: Workshop, command: str) -> str:
+    """The command as it is recorded, or a small one at quick size."""
+    if workshop.size == "quick":
+        for large, small in _SMALL.items():
+            command = command.replace(large, small)
+    return command
 
 
 def _run(command: str, folder: Path) -> Answer:

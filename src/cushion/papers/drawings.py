@@ -22,9 +22,7 @@ class Series(Record):
 
 @dataclass(frozen=True)
 class Picture(Record):
-    """Numbers to draw over the places x: lines where the places are numbers, bars where they are
-    names.
-    """
+    """Numbers over the places x: lines where these are numbers, bars where they are names."""
 
     name: str  # of the file
     title: str
@@ -38,9 +36,7 @@ class Picture(Record):
 
 @dataclass(frozen=True)
 class Contour(Record):
-    """A number over a plane: values[row][column] at (x[column], y[row]), from `low` to `high` for
-    the colours.
-    """
+    """values[row][column] at (x[column], y[row]); colours run from `low` to `high`."""
 
     name: str  # of the file
     title: str
@@ -57,9 +53,7 @@ class Contour(Record):
 
 @dataclass(frozen=True)
 class Points(Record):
-    """One group of points (x, y) of a scatter; x_errors: the standard errors of their x, drawn as
-    bars.
-    """
+    """One group of points (x, y); x_errors: standard errors of x, drawn as bars."""
 
     label: str
     places: tuple[tuple[float, float], ...]
@@ -90,9 +84,7 @@ class Scatter(Record):
 
 @dataclass(frozen=True)
 class Curve(Record):
-    """One line through points of its own, in their order; y_errors: standard errors, drawn as
-    bars.
-    """
+    """A line through its own points in order; y_errors: standard errors, drawn as bars."""
 
     label: str
     x: tuple[float, ...]
@@ -138,9 +130,7 @@ class Histogram(Record):
 
 @dataclass(frozen=True)
 class Panels(Record):
-    """Several pictures in one file, row by row; a panel's own name is not used. Equal legends are
-    drawn once.
-    """
+    """Pictures in one file, row by row, their own names unused; equal legends are drawn once."""
 
     name: str  # of the file
     title: str

@@ -20,6 +20,7 @@ class Item:
     id: str
     title: str
     source: str  # the paper and the item in it, or "cushion" for our own tables
+    claim: str  # of the source, as a sentence
     shows: str
     quick: str  # time on two cores at quick size
     recorded: str  # at the size that results/ holds: larger, but with fewer epochs than the paper's

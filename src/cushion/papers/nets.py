@@ -77,9 +77,7 @@ class TrainingPlan(Record):
 
 
 def train_plan(workshop: Workshop, plan: TrainingPlan) -> tuple[RunResult, Dataset, Dataset]:
-    """Train it, or finish that, or find it trained; with the sample as its recipe labels it, and
-    the test set.
-    """
+    """Train it, or find it trained; with the sample as its recipe labels it, and the test set."""
     data, test = load_pair(plan.data)
     if test is None:
         raise BadInput(f"{plan.data} has no test set, and test errors are counted on one")
@@ -100,9 +98,7 @@ def train_once(
     seed: int = 0,
     snapshots: tuple[int, ...] = (),
 ) -> RunResult:
-    """Train into OUT/.runs/NAME-FINGERPRINT; a finished run of that fingerprint is taken as it
-    is.
-    """
+    """Train into OUT/.runs/NAME-FINGERPRINT; a finished run of that fingerprint is taken."""
     if workshop.from_records:
         raise Unrecorded(
             f"{recipe.name} would have to be trained, and nothing is made with `from_records`"
@@ -120,9 +116,7 @@ def train_once(
 
 
 def run_fingerprint(setting: Setting, snapshots: tuple[int, ...] = ()) -> str:
-    """16 hex digits of the sha256 of recipe, net, data, width, seed and device: what decides the
-    trained weights.
-    """
+    """16 hex digits of the sha256 of all that decides the trained weights."""
     recipe = {key: value for key, value in setting.recipe.to_json().items() if key not in _WORDS}
     sets = [None if part is None else part.fingerprint for part in (setting.sample, setting.test)]
     parts = [

@@ -56,7 +56,6 @@ class Tried(Record):
 class Page:
     """What an item found. The verdict is counted from its claims, which code tries, never typed."""
 
-    claim: str  # what the source claims
     tables: tuple[Table, ...]
     settings: Mapping[str, Any]
     claims: tuple[Tried, ...] = ()
@@ -67,7 +66,6 @@ class Page:
         """Everything but the settings, to which the runner adds its own."""
         verdict, because = judge(self.claims)
         return {
-            "claim": self.claim,
             "verdict": verdict,
             "because": because,
             "claims": [claim.to_json() for claim in self.claims],

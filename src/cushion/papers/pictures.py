@@ -126,9 +126,7 @@ def _scatter(axes: Any, picture: Mapping[str, Any]) -> None:
 
 
 def _curves(axes: Any, picture: Mapping[str, Any]) -> None:
-    """Lines with places of their own; past as many lines as there are colours, dashes tell them
-    apart.
-    """
+    """Lines with their own places; past as many as there are colours, dashes tell them apart."""
     for number, curve in enumerate(picture["curves"]):
         axes.errorbar(
             curve["x"],

@@ -78,9 +78,7 @@ class Workshop:
 
 
 def _read(path: Path, name: str, settings: Mapping[str, Any]) -> Any:
-    """The value of a step's file, which must be about that very step: its name alone is not
-    believed.
-    """
+    """The value of a step's file, which must be about that step: its name is not believed."""
 
     def refuse(constant: str) -> None:
         raise ValueError(constant)
@@ -147,6 +145,7 @@ def reproduce(
         "id": item.id,
         "title": item.title,
         "source": item.source,
+        "claim": item.claim,
         **page.to_json(),
         "settings": {**page.settings, "size": size, "device": device, "seed": seed},
         "command": command,
@@ -181,9 +180,7 @@ def reproduce_all(
 
 
 def _make(item: Item, workshop: Workshop) -> Page:
-    """The page; a record that was read and is not of the shape that the item expects is a sentence,
-    not a bug.
-    """
+    """The page; where a record that was read has another shape, a sentence and not a bug."""
     try:
         return item.load()(workshop)
     except (

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
 
 from torch import nn
 
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput
-from cushion.measures.conditions.options import ConditionOptions
-from cushion.measures.conditions.records import NetConditions
 from cushion.measures.norms.layers import squared_distance
-from cushion.measures.records import MeasureTable
+from cushion.measures.records import NetMeasures
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.noisy import count_noisy_errors
-from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.measures.sharpness.records import Sharpness
 from cushion.measures.stability.comparison import check_alike
-from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.table import measure, traced
 from cushion.nets.network import Network
 from cushion.numerics import binomial_inverse, occam_log_delta
@@ -29,6 +26,7 @@ from cushion.theorems.facts import NetFacts
 from cushion.theorems.growth import bits_bound, vc_bound
 from cushion.theorems.net_facts import decisions, gather, in_unit_cube, look_at
 from cushion.theorems.occam import parse_delta
+from cushion.theorems.options import BoundOptions
 from cushion.theorems.pac_bayes import (
     SIGMAS,
     NoisyErrors,
@@ -37,9 +35,10 @@ from cushion.theorems.pac_bayes import (
     magnitude_noise,
 )
 from cushion.theorems.rademacher import peeled
-from cushion.theorems.records import Bound, BoundsTable, compare
+from cushion.theorems.rankings import rankings
+from cushion.theorems.records import FORMS, Bound, BoundsTable, compare
 from cushion.theorems.robustness import cells
-from cushion.theorems.rows import LN10, abstain, certified, log, log_sum, no_margin, ranking, stated
+from cushion.theorems.rows import LN10, Statement, log, log_sum
 from cushion.theorems.spectral_pac_bayes import noise_tolerance
 
 LOSS = "0-1 error on new examples; ties are errors"
@@ -53,27 +52,23 @@ _INITIAL = "the initialisation was drawn before the data"
 _HELD_OUT = "the held-out examples were used for nothing else"
 _HOPELESS = 4.0  # nats an example: beyond it no noise level can prove an error below 98 %
 _FEWEST = 4  # noise levels that are drawn in any case
-_DRAWS = 8192
-EXAMPLES = 500  # rows for noise stability and the conditions, by far the dearest parts
 
 
-@dataclass(frozen=True)
-class BoundOptions:
-    """delta: failure probability of a row. epsilon: all but this fraction of examples exceed γ.
-    Rest: as `measure`.
-    """
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Everything that a bound may look at: a net on its sample."""
 
-    delta: float | str = 0.05
-    epsilon: float = 0.05
-    noisy_draws: int = _DRAWS
-    seed: int = 0
-    sharpness: SharpnessOptions = field(default_factory=SharpnessOptions)
-    conditions: ConditionOptions = field(
-        default_factory=partial(ConditionOptions, examples=EXAMPLES)
-    )
-    stability: StabilityOptions = field(
-        default_factory=partial(StabilityOptions, examples=EXAMPLES, draws=0, attenuation_draws=0)
-    )
+    net: Network
+    sample: Dataset
+    initial: Network | None  # the net before training, where it is known
+    holdout: Dataset | None
+    held_out_errors: int | None
+    delta: Decimal
+    options: BoundOptions
+    facts: NetFacts
+    measures: NetMeasures
+    sharpness: Sharpness | None
+    why_flat: str  # why there is no sharpness
 
 
 def bounds(
@@ -91,12 +86,6 @@ def bounds(
     before training, the versions from initialisation. The model is not changed.
     """
     options = options or BoundOptions()
-    if options.noisy_draws < 1 or options.noisy_draws != int(options.noisy_draws):
-        raise BadInput(
-            f"`noisy_draws` must be a whole number of at least 1, not {options.noisy_draws}"
-        )
-    if options.seed < 0:
-        raise BadInput(f"`seed` must be a whole number of at least 0, not {options.seed}")
     sample = as_dataset(data)
     check_holdout(holdout, sample)
     exact = parse_delta(str(options.delta))
@@ -120,29 +109,24 @@ def bounds(
         init=initial,
         spectra=False,
     )
-    why_flat = "sharpness was not asked for (0 draws)"
+    sharpness, why_flat = None, "sharpness was not asked for (0 draws)"
     try:
-        found = replace(
-            found,
-            net=replace(found.net, sharpness=measure_sharpness(net, sample, options.sharpness)),
-        )
-    except (
-        BadInput
-    ) as problem:  # noise or ascent that overflows the scores: its rows abstain, the others stand
+        sharpness = measure_sharpness(net, sample, options.sharpness)
+    except BadInput as problem:  # it overflows the scores: its rows abstain, the others stand
         why_flat = str(problem)
-    facts = gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon)
-    missed = None if holdout is None else look_at(net, holdout).errors
-    rows = [
-        *([] if holdout is None or missed is None else [_counted(missed, holdout, sample, exact)]),
-        *_noise_bounds(net, sample, initial, delta, options),
-        bits_bound(facts),
-        vc_bound(facts, decisions(net)),
-        *peeled(facts),
-        *covered(facts),
-        noise_tolerance(facts),
-        *cells(facts, in_unit_cube(sample)),
-        *_measures(facts, found, why_flat),
-    ]
+    subject = Subject(
+        net=net,
+        sample=sample,
+        initial=initial,
+        holdout=holdout,
+        held_out_errors=None if holdout is None else look_at(net, holdout).errors,
+        delta=exact,
+        options=options,
+        facts=gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon),
+        measures=found.net,
+        sharpness=sharpness,
+        why_flat=why_flat,
+    )
     return BoundsTable(
         net=name,
         data=sample.name,
@@ -153,11 +137,11 @@ def bounds(
         loss=LOSS,
         errors=seen.errors,
         margin_level=options.epsilon,
-        margin=facts.margin,
-        margin_loss=facts.margin_loss,
-        holdout_errors=missed,
+        margin=subject.facts.margin,
+        margin_loss=subject.facts.margin_loss,
+        holdout_errors=subject.held_out_errors,
         holdout_m=None if holdout is None else len(holdout),
-        bounds=tuple(rows),
+        bounds=tuple(row for argument in ARGUMENTS for row in argument(subject)),
         assumptions=(
             *_ASSUMED,
             *([] if initial is None else [_INITIAL]),
@@ -171,142 +155,39 @@ def beside(first: BoundsTable, second: BoundsTable) -> BoundsTable:
     return replace(first, beside=second, verdicts=compare(first, second))
 
 
-def _measures(facts: NetFacts, found: MeasureTable, why_flat: str) -> list[Bound]:
-    effective = None if found.net.stability is None else found.net.stability.effective_parameters
-    expected = None if found.net.sharpness is None else found.net.sharpness.expected
-    points = (
-        [] if expected is None else [(point.expected_error, point.kl) for point in expected.points]
-    )
-    return [
-        *norm_capacities(facts),
-        *figure_two(facts, effective),
-        *size_and_lipschitz(facts),
-        *magnitude_noise(points, facts.m, facts.delta, why_flat),
-        *_theorem_one(found.net.conditions, facts),
-        *_rankings(facts, found),
-    ]
-
-
-def _rankings(facts: NetFacts, found: MeasureTable) -> list[Bound]:
-    """What is in no units of the error: it only says which of two nets is simpler, flatter or
-    better conditioned.
-    """
-    net, conditions = found.net, found.net.conditions
-    sharpness = net.sharpness
-    most = None if sharpness is None else sharpness.maximum
-    curve = None if sharpness is None else sharpness.expected
-    middle = None if curve is None else curve.points[len(curve.points) // 2]
-    interaction = None if conditions is None else conditions.interaction
-    mu = None if interaction is None else interaction.text.mu
-    flips = [] if conditions is None else [part.restricted for part in conditions.activation_flips]
-    units = (
-        []
-        if conditions is None
-        else [part.value for part in conditions.unit_norms if part.value is not None]
-    )
-    level = 0.05
-    why = "not measured, or infinite"
-    return [
-        ranking(
-            "inverse margin",
-            "Neyshabur 2017, §2.2",
-            facts.margin**-2 if facts.margin > 0 else None,
-            "1 / γ²: depends on the scale of the weights",
-            no_margin(facts),
-        ),
-        ranking(
-            "distance from initialisation",
-            "Neyshabur 2017, eq. 6",
-            None if net.distance is None else net.distance**2,
-            "‖w - w₀‖²: how far training moved the weights",
-            "the initialisation is not known: give a RUN folder",
-        ),
-        ranking(
-            "largest sharpness",
-            "Keskar 2016; Neyshabur 2017, eq. 4",
-            None if most is None else most.value,
-            "ζ: rise of the cross-entropy in a small box around the weights, found by ascent",
-            why,
-        ),
-        ranking(
-            "expected sharpness",
-            "Neyshabur 2017, eq. 5",
-            None if middle is None else max(0.0, middle.sharpness),
-            "rise of the cross-entropy under Gaussian noise"
-            + ("" if middle is None else f" α(10|w| + 1), α = {middle.alpha:g}"),
-            why,
-        ),
-        ranking(
-            "KL at fixed sharpness",
-            "Neyshabur 2017, Figure 2",
-            None if curve is None else curve.kl_at(level),
-            f"½Σw²/σ² of the noise that raises the error by {level:g}: the bi-criteria curve at "
-            "one height",
-            f"no noise that was tried raises the error by {level:g}; give larger or smaller "
-            "`alphas`",
-        ),
-        ranking(
-            "C1",
-            "Neyshabur 2017, §4",
-            None if not mu else 1 / mu,
-            "1/μ: how weakly layers interact, worst",
-            why,
-        ),
-        ranking(
-            "C2",
-            "Neyshabur 2017, §4",
-            max(flips, default=None),
-            "share of units that can flip, over δ, worst",
-            why,
-        ),
-        ranking(
-            "C3",
-            "Neyshabur 2017, §4",
-            max(units, default=None),
-            "largest unit over the active ones, worst",
-            why,
-        ),
-    ]
-
-
-def _counted(errors: int, holdout: Dataset, sample: Dataset, delta: Decimal) -> Bound:
+def _counted(subject: Subject) -> list[Bound]:
     """The bound that needs no theory: errors on examples that training never saw."""
-    n = len(holdout)
+    if subject.holdout is None or subject.held_out_errors is None:
+        return []
+    n, errors = len(subject.holdout), subject.held_out_errors
     text = (
         f"{errors} errors among {n} examples set aside: what every other bound is to be compared "
         "with"
     )
-    if any("labels" in step for step in sample.history):
+    if any("labels" in step for step in subject.sample.history):
         text = (
             f"{errors} errors among {n} examples with their true labels, not with labels like the "
             "sample's"
         )
-    value = binomial_inverse(errors, n, occam_log_delta(delta, 0))
-    return certified(
-        "held-out examples",
-        "Clopper and Pearson 1934",
-        value,
-        text,
-        form="counted",
-        factors={"errors": errors, "n": n},
-    )
+    value = binomial_inverse(errors, n, occam_log_delta(subject.delta, 0))
+    row = Statement("held-out examples", "Clopper and Pearson 1934", "counted")
+    return [row.proves(value, text, errors=errors, n=n)]
 
 
-def _noise_bounds(
-    net: Network, sample: Dataset, initial: Network | None, delta: float, options: BoundOptions
-) -> list[Bound]:
-    """PAC-Bayes with isotropic noise: certificates from zero and from initialisation, and eq. 6 as
-    printed.
-    """
-    m = len(sample)
+def _noise_bounds(subject: Subject) -> list[Bound]:
+    """PAC-Bayes with isotropic noise: from zero, from initialisation, and eq. 6 as printed."""
+    net, initial, options = subject.net, subject.initial, subject.options
+    m, delta = len(subject.sample), float(subject.delta)
     squares = squared_distance(net)
     moved = None if initial is None else squared_distance(net, initial)
     least = squares if moved is None else min(squares, moved)
-    hopeful = [sigma for sigma in SIGMAS if least / (2 * sigma**2) <= _HOPELESS * m] or list(
-        SIGMAS[:_FEWEST]
-    )
+    hopeful = [sigma for sigma in SIGMAS if least / (2 * sigma**2) <= _HOPELESS * m]
     counts, independent = count_noisy_errors(
-        net, sample, hopeful, draws=options.noisy_draws, seed=options.seed
+        net,
+        subject.sample,
+        hopeful or SIGMAS[:_FEWEST],
+        draws=options.noisy_draws,
+        seed=options.seed,
     )
     errors = [
         NoisyErrors(one.sigma, one.errors, one.draws, one.clusters, independent) for one in counts
@@ -317,37 +198,55 @@ def _noise_bounds(
     return [*rows, isotropic_as_printed(errors, squares, m, delta)]
 
 
-def _theorem_one(found: NetConditions | None, facts: NetFacts) -> list[Bound]:
-    name, source = "three conditions", "Neyshabur 2017, Theorem 1"
-    if found is None or not found.theorem:
-        why = (
-            "the conditions were not measured"
-            if found is None
-            else found.not_measured_because or "nothing was found"
-        )
-        return [abstain(name, source, why, "as printed"), abstain(name, source, why, "corrected")]
+def _figure_two(subject: Subject) -> list[Bound]:
+    stability = subject.measures.stability
+    return figure_two(subject.facts, None if stability is None else stability.effective_parameters)
+
+
+def _magnitude_noise(subject: Subject) -> list[Bound]:
+    curve = None if subject.sharpness is None else subject.sharpness.expected
+    points = [] if curve is None else [(point.expected_error, point.kl) for point in curve.points]
+    facts = subject.facts
+    return magnitude_noise(points, facts.m, facts.delta, subject.why_flat)
+
+
+def _theorem_one(subject: Subject) -> list[Bound]:
+    found = subject.measures.conditions
     rows = []
-    for one in found.theorem:
-        if one.version == "simplified" or one.delta_range != "restricted":
-            continue
-        if one.log10_total is None:
-            rows.append(
-                abstain(
-                    name, source, one.because or "a condition holds for no constant", one.version
-                )
-            )
+    for form in FORMS:
+        row = Statement("three conditions", "Neyshabur 2017, Theorem 1", form, "Q")
+        one = None if found is None else found.theorem_one(form)
+        if one is None or one.log10_total is None:
+            why = "the conditions were not measured" if found is None else "nothing was found"
+            if one is not None:
+                why = one.because or "a condition holds for no constant"
+            elif found is not None and found.not_measured_because:
+                why = found.not_measured_because
+            rows.append(row.abstains(why))
             continue
         text = (
             f"expected sharpness from mu = {one.mu:.2g}, C2 = {one.c2:.3g}, C3 = {one.c3:.2g}, "
             "plus its norm term; with 1 in place of O(.)"
         )
-        total = stated(
-            name,
-            source,
-            log_sum(log(facts.error), one.log10_total * LN10),
-            text,
-            form=one.version,
-            about="Q",
-        )
-        rows.append(total)
+        value = log_sum(log(subject.facts.error), one.log10_total * LN10)
+        rows.append(row.states(value, text))
     return rows
+
+
+# Every argument, a line each, in the order of the table.
+ARGUMENTS: tuple[Callable[[Subject], list[Bound]], ...] = (
+    _counted,
+    _noise_bounds,
+    lambda subject: [bits_bound(subject.facts)],
+    lambda subject: [vc_bound(subject.facts, decisions(subject.net))],
+    lambda subject: peeled(subject.facts),
+    lambda subject: covered(subject.facts),
+    lambda subject: [noise_tolerance(subject.facts)],
+    lambda subject: cells(subject.facts, in_unit_cube(subject.sample)),
+    lambda subject: norm_capacities(subject.facts),
+    _figure_two,
+    lambda subject: size_and_lipschitz(subject.facts),
+    _magnitude_noise,
+    _theorem_one,
+    lambda subject: rankings(subject.facts, subject.measures, subject.sharpness),
+)

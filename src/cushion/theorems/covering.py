@@ -15,7 +15,7 @@ import math
 from cushion.theorems.facts import LayerFacts, NetFacts, lifted_spectral
 from cushion.theorems.rademacher import margin_bound
 from cushion.theorems.records import Bound
-from cushion.theorems.rows import abstain, log, log_sum, no_margin, stated
+from cushion.theorems.rows import Statement, log, log_sum, why_no_chain
 from cushion.theorems.union import FINE, at_least
 
 SOURCE = "Bartlett et al. 2017"
@@ -26,9 +26,8 @@ def covered(facts: NetFacts) -> list[Bound]:
     names = [("spec-l2,1", False)]
     if all(layer.moved_l2_1 is not None for layer in facts.layers):
         names.append(("spec-l2,1 from initialisation", True))
-    if facts.margin <= 0 or not facts.is_chain:
-        why = no_margin(facts) if facts.margin <= 0 else facts.not_a_chain_because
-        return [abstain(name, SOURCE, why, "stated") for name, _ in names]
+    if why := why_no_chain(facts):
+        return [Statement(name, SOURCE).abstains(why) for name, _ in names]
     return [_covered(facts, name, moved) for name, moved in names]
 
 
@@ -58,12 +57,8 @@ def _covered(facts: NetFacts, name: str, moved: bool) -> Bound:
     )
     value = log_sum(margin_bound(facts, main, nats), math.log(8.0 / m))
     start = "the distance from initialisation" if moved else "the weights"
-    return stated(
-        name,
-        SOURCE,
-        value,
-        f"product of the spectral norms, times {start} in ℓ2,1, summed to the power 2/3",
-    )
+    text = f"product of the spectral norms, times {start} in ℓ2,1, summed to the power 2/3"
+    return Statement(name, SOURCE).states(value, text)
 
 
 def _l2_1(layer: LayerFacts, has_bias: bool, moved: bool, *, last: bool) -> float:

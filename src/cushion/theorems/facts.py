@@ -9,13 +9,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class LayerFacts:
     """One affine layer x -> A x + b; all norms are those of the true map, a unit is one number of
-    its output.
-
-    ‖A‖_{p,q} is the ℓ_q norm over units of the ℓ_p norm of the incoming weights. `spectral` is
-    accurate, `spectral_upper` at least ‖A‖₂. `bias` is the ℓ2 norm of b over all units,
-    `bias_largest` its largest entry. `moved_*` are of A - A₀ and b - b₀, from the initialisation;
-    None where that is not known. `lipschitz` is the constant of what stands between this layer and
-    the next (ReLU, pooling) in ℓ2, `lipschitz_inf` in ℓ∞.
+    its output. ‖A‖_{p,q} is the ℓ_q norm over units of the ℓ_p norm of the incoming weights.
     """
 
     name: str
@@ -23,50 +17,44 @@ class LayerFacts:
     outputs: int
     parameters: int
     frobenius: float
-    spectral: float
-    spectral_upper: float
+    spectral: float  # ‖A‖₂, accurate
+    spectral_upper: float  # at least ‖A‖₂
     l1_inf: float
     l2_inf: float
     l2_1: float
-    bias: float
-    bias_largest: float
-    lipschitz: float = 1.0
-    lipschitz_inf: float = 1.0
-    moved_l2_1: float | None = None
-    moved_bias: float | None = None
+    bias: float  # ‖b‖₂ over all units
+    bias_largest: float  # the largest |b_i|
+    lipschitz: float = 1.0  # in ℓ2, of what stands between this layer and the next: ReLU, pooling
+    lipschitz_inf: float = 1.0  # the same in ℓ∞
+    moved_l2_1: float | None = None  # ‖A - A₀‖_{2,1} from the initialisation, where that is known
+    moved_bias: float | None = None  # ‖b - b₀‖₂
 
 
 @dataclass(frozen=True)
 class NetFacts:
-    """A net on its sample S of m examples. Margins: γ = `margin`, of which a fraction `margin_loss`
-    of S has no more.
+    """A net on its sample S."""
 
-    `input_energy` = √Σ‖x‖², `input_column` = the largest √Σ_i x_ij² of a coordinate j. `radius`
-    bounds ‖x‖₂ of every input that can occur: √n for n pixels in [0, 1], else the largest of S, and
-    the theorems then assume that no input is longer. `plain` nets are chains of affine layers and
-    ReLUs, without pooling.
-    """
-
-    m: int
+    m: int  # examples of S
     delta: float
     classes: int
-    errors: int
-    margin: float
-    margin_loss: float
+    errors: int  # on S
+    margin: float  # γ
+    margin_loss: float  # the fraction of S with margin at most γ
     layers: tuple[LayerFacts, ...]
     input_size: int
-    input_energy: float
-    input_column: float
+    input_energy: float  # √Σ‖x‖²
+    input_column: float  # the largest √Σ_i x_ij² of a coordinate j
+    # Bounds ‖x‖₂ of every input that can occur: √n for n pixels in [0, 1], else the largest of S,
+    # and the theorems then assume that no input is longer.
     radius: float
     is_chain: bool
     not_a_chain_because: str
-    plain: bool
+    plain: bool  # a chain of affine layers and ReLUs, without pooling
     largest_score: float  # max over S of ‖f(x)‖₂
     path_logs: dict[int, float]  # p -> ln of the ℓ_p path norm
     weight_bits: int = 32  # of one weight as it is stored
-    first_lipschitz: float = (
-        1.0  # of what stands before the first layer; `input_energy` and `radius` are those after it
-    )
+    # Of what stands before the first layer; `input_energy` and `radius` are those after it.
+    first_lipschitz: float = 1.0
     first_lipschitz_inf: float = 1.0
 
     @property
@@ -78,9 +66,7 @@ class NetFacts:
         return any(layer.bias > 0 for layer in self.layers)
 
     def log_step(self, layer: LayerFacts) -> float:
-        """ln of the ℓ2 constant of what follows a layer; the constant input of biases passes
-        unchanged: at least 0.
-        """
+        """ln of the ℓ2 constant of what follows a layer; at least 0 where biases pass by."""
         step = max(1.0, layer.lipschitz) if self.has_bias else layer.lipschitz
         return math.log(step) if step > 0 else -math.inf
 

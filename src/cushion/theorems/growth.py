@@ -21,7 +21,7 @@ from decimal import Decimal
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.records import Bound
-from cushion.theorems.rows import certified, log, stated
+from cushion.theorems.rows import Statement, log
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,11 @@ def vc_bound(facts: NetFacts, levels: Sequence[Decisions]) -> Bound:
     """
     labellings = log_growth(levels, 2 * facts.m)
     deviation = math.sqrt(8 * (labellings + math.log(4.0 / facts.delta)) / facts.m)
-    return stated(
-        "labellings",
-        "Vapnik and Chervonenkis; Bartlett et al. 2019",
+    return Statement("labellings", "Vapnik and Chervonenkis; Bartlett et al. 2019").states(
         log(facts.error + deviation),
         "how many labellings of 2m points nets of this architecture can make, whatever their "
         "weights",
-        factors={"ln_labellings": labellings},
+        ln_labellings=labellings,
     )
 
 
@@ -74,12 +72,11 @@ def bits_bound(facts: NetFacts) -> Bound:
     architecture fixed before.
     """
     bits = facts.weight_bits * facts.parameters
-    return certified(
-        "stored weights",
-        "Occam",
-        binomial_inverse(facts.errors, facts.m, occam_log_delta(Decimal(str(facts.delta)), bits)),
-        f"{bits} bits for the weights as they are stored; `cushion certify` finds a net that needs "
-        "far fewer",
-        form="stated",
-        factors={"bits": float(bits)},
+    value = binomial_inverse(
+        facts.errors, facts.m, occam_log_delta(Decimal(str(facts.delta)), bits)
     )
+    text = (
+        f"{bits} bits for the weights as they are stored; `cushion certify` finds a net that needs "
+        "far fewer"
+    )
+    return Statement("stored weights", "Occam").proves(value, text, bits=float(bits))

@@ -18,17 +18,17 @@ real net is a measure. docs/heavy-tail-bounds.md has the proofs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.theorems.compression import CompressedFacts, corollary_a_1
+from cushion.theorems.compression import CompressedFacts, coded_rows, counted_row
 from cushion.theorems.noise_stability import epsilon_from_margin
 from cushion.theorems.records import Bound
-from cushion.theorems.rows import abstain, log, stated
-from cushion.theorems.union import price
+from cushion.theorems.rows import Statement, log
+from cushion.theorems.union import choices, price
 
 Place: TypeAlias = Literal["main text", "appendix", "equation 37"]
 # 2/(τ² + t) = factor·ln(3/η)/ε²: in Proposition 1.1 and Algorithm 1, after eq. 37, and what eq. 37
@@ -103,41 +103,28 @@ def epsilon_promised_printed(spread: float, eta: float, place: Place) -> float:
 
 @dataclass(frozen=True)
 class HeavyTailLayerFacts:
-    """One layer as it is stored: k = `nonzeros` of its N = `weights` have a value, one of r =
-    `values` each.
+    """One layer as it is stored."""
 
-    header_nats: what else a decoder reads of it, such as the exponent of its grid and t; k and r
-    are counted apart.
-    """
-
-    weights: int
-    nonzeros: int
-    values: int
+    weights: int  # N
+    nonzeros: int  # k of them have a value
+    values: int  # r: how many values there are
+    # what else a decoder reads of it, such as the exponent of its grid and t; k and r count apart
     header_nats: float = 0.0
 
 
 @dataclass(frozen=True)
 class HeavyTailFacts:
-    """A net whose small weights were replaced, on its sample.
+    """A net whose small weights were replaced, on its sample."""
 
-    compressed: f and g compared on the sample, with γ, δ and the bits that a coder wrote
-    (`CompressedFacts`). layers: all of them, those that were left as they are too. epsilon: what
-    Lemma 2.2 promises, ‖f(x) - g(x)‖ ≤ ε‖f(x)‖; None where it promises nothing, and silent_because
-    says why. largest_score: max‖f(x)‖₂ over the sample. tried: how many settings were tried.
-    others: biases and what else is stored, `others` numbers of `other_values` values each.
-    header_nats: what else a decoder reads of the net as a whole: the seed, and the grids of the
-    others.
-    """
-
-    compressed: CompressedFacts
-    layers: tuple[HeavyTailLayerFacts, ...]
-    epsilon: float | None
-    largest_score: float
-    silent_because: str = ""
-    tried: int = 1
-    others: int = 0
-    other_values: int = 1
-    header_nats: float = 0.0
+    compressed: CompressedFacts  # f and g compared, with γ, δ and the bits that a coder wrote
+    layers: tuple[HeavyTailLayerFacts, ...]  # all, those that were left as they are too
+    epsilon: float | None  # Lemma 2.2 promises ‖f(x) - g(x)‖ ≤ ε‖f(x)‖; None: nothing
+    largest_score: float  # max‖f(x)‖₂ over the sample
+    silent_because: str = ""  # why it promises nothing
+    tried: int = 1  # how many settings were tried
+    others: int = 0  # biases and what else is stored
+    other_values: int = 1  # how many values each of them has
+    header_nats: float = 0.0  # what else a decoder reads: the seed, and the grids of the others
 
     @property
     def nonzeros(self) -> int:
@@ -146,13 +133,8 @@ class HeavyTailFacts:
 
 
 def position_nats(layer: HeavyTailLayerFacts) -> float:
-    """ln C(N, k): which k of the N weights are kept; Theorem 2 leaves it out.
-
-    >>> round(math.exp(position_nats(HeavyTailLayerFacts(4, 2, 3))), 9)
-    6.0
-    """
-    n, k = layer.weights, layer.nonzeros
-    return max(0.0, math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1))
+    """ln C(N, k): which k of the N weights are kept; Theorem 2 leaves it out."""
+    return choices(layer.weights, layer.nonzeros)
 
 
 def value_nats(layer: HeavyTailLayerFacts) -> float:
@@ -169,80 +151,48 @@ def heavy_tail_rows(found: HeavyTailFacts) -> tuple[Bound, ...]:
     """Theorem 2 as printed and corrected, then the two certificates with a coder's bits; all about
     g.
     """
-    return tuple(replace(row, about="g") for row in (*_counted(found), *_coded(found)))
+    coded = coded_rows(found.compressed, CODED, f"{_THEOREM}, counted by a coder")
+    return (*_counted(found), *coded)
 
 
 def _counted(found: HeavyTailFacts) -> list[Bound]:
     given = found.compressed
+    printed = Statement(COUNT, _THEOREM, "as printed", "g")
+    corrected = Statement(COUNT, _THEOREM, "corrected", "g")
     positions, values, chosen = (
         math.fsum(map(part, found.layers)) for part in (position_nats, value_nats, chosen_nats)
     )
-    rest = (
-        found.others * math.log(max(1, found.other_values))
-        + found.header_nats
-        + math.log(found.tried)
-    )
+    rest = found.others * math.log(max(1, found.other_values))
+    rest += found.header_nats + math.log(found.tried)
     nats = positions + values + chosen + rest
-    if not given.gamma > 0:
-        why = f"γ = {given.gamma:.3g} is not positive; "
-        why_printed = f"{why}√(Σ k_i/m) alone is {math.sqrt(found.nonzeros / given.m):.4g}"
-        why_corrected = f"{why}the count is {nats:.0f} nats, {positions:.0f} of them for positions"
+    alone = math.sqrt(found.nonzeros / given.m)
+    if why := given.no_gamma:
+        count = f"the count is {nats:.0f} nats, {positions:.0f} of them for positions"
         return [
-            abstain(COUNT, _THEOREM, why_printed, "as printed"),
-            abstain(COUNT, _THEOREM, why_corrected, "corrected"),
+            printed.abstains(f"{why}; √(Σ k_i/m) alone is {alone:.4g}"),
+            corrected.abstains(f"{why}; {count}"),
         ]
-    zeta = given.failed / given.m
-    level = "2γ" if given.norm == "largest" else "γ"
-    failed = (
-        f", and the {given.failed} examples on which g is too far from f" if given.failed else ""
-    )
-    tried = (
-        f"; ln {found.tried} nats for the best of {found.tried} settings" if found.tried > 1 else ""
-    )
-    printed = given.below_gamma / given.m + math.sqrt(found.nonzeros / given.m)
-    deviation = math.sqrt((nats + math.log(1.0 / given.delta)) / (2 * given.m))
+    nonzeros = float(found.nonzeros)
     return [
-        stated(
-            COUNT,
-            _THEOREM,
-            log(printed),
+        printed.states(
+            log(given.below_gamma / given.m + alone),
             "the theorem's expression with 1 for Õ(.): positions, values and all else are left "
             f"out; the paper calls it non-vacuous and gives no value; {_condition(found)}",
-            form="as printed",
-            factors={"nonzeros": float(found.nonzeros)},
+            nonzeros=nonzeros,
         ),
-        stated(
-            COUNT,
-            _THEOREM,
-            log(given.unsure / given.m + zeta + deviation),
+        counted_row(
+            corrected,
+            given,
+            nats,
             "positions and values counted exactly, with k, r and the header of each layer paid, G "
-            f"from the helper string; L̂ at {level}{failed}{tried}",
-            form="corrected",
-            factors={
-                "nonzeros": float(found.nonzeros),
-                "nats": nats,
-                "positions": positions,
-                "values": values,
-                "chosen": chosen,
-                "others": rest,
-                "zeta": zeta,
-            },
+            "from the helper string",
+            tried=found.tried,
+            nonzeros=nonzeros,
+            positions=positions,
+            values=values,
+            chosen=chosen,
+            others=rest,
         ),
-    ]
-
-
-def _coded(found: HeavyTailFacts) -> list[Bound]:
-    """Corollary A.1's certificates with the bits that were written: they pay for every choice, τ, t
-    and γ included.
-    """
-    rows = [row for row in corollary_a_1(found.compressed) if row.kind == "certificate"]
-    return [
-        replace(
-            row,
-            name=f"{CODED}, {row.name.rpartition(', ')[2]}",
-            source=f"{_THEOREM}, counted by a coder",
-        )
-        for row in rows
     ]
 
 

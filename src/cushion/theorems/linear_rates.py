@@ -70,9 +70,7 @@ _OCTAVES = 60
 
 @dataclass(frozen=True)
 class LinearRate:
-    """What is added to the training margin loss L̂_γ, and what it is made of; `bound` ≥ 1 says
-    nothing.
-    """
+    """What is added to the margin loss L̂_γ, and its parts; `bound` ≥ 1 says nothing."""
 
     method: Literal["vector-compress", "vector-project"]
     m: int
@@ -110,9 +108,7 @@ def bound_project(m: int, gamma: float, delta: float) -> LinearRate:
 
 
 def nonzeros(gamma: float, eta: float, coordinates: int) -> int:
-    """n: Vector-Compress on the grid keeps more than n of h coordinates with probability at most
-    1/4.
-    """
+    """n: Vector-Compress on the grid keeps more than n of h numbers with probability ≤ 1/4."""
     mean, nats = 8.0 / (eta * gamma * gamma), math.log(4.0)
     most = mean + nats / 3.0 + math.sqrt(nats * nats / 9.0 + 2.0 * nats * mean)
     return coordinates if most >= coordinates else math.ceil(most * _UP)

@@ -13,7 +13,6 @@ memory holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cushion.theorems.rows import LN10, exp, log_sum
@@ -27,21 +26,18 @@ _SLACK = 1 + 1e-12  # for the rounding of a few float operations
 
 @dataclass(frozen=True)
 class LayerStabilityFacts:
-    """One layer: its number of weights, their Frobenius norm, and what was measured on the sample.
-
-    `cushion` is μ_i, `interlayer` μ_{i→} (clipped at 1/√h^i), `beta` β_i, `overlap` ⌈κ/s⌉² (1 for a
-    dense layer), `places` n₁n₂. From the initialisation `frobenius` is ‖A - A₀‖_F and `cushion` was
-    measured with it; the formulas are the same.
+    """One layer and what was measured on the sample. From the initialisation `frobenius` is ‖A -
+    A₀‖_F and `cushion` was measured with it; the formulas are the same.
     """
 
     name: str
     weights: int
     frobenius: float
-    cushion: float
-    interlayer: float
-    beta: float = 1.0
-    overlap: int = 1
-    places: int = 1
+    cushion: float  # μ_i
+    interlayer: float  # μ_{i→}, clipped at 1/√h^i
+    beta: float = 1.0  # β_i
+    overlap: int = 1  # ⌈κ/s⌉², 1 for a dense layer
+    places: int = 1  # n₁n₂
 
     @property
     def log_stability(self) -> float:
@@ -52,20 +48,16 @@ class LayerStabilityFacts:
 
 @dataclass(frozen=True)
 class StabilityFacts:
-    """A net on its sample of m examples. `width` is h, the largest number of units of a layer's
-    output.
-
-    `smoothness` is ρ_δ over all pairs of layers: ∞ where no noise left the linear piece, None where
-    not measured. `examples`: on how many of the m the Jacobians were measured, None for all.
-    """
+    """A net on its sample of m examples."""
 
     layers: tuple[LayerStabilityFacts, ...]
     contraction: float
     m: int
-    width: int
+    width: int  # h, the largest number of units of a layer's output
+    # ρ_δ over all pairs of layers: ∞ where no noise left the linear piece, None: not measured
     smoothness: float | None
     delta: float
-    examples: int | None = None
+    examples: int | None = None  # on which the Jacobians were measured; None: all m
 
     @property
     def depth(self) -> int:
@@ -73,9 +65,7 @@ class StabilityFacts:
 
     @property
     def eta(self) -> float:
-        """What one row of one Jacobian may fail with: at most d·m·h rows a layer, d layers, and δ/2
-        in all.
-        """
+        """What one row of a Jacobian may fail with: d layers, d·m·h rows each, δ/2 in all."""
         return self.delta / (2.0 * self.depth**2 * self.m * self.width)
 
     @property
@@ -101,9 +91,7 @@ class StabilityFacts:
 
     @property
     def unmet(self) -> str:
-        """Which condition of the lemma fails, so that its counts promise nothing; empty where none
-        does.
-        """
+        """Which condition of the lemma fails: its counts promise nothing; empty where none."""
         if self.depth == 1:  # ρ is about pairs of layers, and there is none
             return ""
         if self.smoothness is None:
@@ -119,9 +107,7 @@ class StabilityFacts:
         return ""
 
     def log_share(self, layer: LayerStabilityFacts, epsilon: float) -> float:
-        """ln ε_i, ε_i = ε μ_i μ_{i→}/(6cd): the error that layer i may make where the net may make
-        ε.
-        """
+        """ln ε_i, ε_i = ε μ_i μ_{i→}/(6cd): the error that layer i may make if the net ε."""
         return (
             math.log(epsilon)
             + layer.log_stability
@@ -148,9 +134,7 @@ class LayerCount:
     def of(
         cls, layer: LayerStabilityFacts, log_epsilon: float, log_count: float, independence: int = 1
     ) -> LayerCount:
-        """With the count, given as ln, rounded up; beyond 2^51 it has no fraction that a float
-        could show.
-        """
+        """With the count, given as ln, rounded up; beyond 2^51 a float shows no fraction."""
         count = exp(log_count)
         if count < 2.0**51:
             count = float(max(1, math.ceil(count * _SLACK)))
@@ -214,9 +198,7 @@ def epsilon_from_margin(gamma: float, largest_score: float) -> float:
 
 
 def log_projections(log_epsilon: float, eta: float) -> float:
-    """ln of Lemma 2's count with our constants, ln(4/η)/(ε²/4 - ε³/6), from ln ε ≤ 0; ∞ for ε =
-    0.
-    """
+    """ln of Lemma 2's count with our constants, ln(4/η)/(ε²/4 - ε³/6); ∞ for ε = 0."""
     if log_epsilon == -math.inf:
         return math.inf
     return (
@@ -276,24 +258,6 @@ def epsilon_of_k(k: int, eta: float) -> float | None:
     while (middle := (low + high) / 2.0) not in (low, high) and high - low > 1e-15 * high:
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
-
-
-def epsilon_of_counts(facts: StabilityFacts, counts: Sequence[int]) -> float | None:
-    """The ε of the whole net that k_i numbers a layer imply: max_i 6cd ε_i/(μ_i μ_{i→}); above 1
-    Lemma 3 is silent.
-
-    None where a layer has too few numbers for any ε_i, or where the lemma's conditions fail.
-    """
-    if facts.why_not:
-        return None
-    worst = 0.0
-    for layer, k in zip(facts.layers, counts, strict=True):
-        own = epsilon_of_k(k, facts.eta)
-        if own is None:
-            return None
-        scale = math.log(DIVISOR * facts.contraction * facts.depth) - layer.log_stability
-        worst = max(worst, exp(math.log(own) + scale))
-    return worst
 
 
 def lemma_14(facts: StabilityFacts, epsilon: float, constant: float = 1.0) -> StabilityCounts:

@@ -46,9 +46,7 @@ def occam_bound(errors: int, m: int, bits: int, delta: Decimal) -> str:
 
 
 def holdout_bound(errors: int, n: int, delta: Decimal) -> str:
-    """BinInv(errors; n, δ): the bound for a net fixed before the n held-out examples were looked
-    at.
-    """
+    """BinInv(errors; n, δ): for a net fixed before the n held-out examples were looked at."""
     return occam_bound(errors, n, 0, delta)
 
 

@@ -19,11 +19,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cushion.numerics import binomial_inverse, kl_inverse
-from cushion.theorems.records import Bound, Form
-from cushion.theorems.rows import abstain, certified, log, stated
+from cushion.theorems.records import FORMS, Bound
+from cushion.theorems.rows import Statement, log
 
 SOURCE = "Neyshabur 2017, eq. {}"
 SIGMAS = tuple(2.0 ** (-j / 2) for j in range(1, 33))  # the declared list: 2^-1/2 … 2^-16
+_NONE = "no noise level was drawn"
 _SHARE = 0.2  # of δ for the draws, as in certificates
 _SLACK = 1 + 1e-12  # for the rounding of a few float operations
 
@@ -59,14 +60,12 @@ def isotropic(
     *,
     from_initialisation: bool,
 ) -> Bound:
-    """The certificate with prior N(w₀, σ²I), w₀ = 0 or the initialisation: the best σ of the list,
-    paid for.
-    """
+    """The certificate with prior N(w₀, σ²I), w₀ = 0 or the initialisation; the best σ is paid."""
     name = "noise around initialisation" if from_initialisation else "noise"
     start = "the initialisation (drawn before the data)" if from_initialisation else "zero"
-    source = SOURCE.format(6)
+    row = Statement(name, SOURCE.format(6), "corrected", "Q")
     if not found:
-        return abstain(name, source, "no noise level was drawn", "corrected", "certificate")
+        return row.abstains(_NONE, "certificate")
     best, at = math.inf, found[0]
     for one in found:
         sample = one.upper(_SHARE * delta / len(SIGMAS))
@@ -76,35 +75,28 @@ def isotropic(
         bound = kl_inverse(min(1.0, sample), nats / m * (1 + 1e-12))
         if bound < best:
             best, at = bound, one
-    return certified(
-        name,
-        source,
+    return row.proves(
         best,
         f"the net with noise of std {at.sigma:.3g} in every weight, prior around {start}",
-        form="corrected",
-        about="Q",
-        factors={
-            "sigma": at.sigma,
-            "kl": squared_distance / (2 * at.sigma**2),
-            "sampled_error": at.errors / at.draws,
-        },
+        sigma=at.sigma,
+        kl=squared_distance / (2 * at.sigma**2),
+        sampled_error=at.errors / at.draws,
     )
 
 
 def isotropic_as_printed(
     found: Sequence[NoisyErrors], squares: float, m: int, delta: float
 ) -> Bound:
-    """Eq. 6 as printed: ln(1/δ) in place of ln(2√m/δ), no ½ under the root, the sampled error taken
-    as exact.
-    """
+    """Eq. 6 as printed: ln(1/δ) for ln(2√m/δ), no ½ under the root, the sampled error exact."""
+    row = Statement("noise", SOURCE.format(6), "as printed", "Q")
     if not found:
-        return abstain("noise", SOURCE.format(6), "no noise level was drawn", "as printed")
+        return row.abstains(_NONE)
     values = [
         one.errors / one.draws + math.sqrt((squares / (2 * one.sigma**2) + math.log(1 / delta)) / m)
         for one in found
     ]
     text = "eq. 6 as printed: without ln m and without paying for the choice of σ"
-    return stated("noise", SOURCE.format(6), log(min(values)), text, form="as printed", about="Q")
+    return row.states(log(min(values)), text)
 
 
 def magnitude_noise(
@@ -113,20 +105,18 @@ def magnitude_noise(
     """Eq. 5 for σ_i = α(10|w_i| + 1), at the best α, from (expected error, ½Σw²/σ²) pairs: printed
     and corrected.
     """
-    name, source = "noise like the weights", SOURCE.format(5)
+    rows = [Statement("noise like the weights", SOURCE.format(5), form, "Q") for form in FORMS]
     if not points:
-        return [abstain(name, source, why_not, form) for form in ("as printed", "corrected")]
+        return [row.abstains(why_not) for row in rows]
     printed = [error + math.sqrt((2 * kl + math.log(2 * m / delta)) / m) for error, kl in points]
     corrected = [
         error + math.sqrt((kl + math.log(2 * math.sqrt(m) / delta)) / (2 * m))
         for error, kl in points
     ]
-    versions: list[tuple[list[float], str, Form]] = [
-        (printed, "the appendix's KL (no ½)", "as printed"),
-        (corrected, "KL = ½Σw²/σ²", "corrected"),
-    ]
     why = "its prior has the posterior's variances, which depend on the sample: no certificate"
     return [
-        stated(name, source, log(min(values)), f"eq. 5 with {kl}; {why}", form=form, about="Q")
-        for values, kl, form in versions
+        row.states(log(min(values)), f"eq. 5 with {kl}; {why}")
+        for row, values, kl in zip(
+            rows, (printed, corrected), ("the appendix's KL (no ½)", "KL = ½Σw²/σ²"), strict=True
+        )
     ]

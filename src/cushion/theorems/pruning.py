@@ -25,9 +25,7 @@ _UP = 1 + 1e-12  # for the rounding of a few float operations
 
 
 def second_moment(d: float, psi: float) -> float:
-    """E Δ² = Ψ(d/(d+2))^{3/2} of an entry off the diagonal (Lemma 4.1; d is the strength, not a
-    dimension).
-    """
+    """E Δ² = Ψ(d/(d+2))^{3/2} of an entry off the diagonal (Lemma 4.1; d: the strength)."""
     return psi * math.pow(d / (d + 2.0), 1.5)
 
 
@@ -139,25 +137,13 @@ def nonzeros_limit(rows: int, columns: int, chi: float, failure: float) -> int:
     return diagonal + _first(lambda j: _above(j, others, chi) * _UP <= failure, others)
 
 
-def lemma_d2_printed(tau: int, rows: int, columns: int, d: float, kappa: float) -> float:
-    """1 - I_{1-p₁}(N - τ, τ + 1) with N = d_1 d_2, which the paper calls P(|C| ≥ τ): it is P(|C| >
-    τ).
-    """
-    return _at_least(tau + 1, rows * columns, _likely_pruned(d, kappa))
-
-
 def lemma_d2(tau: int, rows: int, columns: int, d: float, kappa: float) -> float:
     """P(|C| ≥ τ), erring downwards: of at least τ entries each is pruned with probability ≥ κ.
 
     |C| ~ Binomial(N, p₁), p₁ = erf(√(-d ln κ / 2)). N leaves out the diagonal, which Algorithm 1
     never prunes.
     """
-    return _at_least(tau, rows * columns - min(rows, columns), _likely_pruned(d, kappa))
-
-
-def lemma_d3_printed(alpha: int, tau: int, kappa: float) -> float:
-    """1 - I_{1-κ}(τ - α, α + 1), for "at least α are compressed": it is P(Binomial(τ, κ) > α)."""
-    return _at_least(alpha + 1, tau, kappa)
+    return at_least(tau, rows * columns - min(rows, columns), likely_pruned(d, kappa))
 
 
 def lemma_d3(alpha: int, tau: int, kappa: float) -> float:
@@ -166,7 +152,7 @@ def lemma_d3(alpha: int, tau: int, kappa: float) -> float:
 
     Lemma D.1 calls α what is *kept*; with this one it is N - α.
     """
-    return _at_least(alpha, tau, kappa)
+    return at_least(alpha, tau, kappa)
 
 
 def kept_by_d2_d3(rows: int, columns: int, d: float, kappa: float, failure: float) -> int:
@@ -197,12 +183,7 @@ def kappa(rows: int, columns: int, t: float) -> float:
     return min(1.0, math.sqrt(min(rows, columns)) * t)
 
 
-def kappa_printed(rows: int, columns: int, t: float) -> float:
-    """√(d_2·t) where d_2 ≤ d_1, else 1; the proof of Lemma C.1 has √d_2·t."""
-    return math.sqrt(columns * t) if columns <= rows else 1.0
-
-
-def _likely_pruned(d: float, kappa: float) -> float:
+def likely_pruned(d: float, kappa: float) -> float:
     """p₁ of Lemma D.2: that exp(-w²/(dΨ)) ≥ κ, so |w| ≤ √(-dΨ ln κ)."""
     return math.erf(math.sqrt(-d * math.log(kappa) / 2.0))
 
@@ -216,7 +197,7 @@ def _above(j: int, n: int, p: float) -> float:
     return math.exp(log_binomial_cdf_upper(n - j - 1, n, math.nextafter(1.0 - p, 0.0))) * _UP
 
 
-def _at_least(k: int, n: int, p: float) -> float:
+def at_least(k: int, n: int, p: float) -> float:
     """P[Binomial(n, p) ≥ k], erring downwards."""
     if k <= 0:
         return 1.0
@@ -224,9 +205,7 @@ def _at_least(k: int, n: int, p: float) -> float:
 
 
 def _first(holds: Callable[[int], bool], most: int) -> int:
-    """The smallest j from 0 to `most` for which `holds`, which is True from some j on, `most`
-    included.
-    """
+    """The smallest j from 0 to `most` for which `holds`, which is True from some j on."""
     low, high = 0, most
     while low < high:
         middle = (low + high) // 2

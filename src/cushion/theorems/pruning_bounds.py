@@ -13,35 +13,31 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from cushion.theorems.compression import CompressedFacts, corollary_a_1
+from cushion.theorems.compression import CompressedFacts, coded_rows, counted_row
 from cushion.theorems.pruning import kept_by_d2_d3
 from cushion.theorems.records import Bound, Form
-from cushion.theorems.rows import LN10, abstain, log, stated
-from cushion.theorems.union import price
+from cushion.theorems.rows import LN10, Statement, log
+from cushion.theorems.union import choices, price
 
+_FORMS: tuple[Form, ...] = ("as printed", "as plotted", "corrected")
 SKETCH, NAIVE, CODED = "sketch count", "naive count", "mask and values"
 _THEOREM, _LEMMA, _UNION = "Guha 2023, Thm 5.2", "Guha 2023, Lemma D.1", "Guha 2023, Thm D.1"
 
 
 @dataclass(frozen=True)
 class PrunedLayerFacts:
-    """One pruned layer, its weight seen as a matrix of d₁ = `rows` and d₂ = `columns`.
+    """One pruned layer, its weight seen as a matrix."""
 
-    nonzeros: J of the weight as it is stored. chi: χ, the share of weights that stay, as Algorithm
-    1 expects it or, for another rule, as it was measured. rho: the step of the grid, a power of
-    two; values: r, how many values a non-zero has there. row_most, column_most: the most non-zeros
-    of a row and of a column. share: λ_l of Lemma 5.1.
-    """
-
-    rows: int
-    columns: int
-    nonzeros: int
+    rows: int  # d₁
+    columns: int  # d₂
+    nonzeros: int  # J of the weight as it is stored
+    # χ, the share of weights that stay: as Algorithm 1 expects it or, for another rule, as measured
     chi: float
-    rho: float
-    values: int
-    row_most: int
-    column_most: int
-    share: float
+    rho: float  # the step of the grid, a power of two
+    values: int  # r: how many values a non-zero has there
+    row_most: int  # the most non-zeros of a row
+    column_most: int  # and of a column
+    share: float  # λ_l of Lemma 5.1
 
     @property
     def weights(self) -> int:
@@ -55,24 +51,18 @@ class PrunedLayerFacts:
 
 @dataclass(frozen=True)
 class PrunedFacts:
-    """A pruned net on its sample.
+    """A pruned net on its sample."""
 
-    compressed: f and g compared on the sample, with γ, δ and the bits that a coder wrote
-    (`CompressedFacts`). measured: whether χ was measured, since the rule is not Algorithm 1.
-    normal: whether Assumption 3.1, from which χ is expected, is plausible in every layer.
-    gamma_needed: the γ that Lemma 4.4 asks for, √2·e·max‖x‖· ∏L_l‖A_l‖₂·Σ‖A_l - Ã_l‖₂/‖A_l‖₂; None
-    where the lemma is silent. tried: how many settings were tried. others: biases and what else is
-    stored as it is, `others` numbers of `other_values` values each.
-    """
-
-    compressed: CompressedFacts
+    compressed: CompressedFacts  # f and g compared, with γ, δ and the bits that a coder wrote
     layers: tuple[PrunedLayerFacts, ...]
-    measured: bool
+    measured: bool  # whether χ was measured, since the rule is not Algorithm 1
+    # The γ that Lemma 4.4 asks for, √2·e·max‖x‖·∏L_l‖A_l‖₂·Σ‖A_l - Ã_l‖₂/‖A_l‖₂; None where the
+    # lemma is silent.
     gamma_needed: float | None
-    normal: bool = True
-    tried: int = 1
-    others: int = 0
-    other_values: int = 1
+    normal: bool = True  # whether Assumption 3.1, from which χ is expected, is plausible everywhere
+    tried: int = 1  # how many settings were tried
+    others: int = 0  # biases and what else is stored as it is
+    other_values: int = 1  # how many values each of them has
 
     @property
     def price(self) -> float:
@@ -81,9 +71,7 @@ class PrunedFacts:
 
 
 def sketch_nats_printed(layer: PrunedLayerFacts, share: float) -> float:
-    """3λχ·d₁d₂·ln²p·ln(1/ρ) of Theorem 5.2; not positive where ρ ≥ 1, where the theorem says
-    nothing.
-    """
+    """3λχ·d₁d₂·ln²p·ln(1/ρ) of Theorem 5.2; not positive for ρ ≥ 1, where it says nothing."""
     if not layer.nonzeros:
         return 0.0
     return (
@@ -112,14 +100,8 @@ def sketch_nats(layer: PrunedLayerFacts) -> float:
 
 
 def mask_nats(layer: PrunedLayerFacts) -> float:
-    """ln C(N, J): which J of the N weights are not zero.
-
-    >>> four = PrunedLayerFacts(2, 2, 2, 0.5, 0.5, 2, 1, 1, 1.0)
-    >>> round(math.exp(mask_nats(four)), 9)
-    6.0
-    """
-    n, j = layer.weights, layer.nonzeros
-    return max(0.0, math.lgamma(n + 1) - math.lgamma(j + 1) - math.lgamma(n - j + 1))
+    """ln C(N, J): which J of the N weights are not zero."""
+    return choices(layer.weights, layer.nonzeros)
 
 
 def naive_nats_printed(layer: PrunedLayerFacts) -> float:
@@ -133,80 +115,67 @@ def naive_nats(layer: PrunedLayerFacts) -> float:
 
 
 def chosen_nats(layer: PrunedLayerFacts) -> float:
-    """What J, r and the exponent of the grid cost, which were chosen after seeing the net: J is one
-    of N + 1.
-    """
+    """What J (one of N + 1), r and the grid's exponent cost, chosen after seeing the net."""
     return math.log(layer.weights + 1) + price(layer.values) + price(round(math.log2(layer.rho)))
 
 
 def pruning_rows(found: PrunedFacts) -> list[Bound]:
     """Theorem 5.2, Lemma D.1 and Theorem D.1, each as printed and corrected, then the two rows with
-    a coder's bits.
+    a coder's bits of mask and values; all about g.
     """
-    return [
-        replace(row, about="g")
-        for row in (*_sketch_rows(found), *_naive_rows(found), *_coded_rows(found))
-    ]
+    coded = coded_rows(found.compressed, CODED, f"{_LEMMA}, counted by a coder")
+    return [*_sketch_rows(found), *_naive_rows(found), *coded]
 
 
 def _sketch_rows(found: PrunedFacts) -> list[Bound]:
     loss, m = found.compressed.below_gamma / found.compressed.m, found.compressed.m
-    forms: tuple[Form, ...] = ("as printed", "as plotted", "corrected")
-    if why := _no_gamma(found):
-        return [abstain(SKETCH, _THEOREM, why, form) for form in forms]
+    rows = [Statement(SKETCH, _THEOREM, form, "g") for form in _FORMS]
+    if why := found.compressed.no_gamma:
+        return [row.abstains(why) for row in rows]
     naive = math.fsum(map(naive_nats, found.layers))
-    numbers = float(sum(map(sketch_numbers, found.layers)))
     doubt = "" if found.normal else ", though the weights are not"
     share = f"χ = 1 - √(d/(d+2)) as of normal weights (Assumption 3.1){doubt}"
     share = "χ as measured, since the rule is not Algorithm 1" if found.measured else share
     lambdas = "λ_l = 1, since J is counted" if found.measured else "λ_l from δ"
-    counted = [sketch_nats(layer) for layer in found.layers]
+    counted = math.fsum(map(sketch_nats, found.layers))
     corrected = _corrected(
-        SKETCH,
-        _THEOREM,
+        rows[2],
         found,
-        math.fsum(counted),
+        counted,
         "(√(jp)·ln p)² numbers of r values a layer, j measured; up to the constant of Theorem 5.1; "
         "a sketch's numbers are sums of weights and have more values than r, which is not counted",
-        {"numbers": numbers, "over_naive": _ratio(math.fsum(counted), naive)},
+        numbers=float(sum(map(sketch_numbers, found.layers))),
+        over_naive=_ratio(counted, naive),
     )
     if why := _too_coarse(found):
-        return [*(abstain(SKETCH, _THEOREM, why, form) for form in forms[:2]), corrected]
+        return [rows[0].abstains(why), rows[1].abstains(why), corrected]
     printed, plotted = (
         math.fsum(sketch_nats_printed(layer, layer.share if own else 1.0) for layer in found.layers)
         for own in (True, False)
     )
-    value = loss + math.sqrt(plotted / m)
+    value = log(loss + math.sqrt(plotted / m))
+    drawn = rows[1].states(
+        value,
+        "the same with 1 for λ_l, which the paper does not state; its Tables 1 and 2 hold ln of "
+        f"such values, here {value:.4g}",
+        nats=plotted,
+        over_naive=_ratio(plotted, naive),
+        ln=value,
+    )
     return [
-        stated(
-            SKETCH,
-            _THEOREM,
+        rows[0].states(
             log(loss + math.sqrt(printed / m)),
             f"the theorem's expression with 1 for O(.), {share}, {lambdas}; {_condition(found)}",
-            form="as printed",
-            factors={"nats": printed, "over_naive": _ratio(printed, naive)},
+            nats=printed,
+            over_naive=_ratio(printed, naive),
         ),
-        replace(
-            stated(
-                SKETCH,
-                _THEOREM,
-                log(value),
-                "the same with 1 for λ_l, which the paper does not state; its Tables 1 and 2 hold "
-                f"ln of such values, here {log(value):.4g}",
-                form="as plotted",
-                factors={"nats": plotted, "over_naive": _ratio(plotted, naive), "ln": log(value)},
-            ),
-            capacity=_finite(plotted),
-            capacity_log10=_finite(log(plotted) / LN10),
-        ),
+        replace(drawn, capacity=_finite(plotted), capacity_log10=_finite(log(plotted) / LN10)),
         corrected,
     ]
 
 
 def _allowed(found: PrunedFacts) -> str:
-    """What Lemmas D.2 and D.3 promise of J before anything is drawn: of Algorithm 1 on normal
-    weights, κ = ½.
-    """
+    """What Lemmas D.2 and D.3 promise of J beforehand: Algorithm 1 on normal weights, κ = ½."""
     if found.measured:
         return ""
     share = found.compressed.delta / len(found.layers)
@@ -223,46 +192,38 @@ def _allowed(found: PrunedFacts) -> str:
 def _naive_rows(found: PrunedFacts) -> list[Bound]:
     m, delta = found.compressed.m, found.compressed.delta
     loss = found.compressed.below_gamma / m
-    with_delta = f"{NAIVE}, with its δ"
-    if why := _no_gamma(found):
-        return [
-            abstain(NAIVE, _LEMMA, why, "as printed"),
-            abstain(with_delta, _UNION, why, "as printed"),
-            abstain(NAIVE, _LEMMA, why, "corrected"),
-        ]
+    lemma = Statement(NAIVE, _LEMMA, "as printed", "g")
+    union = Statement(f"{NAIVE}, with its δ", _UNION, "as printed", "g")
+    corrected = Statement(NAIVE, _LEMMA, "corrected", "g")
+    if why := found.compressed.no_gamma:
+        return [row.abstains(why) for row in (lemma, union, corrected)]
     nats = math.fsum(map(naive_nats, found.layers))
-    union = stated(
-        with_delta,
-        _UNION,
-        log(loss + math.sqrt(log_root(nats, delta) / m)),
-        "√(ln √(J/δ)/n) with J the count of masks and values: what exp(-2τ²n) gives (the proof's "
-        "exp(-2τn) is a slip that its result does not share); L̂_γ where a margin may move by 2γ; "
-        "J and r are not paid for",
-        form="as printed",
-        factors={"nats": nats},
-    )
     chosen = math.fsum(map(chosen_nats, found.layers))
-    corrected = _corrected(
-        NAIVE,
-        _LEMMA,
-        found,
-        nats + chosen,
-        "masks and values counted exactly, with J, r and the grid of each layer paid",
-        {"numbers": float(sum(layer.nonzeros for layer in found.layers)), "chosen": chosen},
-    )
+    rows = [
+        union.states(
+            log(loss + math.sqrt(log_root(nats, delta) / m)),
+            "√(ln √(J/δ)/n) with J the count of masks and values: what exp(-2τ²n) gives (the "
+            "proof's exp(-2τn) is a slip that its result does not share); L̂_γ where a margin may "
+            "move by 2γ; J and r are not paid for",
+            nats=nats,
+        ),
+        _corrected(
+            corrected,
+            found,
+            nats + chosen,
+            "masks and values counted exactly, with J, r and the grid of each layer paid",
+            numbers=float(sum(layer.nonzeros for layer in found.layers)),
+            chosen=chosen,
+        ),
+    ]
     if why := _too_coarse(found):
-        return [abstain(NAIVE, _LEMMA, why, "as printed"), union, corrected]
+        return [lemma.abstains(why), *rows]
     printed = math.fsum(map(naive_nats_printed, found.layers))
     text = (
         f"the lemma's expression with 1 for O(.) and α = J as counted{_allowed(found)}; "
         f"{_condition(found)}"
     )
-    value = log(loss + math.sqrt(printed / m))
-    return [
-        stated(NAIVE, _LEMMA, value, text, form="as printed", factors={"nats": printed}),
-        union,
-        corrected,
-    ]
+    return [lemma.states(log(loss + math.sqrt(printed / m)), text, nats=printed), *rows]
 
 
 def log_root(nats: float, delta: float) -> float:
@@ -270,58 +231,22 @@ def log_root(nats: float, delta: float) -> float:
     return (nats - math.log(delta)) / 2
 
 
-def _coded_rows(found: PrunedFacts) -> list[Bound]:
-    """Corollary A.1's certificates with the bits of the mask-and-values message: γ, mask, grid and
-    search are all free.
-
-    The code was fixed before the data and covers every message, so the choice of the best setting
-    is paid by its bits.
-    """
-    rows = [row for row in corollary_a_1(found.compressed) if row.kind == "certificate"]
-    return [
-        replace(
-            row,
-            name=f"{CODED}, {row.name.rpartition(', ')[2]}",
-            source=f"{_LEMMA}, counted by a coder",
-        )
-        for row in rows
-    ]
-
-
 def _corrected(
-    name: str, source: str, found: PrunedFacts, nats: float, text: str, factors: dict[str, float]
+    row: Statement, found: PrunedFacts, nats: float, text: str, **factors: float
 ) -> Bound:
-    """L̂ + ζ + √((nats + biases + price + ln(1/δ))/(2m)): Hoeffding, failures counted as in
-    Corollary A.1 of Arora.
-    """
-    given = found.compressed
-    rest = found.others * math.log(max(1, found.other_values))
-    total = nats + rest + found.price
-    zeta = given.failed / given.m
-    deviation = math.sqrt((total + math.log(1.0 / given.delta)) / (2 * given.m))
-    level = "2γ" if given.norm == "largest" else "γ"
-    words = [
+    """With the biases and the choice of the best setting paid too."""
+    total = nats + found.others * math.log(max(1, found.other_values)) + found.price
+    remarks = ["biases as they are stored"] if found.others else []
+    return counted_row(
+        row,
+        found.compressed,
+        total,
         text,
-        f"L̂ at {level}, and the {given.failed} examples on which g is too far from f"
-        if given.failed
-        else f"L̂ at {level}",
-        f"ln {found.tried} nats for the best of {found.tried} settings" if found.tried > 1 else "",
-        "biases as they are stored" if found.others else "",
-    ]
-    value = log(given.unsure / given.m + zeta + deviation)
-    full = {**factors, "nats": total, "price": found.price, "zeta": zeta}
-    return stated(
-        name,
-        source,
-        value,
-        "; ".join(word for word in words if word),
-        form="corrected",
-        factors=full,
+        tried=found.tried,
+        remarks=remarks,
+        price=found.price,
+        **factors,
     )
-
-
-def _no_gamma(found: PrunedFacts) -> str:
-    return "" if found.compressed.gamma > 0 else f"γ = {found.compressed.gamma:.3g} is not positive"
 
 
 def _too_coarse(found: PrunedFacts) -> str:

@@ -16,7 +16,7 @@ import math
 
 from cushion.theorems.facts import LayerFacts, NetFacts, lifted_frobenius, lifted_l1_inf
 from cushion.theorems.records import Bound
-from cushion.theorems.rows import abstain, log, log_sum, no_margin, stated
+from cushion.theorems.rows import Statement, log, log_sum, no_margin
 from cushion.theorems.union import FINE, at_least, at_most
 
 BARTLETT_MENDELSON = "Bartlett and Mendelson 2002"
@@ -41,14 +41,14 @@ def peeled(facts: NetFacts) -> list[Bound]:
     ]
     if facts.margin <= 0 or not facts.plain:
         why = no_margin(facts) if facts.margin <= 0 else _POOLING
-        return [abstain(name, source, why, "stated") for name, source, _ in rows]
+        return [Statement(name, source).abstains(why) for name, source, _ in rows]
     averages = (
         _l1_average(facts),
         _frobenius_average(facts, peel=True),
         _frobenius_average(facts, peel=False),
     )
     return [
-        stated(name, source, margin_bound(facts, average, nats), meaning)
+        Statement(name, source).states(margin_bound(facts, average, nats), meaning)
         for (name, source, meaning), (average, nats) in zip(rows, averages, strict=True)
     ]
 
@@ -64,9 +64,7 @@ def margin_bound(facts: NetFacts, log_average: float, nats: float) -> float:
 
 
 def _l1_average(facts: NetFacts) -> tuple[float, float]:
-    """ln of (1/m)·E sup Σ ε_ik f_k(x_i) over nets with these ℓ1,∞ norms, and the price of their
-    grid.
-    """
+    """ln of (1/m)·E sup Σ ε_ik f_k(x_i) over nets with these ℓ1,∞ norms; the grid's price."""
     norms = [
         log(lifted_l1_inf(layer, facts.has_bias, last=last)) for layer, last in _with_last(facts)
     ]

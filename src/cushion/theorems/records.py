@@ -1,6 +1,4 @@
-"""What `cushion bounds` answers: one row a statement, all about the same net, sample, loss and δ;
-no torch.
-"""
+"""What `cushion bounds` answers: a row a statement, on one net, sample, loss and δ; no torch."""
 
 from __future__ import annotations
 
@@ -8,10 +6,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from cushion.errors import BadInput
-from cushion.records import Record
+from cushion.measures.family import described
+from cushion.numerics import percent_up
+from cushion.records import Record, column
 
 Kind: TypeAlias = Literal["certificate", "measure"]
+About: TypeAlias = Literal["f", "g", "Q"]
 Form: TypeAlias = Literal["as plotted", "stated", "as printed", "corrected", "counted"]
+
+FORMS: tuple[Form, Form] = ("as printed", "corrected")  # a formula with a paper's slip, and without
 
 
 @dataclass(frozen=True)
@@ -19,33 +22,52 @@ class Bound(Record):
     """One bound on the 0-1 error (ties are errors) of the net on new examples, or what a paper
     plots in its place.
 
-    `kind` "certificate": holds with probability at least 1 - δ over the sample, every constant
-    explicit, and the same command recomputes it. `kind` "measure": a formula up to constants, or
-    one whose proof does not cover this use; it ranks nets and proves nothing. `form` says which
-    version of the source's formula: "as plotted" by a paper (constants and logarithms dropped),
-    "stated" (the source's theorem with all constants, docs/bounds.md derives them), "as printed"
-    (with the paper's slip), "corrected", "counted" (errors counted, no formula).
-
-    `value` bounds the error in the same units everywhere: where a paper plots a capacity C, it is
-    the loss plus √(C/m). It is null where it exceeds the largest float, and `log10` is its
-    logarithm. `capacity` is the number that the paper itself plots, `capacity_log10` its logarithm.
-    `vacuous`: the value is at least 1. `about` is "f" for the net itself, "g" for its compressed
-    net and "Q" for the net under random weights. A row without `log10` and with a capacity only
-    ranks nets. Where there is neither the row abstains, and `meaning` says why.
+    kind "certificate": holds with probability at least 1 - δ over the sample, every constant
+    explicit, and the same command recomputes it; "measure": a formula up to constants, or one whose
+    proof does not cover this use; it ranks nets and proves nothing. form "as plotted" by a paper
+    (constants and logarithms dropped), "stated" (the source's theorem with all constants,
+    docs/bounds.md derives them), "as printed" (with the paper's slip), "corrected", "counted"
+    (errors counted, no formula). A row without `log10` and with a capacity only ranks nets. Where
+    there is neither the row abstains, and `meaning` says why.
     """
 
-    name: str
-    source: str
-    kind: Kind
-    form: Form
-    value: float | None
-    log10: float | None
-    vacuous: bool
-    meaning: str
-    about: Literal["f", "g", "Q"] = "f"
-    capacity: float | None = None
-    capacity_log10: float | None = None
-    factors: dict[str, float] | None = None  # what entered, for whoever wants to check by hand
+    name: str = column("of the argument", label="bound")
+    source: str = column("the paper")
+    kind: Kind = column("certificate or measure")
+    form: Form = column("which version of the source's formula")
+    value: float | None = column(
+        "bounds the error in the same units everywhere: the loss plus √(C/m) where a paper plots a "
+        "capacity C; none where it exceeds the largest float",
+        better="low",
+    )
+    log10: float | None = column("of the value", better="low")
+    vacuous: bool = column("whether the value is at least 1")
+    meaning: str = column("what the row rests on, or why it abstains")
+    about: About = column(
+        "f is the net itself, g its compressed net, Q the net under noise", label="of", default="f"
+    )
+    capacity: float | None = column("the number that the paper itself plots", default=None)
+    capacity_log10: float | None = column(
+        "what the paper itself plots, up to constants: smaller is better",
+        label="capacity",
+        unit="log10",
+        default=None,
+    )
+    factors: dict[str, float] | None = column(
+        "what entered, for whoever wants to check by hand", default=None
+    )
+
+    @property
+    @described("in percent, rounded up, where it is proved", label="error at most", better="low")
+    def shown(self) -> str:
+        if self.abstains or (self.value is None and self.log10 is None):
+            return "-"
+        if self.kind == "certificate":
+            percent = percent_up(1.0 if self.value is None else min(1.0, self.value))
+            return "vacuous" if self.vacuous or percent == "100.00 %" else percent
+        if self.value is None or (self.log10 is not None and abs(self.log10) > 6):
+            return f"10^{self.log10:.1f}"
+        return f"{self.value:.4g}"
 
     @property
     def abstains(self) -> bool:
@@ -54,24 +76,23 @@ class Bound(Record):
 
     @property
     def score(self) -> float | None:
-        """The number by which this row ranks nets (smaller is better): the capacity if there is
-        one, in log10.
-        """
+        """What this row ranks nets by (smaller is better), in log10: a capacity if any."""
         return self.log10 if self.capacity_log10 is None else self.capacity_log10
 
 
 @dataclass(frozen=True)
 class Verdict(Record):
-    """Which of two nets a row calls the better one. `right` compares with the held-out errors,
-    where both have them.
-    """
+    """Which of two nets a row calls the better one."""
 
-    name: str
-    form: Form
-    first: float | None  # the rows' `score`
-    second: float | None
-    prefers: Literal["first", "second", "neither"]
-    right: bool | None
+    name: str = column("of the row", label="row")
+    form: Form = column("which version of the formula")
+    first: float | None = column("log10 of the row's score", label="log10", better="low")
+    second: float | None = column("the same of the net beside it", label="log10 beside")
+    prefers: Literal["first", "second", "neither"] = column("the net with the smaller score")
+    right: bool | None = column(
+        "whether the held-out errors agree, where both nets have them; preferring neither is not "
+        "right"
+    )
 
 
 @dataclass(frozen=True)
@@ -80,23 +101,25 @@ class BoundsTable(Record):
     of them with n·δ.
     """
 
-    net: str
-    data: str
-    data_fingerprint: str
-    m: int
-    classes: int
-    delta: float
-    loss: str
-    errors: int
-    margin_level: float  # ε: the fraction of examples that may have a smaller margin
-    margin: float  # γ
-    margin_loss: float  # the fraction of examples with margin at most γ
-    holdout_errors: int | None
-    holdout_m: int | None
-    bounds: tuple[Bound, ...]
-    assumptions: tuple[str, ...] = ()  # of the certificates, which nobody can check
-    beside: BoundsTable | None = None
-    verdicts: tuple[Verdict, ...] = ()
+    net: str = column("its name")
+    data: str = column("name of the sample")
+    data_fingerprint: str = column("SHA-256 of the sample")
+    m: int = column("examples")
+    classes: int = column("of the labels")
+    delta: float = column("with which each row fails, at most; the best of n with n times that")
+    loss: str = column("that all rows bound")
+    errors: int = column("on the sample")
+    margin_level: float = column(
+        "the fraction of examples that may have a smaller margin", label="ε"
+    )
+    margin: float = column("the margin that all but a fraction ε exceed", label="γ")
+    margin_loss: float = column("the fraction of examples with margin at most γ")
+    holdout_errors: int | None = column("on held-out examples", label="held-out errors")
+    holdout_m: int | None = column("held-out examples", label="held out")
+    bounds: tuple[Bound, ...] = column("the rows")
+    assumptions: tuple[str, ...] = column("of the certificates; nobody can check them", default=())
+    beside: BoundsTable | None = column("the same of a second net", default=None)
+    verdicts: tuple[Verdict, ...] = column("each row's on the two nets", default=())
 
     @property
     def holdout_error(self) -> float | None:

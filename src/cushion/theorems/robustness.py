@@ -17,10 +17,14 @@ import math
 
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.records import Bound
-from cushion.theorems.rows import abstain, log, log_sum, no_margin, stated
+from cushion.theorems.rows import LN10, Statement, log, log_sum, why_no_chain
 from cushion.theorems.union import FINE, at_most
 
 SOURCE = "Xu and Mannor 2012"
+_NO_CELLS = (
+    "the inputs are floats without stated limits, so their domain cannot be cut into finitely many "
+    "cells"
+)
 
 
 def cells(facts: NetFacts, inputs_in_unit_cube: bool) -> list[Bound]:
@@ -38,10 +42,8 @@ def cells(facts: NetFacts, inputs_in_unit_cube: bool) -> list[Bound]:
     )
     rows = []
     for name, constant, norm in (("lipschitz-inf", sup, "ℓ∞"), ("lipschitz-2", two, "ℓ2")):
-        if facts.margin <= 0:
-            rows.append(abstain(name, SOURCE, no_margin(facts), "stated"))
-        elif not facts.is_chain or not inputs_in_unit_cube:
-            rows.append(abstain(name, SOURCE, _why_not(facts), "stated"))
+        if why := why_no_chain(facts) or ("" if inputs_in_unit_cube else _NO_CELLS):
+            rows.append(Statement(name, SOURCE).abstains(why))
         else:
             log_side, nats = at_most(log(facts.margin) - constant, FINE)
             per_axis = _log_ceil(-log_side)
@@ -56,11 +58,8 @@ def cells(facts: NetFacts, inputs_in_unit_cube: bool) -> list[Bound]:
                 "cells of inputs on which the net hardly changes, by its Lipschitz constant in "
                 f"{norm}"
             )
-            rows.append(
-                stated(
-                    name, SOURCE, value, text, factors={"log10_cells": log_cells / math.log(10.0)}
-                )
-            )
+            row = Statement(name, SOURCE).states(value, text, log10_cells=log_cells / LN10)
+            rows.append(row)
     return rows
 
 
@@ -69,12 +68,3 @@ def _log_ceil(log_value: float) -> float:
     if log_value <= 0:
         return 0.0
     return math.log(math.ceil(math.exp(log_value))) if log_value < 36 else log_value * (1 + 1e-15)
-
-
-def _why_not(facts: NetFacts) -> str:
-    if not facts.is_chain:
-        return facts.not_a_chain_because
-    return (
-        "the inputs are floats without stated limits, so their domain cannot be cut into finitely "
-        "many cells"
-    )

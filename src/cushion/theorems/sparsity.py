@@ -88,9 +88,7 @@ def sparsity(
 
 
 def spike_mean(tau: float, alpha: float, w_m: float = 1.0) -> float:
-    """E B_ij of positive weights, ∫_τ^∞ w·α w_m^α w^-(α+1) dw = α w_m^α τ^(1-α)/(α-1); ∞ for α
-    ≤ 1.
-    """
+    """E B_ij of positive weights, α w_m^α τ^(1-α)/(α-1); ∞ for α ≤ 1."""
     return (
         alpha * exceeds(tau, alpha, w_m) * max(tau, w_m) / (alpha - 1.0)
         if alpha > 1.0
@@ -108,9 +106,7 @@ def spike_square(tau: float, alpha: float, w_m: float = 1.0) -> float:
 
 
 def energy_printed(x_i: float, columns: int, tau: float, alpha: float, w_m: float = 1.0) -> float:
-    """E[Bx]_i² of eq. 10, N₂·α w_m^α τ^(2-α)/(α-2)·x_i²: of one number of x, and negative for α <
-    2.
-    """
+    """E[Bx]_i² of eq. 10, N₂·α w_m^α τ^(2-α)/(α-2)·x_i²: of one x_i, negative for α < 2."""
     return (
         columns
         * alpha

@@ -20,10 +20,10 @@ from dataclasses import replace
 
 from cushion.theorems.facts import LayerFacts, NetFacts, lifted_spectral
 from cushion.theorems.records import Bound
-from cushion.theorems.rows import abstain, log, log_sum, no_margin, stated
+from cushion.theorems.rows import LN10, Statement, log, log_sum, why_no_chain
 from cushion.theorems.union import FINE, at_most
 
-NAME, SOURCE = "spec-fro", "Neyshabur et al. 2017a"
+ROW = Statement("spec-fro", "Neyshabur et al. 2017a")
 MEANING = (
     "weights under noise that the margin tolerates: product of spectral norms, times the Frobenius "
     "norms"
@@ -32,17 +32,10 @@ MEANING = (
 
 def noise_tolerance(facts: NetFacts) -> Bound:
     """The stated bound."""
-    if facts.margin <= 0 or not facts.is_chain:
-        return abstain(
-            NAME,
-            SOURCE,
-            no_margin(facts) if facts.margin <= 0 else facts.not_a_chain_because,
-            "stated",
-        )
+    if why := why_no_chain(facts):
+        return ROW.abstains(why)
     if any(layer.spectral_upper == 0.0 for layer in facts.layers):
-        return abstain(
-            NAME, SOURCE, "a layer is zero, so the net cannot be rescaled to equal norms", "stated"
-        )
+        return ROW.abstains("a layer is zero, so the net cannot be rescaled to equal norms")
     layers = rebalanced(facts.layers)
     d, m = facts.depth, facts.m
     log_gamma, paid_gamma = at_most(log(facts.margin), FINE)
@@ -70,13 +63,11 @@ def noise_tolerance(facts: NetFacts) -> Bound:
     )
     deviation = (log_sum(math.log(2.0) + log_kl, math.log(confidence)) - math.log(2 * m)) / 2
     value = log_sum(log(facts.margin_loss), deviation)
-    return stated(NAME, SOURCE, value, MEANING, factors={"log10_sigma": log_sigma / math.log(10.0)})
+    return ROW.states(value, MEANING, log10_sigma=log_sigma / LN10)
 
 
 def rebalanced(layers: tuple[LayerFacts, ...]) -> tuple[LayerFacts, ...]:
-    """The same function with equal spectral norms: A_i by c_i, ∏ c_i = 1, and each bias by the
-    factors so far.
-    """
+    """The same function with equal spectral norms: A_i by c_i, ∏ c_i = 1, biases to match."""
     mean = math.fsum(math.log(layer.spectral_upper) for layer in layers) / len(layers)
     result, so_far = [], 0.0
     for layer in layers:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 
+from cushion.theorems.rows import LN2, log_sum
+
 FINE = math.log(
     1.02
 )  # a step of a grid: a finer one costs little, since prices grow with ln j only
@@ -40,3 +42,26 @@ def at_most(log_value: float, log_ratio: float) -> tuple[float, float]:
         return log_value, 0.0
     j = math.floor(log_value / log_ratio + 1e-12)
     return j * log_ratio, price(j)
+
+
+def number_width(log_step: float, log_largest: float) -> tuple[int, float]:
+    """Bits of a number up to e^log_largest on the next finer grid 2^j, and the nats that say so:
+    2⌊largest/step + ½⌋ + 1 values at most.
+    """
+    log_step, paid = at_most(log_step, LN2)
+    bits = math.ceil(log_sum(LN2 + log_largest - log_step, LN2) / LN2)
+    return bits, paid + price(bits)
+
+
+def deviation(nats: float, m: int, delta: float) -> float:
+    """√((nats + ln(1/δ))/(2m)): Hoeffding, for all messages at once."""
+    return math.sqrt((nats + math.log(1.0 / delta)) / (2 * m))
+
+
+def choices(n: int, k: int) -> float:
+    """ln C(n, k) nats: which k of the n are meant.
+
+    >>> round(math.exp(choices(4, 2)), 9)
+    6.0
+    """
+    return max(0.0, math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1))

@@ -1,5 +1,4 @@
-"""Iterative magnitude pruning with rewinding (Frankle & Carbin 2019; rewinding: Frankle et al.
-2020).
+"""Iterative magnitude pruning with rewinding (Frankle & Carbin 2019, Frankle et al. 2020).
 
 Level 0 trains the dense net. Every further level prunes a fraction of the weights that are left,
 those of smallest magnitude in the trained net of the level before; puts the others back to their
@@ -97,8 +96,7 @@ def train_imp(
     device: str = TrainOptions.device,
     progress: bool = True,
 ) -> ImpResult:
-    """Train, prune, rewind and train again into the folder `out`, or finish such a run; see the
-    module.
+    """Train, prune, rewind, train again into the folder `out`, or finish that; see the module.
 
     After level 0 come `rounds` levels, or as many as it takes until a share `to` (default 0.95) of
     the weights is pruned. `scope` "layer": every layer loses its own `fraction` of what it has
@@ -170,8 +168,7 @@ def grouped(names: list[str], scope: Scope, fraction: float) -> list[Group]:
 
 
 def leaving(left: int, share: float) -> int:
-    """How many of the weights that are left go in one round: the share, rounded up, but never the
-    last weight.
+    """How many of the weights left go in one round: the share, rounded up, never the last one.
 
     >>> leaving(1000, 0.2), leaving(3, 0.2), leaving(1, 0.2)
     (200, 1, 0)

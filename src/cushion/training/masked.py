@@ -27,8 +27,7 @@ def fine_tune(
     batch: int = 128,
     progress: bool = True,
 ) -> Network:
-    """The net with its own weights and biases trained on (Adam, mean cross-entropy), pruned weights
-    exactly zero.
+    """The net with its weights and biases trained on (Adam, cross-entropy), pruned ones zero.
 
     masks: one per `net.affine_layers`, shaped as the layer's weight, True where it stays. A
     batch-norm that no layer took in is trained but never masked, biases likewise. The order of an

@@ -31,8 +31,7 @@ def open_folder(
     test: Dataset | None,
     options: dict[str, Any],
 ) -> Iterator[bool]:
-    """Hold a folder whose plan is in `file`, written now or equal to what was; yields whether the
-    plan was there.
+    """Hold a folder whose plan is in `file`, written now or equal; yields whether it was there.
 
     Another plan is refused with the first difference, a folder with something else by what it is.
     """

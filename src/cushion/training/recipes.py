@@ -22,8 +22,7 @@ Labels = Literal["true", "shuffled", "random"]
 
 @dataclass(frozen=True)
 class Recipe(Record):
-    """A net and how to train it with the mean cross-entropy; `spec` is written for the data set
-    `dataset`.
+    """A net and how to train it with the mean cross-entropy; `spec` is written for `dataset`.
 
     The learning rate is lr · 2^-(epoch // lr_halve_every). Training ends after `epochs`, or after
     the first epoch at whose end the evaluation-mode cross-entropy on the sample is below

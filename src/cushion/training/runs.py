@@ -1,5 +1,4 @@
-"""The RUN folder: what training leaves on disk, written so that kill -9 at any time loses at most
-one epoch.
+"""The RUN folder: what training leaves on disk; kill -9 at any time loses at most one epoch.
 
 run.json                recipe, spec, options and data (written first; never changed)
 init.safetensors        the net at its initialisation
@@ -215,9 +214,7 @@ def _progress(metadata: dict[str, str]) -> tuple[list[dict[str, Any]], bool]:
 def _optimiser_entries(
     optimiser: torch.optim.Optimizer, name: str, parameter: Tensor, tensors: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """What the optimiser remembers of one parameter; without all of it a resumed run would not be
-    the same run.
-    """
+    """What the optimiser remembers of a parameter, all of it: else no run resumes as it was."""
     if isinstance(optimiser, torch.optim.Adam):
         shapes = {
             "step": (),

@@ -1,5 +1,4 @@
-"""Training: a recipe and a sample in, a RUN folder out; killed at any time, it resumes to the same
-weights.
+"""Training: a recipe and a sample in, a RUN folder out; once killed, it resumes bit for bit.
 
 Every epoch is a function of (seed, epoch, state at its start) alone: the order of the examples, the
 augmentation and dropout all draw from streams seeded by (seed, epoch). So the last checkpoint
@@ -56,8 +55,7 @@ def train(
     snapshots: Sequence[int] = (),
     progress: bool = True,
 ) -> RunResult:
-    """Train a recipe (its name, a Recipe, or a spec) on `data` into the RUN folder `out`, or finish
-    such a run.
+    """Train a recipe (name, Recipe or spec) on `data` into the RUN folder `out`, or finish that.
 
     `width` scales the hidden widths; `epochs` and `lr_halve_every` (the epochs after which the
     learning rate is halved) replace the recipe's numbers, so that a shorter run can keep its

@@ -69,8 +69,7 @@ def verify(
     """
     if not isinstance(path, (str, Path)):
         raise BadInput(
-            f"verify reads a certificate file, not a {type(path).__name__}; save it and give its "
-            "path"
+            f"verify reads a certificate file, not a {type(path).__name__}; save it, give its path"
         )
     if (unlabelled is None) != (answering is None):
         raise BadInput(

@@ -1,6 +1,4 @@
-"""What the format allows in a claim's fields: counts, fingerprints, probabilities. Anything else is
-malformed.
-"""
+"""What the format allows in a claim's fields; anything else is malformed."""
 
 from __future__ import annotations
 

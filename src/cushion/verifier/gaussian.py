@@ -161,9 +161,7 @@ def confidence_nats(m: int, delta: Decimal) -> Decimal:
 
 
 def sampling_slack(size: int, draws: int, m: int) -> Decimal:
-    """Total variation between the counted nets and rows and ideal ones: D·2^-54 a net, m·2^-64 a
-    row; rounded up.
-    """
+    """At most D·2^-54 of total variation a net and m·2^-64 a row, rounded up."""
     return _UP.divide(draws * (size * 2**10 + m), 2**64)
 
 
@@ -184,7 +182,5 @@ def kl_reaches(q: Decimal, p: Decimal, budget: Decimal) -> bool:
 
 
 def _ln_up(value: Decimal) -> Decimal:
-    """ln, rounded up: `ln` is within half a unit of the 60th digit, and values here have logarithms
-    below 100.
-    """
+    """ln, rounded up: within half a unit of the 60th digit, and below 100 here."""
     return Decimal(0) if value == 1 else _UP.add(_UP.ln(value), _MARGIN)

@@ -1,6 +1,4 @@
-"""The verifier's own arithmetic: tails in decimals of 50 digits, every operation on positive
-numbers rounded up.
-"""
+"""The verifier's own arithmetic: tails in 50 digits, every operation rounded up."""
 
 from __future__ import annotations
 

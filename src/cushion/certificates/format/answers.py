@@ -1,6 +1,4 @@
-"""What the user's own net f answers on a list of inputs: plain arrays, so that the verifier needs
-no torch.
-"""
+"""What the user's own net f answers: plain arrays, so that the verifier needs no torch."""
 
 from __future__ import annotations
 
@@ -24,7 +22,5 @@ class Answers:
     gaps: NDArray[np.float64]
 
     def outside(self, tolerance: Decimal) -> NDArray[np.int64]:
-        """[n] the classes, and -1 where the gap is at most the tolerance: there f might answer
-        otherwise elsewhere.
-        """
+        """[n] the classes; -1 where a gap within the tolerance might differ elsewhere."""
         return np.where(self.gaps > float(tolerance), self.classes, -1)

@@ -18,9 +18,7 @@ _QUARTER = 1 << (_WIDTH - 2)
 
 
 class Context:
-    """The two adaptive counts of one kind of decision; `zero` and `total` are twice the KT
-    estimates.
-    """
+    """Adaptive counts of one kind of decision; `zero` and `total` are twice the KT estimates."""
 
     __slots__ = ("total", "zero")
 
@@ -71,9 +69,7 @@ class ArithmeticEncoder:
             high = 2 * (high - offset) + 1
 
     def finish(self) -> None:
-        """End the stream inside the current interval: [1/4, 1/2) or [1/2, 3/4) of the register
-        always fits.
-        """
+        """End inside the current interval: [1/4, 1/2) or [1/2, 3/4) of the register fits."""
         self._pending += 1
         self._emit(0 if self._low < _QUARTER else 1)
 
@@ -85,9 +81,7 @@ class ArithmeticEncoder:
 
 
 class ArithmeticDecoder:
-    """Reads decisions back. It looks ahead of the stream's end; re-encoding (see `message`) settles
-    the length.
-    """
+    """Reads decisions back, looking beyond the end: re-encoding (`message`) settles the length."""
 
     def __init__(self, reader: BitReader) -> None:
         self._reader = reader

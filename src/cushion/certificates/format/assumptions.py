@@ -1,6 +1,4 @@
-"""What nobody can check. A certificate carries exactly these sentences, so that no file can word
-them away.
-"""
+"""What nobody can check: exactly these sentences, so that no file can word them away."""
 
 from __future__ import annotations
 

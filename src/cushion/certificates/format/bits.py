@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from cushion.errors import Malformed
 
 _LOOK_AHEAD = 30  # a decoder of 32 bits, less the two that end every stream
-_LONGEST_GAMMA = (
-    40  # leading zeros accepted in a gamma word; no field of the format comes near 2^40
-)
+# leading zeros accepted in a gamma word; no field of the format comes near 2^40
+_LONGEST_GAMMA = 40
 
 
 class BitWriter:
@@ -45,9 +44,7 @@ class BitWriter:
         self.fixed(value, width)
 
     def bounded(self, value: int, most: int) -> None:
-        """Gamma code of a number in 1..most; Malformed beyond, so that nothing is written that
-        cannot be read.
-        """
+        """Gamma code of a number in 1..most; Malformed beyond, which could not be read."""
         if not 1 <= value <= most:
             raise Malformed(f"a field of {value} is beyond the format's limits of 1 and {most}")
         self.gamma(value)
@@ -83,9 +80,7 @@ class BitReader:
         return bit
 
     def get_or_zero(self) -> int:
-        """Like `get`, but zeros past the end: the arithmetic decoder looks up to 30 bits ahead of
-        its stream.
-        """
+        """Like `get`, but zeros past the end: the decoder looks up to 30 bits ahead."""
         if self.position < self.length:
             return self.get()
         if self.position >= self.length + _LOOK_AHEAD:

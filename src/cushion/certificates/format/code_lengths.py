@@ -23,9 +23,7 @@ def grid_length(weight: Integers, levels: int) -> float:
 
 
 def counted_length(sizes: Integers, negative: int) -> float:
-    """The same from counts. sizes: how many numbers have each magnitude, up to the grid's
-    largest.
-    """
+    """The same from counts. sizes: how many numbers have each magnitude, to the largest."""
     above = np.cumsum(sizes[::-1])[::-1].tolist()  # how many have at least each
     total = adaptive_length(int(sizes[0]), above[0] - int(sizes[0]))
     if len(sizes) > 1:
@@ -36,9 +34,7 @@ def counted_length(sizes: Integers, negative: int) -> float:
 
 
 def bias_length(bias: Integers, shift: int) -> float:
-    """Biases in steps of 2^shift: the flag, the shift, and wide numbers (zero or not, sign, bit
-    length, bits).
-    """
+    """Biases in steps of 2^shift: the flag, the shift, and wide numbers."""
     if not bias.any():
         return 1.0
     widths = np.array([int(value).bit_length() for value in np.abs(bias)])

@@ -1,6 +1,4 @@
-"""The certificate file: magic, claim (canonical JSON), message, and a sha256 digest of all before
-it.
-"""
+"""The certificate file: magic, claim (canonical JSON), message, a sha256 digest of all of it."""
 
 from __future__ import annotations
 

@@ -28,9 +28,7 @@ Step = Callable[[Maps, Maps], Maps]  # values, numbers [n, D] -> values
 
 
 class DrawnNets:
-    """The architecture of `skeleton`; `reach` is the largest magnitude that any sum of any of its
-    nets can have.
-    """
+    """Nets like `skeleton`, no sum in any of which is larger in magnitude than `reach`."""
 
     def __init__(self, skeleton: IntegerNet, reach: int) -> None:
         self._skeleton = skeleton
@@ -61,9 +59,7 @@ class DrawnNets:
                 self._steps.append(_alone(rectifier(layer.shift)))
 
     def scores(self, numbers: Integers, x: NDArray[Any]) -> Integers:
-        """numbers: [n, D], x: [n, *input_shape] -> [n, classes] exact integer scores, net i on
-        input i.
-        """
+        """numbers: [n, D], x: [n, *input_shape] -> [n, classes] exact scores, net i on input i."""
         net = self._skeleton
         if fault := net.fault(x):
             raise BadInput(fault)

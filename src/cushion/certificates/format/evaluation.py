@@ -102,9 +102,7 @@ def _depthwise(values: Values, taps: Values, stride: int) -> Values:
 
 
 def dense(weight: Integers, before: tuple[int, ...], floats: type[np.floating[Any]]) -> Step:
-    """weight: [out, in], in over channels, rows, columns of a map `before`; the step takes such
-    maps to [n, out].
-    """
+    """weight: [out, in], in over channels, rows, columns of maps `before` -> [n, out]."""
     if len(before) == 3:
         weight = weight.reshape(len(weight), *before).transpose(0, 2, 3, 1)
     matrix = np.ascontiguousarray(weight.reshape(len(weight), -1).T.astype(floats))
@@ -118,9 +116,7 @@ def addition(bias: Integers, floats: type[np.floating[Any]]) -> Step:
 
 
 def rectifier(shift: int) -> Step:
-    """max(x, 0) >> shift, in place; exact because multiplying by a power of two only moves the
-    exponent.
-    """
+    """max(x, 0) >> shift, in place; exact: a power of two only moves the exponent."""
 
     def step(values: Values) -> Values:
         np.maximum(values, 0, out=values)
@@ -133,9 +129,7 @@ def rectifier(shift: int) -> Step:
 
 
 def pooling(kind: str, size: int) -> Step:
-    """[n, h, w, c] -> size × size windows side by side, their maximum or sum: rows first, then
-    columns.
-    """
+    """[n, h, w, c] -> the maximum or sum of size × size windows: rows, then columns."""
     combine = np.maximum if kind == "max" else np.add
 
     def step(values: Values) -> Values:

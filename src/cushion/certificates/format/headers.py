@@ -1,11 +1,10 @@
-"""The uncompressed front of a message: input, quantiser and one header a layer (FORMAT.md, section
-3).
-"""
+"""The uncompressed front of a message: input and one header a layer (FORMAT.md, section 3)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -56,15 +55,30 @@ MOST_SEED = 2**32
 MOST_SIDE = 2**20
 MOST_KERNEL = 1024
 _DENSE, _CONV, _MAX, _SUM = range(4)
-_SOURCES: tuple[type[Source], ...] = (
-    Grid,
-    Values,
-    SeededMask,
-    SeededProjection,
-    SeededNoise,
-    SignProjection,
-    Product,
-)
+# What stands in the header of each source, in the order of its code: (field, least, most). The
+# coefficients are named by their number.
+_SEED = ("seed", 0, MOST_SEED - 1)
+_COUNT = ("coefficients", 1, MOST_WEIGHTS)
+_SHIFT = ("shift", 0, MOST_SHIFT)
+_FIELDS: dict[type[Source], tuple[tuple[str, int, int], ...]] = {
+    Grid: (("levels", 1, MOST_LEVELS),),
+    Values: (),
+    SeededMask: (_SEED,),
+    SeededProjection: (_SEED, _COUNT, _SHIFT, ("amplitude", 0, MOST_AMPLITUDE)),
+    SeededNoise: (_SEED, ("amplitude", 1, MOST_AMPLITUDE)),
+    SignProjection: (_SEED, _COUNT, _SHIFT),
+    Product: (("rank", 1, MOST_WEIGHTS), _SHIFT),
+}
+_KINDS = tuple(_FIELDS)
+_MEANINGS = {
+    Grid: "grid -{levels}..{levels}",
+    Values: "a mask and values",
+    SeededMask: "a mask of the signs of seed {seed}",
+    SeededProjection: "{coefficients} coefficients of the sign matrices of seed {seed}",
+    SeededNoise: "values on top of the noise of seed {seed} times {amplitude}",
+    SignProjection: "Matrix-Project with {coefficients} sign matrices of seed {seed}",
+    Product: "a product of rank {rank}, shifted by {shift}",
+}
 
 Shape = tuple[int, int, int]
 
@@ -198,9 +212,7 @@ def write_layer(writer: BitWriter, layer: Layer, before: Feature, last: bool) ->
 
 
 def read_layer(reader: BitReader, before: Feature, place: int, last: bool, room: int) -> Layer:
-    """One layer with its coded numbers still zero; sizes are checked before anything is
-    allocated.
-    """
+    """One layer, its coded numbers zero; sizes are checked before anything is allocated."""
     kind = reader.fixed(2)
     if kind in (_MAX, _SUM):
         return Pool("max" if kind == _MAX else "sum", reader.bounded(MOST_SIDE) + 1)
@@ -227,63 +239,48 @@ def read_layer(reader: BitReader, before: Feature, place: int, last: bool, room:
     return Dense(source, bias, bias_shift, shift, symmetry)
 
 
+def _header_of(source: Source) -> dict[str, int]:
+    """The fields that stand in the header of a source."""
+    found = {name: getattr(source, name) for name, _, _ in _FIELDS[type(source)]}
+    if isinstance(source, SeededProjection | SignProjection):
+        found["coefficients"] = len(source.coefficients)
+    return found
+
+
 def _write_source(writer: BitWriter, source: Source) -> None:
-    writer.gamma(_SOURCES.index(type(source)) + 1)
-    if isinstance(source, Grid):
-        writer.bounded(source.levels, MOST_LEVELS)
-    elif isinstance(source, Product):
-        writer.bounded(source.rank, MOST_WEIGHTS)
-        writer.bounded(source.shift + 1, MOST_SHIFT + 1)
-    elif not isinstance(source, Values):
-        writer.bounded(source.seed + 1, MOST_SEED)
-        if isinstance(source, SeededProjection | SignProjection):
-            writer.bounded(len(source.coefficients), MOST_WEIGHTS)
-            writer.bounded(source.shift + 1, MOST_SHIFT + 1)
-        if isinstance(source, SeededProjection):
-            writer.bounded(source.amplitude + 1, MOST_AMPLITUDE + 1)
-        elif isinstance(source, SeededNoise):
-            writer.bounded(source.amplitude, MOST_AMPLITUDE)
+    writer.gamma(_KINDS.index(type(source)) + 1)
+    header = _header_of(source)
+    for name, least, most in _FIELDS[type(source)]:
+        writer.bounded(header[name] - least + 1, most - least + 1)
 
 
 def _read_source(reader: BitReader, shape: tuple[int, ...], place: int, room: int) -> Source:
-    kind = _SOURCES[reader.bounded(len(_SOURCES)) - 1]
-    if math.prod(shape) > room:
+    kind: Any = _KINDS[reader.bounded(len(_KINDS)) - 1]
+    header: dict[str, Any] = {
+        name: reader.bounded(most - least + 1) + least - 1 for name, least, most in _FIELDS[kind]
+    }
+    used, coded = math.prod(shape), shape
+    if kind is Product:
+        coded = (header["rank"] * (shape[0] + math.prod(shape[1:])),)
+        used += coded[0]
+    elif "coefficients" in header:
+        coded = (header.pop("coefficients"),)
+    if used > room:
         raise Malformed(
             f"more than the {MOST_WEIGHTS} weights that the format allows", reader.position
         )
-    if kind is Grid:
-        return Grid(_zeros(shape), reader.bounded(MOST_LEVELS))
-    if kind is Values:
-        return Values(_zeros(shape))
-    if kind is Product:
-        rank = reader.bounded(MOST_WEIGHTS)
-        factors = rank * (shape[0] + math.prod(shape[1:]))
-        if math.prod(shape) + factors > room:
-            raise Malformed(
-                f"more than the {MOST_WEIGHTS} weights that the format allows", reader.position
-            )
-        return Product(_zeros((factors,)), shape, rank, reader.bounded(MOST_SHIFT + 1) - 1)
-    seed = reader.bounded(MOST_SEED) - 1
-    if kind is SeededMask:
-        return SeededMask(_zeros(shape), seed, place)
-    if kind is SeededNoise:
-        return SeededNoise(_zeros(shape), seed, place, reader.bounded(MOST_AMPLITUDE))
-    coefficients = reader.bounded(MOST_WEIGHTS)
-    shift = reader.bounded(MOST_SHIFT + 1) - 1
-    if kind is SignProjection:
-        return SignProjection(_zeros((coefficients,)), shape, seed, place, shift)
-    amplitude = reader.bounded(MOST_AMPLITUDE + 1) - 1
-    return SeededProjection(_zeros((coefficients,)), shape, seed, place, shift, amplitude)
-
-
-def _zeros(shape: tuple[int, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    return np.zeros(shape, dtype=np.int64)
+    if "seed" in header:
+        header["layer"] = place
+    if coded is not shape:
+        header["shape"] = shape
+    source: Source = kind(np.zeros(coded, dtype=np.int64), **header)
+    return source
 
 
 def describe_layer(layer: Layer) -> str:
     if isinstance(layer, Pool):
         return f"{layer.kind} pooling {layer.size}x{layer.size}"
-    words = [_describe_source(layer.source)]
+    words = [_MEANINGS[type(layer.source)].format(**_header_of(layer.source))]
     if layer.symmetry > 1:
         words.append(f"symmetry of order {layer.symmetry}")
     if layer.shift:
@@ -299,19 +296,3 @@ def describe_layer(layer: Layer) -> str:
         f"padding {layer.padding}"
     )
     return ", ".join([head, *words])
-
-
-def _describe_source(source: Source) -> str:
-    if isinstance(source, Grid):
-        return f"grid -{source.levels}..{source.levels}"
-    if isinstance(source, Values):
-        return "a mask and values"
-    if isinstance(source, SeededMask):
-        return f"a mask of the signs of seed {source.seed}"
-    if isinstance(source, SeededNoise):
-        return f"values on top of the noise of seed {source.seed} times {source.amplitude}"
-    if isinstance(source, Product):
-        return f"a product of rank {source.rank}, shifted by {source.shift}"
-    if isinstance(source, SignProjection):
-        return f"Matrix-Project with {len(source.coefficients)} sign matrices of seed {source.seed}"
-    return f"{len(source.coefficients)} coefficients of the sign matrices of seed {source.seed}"

@@ -1,6 +1,4 @@
-"""How examples become the small whole numbers that an integer net reads: a shift of bytes, a
-quantiser of floats.
-"""
+"""How examples become small whole numbers: a shift of bytes, a quantiser of floats."""
 
 from __future__ import annotations
 
@@ -76,9 +74,7 @@ class Floats:
         return "" if x.dtype == np.float32 else f"the net reads float32 inputs, not {x.dtype}"
 
     def read(self, x: NDArray[Any], floats: type[np.floating[Any]]) -> NDArray[Any]:
-        """x: [n, features] -> quantised, as whole numbers in a float type that holds them
-        exactly.
-        """
+        """x: [n, features] -> quantised, in a float type that holds them exactly."""
         scaled = np.floor(np.ldexp(x.astype(np.float64), np.array(self.exponents, dtype=np.intc)))
         # Clipping before the subtraction keeps infinities out of it; the window is exact in
         # float64.
@@ -120,9 +116,7 @@ def fit_floats(x: NDArray[np.float32], width: int = 6, *, alike: bool = False) -
 
 
 def _range(known: NDArray[np.float64]) -> tuple[float, float]:
-    """Where a feature's values lie, but for 1 % on either side, if the others are not all the
-    same.
-    """
+    """Where a feature's values lie, but for 1 % on either side if the others vary."""
     if not len(known):
         return 0.0, 1.0
     low, high = np.quantile(known, [0.01, 0.99])

@@ -60,9 +60,7 @@ BATCH_VALUES = 2**20  # of a batch at its widest point: about what a core's cach
 
 @dataclass(frozen=True, eq=False)
 class IntegerNet:
-    """input_shape: (channels, height, width); the last layer is Dense and gives one score a
-    class.
-    """
+    """input_shape: (channels, height, width); the last layer gives one score a class."""
 
     input_shape: tuple[int, int, int]
     input: Input
@@ -116,9 +114,7 @@ class IntegerNet:
 
     @property
     def weights(self) -> int:
-        """How many weights and biases are stored or made from a seed; each counts once, however
-        often it is used.
-        """
+        """Weights and biases that are stored or made, each once however often it is used."""
         return sum(
             math.prod(layer.source.shape) + (0 if layer.bias is None else layer.bias.size)
             for layer in self.layers
@@ -132,9 +128,7 @@ class IntegerNet:
         return self.input.fault(x)
 
     def scores(self, x: NDArray[Any]) -> Integers:
-        """x: [n, *input_shape] (any shape with as many entries) -> [n, classes] exact integer
-        scores.
-        """
+        """x: [n, ...] as many entries as input_shape -> [n, classes] exact scores."""
         if fault := self.fault(x):
             raise BadInput(fault)
         flat = self.input.read(x.reshape(len(x), -1), self._floats)
@@ -166,9 +160,7 @@ class IntegerNet:
         batch: int | None = None,
         progress: bool = False,
     ) -> int:
-        """How many rows are misclassified; a tie for the top score is an error. The batch changes
-        memory only.
-        """
+        """How many rows are misclassified; a tie is an error. The batch changes memory only."""
         return int((self.answers(x, batch, progress) != y).sum())
 
 

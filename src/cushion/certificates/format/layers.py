@@ -1,6 +1,4 @@
-"""The layers of an integer net: what each stores, the weights that follow from it, and which layers
-fit each other.
-"""
+"""The layers of an integer net: what each stores, its weights, which fit each other."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from cushion.errors import Malformed
 
 @dataclass(frozen=True)
 class Feature:
-    """What flows between layers: (channels, height, width) or (values,), and the symmetry that its
-    channels carry.
-    """
+    """(channels, height, width) or (values,), and the symmetry that the channels carry."""
 
     shape: tuple[int, ...]
     symmetry: int = 1
@@ -87,9 +83,7 @@ class Conv:
 
 @dataclass(frozen=True)
 class Pool:
-    """size × size windows side by side (a remainder at the edge is dropped): the maximum, or the
-    sum.
-    """
+    """The maximum or sum of size × size windows side by side, a remainder dropped."""
 
     kind: str  # "max" | "sum"
     size: int
@@ -101,9 +95,7 @@ Layer = Dense | Conv | Pool
 def stored_shape(
     before: Feature, outputs: int, side: int, groups: int, symmetry: int
 ) -> tuple[int, ...]:
-    """Shape of a convolution's stored numbers on this input; Malformed where groups or symmetry do
-    not fit.
-    """
+    """Of a convolution's numbers; Malformed where groups or symmetry do not fit."""
     regular = symmetry > 1 and before.symmetry == symmetry
     channels = before.shape[0] // symmetry if regular else before.shape[0]
     if groups == 0:
@@ -152,8 +144,7 @@ def feature_after(before: Feature, layer: Layer) -> Feature:
     else:
         if layer.symmetry not in tying.ORDERS or len(layer.source.shape) not in (4, 5):
             raise Malformed(
-                f"a convolution of shape {layer.source.shape} and symmetry {layer.symmetry} is not "
-                "one"
+                f"no convolution has shape {layer.source.shape} and symmetry {layer.symmetry}"
             )
         k = layer.source.shape[-1]
         outputs = layer.source.shape[0]

@@ -1,6 +1,4 @@
-"""What one net may cost, and the proof that its sums stay exact; what breaks either is refused when
-a net is made.
-"""
+"""What one net may cost, and the proof that its sums stay exact; other nets are refused."""
 
 from __future__ import annotations
 
@@ -49,45 +47,31 @@ def check_sizes(shape: tuple[int, int, int], quantiser: Input, layers: tuple[Lay
         raise Malformed("the last layer must be dense, with one score a class")
     before = Feature(tuple(shape))
     work = numbers = signs = tabled = 0
-    for index, layer in enumerate(layers):
+    for place, layer in enumerate(layers, 1):
         after = feature_after(before, layer)
-        if max(_padded(before, layer), math.prod(after.shape)) > MOST_ACTIVATIONS:
-            raise Malformed(
-                f"a feature map of shape {before.shape} or {after.shape} is larger than the format "
-                "allows"
-            )
+        values = max(_padded(before, layer), math.prod(after.shape))
+        patches = 0
         if not isinstance(layer, Pool):
+            source = layer.source
             patches = patches_of(layer, after.shape)
-            if patches > MOST_PATCHES:
-                raise Malformed(
-                    f"a layer of shape {layer.source.shape} reads more values than the format "
-                    "allows"
-                )
             work += _work(layer, after.shape)
             numbers += numbers_of(layer)
-            if isinstance(layer.source, SeededProjection):
-                signs += math.prod(layer.source.shape) * layer.source.coefficients.size
-            if isinstance(layer.source, SignProjection):
-                tabled += math.prod(layer.source.shape) * layer.source.coefficients.size
-            if getattr(layer.source, "layer", index + 1) != index + 1:
+            if isinstance(source, SeededProjection):
+                signs += math.prod(source.shape) * source.coefficients.size
+            if isinstance(source, SignProjection):
+                tabled += math.prod(source.shape) * source.coefficients.size
+            if getattr(source, "layer", place) != place:
                 raise Malformed("a seeded layer must carry its own place in the net")
-        if work > MOST_WORK:
-            raise Malformed(
-                f"more than the {MOST_WORK} multiplications an example that the format allows"
-            )
-        if numbers > MOST_WEIGHTS:
-            raise Malformed(
-                f"{numbers} numbers are more than the {MOST_WEIGHTS} that the format allows"
-            )
-        for drawn, most, kind in (
-            (signs, MOST_SIGNS, "seeded"),
-            (tabled, MOST_TABLED_SIGNS, "sign"),
+        for found, most, what in (
+            (values, MOST_ACTIVATIONS, f"values in a feature map at layer {place}"),
+            (patches, MOST_PATCHES, f"values read by layer {place}"),
+            (work, MOST_WORK, "multiplications an example"),
+            (numbers, MOST_WEIGHTS, "numbers"),
+            (signs, MOST_SIGNS, "signs in seeded projections"),
+            (tabled, MOST_TABLED_SIGNS, "signs in sign projections"),
         ):
-            if drawn > most:
-                raise Malformed(
-                    f"{kind} projections of {drawn} signs are more than the {most} that the format "
-                    "allows"
-                )
+            if found > most:
+                raise Malformed(f"{found} {what} are more than the {most} that the format allows")
         before = after
     if len(before.shape) != 1 or before.shape[0] < 2:
         raise Malformed("a classifier needs at least two classes")
@@ -152,9 +136,7 @@ def patches_of(layer: Dense | Conv, after: tuple[int, ...]) -> int:
 
 
 def effort(shape: tuple[int, int, int], layers: tuple[Layer, ...]) -> int:
-    """About how long one example takes, in multiplications; a value that is moved counts as _MOVED
-    of them.
-    """
+    """About how long one example takes, in multiplications; a value moved counts _MOVED."""
     feature, total = Feature(tuple(shape)), multiplications(shape, layers)
     for layer in layers:
         moved = _padded(feature, layer)

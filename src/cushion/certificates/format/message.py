@@ -46,9 +46,7 @@ MOST_BITS = 2**22
 
 @dataclass(frozen=True)
 class Message:
-    """The encoded net: `bits` is the paid length, `data` its bytes (zero-padded), the ledger sums
-    to `bits`.
-    """
+    """`bits` is the paid length, to which the ledger sums; `data` its bytes, zero-padded."""
 
     bits: int
     data: bytes
@@ -56,9 +54,7 @@ class Message:
 
 
 def encode(net: IntegerNet) -> Message:
-    """Encode a net; the result decodes to exactly this net. Raises Malformed for one outside the
-    grammar.
-    """
+    """The message that decodes to exactly this net; Malformed for one outside the grammar."""
     writer = BitWriter()
     bill = write_front(writer, net)
     stream = ArithmeticEncoder(writer)
@@ -79,9 +75,7 @@ def decode(data: bytes, bits: int) -> IntegerNet:
 
 
 def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
-    """Net and ledger. Malformed unless `data` is, to the last bit, the message of the net that it
-    describes.
-    """
+    """Net and ledger; Malformed unless `data` is, to the last bit, the message of that net."""
     if bits > MOST_BITS:
         raise Malformed(
             f"a message of {bits} bits is longer than the {MOST_BITS} that the format allows"
@@ -101,9 +95,7 @@ def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
 
 
 def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[int, str, str]]:
-    """Walk the coded stream, writing the layers' numbers or filling them in; yields (layer
-    from 1, what, meaning).
-    """
+    """Write the layers' numbers or fill them in; yields (layer from 1, what, meaning)."""
     reading = isinstance(coder, Reading)
     for place, layer in enumerate(layers, 1):
         if isinstance(layer, Pool):

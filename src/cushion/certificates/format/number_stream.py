@@ -37,9 +37,7 @@ _MOST_COUNT = 2**12
 
 @dataclass(frozen=True)
 class Coded:
-    """The message; `arrays` says what each array took. Fields and the stream's end are what is left
-    of `bits`.
-    """
+    """The message, and what each array took of its bits; the fields and the end took the rest."""
 
     data: bytes
     bits: int
@@ -47,9 +45,7 @@ class Coded:
 
 
 def encode_numbers(fields: Sequence[int], arrays: Sequence[Integers]) -> Coded:
-    """fields: whole numbers of at least 0. arrays: of any shape, each number of less than 2^40 in
-    size.
-    """
+    """fields: whole numbers from 0 on. arrays: of any shape, each number below 2^40 in size."""
     if sum(array.size for array in arrays) > MOST_NUMBERS:
         raise Malformed(
             f"a message holds at most {MOST_NUMBERS} numbers, and the net has more; store fewer"
@@ -99,9 +95,7 @@ class NumberReader:
         return self._reader.bounded(most + 1) - 1
 
     def arrays(self, shapes: Sequence[Sequence[int]]) -> list[Integers]:
-        """Arrays of these shapes, in order; Malformed where the message does not hold exactly
-        them.
-        """
+        """Arrays of these shapes, in order; Malformed where the message holds others."""
         sizes = [math.prod(shape) for shape in shapes]
         if sum(sizes) > min(
             MOST_NUMBERS, _MOST_COUNT * self._bits
@@ -125,8 +119,7 @@ def check_canonical(data: bytes, bits: int, again: Coded) -> None:
     """Malformed unless what was read encodes to the very same message."""
     if again.bits != bits or again.data != data:
         raise Malformed(
-            "the stored numbers are not the canonical message of their net (trailing or altered "
-            "bits)"
+            "the stored numbers are not their net's canonical message (trailing or altered bits)"
         )
 
 
@@ -174,9 +167,7 @@ def _decoded_lengths(decoder: ArithmeticDecoder, size: int) -> Integers:
 
 
 def _raw_bits(numbers: Integers, lengths: Integers) -> NDArray[np.uint8]:
-    """For each number that is not zero its sign (1: negative), then the bits below its leading one:
-    [Σ lengths].
-    """
+    """[Σ lengths] of each number but zeros: sign (1: negative), bits below the leading one."""
     starts = np.cumsum(lengths) - lengths
     bits = np.zeros(int(lengths.sum()), dtype=np.uint8)
     some = lengths > 0

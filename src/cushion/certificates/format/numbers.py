@@ -74,9 +74,7 @@ def code_flag(coder: Coder, value: int | None, contexts: NumberContexts) -> int:
 
 
 def code_small(coder: Coder, value: int | None, levels: int, contexts: NumberContexts) -> int:
-    """A number in -levels..levels: zero or not, the sign, the magnitude in unary (no closing zero
-    at the largest).
-    """
+    """In -levels..levels: zero or not, sign, magnitude in unary (open at the largest)."""
     if not coder.decide(None if value is None else int(value != 0), contexts.zero):
         return 0
     negative = coder.decide(None if value is None else int(value < 0), contexts.sign)
@@ -89,9 +87,7 @@ def code_small(coder: Coder, value: int | None, levels: int, contexts: NumberCon
 
 
 def code_wide(coder: Coder, value: int | None, contexts: NumberContexts) -> int:
-    """Any number of up to 40 bits: zero or not, the sign, the bit length in unary, the bits below
-    the leading one.
-    """
+    """Up to 40 bits: zero or not, sign, bit length in unary, bits below the leading one."""
     size = None if value is None else abs(value)
     if size is not None and size.bit_length() > MOST_VALUE_BITS:
         raise Malformed(f"a number of {value} is larger than the format allows")

@@ -55,9 +55,7 @@ _VALUES_AT_ONCE = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """One layer's weights or biases: prior N(0, 2^prior), posterior N(means/4, 2^variances),
-    elementwise.
-    """
+    """One layer's weights or biases: prior N(0, 2^prior), posterior N(means/4, 2^variances)."""
 
     layer: int  # from 1
     what: str  # "weights" | "biases"
@@ -76,9 +74,7 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """skeleton: the architecture, its weights and biases all zero; factors: the laws of its
-    numbers, in their order.
-    """
+    """skeleton: the net with zeros for numbers; factors: their laws, in its order."""
 
     skeleton: IntegerNet
     factors: tuple[Factor, ...]
@@ -103,9 +99,7 @@ class Posterior:
         return sum(factor.means.size for factor in self.factors)
 
     def check_draws(self, nets: int) -> None:
-        """Malformed if counting the errors of so many nets, each on one example, is more than a
-        file may ask for.
-        """
+        """Malformed if so many nets, each on one example, are more than a file may ask for."""
         products = multiplications(self.skeleton.input_shape, self.skeleton.layers)
         if nets * self.size > MOST_DRAWN or nets * products > MOST_PRODUCTS:
             raise Malformed(
@@ -119,9 +113,7 @@ class Posterior:
 
     @cached_property
     def nets(self) -> DrawnNets:
-        """The nets that Q draws, ready to be scored; Malformed if a sum of any of them could leave
-        the exact range.
-        """
+        """Ready to be scored; Malformed if a sum in any of them could leave the exact range."""
         return DrawnNets(self.skeleton, self.with_numbers(self._law.largest()).reach)
 
     def with_numbers(self, numbers: Integers) -> IntegerNet:
@@ -158,9 +150,7 @@ def encode_posterior(posterior: Posterior) -> Message:
 
 
 def read_posterior(data: bytes, bits: int) -> tuple[Posterior, Message]:
-    """Malformed unless `data`, with a header of `bits` bits, is to the last bit the message of a
-    posterior.
-    """
+    """Malformed unless `data`, its header `bits` bits, is exactly a posterior's message."""
     front = (bits + 7) // 8
     reader = BitReader(data[:front], bits)
     size, rest = divmod(len(data) - front, 5)  # numbers that the message can hold
@@ -195,9 +185,7 @@ def key_of(message: bytes, draws: int) -> str:
 
 
 def random_rows(key: str, m: int) -> Rows:
-    """The row of m that each drawn net is counted on: net j's is word j of the stream "rows `key`
-    0".
-    """
+    """The row of m that net j is counted on is word j of the stream "rows `key` 0"."""
     return lambda first, n: choose_rows(stream(f"rows {key}", 0, n, first), m)
 
 

@@ -23,9 +23,8 @@ Words = NDArray[np.uint64]
 
 QUARTERS = 4
 LEAST_EXPONENT, MOST_EXPONENT = -8, 12  # of σ², in steps of the integers
-ERROR = Fraction(
-    1, 2**54
-)  # total variation of one drawn number; the largest table has fewer than 2^11 - 4 entries
+# total variation of one drawn number; the largest table has fewer than 2^11 - 4 entries
+ERROR = Fraction(1, 2**54)
 _CONTEXT = Context(prec=50, rounding=ROUND_HALF_EVEN, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _FLOOR = Context(prec=50, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _INVERSE_ROOT_TWO_PI = Decimal(
@@ -46,9 +45,8 @@ def lower_tail(n: int, exponent: int) -> int:
     True
     """
     c = _CONTEXT
-    square = c.divide(
-        n * n, c.multiply(16, c.power(2, exponent))
-    )  # exact: a dyadic number of few digits
+    # exact: a dyadic number of few digits
+    square = c.divide(n * n, c.multiply(16, c.power(2, exponent)))
     x = c.sqrt(square)
     if x > _FAR:
         return 0
@@ -83,9 +81,7 @@ def table(exponent: int, quarter: int) -> tuple[int, Words]:
 
 
 class RoundedGaussians:
-    """Independent rounded Gaussians, one for each of D means (in quarters, [D]) and variance
-    exponents ([D]).
-    """
+    """Independent, one for each of [D] means (in quarters) and exponents of variances."""
 
     def __init__(self, means: Integers, exponents: Integers) -> None:
         self._whole, part = np.divmod(means, QUARTERS)

@@ -137,9 +137,7 @@ class SignProjection:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """⌊left·right / 2^shift⌋: a weight of low rank. factors: the numbers of left, then those of
-    right, row by row.
-    """
+    """⌊left·right / 2^shift⌋, of low rank. factors: left's numbers, then right's, row by row."""
 
     # [rank · (out + rest)], for a shape (out, ...) with rest numbers behind each output
     factors: Integers
@@ -192,9 +190,7 @@ def _bytes(seed: int, layer: int, first: int, n: int) -> NDArray[np.uint8]:
 
 
 def signs(seed: int, layer: int, first: int, n: int) -> Integers:
-    """n signs from word `first` on: +1 where a bit is set (each word's lowest bit first), else
-    -1.
-    """
+    """n signs from word `first` on: +1 where a bit is set (lowest first), else -1."""
     bits = np.unpackbits(_bytes(seed, layer, first, -(-n // 64)), bitorder="little")[:n]
     return 2 * bits.astype(np.int64) - 1
 
@@ -232,9 +228,7 @@ def sign_combination(coefficients: Integers, n: int, seed: int, layer: int) -> I
 
 
 def _signed_sums(eights: Integers) -> Integers:
-    """[m, 8] -> [m, 256]: entry b is the sum of the eight numbers, number i with sign + where bit i
-    of b is set.
-    """
+    """[m, 8] -> [m, 256]: entry b sums the eight, number i with + where bit i of b is set."""
     tables = np.zeros((len(eights), 1), dtype=np.int64)
     for bit in range(8):
         number = eights[:, bit : bit + 1]

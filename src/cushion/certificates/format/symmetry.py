@@ -32,9 +32,7 @@ def motions(order: int) -> tuple[tuple[int, int], ...]:
 
 
 def moved(element: tuple[int, int], filters: Indices) -> Indices:
-    """Mirror the last axis, then turn the last two by quarter turns (row axis towards column
-    axis).
-    """
+    """Mirror the last axis, then turn the last two by quarters (rows towards columns)."""
     mirror, turns = element
     if mirror:
         filters = filters[..., ::-1]
@@ -62,9 +60,7 @@ def lifted(shape: tuple[int, ...], order: int) -> Indices:
 
 
 def regular(shape: tuple[int, ...], order: int) -> Indices:
-    """Stored [o, i, |G|, k, k] -> used [o·|G|, i·|G|, k, k]: slice ((o, a), (i, b)) is a applied to
-    (o, i, a⁻¹b).
-    """
+    """[o, i, |G|, k, k] -> [o·|G|, i·|G|, k, k]: ((o, a), (i, b)) is a applied to (o, i, a⁻¹b)."""
     stored = np.arange(np.prod(shape)).reshape(shape)
     rows = [
         moved(a, stored[:, :, list(relative(order)[index])])
@@ -75,9 +71,7 @@ def regular(shape: tuple[int, ...], order: int) -> Indices:
 
 
 def invariant(shape: tuple[int, ...], order: int) -> Indices:
-    """Stored [c, i, h, w] -> used [c, i·|G|, h, w]: slice (c, (i, b)) is b applied to (c, i), so
-    scores ignore G.
-    """
+    """[c, i, h, w] -> [c, i·|G|, h, w]: (c, (i, b)) is b applied to (c, i): scores ignore G."""
     c, i, h, w = shape
     if h != w and order > 2:
         raise Malformed(f"quarter turns need a square feature map, not {h}x{w}")

@@ -6,9 +6,10 @@ from decimal import Decimal
 
 from torch import Tensor
 
-from cushion.certificates.search.integer.search import Found, search
+from cushion.certificates.search.integer.search import search
+from cushion.certificates.search.judging import Found, Judge, Report
 from cushion.certificates.search.options import SearchOptions
-from cushion.certificates.search.seeded import Budget, Judge, Report
+from cushion.certificates.search.seeded import Budget
 from cushion.certificates.search.subspace import compress_to_subspace
 from cushion.certificates.search.supermask import compress_to_supermask
 from cushion.data.dataset import Dataset

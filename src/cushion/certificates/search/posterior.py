@@ -10,7 +10,6 @@ message of the posterior that comes out, and draws that training never saw.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -18,11 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cushion.certificates.format.inputs import Input
-from cushion.certificates.format.integer_net import IntegerNet
-from cushion.certificates.format.layers import Layer, Pool
 from cushion.certificates.format.posterior import MOST_MEAN, USUAL_PRIOR, Factor, Posterior
 from cushion.certificates.format.rounded_gaussian import LEAST_EXPONENT, MOST_EXPONENT, QUARTERS
 from cushion.certificates.format.sources import Source, Values
@@ -49,9 +47,7 @@ _UNKNOWN = 80.0  # nats beside KL while training: header and confidence, about
 
 
 class GaussianNumbers(nn.Module):
-    """Means in units of the prior's deviation, and exponents of (σ/s)²; a `Weights` whose rate is
-    KL in nats.
-    """
+    """Means in prior deviations, exponents of (σ/s)²; a `Weights` whose rate is KL in nats."""
 
     def __init__(
         self, shape: tuple[int, ...], generator: torch.Generator, means: float, exponent: float
@@ -118,12 +114,9 @@ class PosteriorNet(TrainableIntegerNet):
             quantiser,
             lambda stored, _: GaussianNumbers(stored, generator, 1.0, -6.0),
         )
-        self.drawn_biases = nn.ModuleDict(
-            {
-                key: GaussianNumbers(tuple(b.shape), generator, 0.0, -4.0)
-                for key, b in self.biases.items()
-            }
-        )
+        self.drawn_biases = nn.ModuleDict()
+        for key, bias in self.biases.items():
+            self.drawn_biases[key] = GaussianNumbers(tuple(bias.shape), generator, 0.0, -4.0)
 
     def numbers(self) -> list[tuple[int, str, GaussianNumbers]]:
         """(layer from 1, what, its laws) in the order of the message."""
@@ -144,32 +137,23 @@ class PosteriorNet(TrainableIntegerNet):
         super().set_steps(key, values, last)
         self.bias_shifts[key] = max(0, round(math.log2(self.units[key] / 2 / _SPREAD)))
 
+    def frozen_bias(self, key: str) -> NDArray[np.int64]:
+        """A blank, as of the weights: the numbers themselves are drawn."""
+        return np.zeros(len(self.biases[key]), dtype=np.int64)
+
     def divergence(self) -> Tensor:
         """KL(Q‖P) in nats."""
         return torch.stack([laws.rate() for _, _, laws in self.numbers()]).sum()
 
     def posterior(self) -> Posterior:
         """What the forward pass draws from, as the format states it."""
-        layers: list[Layer] = []
-        for place, layer in enumerate(self.freeze().layers, 1):
-            if isinstance(layer, Pool):
-                layers.append(layer)
-            else:
-                bias = np.zeros(layer.source.shape[0], dtype=np.int64)
-                layers.append(
-                    dataclasses.replace(layer, bias=bias, bias_shift=self.bias_shifts[str(place)])
-                )
-        skeleton = IntegerNet(self.shape, self.quantiser, tuple(layers))
-        return Posterior(
-            skeleton, tuple(laws.factor(place, what) for place, what, laws in self.numbers())
-        )
+        laws = tuple(law.factor(place, what) for place, what, law in self.numbers())
+        return Posterior(self.freeze(), laws)
 
 
 @dataclass(frozen=True)
 class FoundPosterior:
-    """The posterior of a training, how many steps it took, and whether someone ended it before its
-    time.
-    """
+    """The posterior, the steps that it took, and whether someone ended them early."""
 
     posterior: Posterior
     steps: int
@@ -177,9 +161,7 @@ class FoundPosterior:
 
 
 def blueprint_for(shape: Shape) -> Blueprint:
-    """Few weights, each used often: what a Gaussian prior charges is about one and a half nats a
-    weight.
-    """
+    """Few weights, each used often: a Gaussian prior charges about 1.5 nats for each."""
     side = min(shape[1:])
     if side >= 16:
         wide = 1 if shape[0] == 1 else 2

@@ -27,9 +27,7 @@ def image_shape(data: Dataset) -> Shape:
 
 
 def quantiser_for(data: Dataset, shift: int) -> Input:
-    """How a net reads these examples: bytes by a shift, floats as coarsely by a fitted quantiser
-    (and paid).
-    """
+    """Bytes by a shift, floats as coarsely by a quantiser fitted to them (and paid)."""
     if data.x.dtype == np.uint8:
         return Bytes(shift)
     flat = np.asarray(data.x, dtype=np.float32).reshape(len(data), -1)

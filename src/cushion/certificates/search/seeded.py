@@ -12,13 +12,11 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from itertools import cycle
 
 import torch
 from torch import Tensor, nn
 
-from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.limits import MOST_WEIGHTS
 from cushion.certificates.search.integer.blueprints import (
     Blueprint,
@@ -28,13 +26,12 @@ from cushion.certificates.search.integer.blueprints import (
     lay_out,
 )
 from cushion.certificates.search.integer.relaxation import price_of_a_bit
-from cushion.certificates.search.integer.search import Found
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet
 from cushion.certificates.search.integer.training import anneal, descend, optimiser_of
+from cushion.certificates.search.judging import Found, Judge, Judging, Report
 from cushion.certificates.search.sample import (
     Sample,
     Shape,
-    constant_net,
     image_shape,
     quantiser_for,
 )
@@ -50,9 +47,6 @@ _SETTLED = 0.6  # of a try, from where on shadows are drawn to their whole numbe
 _PULL = 6.0  # how far at most between two looks, in learning rates
 # of a try: the sizes of sums move while weights are switched on and off
 _CALIBRATED = (0.1, 0.2, 0.3)
-
-Judge = Callable[[IntegerNet], Decimal]
-Report = Callable[[float, Decimal], None]
 
 
 @dataclass(frozen=True)
@@ -74,18 +68,14 @@ class SeededPlan:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to search: for some seconds, or for one try of exactly so many steps, which then
-    repeats exactly.
-    """
+    """For some seconds, or one try of exactly so many steps, which then repeats exactly."""
 
     seconds: float | None = None
     steps: int | None = None
 
 
 def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blueprint:
-    """Convolutions for images of at least 16x16, else one hidden layer; `width` multiplies channels
-    or `hidden`.
-    """
+    """Convolutions from 16x16 on, else one hidden layer; `width` multiplies its size."""
 
     def scaled(count: int) -> int:
         return max(1, round(count * width))
@@ -141,41 +131,30 @@ def search_seeded(
     the net that always says the most frequent class, so there is always one; Ctrl-C ends the search
     early and keeps the best so far.
     """
-    begin = judged = time.monotonic()
-    best = constant_net(data)
-    lowest = judge(best)
-    trained = False
-    cost = 0.0  # seconds that one judgement takes
+    begin = time.monotonic()
+    judging = Judging(data, judge)
     timed = budget.steps is None
     seconds = budget.seconds or math.inf
     tries = cycle(plans) if timed else iter([replace(plans[0], steps=budget.steps or 1)])
 
     def deadline() -> float:
         """Moves as the cost becomes known: the last judgement's and the certificate's own."""
-        return begin + seconds - 2 * cost
+        return begin + seconds - 2 * judging.cost
 
     try:
         for attempt, plan in enumerate(tries):
             for progress, due, model in _train(plan, data, teacher, seed + attempt, deadline):
-                if due and (not timed or progress >= 1.0 or time.monotonic() - judged > 3 * cost):
-                    before = time.monotonic()
-                    net = model.freeze()
-                    bound = judge(net)
-                    judged = time.monotonic()
-                    cost = judged - before
+                if due and (not timed or progress >= 1.0 or judging.rested()):
                     # the method's own net, even where it is the worse one
-                    if bound < lowest or not trained:
-                        lowest, best, trained = bound, net, True
+                    judging.hear(model.freeze(), first=True)
                 if report is not None:
-                    report(
-                        min(1.0, (time.monotonic() - begin) / seconds) if timed else progress,
-                        lowest,
-                    )
+                    spent = min(1.0, (time.monotonic() - begin) / seconds) if timed else progress
+                    report(spent, judging.lowest)
             if time.monotonic() >= deadline():
                 break
     except KeyboardInterrupt:
-        return Found(best, trained, True)
-    return Found(best, trained, False)
+        return judging.found(interrupted=True)
+    return judging.found(interrupted=False)
 
 
 def _train(
@@ -185,9 +164,7 @@ def _train(
     seed: int,
     deadline: Callable[[], float],
 ) -> Iterator[tuple[float, bool, TrainableIntegerNet]]:
-    """One try; yields its progress, whether the net is due to be judged, and the net. It ends by
-    the deadline.
-    """
+    """One try, in time: its progress, whether the net is due to be judged, and the net."""
     begin = time.monotonic()
     m, shape = len(data), image_shape(data)
     generator = torch.Generator().manual_seed(seed)
@@ -210,10 +187,7 @@ def _train(
         progress = min(1.0, max(progress, step / plan.steps, passed))
         anneal(optimiser, rates, progress)
         if step % _NEWS == 1:
-            model.refresh()
-            with torch.no_grad():
-                bits = float(model.rate())
-            price = plan.price * _EXCHANGE * price_of_a_bit(error, bits, m)
+            price = plan.price * _EXCHANGE * price_of_a_bit(error, model.bits(), m)
             if progress > _SETTLED:
                 settle(model, _PULL * plan.learning_rate)
         if _passed(calibrations, progress):

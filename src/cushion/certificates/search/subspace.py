@@ -17,13 +17,11 @@ from torch import Tensor, nn
 
 from cushion.certificates.format.limits import MOST_SIGNS
 from cushion.certificates.format.sources import SeededProjection, Source, noise, sign_rows
-from cushion.certificates.search.integer.search import Found
-from cushion.certificates.search.integer.trainable import straight
+from cushion.certificates.search.integer.trainable import interpolated, straight
+from cushion.certificates.search.judging import Found, Judge, Report
 from cushion.certificates.search.sample import image_shape
 from cushion.certificates.search.seeded import (
     Budget,
-    Judge,
-    Report,
     SeededPlan,
     check_seed,
     search_seeded,
@@ -76,15 +74,10 @@ class SubspaceWeights(nn.Module):
 
     def rate(self) -> Tensor:
         """Bits by linear interpolation between the costs of neighbouring sizes."""
-        size = self.shadow.abs().clamp(max=self.largest + 0.999)
-        low = size.detach().floor()
-        at = low.long()
-        return (self.costs[at] + (size - low) * (self.costs[at + 1] - self.costs[at])).sum()
+        return interpolated(self.costs, self.shadow.abs())
 
     def refresh(self) -> None:
-        """-log2 of each bit length's share, the bits below the leading one and a sign; never
-        falling with the size.
-        """
+        """-log2 of each bit length's share, the other bits and a sign; never falling."""
         every = _bit_lengths(torch.arange(self.largest + 2))
         found = _bit_lengths(self.coefficients().detach().abs())
         counts = torch.bincount(found, minlength=int(every[-1]) + 1).double() + 0.5
@@ -111,9 +104,7 @@ def compress_to_subspace(
     teacher: Tensor | None = None,
     report: Report | None = None,
 ) -> Found:
-    """Train k coefficients in all (several numbers of them are tried if k is not given); see
-    `search_seeded`.
-    """
+    """Train k coefficients in all, or try several numbers of them; see `search_seeded`."""
     check_seed(seed)
     shape = image_shape(data)
     large = min(shape[1:]) >= 16

@@ -15,13 +15,11 @@ from torch import Tensor, nn
 
 from cushion.certificates.format.sources import SeededMask, Source, signs
 from cushion.certificates.search.integer.blueprints import DenseBlock
-from cushion.certificates.search.integer.search import Found
 from cushion.certificates.search.integer.trainable import straight
+from cushion.certificates.search.judging import Found, Judge, Report
 from cushion.certificates.search.sample import image_shape
 from cushion.certificates.search.seeded import (
     Budget,
-    Judge,
-    Report,
     SeededPlan,
     check_seed,
     search_seeded,
@@ -34,9 +32,7 @@ _KEPT = 0.3  # share of the signs that the first mask keeps
 
 
 class MaskedWeights(nn.Module):
-    """One shadow number in 0..1 a weight, which is kept from ½ on; the rate is what an adaptive
-    code charges.
-    """
+    """A shadow number in 0..1 a weight, kept from ½ on; the rate is an adaptive code's."""
 
     def __init__(
         self, shape: tuple[int, ...], seed: int, place: int, generator: torch.Generator

@@ -14,9 +14,7 @@ from cushion.papers.canvas import new_figure
 
 
 def prepare(folder: str) -> None:
-    """Refuse before the work, not after it: matplotlib must be there, and nothing but folders in
-    the way.
-    """
+    """Refuse before the work: matplotlib must be there, and only folders in the way."""
     new_figure()
     for path in (Path(folder), *Path(folder).parents):
         if path.exists():

@@ -12,9 +12,7 @@ from cushion.records import Distribution
 
 
 def draw_conditions(found: MeasureTable, folder: str) -> list[Path]:
-    """C1 over its index sets, C2's curves, C3 of the units, the outputs; with the net beside it, if
-    there is one.
-    """
+    """C1 over its index sets, C2's curves, C3 of the units, the outputs; with the net beside."""
     nets = [(found.net.conditions, MINE, "this net")]
     if found.beside is not None:
         nets.append((found.beside.net.conditions, OTHER, "the net beside it"))
@@ -54,9 +52,7 @@ def _interaction(nets: Nets, title: str) -> Any:
 
 
 def _flips(nets: Nets, title: str) -> Any:
-    """Figure 7: the mean share of a layer's units that a perturbation of size δ can flip, a line a
-    layer.
-    """
+    """Figure 7: the mean share of a layer's units that a δ can flip, a line a layer."""
     figure = new_figure(figsize=(5 * len(nets) + 1, 4))
     for at, (net, _, label) in enumerate(nets, 1):
         axes = figure.add_subplot(1, len(nets), at)
@@ -76,9 +72,7 @@ def _flips(nets: Nets, title: str) -> Any:
 
 
 def _units(nets: Nets, title: str) -> Any:
-    """Figures 5 and 8: incoming norm of each unit over its layer's mean, and the lengths of the
-    outputs.
-    """
+    """Figures 5 and 8: incoming norm of units over their layer's mean, and lengths of outputs."""
     figure = new_figure(figsize=(10, 4))
     left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
     for net, colour, label in nets:

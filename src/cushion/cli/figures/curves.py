@@ -1,6 +1,4 @@
-"""Margins and the bi-criteria curve of expected sharpness against KL (Neyshabur 2017, Figure 2) as
-pictures.
-"""
+"""Margins and the curve of expected sharpness against KL (Neyshabur 2017, Figure 2) as pictures."""
 
 from __future__ import annotations
 

@@ -1,99 +1,65 @@
-"""Noise stability as pictures: a histogram of each quantity for every layer, and the fate of
-injected noise.
-"""
+"""Noise stability as pictures: histograms for every layer, and the fate of injected noise."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from cushion.cli.figures.panels import panels
 from cushion.measures.distribution import Spectrum
 from cushion.measures.records import LayerMeasures, MeasureTable
-from cushion.papers.canvas import MINE, OTHER, legend_below, new_figure, save, steps
+from cushion.papers.canvas import legend_below, new_figure, save, steps
 from cushion.records import Distribution
 
-_COLUMNS = 4
-Pick: TypeAlias = Callable[[LayerMeasures], Distribution | Spectrum | None]
-
-
-def _cushion(layer: LayerMeasures) -> Distribution | None:
-    return layer.layer_cushion
-
-
-def _contraction(layer: LayerMeasures) -> Distribution | None:
-    return layer.activation_contraction
-
-
-def _interlayer(layer: LayerMeasures) -> Distribution | None:
-    minimal = layer.minimal_interlayer_cushion
-    return None if minimal is None else minimal.unclipped
-
-
-def _smoothness(layer: LayerMeasures) -> Distribution | None:
-    return next(
-        (law.inverse_spread for law in layer.interlayer_smoothness if law.is_standard), None
-    )
-
-
-def _beta(layer: LayerMeasures) -> Distribution | None:
-    return None if layer.jacobian_beta is None else layer.jacobian_beta.spread
-
-
-def _spectrum(layer: LayerMeasures) -> Spectrum | None:
-    return layer.spectrum
-
-
-_HISTOGRAMS: dict[str, tuple[str, Pick]] = {
-    "layer-cushion": ("layer cushion ‖Aφ(x)‖ / (‖A‖_F ‖φ(x)‖)", _cushion),
-    "activation-contraction": ("activation contraction ‖x‖ / ‖φ(x)‖", _contraction),
-    "interlayer-cushion": ("minimal interlayer cushion, unclipped", _interlayer),
+Spread: TypeAlias = Distribution | Spectrum
+# name of the picture -> its title, and where in a layer's row the numbers are
+_HISTOGRAMS = {
+    "layer-cushion": ("layer cushion ‖Aφ(x)‖ / (‖A‖_F ‖φ(x)‖)", "layer_cushion"),
+    "activation-contraction": ("activation contraction ‖x‖ / ‖φ(x)‖", "activation_contraction"),
+    "interlayer-cushion": (
+        "minimal interlayer cushion, unclipped",
+        "minimal_interlayer_cushion.unclipped",
+    ),
     "interlayer-smoothness": (
         "interlayer smoothness, 1/ρ under sign-projection noise",
-        _smoothness,
+        "smoothness.inverse_spread",
     ),
-    "jacobian-beta": ("well-distributed Jacobian β", _beta),
-    "singular-values": ("singular values of the true map", _spectrum),
+    "jacobian-beta": ("well-distributed Jacobian β", "jacobian_beta.spread"),
+    "singular-values": ("singular values of the true map", "spectrum"),
 }
+
+
+def _at(layer: LayerMeasures, path: str) -> Spread | None:
+    found: Any = layer
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found  # type: ignore[no-any-return]
 
 
 def draw_stability(found: MeasureTable, folder: str) -> list[Path]:
     """Every picture that the table has the numbers for."""
     paths: list[Path] = []
-    for name, (title, pick) in _HISTOGRAMS.items():
+    for name, (title, path) in _HISTOGRAMS.items():
+        pick = partial(_at, path=path)
         if any(pick(layer) is not None for layer in found.layers):
-            counted = "singular values" if pick is _spectrum else "examples"
-            paths += save(_histograms(found, title, pick, counted), Path(folder), name)
+            counted = "singular values" if path == "spectrum" else "examples"
+            title = f"{title}, {found.net.data} (measure)"
+            labels = ("value", counted)
+            figure = panels(found, title, pick, _histogram, labels, _other_name(found))
+            legend_below(figure)
+            paths += save(figure, Path(folder), name)
     levels = [curve.level for curve in found.layers[0].noise_attenuation]
     for at, level in enumerate(levels):
         paths += save(_attenuation(found, at), Path(folder), f"noise-attenuation-{level:g}")
     return paths
 
 
-def _histograms(found: MeasureTable, title: str, pick: Pick, counted: str = "examples") -> Any:
-    """One panel a layer: the density over the values; the net beside it in the second colour."""
-    layers = [layer for layer in found.layers if pick(layer) is not None]
-    columns = min(_COLUMNS, len(layers))
-    rows = math.ceil(len(layers) / columns)
-    figure = new_figure(figsize=(3 * columns, 2.4 * rows + 1))
-    figure.suptitle(f"{title}, {found.net.data} (measure)", fontsize=13)
-    twins = {} if found.beside is None else {twin.name: twin for twin in found.beside.layers}
-    for at, layer in enumerate(layers, 1):
-        axes = figure.add_subplot(rows, columns, at)
-        steps(axes, pick(layer), MINE, "this net")
-        if layer.name in twins:
-            steps(axes, pick(twins[layer.name]), OTHER, _other_name(found))
-        axes.set_title(layer.name, fontsize=10)
-        axes.set_yticks([])
-        axes.locator_params(axis="x", nbins=4)
-        axes.tick_params(labelsize=8)
-        if at > len(layers) - columns:
-            axes.set_xlabel("value", fontsize=9)
-        if (at - 1) % columns == 0:
-            axes.set_ylabel(counted, fontsize=9)
-    legend_below(figure)
-    return figure
+def _histogram(axes: Any, spread: Spread, colour: str, label: str) -> None:
+    """The density over the values."""
+    steps(axes, spread, colour, label)
+    axes.set_yticks([])
+    axes.locator_params(axis="x", nbins=4)
 
 
 def _other_name(found: MeasureTable) -> str:

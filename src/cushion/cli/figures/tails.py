@@ -1,50 +1,43 @@
-"""Tails as pictures: P(X ≥ x) on logarithmic axes with the fitted power law, and the Hill plot of
-every layer.
-"""
+"""Tails as pictures: P(X ≥ x) on logarithmic axes with the power law, and every Hill plot."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
+from cushion.cli.figures.panels import panels
 from cushion.measures.records import LayerMeasures, MeasureTable
 from cushion.measures.tails.records import TailFits
-from cushion.papers.canvas import MINE, OTHER, new_figure, save
+from cushion.papers.canvas import MINE, OTHER, save
 
-_COLUMNS = 4
-# of one picture; of deeper nets it shows layers at even distances, first and last among them
-_PANELS = 24
 _BLACK = "#000000"
 _STEADY = 10  # k from which Hill's estimates set the height of a panel: before, they jump
 _WHAT = {"weights": "weights |w|", "eigenvalues": "eigenvalues of WWᵀ"}
-Panel: TypeAlias = Callable[[Any, TailFits, str, str], None]
 
 
 def draw_tails(found: MeasureTable, folder: str) -> list[Path]:
-    """Survival functions and Hill plots of weights and eigenvalues, where a power law was
-    fitted.
-    """
+    """Survival functions and Hill plots of weights and eigenvalues, if a power law was fitted."""
     paths: list[Path] = []
     for what, name in _WHAT.items():
-        layers = [layer for layer in found.layers if _fits(layer, what) is not None]
-        if layers:
-            title = f"tails of the {name}, {found.net.data} (measure)"
-            survivals = _panels(found, what, layers, title, _survival, ("x", "share of values ≥ x"))
-            paths += save(survivals, Path(folder), f"tails-{what}")
-            title = (
-                f"Hill plots of the {name}, {found.net.data} (measure): is there a flat stretch?"
-            )
-            plots = _panels(
-                found,
-                what,
-                layers,
-                title,
-                _hill,
-                ("largest values used, k", "tail index ± 2 errors"),
-            )
-            paths += save(plots, Path(folder), f"hill-{what}")
+        pick = partial(_fits, what=what)
+        if not any(map(pick, found.layers)):
+            continue
+        about = f"{name}, {found.net.data} (measure)"
+        survivals = panels(
+            found, f"tails of the {about}", pick, _survival, ("x", "share of values ≥ x")
+        )
+        plots = panels(
+            found,
+            f"Hill plots of the {about}: is there a flat stretch?",
+            pick,
+            _hill,
+            ("largest values used, k", "tail index ± 2 errors"),
+        )
+        for figure, kind in ((survivals, "tails"), (plots, "hill")):
+            _legend(figure)
+            paths += save(figure, Path(folder), f"{kind}-{what}")
     return paths
 
 
@@ -52,49 +45,6 @@ def _fits(layer: LayerMeasures, what: str) -> TailFits | None:
     """What was fitted, or nothing where there is no power law."""
     fits: TailFits | None = None if layer.tails is None else getattr(layer.tails, what)
     return None if fits is None or fits.power_law is None else fits
-
-
-def _panels(
-    found: MeasureTable,
-    what: str,
-    layers: list[LayerMeasures],
-    title: str,
-    panel: Panel,
-    labels: tuple[str, str],
-) -> Any:
-    """One panel a layer; the net beside it in the second colour."""
-    shown = _evenly(layers)
-    columns = min(_COLUMNS, len(shown))
-    rows = math.ceil(len(shown) / columns)
-    figure = new_figure(figsize=(max(7.0, 3 * columns), 2.6 * rows + 1.2))
-    some = "" if len(shown) == len(layers) else f"\n{len(shown)} of {len(layers)} layers"
-    figure.suptitle(f"{title}{some}", fontsize=12)
-    twins = (
-        {}
-        if found.beside is None
-        else {twin.name: _fits(twin, what) for twin in found.beside.layers}
-    )
-    for at, layer in enumerate(shown, 1):
-        axes = figure.add_subplot(rows, columns, at)
-        mine, twin = _fits(layer, what), twins.get(layer.name)
-        if mine is not None:
-            panel(axes, mine, MINE, "this net")
-        if twin is not None:
-            panel(axes, twin, OTHER, "the net beside it")
-        axes.set_title(layer.name, fontsize=10)
-        axes.tick_params(labelsize=8, which="both")
-        if at > len(shown) - columns:
-            axes.set_xlabel(labels[0], fontsize=9)
-        if (at - 1) % columns == 0:
-            axes.set_ylabel(labels[1], fontsize=9)
-    _legend(figure)
-    return figure
-
-
-def _evenly(layers: list[LayerMeasures]) -> list[LayerMeasures]:
-    if len(layers) <= _PANELS:
-        return layers
-    return [layers[round(at * (len(layers) - 1) / (_PANELS - 1))] for at in range(_PANELS)]
 
 
 def _survival(axes: Any, fits: TailFits, colour: str, label: str) -> None:
@@ -133,9 +83,7 @@ def _few_ticks(axis: Any, decades: float) -> None:
 
 
 def _hill(axes: Any, fits: TailFits, colour: str, label: str) -> None:
-    """Hill's estimate with a band of two standard errors; dotted: the fitted tail's size and
-    index.
-    """
+    """Hill's estimate with a band of two standard errors; dotted: the tail's size and index."""
     law, plot = fits.power_law, fits.hill
     if law is None or plot is None or not plot.k:
         return

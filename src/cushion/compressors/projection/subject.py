@@ -12,13 +12,13 @@ from cushion.compressors.projection.vectors import LinearSetting, linear_setting
 from cushion.compressors.subject import Subject
 from cushion.errors import BadInput
 from cushion.nets.operators import Conv2d
-from cushion.theorems.compression import ROUNDING
 from cushion.theorems.noise_stability import (
     StabilityCounts,
     epsilon_from_margin,
     lemma_3,
     lemma_14,
 )
+from cushion.theorems.projection import ROUNDING
 
 
 class ProjectionSubject(Subject):

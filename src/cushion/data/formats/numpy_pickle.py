@@ -1,5 +1,4 @@
-"""Pickled dictionaries of numbers (the CIFAR python batches), read without running anything from
-the file.
+"""Pickled dictionaries of numbers (the CIFAR python batches), read without running anything.
 
 A pickle is a program that may call any importable function. Here the only names it may call are
 stand-ins that record their arguments; numpy itself is called afterwards, on checked values (numpy's
@@ -30,8 +29,7 @@ NUMBER_TYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8")
 MOST_ARGUMENTS = 4  # of any call below
 MOST_DIMENSIONS = 32
 LARGEST_SIZE = 1 << 40
-# Instances, sets, persistent objects, extensions and outside buffers: no batch of numbers needs
-# them.
+# Instances, sets, persistent objects, extensions, buffers: no batch of numbers needs them.
 _NEEDLESS = (
     pickle.INST,
     pickle.OBJ,
@@ -191,8 +189,7 @@ class _NumbersOnly(_PythonUnpickler):  # type: ignore[misc]
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The dictionary in the file, text keys decoded, arrays of numbers as numpy arrays, the rest as
-    it is.
+    """The file's dictionary, text keys decoded, arrays of numbers as numpy arrays.
 
     A file that names anything but numpy's array constructors is refused with BadInput before it is
     called.

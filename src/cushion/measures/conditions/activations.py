@@ -25,9 +25,7 @@ DELTAS = tuple(
 
 
 def rectified_layers(net: Network) -> dict[int, Node]:
-    """The affine layers with a ReLU before the next affine layer: node index -> that ReLU's node.
-    Chains only.
-    """
+    """Layers with a ReLU before the next one: node index -> that ReLU's node. Chains only."""
     found: dict[int, Node] = {}
     layer = None
     for node in net.nodes:
@@ -39,9 +37,7 @@ def rectified_layers(net: Network) -> dict[int, Node]:
 
 
 def pre_activations(line: Linearisation, layer: Node, relu: Node) -> Tensor:
-    """What the ReLU reads, bias included, [B, units]: x^k, or its pooled map if a pooling comes
-    first.
-    """
+    """What the ReLU reads, bias included, [B, units]: x^k, or its map after a first pooling."""
     t = line.outputs[layer.index]
     for node in line.net.nodes[layer.index + 1 : relu.index]:
         t = node.op(t)

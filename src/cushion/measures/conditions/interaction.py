@@ -9,7 +9,6 @@ max-pool), ‖D_a W_a‖_F has a closed form and is always exact.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ from torch import Tensor
 from cushion.measures.conditions.options import Method
 from cushion.measures.conditions.records import IndexSet, LayerInteraction, TripleCondition
 from cushion.measures.distribution import describe
+from cushion.measures.probing import chunks, probe_generator, squared_lengths, unit_vectors
 from cushion.nets.linearisation import Linearisation
 from cushion.nets.network import Affine, Network, Node
 from cushion.nets.operators import Operator
 
-_CHUNK = 1 << 21  # numbers in the largest tensor that passes the net at a time
 _CHEAP = 1e8  # multiplications an example: what all unit vectors of one layer may always take
 
 
@@ -40,9 +39,7 @@ class PushPlan:
 
 
 def plan_pushes(net: Network, probes: int, method: Method) -> PushPlan:
-    """Exact at a layer if its inputs are at most twice the probes, or take at most 10^8
-    multiplications an example.
-    """
+    """Exact at a layer whose inputs are at most twice the probes or take ≤ 10^8 products each."""
     operators = [node.affine.operator for node in net.chain()]
     onwards = [
         sum(later.multiplications for later in operators[at:]) for at in range(len(operators))
@@ -69,13 +66,11 @@ def units(net: Network) -> tuple[int, ...]:
 
 
 class ProductNorms:
-    """‖M_{a..b}‖_F² on one batch. `squares[a, b]`: [B], `samples[a, b]`: [P, B] where probes were
-    used; float64.
-    """
+    """‖M_{a..b}‖_F² of a batch: `squares[a, b]` [B], `samples[a, b]` [P, B] by probes; float64."""
 
     def __init__(self, line: Linearisation, first: Tensor, plan: PushPlan, seed: int) -> None:
         """`first`: layer 1's input, [B, *shape]. `seed` alone fixes the probes."""
-        self.squares: dict[tuple[int, int], Tensor] = {(0, 0): _squares(first[None])[0]}
+        self.squares: dict[tuple[int, int], Tensor] = {(0, 0): squared_lengths(first[None])[0]}
         self.samples: dict[tuple[int, int], Tensor] = {}
         with torch.no_grad():
             for b, squared in _pushed(line, 1, first[None]):
@@ -84,7 +79,13 @@ class ProductNorms:
                 if plan.exact[a - 1]:
                     self._by_unit_vectors(line, a, node.affine.operator)
                 else:
-                    self._by_probes(line, a, node.affine.operator, plan.probes, _generator(seed, a))
+                    self._by_probes(
+                        line,
+                        a,
+                        node.affine.operator,
+                        plan.probes,
+                        probe_generator(seed, "interaction", a),
+                    )
                 if selects(line.net, node):
                     energies = line.push_to_next(
                         node, row_energies(node.affine.operator)[None, None]
@@ -96,9 +97,8 @@ class ProductNorms:
 
     def _by_unit_vectors(self, line: Linearisation, a: int, operator: Operator) -> None:
         size = operator.input_size
-        for start, stop in _chunks(line, size):
-            basis = operator.weight.new_zeros((stop - start, size))
-            basis[torch.arange(stop - start), torch.arange(start, stop)] = 1
+        for start, stop in chunks(size, _largest(line), line.batch):
+            basis = unit_vectors(start, stop, size, operator.weight)
             for b, squared in _pushed(line, a, basis.reshape(-1, 1, *operator.input_shape)):
                 sums = squared.sum(0).expand(line.batch)
                 self.squares[a, b] = self.squares[a, b] + sums if (a, b) in self.squares else sums
@@ -115,7 +115,7 @@ class ProductNorms:
             operator.weight
         )
         parts: dict[int, list[Tensor]] = {}
-        for start, stop in _chunks(line, probes):
+        for start, stop in chunks(probes, _largest(line), line.batch):
             for b, squared in _pushed(line, a, g[start:stop].reshape(-1, 1, *operator.input_shape)):
                 parts.setdefault(b, []).append(squared.expand(-1, line.batch))
         for b, found in parts.items():
@@ -146,9 +146,8 @@ class ProductNorms:
         if probes == 1:
             return np.full(parts[0].shape[1], np.inf)
         variance = torch.stack([part.var(0) for part in parts]).sum(0) / probes
-        error: NDArray[np.float64] = (
-            variance.sqrt() / 2
-        ).numpy()  # a norm has half its square's relative error
+        # a norm has half its square's relative error
+        error: NDArray[np.float64] = (variance.sqrt() / 2).numpy()
         return error
 
     def _deviations(self, a: int, b: int) -> Tensor | None:
@@ -170,9 +169,7 @@ def describe_interaction(
     errors: NDArray[np.float64] | None,
     gaps: NDArray[np.float64],
 ) -> LayerInteraction:
-    """The record. `inverse`, `errors`: [m, triples(depth)], an error NaN where exact; `gaps`:
-    [m].
-    """
+    """`inverse`, `errors`: [m, triples(depth)], an error NaN where exact; `gaps`: [m]."""
     chosen = triples(depth)
     records = []
     for at, (a, c, b) in enumerate(chosen):
@@ -212,17 +209,13 @@ def _over(description: str, depth: int, inverse: NDArray[np.float64]) -> IndexSe
 
 
 def row_energies(operator: Operator) -> Tensor:
-    """‖W_{i,·}‖² for each output unit, [*output_shape]: no output reads an input twice, so squared
-    weights do.
-    """
+    """‖W_{i,·}‖² of each unit, [*output_shape]: no output reads an input twice."""
     ones = operator.weight.new_ones((1, *operator.input_shape))
     return operator.with_weight(operator.weight.square()).apply(ones)[0]
 
 
 def selects(net: Network, node: Node) -> bool:
-    """Whether each unit after D_i is one unit of layer i or 0: no average pool up to the next
-    layer.
-    """
+    """Whether each unit after D_i is one unit of layer i or 0: no average pool before the next."""
     for later in net.nodes[node.index + 1 :]:
         if isinstance(later.op, Affine):
             return True
@@ -238,12 +231,7 @@ def _pushed(line: Linearisation, a: int, t: Tensor) -> Iterator[tuple[int, Tenso
     for b, node in enumerate(line.net.affine_layers[a - 1 :], a):
         applied = node.affine.operator.apply(t.flatten(0, 1))
         t = line.push_to_next(node, applied.view(*t.shape[:2], *applied.shape[1:]))
-        yield b, _squares(t)
-
-
-def _squares(t: Tensor) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(2, t.ndim)))
-    return norms.double().square()
+        yield b, squared_lengths(t)
 
 
 def _difference(first: Tensor | None, second: Tensor | None) -> Tensor | None:
@@ -252,14 +240,7 @@ def _difference(first: Tensor | None, second: Tensor | None) -> Tensor | None:
     return first - second
 
 
-def _chunks(line: Linearisation, vectors: int) -> Iterator[tuple[int, int]]:
-    layers = [node.affine.operator for node in line.net.affine_layers]
-    largest = max(max(operator.input_size, operator.output_size) for operator in layers)
-    step = max(1, _CHUNK // (largest * line.batch))
-    return ((start, min(start + step, vectors)) for start in range(0, vectors, step))
-
-
-def _generator(seed: int, layer: int) -> torch.Generator:
-    """A stream of its own for each layer."""
-    digest = hashlib.sha256(f"interaction {seed} {layer}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+def _largest(line: Linearisation) -> int:
+    """Numbers that one pushed vector becomes at most."""
+    operators = [node.affine.operator for node in line.net.affine_layers]
+    return max(max(one.input_size, one.output_size) for one in operators)

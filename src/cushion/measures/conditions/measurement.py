@@ -1,6 +1,4 @@
-"""C1, C2, C3 and Theorem 1 of Neyshabur 2017 for one net on one sample: rows chosen, streamed, put
-together.
-"""
+"""C1, C2, C3 and Theorem 1 of Neyshabur 2017 on a sample: rows chosen, streamed, put together."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.data import Dataset
-from cushion.data.splits import permutation
-from cushion.errors import BadInput
 from cushion.measures.conditions.activations import (
     describe_flips,
     flip_constants,
@@ -39,17 +35,16 @@ from cushion.measures.conditions.records import (
 )
 from cushion.measures.conditions.theorem import Premises, minimise
 from cushion.measures.distribution import describe
+from cushion.measures.probing import check_scores, chosen_rows, shard_size
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.linearisation import Linearisation
 from cushion.nets.network import Affine, Network
 
-_BUDGET = (
-    2e12  # multiplications that the default number of examples may take: a few minutes on one core
-)
+# multiplications that the default number of examples may take: a few minutes on one core
+_BUDGET = 2e12
 # values of 1/μ that the default number of examples may leave: one for each triple and example
 _KEPT = 1 << 23
-_SHARD = 1 << 21  # numbers in the largest activation of a shard
 
 
 def measure_conditions(net: Network, data: Dataset, options: ConditionOptions) -> NetConditions:
@@ -69,13 +64,8 @@ def measure_conditions(net: Network, data: Dataset, options: ConditionOptions) -
             f"{net.not_a_chain_because}",
         )
     plan = plan_pushes(net, options.probes, options.method)
-    count = min(len(data), options.examples or _affordable(plan), _storable(net))
-    rows = np.sort(permutation(len(data), options.seed)[:count])
-    some = (
-        data
-        if count == len(data)
-        else data.select(rows, f"{count} rows for conditions, seed={options.seed}")
-    )
+    count = min(options.examples or _affordable(plan), _storable(net))
+    some, _ = chosen_rows(data, count, options.seed, "conditions")
     found = _stream(net, some, plan, options.seed)
     return _together(net, found, options, len(data))
 
@@ -86,9 +76,7 @@ def _affordable(plan: PushPlan) -> int:
 
 
 def _storable(net: Network) -> int:
-    """For how many examples the 1/μ of all triples, about depth³/6 of them, may be kept, whatever
-    was asked for.
-    """
+    """For how many examples the 1/μ of all triples, about depth³/6, may be kept in any case."""
     return max(1, _KEPT // len(triples(len(net.affine_layers))))
 
 
@@ -100,16 +88,11 @@ def _stream(
     """
     chosen, h, rectified = triples(len(net.affine_layers)), units(net), rectified_layers(net)
     exact = all(plan.exact)
-    largest = max(node.affine.operator.output_size for node in net.affine_layers)
 
     def work(rows: slice) -> Accumulators[str]:
         x = as_floats(data.x[rows]).to(net.dtype)
         line = Linearisation(net, x)
-        if not bool(torch.isfinite(line.scores).all()):
-            raise BadInput(
-                f"the net's scores on {data.name} are not finite near row {rows.start}; check its "
-                "weights"
-            )
+        check_scores(line.scores, data, rows.start)
         first = first_input(net, x)
         norms = ProductNorms(line, first, plan, seed * (1 << 32) + rows.start)
         parts: dict[str, NDArray[np.float64]] = {
@@ -130,15 +113,12 @@ def _stream(
             parts[f"flips {index}"] = flip_constants(values, norms.squares[0, 0].sqrt())
         return {key: Samples.of(rows.start, values) for key, values in parts.items()}
 
-    batch = max(8, min(256, _SHARD // largest))
-    merged = map_shards(len(data), batch, work, describe="conditions of Theorem 1")
+    merged = map_shards(len(data), shard_size(net), work, describe="conditions of Theorem 1")
     return {key: samples.values() for key, samples in merged.items()}
 
 
 def first_input(net: Network, x: Tensor) -> Tensor:
-    """What layer 1 of a chain reads, W_0 in the paper: x after any reshape (or pooling) that comes
-    first.
-    """
+    """What layer 1 of a chain reads, W_0 in the paper: x after a reshape or pooling before it."""
     for node in net.nodes[1:]:
         if isinstance(node.op, Affine):
             break

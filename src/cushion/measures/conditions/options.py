@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
-from cushion.errors import BadInput
+from cushion.records import Options, option
 
 Method: TypeAlias = Literal["auto", "exact", "probes"]
 
 
 @dataclass(frozen=True)
-class ConditionOptions:
-    """Every field is an option of `cushion measure` of the same name.
+class ConditionOptions(Options):
+    """Every field is a flag of `cushion measure`; those of noise stability are shared with it."""
 
-    examples: rows to measure on (None: as many as some minutes allow). probes: Gaussian probes for
-    each layer where pushing all unit vectors costs more. method: "exact" never probes, "probes"
-    always does. delta: of Theorem 1, split equally over the layers. seed: of the probes and of the
-    choice of rows.
-    """
+    examples: int | None = option(
+        None, "rows to measure on: what some minutes allow, if not given", least=1
+    )
+    probes: int = option(16, "random probes a layer where all unit vectors cost more", least=1)
+    method: Method = option("auto", "of condition C1: exact never probes, probes always does")
+    seed: int = option(0, "of rows and probes", least=0, most=2**63 - 1)
+    delta: float = option(
+        0.05,
+        "of Theorem 1, split equally over the layers",
+        above=0,
+        below=1,
+        flag="condition-delta",
+    )
 
-    examples: int | None = None
-    probes: int = 16
-    method: Method = "auto"
-    seed: int = 0
-    delta: float = 0.05
-
-    def __post_init__(self) -> None:
-        for name, count, least in (
-            ("examples", self.examples, 1),
-            ("probes", self.probes, 1),
-            ("seed", self.seed, 0),
-        ):
-            if count is not None and count < least:
-                raise BadInput(f"`{name}` must be a whole number of at least {least}, not {count}")
-        if self.method not in get_args(Method):
-            raise BadInput(f"`method` must be auto, exact or probes, not {self.method}")
-        if not 0 < self.delta < 1:
-            raise BadInput(f"`delta` must be above 0 and below 1, not {self.delta}")
+    @classmethod
+    def as_published(cls) -> ConditionOptions:
+        """C1 without probes."""
+        return cls(method="exact")

@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from cushion.records import Distribution, Record
+from cushion.measures.family import described
+from cushion.records import Distribution, Record, column
 
 Version: TypeAlias = Literal["as printed", "simplified", "corrected"]
 DeltaRange: TypeAlias = Literal["all", "restricted"]
@@ -23,98 +24,93 @@ DeltaRange: TypeAlias = Literal["all", "restricted"]
 
 @dataclass(frozen=True)
 class TripleCondition(Record):
-    """C1 at one (a, c, b): the largest 1/μ = ‖M_{c+1..b}‖_F ‖M_{a..c}‖_F / (√h_c ‖M_{a..b}‖_F) over
-    the examples.
+    """C1 at one (a, c, b): 1/μ = ‖M_{c+1..b}‖_F ‖M_{a..c}‖_F / (√h_c ‖M_{a..b}‖_F)."""
 
-    `inverse_mu` is ∞ where M_{a..b} vanishes and its factors do not, and None if C1 reads 0 >= 0 on
-    every example; `undefined` counts those examples: they allow every μ (a layer that is off on an
-    example makes all of them so). `standard_error` is relative, that of the worst example; None
-    where the three norms are exact.
-    """
-
-    a: int
-    c: int
-    b: int
-    inverse_mu: float | None
-    undefined: int
-    standard_error: float | None
+    a: int = column("first layer of the product")
+    c: int = column("where it is cut")
+    b: int = column("its last layer")
+    inverse_mu: float | None = column(
+        "the largest over the examples; ∞ where M_a..b vanishes and its factors do not, none if C1 "
+        "reads 0 >= 0 on every example",
+        better="low",
+    )
+    undefined: int = column(
+        "examples where C1 reads 0 >= 0: they allow every μ (a layer that is off makes all so)"
+    )
+    standard_error: float | None = column(
+        "relative, that of the worst example; none where the three norms are exact"
+    )
 
 
 @dataclass(frozen=True)
 class IndexSet(Record):
-    """C1 over one set of triples: μ = the smallest over triples and examples, `inverse` = 1/μ over
-    all of both.
+    """C1 over one set of triples."""
 
-    `mu` is None if nothing constrains it; `because` then says why. It may exceed 1 (up to √h).
-    """
-
-    triples: int
-    mu: float | None
-    inverse: Distribution | None
-    because: str = ""
+    triples: int = column("how many")
+    mu: float | None = column(
+        "the smallest over triples and examples, up to √h; none if nothing constrains it",
+        better="high",
+    )
+    inverse: Distribution | None = column(
+        "over all triples and examples", label="1/μ", better="low"
+    )
+    because: str = column("why there is no μ", default="")
 
 
 @dataclass(frozen=True)
 class LayerInteraction(Record):
-    """Condition C1 in the versions that the paper and its figures use.
+    """Condition C1 in the versions that the paper and its figures use."""
 
-    `text`: 0 <= a < c < b <= d. `figure6`: a <= c <= b - 1, which contains it; `inner` (a < c < b -
-    1) and `outer` (c = a or c = b - 1) are the figure's parts. `from_input`: a = 0 in `figure6`,
-    which is what a proof of Lemma 1 uses. `triples` are those of `figure6`. `exact`: no probe
-    entered; else `standard_error` is the mean relative one of 1/μ, and the largest of noisy 1/μ
-    overstates the largest a little. `bias_gap`: the largest |‖M_{0..d}‖ - ‖f(x)‖|/‖f(x)‖.
-    """
-
-    text: IndexSet
-    figure6: IndexSet
-    inner: IndexSet
-    outer: IndexSet
-    from_input: IndexSet
-    triples: tuple[TripleCondition, ...]
-    exact: bool
-    standard_error: float | None
-    bias_gap: float | None
+    text: IndexSet = column("0 <= a < c < b <= d", label="C1, a < c < b as in the text")
+    figure6: IndexSet = column(
+        "a <= c <= b - 1, which contains it", label="C1, a ≤ c ≤ b-1 as in Figure 6"
+    )
+    inner: IndexSet = column("a < c < b - 1, a part of the figure")
+    outer: IndexSet = column("c = a or c = b - 1, the other part")
+    from_input: IndexSet = column("a = 0 in figure6: what a proof of Lemma 1 uses")
+    triples: tuple[TripleCondition, ...] = column("those of figure6")
+    exact: bool = column("whether no probe entered", label="C1 exact")
+    standard_error: float | None = column(
+        "the mean relative one of 1/μ; the largest of noisy 1/μ overstates the largest a little"
+    )
+    bias_gap: float | None = column("the largest |‖M_0..d‖ - ‖f(x)‖|/‖f(x)‖")
 
 
 @dataclass(frozen=True)
 class ActivationFlips(Record):
-    """Condition C2 at one ReLU: C2 = sup over δ > 0 of #{units with |pre-activation| <= δ‖x‖} /
-    (h_k δ).
+    """Condition C2 at a ReLU: sup over δ > 0 of #{units with |pre-activation| ≤ δ‖x‖} / (h_k δ)."""
 
-    `value` is its largest over the examples (∞ if a pre-activation is exactly 0), `spread` its
-    distribution. `restricted` leaves out the δ at which less than a fraction `at_least` of the
-    units can flip: one tiny pre-activation then no longer decides. `mean_fraction` and
-    `max_fraction` are over examples, one number for each of `deltas`: Figure 7.
-    """
-
-    layer: str
-    units: int  # that the ReLU reads
-    value: float
-    spread: Distribution
-    at_least: float
-    restricted: float
-    restricted_spread: Distribution
-    deltas: tuple[float, ...]
-    mean_fraction: tuple[float, ...]
-    max_fraction: tuple[float, ...]
+    layer: str = column("before the ReLU")
+    units: int = column("that the ReLU reads")
+    value: float = column("the largest over the examples; ∞ if a pre-activation is exactly 0")
+    spread: Distribution = column("over the examples")
+    at_least: float = column("the share of units that must be able to flip, in `restricted`")
+    restricted: float = column(
+        "the same without the δ at which fewer units can flip: one tiny pre-activation then no "
+        "longer decides"
+    )
+    restricted_spread: Distribution = column("over the examples")
+    deltas: tuple[float, ...] = column("the δ of Figure 7")
+    mean_fraction: tuple[float, ...] = column("of units that each δ can flip, mean over examples")
+    max_fraction: tuple[float, ...] = column("of units that each δ can flip, largest over examples")
 
 
 @dataclass(frozen=True)
 class UnitNorms(Record):
-    """Condition C3 at one layer: √h_i ‖W_i‖_{2,∞} / ‖D_i W_i‖_F, its largest over the examples and
-    its spread.
+    """Condition C3 at one layer: √h_i ‖W_i‖_{2,∞} / ‖D_i W_i‖_F."""
 
-    `value` is ∞ where the ReLU switches the whole layer off, None for a layer of zeros (any C3 will
-    do). `unit_ratio`: each unit's incoming norm over the mean incoming norm of its layer's units
-    (Figure 5, right), units of the true map.
-    """
-
-    layer: str
-    value: float | None
-    spread: Distribution | None
-    largest_norm: float  # ‖W_i‖_{2,∞}
-    unit_ratio: Distribution | None
-    exact: bool
+    layer: str = column("its name")
+    value: float | None = column(
+        "the largest over the examples; ∞ where the ReLU switches the whole layer off, none for a "
+        "layer of zeros (any C3 will do)"
+    )
+    spread: Distribution | None = column("over the examples")
+    largest_norm: float = column("‖W_i‖_2,∞")
+    unit_ratio: Distribution | None = column(
+        "each unit's incoming norm over its layer's mean, units of the true map",
+        source="Figure 5, right",
+    )
+    exact: bool = column("whether no probe entered")
 
 
 @dataclass(frozen=True)
@@ -127,58 +123,112 @@ class TheoremOne(Record):
     C_{δ_i} = (1+δ_i)√(2 ln h_i), complexity = √((Σ‖W_i‖_F²/σ_i² + ln(1/δ))/m). "simplified" is the
     display after it: sharpness = σ(1 + (1+σ C2 C3) C2) C_L · mean, no C_δ² in the complexity.
     "corrected": C_{δ_i} = √(2 ln(2 h_i m/δ_i)), complexity = √((½Σ‖W_i‖_F²/σ_i² + ln(2√m/δ))/(2m)).
-    `mu` is Figure 6's, at most 1: a proof of Lemma 1 needs both. It also needs ‖D_i W_i‖_F, down to
-    ‖W_i‖_F/C3, where the theorem has ‖W_i‖_F; the latter is kept in all versions, so that no
-    constant makes any of them true (a net with large units that are off). C2 and C3 are the largest
-    over layers; `delta_range` says which C2. `finite` is False, with the reason in `because`, if a
-    condition fails for every constant.
+    A proof of Lemma 1 also needs ‖D_i W_i‖_F, down to ‖W_i‖_F/C3, where the theorem has ‖W_i‖_F;
+    the latter is kept in all versions, so that no constant makes any of them true (a net with large
+    units that are off).
     """
 
-    version: Version
-    delta_range: DeltaRange
-    m: int
-    delta: float
-    mu: float
-    c2: float
-    c3: float
-    lipschitz: float  # C_L: √2, of the cross-entropy in the scores
-    mean_output: float  # mean of ‖f(x)‖/‖x‖
-    finite: bool
-    because: str
-    sigma: float | None
-    layer_sigmas: tuple[float, ...]
-    log10_linear: float | None  # of ∏(1+γ_i) - 1
-    log10_growth: float | None  # of ∏(1+γ_i C2 C3)
-    log10_flips: float | None  # of ∏(1+γ_i C_{δ_i} C2) - 1
-    sharpness: float
-    complexity: float
-    total: float
-    log10_sharpness: float | None
-    log10_complexity: float | None
-    log10_total: float | None
+    version: Version = column("of the formula")
+    delta_range: DeltaRange = column("which C2: over all δ, or restricted")
+    m: int = column("examples of S")
+    delta: float = column("the probability that the statement fails", label="δ")
+    mu: float = column("Figure 6's, at most 1: a proof of Lemma 1 needs both")
+    c2: float = column("the largest over layers")
+    c3: float = column("the largest over layers")
+    lipschitz: float = column("C_L: √2, of the cross-entropy in the scores")
+    mean_output: float = column("mean of ‖f(x)‖/‖x‖")
+    finite: bool = column("whether the conditions hold for some constant")
+    because: str = column("why not")
+    sigma: float | None = column("the best of the grid")
+    layer_sigmas: tuple[float, ...] = column("σ_i")
+    log10_linear: float | None = column("of ∏(1+γ_i) - 1")
+    log10_growth: float | None = column("of ∏(1+γ_i C2 C3)")
+    log10_flips: float | None = column("of ∏(1+γ_i C_δ_i C2) - 1")
+    sharpness: float = column("first summand")
+    complexity: float = column("second summand")
+    total: float = column("their sum")
+    log10_sharpness: float | None = column("of the first summand")
+    log10_complexity: float | None = column("of the second")
+    log10_total: float | None = column(
+        "expected sharpness plus the norm term, with 1 in place of O(.)", unit="log10"
+    )
 
 
 @dataclass(frozen=True)
 class NetConditions(Record):
-    """C1, C2, C3 and Theorem 1 of one net on `examples` rows of its sample, and how they were
-    measured.
+    """C1, C2, C3 and Theorem 1 of one net on some rows of its sample, and how they were found."""
 
-    `not_measured_because` is "" for a chain; otherwise nothing else is filled in. `units` are
-    h_0..h_d. `outputs`: ‖f(x)‖ as it is (Figure 8). `zero_inputs` counts rows with x = 0: they
-    cannot be scaled to ‖x‖ = 1, and enter C1, C3 and `outputs` only.
-    """
+    examples: int = column("rows that were measured")
+    probes: int = column("a layer, where C1 is not exact")
+    method: Literal["auto", "exact", "probes"] = column("of C1")
+    seed: int = column("of rows and probes")
+    delta: float = column("of Theorem 1")
+    not_measured_because: str = column("empty for a chain; else nothing is filled in", default="")
+    layers: tuple[str, ...] = column("their names", default=())
+    units: tuple[int, ...] = column("h_0..h_d", default=())
+    interaction: LayerInteraction | None = column("condition C1", label="", default=None)
+    activation_flips: tuple[ActivationFlips, ...] = column("condition C2, a ReLU each", default=())
+    unit_norms: tuple[UnitNorms, ...] = column("condition C3, a layer each", default=())
+    outputs: Distribution | None = column("‖f(x)‖ as it is", source="Figure 8", default=None)
+    zero_inputs: int = column(
+        "rows with x = 0: no scale makes ‖x‖ = 1, and they enter C1, C3 and `outputs` only",
+        default=0,
+    )
+    theorem: tuple[TheoremOne, ...] = column("Theorem 1, in all versions", default=())
 
-    examples: int
-    probes: int
-    method: Literal["auto", "exact", "probes"]
-    seed: int
-    delta: float
-    not_measured_because: str = ""
-    layers: tuple[str, ...] = ()
-    units: tuple[int, ...] = ()
-    interaction: LayerInteraction | None = None
-    activation_flips: tuple[ActivationFlips, ...] = ()
-    unit_norms: tuple[UnitNorms, ...] = ()
-    outputs: Distribution | None = None
-    zero_inputs: int = 0
-    theorem: tuple[TheoremOne, ...] = ()
+    @property
+    @described(
+        "share of a layer's units that a perturbation of size δ can flip, over δ: largest",
+        label="C2 for all δ",
+    )
+    def c2_for_all(self) -> float | None:
+        return max((flips.value for flips in self.activation_flips), default=None)
+
+    @property
+    @described("the same for δ that flip at least 1 %: the paper reports at most 5", label="C2")
+    def c2(self) -> float | None:
+        return max((flips.restricted for flips in self.activation_flips), default=None)
+
+    @property
+    @described("of the same: the worst layer's median over the examples", label="C2: median")
+    def c2_median(self) -> float | None:
+        medians = [flips.restricted_spread.quantiles["0.5"] for flips in self.activation_flips]
+        return max(medians, default=None)
+
+    @property
+    @described(
+        "largest incoming norm of a unit over the active units' root mean square: the paper "
+        "reports at most 3",
+        label="C3",
+    )
+    def c3(self) -> float | None:
+        values = [part.value for part in self.unit_norms if part.value is not None]
+        return max(values, default=None)
+
+    def theorem_one(self, version: Version) -> TheoremOne | None:
+        """Theorem 1 with the restricted C2."""
+        versions = (one for one in self.theorem if one.delta_range == "restricted")
+        return next((one for one in versions if one.version == version), None)
+
+    @property
+    @described(
+        "expected sharpness plus the norm term, with 1 for O(.)",
+        label="Theorem 1, printed",
+        unit="log10",
+    )
+    def theorem_printed(self) -> float | None:
+        found = self.theorem_one("as printed")
+        return None if found is None else found.log10_total
+
+    @property
+    @described("the same with its slips mended", label="Theorem 1, corrected", unit="log10")
+    def theorem_corrected(self) -> float | None:
+        found = self.theorem_one("corrected")
+        return None if found is None else found.log10_total
+
+
+@dataclass(frozen=True)
+class ConditionsOfNet(Record):
+    """What conditions add to the net's row."""
+
+    conditions: NetConditions | None = column("of Theorem 1, Neyshabur 2017", default=None)

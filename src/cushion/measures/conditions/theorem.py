@@ -54,15 +54,12 @@ class Premises:
 
 @dataclass(frozen=True)
 class Terms:
-    """Natural logarithms at every σ: of the two summands, and of the three products (none in the
-    simplified form).
-    """
+    """ln at every σ: of the two summands, and of the three products (none if simplified)."""
 
     sharpness: Vector
     complexity: Vector
-    products: tuple[Vector, Vector, Vector] | None = (
-        None  # ∏(1+γ) - 1, ∏(1+γ C2 C3), ∏(1+γ C_δ C2) - 1
-    )
+    # ∏(1+γ) - 1, ∏(1+γ C2 C3), ∏(1+γ C_δ C2) - 1
+    products: tuple[Vector, Vector, Vector] | None = None
 
     @property
     def total(self) -> Vector:
@@ -83,9 +80,7 @@ def deviation_constants(premises: Premises, version: Version) -> Vector:
 
 
 def evaluate(premises: Premises, version: Version, sigmas: Vector) -> Terms:
-    """All terms of one version at each σ: [len(sigmas)] arrays. C_δ must be above 0 but in the
-    simplified form.
-    """
+    """All terms of one version at each σ: [len(sigmas)] each. C_δ > 0 unless simplified."""
     depth, m, c2, c3 = len(premises.frobenius), premises.m, premises.c2, premises.c3
     pairs = np.array(
         [a * b for a, b in zip(premises.units[1:], premises.units[:-1], strict=True)],
@@ -118,9 +113,7 @@ def evaluate(premises: Premises, version: Version, sigmas: Vector) -> Terms:
 
 
 def minimise(premises: Premises, version: Version, delta_range: DeltaRange) -> TheoremOne:
-    """The record at the best σ of the grid; infinite, with the reason, if a condition holds for no
-    constant.
-    """
+    """The record at the best σ of the grid; infinite, with the reason, if a condition fails."""
     because = premises.failure()
     c_delta = deviation_constants(premises, version)
     if not because and version != "simplified" and not c_delta.all():

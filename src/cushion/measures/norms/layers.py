@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
-from cushion.nets.network import Network
-from cushion.nets.operators import Operator
+from cushion.measures.norms.groups import distance_from_initialisation, group_norms
+from cushion.measures.norms.records import LayerNorms
+from cushion.nets.network import Affine, Network
 
 
-@dataclass(frozen=True)
-class LayerNorms:
-    """Field names and meanings as in `measure_records.LayerMeasures`."""
-
-    frobenius: float
-    operator_frobenius: float
-    spectral: float
-    spectral_upper: float
-    stable_rank: float | None  # undefined for a layer of zeros
-
-
-def layer_norms(operator: Operator) -> LayerNorms:
-    """Norms of one layer. The reshaped kernel is never used in place of a convolution: it
-    underestimates ‖A‖₂.
+def layer_norms(
+    layer: Affine, initial: Affine | None = None, *, trace_norms: bool = True, seed: int = 0
+) -> LayerNorms:
+    """Norms of one layer, and of what training changed in it. The reshaped kernel is never used in
+    place of a convolution: it underestimates ‖A‖₂.
     """
-    spectral = operator.spectral()
-    frobenius = operator.operator_frobenius()
+    operator = layer.operator
+    spectral, frobenius = operator.spectral(), operator.operator_frobenius()
     return LayerNorms(
         frobenius=operator.frobenius(),
         operator_frobenius=frobenius,
         spectral=spectral,
         spectral_upper=operator.spectral_upper(),
         stable_rank=(frobenius / spectral) ** 2 if spectral > 0 else None,
+        group_norms=group_norms(operator, trace_norms=trace_norms, seed=seed),
+        distance=None if initial is None else distance_from_initialisation(layer, initial),
     )
 
 
 def squared_distance(net: Network, other: Network | None = None) -> float:
-    """‖w - w₀‖² over all weights and biases, in float64; w₀ = 0 without another net of the same
-    layers.
-    """
+    """‖w - w₀‖² over all weights and biases, in float64; w₀ = 0 without another net."""
     total = 0.0
     others = (
         [None] * len(net.affine_layers)

@@ -22,9 +22,7 @@ from cushion.nets.operators.path_sums import PathSums, Powers, as_map
 
 
 def path_norm(net: Network, p: float) -> PathNorm:
-    """The ℓ_p path norm of a net, without and with its biases, for any p ≥ 1; 0 if no path has all
-    weights non-zero.
-    """
+    """The ℓ_p path norm of a net, without and with biases, p ≥ 1; 0 if every path has a zero."""
     return path_norms(net, (p,))[0]
 
 
@@ -40,14 +38,6 @@ def path_norms(net: Network, exponents: Sequence[float]) -> tuple[PathNorm, ...]
         )
         for p, (inputs, both) in zip(exponents, _totals(net, exponents), strict=True)
     )
-
-
-def path_log_sum(net: Network, p: float, *, biases: bool = False) -> float:
-    """ln Σ ∏|w|^p over the paths from inputs (and, on demand, from biases) to outputs; -∞ if all
-    are zero.
-    """
-    total = _totals(net, (p,))[0][int(biases)]
-    return total.log2() * math.log(2) if total.mantissa else -math.inf
 
 
 @dataclass(frozen=True)
@@ -79,9 +69,7 @@ def _sum(terms: list[_Scaled]) -> _Scaled:
 
 
 def _totals(net: Network, exponents: Sequence[float]) -> list[tuple[_Scaled, _Scaled]]:
-    """For each p Σ ∏|w|^p over the paths that start at an input, and over those that start at an
-    input or a bias.
-    """
+    """For each p Σ ∏|w|^p over the paths from an input, and over those from an input or a bias."""
     for p in exponents:
         if not 1 <= p < math.inf:
             raise BadInput(f"a path norm needs a finite p of at least 1, not {p}")

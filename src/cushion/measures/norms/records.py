@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cushion.records import Record
+from cushion.measures.distribution import Spectrum
+from cushion.records import Record, column
 
 
 @dataclass(frozen=True)
@@ -24,58 +25,122 @@ class PathNorm(Record):
     the weight that the average gives them; ReLUs change nothing and parallel branches are different
     paths. Multiplying all that enters a hidden unit (its bias included) by a > 0 and dividing all
     that leaves it by a leaves every number here as it was.
-
-    `value` is infinite (null in JSON) where it exceeds a float, and `log10` finite there too;
-    `log10` is None for 0. `with_biases` counts as well the paths that start at a bias, each bias
-    being a weight from an input of 1.
     """
 
-    p: float
-    value: float
-    log10: float | None
-    with_biases: float
-    log10_with_biases: float | None
+    p: float = column("the p of ℓ_p")
+    value: float = column("infinite (null in JSON) where it exceeds a float", better="low")
+    log10: float | None = column(
+        "ℓ_p norm of the products of the weights along all paths from an input to an output; none "
+        "if it is 0",
+        label="path norm",
+        unit="log10",
+        better="low",
+    )
+    with_biases: float = column("with the paths that start at a bias, a weight from an input of 1")
+    log10_with_biases: float | None = column(
+        "with the paths that start at a bias, a weight from an input of 1",
+        label="with biases",
+        unit="log10",
+        better="low",
+    )
 
 
 @dataclass(frozen=True)
 class GroupNorms(Record):
-    """ℓ_{p,q} norms and the trace norm of one layer's true map; taps that fall on padding do not
-    count.
+    """ℓ_{p,q} norms and trace norm of a layer's true map; taps on padding do not count."""
 
-    `l2_2` is ‖A‖_F of the true map and `l1_inf` its norm from ℓ_∞ to ℓ_∞. `trace_norm` is the sum
-    of the singular values: exact (operators.spectrum states to what accuracy), or where the map is
-    too large for all of them an estimate from random probes with its standard error; None if it was
-    not asked for. `kernel` holds the same norms of the weight as a matrix with one row a filter
-    (None in that record itself), whose unit is a filter and not one of its positions; for a dense
-    layer the two are equal, for a diagonal one it has one factor a channel.
-    """
-
-    l1_inf: float
-    l2_inf: float
-    l1_1: float
-    l1_2: float
-    l2_1: float
-    l2_2: float
-    l3_15: float  # p = 3, q = 1.5
-    trace_norm: float | None
-    trace_norm_exact: bool | None
-    trace_norm_standard_error: float | None  # None where the sum is exact
-    kernel: GroupNorms | None
+    l1_inf: float = column(
+        "largest ℓ_1 norm of a unit's incoming weights: the map's norm from ℓ_∞ to ℓ_∞",
+        label="‖·‖_1,∞",
+    )
+    l2_inf: float = column("largest ℓ_2 norm of a unit's incoming weights")
+    l1_1: float = column("sum of all |weights| of the map")
+    l1_2: float = column("ℓ_2 over units of the ℓ_1 norm of their incoming weights")
+    l2_1: float = column(
+        "sum over units of the ℓ_2 norm of their incoming weights", label="‖·‖_2,1"
+    )
+    l2_2: float = column("‖A‖_F of the true map")
+    l3_15: float = column("p = 3, q = 1.5")
+    trace_norm: float | None = column(
+        "the sum of the singular values; none if it was not asked for"
+    )
+    trace_norm_exact: bool | None = column(
+        "whether it is of all singular values, not estimated by random probes", label="trace exact"
+    )
+    trace_norm_standard_error: float | None = column("of the probes; none where the sum is exact")
+    kernel: GroupNorms | None = column(
+        "the same of the weight as a matrix with one row a filter; equal for a dense layer, one "
+        "factor a channel for a diagonal one"
+    )
 
 
 @dataclass(frozen=True)
 class DistanceFromInitialisation(Record):
-    """Norms of what training changed in one layer: A - A₀ for its true map A, and b - b₀.
+    """Norms of what training changed in one layer: A - A₀ for its true map A, and b - b₀."""
 
-    `frobenius` is that of the layer's own parameters (each kernel once); the next four are of the
-    true map: its Frobenius norm, its largest singular value (Lanczos, from below), `l2_1` = ‖(A -
-    A₀)ᵀ‖_{2,1} as the bound of Bartlett 2017 reads it, and `l1_inf`. `bias` is ‖b - b₀‖₂, a missing
-    bias standing for zeros.
-    """
+    frobenius: float = column(
+        "of the layer's own parameters, each kernel once", label="moved ‖·‖_F"
+    )
+    operator_frobenius: float = column("of the true map")
+    spectral: float = column("largest singular value (Lanczos, from below)", label="moved ‖·‖₂")
+    l2_1: float = column("‖(A - A₀)ᵀ‖_2,1 as the bound of Bartlett 2017 reads it")
+    l1_inf: float = column("largest ℓ_1 norm of a row of A - A₀")
+    bias: float = column("‖b - b₀‖₂, a missing bias standing for zeros")
 
-    frobenius: float
-    operator_frobenius: float
-    spectral: float
-    l2_1: float
-    l1_inf: float
-    bias: float
+
+@dataclass(frozen=True)
+class LayerNorms(Record):
+    """Norms of one layer: of its parameters, and of the true linear map that they define."""
+
+    frobenius: float | None = column(
+        "of the layer's own parameters (a convolution's kernel, as Arora 2018 uses it)",
+        label="weight ‖·‖_F",
+        default=None,
+    )
+    operator_frobenius: float | None = column(
+        "of the true map on its feature map, with stride, padding, dilation and groups",
+        label="map ‖·‖_F",
+        default=None,
+    )
+    spectral: float | None = column(
+        "of the true map, by Lanczos iteration: converged, from below", label="‖·‖₂", default=None
+    )
+    spectral_upper: float | None = column(
+        "above ‖·‖₂ whatever the rounding", label="at most", default=None
+    )
+    stable_rank: float | None = column(
+        "‖·‖_F² / ‖·‖₂² of the true map; undefined for a layer of zeros", default=None
+    )
+    group_norms: GroupNorms | None = column(
+        "‖·‖_p,q: ℓ_q over units of the ℓ_p norm of their incoming weights", default=None
+    )
+    distance: DistanceFromInitialisation | None = column("what training changed", default=None)
+
+
+@dataclass(frozen=True)
+class NetNorms(Record):
+    """Norms of all parameters together, biases included."""
+
+    l2: float | None = column("of all parameters together", label="‖w‖₂", default=None)
+    distance: float | None = column(
+        "how far training moved them: ‖w - w₀‖₂", label="‖w - w₀‖₂", default=None
+    )
+
+
+@dataclass(frozen=True)
+class NetPaths(Record):
+    """The path norms of a net."""
+
+    path_norms: tuple[PathNorm, ...] = column("for p = 1 and 2", default=())
+
+
+@dataclass(frozen=True)
+class LayerSpectra(Record):
+    """Singular values of one layer."""
+
+    spectrum: Spectrum | None = column(
+        "of the true map, padding and stride included", label="map", default=None
+    )
+    kernel_spectrum: Spectrum | None = column(
+        "of the weight as a matrix [out, -1]", label="kernel", default=None
+    )

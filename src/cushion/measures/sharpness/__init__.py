@@ -1,3 +1,1 @@
-"""Sharpness of a net's loss in its weights: its maximum in a box and its mean under Gaussian
-noise.
-"""
+"""Sharpness of a net's loss in its weights: largest in a box, and mean under Gaussian noise."""

@@ -1,6 +1,4 @@
-"""Keskar's sharpness: the largest loss in a box around the weights, searched by stochastic gradient
-ascent.
-"""
+"""Keskar's sharpness: the largest loss in a box around the weights, by stochastic ascent."""
 
 from __future__ import annotations
 
@@ -11,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cushion.data import Dataset
+from cushion.measures.probing import probe_generator
 from cushion.measures.sharpness.loss import Losses, all_losses, batch_of, mini_batches
 from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.measures.sharpness.perturbed import parameters
 from cushion.measures.sharpness.records import MaxSharpness
-from cushion.nets.batches import mix_seed
 from cushion.nets.network import Network
 from cushion.progress import progress
 
@@ -68,7 +66,7 @@ def ascend(net: Network, data: Dataset, options: SharpnessOptions) -> tuple[Netw
             affine, operator=operator, bias=None if affine.bias is None else climbing(affine.bias)
         )
     moving = net.with_affine(changes)
-    generator = torch.Generator().manual_seed(mix_seed(options.seed, 0, "sharpness ascent"))
+    generator = probe_generator(options.seed, "sharpness ascent", 0)
     batches = mini_batches(len(data), options.batch, generator)
     points = [climber.point for climber in climbers]
     steps = range(options.ascent_steps)

@@ -1,6 +1,4 @@
-"""Expected sharpness E_ν L̂(w + ν) - L̂(w) (Neyshabur 2017, eq. 5) for several sizes of the noise,
-beside its KL.
-"""
+"""Expected sharpness E_ν L̂(w + ν) - L̂(w) (Neyshabur 2017, eq. 5) at several sizes of noise."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ from torch import Tensor
 
 from cushion.data import Dataset
 from cushion.errors import BadInput
+from cushion.measures.probing import probe_generator
 from cushion.measures.sharpness.kl import kl_from_centred
 from cushion.measures.sharpness.loss import Losses, batch_of, mini_batches, sample_losses
 from cushion.measures.sharpness.options import SharpnessOptions
@@ -25,7 +24,6 @@ from cushion.measures.sharpness.perturbed import (
     perturb_weights,
 )
 from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
-from cushion.nets.batches import mix_seed
 from cushion.nets.network import Network
 from cushion.nets.operators import Linear
 from cushion.progress import working
@@ -90,23 +88,19 @@ def expected_sharpness(
 def _stacks(
     net: Network, rows: int, options: SharpnessOptions
 ) -> Iterator[tuple[NDArray[np.int64], torch.Generator]]:
-    """The rows of several mini-batches, [pairs, b], and the generator of their noise, until all
-    draws are made.
-    """
-    batches = mini_batches(rows, options.batch, _generator(options.seed, 0, "sharpness rows"))
+    """Rows of several mini-batches, [pairs, b], and the generator of their noise, to the end."""
+    batches = mini_batches(rows, options.batch, probe_generator(options.seed, "sharpness rows", 0))
     together, pairs = _batches_together(net, min(options.batch, rows)), -(-options.draws // 2)
     for stack, start in enumerate(range(0, pairs, together)):
         count = min(together, pairs - start)
         yield (
             np.stack([next(batches) for _ in range(count)]),
-            _generator(options.seed, stack, "sharpness noise"),
+            probe_generator(options.seed, "sharpness noise", stack),
         )
 
 
 def _batches_together(net: Network, batch: int) -> int:
-    """How many mini-batches form a stack: limited by activations, and by kernels where they are
-    drawn.
-    """
+    """How many mini-batches form a stack: limited by activations, and by kernels if drawn."""
     activation = batch * max(math.prod(node.shape) for node in net.nodes)
     drawn = sum(
         n.affine.operator.parameters
@@ -114,10 +108,6 @@ def _batches_together(net: Network, batch: int) -> int:
         if not isinstance(n.affine.operator, Linear)
     )
     return max(1, min(_STACK // batch, _LARGEST // max(activation, drawn)))
-
-
-def _generator(seed: int, index: int, purpose: str) -> torch.Generator:
-    return torch.Generator().manual_seed(mix_seed(seed, index, purpose))
 
 
 def _shared_scores(

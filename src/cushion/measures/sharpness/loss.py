@@ -40,9 +40,7 @@ class Losses:
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """[n, classes], [n] -> cross-entropy [n] and whether the true class does not win [n]: a tie is
-    an error.
-    """
+    """[n, classes], [n] -> cross-entropy [n], and whether the true class loses or ties [n]."""
     own = logits.gather(1, labels[:, None]).squeeze(1)
     others = logits.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
     return F.cross_entropy(logits, labels, reduction="none"), ~(own > others)

@@ -1,6 +1,4 @@
-"""Sharpness of a net on a sample: Keskar's maximum, and the bi-criteria curve of expected sharpness
-against KL.
-"""
+"""Sharpness of a net on a sample: Keskar's maximum, and the curve of expected sharpness over KL."""
 
 from __future__ import annotations
 

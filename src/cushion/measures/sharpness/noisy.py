@@ -1,6 +1,4 @@
-"""Errors of a net under isotropic Gaussian noise in its weights, counted so that a binomial bound
-applies.
-"""
+"""Errors of a net under isotropic noise in its weights, counted for a binomial bound."""
 
 from __future__ import annotations
 
@@ -10,9 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from cushion.data import Dataset
+from cushion.measures.probing import probe_generator
 from cushion.measures.sharpness.loss import batch_of, sample_losses
 from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass
-from cushion.nets.batches import mix_seed
 from cushion.nets.network import Network
 from cushion.nets.operators import Conv2d, LocalConv2d
 from cushion.progress import progress
@@ -50,7 +48,7 @@ def count_noisy_errors(
     stacks = max(1, round(draws / stack))
     wrong = [0] * len(sigmas)
     for at in progress(range(stacks), "noisy nets", "stack"):
-        generator = torch.Generator().manual_seed(mix_seed(seed, at, "noisy errors"))
+        generator = probe_generator(seed, "noisy errors", at)
         rows = torch.randint(len(data), (stack,), generator=generator).numpy()
         x, y = batch_of(data, rows, net.dtype)
         noise = NoisyPass(noisy, x, 1, generator)

@@ -132,9 +132,7 @@ class NoisyPass:
         return torch.add(mean, noise, alpha=alpha)
 
     def _mean_and_noise(self, node: Node, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Wh + b and √(Σ_j σ_ij² h_j² + σ_b,i²)·ε at α = 1: [n, out] each, with ε standard
-        normal.
-        """
+        """Wh + b and √(Σ_j σ_ij² h_j² + σ_b,i²)·ε at α = 1: [n, out] each, ε standard normal."""
         weight, bias = self._noisy.spread[node.index]
         normal, _ = self._normal(node, (len(h), *node.shape), (0,))
         largest = torch.linalg.vector_norm(h, torch.inf, dim=1, keepdim=True)

@@ -12,35 +12,36 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cushion.records import Record
+from cushion.records import Record, column
 
 
 @dataclass(frozen=True)
 class MaxSharpness(Record):
-    """Keskar's ζ_α (eq. 4): the largest rise of the loss in the box |ν_i| ≤ α(|w_i| + 1), over 1 +
-    L̂(w).
-
-    The maximum is searched by `steps` steps of stochastic gradient ascent, so `value` is a lower
-    estimate of ζ_α. `loss_after` and `error_after` are those of the point where the ascent ended,
-    on all rows. ν = 0 lies in the box too: `difference` = max(`loss_after`, `loss_before`) -
-    `loss_before`, the numerator, is 0 where the ascent ended below its start (`ended_below`), and
-    `value` = `difference` / (1 + `loss_before`). `at_the_edge` is the fraction of parameters whose
-    ν_i is at its bound: a small one says that more or larger steps may still climb.
+    """Keskar's ζ_α (eq. 4), as far as stochastic gradient ascent climbs. ν = 0 lies in the box too,
+    so that ζ_α is never negative.
     """
 
-    alpha: float
-    steps: int
-    batch: int
-    step_size: float
-    momentum: float
-    loss_before: float
-    loss_after: float
-    error_before: float
-    error_after: float
-    difference: float
-    value: float
-    ended_below: bool
-    at_the_edge: float
+    alpha: float = column("of the box |ν_i| ≤ α(|w_i| + 1)", label="α")
+    steps: int = column("of ascent")
+    batch: int = column("rows of a mini-batch")
+    step_size: float = column("of the ascent")
+    momentum: float = column("of the ascent")
+    loss_before: float = column("cross-entropy of w", label="cross-entropy")
+    loss_after: float = column("where the ascent ended, on all rows", label="after ascent")
+    error_before: float = column("of w", label="error")
+    error_after: float = column("where the ascent ended, on all rows", label="error after")
+    difference: float = column("the rise of the loss, 0 where the ascent ended below its start")
+    value: float = column(
+        "the largest rise of the loss in the box over 1 + L̂(w): at least that, since it is "
+        "searched",
+        label="ζ",
+        better="low",
+        source="eq. 4",
+    )
+    ended_below: bool = column("whether the ascent ended below its start")
+    at_the_edge: float = column(
+        "parameters whose ν_i is at its bound: if few, more or larger steps may still climb"
+    )
 
 
 @dataclass(frozen=True)
@@ -48,45 +49,50 @@ class SharpnessPoint(Record):
     """Expected loss under ν_i ~ N(0, σ_i²) with σ_i = α(scale·|w_i| + offset), and the divergence
     that goes with it.
 
-    `kl` = ½ Σ w_i²/σ_i², of N(w, σ²) from the prior N(0, σ²), which depends on w: no PAC-Bayes
-    bound follows. `kl_as_printed` is Appendix A's, which lacks the ½. Both are infinite where a σ_i
-    is 0 but w_i is not. `expected_loss` estimates E_ν L̂(w + ν), `expected_error` the same of the
-    0-1 loss; `sharpness` and `error_sharpness` are those minus the values at ν = 0. They average
-    the change that ν makes on the rows of a mini-batch of `batch` over `draws` perturbations, ν and
-    -ν on the same rows. Standard errors are over these pairs (None: a single one), and those of the
-    expected losses too, since L̂(w) is exact.
+    Averaged is the change that ν makes on the rows of a mini-batch, ν and -ν on the same rows.
+    Standard errors are over these pairs (None: a single one), and those of the expected losses too,
+    since L̂(w) is exact.
     """
 
-    alpha: float
-    kl: float
-    kl_as_printed: float
-    expected_loss: float
-    expected_error: float
-    sharpness: float
-    sharpness_standard_error: float | None
-    error_sharpness: float
-    error_sharpness_standard_error: float | None
-    draws: int
-    batch: int
+    alpha: float = column("size of the noise", label="α")
+    kl: float = column(
+        "½ Σ w_i²/σ_i² nats, of N(w, σ²) from the prior N(0, σ²), which depends on w: no bound "
+        "follows; infinite where a σ_i is 0 but w_i is not",
+        label="KL",
+        unit="nats",
+    )
+    kl_as_printed: float = column("Appendix A's, which lacks the ½", unit="nats")
+    expected_loss: float = column("estimates E_ν L̂(w + ν)")
+    expected_error: float = column("the same of the 0-1 loss")
+    sharpness: float = column(
+        "expected cross-entropy minus that of w", label="rise of loss", better="low"
+    )
+    sharpness_standard_error: float | None = column("its standard error", label="±")
+    error_sharpness: float = column(
+        "expected error minus that of w", label="rise of error", better="low"
+    )
+    error_sharpness_standard_error: float | None = column("its standard error", label="±")
+    draws: int = column("perturbations")
+    batch: int = column("rows of a mini-batch")
 
 
 @dataclass(frozen=True)
 class ExpectedSharpness(Record):
-    """The bi-criteria curve (Figure 2): sharpness against KL as α grows; `loss` and `error` are
-    those of w itself.
+    """The bi-criteria curve (Figure 2): sharpness against KL as α grows.
 
     Points share their mini-batches and their standard normal numbers, so that the curve is smooth:
-    each point is unbiased, but the points are not independent. `shared`: whether one ν served all
-    rows of a mini-batch, as in the definition; otherwise each example had a ν of its own wherever
-    that costs less, which has the same expectation.
+    each point is unbiased, but the points are not independent.
     """
 
-    scale: float
-    offset: float
-    loss: float
-    error: float
-    shared: bool
-    points: tuple[SharpnessPoint, ...]
+    scale: float = column("of the noise")
+    offset: float = column("of the noise")
+    loss: float = column("cross-entropy of w")
+    error: float = column("of w")
+    shared: bool = column(
+        "whether one ν served all rows of a mini-batch, as in the definition; else each example "
+        "had its own wherever that costs less, with the same expectation"
+    )
+    points: tuple[SharpnessPoint, ...] = column("one for each α")
 
     def kl_at(self, rise: float) -> float | None:
         """The KL at which the error rises by `rise`, between two points by straight lines in ln KL;
@@ -112,12 +118,17 @@ class ExpectedSharpness(Record):
 
 @dataclass(frozen=True)
 class Sharpness(Record):
-    """Both kinds of sharpness of a net on `examples` rows; None: not asked for. `seed` is of all
-    draws.
-    """
+    """Both kinds of sharpness of a net; None: not asked for."""
 
-    examples: int
-    parameters: int
-    seed: int
-    maximum: MaxSharpness | None
-    expected: ExpectedSharpness | None
+    examples: int = column("rows of the sample")
+    parameters: int = column("that are perturbed")
+    seed: int = column("of all draws")
+    maximum: MaxSharpness | None = column("Keskar's")
+    expected: ExpectedSharpness | None = column("under Gaussian noise")
+
+
+@dataclass(frozen=True)
+class SharpnessOfNet(Record):
+    """What sharpness adds to the net's row."""
+
+    sharpness: Sharpness | None = column("how much the loss rises as weights move", default=None)

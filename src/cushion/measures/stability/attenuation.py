@@ -28,9 +28,7 @@ from cushion.progress import progress
 def measure_attenuation(
     net: Network, data: Dataset, level: float, *, draws: int, seed: int, batch: int
 ) -> dict[int, AttenuationCurve]:
-    """For every affine layer, under its index, the curve of noise of relative norm `level` in its
-    input.
-    """
+    """For every layer, under its index, the curve of noise of this relative norm in its input."""
     means: dict[tuple[int, int], list[float]] = {}
     squares: dict[tuple[int, int], NDArray[np.float64]] = {}
     for draw in progress(range(draws), f"attenuation of {level:g}", "draw"):

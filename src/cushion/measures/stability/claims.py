@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from statistics import geometric_mean, median
 
+from cushion.measures.family import Claim
 from cushion.measures.records import LayerMeasures, MeasureTable
-from cushion.measures.stability.records import Claim
+from cushion.measures.stability.records import standard
 
 _MOST = 0.8  # "most" and "almost all" layers
 _SMALL = 2.0  # "a small constant", "approximately 1"
@@ -130,19 +131,11 @@ def _even(layers: Sequence[LayerMeasures]) -> Claim | None:
 
 
 def _smooth(found: MeasureTable) -> tuple[Claim, ...]:
-    whole = found.net.stability
-    law = (
-        None
-        if whole is None
-        else next((law for law in whole.interlayer_smoothness if law.is_standard), None)
-    )
+    laws = () if found.net.stability is None else found.net.stability.interlayer_smoothness
+    law = standard(laws)
     if law is None:
         return ()
-    raw = (
-        next((law for law in whole.interlayer_smoothness if law.level is None), law)
-        if whole
-        else law
-    )
+    raw = next((law for law in laws if law.level is None), law)
     depth = found.net.depth
     rho = math.inf if law.value is None else law.value
     return (

@@ -1,6 +1,4 @@
-"""Nets to hold a trained one against: its initialisation, or random weights, scaled to match layer
-by layer.
-"""
+"""Nets to hold a trained one against: its initialisation or random weights, scaled to match."""
 
 from __future__ import annotations
 
@@ -9,16 +7,14 @@ from dataclasses import replace
 import torch
 
 from cushion.errors import BadInput
-from cushion.measures.stability.jacobians import probe_generator
+from cushion.measures.probing import probe_generator
 from cushion.nets.network import Network
 
 _OPTIONS = ("stride", "padding", "dilation", "groups")
 
 
 def check_alike(net: Network, other: Network, name: str) -> None:
-    """BadInput unless both are the same graph of the same layers, so that weights can be subtracted
-    and compared.
-    """
+    """BadInput unless both are the same graph of layers, so that weights can be subtracted."""
     if _outline(net) != _outline(other):
         raise BadInput(
             f"{name} has other layers than the net; give the initialisation of this very net"
@@ -63,9 +59,7 @@ def scaled_to_match(net: Network, other: Network) -> Network:
 
 
 def random_like(net: Network, seed: int) -> Network:
-    """The net's architecture with Gaussian weights of the same Frobenius norms and without
-    biases.
-    """
+    """The architecture with Gaussian weights of the same Frobenius norms and without biases."""
     changes = {}
     for node in net.affine_layers:
         operator = node.affine.operator

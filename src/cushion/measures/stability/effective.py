@@ -41,9 +41,7 @@ class LayerTerms:
 
     @property
     def overlap(self) -> float:
-        """⌈κ/s⌉², the number of places of the output that read one place of the input; 1 for a
-        dense layer.
-        """
+        """⌈κ/s⌉²: places of the output that read one place of the input; 1 if dense."""
         operator = self.node.affine.operator
         if isinstance(operator, LocalConv2d):
             return float(operator.overlap)
@@ -72,9 +70,7 @@ class LayerTerms:
         return float(np.fmin(np.fmin.reduce(self.cushion), self.whole_cushion))
 
     def count(self, rows: NDArray[np.bool_]) -> float:
-        """c²β²⌈κ/s⌉²/(μ²μ_→²) with the worst of each over the chosen rows; NaN (an example without
-        say) is left out.
-        """
+        """c²β²⌈κ/s⌉²/(μ²μ_→²), worst of each over the chosen rows; NaN has no say."""
         if not rows.any():
             return math.nan
         worst = float(np.fmax.reduce(self.contraction[rows]) * np.fmax.reduce(self.beta[rows]))

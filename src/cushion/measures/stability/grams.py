@@ -24,9 +24,7 @@ from cushion.nets.operators import Linear
 
 @dataclass(frozen=True, eq=False)
 class GramChain:
-    """Dense layers in a chain with ReLUs alone between them; covers the pairs i < j - 1 of hidden
-    layers.
-    """
+    """Dense layers in a chain with ReLUs alone between them; covers hidden pairs i < j - 1."""
 
     layers: tuple[Node, ...]
     weights: tuple[Tensor, ...]
@@ -35,9 +33,7 @@ class GramChain:
 
     @classmethod
     def of(cls, net: Network) -> GramChain | None:
-        """None if the net is not such a chain, or has too few layers for a pair with one in
-        between.
-        """
+        """None if the net is no such chain, or too short for a pair with one between."""
         layers = net.affine_layers
         if not net.is_chain or len(layers) < 4:
             return None
@@ -72,9 +68,7 @@ class GramChain:
         return total
 
     def squares(self, line: Linearisation) -> dict[tuple[int, int], Tensor]:
-        """‖J^{i,j}‖_F² for i < j - 1, j not the last layer: [B] float64 under the nodes'
-        indices.
-        """
+        """‖J^{i,j}‖_F² for i < j - 1, j not the last: [B] float64 under nodes' indices."""
         depth, batch = len(self.layers), line.batch
         found = {
             (self.layers[i].index, self.layers[j].index): torch.empty(batch, dtype=torch.float64)

@@ -67,9 +67,7 @@ class Pairs:
         return InterlayerCushion(min(pair.value for pair in found), tuple(found)) if found else None
 
     def unclipped(self, node: Node) -> NDArray[np.float64] | None:
-        """The smallest μ_{i,j}(x) over j > i, example by example; NaN where no pair says
-        anything.
-        """
+        """The smallest μ_{i,j}(x) over j > i, by example; NaN where no pair says anything."""
         parts = [values for (i, _), values in self.cushions.items() if i == node.index]
         return np.fmin.reduce(parts) if parts else None
 
@@ -116,9 +114,7 @@ class Pairs:
 def measure_pairs(
     net: Network, data: Dataset, plan: JacobianPlan, *, places: int, seed: int, batch: int
 ) -> Pairs:
-    """All pairs on all of `data`, streamed; the probes of a shard depend on the seed and its first
-    row alone.
-    """
+    """All pairs on all of `data`; a shard's probes depend on the seed and its first row alone."""
 
     def work(rows: slice) -> Accumulators[tuple[str, int, int]]:
         line = Linearisation(net, as_floats(data.x[rows]).to(net.dtype))

@@ -9,27 +9,23 @@ all: one pulled-back row an output, exact. Dense chains: Gram matrices of the ac
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from cushion.errors import BadInput
+from cushion.measures.probing import chunks, probe_generator, squared_lengths, unit_vectors
 from cushion.measures.stability.grams import GramChain
+from cushion.measures.stability.options import Method
 from cushion.nets.linearisation import Linearisation, feeding_layer
 from cushion.nets.network import Network, Node
 
 Pair: TypeAlias = tuple[int, int]  # node indices of affine layers i < j
-Method: TypeAlias = Literal["auto", "exact", "probes"]
 
-# numbers in the largest tensor that passes the net at a time: 8 MB, which stay in fast memory
-_CHUNK = 1 << 21
-_ROWS = (
-    100  # logits up to this many are pulled back one by one even where fewer probes would cost less
-)
+# logits up to this many are pulled back one by one even where fewer probes would cost less
+_ROWS = 100
 
 
 @dataclass
@@ -126,7 +122,7 @@ def _adjacent(line: Linearisation, target: Node, found: dict[Pair, PairSquares])
     output = line.outputs[target.index]
     linear = output if bias is None else output - bias.reshape(-1, *[1] * (output.ndim - 2))
     found[source.index, target.index] = PairSquares(
-        squared, image=_squares(linear[None])[0], spread=_spread(_places(energy), squared)
+        squared, image=squared_lengths(linear[None])[0], spread=_spread(_places(energy), squared)
     )
 
 
@@ -142,9 +138,8 @@ def _by_rows(line: Linearisation, target: Node, found: dict[Pair, PairSquares]) 
         places[node.index] = places.get(node.index, 0) + energy.sum(0)
         images[node.index] = images.get(node.index, 0) + along
 
-    for start, stop in _chunks(line, operator.output_size):
-        basis = operator.weight.new_zeros((stop - start, operator.output_size))
-        basis[torch.arange(stop - start), torch.arange(start, stop)] = 1
+    for start, stop in chunks(operator.output_size, _largest(line), line.batch):
+        basis = unit_vectors(start, stop, operator.output_size, operator.weight)
         line.pull(target, basis.reshape(-1, 1, *operator.output_shape), visit)
     for index, energy in places.items():
         squared = energy.reshape(line.batch, -1).sum(1)
@@ -160,11 +155,11 @@ def _by_probes(
     energies: dict[int, list[Tensor]] = {}
 
     def visit(node: Node, t: Tensor) -> None:
-        energies.setdefault(node.index, []).append(_squares(t))
+        energies.setdefault(node.index, []).append(squared_lengths(t))
 
     generator = probe_generator(seed, "jacobian", target.index)
     vectors = torch.randn((probes, 1, *shape), generator=generator, dtype=line.net.dtype)
-    for start, stop in _chunks(line, probes):
+    for start, stop in chunks(probes, _largest(line), line.batch):
         line.pull(target, vectors[start:stop].to(line.net.device), visit)
     for index, parts in energies.items():
         each = torch.cat(parts)  # [P, B]
@@ -184,14 +179,14 @@ def _images(line: Linearisation, found: dict[Pair, PairSquares]) -> None:
             continue
         if homogeneous:  # without biases x^j itself is J^{i,j} x^i
             for j in missing:
-                found[source.index, j].image = _squares(line.outputs[j][None])[0]
+                found[source.index, j].image = squared_lengths(line.outputs[j][None])[0]
             continue
 
         def visit(
             node: Node, t: Tensor, source: Node = source, missing: list[int] = missing
         ) -> None:
             if node.index in missing:
-                found[source.index, node.index].image = _squares(t)[0]
+                found[source.index, node.index].image = squared_lengths(t)[0]
 
         line.push(source, line.outputs[source.index][None], visit, last=max(missing))
 
@@ -199,12 +194,6 @@ def _images(line: Linearisation, found: dict[Pair, PairSquares]) -> None:
 def _has_bias(node: Node) -> bool:
     bias = node.affine.bias
     return bias is not None and bool(bias.any())
-
-
-def _squares(t: Tensor) -> Tensor:
-    """Squared lengths of [P, B, *shape]: [P, B] float64."""
-    norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(2, t.ndim)))
-    return norms.double().square()
 
 
 def _dots(t: Tensor, x: Tensor) -> Tensor:
@@ -225,13 +214,6 @@ def _spread(places: Tensor, squared: Tensor) -> Tensor:
     return places.flatten(1).amax(1) * places[0].numel() / squared
 
 
-def _chunks(line: Linearisation, vectors: int) -> Iterator[tuple[int, int]]:
-    largest = max(node.affine.operator.output_size for node in line.net.affine_layers)
-    step = max(1, _CHUNK // (largest * line.batch))
-    return ((start, min(start + step, vectors)) for start in range(0, vectors, step))
-
-
-def probe_generator(seed: int, purpose: str, index: int) -> torch.Generator:
-    """A stream of its own for each purpose and layer."""
-    digest = hashlib.sha256(f"{purpose} {seed} {index}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+def _largest(line: Linearisation) -> int:
+    """Numbers that one pulled-back vector becomes at most."""
+    return max(node.affine.operator.output_size for node in line.net.affine_layers)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from cushion.measures.probing import probe_generator
 from cushion.nets.network import Network, Node
 from cushion.nets.operators.sign_projection import sign_project
 
@@ -71,15 +71,12 @@ def gaussian_like(
     signal: Tensor, seed: int, purpose: str, draw: int, start: int, node: Node
 ) -> Tensor:
     """Standard normal numbers of the signal's shape, a function of the arguments after it alone."""
-    digest = hashlib.sha256(f"{purpose} {seed} {draw} {start} {node.index}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    generator = probe_generator(start, f"{purpose} {seed} {draw}", node.index)
     drawn = torch.randn(signal.shape, generator=generator, dtype=signal.dtype).to(signal.device)
     return drawn.contiguous(memory_format=torch.channels_last) if drawn.ndim == 4 else drawn
 
 
 def lengths(t: Tensor) -> Tensor:
-    """‖t‖ of each example: [B, *shape] -> [B] float64, where squares of large noise do not
-    overflow.
-    """
+    """‖t‖ of each example: [B, *shape] -> [B] float64, where large squares do not overflow."""
     norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(1, t.ndim)), dtype=torch.float64)
     return norms

@@ -1,6 +1,4 @@
-"""Layer cushions, activation contractions and noise sensitivities, from the three norms that one
-pass sees a layer.
-"""
+"""Layer cushions, contractions and noise sensitivities from the three norms of the one pass."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ OnePass: TypeAlias = dict[
 
 
 class NormObserver:
-    """Collects ‖φ(x^{i-1})‖, ‖A^i φ(x^{i-1})‖ and ‖x^i‖ of every affine layer i: [B] each, under
-    (index, stage).
-    """
+    """‖φ(x^{i-1})‖, ‖A^i φ(x^{i-1})‖ and ‖x^i‖ of every layer: [B] under (index, stage)."""
 
     def __init__(self) -> None:
         self.norms: dict[tuple[int, Stage], Tensor] = {}
@@ -66,9 +62,7 @@ def noise_sensitivities(norms: OnePass, node: Node, operator_frobenius: float) -
 
 
 def next_layer(net: Network, node: Node) -> Node | None:
-    """The one affine layer that reads this one's output through φ; None at the end, or where
-    branches read it.
-    """
+    """The one layer that reads this one's output through φ; None at the end or at branches."""
     index = node.index
     while len(users := net.users[index]) == 1:
         following = net.nodes[users[0]]

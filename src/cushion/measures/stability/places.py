@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cushion.measures.stability.jacobians import PairSquares, probe_generator
+from cushion.measures.probing import probe_generator
+from cushion.measures.stability.jacobians import PairSquares
 from cushion.nets.linearisation import Linearisation
 from cushion.nets.network import Node
 

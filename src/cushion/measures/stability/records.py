@@ -9,220 +9,304 @@ is exact.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal
 
 from cushion.measures.distribution import Spectrum
-from cushion.records import Distribution, Record
-
-Weights: TypeAlias = Literal["trained", "initial", "random"]  # whose weights a table is about
+from cushion.measures.family import Weights, described
+from cushion.records import Distribution, Record, column
 
 
 @dataclass(frozen=True)
 class PairCushion(Record):
-    """μ_{i,j} for one later layer (Definitions 5, 8): √(n₁n₂)·‖J x^i‖ / (‖J‖_F ‖x^i‖), its minimum
-    over the examples.
+    """μ_{i,j} for one later layer (Definitions 5, 8): √(n₁n₂)·‖J x^i‖ / (‖J‖_F ‖x^i‖)."""
 
-    `standard_error` is relative: the mean over examples of that of the ratio. `bias_gap` is the
-    largest |‖J x^i‖ - ‖x^j‖| / ‖x^j‖: 0 without biases, and beyond rounding a sign that they
-    matter.
-    """
-
-    to: str
-    value: float
-    exact: bool
-    standard_error: float | None
-    bias_gap: float
-    spread: Distribution
+    to: str = column("layer j")
+    value: float = column("the minimum over the examples", label="μ_i,j", better="high")
+    exact: bool = column("whether no probe entered")
+    standard_error: float | None = column("relative: the mean over examples of that of the ratio")
+    bias_gap: float = column(
+        "the largest |‖J x^i‖ - ‖x^j‖| / ‖x^j‖: 0 without biases, and beyond rounding a sign that "
+        "they matter"
+    )
+    spread: Distribution = column("over the examples")
 
 
 @dataclass(frozen=True)
 class InterlayerCushion(Record):
-    """μ_{i,j} for all j > i that were measured; `value` is the smallest of them."""
+    """μ_{i,j} for all j > i that were measured."""
 
-    value: float
-    pairs: tuple[PairCushion, ...]
+    value: float = column("the smallest of them", better="high")
+    pairs: tuple[PairCushion, ...] = column("one for each j")
 
 
 @dataclass(frozen=True)
 class MinimalInterlayerCushion(Record):
-    """μ_{i→}: `value` = min(`clip`, smallest μ_{i,j}); `clip` = μ_{i,i} = 1/√h^i; `unclipped`
-    leaves μ_{i,i} out.
-    """
+    """μ_{i→}, the smallest μ_{i,j} over j ≥ i."""
 
-    value: float
-    clip: float
-    unclipped: Distribution | None
-    all_pairs: bool  # whether every later layer j entered
+    value: float = column("min(clip, smallest μ_i,j)", label="μ_i→", better="high")
+    clip: float = column("μ_i,i = 1/√h of the layer, which clips μ_i→", label="clipped at")
+    unclipped: Distribution | None = column(
+        "smallest over later layers of √places·‖J x‖ / (‖J‖_F ‖x‖), unclipped",
+        label="interlayer",
+        better="high",
+        source="Def. 5, 8",
+    )
+    all_pairs: bool = column("whether every later layer j entered")
 
 
 @dataclass(frozen=True)
 class JacobianBeta(Record):
-    """β of Definition 9 for layer i: the largest √(n₁n₂)·‖J restricted to a place‖_F / ‖J‖_F, over
-    places and examples.
+    """β of Definition 9 for layer i; a dense layer has one place and β = 1."""
 
-    `to` names the layers j whose Jacobians entered with all their places; `sampled_to` those of
-    which only `places` sampled ones did (their β is then too small). A dense layer has one place
-    and β = 1.
-    """
-
-    value: float
-    to: tuple[str, ...]
-    sampled_to: tuple[str, ...]
-    places: int
-    spread: Distribution
+    value: float = column(
+        "the largest √(n₁n₂)·‖J restricted to a place‖_F / ‖J‖_F, over places and examples"
+    )
+    to: tuple[str, ...] = column("layers j whose Jacobians entered with all their places")
+    sampled_to: tuple[str, ...] = column("those of which only sampled places did: β is too small")
+    places: int = column("how many places were sampled")
+    spread: Distribution = column("over the examples")
 
 
 @dataclass(frozen=True)
 class PairSmoothness(Record):
     """ρ for one later layer j alone, as `Smoothness.value` is for all."""
 
-    to: str
-    value: float
+    to: str = column("layer j")
+    value: float = column("ρ_δ of this pair", better="high")
 
 
 @dataclass(frozen=True)
 class Smoothness(Record):
-    """ρ_δ of Definition 7 under one kind of noise at layer i: the larger, the smoother.
+    """ρ_δ of Definition 7 under one kind of noise at layer i.
 
     For one draw of the noise ρ is the smallest ‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i+η) - x^j - Jη‖) over the
-    examples and j > i. `value` is the largest number that at least a fraction 1 - δ of the draws
-    reach (None: none left the linear piece); `standard_error` comes from the order statistics one
-    binomial standard deviation away (None: too few draws). `inverse_spread` describes each
-    example's own 1/ρ_δ over the draws, 0 where it never left the linear piece. `inverse` =
-    1/`value`. `relative_norm` is the mean ‖η‖/‖x^i‖.
+    examples and j > i.
     """
 
-    noise: str
-    kind: Literal["gaussian", "sign-projection", "from-initialisation"]
-    level: float | None
-    delta: float
-    draws: int
-    value: float | None
-    inverse: float
-    standard_error: float | None
-    relative_norm: float
-    inverse_spread: Distribution | None
-    pairs: tuple[PairSmoothness, ...]
+    noise: str = column("the law of the noise η")
+    kind: Literal["gaussian", "sign-projection", "from-initialisation"] = column("of that law")
+    level: float | None = column("‖η‖/‖x^i‖ that it is scaled to, if any")
+    delta: float = column("the fraction of draws that may be worse", label="δ")
+    draws: int = column("of the noise")
+    value: float | None = column(
+        "the largest ρ that at least a fraction 1 - δ of the draws reach; none if no draw left the "
+        "linear piece",
+        label="rho",
+        better="high",
+        source="Def. 7",
+    )
+    inverse: float = column(
+        "departure from the linearised net under noise: small is smooth",
+        label="1/rho",
+        better="low",
+        source="Def. 7",
+    )
+    standard_error: float | None = column(
+        "of rho, from the order statistics one binomial standard deviation away; none if too few "
+        "draws"
+    )
+    relative_norm: float = column("mean ‖η‖/‖x^i‖", label="‖η‖/‖x‖")
+    inverse_spread: Distribution | None = column(
+        "each example's own 1/ρ_δ over the draws, 0 where it never left the linear piece",
+        label="1/rho",
+    )
+    pairs: tuple[PairSmoothness, ...] = column("one for each later layer")
 
     @property
     def is_standard(self) -> bool:
-        """Whether this is the law that tables show first: Algorithm 1's noise at a stated relative
-        norm.
-        """
+        """Whether tables show this law first: Algorithm 1's noise at a relative norm."""
         return self.kind == "sign-projection" and self.level is not None
+
+
+def standard(laws: tuple[Smoothness, ...]) -> Smoothness | None:
+    """The law of noise that tables show."""
+    return next((law for law in laws if law.is_standard), None)
 
 
 @dataclass(frozen=True)
 class AttenuationPoint(Record):
-    """The relative error ‖x̂^j - x^j‖/‖x^j‖ at one layer: mean over examples and draws, its
-    standard error over draws.
+    """The relative error ‖x̂^j - x^j‖/‖x^j‖ at one layer."""
 
-    `sensitivity` is the noise sensitivity ψ of Definition 3 of the part of the net from the noisy
-    input to x^j, for noise uniform on the sphere of radius `level`: the largest over the examples
-    of the mean squared relative error.
-    """
-
-    to: str
-    mean: float
-    standard_error: float | None
-    sensitivity: float
+    to: str = column("layer j")
+    mean: float = column("over examples and draws")
+    standard_error: float | None = column("over draws")
+    sensitivity: float = column(
+        "ψ of the part from the noisy input to x^j, for noise uniform on a sphere: the largest "
+        "mean squared relative error of an example",
+        source="Def. 3",
+    )
 
 
 @dataclass(frozen=True)
 class AttenuationCurve(Record):
-    """Noise of relative norm `level` in the input of layer i, followed to every later layer, i
-    included.
-    """
+    """Noise in the input of layer i, followed to every later layer, i included."""
 
-    level: float
-    draws: int
-    points: tuple[AttenuationPoint, ...]
+    level: float = column("relative norm of the noise")
+    draws: int = column("of the noise")
+    points: tuple[AttenuationPoint, ...] = column("one for each layer from i on")
+
+    @property
+    @described("mean relative error right after the layer that the noise enters", label="after it")
+    def after(self) -> float:
+        return self.points[0].mean
+
+    @property
+    @described("mean relative error at the scores", label="at the end", better="low")
+    def at_the_end(self) -> float:
+        return self.points[-1].mean
 
 
 @dataclass(frozen=True)
 class NoiseSensitivity(Record):
-    """ψ of Definition 3 of the part from the input of layer `start` to the output of `end`, largest
-    over the examples.
+    """ψ of Definition 3 of a part of a net, from one layer's input to another's output."""
 
-    η is `scale` times a draw of `noise`; the value is a mean over `draws` with the worst example's
-    `standard_error`; the largest of noisy means overstates the largest mean a little.
-    """
-
-    start: str
-    end: str
-    noise: str
-    scale: float
-    draws: int
-    value: float
-    standard_error: float | None
-    spread: Distribution
+    start: str = column("the layer whose input is noisy")
+    end: str = column("the layer whose output is looked at")
+    noise: str = column("the law of η")
+    scale: float = column("that η is multiplied by")
+    draws: int = column("of the noise")
+    value: float = column(
+        "mean over the draws, largest over the examples; of noisy means that overstates a little"
+    )
+    standard_error: float | None = column("of the worst example")
+    spread: Distribution = column("over the examples")
 
 
 @dataclass(frozen=True)
 class EffectiveParameters(Record):
-    """Table 1 of Arora 2018: c_i²β_i²⌈κ_i/s_i⌉²/(μ_i²μ_{i→}²), without the theorem's constants and
-    logarithms.
+    """Table 1 of Arora 2018, without the theorem's constants and logarithms."""
 
-    `percent` is of the layer's weights, `parameters` (the table leaves biases out). `zeta_value` is
-    the same on the sample without its worst fraction ζ (Corollaries A.1, C.1), one set of examples
-    for all layers.
-    """
-
-    value: float
-    percent: float
-    zeta_value: float
-    parameters: int
+    value: float = column("c²β²⌈κ/s⌉²/(μ²μ_→²)", label="effective", better="low")
+    percent: float = column("of the layer's weights", label="% of actual", better="low")
+    zeta_value: float = column(
+        "the same on the sample without its worst fraction ζ, one set of examples for all layers",
+        source="Cor. A.1, C.1",
+    )
+    parameters: int = column("the layer's weights (the table leaves biases out)")
 
 
 @dataclass(frozen=True)
 class FromInitialisation(Record):
-    """A layer seen from its initialisation: A - A₀ in place of A wherever the weights are what is
-    compressed.
+    """A layer seen from its initialisation: A - A₀ in place of A as what is compressed."""
 
-    `distance` = ‖A - A₀‖_F of the parameters; `layer_cushion` = min ‖Aφ(x)‖/(‖A - A₀‖_F‖φ(x)‖).
-    `spectrum` is that of the true map of A - A₀.
-    """
-
-    distance: float
-    layer_cushion: Distribution | None
-    noise_sensitivity: Distribution | None
-    interlayer_smoothness: tuple[Smoothness, ...]
-    effective_parameters: EffectiveParameters | None
-    spectrum: Spectrum | None = None
+    distance: float = column("‖A - A₀‖_F of the parameters")
+    layer_cushion: Distribution | None = column("min ‖Aφ(x)‖/(‖A - A₀‖_F‖φ(x)‖)", better="high")
+    noise_sensitivity: Distribution | None = column("Proposition 3.1 for A - A₀", better="low")
+    interlayer_smoothness: tuple[Smoothness, ...] = column("under projections of A - A₀")
+    effective_parameters: EffectiveParameters | None = column("with that cushion")
+    spectrum: Spectrum | None = column("of the true map of A - A₀", default=None)
 
 
 @dataclass(frozen=True)
-class Claim(Record):
-    """One qualitative claim of the paper: what was found on this net, the threshold that decides,
-    and the answer.
-    """
+class LayerStability(Record):
+    """One layer's share."""
 
-    claim: str
-    found: str
-    threshold: str
-    held: bool
+    layer_cushion: Distribution | None = column(
+        "‖A φ(x)‖ / (‖A‖_F ‖φ(x)‖), smallest: the larger, the less noise in A matters",
+        label="cushion",
+        better="high",
+        source="Def. 4",
+        default=None,
+    )
+    activation_contraction: Distribution | None = column(
+        "‖x‖ / ‖φ(x)‖ of what the layer puts out, largest; none after the last",
+        label="contraction",
+        better="low",
+        source="Def. 6",
+        default=None,
+    )
+    noise_sensitivity: Distribution | None = column(
+        "ψ of the layer's true map for Gaussian noise, largest",
+        label="sensitivity",
+        better="low",
+        source="Prop. 3.1",
+        default=None,
+    )
+    interlayer_cushion: InterlayerCushion | None = column(
+        "μ_i,j of all later layers", better="high", source="Def. 5, 8", default=None
+    )
+    minimal_interlayer_cushion: MinimalInterlayerCushion | None = column(
+        "the smallest μ_i,j, clipped", better="high", source="Def. 5, 8", default=None
+    )
+    jacobian_beta: JacobianBeta | None = column(
+        "largest share of one place in the Jacobian, 1 = even",
+        label="beta",
+        better="low",
+        source="Def. 9",
+        default=None,
+    )
+    interlayer_smoothness: tuple[Smoothness, ...] = column(
+        "ρ_δ under each law of noise", source="Def. 7", default=()
+    )
+    noise_attenuation: tuple[AttenuationCurve, ...] = column(
+        "the fate of injected noise, a curve a level", default=()
+    )
+    effective_parameters: EffectiveParameters | None = column(
+        "c²β²⌈κ/s⌉²/(μ²μ_→²), the parameters that the layer counts as, up to constants and "
+        "logarithms",
+        label="effective",
+        better="low",
+        source="Table 1",
+        default=None,
+    )
+    from_initialisation: FromInitialisation | None = column(
+        "the same with A - A₀ in place of A", default=None
+    )
+
+    @property
+    def smoothness(self) -> Smoothness | None:
+        """ρ_δ under the law that tables show."""
+        return standard(self.interlayer_smoothness)
+
+    @property
+    @described(
+        "whether the interlayer cushion is exact, rests on probes (~), or lacks later layers (?)"
+    )
+    def pairs(self) -> str:
+        minimal, cushion = self.minimal_interlayer_cushion, self.interlayer_cushion
+        if minimal is None or cushion is None:
+            return ""
+        marks = "~" * any(not pair.exact for pair in cushion.pairs) + "?" * (not minimal.all_pairs)
+        return marks or "exact"
+
+    def flat_columns(self) -> dict[str, Any]:
+        """Of a DataFrame, beyond what every record lays flat."""
+        law = self.smoothness
+        return {"interlayer_smoothness": None if law is None else law.value}
 
 
 @dataclass(frozen=True)
 class NetStability(Record):
-    """Whole-net noise stability, and how it was measured.
+    """Whole-net noise stability, and how it was measured."""
 
-    `activation_contraction` is Definition 6's c over all layers. `capacity` is the note's
-    (depth·c/(μ·μ_→))² at the layer whose μ_i·μ_{i→} is smallest, with that c. The effective
-    parameters are sums over layers. `bias_gap` is the largest of the pairs'. `examples` are the
-    rows on which all but layer cushion, contraction and sensitivity were measured.
-    """
+    examples: int = column("rows for all but cushion, contraction and sensitivity, which saw all")
+    probes: int = column("Gaussian probes a pair where exact norms cost more")
+    method: Literal["auto", "exact", "probes"] = column("of the Jacobian norms")
+    zeta: float = column("the fraction of examples that may be dropped", label="ζ")
+    seed: int = column("of every probe, draw, subset and place")
+    activation_contraction: float | None = column(
+        "c over all layers", label="contraction c", better="low", source="Def. 6"
+    )
+    interlayer_smoothness: tuple[Smoothness, ...] = column("ρ_δ over all pairs, a law each")
+    capacity: float | None = column(
+        "(depth·c/(μ·μ_→))² at the layer whose μ·μ_→ is smallest, with that c, without β and ⌈κ/s⌉",
+        better="low",
+    )
+    effective_parameters: float | None = column("sum over the layers", better="low")
+    effective_parameters_zeta: float | None = column(
+        "the same without the worst fraction ζ of examples", better="low"
+    )
+    effective_parameters_from_initialisation: float | None = column(
+        "the same with A - A₀ in place of A", better="low"
+    )
+    bias_gap: float | None = column(
+        "the largest of the pairs: above 0.001 biases matter, and the paper has none"
+    )
+    weights: Weights = column("whose weights these are", default="trained")
 
-    examples: int
-    probes: int
-    method: Literal["auto", "exact", "probes"]
-    zeta: float
-    seed: int
-    activation_contraction: float | None
-    interlayer_smoothness: tuple[Smoothness, ...]
-    capacity: float | None
-    effective_parameters: float | None
-    effective_parameters_zeta: float | None
-    effective_parameters_from_initialisation: float | None
-    bias_gap: float | None
-    weights: Weights = "trained"
+
+@dataclass(frozen=True)
+class StabilityOfNet(Record):
+    """What stability adds to the net's row."""
+
+    stability: NetStability | None = column("noise stability of the whole net", default=None)

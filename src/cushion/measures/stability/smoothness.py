@@ -33,9 +33,7 @@ Law: TypeAlias = tuple[str, int | None]  # a kind of noise and its k
 
 
 class SmoothnessDraws:
-    """ρ of every draw under one noise: each example's smallest over j, and each pair's smallest
-    over the examples.
-    """
+    """ρ of every draw of one noise: an example's smallest over j, a pair's over the examples."""
 
     def __init__(self) -> None:
         self.examples: dict[int, list[NDArray[np.float32]]] = {}  # source -> [rows] a draw
@@ -81,9 +79,7 @@ def measure_smoothness(
     batch: int,
     initial: Network | None = None,
 ) -> dict[Noise, SmoothnessDraws]:
-    """Draw each noise `draws` times and follow it from every layer to every later one, on all of
-    `data`.
-    """
+    """Each noise, `draws` times, followed from every layer to all later ones on all of `data`."""
     found = {noise: SmoothnessDraws() for noise in noises}
     for draw in progress(range(draws), "smoothness", "draw"):
         noisy: dict[Law, Network] = {

@@ -1,3 +1,1 @@
-"""Laws fitted to the weights of a layer and to its spectrum (Shin 2021; heavy-tailed
-self-regularisation).
-"""
+"""Laws fitted to a layer's weights and spectrum (Shin 2021; heavy-tailed self-regularisation)."""

@@ -68,9 +68,7 @@ def compare_laws(sample: Magnitudes, fit: PowerLawFit) -> tuple[LikelihoodRatio,
 
 
 def vuong(differences: Floats, rival: Rival, parameters: dict[str, float]) -> LikelihoodRatio:
-    """R = Σ of the differences ln p_power - ln p_rival, and p = erfc(|R|/(√(2n)·their standard
-    deviation)).
-    """
+    """R = Σ of the differences ln p_power - ln p_rival, p = erfc(|R|/(√(2n)·their deviation))."""
     ratio, deviation = float(differences.sum()), float(differences.std())
     spread = deviation * math.sqrt(2 * differences.size)
     p = float(erfc(abs(ratio) / spread)) if spread > 0 else float(ratio == 0)

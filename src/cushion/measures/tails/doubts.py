@@ -23,16 +23,14 @@ _DECADES = 1.0
 _STEEP = 6.0
 _LEVEL = 0.1  # p below which a likelihood ratio decides (`LikelihoodRatio.favours`)
 _POOR = 0.1  # p below which the bootstrap rejects, as Clauset et al. 2009 have it
-_DISTINCT = (
-    0.5  # of the values: fewer are a grid, where xmin and the KS distance show the grid's steps
-)
+# of the values: fewer are a grid, where xmin and the KS distance show the grid's steps
+_DISTINCT = 0.5
 # √n·KS distance beyond which lies 1 % of samples of a known law; of a fitted one even fewer
 _KOLMOGOROV = 1.63
 # a law that is nowhere further off describes its sample, even if many numbers tell the two apart
 _CLOSE = 0.01
-_NORMAL = (
-    2.0  # standard errors from alpha = 2 within which a stable law is not told from the normal one
-)
+# standard errors from alpha = 2 within which a stable law is not told from the normal one
+_NORMAL = 2.0
 _EMPTY = 4.6  # values expected where there is none: by chance in 1 % of samples
 # scales from which a stable law's tail is its leading term: for alpha > 1 too small by a third at
 # most
@@ -44,9 +42,7 @@ _FEWEST_HILL = 10  # values below which Hill's estimate says nothing
 
 
 def find_doubts(fits: TailFits) -> tuple[str, ...]:
-    """Everything that speaks against the fits, the weightiest first; nothing where there is no
-    fit.
-    """
+    """All that speaks against the fits, the weightiest first; nothing where there is no fit."""
     found: list[str] = []
     if fits.power_law is not None:
         found += _of_comparisons(fits)

@@ -45,9 +45,7 @@ def bootstrap_goodness(sample: Magnitudes, fit: PowerLawFit, *, draws: int, seed
 
 
 def _drawn(sample: Magnitudes, fit: PowerLawFit, rng: np.random.Generator) -> Magnitudes:
-    """Each number is with the share of the tail one of the law, else one of the body, drawn with
-    replacement.
-    """
+    """Each number is, with the tail's share, one of the law, else one of the body, resampled."""
     while True:
         tail = int(rng.binomial(fit.values, fit.tail / fit.values))
         numbers = np.empty(fit.values)

@@ -1,6 +1,4 @@
-"""The numbers that tails are fitted to: positive and sorted, with what was left out, or why there
-is nothing to fit.
-"""
+"""The numbers that tails are fitted to: positive and sorted, or why there is nothing to fit."""
 
 from __future__ import annotations
 

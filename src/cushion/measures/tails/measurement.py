@@ -122,9 +122,7 @@ def _no_stable(values: NDArray[np.floating]) -> str:
 
 
 def _survival(ordered: NDArray[np.float64]) -> Survival:
-    """At ranks that are evenly spaced in their logarithm, from the largest value down; ties count
-    in full.
-    """
+    """At ranks even in their logarithm, from the largest value down; ties count in full."""
     count = ordered.size
     ranks = np.unique(np.round(np.geomspace(1, count, _POINTS)).astype(np.int64))
     values = np.unique(ordered[count - ranks])[::-1]

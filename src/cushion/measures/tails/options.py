@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cushion.errors import BadInput
+from cushion.records import Options, option
 
 
 @dataclass(frozen=True)
-class TailOptions:
-    """Every field is an option of `cushion measure` of the same name.
+class TailOptions(Options):
+    """100 draws of the bootstrap tell p to 0.05, 2500 to 0.01; each costs a fit."""
 
-    bootstrap: samples drawn from each fitted power law to test it; 0 leaves the test out (100 tell
-    p to 0.05, 2500 to 0.01; each costs a fit). seed: of those draws; all layers use the same.
-    """
-
-    bootstrap: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, count, most in (
-            ("bootstrap", self.bootstrap, 10**6),
-            ("seed", self.seed, 2**63 - 1),
-        ):
-            if type(count) is not int or not 0 <= count <= most:
-                raise BadInput(f"`{name}` must be a whole number from 0 to {most}, not {count!r}")
+    bootstrap: int = option(
+        0,
+        "samples of each fitted power law that test its goodness of fit, such as 100; 0: no test",
+        least=0,
+        most=10**6,
+    )
+    seed: int = option(0, "of those draws; all layers use the same", least=0, most=2**63 - 1)

@@ -46,9 +46,7 @@ def fit_power_law(sample: Magnitudes) -> PowerLawFit:
 
 
 def law_of_tail(sample: Magnitudes, tails: Tails, start: int) -> PowerLawFit:
-    """The law of the tail that starts at a given distinct value, but the largest, by index. tails:
-    of the sample.
-    """
+    """The law of the tail from a distinct value on, by index; not the largest."""
     tail = int(tails.above[start])
     rate = float(tails.rate[start])
     return PowerLawFit(

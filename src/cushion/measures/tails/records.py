@@ -14,7 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from cushion.records import Record
+from cushion.measures.family import described
+from cushion.records import Record, column
 
 Rival: TypeAlias = Literal["log-normal", "exponential", "gaussian"]
 
@@ -22,71 +23,83 @@ Rival: TypeAlias = Literal["log-normal", "exponential", "gaussian"]
 @dataclass(frozen=True)
 class PowerLawFit(Record):
     """A power law p(x) = (alpha - 1)/xmin · (x/xmin)^-alpha on x ≥ xmin, by maximum likelihood
-    (Clauset et al. 2009).
+    (Clauset et al. 2009): alpha = 1 + tail/Σ ln(x/xmin) over the values that are at least xmin.
 
-    alpha = 1 + tail/Σ ln(x/xmin) over the `tail` values that are at least xmin; alpha_error =
-    (alpha - 1)/√tail, its standard error given xmin. xmin is the value of the sample at which
-    `ks_distance`, the Kolmogorov-Smirnov distance of tail and fit, is smallest; the search is
-    exact. It looks at P(X < x) at each value x, as the package `powerlaw` does; ks_both_sides looks
-    at P(X ≤ x) as well: larger by at most the share of the most frequent value.
-
-    values: positive numbers that were fitted; zeros: those left out. distinct: different values
-    among them (many ties: the law of a grid, not of a tail). largest: the largest value.
+    The search for xmin is exact. It looks at P(X < x) at each value x, as the package `powerlaw`
+    does.
     """
 
-    alpha: float
-    alpha_error: float
-    xmin: float
-    ks_distance: float
-    ks_both_sides: float
-    tail: int
-    values: int
-    zeros: int
-    distinct: int
-    largest: float
+    alpha: float = column("the density falls as x^-alpha from xmin on")
+    alpha_error: float = column("standard error of alpha given xmin, (alpha - 1)/√tail", label="±")
+    xmin: float = column(
+        "where the tail begins: the value whose tail is nearest to a power law; below it nothing "
+        "is fitted"
+    )
+    ks_distance: float = column(
+        "Kolmogorov-Smirnov distance: the largest gap between the distribution functions of tail "
+        "and law, just below each value (as packages have it: ties hide there)",
+        label="KS",
+    )
+    ks_both_sides: float = column(
+        "looks at P(X ≤ x) as well: larger by at most the share of the most frequent value"
+    )
+    tail: int = column("how many are at least xmin")
+    values: int = column("positive numbers that were fitted")
+    zeros: int = column("numbers left out")
+    distinct: int = column("different values (many ties: the law of a grid, not of a tail)")
+    largest: float = column("the largest value")
 
     @property
+    @described(
+        "alpha - 1: P(X > x) falls as x^-index, and moments of order index and above are infinite: "
+        "up to 2, so is the variance. Papers call either number alpha",
+        label="index",
+    )
     def tail_index(self) -> float:
-        """alpha - 1: the α of P(X > x) ∝ x^-α."""
         return self.alpha - 1
 
     @property
+    @described("of the non-zero values that are in the tail", unit="error")
+    def share(self) -> float:
+        return self.tail / self.values
+
+    @property
+    @described("the largest value over xmin")
+    def reach(self) -> float:
+        return self.largest / self.xmin
+
+    @property
     def decades(self) -> float:
-        """log10(largest/xmin): over how many powers of ten the tail reaches."""
-        return math.log10(self.largest / self.xmin)
+        """Over how many powers of ten the tail reaches."""
+        return math.log10(self.reach)
 
 
 @dataclass(frozen=True)
 class Goodness(Record):
-    """Bootstrap test of a power-law fit (Clauset et al. 2009, §4): p is the share of `draws`
-    samples of the fitted law, with the body resampled from the data, whose own fit has at least the
-    KS distance of the data.
+    """Bootstrap test of a power-law fit (Clauset et al. 2009, §4)."""
 
-    A small p (below 0.1) says that the data are not that power law; a large one only that nothing
-    speaks against it. p_error: standard deviation of the share that is believed after so many
-    draws, √((k+1)(n-k+1)/((n+2)²(n+3))) for k of n: near √(p(1-p)/n), and above 0 where all draws
-    agree.
-    """
-
-    p: float
-    p_error: float
-    draws: int
+    p: float = column(
+        "of the bootstrap test (`bootstrap`): the share of samples of the fitted law, the body "
+        "resampled, whose own fit has at least the KS distance of the data; below 0.1 the tail is "
+        "no power law, a large p proves nothing"
+    )
+    p_error: float = column(
+        "√((k+1)(n-k+1)/((n+2)²(n+3))) for k of n draws: near √(p(1-p)/n), above 0 where all agree"
+    )
+    draws: int = column("samples of the fitted law")
 
 
 @dataclass(frozen=True)
 class LikelihoodRatio(Record):
-    """The power law against another law on the same tail x ≥ xmin, both by maximum likelihood
-    (Vuong's test).
+    """The power law against another on the same tail, both by maximum likelihood (Vuong's test)."""
 
-    ratio: Σ ln p_power - ln p_rival; positive where the power law is more likely. p: two-sided
-    probability of a ratio that far from zero if both laws were equally far from the truth.
-    parameters: of the rival, by name.
-    """
-
-    rival: Rival
-    ratio: float
-    p: float
-    parameters: dict[str, float]
+    rival: Rival = column("the other law")
+    ratio: float = column("Σ ln p_power - ln p_rival; positive where the power law is more likely")
+    p: float = column(
+        "two-sided probability of a ratio that far from zero if both were equally far from the "
+        "truth"
+    )
+    parameters: dict[str, float] = column("of the rival, by name")
 
     @property
     def favours(self) -> str:
@@ -99,95 +112,136 @@ class LikelihoodRatio(Record):
 @dataclass(frozen=True)
 class StableFit(Record):
     """A stable law S(alpha, beta, scale, location), E exp(iuX) = exp(-|cu|^α + iδu) where beta = 0
-    (Nolan's S0).
-
-    alpha in (0, 2], 2 is the normal law N(δ, 2c²); beta in [-1, 1] its asymmetry; scale c > 0;
-    location δ. `symmetric`: beta was held at 0. errors: standard errors by name, from the
-    information at the fit; a parameter on its edge (alpha = 2) has none. log_likelihood: of the
-    whole sample; ks_distance: of sample and fit.
+    (Nolan's S0); fitted to all weights with their signs, so that the body counts as well as the
+    tail.
     """
 
-    alpha: float
-    beta: float
-    scale: float
-    location: float
-    symmetric: bool
-    errors: dict[str, float | None]
-    log_likelihood: float
-    ks_distance: float
+    alpha: float = column(
+        "a stable law's sums have its own shape: 2 is the normal law N(δ, 2c²), 1 the Cauchy law; "
+        "below 2 the tail index is alpha and the variance infinite",
+        label="alpha",
+    )
+    beta: float = column("skewness in [-1, 1], held at 0 in the symmetric fit")
+    scale: float = column("c > 0 (σ/√2 if normal)", label="c")
+    location: float = column("δ, its centre", label="δ")
+    symmetric: bool = column("whether beta was held at 0")
+    errors: dict[str, float | None] = column(
+        "standard errors by name, from the information at the fit; a parameter on its edge (alpha "
+        "= 2) has none"
+    )
+    log_likelihood: float = column("of the whole sample")
+    ks_distance: float = column("of sample and fit, on both sides of each value", label="KS")
+
+    @property
+    @described("standard error of alpha", label="±")
+    def alpha_error(self) -> float | None:
+        return self.errors.get("alpha")
+
+    @property
+    @described("standard error of beta", label="±")
+    def beta_error(self) -> float | None:
+        return self.errors.get("beta")
 
 
 @dataclass(frozen=True)
 class HillPlot(Record):
-    """Hill's estimate of the tail index from the k largest values, 1/mean ln(x_(i)/x_(k+1)), for
-    several k.
-
-    errors: estimate/√k. A tail that is a power law shows a flat stretch; without one, no exponent
-    is meant.
+    """Hill's estimate of the tail index from the k largest values, 1/mean ln(x_(i)/x_(k+1)). A tail
+    that is a power law shows a flat stretch; without one, no exponent is meant.
     """
 
-    k: tuple[int, ...]
-    tail_index: tuple[float, ...]
-    errors: tuple[float, ...]
+    k: tuple[int, ...] = column("largest values used")
+    tail_index: tuple[float, ...] = column("the estimate for each k")
+    errors: tuple[float, ...] = column("estimate/√k")
 
 
 @dataclass(frozen=True)
 class Survival(Record):
-    """The empirical P(X ≥ x) of the numbers that are not zero: the fraction `share` of them is at
-    least `x`.
-
-    At some of their values, from the largest down, dense in the tail: what a picture on logarithmic
-    axes shows.
+    """The empirical P(X ≥ x) of the numbers that are not zero, at some of their values, from the
+    largest down, dense in the tail: what a picture on logarithmic axes shows.
     """
 
-    x: tuple[float, ...]
-    share: tuple[float, ...]
+    x: tuple[float, ...] = column("some of the values")
+    share: tuple[float, ...] = column("of all that are at least x")
 
 
 @dataclass(frozen=True)
 class TailFits(Record):
-    """Everything fitted to one set of numbers.
+    """Everything fitted to one set of numbers."""
 
-    what: "weights" (|w| of the layer) or "eigenvalues" (of WWᵀ, W the weight as the matrix [out,
-    rest]). no_fit: why there is no power law; empty where there is one; no_comparisons: why it is
-    not compared with other laws. no_stable: why there are no stable laws, which are fitted to the
-    weights with their signs. doubts: why the fits should not be believed, a sentence each; empty if
-    nothing that was looked at speaks against them. hill and survival: there where a power law is.
-    """
+    what: Literal["weights", "eigenvalues"] = column("|w| of the layer, or eigenvalues of WWᵀ")
+    count: int = column("numbers")
+    power_law: PowerLawFit | None = column("of the tail", default=None)
+    no_fit: str = column("why there is no power law", default="")
+    goodness: Goodness | None = column("of the power law, on demand", default=None)
+    comparisons: tuple[LikelihoodRatio, ...] = column("with other laws on its tail", default=())
+    no_comparisons: str = column("why it is not compared", default="")
+    stable: StableFit | None = column("a symmetric stable law", label="symmetric", default=None)
+    stable_skewed: StableFit | None = column("a skewed one", label="skewed", default=None)
+    no_stable: str = column("why there are no stable laws", default="")
+    hill: HillPlot | None = column("there where a power law is", default=None)
+    survival: Survival | None = column("there where a power law is", default=None)
+    doubts: tuple[str, ...] = column(
+        "why the fits should not be believed, a sentence each; empty if nothing that was looked at "
+        "speaks against them",
+        default=(),
+    )
 
-    what: Literal["weights", "eigenvalues"]
-    count: int
-    power_law: PowerLawFit | None = None
-    no_fit: str = ""
-    goodness: Goodness | None = None
-    comparisons: tuple[LikelihoodRatio, ...] = ()
-    no_comparisons: str = ""
-    stable: StableFit | None = None
-    stable_skewed: StableFit | None = None
-    no_stable: str = ""
-    hill: HillPlot | None = None
-    survival: Survival | None = None
-    doubts: tuple[str, ...] = ()
+    @property
+    @described(
+        "of the laws that beat the power law on its tail, by likelihood ratio at level 0.1, the "
+        "one with the largest likelihood (they are not tested against each other); else the power "
+        "law, with 'or' beside those of exponential and Gaussian that it does not beat. A "
+        "log-normal law imitates any power law, so it is named only where it is better"
+    )
+    def likeliest(self) -> str:
+        if not self.comparisons:
+            return "not compared" if self.power_law else ""
+        better = [test for test in self.comparisons if test.favours == test.rival]
+        if better:
+            return min(better, key=lambda test: test.ratio).rival
+        light = [test for test in self.comparisons if test.rival != "log-normal"]
+        left = [test.rival for test in light if test.favours == "neither"]
+        undecided = left and len(left) == len(light)
+        return "undecided" if undecided else " or ".join(["power law", *left])
 
 
 @dataclass(frozen=True)
 class LayerTails(Record):
-    """The tails of one layer: its weights (biases left out) and the eigenvalues of WWᵀ."""
+    """The tails of one layer."""
 
-    weights: TailFits
-    eigenvalues: TailFits
+    weights: TailFits = column(
+        "of the net as it is traced: a batch-norm is folded into the layer before it, where there "
+        "is one, and multiplies that layer's rows; biases are left out"
+    )
+    eigenvalues: TailFits = column(
+        "of WWᵀ, W the weight as the matrix [out, rest] (a convolution's kernel is reshaped, not "
+        "cut into slices). They repel each other: standard errors and p, which take values as "
+        "independent, are rough"
+    )
 
-    def columns(self) -> dict[str, Any]:
-        """The fits as flat columns of a table, by name; what was not fitted is None."""
+
+@dataclass(frozen=True)
+class TailsOfLayer(Record):
+    """What tails add to a layer's row."""
+
+    tail_alpha: float | None = column(
+        "exponent of the density of the tail of |w|, p ∝ |w|^-alpha from xmin on", default=None
+    )
+    tails: LayerTails | None = column("laws of the weights and of their spectrum", default=None)
+
+    def flat_columns(self) -> dict[str, Any]:
+        """Of a DataFrame, beyond what every record lays flat; what was not fitted is None."""
         found: dict[str, Any] = {}
-        for prefix, fits in (("tail", self.weights), ("eigenvalue", self.eigenvalues)):
+        if self.tails is None:
+            return found
+        for prefix, fits in (("tail", self.tails.weights), ("eigenvalue", self.tails.eigenvalues)):
             law = fits.power_law
             for name in ("alpha", "alpha_error", "xmin", "ks_distance"):
                 found[f"{prefix}_{name}"] = None if law is None else getattr(law, name)
             found[f"{prefix}_size"] = None if law is None else law.tail
             found[f"{prefix}_doubts"] = len(fits.doubts)
             found[f"{prefix}_no_fit"] = fits.no_fit
-        stable = self.weights.stable
+        stable = self.tails.weights.stable
         found["stable_alpha"] = None if stable is None else stable.alpha
         found["stable_scale"] = None if stable is None else stable.scale
         return found

@@ -20,9 +20,8 @@ _BINS = 1024  # per unit of asinh(z)
 _CHUNK = 2**16
 _WIDEST = 1e100  # of |z|: its square is a number
 _LOWEST = 0.5  # α; below it nothing is fitted
-_DIFFERENCE = (
-    1e-5  # of α and β in derivatives: moves the maximum by half of it, far below any standard error
-)
+# of α and β in derivatives: moves the maximum by half of it, far below any standard error
+_DIFFERENCE = 1e-5
 _ALPHAS, _LOG_SCALES = (
     (0.7, 1.2, 1.7),
     (-5.0, -3.0, -1.5, 0.0),
@@ -119,9 +118,7 @@ def _standardised(values: ArrayLike) -> tuple[Floats, float, float]:
 
 
 def _binned(z: Floats) -> tuple[Floats, Floats]:
-    """Places and their shares of the numbers, which add up to 1: the sorted z themselves, or means
-    of bins.
-    """
+    """Places and their shares of the numbers, adding up to 1: the sorted z, or means of bins."""
     if z.size <= _EXACT:
         return z, np.full(z.size, 1 / z.size)
     ends = (
@@ -191,9 +188,7 @@ def _unpack(free: Floats, symmetric: bool) -> _Parameters:
 
 
 def _start(places: Floats, shares: Floats, symmetric: bool) -> _Parameters:
-    """From the empirical characteristic function: ln(-ln|φ|) = α ln(cu), and its phase is linear in
-    δ and β.
-    """
+    """From the characteristic function: ln(-ln|φ|) = α ln(cu), phase linear in δ and β."""
     u = np.linspace(0.1, 1.0, 10)
     phi = np.array([np.dot(shares, np.exp(1j * v * places)) for v in u])
     size = np.clip(np.abs(phi), 1e-3, 1 - 1e-6)
@@ -240,9 +235,7 @@ def _likelihood(
 def _errors(
     at: _Parameters, places: Floats, shares: Floats, n: int, symmetric: bool
 ) -> dict[str, float | None]:
-    """Standard errors in units of z: the inverse of the second derivatives, by differences of the
-    gradient.
-    """
+    """Standard errors in units of z: the inverse second derivatives, by differences."""
     names = (
         ["alpha", "log_scale", "location"]
         if symmetric
@@ -297,9 +290,7 @@ def _normal_errors(scale: float, n: int) -> dict[str, float | None]:
 
 
 def _final(law: StableLaw, z: Floats, location: float, scale: float) -> tuple[float, float]:
-    """Log-likelihood of all z, and sup |F_n - F|: F is continuous, so the supremum is next to a
-    jump of F_n.
-    """
+    """Log-likelihood of all z, and sup |F_n - F|, which is next to a jump of F_n."""
     n, likelihood, distance = z.size, 0.0, 0.0
     for start in range(0, n, _CHUNK):
         y = (z[start : start + _CHUNK] - location) / scale

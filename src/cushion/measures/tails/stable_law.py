@@ -138,9 +138,7 @@ class StableLaw:
         return result
 
     def _body(self) -> tuple[Floats, Floats]:
-        """Knots in [-64, 64], closer together where the density bends more, and the density
-        there.
-        """
+        """Knots in [-64, 64], closer where the density bends more, and the density there."""
         bend = math.exp(
             0.5 * (math.lgamma(1 / self.alpha) - math.lgamma(3 / self.alpha))
         )  # √(f/|f''|) at 0, β = 0
@@ -178,9 +176,7 @@ class StableLaw:
         return {1: upper, -1: self._log_tail(-1, power) if self.beta else upper}
 
     def _log_tail(self, side: int, power: int) -> CubicSpline:
-        """ln f (power 1) or ln P(beyond) (power 0) at ±exp(t), as a function of t in [ln 64,
-        far].
-        """
+        """ln f (power 1) or ln P(beyond) (power 0) at ±exp(t), for t in [ln 64, far]."""
         logs = math.log(_EDGE) + (self._far - math.log(_EDGE)) * np.linspace(0, 1, 48) ** 2
         x = np.exp(logs)
         decaying = np.exp(-_Y) * _WEIGHT * _Y ** (power - 1)
@@ -249,9 +245,7 @@ def _expm1_ratio(factor: float, logs: Floats) -> Floats:
 
 @lru_cache
 def _knots(apart: float) -> NDArray[np.int64]:
-    """Knots in [-64, 64], in units of `apart`: every one of them up to 4, from there on apart by a
-    128th of |x|.
-    """
+    """Knots in [-64, 64] in units of `apart`: all up to 4, then apart by a 128th of |x|."""
     outer = np.geomspace(4.0, _EDGE, int(128 * math.log(_EDGE / 4)))
     half = np.unique(
         np.round(np.concatenate([np.arange(0.0, 4.0, apart), outer]) / apart).astype(np.int64)

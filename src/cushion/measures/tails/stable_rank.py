@@ -1,6 +1,4 @@
-"""The stable rank ‖M‖_F²/‖M‖₂² of a matrix, exactly, and the spectral norm as Shin 2021 computes it
-(Appendix D).
-"""
+"""The stable rank of a matrix, exactly, and the spectral norm as Shin 2021 has it (Appendix D)."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from cushion.errors import BadInput
 
 
 def stable_rank(matrix: NDArray[np.floating]) -> float:
-    """‖M‖_F²/‖M‖₂² of an [n, m] matrix by its singular values: from 1 to its rank, and 0 for the
-    zero matrix.
-    """
+    """‖M‖_F²/‖M‖₂² of [n, m] by its singular values: from 1 to the rank, 0 if M is zero."""
     values = np.linalg.svd(_checked(matrix), compute_uv=False)
     if values.size == 0 or values[0] == 0:
         return 0.0

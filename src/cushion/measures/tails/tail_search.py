@@ -54,9 +54,7 @@ class Tails:
 
     @classmethod
     def of(cls, ordered: Floats) -> Tails:
-        """Of positive numbers, ascending. The three arrays, 24 bytes a number, are all that is ever
-        held.
-        """
+        """Of positive numbers, ascending. Three arrays, 24 bytes a number, are all it holds."""
         starts = _first_of_equals(ordered)
         log = ordered[starts]
         tiny = int(np.searchsorted(log, ordered[-1] * np.finfo(np.float64).tiny, side="right"))
@@ -74,9 +72,7 @@ class Tails:
 
     @property
     def candidates(self) -> int:
-        """How many: all distinct values but the two largest, whose tails of one and two values say
-        nothing of a law.
-        """
+        """All distinct values but the two largest, whose tails say nothing of a law."""
         return max(1, self.log.size - 2)
 
     def distances(self, starts: slice | NDArray[np.intp], point: int | NDArray[np.intp]) -> Floats:
@@ -90,17 +86,13 @@ class Tails:
         return np.abs(fitted, out=fitted)
 
     def alike(self, start: int, point: int, starts: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The points as far on in other candidates' tails as the point is in this one's: a share of
-        the values.
-        """
+        """The points as far on in other candidates' tails, as a share of the values."""
         return starts + (
             (self.log.size - starts) * ((point - start) / (self.log.size - start))
         ).astype(np.intp)
 
     def furthest(self, start: int, enough: float) -> tuple[float, int]:
-        """The distance of a candidate and the point that has it; or any point at a distance above
-        `enough`.
-        """
+        """A candidate's distance and the point that has it, or any point above `enough`."""
         stride = max(1, (self.log.size - start) // _PROBES)
         best = self._furthest_of(start, slice(start, None, stride))
         if stride == 1 or best[0] > enough:
@@ -112,9 +104,7 @@ class Tails:
         return best
 
     def furthest_of_both(self, start: int) -> float:
-        """The distance with P(X > x_j) beside P(X ≥ x_j): the whole Kolmogorov-Smirnov distance,
-        ties and all.
-        """
+        """The distance with P(X > x_j) beside P(X ≥ x_j): the whole KS distance, ties and all."""
         worst = 0.0
         for begin in range(start, self.log.size, _BLOCK):
             points = slice(begin, begin + _BLOCK)
@@ -177,9 +167,7 @@ def _best_in(
 
 
 def _chunks(tails: Tails) -> list[tuple[int, int]]:
-    """The candidates in runs, each short beside the tails that start in it, since those must be
-    much alike.
-    """
+    """The candidates in runs, short beside their tails, since those must be much alike."""
     chunks = []
     stop = tails.candidates
     while stop > 0:

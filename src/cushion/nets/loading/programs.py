@@ -75,8 +75,7 @@ def _translate(node: fx.Node, copy: fx.Node) -> None:
     elif node.target is _ATEN.sym_size.int:
         copy.op, copy.target = "call_method", "size"
     elif node.target is _ATEN.batch_norm.default:
-        # ATen puts weight and bias before the statistics, and a flag at the end that changes
-        # nothing here.
+        # ATen has weight and bias before the statistics, and a last flag of no effect here.
         x, weight, bias, mean, var, training, momentum, eps, _ = copy.args
         copy.target = F.batch_norm
         copy.args = (x, mean, var, weight, bias, training, momentum, eps)
@@ -85,9 +84,7 @@ def _translate(node: fx.Node, copy: fx.Node) -> None:
 
 
 def _reshape(graph: fx.Graph, copies: dict[fx.Node, fx.Node], node: fx.Node) -> fx.Node:
-    """Export writes the example's batch size into shapes as a number; a net that reads any batch
-    asks for it.
-    """
+    """Export writes the example's batch size into shapes; here the net asks for it."""
     before: Any = node.args[0]
     wanted: Any = node.args[1]
     x, sizes = copies[before], [copies.get(size, size) for size in wanted]

@@ -1,5 +1,4 @@
-"""Nets as files: safetensors with the spec in the metadata, and the other things a NET argument may
-be.
+"""Nets as files: safetensors with the spec in the metadata, and what else a NET may be.
 
 Reading never runs code from a weights file: safetensors holds only numbers, `.pt` files go through
 torch's restricted unpickler (`weights_only=True`), and a torch.export program needs `trust`.
@@ -86,8 +85,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         )
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            # clone: memory that torch allocated is aligned, so results do not depend on the file's
-            # layout
+            # clone: memory that torch allocated is aligned, whatever the file's layout
             return {
                 name: file.get_tensor(name).clone()
                 for name in file.keys()  # noqa: SIM118
@@ -115,8 +113,7 @@ def load_net(
     input_shape: Shape | None = None,
     classes: int | None = None,
 ) -> LoadedNet:
-    """Load a NET argument: a cushion weights file, a RUN folder, `file.py:factory`, or a `.pt2`
-    program.
+    """Load a NET: a cushion weights file, a RUN folder, `file.py:factory`, or a `.pt2` program.
 
     `weights` (a safetensors or `.pt` state dict) goes with `file.py:factory` only. With
     `input_shape` and `classes` the net is also checked to read such examples and give that many

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +18,6 @@ from cushion.nets.operators.path_sums import PathSums
 @dataclass(frozen=True)
 class Add(Join):
     """The sum of two or more maps of one shape."""
-
-    selects: ClassVar[bool] = False
 
     def __call__(self, *x: Tensor) -> Tensor:
         total = x[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,14 +21,15 @@ from cushion.nets.operations.vocabulary import Refused, Step, feature, traces
 class Mean(Pool):
     """The mean of each window, or its sum over something else: linear."""
 
-    selects: ClassVar[bool] = False
-
     @abstractmethod
     def divisor_of(self, window: Pair) -> int:
         """What the sum of a window that lies inside the map is divided by."""
 
     def linearise(self, x: Tensor) -> tuple[Tensor, _Averaged]:
         return self(x), _Averaged(self, tuple(x.shape[1:]))
+
+    def decisions(self, shape: Shape) -> int:
+        return 0
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,7 @@ class AvgPool(Sliding, Mean):
         window = math.prod(self.kernel)
         if self.divisor is not None:
             return math.sqrt(window * shared) / self.divisor, window / self.divisor
-        # A window that an edge cuts short may divide by fewer entries than it has taps, down to
-        # one.
+        # A window that an edge cuts short may divide by fewer entries than it has taps.
         cut = self.ceil_mode or not self.count_include_pad
         return math.sqrt(shared if cut else shared / window), 1.0
 

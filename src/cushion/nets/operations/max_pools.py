@@ -34,6 +34,10 @@ class Maximum(Pool):
         window = self.disjoint_window(shape)
         return pooled, _Chosen(chosen, shape) if window is None else _Window(x, chosen, window)
 
+    @property
+    def selects(self) -> bool:
+        return True
+
     def decisions(self, shape: Shape) -> int:
         """The order of every two inputs of a window."""
         return math.prod(self.output_shape(shape)) * self.most(shape) * (self.most(shape) - 1)

@@ -25,12 +25,12 @@ OPERATIONS: dict[str, type[Operation]] = {}  # by the name that a stored graph g
 class Operation(ABC):
     """One operation of a net, applied to a batch; a shape is that of one example.
 
-    Every subclass that is not abstract is known by its name from then on.
+    All but the affine layers are continuous, piecewise linear and positively homogeneous (f(c x) =
+    c f(x) for c > 0): measures and theorems rely on it. A subclass is known by its name.
     """
 
     # whether each output is its own input or, continuously, 0: units never meet
     unitwise: ClassVar[bool] = False
-    selects: ClassVar[bool] = True  # whether each output is one of the inputs or 0
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -53,6 +53,11 @@ class Operation(ABC):
         """The output for a batch, and the derivative there."""
         raise NotImplementedError(f"{type(self).__name__} reads no single map")
 
+    @property
+    def selects(self) -> bool:
+        """Whether each output is one of the inputs or 0."""
+        return self.unitwise
+
     def feeds_one(self, shape: Shape) -> bool:
         """Whether each input number feeds at most one output: the derivative has `pull_energy`."""
         return self.unitwise
@@ -65,7 +70,7 @@ class Operation(ABC):
 
     def decisions(self, shape: Shape) -> int:
         """How many signs decide what it computes on inputs of this shape: 0 for a linear map."""
-        return 0
+        raise NotImplementedError(f"no count of the decisions of {type(self).__name__} is known")
 
     def to(self, dtype: torch.dtype) -> Self:
         """The same operation with numbers of its own, if it has any, in `dtype`."""
@@ -86,6 +91,9 @@ class Join(Operation):
 
     def lipschitz(self, shape: Shape) -> tuple[float, float]:
         return 1.0, 1.0
+
+    def decisions(self, shape: Shape) -> int:
+        return 0
 
     @abstractmethod
     def push(self, parts: Sequence[Tensor | None], shapes: Sequence[Shape]) -> Tensor:
@@ -120,8 +128,7 @@ class Masked:
         self.mask = mask
 
     def push(self, t: Tensor) -> Tensor:
-        # In place where the vectors are not shared: a fresh allocation costs several times the
-        # product.
+        # In place where vectors are not shared: an allocation costs several times the product.
         return t.mul_(self.mask) if t.shape[1] == len(self.mask) else t * self.mask
 
     pull = push

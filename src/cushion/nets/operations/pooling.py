@@ -57,8 +57,7 @@ class Pool(Operation):
 
 @lru_cache(maxsize=256)
 def _windows(op: Pool, axis: int, size: int, seen: Indices, p: float) -> tuple[Floats, Indices]:
-    """Along one axis of a pool: for each distinct input row and each distinct output row the
-    weight^p between them.
+    """Along one axis: weight^p between each distinct input row and each distinct output row.
 
     The weight of a place in a window is the product of those along its two axes. `seen` says which
     distinct row each output row is, and output rows that share their sums are added up. Also

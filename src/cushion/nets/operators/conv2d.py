@@ -80,9 +80,7 @@ class Conv2d(Operator):
         return F.conv2d(x, self.weight, bias, self.stride, inside, self.dilation, self.groups)
 
     def adjoint(self, y: Tensor) -> Tensor:
-        """[B, C_out, H_out, W_out] -> [B, C_in, H, W]: scatter, then drop what fell on the
-        padding.
-        """
+        """[B, C_out, H_out, W_out] -> [B, C_in, H, W]: scatter, then drop the padding."""
         above, below, left, right = self.padding
         height, width = self.input_shape[1:]
         unread = [
@@ -95,14 +93,11 @@ class Conv2d(Operator):
                 y, self.weight, None, self.stride, (above, left), unread, self.groups, self.dilation
             )
         x = F.conv_transpose2d(y, self.weight, None, self.stride, 0, 0, self.groups, self.dilation)
-        # A negative pad crops; a positive one restores the rows and columns that the stride never
-        # reads.
+        # A negative pad crops; a positive one restores what the stride never reads.
         return F.pad(x, (-left, width + left - x.shape[3], -above, height + above - x.shape[2]))
 
     def dense(self) -> Tensor:
-        """The matrix of A, tap by tap: output (o, i, j) reads input (c, y, x) with weight [o, c, u,
-        v].
-        """
+        """The matrix of A: output (o, i, j) reads (c, y, x) with weight [o, c, u, v]."""
         out, inside, high, wide = self.weight.shape
         matrix = self.weight.new_zeros((*self.output_shape, *self.input_shape))
         for group in range(self.groups):
@@ -118,9 +113,7 @@ class Conv2d(Operator):
         return matrix.reshape(self.output_size, self.input_size)
 
     def column_energies(self) -> Tensor:
-        """Σ over the taps that read a place, and their output channels, of weight²: [C_in, H,
-        W].
-        """
+        """Σ of weight² over the taps that read a place and their outputs: [C_in, H, W]."""
         ones = self.weight.new_ones((1, *self.output_shape))
         return replace(self, weight=self.weight.square()).adjoint(ones)[0]
 
@@ -166,8 +159,7 @@ class Conv2d(Operator):
         taps = self._polyphase_kernel()  # [groups, out, in·stride², K_h, K_w]
         height = self.output_shape[1] + taps.shape[3] - 1
         width = self.output_shape[2] + taps.shape[4] - 1
-        # Real weights: frequencies (a, b) and (-a, -b) give conjugate blocks of equal norm, so half
-        # suffice.
+        # Real weights: frequencies (a, b) and (-a, -b) give blocks of equal norm: half suffice.
         down = _phases(taps.shape[3], height, height)
         across = _phases(taps.shape[4], width, width // 2 + 1)
         phases = torch.einsum("ua,vb->uvab", down, across).flatten(2).flatten(0, 1).to(taps.device)
@@ -180,8 +172,7 @@ class Conv2d(Operator):
         for kernel in flat:
             for start in range(0, phases.shape[1], step):
                 blocks = (kernel @ phases[:, start : start + step]).permute(2, 0, 1)
-                # The bound so far is the next chunk's guess: most chunks then need one
-                # factorisation only.
+                # The bound so far is the next guess: most chunks then need one factorisation.
                 upper = max(upper, gram_upper(blocks, guess=upper, perturbation=perturbation))
         return upper
 

@@ -25,8 +25,7 @@ def before_convolution(
     powers: Powers,
     units: Sequence[int],
 ) -> list[PathSums | None]:
-    """The transpose of a convolution with |w|^p, for the distinct rows and columns of its input
-    only.
+    """The transpose of a convolution with |w|^p, for distinct rows and columns of its input.
 
     First the product of every tap with every distinct output position, then for each input row the
     sum over the taps that read it, and the same for columns. A block is some of the input channels,
@@ -98,8 +97,7 @@ def _collected(products: Floats, readers: Table, axis: int) -> Floats:
 def _readers(
     size: int, taps: int, stride: int, dilation: int, before: int, seen: Indices
 ) -> tuple[Table, Indices]:
-    """Along one axis: for each distinct input row and each tap the distinct output row that reads
-    it with that tap.
+    """Along one axis: the distinct output row that reads a distinct input row with a tap.
 
     `seen` says which distinct row each output row is; -1 stands for no output. Also returned: which
     distinct row each of the `size` input rows is.

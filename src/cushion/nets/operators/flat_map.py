@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-import torch
 from torch import Tensor
 
 from cushion.errors import BadInput
-from cushion.nets.operators.norms import gram_upper
-from cushion.nets.operators.operator import Operator
+from cushion.nets.operators.linear import Matrix
 
 
 @dataclass(frozen=True, eq=False)
-class FlatMap(Operator):
+class FlatMap(Matrix):
     """x -> weight · x on feature maps in row-major order; weight: [output_size, input_size].
 
     What is left of a convolution once its true map has been truncated: it has no kernel any more.
@@ -40,26 +38,9 @@ class FlatMap(Operator):
         """[B, *output_shape] -> [B, *input_shape]."""
         return (y.flatten(1) @ self.weight).reshape(-1, *self.input_shape)
 
-    def dense(self) -> Tensor:
-        """The weight itself."""
-        return self.weight
-
     def column_energies(self) -> Tensor:
         """Σ over outputs of weight²: [*input_shape]."""
         return self.weight.square().sum(0).reshape(self.input_shape)
-
-    @property
-    def multiplications(self) -> int:
-        """One a weight."""
-        return self.parameters
-
-    def operator_frobenius(self) -> float:
-        """The map is its weight, so this is `frobenius`."""
-        return self.frobenius()
-
-    def spectral_upper(self) -> float:
-        """At least ‖A‖₂, and within a relative 1e-5 of it (see `norms.gram_upper`)."""
-        return gram_upper(self.weight.to(torch.float64)[None], guess=self.spectral())
 
     def scaled(self, scale: Tensor) -> Self:
         """diag(scale) A, `scale` one number per output channel."""

@@ -1,5 +1,4 @@
-"""A weight as k inner products with seeded standard normal vectors: Vector-Project, Algorithm 3 of
-Arora 2018.
+"""A weight as k products with seeded normal vectors: Vector-Project, Algorithm 3 of Arora 2018.
 
 For a weight c with n numbers and independent v_1, ..., v_k ~ N(0, I_n),
 
@@ -49,8 +48,7 @@ def gaussian_rows(
 
 
 def gaussian_coefficients(weight: Tensor, k: int, seed: int, purpose: str = PURPOSE) -> Tensor:
-    """z_t = ⟨c, v_t⟩ for t < k: [k], in the dtype and on the device of `weight` (float32 or
-    float64, any shape).
+    """z_t = ⟨c, v_t⟩ for t < k: [k], in the dtype (float32 or float64) and place of `weight`.
 
     The first numbers do not change when k grows.
     """

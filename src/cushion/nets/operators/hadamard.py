@@ -1,5 +1,4 @@
-"""A weight as k rows of its signed Hadamard transform: the structured variant (SRHT) of
-Matrix-Project.
+"""A weight as k rows of its signed Hadamard transform (SRHT), a structured Matrix-Project.
 
 Arora 2018, Algorithm 1, draws helper matrices of independent signs; here they are rows of one
 orthogonal matrix, so all k inner products cost one fast transform. The n numbers of A are padded
@@ -49,8 +48,7 @@ _STRETCH = 1 << 16  # numbers transformed at once: they stay in the cache, and t
 
 
 def srht_coefficients(weight: Tensor, k: int, seed: int, purpose: str = PURPOSE) -> Tensor:
-    """c_t = ⟨A, M_t⟩ for t < k ≤ N: [k], in the dtype and on the device of `weight` (float32 or
-    float64, any shape).
+    """c_t = ⟨A, M_t⟩ for t < k ≤ N: [k], in the dtype (float32, float64) and place of `weight`.
 
     The first numbers do not change when k grows.
     """

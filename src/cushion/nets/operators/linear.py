@@ -1,4 +1,4 @@
-"""A dense matrix as an operator."""
+"""Dense matrices as operators."""
 
 from __future__ import annotations
 
@@ -18,8 +18,29 @@ from cushion.nets.operators.operator import Operator
 from cushion.nets.operators.path_sums import PathSums, Powers
 
 
+class Matrix(Operator):
+    """A map that is its weight, a matrix [output_size, input_size]."""
+
+    def dense(self) -> Tensor:
+        """The weight itself."""
+        return self.weight
+
+    @property
+    def multiplications(self) -> int:
+        """One a weight."""
+        return self.parameters
+
+    def operator_frobenius(self) -> float:
+        """The map is its weight, so this is `frobenius`."""
+        return self.frobenius()
+
+    def spectral_upper(self) -> float:
+        """At least ‖A‖₂, and within a relative 1e-5 of it (see `norms.gram_upper`)."""
+        return gram_upper(self.weight.to(torch.float64)[None], guess=self.spectral())
+
+
 @dataclass(frozen=True, eq=False)
-class Linear(Operator):
+class Linear(Matrix):
     """x -> weight x on vectors; weight: [out, in]."""
 
     weight: Tensor
@@ -42,26 +63,9 @@ class Linear(Operator):
         """[B, out] -> [B, in]."""
         return y @ self.weight
 
-    def dense(self) -> Tensor:
-        """The weight itself."""
-        return self.weight
-
     def column_energies(self) -> Tensor:
         """Σ over outputs of weight²: [in]."""
         return self.weight.square().sum(0)
-
-    @property
-    def multiplications(self) -> int:
-        """One a weight."""
-        return self.parameters
-
-    def operator_frobenius(self) -> float:
-        """The map is its weight, so this is `frobenius`."""
-        return self.frobenius()
-
-    def spectral_upper(self) -> float:
-        """At least ‖A‖₂, and within a relative 1e-5 of it (see `norms.gram_upper`)."""
-        return gram_upper(self.weight.to(torch.float64)[None], guess=self.spectral())
 
     def scaled(self, scale: Tensor) -> Self:
         """diag(scale) A."""

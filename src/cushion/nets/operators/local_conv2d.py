@@ -22,8 +22,7 @@ _CHUNK = 1 << 22  # numbers of patches, or of filters, held at a time
 
 @dataclass(frozen=True, eq=False)
 class LocalConv2d(Operator):
-    """Â *_s X of Arora 2018, section C: output place l is its own filter times the patch that l
-    reads.
+    """Â *_s X of Arora 2018, section C: output place l is its own filter times its patch.
 
     weight: [places, C_out, C_in, K_h, K_w], the places (H_out·W_out of them) in row-major order.
     stride, padding and dilation as in `Conv2d`, whose map this is when all filters are equal.
@@ -51,9 +50,7 @@ class LocalConv2d(Operator):
 
     @classmethod
     def of(cls, convolution: Conv2d, filters: Tensor | None = None) -> Self:
-        """The convolution with `filters` [places, *kernel] instead of its kernel, or with its
-        kernel at every place.
-        """
+        """The convolution with `filters` [places, *kernel], or its own kernel at every place."""
         if convolution.groups != 1:
             raise BadInput(
                 f"a convolution in {convolution.groups} groups cannot have a filter for every "
@@ -98,9 +95,7 @@ class LocalConv2d(Operator):
         ).reshape(len(self.weight), len(x), self.weight[0, 0].numel())
 
     def adjoint(self, y: Tensor) -> Tensor:
-        """[B, C_out, H_out, W_out] -> [B, C_in, H, W]: add up the patches, then drop what fell on
-        the padding.
-        """
+        """[B, C_out, H_out, W_out] -> [B, C_in, H, W]: add patches, then drop the padding."""
         filters = self.weight.flatten(2)  # [places, out, in·taps]
         above, below, left, right = self.padding
         height, width = self.input_shape[1:]
@@ -157,9 +152,7 @@ class LocalConv2d(Operator):
         return math.sqrt(self.overlap) * upper * (1 + 2.0**-50)
 
     def frobenius(self) -> float:
-        """The root mean square over places of the filters' norms: the kernel's own where all
-        filters are alike.
-        """
+        """The root mean square over places of the filters' norms: a kernel's if all are alike."""
         return super().frobenius() / math.sqrt(len(self.weight))
 
     @property

@@ -27,8 +27,7 @@ Vector = NDArray[np.floating[Any]]
 
 
 def lanczos_norm(operator: Operator) -> float:
-    """‖A‖₂ to a relative 1e-6, from below but for float64 rounding; fixed seeds, so repeated calls
-    agree.
+    """‖A‖₂ to a relative 1e-6, from below but for float64 rounding; calls with fixed seeds agree.
 
     G is AᵀA or AAᵀ, whichever is smaller. Lanczos iteration (ARPACK) in float32 finds a vector x;
     the answer is its Rayleigh quotient ρ = ‖A x‖² in float64, with the residual r = ‖G x - ρ x‖.
@@ -118,8 +117,7 @@ def _largest(
 def _second_look(
     gram: Callable[[Vector], Vector], start: Vector, value: float, vector: Vector
 ) -> tuple[float, Vector]:
-    """The top of G on the complement of `vector`, as a Ritz value plus residual, and the Ritz
-    vector.
+    """The top of G on the complement of `vector`, Ritz value plus residual, and the Ritz vector.
 
     Precise only where `value` is close. The map is shifted by `value` because ARPACK's tolerance is
     relative: on the complement there may be nothing left but rounding.
@@ -139,8 +137,7 @@ def _second_look(
 
 
 def gram_upper(blocks: Tensor, guess: float = 0.0, perturbation: float = 0.0) -> float:
-    """An upper bound on the largest spectral norm among `blocks`, [F, rows, columns] in float64 or
-    complex128.
+    """An upper bound on the spectral norms of `blocks`, [F, rows, columns], float64 or complex128.
 
     t bounds the eigenvalues of G = B Bᴴ if the Cholesky factorisation of t·I - G runs to
     completion, up to (n + 2)·u·trace for its rounding (Rump 2006, "Verification of positive

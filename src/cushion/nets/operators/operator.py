@@ -32,9 +32,7 @@ class Operator(ABC):
 
     @abstractmethod
     def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """[B, *input_shape] -> [B, *output_shape]: A x, plus `bias` (one number a channel) when it
-        is given.
-        """
+        """[B, *input_shape] -> [B, *output_shape]: A x, plus `bias`, one number a channel."""
 
     @abstractmethod
     def adjoint(self, y: Tensor) -> Tensor:
@@ -104,9 +102,7 @@ class Operator(ABC):
         raise NotImplementedError(f"a {cls.__name__} is stored by its compressor")
 
     def sums_before(self, sums: Sequence[PathSums | None], powers: Powers) -> list[PathSums | None]:
-        """(|A|^p)ᵀ s for each p: the sums over paths of what enters a layer, from those of what
-        leaves it; None stays None.
-        """
+        """(|A|^p)ᵀ s for each p: sums over paths of the input from the output's; None stays."""
         weight = array(self.weight)
         units = powers.units(weight)
         before = self._sums_before(sums, powers, weight, units)
@@ -160,8 +156,3 @@ class Operator(ABC):
     def frobenius(self) -> float:
         """Frobenius norm of the weight itself (float64)."""
         return float(torch.linalg.vector_norm(self.weight, dtype=torch.float64))
-
-    def stable_rank(self) -> float:
-        """‖A‖_F² / ‖A‖₂² of the true map, between 1 and its rank; 0 for the zero map."""
-        spectral = self.spectral()
-        return (self.operator_frobenius() / spectral) ** 2 if spectral > 0 else 0.0

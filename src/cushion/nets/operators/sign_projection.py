@@ -69,8 +69,7 @@ _Group: TypeAlias = tuple[int, NDArray[np.float64]]
 
 
 def sign_coefficients(weight: Tensor, k: int, seed: int, purpose: str = PURPOSE) -> Tensor:
-    """c_t = ⟨A, M_t⟩ for t < k: [k], in the dtype and on the device of `weight` (float32 or
-    float64, any shape).
+    """c_t = ⟨A, M_t⟩ for t < k: [k], in the dtype (float32 or float64) and place of `weight`.
 
     The first numbers do not change when k grows.
     """
@@ -90,8 +89,7 @@ def sign_coefficients(weight: Tensor, k: int, seed: int, purpose: str = PURPOSE)
 def sign_reconstruction(
     coefficients: Tensor, shape: Sequence[int], seed: int, purpose: str = PURPOSE
 ) -> Tensor:
-    """Â = (1/k) Σ_t c_t M_t from the [k] numbers alone: [*shape], in their dtype. This is what a
-    decoder runs.
+    """Â = (1/k) Σ_t c_t M_t from the [k] numbers alone, as a decoder has them: [*shape].
 
     Equal, bit for bit, to the Â of `sign_project` with the same seed and purpose.
     """
@@ -119,8 +117,7 @@ def sign_project(
 
 
 def sign_projection_k(epsilon: float, eta: float) -> int:
-    """The least whole k ≥ ln(4/η) / (ε²/4 - ε³/6), which gives P[|uᵀ(Â - A)v| ≤ ε‖A‖_F‖u‖‖v‖] ≥ 1 -
-    η.
+    """The least k ≥ ln(4/η) / (ε²/4 - ε³/6): P[|uᵀ(Â - A)v| ≤ ε‖A‖_F‖u‖‖v‖] ≥ 1 - η.
 
     u and v may not depend on the signs. Proof: with a = A/‖A‖_F and b = uvᵀ/(‖u‖‖v‖), the sign
     version of Johnson-Lindenstrauss (Achlioptas 2003) keeps ‖a+b‖² and ‖a-b‖² to a relative ε, each
@@ -178,8 +175,7 @@ def _blocks(n: int) -> list[slice]:
 
 
 def _octets(entries: slice, n: int, first: int, seed: int, purpose: str) -> NDArray[np.uint8]:
-    """The signs of matrices first, ..., first+63 (first a multiple of 64) at these of n entries:
-    [entries, 8] bytes.
+    """The signs of matrices first, ..., first+63 (64 divides first) at n entries: [entries, 8].
 
     Byte i holds matrices first+8i, ..., first+8i+7, the lowest bit first, whatever the machine's
     byte order.
@@ -196,8 +192,7 @@ def _inner_products(
     for entries in _blocks(len(values)):
         octets = _octets(entries, len(values), first, seed, purpose)
         for number, row in enumerate(totals):
-            # entry after entry, so blocks cannot change the sum; numpy's `add.at` would keep other
-            # threads waiting
+            # entry after entry: no block changes the sum; numpy's `add.at` would block threads
             row.scatter_add_(
                 0, torch.from_numpy(octets[:, number].astype(np.int64)), values[entries]
             )

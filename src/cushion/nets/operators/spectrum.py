@@ -34,8 +34,7 @@ def is_exact(operator: Operator) -> bool:
 
 
 def singular_values(operator: Operator) -> Values:
-    """The min(input_size, output_size) singular values of the true map, largest first, zeros
-    included.
+    """The min(input_size, output_size) singular values of the map, largest first, zeros too.
 
     Diagonal maps in closed form; a convolution falls apart into its groups, and with a 1x1 kernel
     into its positions. Blocks whose smaller sides, cubed, sum to at most 2048³ take an SVD: every

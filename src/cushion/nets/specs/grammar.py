@@ -163,12 +163,12 @@ def _layer(word: str, at: int) -> Layer:
     layer: Layer
     positive: tuple[int, ...] = ()
     if match := _CONV.fullmatch(word):
-        defaults = (1, 3, 1, 0, 1, 1)  # channels, kernel, stride, padding, groups, dilation
-        sizes = (
+        channels, kernel, stride, padding, groups, dilation = (
             default if digits is None else int(digits)
-            for digits, default in zip(match.groups()[:6], defaults, strict=True)
+            for digits, default in zip(match.groups()[:6], (1, 3, 1, 0, 1, 1), strict=True)
         )
-        layer = Conv(*sizes, match[7] is None, position=at)
+        bias = match[7] is None
+        layer = Conv(channels, kernel, stride, padding, groups, dilation, bias, position=at)
         positive = (layer.channels, layer.kernel, layer.stride, layer.groups, layer.dilation)
     elif match := _DENSE.fullmatch(word):
         layer = Dense(int(match[1]), match[2] is None, position=at)

@@ -17,8 +17,7 @@ MAX_FEATURES = 10**9
 
 
 def _position() -> int:
-    # Where the token stands in the text it was parsed from; two specs are equal wherever their
-    # tokens stood.
+    # Where the token stands in its text; two specs are equal wherever their tokens stood.
     return field(default=0, compare=False, repr=False, kw_only=True)
 
 
@@ -176,17 +175,6 @@ class Spec:
     def classes(self) -> int:
         """How many scores the net gives."""
         return self.check()[0]
-
-    @property
-    def parameters(self) -> int:
-        """How many trainable numbers the net has (batch-norm statistics are not trained)."""
-        counts: list[int] = []
-        walk(
-            self.items,
-            self.input_shape,
-            lambda layer, before, _: counts.append(count_parameters(layer, before)),
-        )
-        return sum(counts)
 
 
 def write(items: tuple[Item, ...]) -> str:

@@ -24,8 +24,7 @@ MAX_FACTOR = 1000
 
 
 def scale_width(spec: Spec, factor: float) -> Spec:
-    """The same net with every hidden width times `factor`, rounded, at least 1; the last layer
-    stays.
+    """The same net with hidden widths times `factor`, rounded, at least 1; the last layer stays.
 
     Convolution channels and dense widths scale. With grouped convolutions all widths become
     multiples of the groups; a depthwise convolution stays depthwise. The branches of an `add` are
@@ -135,8 +134,7 @@ class _Scaler:
         branches = [items for items, _, _ in results]
         shapes = [shape for _, _, shape in results]
         if join.kind == "add" and len(set(shapes)) > 1:
-            # A branch whose width is given from outside (the identity, a cat) decides; the others
-            # follow it.
+            # A branch whose width comes from outside (the identity, a cat) decides for the others.
             leader = next(
                 (
                     shape

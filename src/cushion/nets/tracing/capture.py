@@ -51,9 +51,7 @@ class _Tracer(fx.Tracer):
 
 
 def check_state(model: nn.Module) -> None:
-    """BadInput for numbers that no measure could use; Unsupported for state that is not plain float
-    tensors.
-    """
+    """BadInput for numbers that no measure could use; Unsupported for other than float tensors."""
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(value):
             raise BadInput(
@@ -108,8 +106,7 @@ def capture(replica: nn.Module) -> fx.Graph:
     """The graph of torch calls that `replica` makes, arguments at their defaults."""
     kind, followed = type(replica), (*MODULES, nn.Sequential, fx.GraphModule)
     if kind.__module__.startswith("torch.") and not isinstance(replica, followed):
-        # torch's own wrappers and layers decide in Python a lot; say what they are and not how they
-        # fail.
+        # torch's own wrappers decide in Python a lot; say what they are, not how they fail.
         raise CaptureFailed("", kind.__name__, refusal(kind.__name__))
     parameters = list(inspect.signature(replica.forward).parameters.values())
     defaults = {

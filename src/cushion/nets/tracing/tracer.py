@@ -27,8 +27,7 @@ _ROUNDED = 1e-3  # the same once the weights are float32: only an ill-conditione
 
 
 def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
-    """The net that `model` computes in eval mode on examples of `input_shape` (or like those of an
-    example batch).
+    """The net that `model` computes in eval mode on examples of `input_shape` (or of a batch).
 
     Guarantee: every parameter and buffer of `model` is used by an understood layer, and the traced
     net equals the module in float64 on seeded random inputs; otherwise Unsupported, naming every
@@ -73,8 +72,7 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
 def support(
     model: nn.Module, input_shape: Sequence[int] | Tensor | None = None
 ) -> report.SupportReport:
-    """Names every module and operation of `model`, understood or not, why not, and what would fix
-    it.
+    """Names every module and operation of `model`, understood or not, why not, and a remedy.
 
     Never raises for something not understood, only BadInput for weights that hold no numbers.
     Without an input shape, what depends on shapes (a Linear layer that reads an image, say) is left
@@ -157,8 +155,7 @@ def _build(assembly: Assembly, alive: set[int], into: dict[int, int]) -> Network
 
 
 def _checked(replica: nn.Module, exact: Network, network: Network) -> Network:
-    """`network`, after comparing it with the module on seeded random inputs, in batches of two
-    sizes.
+    """`network`, once compared with the module on seeded random batches of two sizes.
 
     `exact` is the same net in float64, where a wrong rule cannot hide behind rounding.
     """

@@ -46,25 +46,18 @@ def log10_of(found: Epoch, name: str, form: str = "as plotted") -> float | None:
 def figure_2_middle(workshop: Workshop) -> Page:
     """The bounds on the trained net as bars."""
     last = vgg19_epochs(workshop)[-1]
-    claims = comparison_claims(last)
     names = (*RIVALS, OURS, COUNT)
     plotted = tuple(log10_of(last, name) for name in names)
     corrected = tuple(
         log10_of(last, name, "corrected") if name in ("l1-inf", "spec-l1,2") else None
         for name in names
     )
+    header = ("capacity", "log10, as plotted", "log10, corrected")
     rows = tuple(zip(names, plotted, corrected, strict=True))
     return Page(
-        claim="all earlier bounds are orders of magnitude worse than noise stability's; the "
-        "closest is spec-ℓ_{1,2}.",
-        tables=(
-            Table(
-                ("capacity", "log10, as plotted", "log10, corrected"), rows, "After the last epoch:"
-            ),
-            _epochs_table([last]),
-        ),
+        tables=(Table(header, rows, "After the last epoch:"), _epochs_table([last])),
         settings={**vgg19_settings(workshop, sparse=True), "margin level": MARGIN_LEVEL},
-        claims=claims,
+        claims=comparison_claims(last),
         notes=_NOTES,
         pictures=(
             Picture(
@@ -82,14 +75,10 @@ def figure_2_middle(workshop: Workshop) -> Page:
 def figure_2_right(workshop: Workshop) -> Page:
     """The errors, their difference and the bound after more and more epochs."""
     found = vgg19_epochs(workshop)
-    claims = training_claims(found)
-    epochs = tuple(float(one["epoch"]) for one in found)
     return Page(
-        claim="the bound goes on improving with the test error after the training error is almost "
-        "zero.",
         tables=(_epochs_table(found),),
         settings={**vgg19_settings(workshop, sparse=True), "margin level": MARGIN_LEVEL},
-        claims=claims,
+        claims=training_claims(found),
         notes=(
             "Where γ ≤ 0 the bound has no value. The paper rescales its bound to the range of the "
             "error; here it has its own axis. While the training error still falls a little, the "
@@ -101,26 +90,20 @@ def figure_2_right(workshop: Workshop) -> Page:
                 "figure-2-right",
                 f"{net_name(workshop)} during training",
                 2,
-                (
-                    Picture(
-                        "",
-                        "errors",
-                        epochs,
-                        "epoch",
-                        "error (fraction of examples)",
-                        (
-                            Series("training", tuple(one["errors"] / one["m"] for one in found)),
-                            Series(
-                                "test", tuple(one["test_errors"] / one["test_m"] for one in found)
-                            ),
-                            Series("test minus training", tuple(_gap(one) for one in found)),
-                        ),
-                    ),
-                    _bound_curves(found),
-                ),
+                (_error_lines(found), _bound_curves(found)),
             ),
         ),
     )
+
+
+def _error_lines(found: Sequence[Epoch]) -> Picture:
+    epochs = tuple(float(one["epoch"]) for one in found)
+    series = (
+        Series("training", tuple(one["errors"] / one["m"] for one in found)),
+        Series("test", tuple(one["test_errors"] / one["test_m"] for one in found)),
+        Series("test minus training", tuple(map(_gap, found))),
+    )
+    return Picture("", "errors", epochs, "epoch", "error (fraction of examples)", series)
 
 
 def _bound_curves(found: Sequence[Epoch]) -> Curves:
@@ -228,29 +211,18 @@ def _gap(one: Epoch) -> float:
 
 
 def _epochs_table(found: Sequence[Epoch]) -> Table:
-    header = (
-        "epoch",
-        "training error",
-        "test error",
-        "gap",
-        "γ",
-        "max‖f(x)‖",
-        "effective parameters",
-        "the same without the worst 5 % of the examples",
-        "noise stability, log10",
+    return Table.of(
+        "What enters:",
+        found,
+        {
+            "epoch": "epoch",
+            "training error": lambda one: one["errors"] / one["m"],
+            "test error": lambda one: one["test_errors"] / one["test_m"],
+            "gap": _gap,
+            "γ": "margin",
+            "max‖f(x)‖": "largest_score",
+            "effective parameters": "effective_parameters",
+            "the same without the worst 5 % of the examples": "effective_parameters_zeta",
+            "noise stability, log10": lambda one: log10_of(one, OURS),
+        },
     )
-    rows = tuple(
-        (
-            one["epoch"],
-            one["errors"] / one["m"],
-            one["test_errors"] / one["test_m"],
-            _gap(one),
-            one["margin"],
-            one["largest_score"],
-            one["effective_parameters"],
-            one["effective_parameters_zeta"],
-            log10_of(one, OURS),
-        )
-        for one in found
-    )
-    return Table(header, rows, "What enters:")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cushion.data import load_pair
-from cushion.papers.commands import OCCAM, Answer, answers, certified, promised
+from cushion.papers.commands import LENET, OCCAM, Answer, Need, answers, certified, promised, sized
 from cushion.papers.drawings import Curve, Curves
 from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
@@ -52,19 +52,12 @@ _RECORDED = {
     "linear/vector-compress": "mnist vector-compress --level 0.2 --sweep gamma=0.5,gamma=2,gamma=8",
     "linear/vector-project": "mnist vector-project --level 0.2 --k 400 --sweep 50,100,200,400,785",
 }
-_QUICK = {
-    "lenet/low-rank": "digits low-rank --k 20% --sweep 20%,100%",
-    "lenet/matrix-project": "digits matrix-project --k 5% --sweep 5%,100%",
-}
-_TRAININGS = {
-    "quick": ("train '1x8x8: flatten fc32 relu fc16 relu fc10' --data digits -o .runs/lenet",),
-    "recorded": (
-        "train lenet-300-100 --data mnist -o .runs/lenet",
-        "train neyshabur-vgg --data cifar10 --width 0.25 --epochs 16 -o .runs/vgg",
-        "train '1x28x28: flatten fc2' --data .runs/zero-one.npz --epochs 10 -o .runs/zero-one",
-        "train '1x28x28: flatten fc10' --data mnist --epochs 10 -o .runs/linear",
-    ),
-}
+_QUICK = ("lenet/low-rank", "lenet/matrix-project")
+_TRAININGS = (
+    "train neyshabur-vgg --data cifar10 --width 0.25 --epochs 16 -o .runs/vgg",
+    "train '1x28x28: flatten fc2' --data .runs/zero-one.npz --epochs 10 -o .runs/zero-one",
+    "train '1x28x28: flatten fc10' --data mnist --epochs 10 -o .runs/linear",
+)
 
 
 def _two_digits(out: Path) -> None:
@@ -74,7 +67,7 @@ def _two_digits(out: Path) -> None:
         return
     train, test = load_pair("mnist")
     assert test is not None
-    parts = {}
+    parts: dict[str, Any] = {}
     for part, data in (("", train), ("_test", test)):
         rows = np.flatnonzero(data.y < 2)
         parts[f"x{part}"], parts[f"y{part}"] = np.array(data.x)[rows], data.y[rows]
@@ -85,20 +78,18 @@ def _two_digits(out: Path) -> None:
 def page(workshop: Workshop) -> Page:
     """Tables of promises, layers, curves and proofs, and the errors over the sizes."""
     quick = workshop.size == "quick"
-    needs = _TRAININGS["quick"] if quick else (_two_digits, *_TRAININGS["recorded"])
+    needs: list[Need] = [sized(workshop, LENET)]
+    needs += () if quick else (_two_digits, *_TRAININGS)
     commands = {}
-    for name, words in (_QUICK if quick else _RECORDED).items():
-        (net, label), (data, method, *rest) = name.split("/"), words.split()
-        commands[name] = (
-            f"compress .runs/{net} --data {data} --method {' '.join([method, *rest])} "
-            f"-o .runs/nets/{net}-{label}.net"
-        )
+    for name in _QUICK if quick else _RECORDED:
+        data, _, method = _RECORDED[name].partition(" ")
+        net, _, label = name.partition("/")
+        command = f"compress .runs/{net} --data {data} --method {method}"
+        commands[name] = sized(workshop, f"{command} -o .runs/nets/{net}-{label}.net")
     found = answers(workshop, "arora-compressors", commands, _KEPT, needs)
     nets = list(dict.fromkeys(name.split("/")[0] for name in found))
     shown = [name for name in found if not name.startswith(("zero-one", "linear"))]
     return Page(
-        claim="a net with good noise stability can be compressed to few numbers at a small error, "
-        "which the lemmas promise layer by layer.",
         tables=(
             _promises(found),
             *(_layers(name, found[name]) for name in shown),

@@ -44,8 +44,6 @@ def figure_2_left(workshop: Workshop) -> Page:
     panels = tuple(_histogram(one, true, shuffled, at, one.name) for one in (CUSHION, CONTRACTION))
     return _page(
         workshop,
-        "on normal labels layer 5 has a larger layer cushion and a smaller contraction than on "
-        "shuffled ones.",
         [
             row
             for one in (CUSHION, CONTRACTION)
@@ -63,7 +61,6 @@ def _all_layers(quantity: Quantity, name: str, workshop: Workshop) -> Page:
     panels = tuple(_histogram(quantity, true, shuffled, at, f"layer {at + 1}") for at in shown)
     return _page(
         workshop,
-        f"on normal labels the {quantity.name} is {quantity.better} than on shuffled ones.",
         _rows(quantity, true, shuffled),
         (layers_claim(quantity, true, shuffled, shown),),
         Panels(name, f"AlexNet: {quantity.name} over the training set", 3, panels),
@@ -75,7 +72,7 @@ figure_a7 = partial(_all_layers, CONTRACTION, "figure-a7")
 
 
 def _page(
-    workshop: Workshop, claim: str, rows: Sequence[Row], claims: tuple[Tried, ...], picture: Panels
+    workshop: Workshop, rows: Sequence[Row], claims: tuple[Tried, ...], picture: Panels
 ) -> Page:
     true, shuffled = alexnets(workshop)
     columns: dict[str, Callable[[Row], Any]] = {
@@ -84,7 +81,6 @@ def _page(
         "net": lambda row: row[3],
     }
     return Page(
-        claim=claim,
         tables=(
             Table.of("Over the training set:", rows, columns | SPREAD),
             errors_table(true, shuffled),
@@ -136,9 +132,7 @@ def layers_claim(quantity: Quantity, true: Net, shuffled: Net, shown: Sequence[i
 
 
 def trained_claims(true: Net, shuffled: Net) -> tuple[Tried, ...]:
-    """Both nets fit their sample, and only one of them generalises: what the comparison is
-    about.
-    """
+    """Both nets fit their sample and only one generalises: what the comparison is about."""
     fits = [net["errors"] / net["m"] for net in (true, shuffled)]
     tests = [net["test_errors"] / net["test_m"] for net in (true, shuffled)]
     return (

@@ -62,8 +62,6 @@ def figure_5(workshop: Workshop) -> Page:
         "without the worst 5 % of the examples",
     )
     return Page(
-        claim="noise stability correlates with generalisation: the net that generalises has the "
-        "smaller capacity.",
         tables=(Table(header, rows), errors_table(true, shuffled)),
         settings=alexnet_settings(workshop),
         claims=claims,
@@ -89,7 +87,6 @@ def figure_6(workshop: Workshop) -> Page:
     """The bound and the errors during training: Figure 2 right of Arora 2018."""
     page = figure_2_right(workshop)
     return Page(
-        claim="noise stability correlates strongly with generalisation error during training.",
         tables=page.tables,
         settings=page.settings,
         claims=page.claims,

@@ -38,7 +38,6 @@ def figure_2(workshop: Workshop) -> Page:
     names = (*RIVALS, COUNT)
     values = tuple(log10_of(last, name) for name in names)
     return Page(
-        claim="norm-based bounds are loose, a lot more than the number of parameters.",
         tables=(Table(("capacity", "log10"), tuple(zip(names, values, strict=True))),),
         settings=vgg19_settings(workshop, sparse=True),
         claims=claims,
@@ -60,29 +59,27 @@ def figure_2(workshop: Workshop) -> Page:
 
 
 def figure_3(workshop: Workshop) -> Page:
-    """Noise in the input of a layer, one curve a layer, followed to the output; 10 % and as large
-    as the signal.
-    """
+    """Noise in a layer's input, followed to the output: 10 % of the signal, and as large as it."""
     layers = vgg19(workshop)["layers"]
-    claims = attenuation_claims(layers)
-    rows = tuple(
-        (at, layer["name"], curve["level"], curve["points"][0]["mean"], curve["points"][-1]["mean"])
-        for at, layer in enumerate(layers, 1)
-        for curve in layer["noise_attenuation"]
-    )
-    header = (
-        "layer",
-        "name",
-        "noise / signal",
-        "relative error of this layer's output",
-        "of the net's output",
+    table = Table.of(
+        "Means over examples and draws of ‖x̂^j - x^j‖/‖x^j‖:",
+        [
+            (at, layer, curve)
+            for at, layer in enumerate(layers, 1)
+            for curve in layer["noise_attenuation"]
+        ],
+        {
+            "layer": lambda row: row[0],
+            "name": lambda row: row[1]["name"],
+            "noise / signal": lambda row: row[2]["level"],
+            "relative error of this layer's output": lambda row: row[2]["points"][0]["mean"],
+            "of the net's output": lambda row: row[2]["points"][-1]["mean"],
+        },
     )
     return Page(
-        claim="injected noise has a rapidly decreasing effect on higher layers, even noise as "
-        "large as the signal.",
-        tables=(Table(header, rows, "Means over examples and draws of ‖x̂^j - x^j‖/‖x^j‖:"),),
+        tables=(table,),
         settings=vgg19_settings(workshop),
-        claims=claims,
+        claims=attenuation_claims(layers),
         notes=(LAYERS_NOTE, "The picture shows every second layer; the table has all of them."),
         pictures=(attenuation_panels(layers, "figure-3", net_name(workshop)),),
     )
@@ -92,29 +89,24 @@ def figure_4(workshop: Workshop) -> Page:
     """The singular values of layer 10: its kernel as a matrix, and its true map."""
     found = vgg19(workshop)
     layer, twin = found["layers"][_LAYER - 1], found["beside"][_LAYER - 1]
-    claims = singular_claims(layer)
-    rows = tuple(
-        (
-            net,
-            name,
-            one["count"],
-            one["spectral"],
-            one["quantiles"]["0.5"],
-            one["stable_rank"],
-            one["effective_rank_90"],
-        )
-        for net, record in (("trained", layer), ("random", twin))
-        for name, one in (("kernel", record["kernel_spectrum"]), ("true map", record["spectrum"]))
-        if one is not None
-    )
-    header = (
-        "net",
-        "matrix",
-        "singular values",
-        "largest",
-        "median",
-        "stable rank",
-        "values with 90 % of the energy",
+    matrices = {"kernel": "kernel_spectrum", "true map": "spectrum"}
+    table = Table.of(
+        "",
+        [
+            {"net": net, "matrix": name, **record[key]}
+            for net, record in (("trained", layer), ("random", twin))
+            for name, key in matrices.items()
+            if record[key] is not None
+        ],
+        {
+            "net": "net",
+            "matrix": "matrix",
+            "singular values": "count",
+            "largest": "spectral",
+            "median": lambda one: one["quantiles"]["0.5"],
+            "stable rank": "stable_rank",
+            "values with 90 % of the energy": "effective_rank_90",
+        },
     )
     panels = tuple(
         Histogram(
@@ -130,10 +122,9 @@ def figure_4(workshop: Workshop) -> Page:
         if layer[key] is not None and twin[key] is not None
     )
     return Page(
-        claim="a filter of layer 10 has few large singular values, and most are close to zero.",
-        tables=(Table(header, rows),),
+        tables=(table,),
         settings=vgg19_settings(workshop),
-        claims=claims,
+        claims=singular_claims(layer),
         notes=(
             LAYERS_NOTE,
             "The note says |Mx|/|x| ≥ σ_max; it is at most σ_max. Random: the initialisation, "
@@ -162,9 +153,7 @@ def above_count(last: Mapping[str, Any]) -> Tried:
 
 
 def attenuation_claims(layers: Sequence[Layer]) -> tuple[Tried, ...]:
-    """The relative error at the output against that of the layer itself, and against the injected
-    noise.
-    """
+    """The relative error at the output against the layer's own, and against the injected noise."""
     claims = []
     for level in _levels(layers):
         ends = [
@@ -195,9 +184,7 @@ def attenuation_claims(layers: Sequence[Layer]) -> tuple[Tried, ...]:
 
 
 def singular_claims(layer: Layer) -> tuple[Tried, ...]:
-    """Half of the kernel's singular values are below a tenth of the largest; the stable rank far
-    below their count.
-    """
+    """Half of the singular values are below a tenth of the largest, and the stable rank is low."""
     one = layer["kernel_spectrum"]
     middle = one["quantiles"]["0.5"] / one["spectral"]
     few = one["stable_rank"] / one["count"]

@@ -69,9 +69,7 @@ def vgg19(workshop: Workshop) -> dict[str, Any]:
 
 
 def vgg19_epochs(workshop: Workshop) -> list[dict[str, Any]]:
-    """One record for each epoch that stays: errors, γ, and every row of Figure 2 (middle) in
-    log10.
-    """
+    """For each epoch that stays: errors, γ, and every row of Figure 2 (middle) in log10."""
     plan, options = VGG19[workshop.size], LOOKS[workshop.size].sparse(workshop.seed)
     made: list[dict[str, Any]] = []
     for epoch in plan.snapshots:
@@ -87,9 +85,7 @@ def vgg19_epochs(workshop: Workshop) -> list[dict[str, Any]]:
 
 
 def alexnets(workshop: Workshop) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The AlexNet on labels as they are and that on shuffled labels, each measured on the sample
-    that it saw.
-    """
+    """The AlexNets on true and on shuffled labels, each measured on the sample that it saw."""
     options = LOOKS[workshop.size].sparse(workshop.seed)
 
     def look(plan: TrainingPlan) -> dict[str, Any]:
@@ -136,9 +132,7 @@ def _errors(metrics: dict[str, Any], data: Dataset, test: Dataset) -> dict[str, 
 
 
 def _kept(layer: dict[str, Any]) -> dict[str, Any]:
-    """A layer without what no item shows: of the cushions towards single layers, only the smallest
-    is kept.
-    """
+    """A layer without what no item shows: of cushions towards single layers the smallest stays."""
     kept = {key: layer[key] for key in _KEPT}
     kept["interlayer_smoothness"] = [
         {key: value for key, value in one.items() if key != "pairs"}

@@ -49,9 +49,7 @@ def alexnet_settings(workshop: Workshop) -> dict[str, Any]:
 
 
 def trained_table(nets: Mapping[str, Mapping[str, Any]], papers: Mapping[str, float]) -> Table:
-    """How well the nets learned, beside the paper's: errors as fractions; the paper's training
-    errors are all 0.
-    """
+    """How well the nets learned, beside the paper's, whose training errors are all 0."""
     return Table.of(
         "The nets:",
         [{"name": name, "paper": papers[name], **net} for name, net in nets.items()],

@@ -181,7 +181,6 @@ def _one_layer(quantity: Quantity, name: str, workshop: Workshop) -> Page:
     only = quantity_table(quantity, [layer], [twin])
     rows = tuple((LAYER_OF_FIGURE_1, *row[1:]) for row in only.rows)
     return Page(
-        claim=_ONE_LAYER[quantity.name],
         tables=(Table(only.header, rows, only.caption), vgg19_table(found)),
         settings=vgg19_settings(workshop),
         claims=one_layer_claims(quantity, layer, twin),
@@ -194,8 +193,6 @@ def _all_layers(quantity: Quantity, name: str, workshop: Workshop) -> Page:
     found = vgg19(workshop)
     layers, twins = found["layers"], found["beside"]
     return Page(
-        claim=f"the condition on the {quantity.name} is verified by its histograms on every layer "
-        "of VGG-19.",
         tables=(quantity_table(quantity, layers, twins), vgg19_table(found)),
         settings=vgg19_settings(workshop),
         claims=verified_claims(found["claims"], quantity),
@@ -216,9 +213,7 @@ figure_a5 = partial(_all_layers, BETA, "figure-a5")
 
 
 def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Tried, ...]:
-    """What the text says of Figure 1: the cushion improves drastically, the others behave nicely
-    after training.
-    """
+    """Figure 1's text: the cushion improves drastically, the others behave nicely."""
     mine, theirs = (median_of(quantity, one) for one in (layer, twin))
     text = (
         "the layer cushion is drastically improved by training"
@@ -268,9 +263,7 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Tri
 
 
 def verified_claims(checked: Sequence[Mapping[str, Any]], quantity: Quantity) -> tuple[Tried, ...]:
-    """The checks of `cushion measure --beside` that belong to a quantity, with the thresholds that
-    they name.
-    """
+    """The checks of `cushion measure --beside` on a quantity, with the thresholds they name."""
     claims = []
     for words in quantity.verified:
         found = [one for one in checked if one["claim"].startswith(words)]
@@ -292,15 +285,6 @@ _EXTREMUM = (
     "The definitions take the worst example; the histograms, from which the paper reads its "
     "claims, say what a typical one does."
 )
-_ONE_LAYER = {
-    CUSHION.name: "the layer cushion is drastically improved during training, especially in "
-    "higher layers.",
-    INTERLAYER.name: "the interlayer cushion behaves nicely after training; clipped, it is 1/√h "
-    "in all layers "
-    "but one.",
-    CONTRACTION.name: "the activation contraction behaves nicely even after training.",
-    SMOOTHNESS.name: "the interlayer smoothness behaves nicely even after training.",
-}
 _NOTES = {
     SMOOTHNESS.name: (
         "ρ is the largest number of which Definition 7 holds (the paper leaves that open); shown "

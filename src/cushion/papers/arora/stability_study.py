@@ -26,25 +26,23 @@ _RECORDED = {
 }
 _QUICK = {"20 examples": "--data digits --only stability,margins --beside init --examples 20"}
 _TRAINING = {
-    "quick": "train '1x8x8: 2*[conv4k3p1 relu] flatten fc16 relu fc10' --data digits -o .runs/vgg",
+    "quick": "train '1x8x8: 2*[conv4k3p1 relu] flatten fc16 relu fc10' --data digits "
+    "-o .runs/small-vgg",
     "recorded": "train arora-vgg19 --data cifar10 --width 0.25 --epochs 30 --lr-halve-every 5 "
-    "-o .runs/vgg",
+    "-o .runs/vgg19-quarter",
 }
 
 
 def page(workshop: Workshop) -> Page:
     """The checks of `measure --beside`, one by one, and the histograms behind them."""
     quick = workshop.size == "quick"
-    commands = {
-        name: f"measure .runs/vgg {words}"
-        for name, words in (_QUICK if quick else _RECORDED).items()
-    }
+    run = ".runs/small-vgg" if quick else ".runs/vgg19-quarter"
+    words = _QUICK if quick else _RECORDED
+    commands = {name: f"measure {run} {options}" for name, options in words.items()}
     needs = [_TRAINING["quick" if quick else "recorded"]]
     found = answers(workshop, "noise-stability", commands, _kept, needs)
     first = next(iter(found.values()))
     return Page(
-        claim="trained nets are stable to noise: cushions grow with training, contraction and 1/ρ "
-        "are small constants, β ≈ 1.",
         tables=(
             *(
                 quantity_table(quantity, record["layers"], record["beside"], f", on {name}")

@@ -4,7 +4,7 @@ and the paper's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cushion.papers.arora.paper import TABLE_1
@@ -20,45 +20,35 @@ _FEW = 5.0  # percent of the parameters that "as low as 1 %" allows in later lay
 
 
 def table_1(workshop: Workshop) -> Page:
-    """c²β²⌈κ/s⌉²/(μ²μ_→²) of the layers that the paper lists; with and without the worst
-    examples.
-    """
+    """c²β²⌈κ/s⌉²/(μ²μ_→²) of the paper's layers, with and without the worst examples."""
     found = vgg19(workshop)
     ours = {number: found["layers"][number - 1]["effective_parameters"] for number in TABLE_1}
-    claims = compression_claims(ours)
-    rows = tuple(
-        (
-            number,
-            *TABLE_1[number],
-            one["value"],
-            one["parameters"],
-            one["percent"],
-            one["zeta_value"],
-            None if one["zeta_value"] is None else 100 * one["zeta_value"] / one["parameters"],
-        )
-        for number, one in ours.items()
+
+    def zeta_percent(number: int) -> float | None:
+        one = ours[number]
+        return None if one["zeta_value"] is None else 100 * one["zeta_value"] / one["parameters"]
+
+    table = Table.of(
+        "Effective parameters, without depth, logarithms and constants:",
+        TABLE_1,
+        {
+            "layer": int,
+            "effective, paper": lambda number: TABLE_1[number][0],
+            "actual, paper": lambda number: TABLE_1[number][1],
+            "%, paper": lambda number: TABLE_1[number][2],
+            "effective, ours": lambda number: ours[number]["value"],
+            "actual, ours": lambda number: ours[number]["parameters"],
+            "%, ours": lambda number: ours[number]["percent"],
+            "effective without the worst 5 % of the examples": lambda number: ours[number][
+                "zeta_value"
+            ],
+            "%, without them": zeta_percent,
+        },
     )
-    header = (
-        "layer",
-        "effective, paper",
-        "actual, paper",
-        "%, paper",
-        "effective, ours",
-        "actual, ours",
-        "%, ours",
-        "effective without the worst 5 % of the examples",
-        "%, without them",
-    )
-    layers = tuple(str(number) for number in ours)
     return Page(
-        claim="compression rates can be as low as 1 % in later layers, earlier layers are not so "
-        "compressible.",
-        tables=(
-            Table(header, rows, "Effective parameters, without depth, logarithms and constants:"),
-            vgg19_table(found),
-        ),
+        tables=(table, vgg19_table(found)),
         settings=vgg19_settings(workshop),
-        claims=claims,
+        claims=compression_claims(ours),
         notes=(
             LAYERS_NOTE,
             "Each quantity enters with its worst value over the examples, as the definitions ask; "
@@ -75,12 +65,12 @@ def table_1(workshop: Workshop) -> Page:
             Picture(
                 "table-1",
                 f"Effective parameters of {net_name(workshop)} (measure)",
-                layers,
+                tuple(map(str, ours)),
                 "layer of VGG-19",
                 "percent of the layer's parameters",
                 (
                     Series("ours, worst example", tuple(one["percent"] for one in ours.values())),
-                    Series("ours, without the worst 5 %", tuple(row[-1] for row in rows)),
+                    Series("ours, without the worst 5 %", tuple(map(zeta_percent, ours))),
                     Series("paper", tuple(TABLE_1[number][2] for number in ours), from_paper=True),
                 ),
                 y_log=True,
@@ -91,55 +81,53 @@ def table_1(workshop: Workshop) -> Page:
 
 def compression_claims(ours: Mapping[int, Mapping[str, Any]]) -> tuple[Tried, ...]:
     """The caption of Table 1, tried on the paper's rows and on ours."""
-    percent = {number: one["percent"] for number, one in ours.items()}
-    paper = {number: row[2] for number, row in TABLE_1.items()}
+    percents = (
+        {number: one["percent"] for number, one in ours.items()},
+        {number: row[2] for number, row in TABLE_1.items()},
+    )
+
+    def tried(text: str, holds: Callable[[float, float], bool], numbers: tuple[int, ...]) -> Tried:
+        answers: list[Any] = []
+        for percent in percents:
+            later, earlier = _worst(percent, LATER), _best(percent, _EARLIER)
+            known = all(percent[number] is not None for number in numbers or (*LATER, *_EARLIER))
+            words = ", ".join(
+                f"layer {number} {_percent(percent[number])}" for number in numbers
+            ) or f"worst of the later {_percent(later)}, best of layers 4 and 6 " + _percent(
+                earlier
+            )
+            good = known and holds(later or 0.0, earlier or 0.0)
+            answers += [good, words]
+        return Tried(text, *answers)
+
     return (
-        Tried(
+        tried(
             f"later layers (9 to 18) come to at most {_FEW:g} % of their parameters",
-            _all_known(percent, LATER) and max(percent[number] for number in LATER) <= _FEW,
-            _shown(percent, LATER),
-            max(paper[number] for number in LATER) <= _FEW,
-            _shown(paper, LATER),
+            lambda later, _: later <= _FEW,
+            LATER,
         ),
-        Tried(
+        tried(
             "layers 4 and 6 do not compress: more effective than actual parameters",
-            _all_known(percent, _EARLIER) and min(percent[number] for number in _EARLIER) > 100,
-            _shown(percent, _EARLIER),
-            min(paper[number] for number in _EARLIER) > 100,
-            _shown(paper, _EARLIER),
+            lambda _, earlier: earlier > 100,
+            _EARLIER,
         ),
-        Tried(
+        tried(
             "later layers compress better than earlier ones",
-            _all_known(percent, (*LATER, *_EARLIER))
-            and max(percent[number] for number in LATER)
-            < min(percent[number] for number in _EARLIER),
-            f"worst of the later {_worst(percent, LATER)}, best of layers 4 and 6 "
-            f"{_best(percent, _EARLIER)}",
-            max(paper[number] for number in LATER) < min(paper[number] for number in _EARLIER),
-            f"worst of the later {_worst(paper, LATER)}, best of layers 4 and 6 "
-            f"{_best(paper, _EARLIER)}",
+            lambda later, earlier: later < earlier,
+            (),
         ),
     )
 
 
-def _all_known(percent: Mapping[int, float | None], numbers: tuple[int, ...]) -> bool:
+def _worst(percent: Mapping[int, float | None], numbers: tuple[int, ...]) -> float | None:
     """A layer with an infinite count (None in JSON) compresses to nothing."""
-    return all(percent[number] is not None for number in numbers)
+    known = [value for number in numbers if (value := percent[number]) is not None]
+    return max(known) if len(known) == len(numbers) else None
 
 
-def _shown(percent: Mapping[int, float | None], numbers: tuple[int, ...]) -> str:
-    return ", ".join(f"layer {number} {_percent(percent[number])}" for number in numbers)
-
-
-def _worst(percent: Mapping[int, float | None], numbers: tuple[int, ...]) -> str:
-    known = [percent[number] for number in numbers]
-    return _percent(None if None in known else max(value for value in known if value is not None))
-
-
-def _best(percent: Mapping[int, float | None], numbers: tuple[int, ...]) -> str:
-    return _percent(
-        min((value for number in numbers if (value := percent[number]) is not None), default=None)
-    )
+def _best(percent: Mapping[int, float | None], numbers: tuple[int, ...]) -> float | None:
+    known = [value for number in numbers if (value := percent[number]) is not None]
+    return min(known, default=None)
 
 
 def _percent(value: float | None) -> str:

@@ -104,9 +104,7 @@ def below_bartlett(here: Sequence[Column], paper: Sequence[Column]) -> Tried:
 
 
 def costs_little(here: Sequence[Column]) -> Tried:
-    """The net that Ours bounds errs about as often as the net before it; the paper gives no d and
-    no such pair.
-    """
+    """The net that Ours bounds errs about as often as before; the paper gives no such pair."""
     text = (
         "pruning costs little: the net that Ours bounds errs on at most 5 % more of the test set "
         "than before"
@@ -155,9 +153,7 @@ def orders_between() -> Tried:
 
 
 def reaches_error(here: Sequence[Column]) -> Tried:
-    """The paper's true error on CIFAR-10, e^-2.41, is reached by an MLP, pruned or not; a tenth
-    more is let pass.
-    """
+    """The paper's error on CIFAR-10 is reached by an MLP, pruned or not; a tenth more passes."""
     printed = TABLE_2[TRUE_ERROR]
     errors = [
         value for one in here for name in (TRUE_ERROR, BEFORE) if (value := one[name]) is not None

@@ -121,15 +121,15 @@ def beside_paper(found: Titled, papers: Sequence[Column | None], caption: str) -
 
 def other_forms(found: Titled) -> Table:
     """The rivals in every other form: none of them is known to be the paper's."""
-    ours = {title: partial(_cell, net.logs) for title, net in found}
     columns: dict[str, Callable[[str], Any]] = {"rival": OTHER_FORMS.__getitem__, "row": str}
-    return Table.of("The rivals in other forms (ln):", OTHER_FORMS, columns | ours)
+    columns |= {title: partial(_cell, net.logs) for title, net in found}
+    return Table.of("The rivals in other forms (ln):", OTHER_FORMS, columns)
 
 
 def nets(found: Titled) -> Table:
     """What was trained and what Algorithm 1 made of it; errors are fractions, not logarithms."""
     rows: list[tuple[str, NetFound, PrunedFound | None]] = [
-        (title, net, pruned) for title, net in found for pruned in net.ways or [None]
+        (title, net, pruned) for title, net in found for pruned in (net.ways or (None,))
     ]
 
     def after(read: Callable[[PrunedFound, NetFound], Any]) -> Callable[[Any], Any]:
@@ -156,9 +156,7 @@ def nets(found: Titled) -> Table:
 
 
 def counts(found: Titled) -> Table:
-    """How many nats each way of counting pays for the same pruned net; the certificate's are those
-    a coder wrote.
-    """
+    """Nats that each count pays for the same pruned net; the certificate's a coder wrote."""
     rows = [(title, net, pruned) for title, net in found for pruned in net.ways]
 
     def ratio(pruned: PrunedFound) -> float | None:
@@ -167,10 +165,7 @@ def counts(found: Titled) -> Table:
         )
         return sketch / naive if sketch is not None and naive else None
 
-    paid = {
-        row: lambda one, row=row: one[2].nats.get(row)  # type: ignore[misc]
-        for row in (_OURS_ROW, *_COUNTS)
-    }
+    paid = {row: lambda one, row=row: one[2].nats.get(row) for row in (_OURS_ROW, *_COUNTS)}
     return Table.of(
         "Nats that each count pays for the same pruned net:",
         rows,

@@ -36,7 +36,6 @@ from torch import Tensor
 
 from cushion.data.counter import stream
 from cushion.errors import BadInput
-from cushion.progress import progress as shown
 from cushion.records import Record
 
 Matrix: TypeAlias = NDArray[np.float64]
@@ -72,17 +71,6 @@ class TicketError(Record):
     target_weights: int
     all_weights: int
     printed: int
-
-
-@dataclass(frozen=True)
-class TicketStudy(Record):
-    """Tickets for one target at several widths; slopes of ln(error) over ln(width): -1 if errors
-    fall like 1/D.
-    """
-
-    tickets: tuple[TicketError, ...]
-    slope_found: float
-    slope_at_most: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +125,7 @@ class Ticket:
         return found
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, d₀] -> [B, out] in float64: what the pruned net computes, from the products that it
-        realises.
-        """
+        """[B, d₀] -> [B, out] in float64: what the pruned net computes, by what it realises."""
         for at, layer in enumerate(self.layers):
             y = x.relu() @ torch.from_numpy(layer.realised[0]).T
             if len(layer.realised) > 1:
@@ -149,9 +135,7 @@ class Ticket:
 
 
 def target_net(dims: Sequence[int], seed: int = 0) -> tuple[Matrix, ...]:
-    """A seeded target: layers [out, in], entries U[-1, 1]/√inputs, each divided by its norm where
-    that exceeds 1.
-    """
+    """A seeded target: layers [out, in], entries U[-1, 1]/√inputs, each scaled to norm ≤ 1."""
     _check_dims(dims)
     layers = []
     for at, (inputs, outputs) in enumerate(pairwise(dims)):
@@ -163,9 +147,7 @@ def target_net(dims: Sequence[int], seed: int = 0) -> tuple[Matrix, ...]:
 
 
 def net_shapes(shapes: Sequence[tuple[int, ...]], width: int) -> list[tuple[int, int]]:
-    """The 2L shapes [out, in] of G for a target of these shapes: hidden layers are all of that
-    width.
-    """
+    """The 2L shapes [out, in] of G for a target of these shapes, all hidden layers of `width`."""
     inside = [width] * (2 * len(shapes) - 1)
     return list(zip([*inside, shapes[-1][0]], [shapes[0][1], *inside], strict=True))
 
@@ -186,9 +168,7 @@ def random_net(shapes: Sequence[tuple[int, ...]], width: int, seed: int) -> list
 
 
 def find_ticket(target: Sequence[Matrix], width: int, seed: int = 0) -> Ticket:
-    """The ticket of the construction above; BadInput where the target breaks the conditions, or G
-    is too narrow.
-    """
+    """The ticket of the construction above; BadInput for a bad target or too narrow a G."""
     _check_target(target)
     layers = []
     for at, weight in enumerate(target):
@@ -230,9 +210,7 @@ def find_ticket(target: Sequence[Matrix], width: int, seed: int = 0) -> Ticket:
 def ticket_error(
     target: Sequence[Matrix] | Sequence[int], width: int, seed: int = 0
 ) -> TicketError:
-    """How far the ticket in a random net of this width is from its target (or `target_net` of these
-    dimensions).
-    """
+    """How far the ticket in a random net of this width is from its target (or `target_net`)."""
     layers = _target(target)
     ticket = find_ticket(layers, width, seed)
     shapes = [layer.shape for layer in layers]
@@ -249,26 +227,6 @@ def ticket_error(
         all_weights=sum(rows * columns for rows, columns in net_shapes(shapes, width)),
         printed=d0 * width + width * width * depth,
     )
-
-
-def ticket_study(
-    target: Sequence[Matrix] | Sequence[int],
-    widths: Sequence[int],
-    seed: int = 0,
-) -> TicketStudy:
-    """Tickets for one target at each width, and how their errors fall."""
-    if len(set(widths)) < 2:
-        raise BadInput(f"a slope needs two different widths, not {list(widths)}")
-    layers = _target(target)
-    tickets = tuple(
-        ticket_error(layers, width, seed) for width in shown(widths, "tickets", "width")
-    )
-    logs = np.log([one.width for one in tickets])
-    slopes = [
-        float(np.polyfit(logs, np.log([getattr(one, name) for one in tickets]), 1)[0])
-        for name in ("found", "at_most")
-    ]
-    return TicketStudy(tickets, *slopes)
 
 
 def error_at_most(ticket: Ticket) -> float:

@@ -23,7 +23,7 @@ from itertools import pairwise
 
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.theorems.records import Bound
-from cushion.theorems.rows import abstain, certified, log, stated
+from cushion.theorems.rows import Statement, log
 
 NAME, SOURCE = "lottery ticket", "Guha 2023, Thm 6.2"
 _LN2 = math.log(2.0)
@@ -57,21 +57,13 @@ class TicketFacts:
 
 
 def theorem_6_2(found: TicketFacts) -> list[Bound]:
-    """Rows about the ticket: as printed (a measure), the mask's own count, and what a coder wrote,
-    if it did.
-    """
-    mask, coded = f"{NAME}, mask alone", f"{NAME}, coded"
-    numbers, nats = printed_count(found), 0.0
-    rows = []
+    """Rows about the ticket: as printed (a measure), the mask's count, and what a coder wrote."""
+    printed = Statement(NAME, SOURCE, "as printed", "g")
+    mask = Statement(f"{NAME}, mask alone", SOURCE, "corrected", "g")
+    coded = replace(mask, name=f"{NAME}, coded")
+    numbers = printed_count(found)
     if not 0 < found.rho < 1 or found.width < 2:
-        rows.append(
-            abstain(
-                NAME,
-                SOURCE,
-                "the count needs a grid step ρ below 1 and a width of at least 2",
-                "as printed",
-            )
-        )
+        rows = [printed.abstains("the count needs a grid step ρ below 1 and a width of at least 2")]
     else:
         nats = numbers * math.log(1 / found.rho)
         text = (
@@ -79,16 +71,7 @@ def theorem_6_2(found: TicketFacts) -> list[Bound]:
             "each ln(1/ρ) nats"
         )
         value = log(found.unsure / found.m + math.sqrt(nats / found.m))
-        rows.append(
-            stated(
-                NAME,
-                SOURCE,
-                value,
-                text,
-                form="as printed",
-                factors={"numbers": numbers, "nats": nats},
-            )
-        )
+        rows = [printed.states(value, text, numbers=numbers, nats=nats)]
     bits = mask_bits(found.weights, found.kept)
     text = (
         f"{bits} bits name the mask ({found.kept} of {found.weights} weights); the weights are "
@@ -98,27 +81,14 @@ def theorem_6_2(found: TicketFacts) -> list[Bound]:
         (bits * _LN2 + math.log(1 / found.delta)) / (2 * found.m)
     )
     factors = {"bits": float(bits), "errors": float(found.errors)}
+    tail = replace(mask, name=f"{mask.name}, exact tail")
     rows += [
-        certified(
-            mask,
-            SOURCE,
-            hoeffding * _SLACK,
-            f"{text}; Hoeffding",
-            form="corrected",
-            factors=factors,
-        ),
-        certified(
-            f"{mask}, exact tail",
-            SOURCE,
-            _tail(found, bits),
-            text,
-            form="corrected",
-            factors=factors,
-        ),
+        mask.proves(hoeffding * _SLACK, f"{text}; Hoeffding", **factors),
+        tail.proves(_tail(found, bits), text, **factors),
     ]
     if found.coded_bits is None:
         why = "no coder wrote the ticket; cushion compress --method supermask finds and writes one"
-        rows.append(abstain(coded, SOURCE, why, "corrected", "certificate"))
+        rows.append(coded.abstains(why, "certificate"))
     else:
         extra = found.coded_bits - bits
         than = (
@@ -127,9 +97,8 @@ def theorem_6_2(found: TicketFacts) -> list[Bound]:
         )
         text = f"{found.coded_bits} bits written, {than}; architecture and grids included"
         factors = {"bits": float(found.coded_bits), "errors": float(found.errors)}
-        tail = _tail(found, found.coded_bits)
-        rows.append(certified(coded, SOURCE, tail, text, form="corrected", factors=factors))
-    return [replace(row, about="g") for row in rows]
+        rows.append(coded.proves(_tail(found, found.coded_bits), text, **factors))
+    return rows
 
 
 def printed_count(found: TicketFacts) -> float:

@@ -200,9 +200,7 @@ def _trained(workshop: Workshop, plan: NetPlan) -> tuple[Network, Dataset, Datas
 
 
 def _rivals(workshop: Workshop, plan: NetPlan) -> dict[str, Any]:
-    """Every form of the rivals' bounds; from the functions behind `cushion bounds`, without its
-    dearer families.
-    """
+    """Every form of the rivals' bounds: `cushion bounds` without its dearer families."""
     net, data, test = _trained(workshop, plan)
     seen = look_at(net, data)
     table = measure(net, data, only=["norms", "paths"], spectra=False)

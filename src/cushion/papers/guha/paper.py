@@ -48,9 +48,7 @@ def mlp_shapes(inputs: int, width: int) -> tuple[tuple[int, int], ...]:
 
 
 def sketch_numbers(shapes: Sequence[tuple[int, int]]) -> float:
-    """Σ 3 d₁ d₂ ln²(p) of Theorem 5.2, p the larger side: the numbers that it counts, but for
-    λχ.
-    """
+    """Σ 3 d₁ d₂ ln²(p) of Theorem 5.2, p the larger side: its numbers, but for λχ."""
     return math.fsum(3.0 * a * b * math.log(max(a, b)) ** 2 for a, b in shapes)
 
 

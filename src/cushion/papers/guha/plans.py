@@ -22,9 +22,7 @@ def mnist_net(width: int, epochs: int, halve: int | None = None) -> NetPlan:
 
 
 def cifar10_nets(epochs: int, learning: int, scale: float = 1.0) -> tuple[NetPlan, NetPlan]:
-    """The net trained as the paper says, and the same net trained so that it learns (Adam at 1e-3,
-    batches of 128).
-    """
+    """The net trained as the paper says, and one that learns (Adam at 1e-3, batches of 128)."""
     width = round(784 * scale)
     return (
         NetPlan("guha-mlp-cifar10", "cifar10", width, epochs, _CIFAR10_LEVEL, scale=scale),

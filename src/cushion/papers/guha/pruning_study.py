@@ -9,8 +9,18 @@ from typing import Any
 import torch
 
 from cushion.compressors.file import load_compressed
-from cushion.papers.commands import OCCAM, Answer, answers, by_machine_and_file, promised, taken
-from cushion.papers.pages import Page, Size, Table, Tried
+from cushion.papers.commands import (
+    LENET,
+    OCCAM,
+    TICKETS,
+    Answer,
+    answers,
+    by_machine_and_file,
+    promised,
+    sized,
+    taken,
+)
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 _KEPT = {
@@ -40,41 +50,29 @@ _RECORDED = {
     "mask-and-values": f"{_SPARSE} --method magnitude --rule zeros --grid 4",
     "sketch": f"{_SPARSE} --method sketch --rule zeros --grid 4",
 }
-_QUICK = {
-    name: _RECORDED[name].replace(_SPARSE, ".runs/imp-lenet/level-04")
-    for name in ("bernoulli-gentle", "bernoulli", "mask-and-values", "sketch")
-}
-_TRAININGS: dict[Size, tuple[str, ...]] = {
-    "quick": (
-        "train '1x8x8: flatten fc16 relu fc10' --data digits -o .runs/lenet",
-        "train '1x8x8: flatten fc16 relu fc10' --data digits --prune imp --prune-to 0.5 "
-        "-o .runs/imp-lenet",
-    ),
-    "recorded": (
-        "train lenet-300-100 --data mnist -o .runs/lenet",
-        "train lenet-300-100 --data mnist --epochs 8 --prune imp --prune-to 0.995 "
-        "-o .runs/imp-lenet",
-    ),
-}
+_QUICK = ("bernoulli-gentle", "bernoulli", "mask-and-values", "sketch")
 
 
 def page(workshop: Workshop) -> Page:
     """Nine prunings of one net and of a sparse one, the lemmas, and a sketch's round trip."""
-    data, given = ("digits", _QUICK) if workshop.size == "quick" else ("mnist", _RECORDED)
+    quick = workshop.size == "quick"
     commands = {}
-    for name, words in given.items():
-        net, _, options = words.partition(" ")
-        commands[name] = f"compress {net} --data {data} {options} -o .runs/nets/{name}.net"
-    needs = _TRAININGS["quick" if workshop.size == "quick" else "recorded"]
+    for name in _QUICK if quick else _RECORDED:
+        net, _, options = _RECORDED[name].partition(" ")
+        command = f"compress {net} --data mnist {options} -o .runs/nets/{name}.net"
+        commands[name] = sized(workshop, command)
+    needs = [sized(workshop, training) for training in (LENET, TICKETS)]
     found = answers(workshop, "guha-pruning", commands, _KEPT, needs)
     two = {"sketched": commands["sketch"], "pruned": commands["mask-and-values"]}
-    trip = workshop.step("study-round-trip", two, partial(round_trip, workshop.out / ".runs/nets"))
+    files = [
+        workshop.out / sized(workshop, f".runs/nets/{name}.net")
+        for name in ("sketch", "mask-and-values")
+    ]
+    trip = workshop.step("study-round-trip", two, partial(round_trip, *files))
     coins = {name: found[name] for name in found if name.startswith("bernoulli")}
     return Page(
-        claim="Algorithm 1 prunes a net at a small error, and a sketch of what is left is a short "
-        "description of it.",
         tables=(_nets(found), _lemmas(coins), _normality(coins["bernoulli"]), _sketches(found)),
-        settings={"delta": 0.05, "data": data},
+        settings={"delta": 0.05, "data": "digits" if quick else "mnist"},
         claims=claims(found, trip),
         notes=(
             "taken: the setting with the smallest bound of those that were tried. bound here: the "
@@ -89,11 +87,9 @@ def page(workshop: Workshop) -> Page:
     )
 
 
-def round_trip(folder: Path) -> dict[str, Any]:
+def round_trip(first: Path, second: Path) -> dict[str, Any]:
     """Are the sketched net and the pruned one the same net? Weights that differ, by layer."""
-    sketched, pruned = (
-        load_compressed(folder / f"{name}.net") for name in ("sketch", "mask-and-values")
-    )
+    sketched, pruned = load_compressed(first), load_compressed(second)
     layers = zip(sketched.network.affine_layers, pruned.network.affine_layers, strict=True)
     differ = {
         one.name: int((one.affine.operator.weight != two.affine.operator.weight).sum())

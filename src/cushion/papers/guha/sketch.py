@@ -29,9 +29,7 @@ _VALUE_BITS = 8  # of a non-zero of the study: ±1 to ±127
 
 @dataclass(frozen=True)
 class SketchPlan:
-    """Matrices [p, p] with j non-zeros in every row, for each pair; sides m = multiples of √(jp),
-    and √(jp)·ln p.
-    """
+    """Matrices [p, p], j non-zeros a row; sides m = multiples of √(jp), and √(jp)·ln p."""
 
     cases: tuple[Case, ...]
     trials: int
@@ -52,18 +50,12 @@ PLANS: dict[Size, SketchPlan] = {
 }
 
 
-def sketches(workshop: Workshop) -> Page:
-    """Rates of exact recovery over the side of the sketch, and the side that it takes beside the
-    theorem's.
-    """
+def sketch(workshop: Workshop) -> Page:
+    """Rates of exact recovery over the side, and the side that it takes beside the theorem's."""
     plan = PLANS[workshop.size]
     rates = {case: _rates(workshop, plan, *case) for case in plan.cases}
     claims = (theory_holds(rates), is_smaller(rates), saves_numbers(rates))
     return Page(
-        claim="a matrix [p, p] with at most j non-zeros in a row and column comes back from its "
-        "sketch of side "
-        "m = O(√(jp)·log p), and sketching so removes the combinatorial count of masks for a "
-        "small price.",
         tables=(_sizes(rates), _transition(plan, rates)),
         settings={
             "trials": plan.trials,
@@ -104,9 +96,7 @@ def _rates(workshop: Workshop, plan: SketchPlan, p: int, j: int) -> dict[int, fl
 
 
 def always(rates: Rates) -> int | None:
-    """The smallest side from which on, among those tried, every matrix came back; None where there
-    is none.
-    """
+    """The smallest side tried from which on every matrix came back; None where there is none."""
     found = None
     for side in sorted(rates, reverse=True):
         if rates[side] < 1.0:
@@ -116,47 +106,30 @@ def always(rates: Rates) -> int | None:
 
 
 def _sizes(rates: Mapping[Case, Rates]) -> Table:
-    rows = []
-    for (p, j), found in rates.items():
+    def row(case: Case) -> dict[str, Any]:
+        (p, j), found = case, rates[case]
         sides = sorted(found)
         half, sure = crossing(sides, [found[side] for side in sides]), always(found)
         root, theory = math.sqrt(j * p), paper_side(j, p)
         count = counts(p, p, j, j * p, _VALUE_BITS)
-        rows.append(
-            (
-                p,
-                j,
-                half,
-                sure,
-                math.sqrt(statistical_dimension(j / p)) * p,
-                theory,
-                None if half is None else half / root,
-                None if half is None else half / theory,
-                None if sure is None else sure * sure / (j * p),
-                round(count.sketch),
-                round(count.naive),
-                count.ratio,
-            )
-        )
-    header = (
-        "p",
-        "j",
-        "m, half come back",
-        "m, all come back",
-        "generic",
-        "√(jp)·ln p",
-        "half / √(jp)",
-    )
-    after = (
-        "half / (√(jp)·ln p)",
-        "m²/(jp), all come back",
-        "sketch count, bits",
-        "naive count, bits",
-        "sketch / naive",
-    )
-    return Table(
-        (*header, *after), tuple(rows), "How large a sketch must be, and what the paper counts:"
-    )
+        return {
+            "p": p,
+            "j": j,
+            "m, half come back": half,
+            "m, all come back": sure,
+            "generic": math.sqrt(statistical_dimension(j / p)) * p,
+            "√(jp)·ln p": theory,
+            "half / √(jp)": None if half is None else half / root,
+            "half / (√(jp)·ln p)": None if half is None else half / theory,
+            "m²/(jp), all come back": None if sure is None else sure * sure / (j * p),
+            "sketch count, bits": round(count.sketch),
+            "naive count, bits": round(count.naive),
+            "sketch / naive": count.ratio,
+        }
+
+    rows = list(map(row, rates))
+    caption = "How large a sketch must be, and what the paper counts:"
+    return Table.of(caption, rows, {name: name for name in rows[0]})
 
 
 def _transition(plan: SketchPlan, rates: Mapping[Case, Rates]) -> Table:

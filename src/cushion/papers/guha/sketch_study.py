@@ -45,9 +45,7 @@ class Counts(Record):
 
 
 def sparse_matrix(p: int, per_row: int, seed: int, trial: int) -> NDArray[np.int64]:
-    """[p, p], in every row exactly per_row non-zeros at uniform places, their values uniform on
-    ±1..±127.
-    """
+    """[p, p] with per_row non-zeros a row at uniform places, values uniform on ±1..±127."""
     places = bipartite(p, p, per_row, seed, f"study places {trial}").T
     hashes = stream(f"study values {trial}", seed, p * p).reshape(p, p)
     sizes = (hashes >> np.uint64(1)) % np.uint64(_LARGEST) + np.uint64(1)
@@ -65,9 +63,7 @@ def comes_back(p: int, per_row: int, m: int, ones: int, seed: int, trial: int) -
 
 
 def recovery_rate(p: int, per_row: int, m: int, ones: int, trials: int, seed: int) -> float:
-    """The part of `trials` random matrices that come back exactly from their sketches of m x m
-    numbers.
-    """
+    """The part of `trials` random matrices that come back exactly from m x m numbers."""
     return sum(comes_back(p, per_row, m, ones, seed, trial) for trial in range(trials)) / trials
 
 
@@ -80,9 +76,7 @@ def crossing(sides: Sequence[int], rates: Sequence[float]) -> float | None:
 
 
 def counts(p1: int, p2: int, j: float, nonzeros: int, bits: float) -> Counts:
-    """Both counts for a p1 x p2 matrix with at most j non-zeros in a row or column and values of so
-    many bits each.
-    """
+    """Both counts of a p1 x p2 matrix, at most j non-zeros a row or column, of so many bits."""
     p, entries = max(p1, p2), p1 * p2
     if not 0 <= nonzeros <= entries:
         raise BadInput(f"a matrix of {entries} entries has no {nonzeros} non-zeros")

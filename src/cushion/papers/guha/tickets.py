@@ -5,7 +5,7 @@ the width.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import linear_regression
@@ -81,9 +81,6 @@ def tickets(workshop: Workshop) -> Page:
         y_log=True,
     )
     return Page(
-        claim="a random net of twice the depth and enough width holds, with high probability, a "
-        "subnet within ε of any "
-        "target, with about as many weights as the target.",
         tables=(_by_width(by_width), _by_epsilon(enough, tried), _by_theorem_6_2(plan, by_width)),
         settings={"target": "-".join(map(str, plan.dims)), "seeds": plan.seeds, "failure": FAILURE},
         claims=claims,
@@ -118,59 +115,45 @@ def _tickets(workshop: Workshop, plan: TicketPlan, width: int) -> list[dict[str,
 
 
 def _by_width(by_width: dict[int, list[dict[str, Any]]]) -> Table:
-    rows = []
-    for width, ones in by_width.items():
-        active = max(one["active"] for one in ones)
-        first = ones[0]
-        rows.append(
-            (
-                width,
-                max(one["found"] for one in ones),
-                max(one["at_most"] for one in ones),
-                max(one["worst_weight"] for one in ones),
-                active,
-                first["target_weights"],
-                first["printed"],
-                first["all_weights"],
-                mask_bits(first["all_weights"], active),
-            )
-        )
-    errors = ("width", "largest error found", "no input has more", "worst weight off by")
-    sizes = (
-        "active weights",
-        "target's weights",
-        "printed d₀D + D²L",
-        "weights of G",
-        "bits of the mask",
-    )
-    return Table(
-        (*errors, *sizes), tuple(rows), "Worst of the seeds, by the width of the random net:"
+    def most(key: str) -> Callable[[list[dict[str, Any]]], Any]:
+        return lambda ones: max(one[key] for one in ones)
+
+    def mask(ones: list[dict[str, Any]]) -> int:
+        return mask_bits(ones[0]["all_weights"], most("active")(ones))
+
+    return Table.of(
+        "Worst of the seeds, by the width of the random net:",
+        by_width.values(),
+        {
+            "width": most("width"),
+            "largest error found": most("found"),
+            "no input has more": most("at_most"),
+            "worst weight off by": most("worst_weight"),
+            "active weights": most("active"),
+            "target's weights": most("target_weights"),
+            "printed d₀D + D²L": most("printed"),
+            "weights of G": most("all_weights"),
+            "bits of the mask": mask,
+        },
     )
 
 
 def _by_epsilon(enough: dict[float, int], tried: dict[float, list[dict[str, Any]]]) -> Table:
-    rows = [
-        (
-            epsilon,
-            enough[epsilon],
-            len(ones),
-            sum(one["at_most"] <= epsilon for one in ones),
-            _worst(ones),
-        )
-        for epsilon, ones in tried.items()
-    ]
-    header = ("ε", "width that suffices", "seeds", "within ε", "no input has more")
-    return Table(
-        header,
-        tuple(rows),
+    return Table.of(
         f"At the width that Theorem 6.1 with its constants asks for (failure {FAILURE}):",
+        tried,
+        {
+            "ε": float,
+            "width that suffices": enough.__getitem__,
+            "seeds": lambda epsilon: len(tried[epsilon]),
+            "within ε": lambda epsilon: sum(one["at_most"] <= epsilon for one in tried[epsilon]),
+            "no input has more": lambda epsilon: max(one["at_most"] for one in tried[epsilon]),
+        },
     )
 
 
 def _by_theorem_6_2(plan: TicketPlan, by_width: dict[int, list[dict[str, Any]]]) -> Table:
-    """What Theorem 6.2 adds to the errors of such a ticket, as printed and by what its mask
-    takes.
-    """
+    """What Theorem 6.2 adds to a ticket's errors, as printed and by what its mask takes."""
     rows = []
     for width, ones in by_width.items():
         facts = TicketFacts(
@@ -186,8 +169,7 @@ def _by_theorem_6_2(plan: TicketPlan, by_width: dict[int, list[dict[str, Any]]])
             width=width,
             rho=_STEP,
         )
-        printed, hoeffding, tail, _ = theorem_6_2(facts)
-        rows.append((width, printed.value, hoeffding.value, tail.value))
+        rows.append((width, *(row.value for row in theorem_6_2(facts)[:3])))
     header = ("width", "as printed, 1 for O(.)", "mask alone, Hoeffding", "mask alone, exact tail")
     caption = (
         f"Theorem 6.2 for a ticket without an error on m = {_EXAMPLES} examples (ρ = 2⁻⁸, δ = "
@@ -196,14 +178,8 @@ def _by_theorem_6_2(plan: TicketPlan, by_width: dict[int, list[dict[str, Any]]])
     return Table(header, tuple(rows), caption)
 
 
-def _worst(ones: Sequence[dict[str, Any]]) -> float:
-    return max(float(one["at_most"]) for one in ones)
-
-
 def _suffices(tried: dict[float, list[dict[str, Any]]]) -> Tried:
-    """At the sufficient width a ticket within ε is there, in all seeds but for the failure that is
-    allowed.
-    """
+    """At the sufficient width a ticket within ε is there, but for the failure allowed."""
     text = "a net that is wide enough holds a subnet within ε of the target on the whole unit ball"
     missed = sum(one["at_most"] > epsilon for epsilon, ones in tried.items() for one in ones)
     count = sum(map(len, tried.values()))
@@ -215,9 +191,7 @@ def _suffices(tried: dict[float, list[dict[str, Any]]]) -> Tried:
 
 
 def _slope(widths: Sequence[int], found: Sequence[float], at_most: Sequence[float]) -> Tried:
-    """A polynomial in 1/ε is enough: over the widths errors fall like a power of the width, near
-    -1.
-    """
+    """A polynomial in 1/ε is enough: errors fall like a power of the width, near -1."""
     logs = [math.log(width) for width in widths]
     slopes = [
         linear_regression(logs, [math.log(error) for error in errors]).slope

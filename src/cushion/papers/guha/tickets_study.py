@@ -9,7 +9,7 @@ from functools import partial
 from statistics import linear_regression
 from typing import Any
 
-from cushion.papers.commands import OCCAM, Answer, answers, certified
+from cushion.papers.commands import OCCAM, TICKETS, Answer, answers, certified, sized
 from cushion.papers.guha.lottery import ticket_error
 from cushion.papers.guha.lottery_theorem import sufficient_width
 from cushion.papers.pages import Page, Size, Table, Tried
@@ -17,7 +17,7 @@ from cushion.papers.runner import Workshop
 
 _DIMS = (16, 16, 16, 4)
 _POWERS: dict[Size, range] = {
-    "quick": range(6, 9),
+    "quick": range(8, 11),
     "recorded": range(8, 19),
     "full": range(8, 19),
 }
@@ -35,28 +35,23 @@ def page(workshop: Workshop) -> Page:
     quick = workshop.size == "quick"
     data, minutes = ("digits", 0.1) if quick else ("mnist", 10)
     files = f"study-lottery-tickets/{'quick' if quick else 'recorded'}"
-    training = (
-        "train '1x8x8: flatten fc16 relu fc10' --data digits --prune imp --prune-to 0.5"
-        if quick
-        else "train lenet-300-100 --data mnist --epochs 8 --prune imp --prune-to 0.995"
-    )
+    training = sized(workshop, TICKETS)
     ask = partial(answers, workshop, "lottery-tickets")
-    run = ask({"imp": f"{training} -o .runs/imp-lenet"}, {"levels": ""})["imp"]
+    run = ask({"imp": training}, {"levels": ""})["imp"]
     names = {level["level"]: f"level-{level['level']:02d}" for level in run["levels"]}
     commands = {
-        name: f"compress .runs/imp-lenet/{name} --data {data} --method magnitude --rule zeros "
+        name: f"compress .runs/imp-lenet/{name} --data mnist --method magnitude --rule zeros "
         f"--grid best -o .runs/nets/{name}.net --certificate {files}/{name}.cushion"
         for name in names.values()
     }
-    found = ask(commands, _KEPT, [f"{training} -o .runs/imp-lenet"])
+    small = {name: sized(workshop, command) for name, command in commands.items()}
+    found = ask(small, _KEPT, [training])
     mask = f"--method supermask --minutes {minutes} -o {files}/supermask.cushion"
     kept = dict.fromkeys(("bits", "errors", "m", "bound"), "")
     supermask = ask({"supermask": f"compress --data {data} {mask}"}, kept)["supermask"]
     levels = [level | {"proved": found[names[level["level"]]]} for level in run["levels"]]
     tickets = [_ticket(workshop, 2**power) for power in _POWERS[workshop.size]]
     return Page(
-        claim="a dense net holds a sparse one that, trained alone from the same initialisation, is "
-        "as good; a random net holds one that needs no training.",
         tables=(_levels(levels), _supermask(supermask), _widths(tickets)),
         settings={"data": data, "delta": 0.05, "target of Theorem 6.1": "-".join(map(str, _DIMS))},
         claims=claims(levels, supermask, tickets),

@@ -46,9 +46,7 @@ def curve(label: str, points: Sequence[Mapping[str, Any]]) -> Curve:
 
 
 def panel(title: str, curves: Sequence[Curve], limits: tuple[float, float] | None = None) -> Curves:
-    """Curves of several nets, between two KL if `limits` are given; the bars are standard
-    errors.
-    """
+    """Curves of several nets, between two KL if `limits` are given; bars: standard errors."""
     heights = (-0.02, _SHOWN)
     return Curves(
         "",

@@ -58,9 +58,7 @@ def above_everywhere(
 
 
 def differences(upper: Numbers, lower: Numbers) -> list[float] | None:
-    """10^upper - 10^lower at every place, in units of the largest; None where a number is
-    missing.
-    """
+    """10^upper - 10^lower in units of the largest; None where a number is missing."""
     pairs = [(a, b) for a, b in zip(upper, lower, strict=True) if a is not None and b is not None]
     if len(pairs) < len(upper) or not pairs:
         return None
@@ -71,9 +69,7 @@ def differences(upper: Numbers, lower: Numbers) -> list[float] | None:
 def gap_grows(
     text: str, places: Sequence[int], gaps: Mapping[str, Sequence[float] | None]
 ) -> Tried:
-    """Of every measure: the last gap above the first, and a rank correlation with the place above
-    0.5.
-    """
+    """Of every measure: the last gap above the first, and a rank correlation above 0.5."""
     words, held, missing = [], [], []
     for name, gap in gaps.items():
         found = None if gap is None else rank_correlation(places, gap)
@@ -108,9 +104,7 @@ def most_pronounced(text: str, excess: Mapping[str, float | None], named: Sequen
 def predicts(
     text: str, measure: Numbers, errors: Sequence[float], *, wanted: bool = True, what: str = ""
 ) -> Tried:
-    """Whether the measure's rank correlation with `errors` is above 0.5 (wanted), or not above it
-    (not wanted).
-    """
+    """Whether the rank correlation with `errors` is above 0.5 (wanted), or not (not wanted)."""
     pairs = [
         (value, error) for value, error in zip(measure, errors, strict=True) if value is not None
     ]
@@ -136,9 +130,7 @@ def predicts(
 def moves(
     text: str, found: Mapping[str, Numbers], *, up: bool, where: str, every: bool = False
 ) -> Tried:
-    """Each measure rises (or falls) from its first number to its last; `every`: from each number to
-    the next.
-    """
+    """Each measure rises (or falls) from first to last; `every`: from each to the next."""
     words, held, missing = [], [], []
     for name, numbers in found.items():
         known = [value for value in numbers if value is not None]

@@ -28,9 +28,7 @@ def mu_at_least(net: Conditions, part: str, indices: str) -> Tried:
 
 
 def c2_at_most(net: Conditions, input_length: float) -> Tried:
-    """C2 ≤ 5 over the δ at which at least 1 % of a layer can flip: the weaker reading, since all δ
-    ask for more.
-    """
+    """C2 ≤ 5 over the δ at which 1 % of a layer can flip: the weaker reading."""
     text = f"C2 ≤ 5 on the {net.label} net"
     found, all_of_them = net.c2(), net.c2("value")
     if found is None or all_of_them is None:

@@ -4,7 +4,9 @@ initialisation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from cushion.papers.drawings import Curve, Curves, Drawing, Histogram, Panels, spread_of
 from cushion.papers.neyshabur.condition_claims import (
@@ -32,7 +34,7 @@ _POOLED = (
 )
 
 
-def figure5(workshop: Workshop) -> Page:
+def figure_5(workshop: Workshop) -> Page:
     """C1, C2 and C3 of the learned net."""
     pair = find_conditions(workshop)
     net = pair.learned
@@ -44,8 +46,6 @@ def figure5(workshop: Workshop) -> Page:
     panels = (_inverse(net, "text", "C1, a < c < b"), _flips(net, "C2"), unit_histogram(net))
     return _page(
         pair,
-        "the conditions of Theorem 1 hold for nets trained in practice: μ ≥ 1/4, C2 ≤ 5 and C3 ≤ "
-        "3.",
         (_c1_table((net,)), _layer_table((net,))),
         claims,
         Panels("conditions", "Conditions of Theorem 1, learned net", 3, panels),
@@ -59,7 +59,7 @@ def figure5(workshop: Workshop) -> Page:
     )
 
 
-def figure6(workshop: Workshop) -> Page:
+def figure_6(workshop: Workshop) -> Page:
     """C1 over three sets of indices, random above learned."""
     pair = find_conditions(workshop)
     claims = (
@@ -79,7 +79,6 @@ def figure6(workshop: Workshop) -> Page:
     )
     return _page(
         pair,
-        "in terms of C1 the learned net is very similar to its random initialisation.",
         (_c1_table((pair.random, pair.learned)),),
         claims,
         Panels(
@@ -89,7 +88,7 @@ def figure6(workshop: Workshop) -> Page:
     )
 
 
-def figure7(workshop: Workshop) -> Page:
+def figure_7(workshop: Workshop) -> Page:
     """C2: how many activations can flip, by δ and layer."""
     pair = find_conditions(workshop)
     claims = (
@@ -109,7 +108,6 @@ def figure7(workshop: Workshop) -> Page:
     )
     return _page(
         pair,
-        "in terms of C2 the learned net is very similar to its random initialisation, and C2 ≤ 5.",
         (_flip_table(pair),),
         claims,
         Panels("flips", "C2: share of activations that flip", 3, panels),
@@ -120,7 +118,7 @@ def figure7(workshop: Workshop) -> Page:
     )
 
 
-def figure8(workshop: Workshop) -> Page:
+def figure_8(workshop: Workshop) -> Page:
     """C3 of the units, and the lengths of the outputs."""
     pair = find_conditions(workshop)
     claims = (
@@ -142,7 +140,6 @@ def figure8(workshop: Workshop) -> Page:
     )
     return _page(
         pair,
-        "in terms of C3 the learned net is very similar to its random initialisation, and C3 ≤ 3.",
         (_layer_table(nets), _output_table(nets)),
         claims,
         Panels("units", "C3 and outputs", 2, (*(unit_histogram(net) for net in nets), *outputs)),
@@ -156,14 +153,12 @@ def figure8(workshop: Workshop) -> Page:
 
 def _page(
     pair: Pair,
-    claim: str,
     tables: Sequence[Table],
     claims: Sequence[Tried],
     picture: Drawing,
     notes: Sequence[str],
 ) -> Page:
     return Page(
-        claim=claim,
         tables=tuple(tables),
         settings=pair.settings,
         claims=tuple(claims),
@@ -197,71 +192,63 @@ def _flips(net: Conditions, title: str, zoom: float | None = None) -> Curves:
 
 
 def _c1_table(nets: Sequence[Conditions]) -> Table:
-    rows = []
-    for net in nets:
-        for part, indices in {"text": "a < c < b", **PARTS}.items():
-            found = net.interaction(part)
-            row = (
-                net.label,
-                indices,
-                found["triples"],
-                net.median_inverse_mu(part),
-                net.inverse_mu(part),
-            )
-            rows.append((*row[:3], *map(_finite, row[3:])))
-    header = ("net", "indices", "triples", "median 1/μ", "largest 1/μ")
-    return Table(header, tuple(rows), "C1 over triples and examples:")
+    sets = {"text": "a < c < b", **PARTS}
+    return Table.of(
+        "C1 over triples and examples:",
+        [(net, part) for net in nets for part in sets],
+        {
+            "net": lambda row: row[0].label,
+            "indices": lambda row: sets[row[1]],
+            "triples": lambda row: row[0].interaction(row[1])["triples"],
+            "median 1/μ": lambda row: _finite(row[0].median_inverse_mu(row[1])),
+            "largest 1/μ": lambda row: _finite(row[0].inverse_mu(row[1])),
+        },
+    )
 
 
 def _layer_table(nets: Sequence[Conditions]) -> Table:
-    rows = []
-    for net in nets:
-        flips = {layer["layer"]: layer for layer in net.flips}
-        for layer in net.units:
-            flip, ratio = flips.get(layer["layer"], {}), layer["unit_ratio"]
-            c2 = (flip.get("restricted"), flip.get("value"))
-            rows.append(
-                (
-                    net.label,
-                    layer["layer"],
-                    *c2,
-                    layer["value"],
-                    None if ratio is None else ratio["value"],
-                )
-            )
-    header = ("net", "layer", "C2", "C2, all δ", "C3", "largest unit / mean")
-    return Table(header, tuple(rows), "C2 and C3 by layer, the largest over the examples:")
+    flips = {(net.label, layer["layer"]): layer for net in nets for layer in net.flips}
+    rows = [{"net": net.label, **layer} for net in nets for layer in net.units]
+
+    def c2(which: str) -> Callable[[dict[str, Any]], float | None]:
+        return lambda row: flips.get((row["net"], row["layer"]), {}).get(which)
+
+    return Table.of(
+        "C2 and C3 by layer, the largest over the examples:",
+        rows,
+        {
+            "net": "net",
+            "layer": "layer",
+            "C2": c2("restricted"),
+            "C2, all δ": c2("value"),
+            "C3": "value",
+            "largest unit / mean": lambda row: row["unit_ratio"] and row["unit_ratio"]["value"],
+        },
+    )
 
 
 def _flip_table(pair: Pair) -> Table:
-    def cells(net: Conditions) -> list[tuple[float | None, ...]]:
-        both = zip(net.median_c2(), net.flips, strict=True)
-        return [(_finite(median), layer["restricted"], layer["value"]) for median, layer in both]
-
-    rows = tuple(
-        (layer["layer"], layer["units"], *one, *two)
-        for layer, one, two in zip(
-            pair.random.flips, cells(pair.random), cells(pair.learned), strict=True
-        )
-    )
-    columns = ("median C2", "C2", "C2, all δ")
-    header = (
-        "layer",
-        "units",
-        *(f"{net}: {column}" for net in ("random", "learned") for column in columns),
-    )
-    return Table(header, rows, "C2 by layer: median and largest over the examples:")
+    columns: dict[str, Callable[[int], Any]] = {
+        "layer": lambda at: pair.random.flips[at]["layer"],
+        "units": lambda at: pair.random.flips[at]["units"],
+    }
+    reads: dict[str, Callable[[Conditions, int], float | None]] = {
+        "median C2": lambda net, at: _finite(net.median_c2()[at]),
+        "C2": lambda net, at: net.flips[at]["restricted"],
+        "C2, all δ": lambda net, at: net.flips[at]["value"],
+    }
+    for net in (pair.random, pair.learned):
+        columns |= {f"{net.label}: {name}": partial(read, net) for name, read in reads.items()}
+    caption = "C2 by layer: median and largest over the examples:"
+    return Table.of(caption, range(len(pair.random.flips)), columns)
 
 
 def _output_table(nets: Sequence[Conditions]) -> Table:
-    rows = tuple(
-        (
-            net.label,
-            *(net.record["outputs"]["quantiles"][level] for level in ("0.05", "0.5", "0.95")),
-        )
-        for net in nets
-    )
-    return Table(("net", "5 %", "median", "95 %"), rows, "Lengths of the outputs ‖f(x)‖:")
+    levels = {"5 %": "0.05", "median": "0.5", "95 %": "0.95"}
+    columns: dict[str, Callable[[Conditions], Any]] = {"net": lambda net: net.label}
+    for name, level in levels.items():
+        columns[name] = partial(lambda key, net: net.record["outputs"]["quantiles"][key], level)
+    return Table.of("Lengths of the outputs ‖f(x)‖:", nets, columns)
 
 
 def _finite(value: float | None) -> float | None:

@@ -26,9 +26,7 @@ _BINS = 40  # of pooled histograms
 
 @dataclass(frozen=True)
 class Conditions:
-    """NetConditions of one net as JSON, where an infinite number is null. label: learned, or
-    random.
-    """
+    """NetConditions as JSON, where an infinite number is null. label: learned, or random."""
 
     label: str
     record: dict[str, Any]
@@ -57,9 +55,7 @@ class Conditions:
         return found
 
     def c2(self, which: str = "restricted") -> float | None:
-        """The largest C2 of a layer: `value` over all δ, `restricted` over those that flip 1 % or
-        more.
-        """
+        """The largest C2 of a layer: `value` over all δ, `restricted` where 1 % flip."""
         return max((_number(layer[which]) for layer in self.flips), default=None)
 
     def median_c2(self) -> list[float]:
@@ -84,9 +80,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Pair:
-    """The learned net and its random initialisation; the learned net's errors, and the mean length
-    of inputs.
-    """
+    """The learned net, its errors, its random initialisation, and the mean length of inputs."""
 
     plan: TrainingPlan
     options: ConditionOptions

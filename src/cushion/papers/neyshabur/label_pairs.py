@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cushion.papers.drawings import Picture, Series
-from cushion.papers.neyshabur.nets import NetFound, find_net
+from cushion.papers.neyshabur.nets import NetFound, SizedNet, find_net
 from cushion.papers.neyshabur.plans import PAIRS
 from cushion.papers.runner import Workshop
 
@@ -32,9 +33,19 @@ def find_pairs(workshop: Workshop, alphas: tuple[float, ...] = ()) -> list[PairF
     ]
 
 
-def nets_of(pair: PairFound) -> tuple[tuple[str, NetFound], ...]:
-    """Each net with the name of its labels."""
-    return (("true", pair.true), ("random", pair.random))
+def nets_of(pairs: Sequence[PairFound]) -> list[SizedNet]:
+    """Both nets of every pair."""
+    return [
+        SizedNet(pair.size, net, labels)
+        for pair in pairs
+        for labels, net in (("true", pair.true), ("random", pair.random))
+    ]
+
+
+PAIR_COLUMNS: dict[str, Callable[[SizedNet], Any]] = {
+    "examples": lambda one: one.size,
+    "labels": lambda one: one.labels,
+}
 
 
 def lines(

@@ -50,11 +50,9 @@ def page(workshop: Workshop) -> Page:
         found |= answers(workshop, "bounds-mnist", {name: command}, _kept, needs)
     short = None
     if workshop.size != "quick":
-        command = {"short": "bounds .runs/short-true-60000 --data mnist"}
-        short = answers(workshop, "bounds-mnist", command, _kept, [_SHORT])["short"]
+        shortly = {"short": "bounds .runs/short-true-60000 --data mnist"}
+        short = answers(workshop, "bounds-mnist", shortly, _kept, [_SHORT])["short"]
     return Page(
-        claim="norms over the margin, and sharpness together with KL, tell nets that fit true "
-        "labels from nets that fit random ones; sharpness alone and parameter counts do not.",
         tables=(
             _nets(found),
             _certificates(found),

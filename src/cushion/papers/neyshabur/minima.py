@@ -4,27 +4,31 @@ of random labels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from cushion.papers.drawings import Panels, Picture, Series
 from cushion.papers.neyshabur.bicriteria import curve, panel
 from cushion.papers.neyshabur.claims import all_zero, predicts
-from cushion.papers.neyshabur.nets import NORMS, NetFound, find_net
+from cushion.papers.neyshabur.nets import (
+    ERRORS,
+    GAMMA,
+    KL,
+    NORM_COLUMNS,
+    NORMS,
+    SHARPNESS,
+    NetFound,
+    SizedNet,
+    columns,
+    find_net,
+)
 from cushion.papers.neyshabur.plans import CONFUSED, EPSILON, LEVEL, VGG_ALPHAS
 from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 
-@dataclass(frozen=True)
-class SizedNet:
-    """A net and the number that stands on its figure's axis."""
-
-    size: int
-    net: NetFound
-
-
-def figure3(workshop: Workshop) -> Page:
+def figure_3(workshop: Workshop) -> Page:
     """Errors, measures and bi-criteria curves by the size of the confusion set."""
     nets = [
         SizedNet(one.size, find_net(workshop, one.plan, VGG_ALPHAS))
@@ -33,11 +37,6 @@ def figure3(workshop: Workshop) -> Page:
     claims = minima_claims(nets)
     label = "random labels in the confusion set"
     return Page(
-        claim="of nets that all fit the same training set, those trained with a larger confusion "
-        "set generalise "
-        "worse; norms predict that, sharpness alone does not, and for a fixed expected sharpness "
-        "the nets of higher "
-        "test error have higher norms (KL).",
         tables=(_table(nets, label), _union_table(nets, label)),
         settings={
             "true labels": nets[0].net.norms["m"],
@@ -126,9 +125,7 @@ def errors_picture(nets: Sequence[SizedNet], label: str, *, x_log: bool = False)
 
 
 def measures_picture(nets: Sequence[SizedNet], label: str, *, logs: bool = False) -> Picture:
-    """The four norms over γ² and the largest sharpness, each divided by its largest; `logs`: both
-    axes.
-    """
+    """The norms over γ² and the largest sharpness, each over its largest; `logs`: both axes."""
     series = [
         Series(name, shares([one.net.log10(key) for one in nets])) for key, name in NORMS.items()
     ]
@@ -149,38 +146,21 @@ def shares(logs: Sequence[float | None]) -> tuple[float | None, ...]:
 
 
 def _table(nets: Sequence[SizedNet], label: str) -> Table:
-    header = (
-        label,
-        "train error",
-        "test error",
-        "γ",
-        *NORMS.values(),
-        "largest sharpness",
-        f"KL at sharpness {LEVEL:g}",
-        f"KL at error + {LEVEL:g}",
-    )
-    rows = []
-    for one in nets:
-        norms = [one.net.log10(key) for key in NORMS]
-        sharpness = (one.net.sharpness, one.net.kl, one.net.error_kl)
-        rows.append(
-            (one.size, one.net.train_error, one.net.test_error, one.net.margin, *norms, *sharpness)
-        )
-    return Table(header, tuple(rows), "On the rows with true labels; norms are log10 of norm / γ²:")
+    caption = "On the rows with true labels; norms are log10 of norm / γ²:"
+    sharp = SHARPNESS | KL
+    return Table.of(caption, nets, {label: _size, **ERRORS, **GAMMA, **NORM_COLUMNS, **sharp})
 
 
 def _union_table(nets: Sequence[SizedNet], label: str) -> Table:
-    rows = tuple(
-        (
-            one.size,
-            one.net.union_error,
-            one.net.norms["union_margin"],
-            *(one.net.union_log10(key) for key in NORMS),
-        )
-        for one in nets
-    )
-    return Table(
-        (label, "error", "γ", *NORMS.values()),
-        rows,
-        "With the margin over true and random labels together:",
-    )
+    of_the_union: dict[str, Callable[[NetFound], Any]] = {
+        "error": lambda net: net.union_error,
+        "γ": lambda net: net.norms["union_margin"],
+    }
+    for key, name in NORMS.items():
+        of_the_union[name] = partial(lambda key, net: net.union_log10(key), key)
+    caption = "With the margin over true and random labels together:"
+    return Table.of(caption, nets, {label: _size, **columns(**of_the_union)})
+
+
+def _size(one: SizedNet) -> int:
+    return one.size

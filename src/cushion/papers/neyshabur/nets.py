@@ -9,7 +9,9 @@ margin of either.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,9 +41,7 @@ _DELTA = 0.05  # of bounds that are not asked for here
 
 @dataclass(frozen=True)
 class NetFound:
-    """One net. norms and sharp: what the steps kept, as JSON; sharp is empty where nobody asked for
-    sharpness.
-    """
+    """One net. norms, sharp: what the steps kept; sharp is empty where nobody asked for it."""
 
     plan: TrainingPlan
     norms: dict[str, Any]
@@ -106,9 +106,7 @@ class NetFound:
 
     @property
     def kl(self) -> float | None:
-        """KL at an expected sharpness (of the loss) of 0.05; None where the α that were tried do
-        not reach it.
-        """
+        """KL at an expected sharpness (of the loss) of 0.05; None where no α reaches it."""
         return kl_at(self.points, LEVEL, "sharpness")
 
     @property
@@ -117,10 +115,39 @@ class NetFound:
         return kl_at(self.points, LEVEL, "error_sharpness")
 
 
+@dataclass(frozen=True)
+class SizedNet:
+    """A net and the number that stands on its figure's axis; its labels, where that matters."""
+
+    size: int
+    net: NetFound
+    labels: str = ""
+
+
+def columns(**readers: Callable[[NetFound], Any]) -> dict[str, Callable[[SizedNet], Any]]:
+    """Columns of a table of sized nets, from what each reads of the net."""
+    return {name: partial(lambda read, one: read(one.net), read) for name, read in readers.items()}
+
+
+NORM_COLUMNS = columns(
+    **{name: partial(lambda key, net: net.log10(key), key) for key, name in NORMS.items()}
+)
+ERRORS = columns(
+    **{"train error": lambda net: net.train_error, "test error": lambda net: net.test_error}
+)
+GAMMA = columns(γ=lambda net: net.margin)
+LOSS = columns(loss=lambda net: net.norms["loss"])
+SHARPNESS = columns(**{"largest sharpness": lambda net: net.sharpness})
+KL = columns(
+    **{
+        f"KL at sharpness {LEVEL:g}": lambda net: net.kl,
+        f"KL at error + {LEVEL:g}": lambda net: net.error_kl,
+    }
+)
+
+
 def find_net(workshop: Workshop, plan: TrainingPlan, alphas: tuple[float, ...] = ()) -> NetFound:
-    """Its norms, and with `alphas` its sharpness; a step that is missing trains the net unless that
-    is done.
-    """
+    """Its norms, and with `alphas` its sharpness; a missing step trains the net."""
     settings = {**plan.to_json(), "seed": plan.seed + workshop.seed, "device": workshop.device}
     norms = workshop.step(
         "neyshabur-norms", {**settings, "epsilon": EPSILON}, lambda: _norms(workshop, plan)
@@ -187,4 +214,4 @@ def _sharpness(workshop: Workshop, plan: TrainingPlan, options: SharpnessOptions
         load_net(run.net).module, data, only=["sharpness"], sharpness=options
     ).net.sharpness
     assert found is not None
-    return found.to_json()
+    return dict(found.to_json())

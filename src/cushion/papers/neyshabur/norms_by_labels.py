@@ -12,8 +12,8 @@ from cushion.papers.neyshabur.claims import (
     gap_grows,
     most_pronounced,
 )
-from cushion.papers.neyshabur.label_pairs import PairFound, find_pairs, lines, nets_of
-from cushion.papers.neyshabur.nets import NORMS, NetFound
+from cushion.papers.neyshabur.label_pairs import PAIR_COLUMNS, PairFound, find_pairs, lines, nets_of
+from cushion.papers.neyshabur.nets import ERRORS, GAMMA, NORM_COLUMNS, NORMS, columns
 from cushion.papers.neyshabur.plans import EPSILON
 from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
@@ -21,15 +21,11 @@ from cushion.papers.runner import Workshop
 MARGINS = f"γ: the margin that all but {EPSILON:.0%} of S exceed"
 
 
-def figure1(workshop: Workshop) -> Page:
+def figure_1(workshop: Workshop) -> Page:
     """Four norms over the margin, by sample size and labels."""
     pairs = find_pairs(workshop)
     claims = capacity_claims(pairs)
     return Page(
-        claim="the complexity of models learned with random labels is always higher than with true "
-        "ones, and the gap "
-        "increases with the size of the training set, most of all for the ℓ2 norm and the "
-        "ℓ2-path norm.",
         tables=(_norm_table(pairs), _gap_table(pairs)),
         settings={"margin level": EPSILON, "sizes": [pair.size for pair in pairs]},
         claims=claims,
@@ -61,15 +57,11 @@ def figure1(workshop: Workshop) -> Page:
 
 
 def capacity_claims(pairs: Sequence[PairFound]) -> tuple[Tried, ...]:
-    """Zero training error; random above true for each norm; gaps that grow; where they grow
-    most.
-    """
+    """Zero training error; random above true for each norm; gaps that grow, and where most."""
     sizes = [pair.size for pair in pairs]
     true = {key: [pair.true.log10(key) for pair in pairs] for key in NORMS}
     random = {key: [pair.random.log10(key) for pair in pairs] for key in NORMS}
-    errors = {
-        f"{pair.size} {labels}": net.errors for pair in pairs for labels, net in nets_of(pair)
-    }
+    errors = {f"{one.size} {one.labels}": one.net.errors for one in nets_of(pairs)}
     why = "γ ≤ 0, since the net errs on more than a twentieth of S"
     return (
         all_zero(errors, "the training error of every net is zero"),
@@ -98,9 +90,7 @@ def capacity_claims(pairs: Sequence[PairFound]) -> tuple[Tried, ...]:
 
 
 def _excess(random: Sequence[float | None], true: Sequence[float | None]) -> float | None:
-    """log10 of the growth from the smallest to the largest sample with random labels, over that
-    with true ones.
-    """
+    """log10 of the growth over the samples with random labels, over that with true ones."""
     ends = (random[0], random[-1], true[0], true[-1])
     if ends[0] is None or ends[1] is None or ends[2] is None or ends[3] is None:
         return None
@@ -108,24 +98,10 @@ def _excess(random: Sequence[float | None], true: Sequence[float | None]) -> flo
 
 
 def _norm_table(pairs: Sequence[PairFound]) -> Table:
-    def logs(net: NetFound) -> tuple[float | None, ...]:
-        return tuple(net.log10(key) for key in NORMS)
-
-    header = ("examples", "labels", "epochs", "train error", "test error", "γ", *NORMS.values())
-    rows = tuple(
-        (
-            pair.size,
-            labels,
-            net.norms["epochs"],
-            net.train_error,
-            net.test_error,
-            net.margin,
-            *logs(net),
-        )
-        for pair in pairs
-        for labels, net in nets_of(pair)
-    )
-    return Table(header, rows, f"log10 of norm / γ² ({MARGINS}):")
+    epochs = columns(epochs=lambda net: net.norms["epochs"])
+    caption = f"log10 of norm / γ² ({MARGINS}):"
+    every = {**PAIR_COLUMNS, **epochs, **ERRORS, **GAMMA, **NORM_COLUMNS}
+    return Table.of(caption, nets_of(pairs), every)
 
 
 def _gap_table(pairs: Sequence[PairFound]) -> Table:

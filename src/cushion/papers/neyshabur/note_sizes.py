@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from scipy.stats import spearmanr
@@ -25,16 +25,11 @@ def figure_1(workshop: Workshop) -> Page:
     sized = WIDTHS[workshop.size]
     nets = [_errors(workshop, one.plan) for one in sized]
     claims = size_claims(nets)
-    rows = tuple(
-        (one.size, net["parameters"], net["m"], _train(net), _test(net))
-        for one, net in zip(sized, nets, strict=True)
-    )
+    rows = [{"units": one.size, **net} for one, net in zip(sized, nets, strict=True)]
+    columns = {"hidden units": "units", "parameters": "parameters", "examples": "m"}
+    errors: dict[str, Callable[[Net], float]] = {"training error": _train, "test error": _test}
     return Page(
-        claim="more parameters than examples do not hurt: generalisation gets better with the size "
-        "of the net.",
-        tables=(
-            Table(("hidden units", "parameters", "examples", "training error", "test error"), rows),
-        ),
+        tables=(Table.of("", rows, {**columns, **errors}),),
         settings={"nets": "two-layer perceptrons", "changed": sized[0].plan.changes()},
         claims=claims,
         notes=(
@@ -59,9 +54,7 @@ def figure_1(workshop: Workshop) -> Page:
 
 
 def size_claims(nets: Sequence[Net]) -> tuple[Tried, ...]:
-    """The test error falls with the size, and goes on doing so past as many parameters as
-    examples.
-    """
+    """The test error falls with the size, also past as many parameters as examples."""
     beyond = [net for net in nets if net["parameters"] > net["m"]]
     text = "so it does among nets with more parameters than examples"
     if len(beyond) < 3:

@@ -31,9 +31,7 @@ class LabelPair:
 
 @dataclass(frozen=True)
 class Sized:
-    """A net and the number that stands on its figure's axis: random labels (Figure 3), hidden units
-    (Figure 4).
-    """
+    """A net and its place on the axis: random labels (Figure 3), hidden units (Figure 4)."""
 
     size: int
     plan: TrainingPlan
@@ -97,16 +95,12 @@ _EXAMPLES: dict[Size, int] = {"quick": 20, "recorded": 50, "full": 100}
 
 
 def sharpness_options(size: Size, alphas: tuple[float, ...], seed: int) -> SharpnessOptions:
-    """Appendix A's at full size, with fewer draws and steps below; the paper does not print its
-    α.
-    """
+    """Appendix A's, with fewer draws and steps below full size; the paper prints no α."""
     published = SharpnessOptions.as_published(seed)
     return replace(published, alphas=alphas, draws=_DRAWS[size], ascent_steps=_STEPS[size])
 
 
 def condition_options(size: Size, seed: int) -> ConditionOptions:
-    """So many examples of the sample (the paper does not print how many it took); at full size C1
-    without probes.
-    """
+    """So many examples (the paper does not say how many); at full size C1 without probes."""
     method: Method = "exact" if size == "full" else "auto"
     return ConditionOptions(examples=_EXAMPLES[size], method=method, seed=seed)

@@ -9,36 +9,32 @@ from collections.abc import Sequence
 from cushion.papers.drawings import Panels
 from cushion.papers.neyshabur.bicriteria import curve, panel
 from cushion.papers.neyshabur.claims import above_everywhere
-from cushion.papers.neyshabur.label_pairs import PairFound, find_pairs, lines, nets_of
+from cushion.papers.neyshabur.label_pairs import PAIR_COLUMNS, PairFound, find_pairs, lines, nets_of
+from cushion.papers.neyshabur.nets import ERRORS, KL, LOSS, SHARPNESS, columns
 from cushion.papers.neyshabur.plans import LEVEL, VGG_ALPHAS
 from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 
-def figure2(workshop: Workshop) -> Page:
+def figure_2(workshop: Workshop) -> Page:
     """Largest sharpness by sample size and labels, and the bi-criteria curves of both."""
     pairs = find_pairs(workshop, VGG_ALPHAS)
     claims = sharpness_claims(pairs)
-    shown = [
-        point["kl"] for pair in pairs for net in (pair.true, pair.random) for point in net.points
-    ]
+    shown = [point["kl"] for one in nets_of(pairs) for point in one.net.points]
     limits = (min(shown) / 1.5, max(shown) * 1.5)  # of both panels, so that they can be compared
-    panels = (
+    panels = [
         panel(
-            "true labels",
-            [curve(f"{pair.size} examples", pair.true.points) for pair in pairs],
+            f"{labels} labels",
+            [
+                curve(f"{one.size} examples", one.net.points)
+                for one in nets_of(pairs)
+                if one.labels == labels
+            ],
             limits,
-        ),
-        panel(
-            "random labels",
-            [curve(f"{pair.size} examples", pair.random.points) for pair in pairs],
-            limits,
-        ),
-    )
+        )
+        for labels in ("true", "random")
+    ]
     return Page(
-        claim="sharpness alone does not tell true from random labels: it fails on the smaller "
-        "sets; jointly with KL "
-        "it does, and the curves move more with the sample size for random labels.",
         tables=(_sharpness_table(pairs),),
         settings=pairs[0].true.measured,
         claims=claims,
@@ -66,9 +62,7 @@ def figure2(workshop: Workshop) -> Page:
 
 
 def sharpness_claims(pairs: Sequence[PairFound]) -> tuple[Tried, ...]:
-    """Sharpness at the largest and at smaller sizes; KL at a fixed expected sharpness, and its
-    growth.
-    """
+    """Sharpness at the largest and at smaller sizes; KL at a fixed sharpness, and its growth."""
     sizes = [pair.size for pair in pairs]
     reach = f"an expected sharpness of {LEVEL:g} is not reached by the α that were tried"
     return (
@@ -94,9 +88,7 @@ def sharpness_claims(pairs: Sequence[PairFound]) -> tuple[Tried, ...]:
 
 
 def less_sharp_somewhere(sizes: Sequence[int], differences: Sequence[float]) -> Tried:
-    """At half or more of the sizes below the largest, random labels give less sharpness than true
-    ones.
-    """
+    """At half of the smaller sizes or more, random labels give less sharpness than true ones."""
     text = (
         "on smaller sets nets trained on random labels have less sharpness than those trained on "
         "true ones"
@@ -125,31 +117,8 @@ def grows_more(random: Sequence[float | None], true: Sequence[float | None]) -> 
 
 
 def _sharpness_table(pairs: Sequence[PairFound]) -> Table:
-    level = f"{LEVEL:g}"
-    header = (
-        "examples",
-        "labels",
-        "train error",
-        "loss",
-        "largest sharpness",
-        "at the edge of the box",
-        f"KL at sharpness {level}",
-        f"KL at error + {level}",
-    )
-    rows = tuple(
-        (
-            pair.size,
-            labels,
-            net.train_error,
-            net.norms["loss"],
-            net.sharpness,
-            net.sharp["maximum"]["at_the_edge"],
-            net.kl,
-            net.error_kl,
-        )
-        for pair in pairs
-        for labels, net in nets_of(pair)
-    )
-    return Table(
-        header, rows, "Sharpness of the loss, and KL where its expectation rises by so much:"
-    )
+    edge = columns(**{"at the edge of the box": lambda net: net.sharp["maximum"]["at_the_edge"]})
+    train = {"train error": ERRORS["train error"]}
+    every = {**PAIR_COLUMNS, **train, **LOSS, **SHARPNESS, **edge, **KL}
+    caption = "Sharpness of the loss, and KL where its expectation rises by so much:"
+    return Table.of(caption, nets_of(pairs), every)

@@ -9,8 +9,20 @@ from operator import methodcaller
 from cushion.papers.drawings import Panels
 from cushion.papers.neyshabur.bicriteria import curve, panel
 from cushion.papers.neyshabur.claims import RANKED, Numbers, moves, rank_correlation
-from cushion.papers.neyshabur.minima import SizedNet, errors_picture, measures_picture
-from cushion.papers.neyshabur.nets import NORMS, NetFound, find_net
+from cushion.papers.neyshabur.minima import errors_picture, measures_picture
+from cushion.papers.neyshabur.nets import (
+    ERRORS,
+    GAMMA,
+    KL,
+    LOSS,
+    NORM_COLUMNS,
+    NORMS,
+    SHARPNESS,
+    NetFound,
+    SizedNet,
+    columns,
+    find_net,
+)
 from cushion.papers.neyshabur.plans import EPSILON, LEVEL, MLP_ALPHAS, WIDTHS
 from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
@@ -19,7 +31,7 @@ FITS, TURNS, SPECTRAL_TURNS = 32, 128, 512  # hidden units at which the text see
 FITTED = 0.01  # a training error at most this counts as fitting
 
 
-def figure4(workshop: Workshop) -> Page:
+def figure_4(workshop: Workshop) -> Page:
     """Errors, measures and bi-criteria curves by the number of hidden units."""
     nets = [
         SizedNet(one.size, find_net(workshop, one.plan, MLP_ALPHAS))
@@ -27,9 +39,6 @@ def figure4(workshop: Workshop) -> Page:
     ]
     claims = width_claims(nets)
     return Page(
-        claim="32 hidden units fit MNIST, yet wider nets generalise better; norms over the margin "
-        "and the joint "
-        "measure of sharpness and KL decrease up to 128 units, and beyond that fail to explain it.",
         tables=(_table(nets),),
         settings={
             "margin level": EPSILON,
@@ -132,9 +141,7 @@ def _log_kl(net: NetFound) -> float | None:
 def _between(
     nets: Sequence[SizedNet], low: int, high: float, read: Callable[[NetFound], float | None]
 ) -> list[float | None]:
-    """The numbers of the nets from `low` to `high` units; none where the net of `low` units was not
-    trained.
-    """
+    """The numbers of the nets from `low` to `high` units; none without a net of `low` units."""
     inside = [one for one in nets if low <= one.size <= high]
     return [read(one.net) for one in inside] if inside and inside[0].size == low else []
 
@@ -153,9 +160,7 @@ def fits(nets: Sequence[SizedNet]) -> Tried:
 
 
 def wider_is_better(nets: Sequence[SizedNet]) -> Tried:
-    """From 32 units on: rank correlation of width and test error below -0.5, and the widest errs
-    less than 32 units.
-    """
+    """From 32 units on: rank correlation below -0.5, and the widest errs less than 32 units."""
     text = f"beyond {FITS} hidden units the test error decreases with the width"
     wide = [one for one in nets if one.size >= FITS]
     errors = [one.net.test_error for one in wide]
@@ -170,34 +175,24 @@ def wider_is_better(nets: Sequence[SizedNet]) -> Tried:
 
 
 def _table(nets: Sequence[SizedNet]) -> Table:
-    printed = {"l2-path": "ℓ2-path norm, ∏ 4h", "spectral": "spectral norm, ∏ h"}
-    header = (
-        "hidden units",
-        "parameters",
-        "train error",
-        "test error",
-        "loss",
-        "γ",
-        *NORMS.values(),
+    printed = columns(
+        **{
+            "ℓ2-path norm, ∏ 4h": lambda net: net.log10("l2-path", "as printed"),
+            "spectral norm, ∏ h": lambda net: net.log10("spectral", "as printed"),
+        }
     )
-    header += (
-        *printed.values(),
-        "largest sharpness",
-        f"KL at sharpness {LEVEL:g}",
-        f"KL at error + {LEVEL:g}",
+    return Table.of(
+        "Norms are log10 of norm / γ²:",
+        nets,
+        {
+            "hidden units": lambda one: one.size,
+            **columns(parameters=lambda net: net.norms["parameters"]),
+            **ERRORS,
+            **LOSS,
+            **GAMMA,
+            **NORM_COLUMNS,
+            **printed,
+            **SHARPNESS,
+            **KL,
+        },
     )
-    rows = []
-    for one in nets:
-        net = one.net
-        fitted = (
-            net.norms["parameters"],
-            net.train_error,
-            net.test_error,
-            net.norms["loss"],
-            net.margin,
-        )
-        norms = [net.log10(key) for key in NORMS] + [
-            net.log10(key, "as printed") for key in printed
-        ]
-        rows.append((one.size, *fitted, *norms, net.sharpness, net.kl, net.error_kl))
-    return Table(header, tuple(rows), "Norms are log10 of norm / γ²:")

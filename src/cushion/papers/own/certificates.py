@@ -67,8 +67,6 @@ def published_against_ours(workshop: Workshop) -> Page:
     )
     shown = [one for one in PUBLISHED if one.comparable]
     return Page(
-        claim="the bounds that cushion certifies without data in the prior are below all of that "
-        "kind listed here.",
         tables=(
             Table(
                 ("certificate", "prior", *sets),

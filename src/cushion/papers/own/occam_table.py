@@ -30,8 +30,6 @@ def make(workshop: Workshop) -> Page:
         "exact ≤ kl ≤ Hoeffding in every cell", ordered == cells, f"in {ordered} of {cells}"
     )
     return Page(
-        claim="the exact binomial tail is never looser than the kl form, nor that than the "
-        "Hoeffding form.",
         tables=(
             Table(
                 ("bits", "training error", "exact tail", "kl form", "Hoeffding form"), tuple(rows)

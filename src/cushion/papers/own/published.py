@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Published:
-    """One row: bounds in percent by data set. prior: what the prior (or the code) was allowed to
-    see.
-    """
+    """Bounds in percent by data set. prior: what the prior (or the code) was allowed to see."""
 
     source: str
     prior: str

@@ -22,9 +22,7 @@ def beyond(share: float, claimed: float, draws: int) -> bool:
 
 
 def _enough(rows: Sequence[Row]) -> bool | None:
-    """Whether η holds in all rows: no where one contradicts it, undecided where one is above it
-    within chance.
-    """
+    """Whether η holds in all rows: undecided where one is above it within chance."""
     if any(beyond(one[_MAIN], one["eta"], one["draws"]) for one in rows):
         return False
     return None if any(one[_MAIN] > one["eta"] for one in rows) else True
@@ -122,9 +120,7 @@ def fewer_with_alpha(rows: Sequence[Row]) -> Tried:
 
 
 def more_as_alpha_shrinks(rows: Sequence[Row]) -> Tried:
-    """Section 5.2 says the opposite of Remark 1, by Proposition 1.1, whose τ does not depend on
-    α.
-    """
+    """Section 5.2 says the opposite of Remark 1, by Proposition 1.1, whose τ knows no α."""
     fixed = [one["fixed"] for one in rows]
     relative = all(later < earlier for earlier, later in pairwise(one["share"] for one in rows))
     first, last = rows[0]["alpha"], rows[-1]["alpha"]

@@ -5,8 +5,9 @@ size c^i.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,15 +79,11 @@ def figure_1(workshop: Workshop) -> Page:
         for alpha in ALPHAS
         if tail_constant(alpha) > 0
     ]
-    rows = [(x, *(float(tails[alpha][at]) for alpha in ALPHAS)) for at, x in enumerate(_FAR)]
     return Page(
-        claim="the stability parameter α controls the tail of the α-stable distributions; α = 2 is "
-        "the Gaussian, "
-        "α = 1 the Cauchy distribution.",
         tables=(
             Table(
                 ("x", *(f"α = {alpha:g}" for alpha in ALPHAS)),
-                tuple(rows),
+                tuple(zip(_FAR, *(tails[alpha].tolist() for alpha in ALPHAS), strict=True)),
                 "Densities (β = 0, scale 1):",
             ),
         ),
@@ -170,36 +167,22 @@ def _same(text: str, difference: NDArray[np.float64], of_what: str) -> Tried:
 
 
 def figure_2(workshop: Workshop) -> Page:
-    """Eq. 16 over α and i: as printed, with 1 where it does not apply, exactly, and for the law
-    itself.
-    """
+    """Eq. 16 over α and i: as printed, 1 where it does not apply, exactly, and for the law."""
     plane = PLANES[workshop.size]
-    grid = [[path_probability(i, alpha, C, M, N) for alpha in plane.alphas] for i in plane.powers]
+    grid = [[_path(i, alpha) for alpha in plane.alphas] for i in plane.powers]
     known = Plane(tuple(alpha for alpha in plane.alphas if alpha >= SMALLEST_ALPHA), plane.powers)
     lawful = workshop.step(
         "shin-paths", {**asdict(known), "c": C, "M": M, "N": N}, lambda: _lawful(known)
     )
     claims = (is_a_bound(grid), probable(plane, grid), more_paths(plane, grid))
-    surfaces = (
-        (
-            "paths-printed",
-            "Eq. 16 as printed, also where it does not apply",
-            plane,
-            _values(grid, "printed"),
-        ),
-        ("paths-chernoff", "Eq. 16, and 1 where κ ≤ Np", plane, _values(grid, "chernoff")),
-        (
-            "paths-exact",
-            "The binomial tail, exactly, with eq. 14's p",
-            plane,
-            _values(grid, "exact"),
-        ),
-        ("paths-law", "The binomial tail with the stable law's own p", known, lawful),
-    )
+    titles = {
+        "printed": "Eq. 16 as printed, also where it does not apply",
+        "chernoff": "Eq. 16, and 1 where κ ≤ Np",
+        "exact": "The binomial tail, exactly, with eq. 14's p",
+    }
+    surfaces = [(kind, title, plane, _values(grid, kind)) for kind, title in titles.items()]
+    surfaces.append(("law", "The binomial tail with the stable law's own p", known, lawful))
     return Page(
-        claim="for a fixed α there are large regions of c^(M-i) that are probable; as α grows "
-        "smaller there are still "
-        "many paths to c^M (c = 1.3, M = 5, N = 64).",
         tables=(_by_alpha(), _exact_p()),
         settings={"c": C, "M": M, "N": N, "alphas": len(plane.alphas), "powers": len(plane.powers)},
         claims=claims,
@@ -216,16 +199,16 @@ def figure_2(workshop: Workshop) -> Page:
         ),
         pictures=tuple(
             Contour(
-                name,
+                f"paths-{kind}",
                 title,
                 over.alphas,
                 over.powers,
-                "α",
-                "i",
-                tuple(map(tuple, values)),
-                "P(X ≥ c^(M-i))",
+                x_label="α",
+                y_label="i",
+                values=tuple(map(tuple, values)),
+                value_label="P(X ≥ c^(M-i))",
             )
-            for name, title, over, values in surfaces
+            for kind, title, over, values in surfaces
         ),
     )
 
@@ -235,9 +218,7 @@ def _values(grid: Sequence[Sequence[PathProbability]], field: str) -> list[list[
 
 
 def law_probability(i: float, alpha: float) -> float:
-    """P(c^i < W < c^(i+1)) of the stable law with scale c itself: the integral of its density, by
-    trapezia.
-    """
+    """P(c^i < W < c^(i+1)) of the stable law with scale c: its density's integral, by trapezia."""
     places = np.linspace(C ** (i - 1.0), C**i, _TRAPEZIA + 1)  # in scales
     return float(trapezoid(density(places, alpha), places))
 
@@ -258,37 +239,44 @@ def _lawful(plane: Plane) -> list[list[float]]:
 
 
 def _by_alpha() -> Table:
-    rows = []
-    for alpha in _SHOWN:
-        ones = [path_probability(float(i), alpha, C, M, N) for i in range(M + 1)]
-        rows += [
-            (alpha, what, *(float(getattr(one, field)) for one in ones))
-            for what, field in (
-                ("as printed", "printed"),
-                ("1 where κ ≤ Np", "chernoff"),
-                ("exact", "exact"),
-            )
-        ]
-    header = ("α", "P(X ≥ c^(M-i))", *(f"i = {i}" for i in range(M + 1)))
-    return Table(
-        header, tuple(rows), "Probability of enough entries of size c^i in a row to reach c^M:"
+    kinds = {"as printed": "printed", "1 where κ ≤ Np": "chernoff", "exact": "exact"}
+    return Table.of(
+        "Probability of enough entries of size c^i in a row to reach c^M:",
+        [(alpha, what) for alpha in _SHOWN for what in kinds],
+        {
+            "α": lambda row: row[0],
+            "P(X ≥ c^(M-i))": lambda row: row[1],
+            **_over_powers(lambda row, i: float(getattr(_path(i, row[0]), kinds[row[1]]))),
+        },
     )
 
 
 def _exact_p() -> Table:
-    rows = []
-    for alpha in _SHOWN:
-        ones = [path_probability(float(i), alpha, C, M, N).p for i in range(M + 1)]
-        rows.append((alpha, "eq. 14", *ones))
-        if alpha >= SMALLEST_ALPHA:
-            rows.append(
-                (alpha, "the law itself", *(law_probability(float(i), alpha) for i in range(M + 1)))
-            )
-    return Table(
-        ("α", "p", *(f"i = {i}" for i in range(M + 1))),
-        tuple(rows),
+    laws: dict[str, Callable[[float, float], float]] = {
+        "eq. 14": lambda i, alpha: _path(i, alpha).p,
+        "the law itself": law_probability,
+    }
+    rows = [(alpha, law) for alpha in _SHOWN for law in laws]
+    return Table.of(
         "Share of entries between c^i and c^(i+1):",
+        [(alpha, law) for alpha, law in rows if law == "eq. 14" or alpha >= SMALLEST_ALPHA],
+        {
+            "α": lambda row: row[0],
+            "p": lambda row: row[1],
+            **_over_powers(lambda row, i: laws[row[1]](i, row[0])),
+        },
     )
+
+
+def _path(i: float, alpha: float) -> PathProbability:
+    return path_probability(i, alpha, C, M, N)
+
+
+def _over_powers(
+    read: Callable[[tuple[float, str], float], float],
+) -> dict[str, Callable[[tuple[float, str]], float]]:
+    """One column for each whole i."""
+    return {f"i = {i}": partial(lambda i, row: read(row, i), float(i)) for i in range(M + 1)}
 
 
 def is_a_bound(grid: Sequence[Sequence[PathProbability]]) -> Tried:

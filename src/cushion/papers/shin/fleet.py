@@ -47,9 +47,7 @@ class FleetNet:
 
     @property
     def recipe(self) -> Recipe:
-        """How it is trained: a recipe of the paper's nets with fewer epochs, or a spec with plain
-        SGD.
-        """
+        """A recipe of the paper's nets with fewer epochs, or a spec with plain SGD."""
         found = find_recipe(self.spec)
         if found.name != "spec":
             return replace(found, epochs=self.epochs, lr_halve_every=max(1, self.epochs // 4))
@@ -78,9 +76,7 @@ def train_net(workshop: Workshop, plan: FleetNet) -> tuple[RunResult, Dataset, D
 
 
 def _perceptrons(data: str, widths: tuple[int, int, int], epochs: int) -> list[FleetNet]:
-    """Around one hidden layer of the middle width: two other widths, two depths, two seeds, three
-    shares of noise.
-    """
+    """Around one hidden layer: two other widths, two depths, two seeds, three shares of noise."""
     image, middle = _IMAGE[data], widths[1]
 
     def one(label: str, hidden: str, varies: str, noise: float = 0.0, seed: int = 0) -> FleetNet:

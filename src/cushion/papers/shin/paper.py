@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One line of Table 1: accuracies in percent, the compressed one as mean and standard deviation
-    of ten trials.
-    """
+    """One line of Table 1: accuracies in percent, compressed as mean and deviation of ten."""
 
     net: str
     data: str

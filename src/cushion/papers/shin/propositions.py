@@ -63,9 +63,7 @@ _PLACES = ("main text", "appendix", "equation 37", "corrected", "ours")
 
 @dataclass(frozen=True)
 class Draws:
-    """How much is drawn: matrices [side, side] for the propositions, rows for eq. 10, stable
-    weights for eq. 14.
-    """
+    """Matrices [side, side] for the propositions, rows for eq. 10, stable weights for eq. 14."""
 
     matrices: int
     side: int
@@ -88,15 +86,8 @@ def propositions(workshop: Workshop) -> Page:
     errors = [
         make("shin-error", **one, draws=plan.matrices, side=plan.side) for one in _error_settings()
     ]
-    own = make(
-        "shin-dependent",
-        eta=ETA,
-        tau=TAU,
-        alpha=ALPHA,
-        rows=512,
-        columns=32,
-        draws=plan.matrices // 20,
-    )
+    shape = {"rows": 512, "columns": 32, "draws": plan.matrices // 20}
+    own = make("shin-dependent", eta=ETA, tau=TAU, alpha=ALPHA, **shape)
     counts = [
         _count(make, alpha, tau, n, plan.counts)
         for n in (plan.side * plan.side, plan.side)
@@ -124,10 +115,6 @@ def propositions(workshop: Workshop) -> Page:
         more_as_alpha_shrinks(shares),
     )
     return Page(
-        claim="weights of a power law up to a threshold τ can be replaced by Gaussian noise at an "
-        "error of ε with "
-        "probability 1 - η, what is left is sparse, and its action on a vector follows eq. 10 "
-        "and 14.",
         tables=(
             *_error_tables(errors),
             _setting_table(),
@@ -183,9 +170,7 @@ def _error_settings() -> Iterable[dict[str, Any]]:
 def _count(
     make: Callable[..., dict[str, Any]], alpha: float, tau: float, n: int, draws: int
 ) -> dict[str, Any]:
-    """Both k of Proposition 1.2 (eq. 11 for a row) at η, and how often the number of non-zeros
-    reaches Chernoff's.
-    """
+    """Both k of Proposition 1.2 (eq. 11 for a row) at η, and how often Chernoff's is reached."""
     p = exceeds(tau, alpha)
     k = sparsity(n, p, ETA, log_chernoff)
     tails = {"chernoff": math.exp(log_chernoff(k, n, p)), "exact": math.exp(log_tail(k, n, p))}
@@ -215,31 +200,24 @@ def _share(make: Callable[..., dict[str, Any]], alpha: float, plan: Draws) -> di
 
 
 def _error_tables(rows: Sequence[Row]) -> tuple[Table, Table]:
-    failed = [
-        (one["law"], one["kind"], one["t"], one["eta"], *(one[place] for place in _PLACES))
-        for one in rows
-    ]
-    header = ("weights", "u, v", "t", "η claimed", *(f"beyond ε, {place}" for place in _PLACES))
-    squares = [
-        (
-            one["law"],
-            one["kind"],
-            one["t"],
-            _mean_square(one),
-            one["mean square"],
-            one["ours, size"],
-        )
-        for one in rows
-        if one["eta"] == ETA
-    ]
-    after = ("weights", "u, v", "t", "E(uᵀ(W - W(t))v)²/(‖u‖²‖v‖²)", "seen", "ours / corrected ε")
+    places = {f"beyond ε, {place}": place for place in _PLACES}
+    kinds = {"weights": "law", "u, v": "kind", "t": "t"}
     return (
-        Table(
-            header,
-            tuple(failed),
+        Table.of(
             f"Proposition 1.1: share of draws beyond ε (α = {ALPHA:g}, τ = {TAU:g} w_m):",
+            rows,
+            {**kinds, "η claimed": "eta", **places},
         ),
-        Table(after, tuple(squares), "What the noise adds: t and nothing else, so t = 0 is best:"),
+        Table.of(
+            "What the noise adds: t and nothing else, so t = 0 is best:",
+            [one for one in rows if one["eta"] == ETA],
+            {
+                **kinds,
+                "E(uᵀ(W - W(t))v)²/(‖u‖²‖v‖²)": _mean_square,
+                "seen": "mean square",
+                "ours / corrected ε": "ours, size",
+            },
+        ),
     )
 
 
@@ -252,103 +230,79 @@ def _mean_square(one: Row) -> float:
 
 def _setting_table() -> Table:
     """At ε = 1; with noise alone the error is normal and its tail known."""
-    rows = []
+    rows: list[tuple[float, str, float]] = []
     for eta in _ETAS:
-        allowed: dict[str, float] = {
-            place: spread_allowed_printed(1.0, eta, place) for place in FACTORS
-        }
-        allowed["corrected"] = spread_allowed(1.0, eta)
-        for place, spread in allowed.items():
-            tails = (
-                failure_printed(spread, 1.0),
-                failure(spread, 1.0),
-                math.erfc(1.0 / math.sqrt(2.0 * spread)),
-            )
-            rows.append((eta, place, spread, *tails))
-    header = (
-        "η claimed",
-        "setting",
-        "τ² + t",
-        "P by eq. 37, one side",
-        "P corrected, both",
-        "P exact, noise alone",
+        rows += [(eta, place, spread_allowed_printed(1.0, eta, place)) for place in FACTORS]
+        rows.append((eta, "corrected", spread_allowed(1.0, eta)))
+    return Table.of(
+        "The paper's three settings at ε = 1, and what they promise:",
+        rows,
+        {
+            "η claimed": lambda row: row[0],
+            "setting": lambda row: row[1],
+            "τ² + t": lambda row: row[2],
+            "P by eq. 37, one side": lambda row: failure_printed(row[2], 1.0),
+            "P corrected, both": lambda row: failure(row[2], 1.0),
+            "P exact, noise alone": lambda row: math.erfc(1.0 / math.sqrt(2.0 * row[2])),
+        },
     )
-    return Table(header, tuple(rows), "The paper's three settings at ε = 1, and what they promise:")
 
 
 def _count_table(rows: Sequence[Row]) -> Table:
-    keys = ("n", "alpha", "tau", "p", "p printed", "k", "chernoff", "exact", "seen", "k exact")
-    header = (
-        "n",
-        "α",
-        "τ/w_m",
-        "p",
-        "p of eq. 40",
-        "k by eq. 6",
-        "P(X ≥ k) by eq. 6",
-        "exact",
-        "seen",
-        "k by the exact tail",
-    )
-    rest = tuple(tuple(one[key] for key in keys) for one in rows)
-    caption = (
+    return Table.of(
         "Proposition 1.2 for a matrix and eq. 11 for one of its rows: the k reached with "
-        f"probability {ETA:g} at most:"
+        f"probability {ETA:g} at most:",
+        rows,
+        {
+            "n": "n",
+            "α": "alpha",
+            "τ/w_m": "tau",
+            "p": "p",
+            "p of eq. 40": "p printed",
+            "k by eq. 6": "k",
+            "P(X ≥ k) by eq. 6": "chernoff",
+            "exact": "exact",
+            "seen": "seen",
+            "k by the exact tail": "k exact",
+        },
     )
-    return Table(header, rest, caption)
 
 
 def _spike_table(rows: Sequence[Row]) -> Table:
-    keys = ("alpha", "law", "kind", "printed", "corrected", "seen")
-    lines = [tuple(one[key] for key in keys) for one in rows]
-    lines.append(
-        (
-            _TABLE_1,
-            "signed",
-            "spread",
-            energy_printed(1.0, _LENGTH, TAU, _TABLE_1),
-            "infinite",
-            None,
-        )
-    )
-    return Table(
-        ("α", "weights", "x", "eq. 10", "corrected", "seen"),
-        tuple(lines),
+    printed = energy_printed(1.0, _LENGTH, TAU, _TABLE_1)
+    last = {"law": "signed", "kind": "spread", "corrected": "infinite", "seen": None}
+    return Table.of(
         "E[Bx]₁² for x of 16 numbers:",
+        [*rows, {"alpha": _TABLE_1, "printed": printed, **last}],
+        {
+            "α": "alpha",
+            "weights": "law",
+            "x": "kind",
+            "eq. 10": "printed",
+            "corrected": "corrected",
+            "seen": "seen",
+        },
     )
 
 
 def _stable_table(rows: Sequence[Row]) -> Table:
-    lines = [
-        (
-            one["c"],
-            one["alpha"],
-            i,
-            bracket_probability(i, one["alpha"], one["c"]),
-            one["printed"][i],
-            one["magnitudes"][i],
-            one["lost as printed"],
-            one["below 1"],
-        )
-        for one in rows
-        for i in range(one["m"] + 1)
-    ]
-    header = (
-        "c",
-        "α",
-        "i",
-        "p by eq. 14",
-        "seen, W",
-        "seen, abs(W)",
-        "lost by eq. 13",
-        "abs(W) < 1",
-    )
-    return Table(
-        header, tuple(lines), "Share of stable weights of scale c between c^i and c^(i+1):"
+    return Table.of(
+        "Share of stable weights of scale c between c^i and c^(i+1):",
+        [{**one, "i": i} for one in rows for i in range(one["m"] + 1)],
+        {
+            "c": "c",
+            "α": "alpha",
+            "i": "i",
+            "p by eq. 14": lambda one: bracket_probability(one["i"], one["alpha"], one["c"]),
+            "seen, W": lambda one: one["printed"][one["i"]],
+            "seen, abs(W)": lambda one: one["magnitudes"][one["i"]],
+            "lost by eq. 13": "lost as printed",
+            "abs(W) < 1": "below 1",
+        },
     )
 
 
 def _share_table(rows: Sequence[Row]) -> Table:
-    lines = tuple((one["alpha"], one["fixed"], one["share"]) for one in rows)
-    header = ("α", f"τ = {TAU:g} w_m", f"τ from ε = {_RELATIVE:g} relative to ‖W‖_F")
-    return Table(header, lines, "Share of the weights that is replaced (t = 0):")
+    relative = f"τ from ε = {_RELATIVE:g} relative to ‖W‖_F"
+    columns = {"α": "alpha", f"τ = {TAU:g} w_m": "fixed", relative: "share"}
+    return Table.of("Share of the weights that is replaced (t = 0):", rows, columns)

@@ -30,9 +30,7 @@ _GAIN = 1e-10  # in nats a point: a step that gains less is the last
 
 @dataclass(frozen=True)
 class RegressionLine(Record):
-    """y = slope·x + intercept + N(0, deviation²), for the share of the points that the line is
-    expected to have.
-    """
+    """y = slope·x + intercept + N(0, deviation²), for its expected share of the points."""
 
     slope: float
     intercept: float
@@ -59,9 +57,7 @@ class RegressionMixture(Record):
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """K lines in standardised coordinates: slope, intercept, deviation and share, each [K]; [R, K]
-    for R mixtures.
-    """
+    """K lines in standardised coordinates, each field [K]; [R, K] for R mixtures."""
 
     slope: Floats
     intercept: Floats
@@ -143,9 +139,7 @@ def one_line_p(x: ArrayLike, y: ArrayLike, components: int, *, draws: int, seed:
 
 
 def expectation(x: Floats, y: Floats, lines: Lines) -> tuple[Floats, Floats]:
-    """Responsibilities [..., n, K] of the lines for the points, and the log-likelihood [...] of
-    each mixture.
-    """
+    """Responsibilities [..., n, K] of the lines, and the log-likelihood [...] of each mixture."""
     deviation = lines.deviation[..., None, :]
     residual = (
         y[:, None] - x[:, None] * lines.slope[..., None, :] - lines.intercept[..., None, :]
@@ -220,9 +214,7 @@ def _climb(x: Floats, y: Floats, lines: Lines) -> tuple[Lines, Floats, float, in
 def _starts(
     x: Floats, y: Floats, components: int, restarts: int, rng: np.random.Generator
 ) -> Lines:
-    """Lines through two random points of different x each, as wide as the line of least squares,
-    with equal shares.
-    """
+    """Lines through two random points each, as wide as the least-squares line, equal shares."""
     shape = (restarts, components)
     first = rng.integers(x.size, size=shape)
     second = np.array([[rng.choice(np.flatnonzero(x != x[at])) for at in row] for row in first])

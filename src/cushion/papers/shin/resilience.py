@@ -32,9 +32,7 @@ def asymptotic_density(w: float, alpha: float, c: float = 1.0) -> float:
 
 
 def bracket_probability(i: float, alpha: float, c: float) -> float:
-    """Eq. 14: that c^i < W < c^(i+1), from eq. 12, at most 1. c > 1. That |W| does is twice as
-    likely.
-    """
+    """Eq. 14: that c^i < W < c^(i+1), at most 1, for c > 1; for |W| it is twice as likely."""
     return min(
         1.0,
         tail_constant(alpha) * math.pow(c, -alpha * (i - 1.0)) * -math.expm1(-alpha * math.log(c)),
@@ -60,9 +58,7 @@ class PathProbability:
 
 
 def path_probability(i: float, alpha: float, c: float, m: float, n: int) -> PathProbability:
-    """Eq. 16 at bracket i, the target c^m and rows of n entries; κ > n cannot be had, and all three
-    are 0.
-    """
+    """Eq. 16 at bracket i, target c^m, rows of n entries; κ > n cannot be had: all are 0."""
     kappa, p = math.pow(c, m - i), bracket_probability(i, alpha, c)
     printed, chernoff, exact = (
         math.exp(part(kappa, n, p)) for part in (log_expression, log_chernoff, log_tail)

@@ -29,9 +29,7 @@ _AT_ONCE = 2**21  # numbers drawn at once
 
 
 def pareto(rng: np.random.Generator, shape: tuple[int, ...], alpha: float, law: Law) -> Array:
-    """Magnitudes with density α w^-(α+1) on [1, ∞), w_m = 1; signs by a fair coin if the law is
-    "signed".
-    """
+    """Magnitudes with density α w^-(α+1) on [1, ∞); fair signs if the law is "signed"."""
     magnitudes = np.power(1.0 - rng.random(shape), -1.0 / alpha)
     return magnitudes * rng.choice((-1.0, 1.0), shape) if law == "signed" else magnitudes
 
@@ -130,9 +128,7 @@ def equation_10(
 
 
 def equation_13(*, alpha: float, c: float, m: int, draws: int, seed: int) -> dict[str, Any]:
-    """Shares of `draws` symmetric stable weights of scale c in the brackets of eq. 13, and in none
-    of them.
-    """
+    """Shares of `draws` symmetric stable weights of scale c in the brackets of eq. 13."""
     weights = c * sample_stable(draws, alpha, 0.0, np.random.default_rng(seed))
     printed, ours = brackets_printed(weights, c, m), brackets(weights, c, m)
     return {
@@ -146,9 +142,7 @@ def equation_13(*, alpha: float, c: float, m: int, draws: int, seed: int) -> dic
 def replaced(
     *, alpha: float, epsilon: float, eta: float, side: int, draws: int, seed: int
 ) -> dict[str, float]:
-    """The mean share of weights [side, side] that Proposition 1.1 corrected lets go, t = 0, for a
-    relative ε.
-    """
+    """The mean share of weights [side, side] that Proposition 1.1 corrected lets go, t = 0."""
     rng = np.random.default_rng(seed)
     shares = []
     for weights in _matrices(

@@ -4,8 +4,10 @@ fleet trained here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 from scipy import stats
 
@@ -16,6 +18,7 @@ from cushion.papers.shin.fleet import FLEET
 from cushion.papers.shin.nets import ITERATIONS, NetTails, find_tails
 from cushion.papers.shin.regression_mixture import RegressionMixture, fit_mixture, one_line_p
 
+Read: TypeAlias = Callable[[NetTails], float]
 _LEVEL = 0.05  # of the tests of rank correlation
 _LINES = (1, 2, 3)  # components of the mixtures that are tried
 _DRAWS: dict[Size, int] = {"quick": 39, "recorded": 199, "full": 999}  # of the test of one line
@@ -53,9 +56,6 @@ def figure_3(workshop: Workshop) -> Page:
         heavier_later(nets),
     )
     return Page(
-        claim="nets whose last dense layer has a smaller α have a smaller stable rank, which a "
-        "mixture of linear "
-        "regressions describes; later layers have heavier tails.",
         tables=(_fleet(nets), _lines(mixtures), _correlations(fitted)),
         settings={"nets": len(nets), "power iterations": ITERATIONS},
         claims=claims,
@@ -87,9 +87,7 @@ def _pairs(nets: Sequence[NetTails]) -> tuple[list[float], list[float]]:
 
 
 def clusters(nets: Sequence[NetTails]) -> Tried:
-    """Smaller α goes with smaller stable rank: a positive rank correlation that chance does not
-    explain.
-    """
+    """A positive rank correlation of α and stable rank that chance does not explain."""
     text = "smaller values of α go with a smaller stable rank"
     found = correlate(*_pairs(nets))
     if found is None:
@@ -124,9 +122,7 @@ def power_iteration_suffices(nets: Sequence[NetTails]) -> Tried:
 
 
 def heavier_later(nets: Sequence[NetTails]) -> Tried:
-    """The last layer's tail is heavier than the first's, in more nets than chance explains (a sign
-    test).
-    """
+    """The last layer's tail is heavier than the first's in more nets than chance explains."""
     text = "later layers have heavier tails (smaller α) than early ones"
     pairs = []
     for net in nets:
@@ -145,91 +141,74 @@ def heavier_later(nets: Sequence[NetTails]) -> Tried:
 
 
 def _fleet(nets: Sequence[NetTails]) -> Table:
-    header = (
-        *("net", "varies", "epochs", "label noise", "error on the sample", "test error"),
-        *("weights", "α", "± s.e.", "tail", "KS", "α of a stable law", "stable rank", "‖W‖₂"),
+    def power(key: str) -> Callable[[NetTails], Any]:
+        return lambda net: (net.layers[-1]["power_law"] or {}).get(key)
+
+    return Table.of(
+        "The last dense layer of every net:",
+        nets,
+        {
+            "net": lambda net: net.plan.name,
+            "varies": lambda net: net.plan.varies,
+            "epochs": lambda net: net.plan.epochs,
+            "label noise": lambda net: net.plan.noise,
+            "error on the sample": lambda net: net.record["errors"] / net.record["m"],
+            "test error": lambda net: net.test_error,
+            "weights": lambda net: net.layers[-1]["weights"],
+            "α": power("alpha"),
+            "± s.e.": power("alpha_error"),
+            "tail": power("tail"),
+            "KS": power("ks_distance"),
+            "α of a stable law": lambda net: (net.layers[-1]["stable"] or {}).get("alpha"),
+            "stable rank": lambda net: net.stable_rank,
+            "‖W‖₂": lambda net: net.last["spectral"],
+        },
     )
-    rows = []
-    for net in nets:
-        last, record = net.layers[-1], net.record
-        power, stable = last["power_law"], last["stable"]
-        fit = (
-            (None,) * 4
-            if power is None
-            else tuple(power[k] for k in ("alpha", "alpha_error", "tail", "ks_distance"))
-        )
-        rows.append(
-            (
-                *(net.plan.name, net.plan.varies, net.plan.epochs, net.plan.noise),
-                *(record["errors"] / record["m"], net.test_error),
-                *(last["weights"], *fit, None if stable is None else stable["alpha"]),
-                *(net.stable_rank, net.last["spectral"]),
-            )
-        )
-    return Table(header, tuple(rows), "The last dense layer of every net:")
 
 
 def _lines(mixtures: Sequence[RegressionMixture]) -> Table:
-    rows = [
-        (
-            len(found.lines),
-            found.bic,
-            number,
-            line.share,
-            line.slope,
-            line.intercept,
-            line.deviation,
-        )
-        for found in mixtures
-        for number, line in enumerate(found.lines, 1)
-    ]
-    header = (
-        "lines",
-        "BIC",
-        "line",
-        "share of the nets",
-        "slope",
-        "intercept",
-        "standard deviation",
-    )
-    return Table(
-        header, tuple(rows), "Stable rank over α as a mixture of linear regressions, by EM:"
+    return Table.of(
+        "Stable rank over α as a mixture of linear regressions, by EM:",
+        [(found, *one) for found in mixtures for one in enumerate(found.lines, 1)],
+        {
+            "lines": lambda row: len(row[0].lines),
+            "BIC": lambda row: row[0].bic,
+            "line": lambda row: row[1],
+            "share of the nets": lambda row: row[2].share,
+            "slope": lambda row: row[2].slope,
+            "intercept": lambda row: row[2].intercept,
+            "standard deviation": lambda row: row[2].deviation,
+        },
     )
 
 
 def _correlations(nets: Sequence[NetTails]) -> Table:
-    """What α and the stable rank say of the gap, over all nets, within a data set, and without
-    label noise.
-    """
+    """What α and the stable rank say of the gap: over all nets, by data set, without noise."""
     groups = {"all": list(nets), "labels as they are": [net for net in nets if net.plan.noise == 0]}
     for data in dict.fromkeys(net.plan.data for net in nets):
         groups[data] = [net for net in nets if net.plan.data == data]
-    rows = []
-    for name, some in groups.items():
-        alphas, ranks = _pairs(some)
-        gaps, errors = [net.gap for net in some], [net.test_error for net in some]
-        pairs = ((alphas, ranks), (alphas, gaps), (alphas, errors), (ranks, gaps), (ranks, errors))
-        found = [correlate(a, b) for a, b in pairs]
-        rows.append(
-            (
-                name,
-                len(some),
-                *(None if one is None else f"{one.value:+.2f} (p {one.p:.1g})" for one in found),
-            )
-        )
-    header = (
-        "nets",
-        "count",
-        "α, stable rank",
-        "α, gap",
-        "α, test error",
-        "rank, gap",
-        "rank, test error",
-    )
-    return Table(
-        header,
-        tuple(rows),
+
+    def cell(x: Read, y: Read) -> Callable[[tuple[str, list[NetTails]]], str | None]:
+        def read(group: tuple[str, list[NetTails]]) -> str | None:
+            found = correlate([x(net) for net in group[1]], [y(net) for net in group[1]])
+            return None if found is None else f"{found.value:+.2f} (p {found.p:.1g})"
+
+        return read
+
+    names = ("alpha", "stable_rank", "gap", "test_error")
+    alpha, rank, gap, error = (attrgetter(name) for name in names)
+    return Table.of(
         "Rank correlations (Spearman), and how often chance alone is as far from 0:",
+        groups.items(),
+        {
+            "nets": lambda group: group[0],
+            "count": lambda group: len(group[1]),
+            "α, stable rank": cell(alpha, rank),
+            "α, gap": cell(alpha, gap),
+            "α, test error": cell(alpha, error),
+            "rank, gap": cell(rank, gap),
+            "rank, test error": cell(rank, error),
+        },
     )
 
 

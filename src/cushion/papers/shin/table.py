@@ -37,9 +37,7 @@ from cushion.papers.shin.stable_rank import correlate
 
 _BATCH = 128
 _BITS = 16  # of a kept weight: the paper rounds nothing
-_COMPARABLE = (
-    1.0  # points of accuracy that a compressed net may lose and still be called comparable
-)
+_COMPARABLE = 1.0  # points of accuracy that a compressed net may lose and be called comparable
 TRIALS = 10
 _ROWS: dict[Size, Callable[[str], bool]] = {
     "quick": lambda name: name in ("digits-fc32", "digits-fc128", "digits-fc128x4", "digits-fc384"),
@@ -74,9 +72,7 @@ WAYS = (
 
 @dataclass(frozen=True)
 class Accuracies:
-    """In percent, on the test set: the net's own, and those of the trials of every way, by its
-    name.
-    """
+    """In percent, on the test set: the net's own, and those of the trials by way."""
 
     net: NetTails
     original: float
@@ -88,6 +84,9 @@ class Accuracies:
 
     def deviation(self, way: Way) -> float:
         return statistics.stdev(self.trials[way.name]) if way.trials > 1 else 0.0
+
+    def shown(self, way: Way) -> str:
+        return f"{self.mean(way):.2f} ± {self.deviation(way):.2f}"
 
     def lost(self, way: Way) -> float:
         """Points of accuracy, on average."""
@@ -101,7 +100,6 @@ def table_1(workshop: Workshop) -> Page:
     claims = (_comparable(found), _heavier_loses_less(found))
     epochs = [plan.epochs for plan in plans]
     return Page(
-        claim="compressing the final dense layer gives an accuracy comparable to the original one.",
         tables=(_layout(found), _ways(found), _printed()),
         settings={
             "trials": TRIALS,
@@ -168,9 +166,7 @@ def _trials(net: Network, test: Dataset, way: Way, seed: int) -> dict[str, Any]:
 
 
 def count_errors(networks: Sequence[Network], first: int, data: Dataset) -> list[int]:
-    """Errors of nets of one graph that differ from the node `first` on: what comes before it is run
-    once for all.
-    """
+    """Errors of nets that differ from the node `first` on: what comes before runs once."""
 
     @torch.no_grad()
     def work(rows: slice) -> Accumulators[str]:
@@ -233,9 +229,7 @@ def _sign_matters(found: Sequence[Accuracies]) -> str:
 
 
 def _heavier_loses_less(found: Sequence[Accuracies]) -> Tried:
-    """Section 5.2: with a smaller α more weights can be replaced without harm; so the loss falls
-    with α.
-    """
+    """Section 5.2: with a smaller α more weights can go without harm, so the loss falls."""
     text = "nets with a smaller α lose less (resilient classification)"
 
     def tried(pairs: Sequence[tuple[float, float]]) -> tuple[bool | None, str]:
@@ -249,47 +243,47 @@ def _heavier_loses_less(found: Sequence[Accuracies]) -> Tried:
 
 
 def _layout(found: Sequence[Accuracies]) -> Table:
-    rows = []
-    for one in found:
-        cell = f"{one.mean(PRINTED):.2f} ± {one.deviation(PRINTED):.2f}"
+    def fitted(one: Accuracies) -> str:
         fit = one.net.layers[-1]["power_law"]
-        shown = "no fit" if fit is None else f"{fit['alpha']:.2f} ± {fit['alpha_error']:.2f}"
-        rows.append((one.net.plan.name, one.net.plan.data, shown, f"{one.original:.2f}", cell))
-    header = ("architecture", "data set", "α-fit", "original accuracy, %", "compressed accuracy, %")
-    return Table(
-        header,
-        tuple(rows),
+        return "no fit" if fit is None else f"{fit['alpha']:.2f} ± {fit['alpha_error']:.2f}"
+
+    return Table.of(
         "The layout of Table 1 with our nets (Appendix E as printed, ten trials):",
+        found,
+        {
+            "architecture": lambda one: one.net.plan.name,
+            "data set": lambda one: one.net.plan.data,
+            "α-fit": fitted,
+            "original accuracy, %": lambda one: f"{one.original:.2f}",
+            "compressed accuracy, %": lambda one: one.shown(PRINTED),
+        },
     )
 
 
 def _ways(found: Sequence[Accuracies]) -> Table:
-    rows = []
-    for one in found:
-        cells = [f"{one.mean(way):.2f} ± {one.deviation(way):.2f}" for way in WAYS]
-        kept = f"{100 * one.kept[PRINTED.name]:.1f} / {100 * one.kept[WAYS[1].name]:.1f}"
-        rows.append((one.net.plan.name, f"{one.original:.2f}", *cells, kept))
-    header = (
-        "net",
-        "original",
-        *(way.name for way in WAYS),
-        "weights of the layer that stay, %: printed / |w|",
-    )
-    return Table(
-        header, tuple(rows), "Accuracy in percent, mean and standard deviation over the trials:"
-    )
+    def kept(one: Accuracies) -> str:
+        return " / ".join(f"{100 * one.kept[way.name]:.1f}" for way in WAYS[:2])
+
+    columns: dict[str, Callable[[Accuracies], str]] = {
+        "net": lambda one: one.net.plan.name,
+        "original": lambda one: f"{one.original:.2f}",
+    }
+    for way in WAYS:
+        columns[way.name] = partial(Accuracies.shown, way=way)
+    columns["weights of the layer that stay, %: printed / |w|"] = kept
+    caption = "Accuracy in percent, mean and standard deviation over the trials:"
+    return Table.of(caption, found, columns)
 
 
 def _printed() -> Table:
-    rows = tuple(
-        (
-            row.net,
-            row.data,
-            f"{row.alpha:.2f}",
-            f"{row.original:.2f}",
-            f"{row.compressed:.2f} ± {row.deviation:.2f}",
-        )
-        for row in TABLE_1
+    return Table.of(
+        "The paper's own Table 1, nets from a model zoo:",
+        TABLE_1,
+        {
+            "architecture": lambda row: row.net,
+            "data set": lambda row: row.data,
+            "α-fit": lambda row: f"{row.alpha:.2f}",
+            "original accuracy, %": lambda row: f"{row.original:.2f}",
+            "compressed accuracy, %": lambda row: f"{row.compressed:.2f} ± {row.deviation:.2f}",
+        },
     )
-    header = ("architecture", "data set", "α-fit", "original accuracy, %", "compressed accuracy, %")
-    return Table(header, rows, "The paper's own Table 1, nets from a model zoo:")

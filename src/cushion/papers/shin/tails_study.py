@@ -8,16 +8,19 @@ import math
 from typing import Any
 
 from cushion.papers.commands import (
+    LENET,
     OCCAM,
+    TICKETS,
     Answer,
     answers,
     by_machine_and_file,
     certified,
     promised,
+    sized,
     taken,
 )
 from cushion.papers.drawings import Curve, Curves, Panels
-from cushion.papers.pages import Page, Size, Table, Tried
+from cushion.papers.pages import Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 _KEPT = {
@@ -43,15 +46,7 @@ _RECORDED = {
     "ticket": "--tau 0.5,1,2,4 --t 0 --grid best "
     "--certificate study-heavy-tails/recorded/ticket.cushion",
 }
-_TRAININGS: dict[Size, tuple[str, ...]] = {
-    "quick": ("train '1x8x8: flatten fc32 relu fc32 relu fc10' --data digits -o .runs/lenet",),
-    "recorded": (
-        "train lenet-300-100 --data mnist -o .runs/lenet",
-        "train shin-resnet20 --data cifar10 --epochs 3 --lr-halve-every 1 -o .runs/resnet20",
-        "train lenet-300-100 --data mnist --epochs 8 --prune imp --prune-to 0.995 "
-        "-o .runs/imp-lenet",
-    ),
-}
+_RESNET = "train shin-resnet20 --data cifar10 --epochs 3 --lr-halve-every 1 -o .runs/resnet20"
 _LEMMAS = ("Proposition 1.1", "Lemma 2.1", "Lemma 2.2")
 _KINDS = ("weights", "eigenvalues")
 
@@ -59,29 +54,26 @@ _KINDS = ("weights", "eigenvalues")
 def page(workshop: Workshop) -> Page:
     """Laws of weights and eigenvalues, then the compressions."""
     quick = workshop.size == "quick"
-    data = "digits" if quick else "mnist"
-    needs = _TRAININGS["quick" if quick else "recorded"]
-    nets = {"lenet": data} if quick else {"lenet": data, "resnet20": "cifar10"}
-    given = {"corrected": _RECORDED["corrected"]} if quick else _RECORDED
-    measured = answers(
-        workshop,
-        "heavy-tails",
-        {
-            net: f"measure .runs/{net} --data {source} --only tails --bootstrap 200"
-            for net, source in nets.items()
-        },
-        {"layers": "name tails"},
-        needs,
-    )
-    commands = {
-        name: f"compress .runs/{'imp-lenet/level-24' if name == 'ticket' else 'lenet'} "
-        f"--data {data} --method heavy-tail {words} -o .runs/nets/{name}.net"
-        for name, words in given.items()
+    needs = [LENET] if quick else [LENET, _RESNET, TICKETS]
+    nets = {"lenet": "mnist"} if quick else {"lenet": "mnist", "resnet20": "cifar10"}
+    laws = {
+        net: f"measure .runs/{net} --data {data} --only tails --bootstrap 200"
+        for net, data in nets.items()
     }
-    found = answers(workshop, "heavy-tails", commands, _KEPT, needs)
+    compressions = {
+        name: f"compress .runs/{'imp-lenet/level-24' if name == 'ticket' else 'lenet'} "
+        f"--data mnist --method heavy-tail {words} -o .runs/nets/{name}.net"
+        for name, words in _RECORDED.items()
+        if not quick or name == "corrected"
+    }
+
+    def ask(commands: dict[str, str], kept: dict[str, str]) -> dict[str, Answer]:
+        small = {name: sized(workshop, command) for name, command in commands.items()}
+        before = [sized(workshop, training) for training in needs]
+        return answers(workshop, "heavy-tails", small, kept, before)
+
+    measured, found = ask(laws, {"layers": "name tails"}), ask(compressions, _KEPT)
     return Page(
-        claim="the weights of trained nets are heavy-tailed, so that all but a few large ones can "
-        "be replaced by noise.",
         tables=(
             *(_tails(net, one, kind) for net, one in measured.items() for kind in _KINDS),
             _nets(found),

@@ -1,3 +1,1 @@
-"""Integer nets in training: blueprints, straight-through weights, and the search for the smallest
-bound.
-"""
+"""Integer nets in training, and the search for the smallest bound."""

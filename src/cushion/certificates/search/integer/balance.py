@@ -27,9 +27,7 @@ _HOLD_BACK = 1e-3  # keeps units that nothing determines near 1
 
 @dataclass(frozen=True)
 class Stretch:
-    """Of one layer: its common factor, those of its output channels, and by how much each weight is
-    stretched.
-    """
+    """A layer's factor, those of its output channels, and how far each weight is stretched."""
 
     layer: float
     channels: Tensor  # [outputs]
@@ -52,9 +50,8 @@ def balanced(
     ].log()
     layers = torch.tensor([-_log_size(w) for w in weights], dtype=torch.float64, requires_grad=True)
     channels = [torch.zeros(len(w), dtype=torch.float64, requires_grad=True) for w in weights[:-1]]
-    fixed = torch.zeros(
-        len(weights[-1]), dtype=torch.float64
-    )  # scores of all classes are compared: one unit
+    # scores of all classes are compared: one unit
+    fixed = torch.zeros(len(weights[-1]), dtype=torch.float64)
     start = layers.detach().clone()
     optimiser = torch.optim.LBFGS([layers, *channels], max_iter=300, line_search_fn="strong_wolfe")
 
@@ -93,9 +90,7 @@ def balanced(
 
 
 def _damped(need: Tensor, weight: Tensor) -> Tensor:
-    """Needs of a layer in double precision, none of them zero or far below the mean of the kept
-    ones.
-    """
+    """In double precision, none zero or far below the mean of the kept weights' needs."""
     need, kept = need.double(), weight != 0
     mean = float(need[kept].mean()) if bool(kept.any()) else 0.0
     return need + _DAMPING * mean + 1e-30
@@ -113,9 +108,7 @@ def _along_outputs(units: Tensor, slot: Slot) -> Tensor:
 
 
 def _along_inputs(units: Tensor, slot: Slot) -> Tensor:
-    """Units of the channels that a layer reads, along its stored weights: [outputs, inputs,
-    ...].
-    """
+    """Of the channels that a layer reads, along its weights: [outputs, inputs, ...]."""
     if isinstance(slot.block, ConvBlock) and slot.block.depthwise:
         return _along_outputs(units, slot)
     # A flattened or unfolded input has several entries a channel, next to each other.

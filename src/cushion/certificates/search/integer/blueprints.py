@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from cushion.certificates.format.integer_net import Feature, stored_shape
-from cushion.errors import BadInput
+import numpy as np
+
+from cushion.certificates.format.layers import (
+    Conv,
+    Dense,
+    Feature,
+    Layer,
+    Pool,
+    feature_after,
+    stored_shape,
+)
+from cushion.certificates.format.sources import Values
+from cushion.errors import BadInput, Malformed
 
 
 @dataclass(frozen=True)
@@ -45,14 +57,17 @@ Blueprint = tuple[Block, ...]
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of one block in a net: what enters it, the shape of its stored numbers, what leaves
-    it.
-    """
+    """One block in a net: what enters it, the layer it is with all numbers zero, what leaves it."""
 
     block: Block
     before: Feature
-    stored: tuple[int, ...]  # () for pooling
+    layer: Layer
     after: Feature
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The shape of its stored numbers; () for pooling."""
+        return () if isinstance(self.layer, Pool) else self.layer.source.shape
 
     @property
     def biased(self) -> bool:
@@ -67,41 +82,33 @@ def lay_out(blueprint: Blueprint, shape: tuple[int, int, int], classes: int) -> 
     feature = Feature(shape)
     slots = []
     for block in blueprint:
-        stored: tuple[int, ...] = ()
-        if isinstance(block, DenseBlock):
-            outputs = block.outputs or classes
-            stored = (outputs, *_flat(feature, block.invariant))
-            after = Feature((outputs,))
-        else:
-            if len(feature.shape) != 3:
-                raise BadInput(
-                    "a convolution or pooling cannot follow a dense layer in a blueprint"
-                )
-            channels, height, width = feature.shape
-            if isinstance(block, PoolBlock):
-                after = Feature(
-                    (channels, height // block.size, width // block.size), feature.symmetry
-                )
-            else:
-                outputs = channels // feature.symmetry if block.depthwise else block.outputs
-                groups = 0 if block.depthwise else 1
-                stored = stored_shape(feature, outputs, block.side, groups, block.symmetry)
-                sides = (
-                    (n + 2 * block.padding - block.side) // block.stride + 1
-                    for n in (height, width)
-                )
-                after = Feature((outputs * block.symmetry, *sides), block.symmetry)
-        if min(after.shape) < 1:
-            raise BadInput(f"nothing is left of a {feature.shape} feature map behind {block}")
-        slots.append(Slot(block, feature, stored, after))
+        try:
+            layer = _blank(block, feature, classes)
+            after = feature_after(feature, layer)
+        except Malformed as problem:
+            raise BadInput(f"{block} does not fit a blueprint: {problem}") from None
+        slots.append(Slot(block, feature, layer, after))
         feature = after
     return slots
 
 
-def _flat(feature: Feature, invariant: bool) -> tuple[int, ...]:
-    if invariant and feature.symmetry > 1:
-        return (feature.shape[0] // feature.symmetry, *feature.shape[1:])
-    size = 1
-    for extent in feature.shape:
-        size *= extent
-    return (size,)
+def _blank(block: Block, before: Feature, classes: int) -> Layer:
+    """The block as a layer of the format, all numbers zero."""
+    if isinstance(block, PoolBlock):
+        return Pool(block.kind, block.size)
+    if isinstance(block, DenseBlock):
+        outputs = block.outputs or classes
+        order = before.symmetry if block.invariant else 1
+        stored: tuple[int, ...] = (outputs, math.prod(before.shape))
+        if order > 1:
+            stored = (outputs, before.shape[0] // order, *before.shape[1:])
+        return Dense(_zeros(stored), None, 0, 0, order)
+    outputs = before.shape[0] // before.symmetry if block.depthwise else block.outputs
+    groups = 0 if block.depthwise else 1
+    stored = stored_shape(before, outputs, block.side, groups, block.symmetry)
+    where = (block.stride, block.padding, groups, block.symmetry)
+    return Conv(_zeros(stored), None, 0, 0, *where)
+
+
+def _zeros(shape: tuple[int, ...]) -> Values:
+    return Values(np.broadcast_to(np.int64(0), shape))

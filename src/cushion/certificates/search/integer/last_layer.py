@@ -112,9 +112,7 @@ class LastLayer:
         return int(((self.scores == top).sum(axis=1) > 1).sum())
 
     def kick(self, rng: np.random.Generator) -> None:
-        """Change some numbers at random: of the weights in use to zero, of the others to one up or
-        down.
-        """
+        """Change some at random: weights in use to zero, others by one up or down."""
         weight = self.numbers.weight
         for _ in range(_KICK):
             used = np.flatnonzero(weight)
@@ -178,9 +176,7 @@ class LastLayer:
         return int(tried[best]), float(more[best])
 
     def _best_weight(self, label: int, edge: Edge, price: float) -> tuple[int, int, float]:
-        """(feature, weight, errors more and the price of bits more) of the best change of one
-        weight of this class.
-        """
+        """(feature, weight, errors more and the price of bits more) of this class's best change."""
         row = self.numbers.weight[label]
         lengths = self._changes()
         columns, found = [], []
@@ -197,9 +193,7 @@ class LastLayer:
         return int(ats[best]), int(values[best]), float(gain[best])
 
     def _changes(self) -> NDArray[np.float64]:
-        """[old, new] bits more, for every change of one weight between two values
-        -levels..levels.
-        """
+        """[old, new] bits more if one weight changes between two values -levels..levels."""
         weight = self.numbers.weight
         sizes = np.bincount(np.abs(weight).reshape(-1), minlength=self.levels + 1)
         negative = int((weight < 0).sum())
@@ -230,9 +224,8 @@ class LastLayer:
         score = self.scores[:, label]
         mine = self.y == label
         up = np.flatnonzero(mine)
-        down = np.flatnonzero(
-            ~mine & (own > rival)
-        )  # the other rows are wrong whatever this score is
+        # the other rows are wrong whatever this score is
+        down = np.flatnonzero(~mine & (own > rival))
         return Edge(up, rival[up] - score[up], down, (own - score)[down])
 
     def more(self, edge: Edge, step: int, columns: slice = slice(None)) -> Integers:
@@ -268,9 +261,7 @@ class LastLayer:
 
 @dataclass(frozen=True)
 class Edge:
-    """Rows of a class with what their score lacks, and rows of others with the room that is left
-    below theirs.
-    """
+    """Rows of a class and what their score lacks; rows of others and the room below theirs."""
 
     up: Integers
     need: Integers

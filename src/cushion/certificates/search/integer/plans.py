@@ -1,6 +1,4 @@
-"""What the search tries, in order: blueprints for the shape of the data, the grid, and how much is
-pruned.
-"""
+"""What the search tries, in order: blueprints by the data's shape, grids, densities."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ class Plan:
 
 
 def plans(shape: Shape) -> list[Plan]:
-    """Plans for inputs of this shape: first a short try, so that there is something to show, then
-    the real one.
-    """
+    """Plans for this shape: first a short try, to have something to show, then the real one."""
     if min(shape[1:]) >= 16:
         blueprint, density, spread = (
             (_grey(), 0.052, 2.5) if shape[0] == 1 else (_colour(shape), 0.2, 4.0)
@@ -92,9 +88,7 @@ _TABLES: tuple[tuple[tuple[int, ...], float, float, int], ...] = (
 
 
 def _grey() -> Blueprint:
-    """Strokes and outlines: every filter in eight positions, the last layer free to tell them and
-    places apart.
-    """
+    """Strokes: every filter in eight positions, which the last layer may tell apart."""
     return (
         ConvBlock(3, 5, stride=2, padding=2, symmetry=8),
         ConvBlock(4, 3, padding=1, symmetry=8),
@@ -106,9 +100,7 @@ def _grey() -> Blueprint:
 
 
 def _colour(shape: Shape) -> Blueprint:
-    """Natural images look alike in a mirror: every filter in two positions, and scores that ignore
-    which.
-    """
+    """Natural images: every filter also in its mirror image, and scores that ignore which."""
     last = min(shape[1:]) // 8
     return (
         ConvBlock(8, 4, stride=2, padding=1, symmetry=2),

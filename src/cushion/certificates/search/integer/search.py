@@ -8,9 +8,8 @@ bits, because the decoder never reads it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -18,14 +17,14 @@ import torch
 from torch import Tensor
 
 from cushion.certificates.format.inputs import Input
-from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.search.integer.plans import Plan, plans
 from cushion.certificates.search.integer.polish import polish
 from cushion.certificates.search.integer.training import State, train
+from cushion.certificates.search.judging import Found as Found
+from cushion.certificates.search.judging import Judge, Judging, Report
 from cushion.certificates.search.sample import (
     Sample,
     Shape,
-    constant_net,
     image_shape,
     quantiser_for,
 )
@@ -35,41 +34,25 @@ from cushion.data.dataset import Dataset
 _WORTH_THREADS = 256
 
 
-@dataclass(frozen=True)
-class Found:
-    """The best net of a search, whether it was trained (else it always gives the most frequent
-    class), and whether someone ended the search before its time.
-    """
-
-    net: IntegerNet
-    trained: bool
-    interrupted: bool
-
-
 def search(
     data: Dataset,
-    judge: Callable[[IntegerNet], Decimal],
+    judge: Judge,
     *,
     seconds: float,
     seed: int,
     teacher: Tensor | None = None,
-    report: Callable[[float, Decimal], None] | None = None,
+    report: Report | None = None,
 ) -> Found:
     """Train plan after plan until the time is over; return the net with the smallest judge(net).
 
-    judge: the bound of a net on this sample (encode it, count its errors exactly, invert the tail).
     teacher: [m, classes] logits of a net to imitate, or None. report is told now and then how many
     seconds have passed and the best bound so far. The search begins with the net that always says
     the most frequent class, so there is always an answer; Ctrl-C ends it early and keeps the best
-    so far. Only nets that promise to beat it are judged, and judging (it counts errors on the whole
-    sample) gets at most about a quarter of the time.
+    so far. Only nets that promise to beat it are judged.
     """
     shape = image_shape(data)
     begin = time.monotonic()
-    best = constant = constant_net(data)
-    lowest = judge(best)
-    judged = time.monotonic()
-    cost = judged - begin  # seconds that one judgement takes
+    judging = Judging(data, judge)
     threads = torch.get_num_threads()
     interrupted = False
     try:
@@ -80,7 +63,7 @@ def search(
             lap, place = divmod(attempts, len(choices))
             # each time round twice as long
             plan = replace(choices[place], steps=choices[place].steps << min(lap, 10))
-            left = begin + seconds - cost - time.monotonic()
+            left = begin + seconds - judging.cost - time.monotonic()
             if left <= 0:
                 break
             generator = torch.Generator().manual_seed(seed + attempts)
@@ -90,21 +73,16 @@ def search(
             for state in attempt(
                 plan, sample, data, shape, quantiser, time_for_it, seed + attempts
             ):
-                rested = state.last or time.monotonic() - judged > 3 * cost
-                if state.net is not None and rested and state.promise < 1.05 * float(lowest):
-                    before = time.monotonic()
-                    bound = judge(state.net)
-                    judged = time.monotonic()
-                    cost = judged - before
-                    if bound < lowest:
-                        lowest, best = bound, state.net
+                promising = state.promise < 1.05 * float(judging.lowest)
+                if state.net is not None and promising and (state.last or judging.rested()):
+                    judging.hear(state.net)
                 if report is not None:
-                    report(time.monotonic() - begin, lowest)
+                    report(time.monotonic() - begin, judging.lowest)
     except KeyboardInterrupt:
         interrupted = True
     finally:
         torch.set_num_threads(threads)
-    return Found(best, best is not constant, interrupted)
+    return judging.found(interrupted)
 
 
 def attempt(

@@ -8,6 +8,7 @@ numbers is a `Weights`: a grid here, a seeded mask or a seeded projection elsewh
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Protocol
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 
 from cushion.certificates.format import symmetry as tying
 from cushion.certificates.format.inputs import Input
-from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Layer, Pool
+from cushion.certificates.format.integer_net import IntegerNet, Layer, Pool
 from cushion.certificates.format.sources import Grid, Source
 from cushion.certificates.search.integer.blueprints import (
     Blueprint,
@@ -32,9 +33,8 @@ from cushion.certificates.search.integer.blueprints import (
 )
 from cushion.certificates.search.sample import Shape
 
-_TARGET = (
-    256.0  # typical size of a hidden value after its shift: precision between layers costs no bits
-)
+# typical size of a hidden value after its shift: precision between layers costs no bits
+_TARGET = 256.0
 _ANY = 2**15
 _BIAS_STEPS = 16.0  # bias steps in one typical sum
 
@@ -57,13 +57,19 @@ def straight(value: Tensor, offset: float = 0.5) -> Tensor:
     return rounded
 
 
+def interpolated(costs: Tensor, sizes: Tensor) -> Tensor:
+    """Σ costs[size], linear between whole sizes and flat beyond the last but one."""
+    sizes = sizes.clamp(max=len(costs) - 2 + 0.999)
+    low = sizes.detach().floor()
+    at = low.long()
+    return (costs[at] + (sizes - low) * (costs[at + 1] - costs[at])).sum()
+
+
 class Weights(Protocol):
     """The trained numbers of one layer."""
 
     def integers(self) -> Tensor:
-        """The layer's stored numbers as whole floats of its stored shape, differentiable (straight
-        through).
-        """
+        """Stored numbers as whole floats, differentiable (straight through)."""
 
     def rate(self) -> Tensor:
         """A differentiable stand-in for the bits that the coded numbers cost."""
@@ -130,27 +136,18 @@ class GridWeights(nn.Module):
     def hold(self, chosen: Tensor) -> None:
         """Hold the chosen weights where they are on the grid."""
         with torch.no_grad():
-            self.grid = torch.where(
-                chosen, self.rounded(), self.grid
-            )  # the optimiser's momentum may still move `real`
+            # the optimiser's momentum may still move `real`
+            self.grid = torch.where(chosen, self.rounded(), self.grid)
             self.held = self.held | chosen
 
     def rate(self) -> Tensor:
         """Bits, by linear interpolation between the costs of neighbouring magnitudes."""
-        size = (self.real * self.mask).abs().clamp(max=self.levels + 0.999)
-        low = size.detach().floor()
-        at = low.long()
-        cost = self.costs[at] + (size - low) * (self.costs[at + 1] - self.costs[at])
-        return cost.sum()
+        return interpolated(self.costs, (self.real * self.mask).abs())
 
     def refresh(self) -> None:
         """-log2 of each magnitude's share (and a sign bit), never falling with the magnitude."""
-        counts = (
-            torch.bincount(
-                self.rounded().abs().long().reshape(-1), minlength=self.levels + 1
-            ).double()
-            + 0.5
-        )
+        sizes = self.rounded().abs().long().reshape(-1)
+        counts = torch.bincount(sizes, minlength=self.levels + 1).double() + 0.5
         costs = -torch.log2(counts / counts.sum())
         costs[1:] += 1
         self.costs = torch.cummax(torch.cat([costs, costs[-1:]]), 0).values.float()
@@ -161,9 +158,7 @@ class GridWeights(nn.Module):
 
 
 class TrainableIntegerNet(nn.Module):
-    """A blueprint's net in training; `freeze` gives the IntegerNet that its forward pass
-    computes.
-    """
+    """A blueprint's net in training; `freeze` gives the IntegerNet of its forward pass."""
 
     def __init__(
         self,
@@ -193,9 +188,7 @@ class TrainableIntegerNet(nn.Module):
                 if (index := _tying(slot)) is not None:
                     self.register_buffer(f"index{key}", torch.from_numpy(index), persistent=False)
         self.log_scale = nn.Parameter(torch.zeros(()))
-        self.settling = (
-            False  # while numbers go to the grid one by one, hidden values are not rounded
-        )
+        self.settling = False  # while numbers go to the grid, hidden values are not rounded
 
     def expanded(self, key: str, numbers: Tensor) -> Tensor:
         """Stored numbers of a layer as they are used, its symmetry expanded."""
@@ -208,9 +201,7 @@ class TrainableIntegerNet(nn.Module):
         return self.expanded(key, numbers)
 
     def stored_bias(self, key: str) -> Tensor:
-        """Biases in steps: whole numbers (straight through); while settling, real ones where they
-        are not held yet.
-        """
+        """In steps: whole (straight through); while settling, real where not held yet."""
         return self.settled_biases[key].integers() if self.settling else straight(self.biases[key])
 
     def held(self) -> list[GridWeights]:
@@ -219,9 +210,7 @@ class TrainableIntegerNet(nn.Module):
         return [*weights, *self.settled_biases.values()]
 
     def release(self) -> None:
-        """From now on numbers are real, but for those that are held on the grid one after the
-        other.
-        """
+        """From now on numbers are real until they are held on the grid, one by one."""
         self.settling = True
         for key, bias in self.biases.items():
             self.settled_biases[key] = GridWeights.of(bias)
@@ -233,9 +222,7 @@ class TrainableIntegerNet(nn.Module):
         self.shifts[key] = 0 if last else max(0, round(math.log2(self.units[key] / _TARGET)))
 
     def pools_next(self, place: int) -> bool:
-        """Whether maximum pooling follows the layer at this place: then ReLU goes behind it, to
-        fewer values.
-        """
+        """Whether max pooling follows: then ReLU goes behind it, to fewer values."""
         # pixels may be negative
         block = self.slots[place].block if 0 < place < len(self.slots) else None
         return isinstance(block, PoolBlock) and block.kind == "max"
@@ -258,9 +245,7 @@ class TrainableIntegerNet(nn.Module):
         return F.linear(values.flatten(1), weight.flatten(1))
 
     def forward(self, pixels: Tensor, calibrating: bool = False) -> Tensor:
-        """pixels: [n, *shape] whole numbers as the quantiser gives them -> [n, classes] integer
-        scores.
-        """
+        """pixels: [n, *shape] whole, as quantised -> [n, classes] integer scores."""
         values = pixels
         for place, slot in enumerate(self.slots, 1):
             key, last = str(place), place == len(self.slots)
@@ -290,9 +275,7 @@ class TrainableIntegerNet(nn.Module):
         return values if self.settling else straight(values, 0.0)
 
     def calibrate(self, pixels: Tensor) -> None:
-        """Set shifts and bias steps (powers of two) from a batch, so that hidden values keep a
-        typical size.
-        """
+        """Set shifts and bias steps from a batch, so that hidden values keep their size."""
         with torch.no_grad():
             self.forward(pixels, calibrating=True)
 
@@ -318,43 +301,33 @@ class TrainableIntegerNet(nn.Module):
         for weights in self.weights.values():
             weights.refresh()  # type: ignore[operator]
 
+    def bits(self) -> float:
+        """The rate by today's costs."""
+        self.refresh()
+        with torch.no_grad():
+            return float(self.rate())
+
     def freeze(self) -> IntegerNet:
         """The integers of the forward pass as a net for the exact evaluator."""
         layers: list[Layer] = []
         for place, slot in enumerate(self.slots, 1):
-            block, key = slot.block, str(place)
-            if isinstance(block, PoolBlock):
-                layers.append(Pool(block.kind, block.size))
-                continue
-            source: Source = self.weights[key].source(place)  # type: ignore[operator]
-            bias = self._frozen_bias(key) if slot.biased else None
-            step = 0 if bias is None else self.bias_shifts[key]
-            if isinstance(block, DenseBlock):
-                order = slot.before.symmetry if block.invariant else 1
-                layers.append(Dense(source, bias, step, self.shifts[key], order))
-            else:
-                groups = 0 if block.depthwise else 1
-                layers.append(
-                    Conv(
-                        source,
-                        bias,
-                        step,
-                        self.shifts[key],
-                        block.stride,
-                        block.padding,
-                        groups,
-                        block.symmetry,
-                    )
+            layer, key = slot.layer, str(place)
+            if not isinstance(layer, Pool):
+                bias = self.frozen_bias(key) if slot.biased else None
+                layer = dataclasses.replace(
+                    layer,
+                    source=self.weights[key].source(place),  # type: ignore[operator]
+                    bias=bias,
+                    bias_shift=0 if bias is None else self.bias_shifts[key],
+                    shift=self.shifts[key],
                 )
+            layers.append(layer)
         return IntegerNet(self.shape, self.quantiser, tuple(layers))
 
-    def _frozen_bias(self, key: str) -> NDArray[np.int64] | None:
+    def frozen_bias(self, key: str) -> NDArray[np.int64] | None:
         """A layer's biases in steps, or None if all are zero."""
-        stored = (
-            self.settled_biases[key].rounded()
-            if self.settling
-            else straight(self.biases[key]).detach()
-        )
+        settled = self.settled_biases[key].rounded() if self.settling else None
+        stored = straight(self.biases[key]).detach() if settled is None else settled
         return stored.numpy().astype(np.int64) if bool((stored != 0).any()) else None
 
 
@@ -362,9 +335,8 @@ def _tying(slot: Slot) -> NDArray[np.int64] | None:
     """Indices of the stored numbers in the used weight, or None where they are the same."""
     block = slot.block
     if isinstance(block, ConvBlock) and block.symmetry > 1:
-        return (tying.regular if len(slot.stored) == 5 else tying.lifted)(
-            slot.stored, block.symmetry
-        )
+        expand = tying.regular if len(slot.stored) == 5 else tying.lifted
+        return expand(slot.stored, block.symmetry)
     if isinstance(block, DenseBlock) and len(slot.stored) == 4:
         return tying.invariant(slot.stored, slot.before.symmetry)
     return None

@@ -1,6 +1,4 @@
-"""One try of the search: a blueprint learnt and pruned with real weights, then settled on the grid
-weight by weight.
-"""
+"""One try: a blueprint learnt and pruned with real weights, then settled on the grid."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ _LOOK = 50  # steps between two looks at the code's costs and the bound
 
 @dataclass(frozen=True)
 class State:
-    """A try on its way: the net so far (None while it is not worth judging) and the bound that it
-    seems to have.
-    """
+    """A try on its way: the net, if worth judging, and the bound that it seems to have."""
 
     net: IntegerNet | None
     promise: float
@@ -49,9 +45,7 @@ def train(
     quantiser: Input,
     seconds: float,
 ) -> Iterator[State]:
-    """One try, of plan.steps steps or as many as the seconds allow: learn and prune, then settle on
-    the grid.
-    """
+    """One try, of plan.steps or as many as there is time for: learn, prune, then settle."""
     model = TrainableIntegerNet(
         plan.blueprint,
         shape,
@@ -87,17 +81,10 @@ def schedule(steps: float, seconds: float) -> Iterator[float]:
 def learn(
     twin: FloatTwin, sample: Sample, density: float, progress: Iterator[float]
 ) -> Iterator[None]:
-    """Train the twin on cross-entropy and prune it to the density; gives the caller a turn now and
-    then.
-    """
+    """Train the twin and prune it to the density; gives the caller a turn now and then."""
     optimiser = torch.optim.Adam(twin.parameters(), lr=0.01, fused=True)
     for step, done in enumerate(progress):
-        for group in optimiser.param_groups:
-            group["lr"] = (
-                0.01
-                * min(1.0, (step + 1) / 100)
-                * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * done)))
-            )
+        anneal(optimiser, [0.01 * min(1.0, (step + 1) / 100)], done, least=0.03)
         rows = sample.rows()
         descend(optimiser, sample.loss(twin(sample.pixels[rows].float()), rows))
         pruned = min(1.0, max(0.0, (done - _PRUNE_FROM) / (_PRUNE_UNTIL - _PRUNE_FROM)))
@@ -111,9 +98,7 @@ def learn(
 
 
 def needs(twin: FloatTwin, sample: Sample) -> dict[str, list[Tensor]]:
-    """Mean squared gradients of each layer's weights and biases over some batches: how much the
-    loss minds errors.
-    """
+    """Mean squared gradients of each layer's numbers: how much the loss minds errors."""
     twin.eval()
     trained = {key: twin.numbers(key) for key in twin.weights}
     found = {
@@ -142,7 +127,7 @@ def settle(
     rates = (plan.rate * plan.spread, 4.0 * plan.rate, 0.01)
     optimiser = optimiser_of(model)
     m = len(sample.labels)
-    error, bits = 0.5, 0.0
+    error = 0.5
     model.release()
     for step, done in enumerate(progress):
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
@@ -154,13 +139,8 @@ def settle(
         descend(optimiser, sample.loss(logits, rows))
         error += max(0.01, 1.0 / (step + 1)) * (sample.wrong(logits, rows) - error)
         if done >= 1.0 or step % _LOOK == _LOOK - 1:
-            model.refresh()
-            with torch.no_grad():
-                bits = float(model.rate())
-            settled = done >= _HELD_BY
-            yield State(
-                model.freeze() if settled else None, relaxed_bound(error, bits, m), done >= 1.0
-            )
+            net = model.freeze() if done >= _HELD_BY else None
+            yield State(net, relaxed_bound(error, model.bits(), m), done >= 1.0)
 
 
 def squeeze(
@@ -182,23 +162,16 @@ def squeeze(
     for step, done in enumerate(progress):
         anneal(optimiser, rates, done)
         if step % _LOOK == 0:
-            model.refresh()
-            with torch.no_grad():
-                bits = float(model.rate())
+            bits = model.bits()
             worth = _EXCHANGE * price_of_a_bit(error, bits, m)
         rows = sample.rows()
         logits = model.logits(sample.pixels[rows].float())
-        descend(
-            optimiser,
-            sample.loss(logits, rows) + plan.price * worth * min(1.0, 2.0 * done) * model.rate(),
-        )
+        paid = plan.price * worth * min(1.0, 2.0 * done) * model.rate()
+        descend(optimiser, sample.loss(logits, rows) + paid)
         error += max(0.02, 1.0 / (step + 1)) * (sample.wrong(logits, rows) - error)
         if done >= 1.0 or step % _LOOK == _LOOK - 1:
-            yield State(
-                model.freeze() if done > _WORTH_A_LOOK else None,
-                relaxed_bound(error, bits, m),
-                done >= 1.0,
-            )
+            net = model.freeze() if done > _WORTH_A_LOOK else None
+            yield State(net, relaxed_bound(error, bits, m), done >= 1.0)
 
 
 def optimiser_of(model: TrainableIntegerNet) -> torch.optim.Adam:
@@ -209,10 +182,13 @@ def optimiser_of(model: TrainableIntegerNet) -> torch.optim.Adam:
     )
 
 
-def anneal(optimiser: torch.optim.Optimizer, rates: Sequence[float], done: float) -> None:
-    """Learning rates of the groups, down a cosine to a fiftieth."""
+def anneal(
+    optimiser: torch.optim.Optimizer, rates: Sequence[float], done: float, least: float = 0.02
+) -> None:
+    """Learning rates of the groups, down a cosine to the least part of them."""
+    part = least + (1.0 - least) * 0.5 * (1 + math.cos(math.pi * done))
     for group, rate in zip(optimiser.param_groups, rates, strict=True):
-        group["lr"] = rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+        group["lr"] = rate * part
 
 
 def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -> None:

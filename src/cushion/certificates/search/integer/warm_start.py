@@ -26,9 +26,7 @@ _VALUE_BITS = 3.0  # of a kept weight, about
 
 
 class _Scaled(nn.Module):
-    """Batch normalisation of a layer without biases: divides by the standard deviation and moves
-    nothing.
-    """
+    """Batch normalisation for layers without biases: scales, and moves nothing."""
 
     eps, momentum = 1e-5, 0.1
 
@@ -49,9 +47,7 @@ class _Scaled(nn.Module):
 
 
 class FloatTwin(nn.Module):
-    """The blueprint of an integer net with real weights, batch normalisation behind convolutions
-    and hidden layers.
-    """
+    """An integer net's blueprint with real weights and batch normalisation."""
 
     def __init__(self, net: TrainableIntegerNet, generator: torch.Generator) -> None:
         super().__init__()
@@ -142,10 +138,8 @@ class FloatTwin(nn.Module):
         stretches, need = balanced(net.slots, list(folded.values()), curved, spread)
         steps = dict(zip(folded, stretches, strict=True))
         with torch.no_grad():
-            values, scale = (
-                pixels,
-                1.0,
-            )  # scale: the integer net's values over the twin's, but for its channels' own
+            # scale: the integer net's values over the twin's, but for its channels' own
+            values, scale = pixels, 1.0
             for place, slot in enumerate(net.slots, 1):
                 key, last = str(place), place == len(net.slots)
                 if isinstance(slot.block, PoolBlock):
@@ -177,22 +171,15 @@ class FloatTwin(nn.Module):
         net.refresh()
 
     def numbers(self, key: str) -> list[Tensor]:
-        """What a layer trains and the integer net stores: its weights, and what shifts its sums if
-        it has biases.
-        """
+        """What a layer trains: its weights, and what shifts its sums if it has biases."""
         if key not in self.norms:
             return [self.weights[key], self.last_bias]
         norm = self.norms[key]
-        return (
-            [self.weights[key], norm.bias]
-            if isinstance(norm, nn.BatchNorm1d)
-            else [self.weights[key]]
-        )
+        moved = [norm.bias] if isinstance(norm, nn.BatchNorm1d) else []
+        return [self.weights[key], *moved]
 
     def _affine(self, key: str, outputs: int) -> tuple[Tensor, Tensor]:
-        """What follows a layer's sums, as gains and biases: its normalisation, or for the last
-        layer its bias alone.
-        """
+        """Gains and biases behind a layer's sums: its normalisation, or the last one's bias."""
         if key not in self.norms:
             return torch.ones(outputs), self.last_bias
         norm = self.norms[key]

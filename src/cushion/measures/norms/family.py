@@ -1,0 +1,83 @@
+"""Norms of the weights, of the paths, and singular values: three families of measures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cushion.measures.family import Context, Family, Found, View
+from cushion.measures.norms.records import LayerNorms, LayerSpectra, NetNorms, NetPaths
+from cushion.progress import progress
+
+if TYPE_CHECKING:
+    from cushion.measures.records import MeasureTable
+
+_EXPONENTS = (1.0, 2.0)
+_NORMS = (
+    "name kind shape frobenius operator_frobenius spectral spectral_upper stable_rank "
+    "group_norms.l1_inf group_norms.l2_1 group_norms.trace_norm group_norms.trace_norm_exact "
+    "distance.frobenius distance.spectral"
+)
+_SPECTRA = (
+    "name spectrum.count spectrum.exact spectrum.spectral spectrum.median spectrum.stable_rank "
+    "spectrum.effective_rank_90 kernel_spectrum.count kernel_spectrum.spectral "
+    "kernel_spectrum.effective_rank_90"
+)
+
+
+def _measure_norms(context: Context) -> Found:
+    from cushion.measures.norms.layers import layer_norms, squared_distance
+
+    net, initial = context.net, context.initial
+    layers = {}
+    for at, node in enumerate(progress(net.affine_layers, "norms", "layer")):
+        start = None if initial is None else initial.affine_layers[at].affine
+        layers[node.index] = layer_norms(
+            node.affine, start, trace_norms=context.singular_values, seed=context.seed
+        )
+    distance = None if initial is None else math.sqrt(squared_distance(net, initial))
+    return Found(layers, NetNorms(math.sqrt(squared_distance(net)), distance))
+
+
+def _measure_paths(context: Context) -> Found:
+    from cushion.measures.norms.paths import path_norms
+
+    return Found(net=NetPaths(path_norms(context.net, _EXPONENTS)))
+
+
+def _measure_spectra(context: Context) -> Found:
+    from cushion.measures.spectra import kernel_spectrum, layer_spectrum
+
+    return Found(
+        {
+            node.index: LayerSpectra(
+                layer_spectrum(node.affine.operator, seed=context.seed),
+                kernel_spectrum(node.affine.operator, seed=context.seed),
+            )
+            for node in progress(context.net.affine_layers, "spectra", "layer")
+        }
+    )
+
+
+def _show_norms(table: MeasureTable) -> Iterator[View]:
+    yield View("Norms of the layers", table.layers, _NORMS)
+    yield View("Norms of the net", [table.net], "l2 distance", upright=True)
+
+
+def _show_paths(table: MeasureTable) -> Iterator[View]:
+    note = (
+        "unchanged if a hidden unit's incoming weights are multiplied and its outgoing ones "
+        "divided by a number"
+    )
+    yield View("Path norms", table.net.path_norms, "p log10 log10_with_biases", [note])
+
+
+def _show_spectra(table: MeasureTable) -> Iterator[View]:
+    note = "few large values carry the signal, noise spreads over all"
+    yield View("Singular values of each layer", table.layers, _SPECTRA, [note])
+
+
+NORMS = Family("norms", _measure_norms, layer=LayerNorms, net=NetNorms, views=_show_norms)
+PATHS = Family("paths", _measure_paths, net=NetPaths, views=_show_paths)
+SPECTRA = Family("spectra", _measure_spectra, layer=LayerSpectra, views=_show_spectra)
