@@ -311,9 +311,9 @@ def test_the_same_in_python(folder: Path) -> None:
     data, holdout = cushion.load_pair("digits")
     model = cushion.load_net(str(folder)).module
     found = cushion.compress(
+        model,
         data,
         method="heavy-tail",
-        model=model,
         tau=1,
         t=[0, 1],
         layers="fc1,fc2",
@@ -323,7 +323,7 @@ def test_the_same_in_python(folder: Path) -> None:
     assert found.summary.method == "heavy-tail"
     assert [one.asked for one in found.summary.tried] == ["tau=1, t=0", "tau=1, t=1"]
     with pytest.raises(cushion.BadInput, match="give NET"):
-        cushion.compress(data, method="heavy-tail", tau=1)
+        cushion.compress(None, data, method="heavy-tail", tau=1)
 
 
 def test_help_names_the_options(capsys: pytest.CaptureFixture[str]) -> None:

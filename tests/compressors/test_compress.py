@@ -52,7 +52,7 @@ def stripes(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("method", SEARCHES)
 def test_the_certificate_verifies_and_the_summary_adds_up(method: str, tmp_path: Path) -> None:
     data, held_out = sample(), sample(80, seed=1)
-    found = cushion.compress(data, method=method, holdout=held_out, seed=1, **QUICK[method])
+    found = cushion.compress(None, data, method=method, holdout=held_out, seed=1, **QUICK[method])
     path = found.save(tmp_path / "n.cushion")
     assert cushion.verify(path, data, held_out).ok
     summary, claim = found.summary, found.certificate.claim
@@ -84,7 +84,7 @@ def test_stored_numbers_are_counted_by_hand() -> None:
 @pytest.mark.parametrize("method", SEEDED)
 def test_training_beats_the_most_frequent_class(method: str) -> None:
     data = sample(600)
-    found = cushion.compress(data, method=method, steps=400)
+    found = cushion.compress(None, data, method=method, steps=400)
     assert found.summary.errors < 0.2 * 600
     assert found.bound < 0.6
     stored = [layer.source for layer in found.summary.layers]
@@ -102,13 +102,13 @@ def test_what_was_asked_for_is_written_even_where_guessing_is_better(method: str
     noise = Dataset(
         "noise", rng.integers(0, 256, (60, 1, 6, 6), dtype=np.uint8), np.repeat([0, 0, 0, 1], 15), 2
     )
-    found = cushion.compress(noise, method=method, steps=3)
+    found = cushion.compress(None, noise, method=method, steps=3)
     assert {layer.source for layer in found.summary.layers if layer.stored} != {"grid"}
 
 
 def test_k_is_the_number_of_coefficients_and_width_costs_none() -> None:
     def stored(**options: float) -> int:
-        found = cushion.compress(sample(), method="subspace", steps=30, **options)
+        found = cushion.compress(None, sample(), method="subspace", steps=30, **options)
         return sum(coded_numbers(layer.source).size for layer in found.net.layers)  # all dense
 
     assert stored(k=20) == stored(k=20, width=2.5) == 20
@@ -118,11 +118,11 @@ def test_k_is_the_number_of_coefficients_and_width_costs_none() -> None:
 def test_a_net_is_imitated(method: str) -> None:
     torch.manual_seed(0)
     teacher = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 3))
-    found = cushion.compress(sample(), method=method, model=teacher, **QUICK[method])
+    found = cushion.compress(teacher, sample(), method=method, **QUICK[method])
     assert found.certificate.claim.made_with["imitates_a_model"] is True
     small = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 2))
     with pytest.raises(cushion.BadInput, match="2 scores"):
-        cushion.compress(sample(), method=method, model=small, **QUICK[method])
+        cushion.compress(small, sample(), method=method, **QUICK[method])
 
 
 def test_imitation_changes_what_is_learned() -> None:
@@ -136,8 +136,7 @@ def test_imitation_changes_what_is_learned() -> None:
     wrong = Teacher()(torch.from_numpy(data.x).float() / 255).argmax(1).numpy() != data.y
     assert wrong.mean() > 0.99
     alone, taught = (
-        cushion.compress(data, method="supermask", steps=300, model=m).summary
-        for m in (None, Teacher())
+        cushion.compress(m, data, method="supermask", steps=300).summary for m in (None, Teacher())
     )
     assert taught.errors > alone.errors + 60
 
@@ -147,8 +146,8 @@ def test_vectors_and_floats_are_read() -> None:
     flat = Dataset("flat", data.x.reshape(200, 36), data.y, 3)
     floats = Dataset("floats", data.x.reshape(200, 36).astype(np.float32) / 255, data.y, 3)
     for method in SEEDED:
-        assert cushion.compress(flat, method=method, steps=20).summary.m == 200
-        assert cushion.compress(floats, method=method, steps=20).summary.m == 200
+        assert cushion.compress(None, flat, method=method, steps=20).summary.m == 200
+        assert cushion.compress(None, floats, method=method, steps=20).summary.m == 200
 
 
 # ---- the command line
@@ -301,4 +300,4 @@ def test_the_registry_and_its_python_side() -> None:
     ]
     for arguments, complaint in refused:
         with pytest.raises(cushion.BadInput, match=complaint):
-            cushion.compress(sample(), **arguments)
+            cushion.compress(None, sample(), **arguments)

@@ -88,7 +88,7 @@ def test_a_toy_goes_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (model, _), (data, holdout) = trained("mlp"), digits()
     sizes = []
     for bits in (4, 8):
-        found = cushion.compress(data, method="toy", model=model, holdout=holdout, toy_bits=bits)
+        found = cushion.compress(model, data, method="toy", holdout=holdout, toy_bits=bits)
         summary, net = found.summary, cushion.load_compressed(found.save(tmp_path / "n.net"))
         assert (net.stored.bits, net.notes["toy_bits"]) == (summary.bits, bits)
         assert found.certificate is not None
@@ -105,6 +105,6 @@ def test_a_toy_goes_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert sizes[0][0] < sizes[1][0]
     assert sizes[0][1] > sizes[1][1]
     with pytest.raises(cushion.BadInput, match="`toy_bits` must be a whole number of at least 2"):
-        cushion.compress(data, method="toy", model=model, toy_bits=1)
+        cushion.compress(model, data, method="toy", toy_bits=1)
     with pytest.raises(cushion.BadInput, match="`method` = toy does not take `k`; its options are"):
-        cushion.compress(data, method="toy", model=model, k=3)
+        cushion.compress(model, data, method="toy", k=3)

@@ -310,7 +310,7 @@ def test_the_whole_way_from_the_margin() -> None:
     """The compressor's layers keep the margin on inputs that it never saw."""
     net, _, x = setting("mlp")
     data = Dataset("mlp", x.float().numpy(), np.arange(12) % 4, 4)
-    found = cushion.compress(data, method="low-rank", model=NAMED["mlp"].module(), gamma=0.2)
+    found = cushion.compress(NAMED["mlp"].module(), data, method="low-rank", gamma=0.2)
     longest = float(torch.linalg.vector_norm(x, dim=1).max())
     inputs = torch.randn(500, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     inputs = inputs / inputs.norm(dim=1, keepdim=True) * longest

@@ -436,8 +436,8 @@ def test_misspelt_options_are_refused(
         (lambda: cushion.noise_sensitivity(net(), sample(), "0", "6", noise="gausian"), BadInput),
         (lambda: cushion.noise_sensitivity(net(), sample(), "0", "7"), BadInput),
         (lambda: cushion.certify(None, sample(), minuets=1), TypeError),  # type: ignore[call-arg]
-        (lambda: cushion.compress(sample(), method="integers"), BadInput),
-        (lambda: cushion.compress(sample(), method="integer", minuets=1), BadInput),
+        (lambda: cushion.compress(None, sample(), method="integers"), BadInput),
+        (lambda: cushion.compress(None, sample(), method="integer", minuets=1), BadInput),
         (lambda: cushion.load("digits,subst=10"), BadInput),
         (lambda: cushion.train("small-nett", sample(), "never-made"), BadInput),
         (lambda: cushion.train("1x6x6: flaten fc3", sample(), "never-made"), BadInput),

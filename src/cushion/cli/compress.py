@@ -269,9 +269,9 @@ def _search(
             bar.reach(done)
 
         found = compress(
+            None if net is None else net.module,
             data,
             method=args.method,
-            model=None if net is None else net.module,
             holdout=holdout,
             delta=args.delta,
             seed=args.seed,

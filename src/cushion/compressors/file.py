@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors import families  # noqa: F401 (a file may hold layers of any family)
+from cushion.compressors.registry import load_kinds
 from cushion.compressors.storage.graphs import describe_graph, rebuild_graph
 from cushion.compressors.storage.stored_net import StoredNet, read_stored
 from cushion.errors import BadInput, CushionError, Malformed
@@ -112,6 +112,7 @@ def load_compressed(path: str | Path) -> CompressedNet:
             f"{path} is damaged: its contents are not those that were written; write it again"
         )
     frame = rebuild_graph(graph, str(path))
+    load_kinds()
     try:
         stored = read_stored(np.ascontiguousarray(message.numpy()).tobytes(), int(bits), frame)
         found = CompressedNet(stored, frame, notes, _start(frame, tensors))

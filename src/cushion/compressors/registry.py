@@ -31,6 +31,17 @@ def _load(row: str) -> Method | Search:
     return found
 
 
+def load_kinds() -> None:
+    """Have every kind of stored layer known: a file may hold layers of any family.
+
+    A family's folder names the modules that define its kinds in STORES.
+    """
+    for folder in dict.fromkeys(row.split(".")[0] for row in _TABLE):
+        package = import_module(f"cushion.compressors.{folder}")
+        for module in getattr(package, "STORES", ()):
+            import_module(f"{package.__name__}.{module}")
+
+
 METHODS = {method.name: method for method in map(_load, _TABLE)}
 
 

@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from cushion.certificates.model_first import model_first
 from cushion.compressors.method import Found, Method
 from cushion.compressors.records import CurvePoint, Promise, Summary, Tried
 from cushion.compressors.registry import METHODS, choose
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
 Value: TypeAlias = bool | int | float | str | Sequence[float] | Sequence[str] | None
 
 
+@model_first
 def compress(
+    model: nn.Module | None,
     data: Dataset | str,
     *,
     method: str = "integer",
-    model: nn.Module | None = None,
     holdout: Dataset | None = None,
     delta: str | float = "0.05",
     seed: int = 0,
