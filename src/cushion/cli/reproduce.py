@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from cushion.cli.options import add_verb, filled, seed
-from cushion.cli.output import answer, table
+from cushion.cli.output import answer
+from cushion.cli.render import table
 from cushion.errors import BadInput
 
 
@@ -35,19 +36,12 @@ def add_parser(verbs: Any) -> None:
         help="with --summary: how the folder is reached from where its text will stand",
     )
     sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument(
-        "--quick", dest="size", action="store_const", const="quick", help="small, the default"
-    )
-    sizes.add_argument(
-        "--recorded",
-        dest="size",
-        action="store_const",
-        const="recorded",
-        help="what results/ holds: fewer epochs",
-    )
-    sizes.add_argument(
-        "--full", dest="size", action="store_const", const="full", help="the paper's own settings"
-    )
+    for size, words in {
+        "quick": "small, the default",
+        "recorded": "what results/ holds: fewer epochs",
+        "full": "the paper's own settings",
+    }.items():
+        sizes.add_argument(f"--{size}", dest="size", action="store_const", const=size, help=words)
     parser.add_argument(
         "-o",
         "--out",
@@ -109,20 +103,13 @@ def _list(args: argparse.Namespace, out: Path) -> int:
     from cushion.papers.registry import ITEMS
     from cushion.papers.runner import done_sizes
 
+    keys = ("id", "title", "source", "shows", "quick", "recorded", "full")
     items = []
     for item in ITEMS.values():
         sizes = done_sizes(item, out)
-        facts = {
-            key: getattr(item, key)
-            for key in ("id", "title", "source", "shows", "quick", "recorded", "full")
-        }
-        items.append(
-            {
-                **facts,
-                "done": bool(sizes) if args.size is None else args.size in sizes,
-                "done_at": sizes,
-            }
-        )
+        done = bool(sizes) if args.size is None else args.size in sizes
+        facts = {key: getattr(item, key) for key in keys}
+        items.append({**facts, "done": done, "done_at": sizes})
     columns = ("id", "source", "shows", "quick", "recorded", "full")
     rows = [
         [*(item[column] for column in columns), ", ".join(item["done_at"]) or "no"]
