@@ -28,7 +28,7 @@ def draw(found: Any, folder: str) -> list[Path]:
         paths += save(_curve(found), Path(folder), f"{found.method}-size")
     if hasattr(found.layers[0], "shift"):
         paths += save(_shifts(found), Path(folder), f"{found.method}-layers")
-    elif len(found.layers) > 1 and getattr(found, "induction", ()):
+    elif len(found.layers) > 1 and len(getattr(found, "induction", ())) > 0:
         paths += save(_layers(found), Path(folder), f"{found.method}-layers")
     if getattr(found, "rates", ()):
         paths += save(_rates(found), Path(folder), "vector-rates")
