@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from cushion.cli.flags import add_options, from_flags
+from cushion.cli.flags import add_options, from_flags, given
 from cushion.cli.options import add_data, add_verb, filled
 from cushion.cli.output import answer
 from cushion.cli.render import records
 from cushion.errors import BadInput
-from cushion.records.options import options_of
 from cushion.training.options import ImpOptions, TrainOptions
 
 if TYPE_CHECKING:
@@ -67,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
     from cushion.training.training import train
 
     pruning = from_flags(ImpOptions, args)
-    given = [one for one in options_of(ImpOptions) if getattr(args, one.name) is not None]
-    if given and args.prune is None:
-        raise BadInput(f"`{given[0].name}` goes with `prune` = imp; add that, or leave it out")
+    asked = given(ImpOptions, args)
+    if asked and args.prune is None:
+        raise BadInput(f"`{next(iter(asked))}` goes with `prune` = imp; add that, or leave it out")
     options = vars(from_flags(TrainOptions, args))
     snapshots = options.pop("snapshots") or ()
     if args.prune is not None and snapshots:
