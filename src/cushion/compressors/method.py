@@ -118,9 +118,7 @@ class Found:
 
 
 class Account(ABC):
-    """What a method says of one compression: its lemmas held against what happened, and its
-    columns.
-    """
+    """What a method says of one compression: lemmas against what happened, and its columns."""
 
     def __init__(self, found: Found) -> None:
         self.found, self.subject = found, found.subject

@@ -35,9 +35,7 @@ METHODS = {method.name: method for method in map(_load, _TABLE)}
 
 
 def choose(name: str, values: Mapping[str, Any]) -> tuple[Method | Search, Any]:
-    """The method of that name and its options, or BadInput where there is none or an option does
-    not belong to it.
-    """
+    """The method of that name and its options, or BadInput."""
     if name not in METHODS:
         raise BadInput(
             f"there is no method called {name!r}; `method` is one of {', '.join(METHODS)}"

@@ -110,18 +110,14 @@ class HeavyTailOptions(MarginOptions):
 
     @property
     def taus(self) -> tuple[float, ...]:
-        """The thresholds that are tried, in standard deviations, each once; none where epsilon sets
-        them.
-        """
+        """The thresholds that are tried, in standard deviations; none where epsilon sets them."""
         if self.epsilon is not None:
             return ()
         return (1.0,) if self.form == "appendix" else tuple(dict.fromkeys(self.tau or TAUS))
 
     @property
     def ts(self) -> tuple[float, ...]:
-        """The variances that are tried, in mean squares of what goes; corrected, without noise
-        where epsilon sets τ.
-        """
+        """The variances that are tried, in mean squares of what goes."""
         quiet = self.epsilon is not None and self.form == "corrected"
         return tuple(dict.fromkeys(self.t or ((0.0,) if quiet else _T[self.form])))
 

@@ -1,3 +1,1 @@
-"""The compressors of Arora 2018: from a trained net to few numbers on a grid and a helper string
-made from a seed.
-"""
+"""The compressors of Arora 2018: few numbers on a grid, and a helper string from a seed."""
