@@ -1,7 +1,10 @@
-"""The families of compressors, a line each: importing this module registers the kinds of layers
-that they store, so that every file can be read.
+"""Importing this module registers the kinds of layers that all methods store, so that every file
+can be read.
 """
 
-from cushion.compressors.noise import spiked  # noqa: F401
-from cushion.compressors.projection import conv_project, products, stored_vectors  # noqa: F401
-from cushion.compressors.pruning import sketched  # noqa: F401
+from importlib import import_module
+
+from cushion.compressors.registry import METHODS
+
+for _module in sorted({module for method in METHODS.values() for module in method.stores}):
+    import_module(f"cushion.compressors.{_module}")

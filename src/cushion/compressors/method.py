@@ -43,6 +43,7 @@ class Named:
     meaning: str
     takes: tuple[str, ...]
     options: ClassVar[type[MethodOptions]]
+    stores: ClassVar[tuple[str, ...]] = ()  # modules of stored layers that are its own
 
     @property
     def flags(self) -> tuple[Option, ...]:
