@@ -1,6 +1,4 @@
-"""A compressed net with its certificates: the integer net's where the format can hold it, and the
-Occam bound here.
-"""
+"""A compressed net, the certificate of its integer net if it has one, and its Occam bounds."""
 
 from __future__ import annotations
 
@@ -92,9 +90,7 @@ def occam_rows(
     certificate: Certificate | None,
     because: str,
 ) -> tuple[Occam, Occam]:
-    """The Occam bound on this machine's scores, which err on `errors` of m examples, and that of
-    the certificate.
-    """
+    """The Occam bound on this machine's scores (`errors` of m), and the certificate's."""
     here = Occam(
         "this machine",
         errors,

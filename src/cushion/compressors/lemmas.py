@@ -1,6 +1,4 @@
-"""What the lemmas of all papers share: ratios of observed to promised, and the induction over
-layers.
-"""
+"""What the lemmas of all papers share: observed over promised, the induction over layers."""
 
 from __future__ import annotations
 

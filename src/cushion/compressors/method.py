@@ -43,6 +43,7 @@ class Named:
     meaning: str
     takes: tuple[str, ...]
     options: ClassVar[type[MethodOptions]]
+    stores: ClassVar[tuple[str, ...]] = ()  # modules of stored layers that are its own
 
     @property
     def flags(self) -> tuple[Option, ...]:
@@ -118,9 +119,7 @@ class Found:
 
 
 class Account(ABC):
-    """What a method says of one compression: its lemmas held against what happened, and its
-    columns.
-    """
+    """What a method says of one compression: lemmas against what happened, and its columns."""
 
     def __init__(self, found: Found) -> None:
         self.found, self.subject = found, found.subject

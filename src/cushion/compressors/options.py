@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from cushion.records.options import Option, options_of
 
 BEST_GRIDS = (2, 3, 4, 5, 6, 8)  # bits of a weight that `grid` = best tries
 _MOST_TRIED = 64
+_GRID = re.compile("[0-9]{1,2}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,17 @@ class MarginOptions(MethodOptions):
     level: float = option(
         0.05, "gamma is the margin that all but this fraction exceed", least=0, below=1
     )
+
+
+def grids_of(grid: str, *words: str) -> tuple[int, ...]:
+    """The bits of a weight that a `grid` stands for; () for a word that is not "best"."""
+    if grid in words:
+        return BEST_GRIDS if grid == "best" else ()
+    if not (_GRID.fullmatch(grid) and 2 <= int(grid) <= 32):
+        raise BadInput(
+            f"`grid` = {grid} must be {', '.join(words)}, or the bits of a weight, from 2 to 32"
+        )
+    return (int(grid),)
 
 
 def _plain(one: Option, value: Any) -> Any:

@@ -39,9 +39,7 @@ _VALUES = 1 << 22
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a lemma allows layer i: ε times a factor of its geometry; with `spread`, times
-    β/√(places) too.
-    """
+    """What a lemma allows layer i: ε times its geometry; with `spread`, times β/√(places)."""
 
     epsilon: float
     frobenius: float  # ‖A‖_F of what was projected

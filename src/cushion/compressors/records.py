@@ -57,9 +57,7 @@ class PromiseCheck(Record):
 
 @dataclass(frozen=True)
 class InductionError(Record):
-    """The relative error at layer `at` when layers 1 to `compressed` are compressed, against
-    (i/d)ε.
-    """
+    """The relative error at `at`, layers 1 to `compressed` compressed, against (i/d)ε."""
 
     compressed: int
     at: str
@@ -129,9 +127,7 @@ class Tried(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSummary(Record):
-    """One affine layer, before and after. bits are those of its numbers in the message, its bias
-    included.
-    """
+    """One affine layer, before and after; its bits include its bias."""
 
     name: str = column("", label="layer")
     kind: str

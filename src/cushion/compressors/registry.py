@@ -31,24 +31,17 @@ def _load(row: str) -> Method | Search:
     return found
 
 
-def load_kinds() -> None:
-    """Have every kind of stored layer known: a file may hold layers of any family.
-
-    A family's folder names the modules that define its kinds in STORES.
-    """
-    for folder in dict.fromkeys(row.split(".")[0] for row in _TABLE):
-        package = import_module(f"cushion.compressors.{folder}")
-        for module in getattr(package, "STORES", ()):
-            import_module(f"{package.__name__}.{module}")
-
-
 METHODS = {method.name: method for method in map(_load, _TABLE)}
 
 
+def load_kinds() -> None:
+    """Have every kind of stored layer known: a file may hold layers of any method."""
+    for module in sorted({module for method in METHODS.values() for module in method.stores}):
+        import_module(f"cushion.compressors.{module}")
+
+
 def choose(name: str, values: Mapping[str, Any]) -> tuple[Method | Search, Any]:
-    """The method of that name and its options, or BadInput where there is none or an option does
-    not belong to it.
-    """
+    """The method of that name and its options, or BadInput."""
     if name not in METHODS:
         raise BadInput(
             f"there is no method called {name!r}; `method` is one of {', '.join(METHODS)}"

@@ -1,6 +1,4 @@
-"""Searches for a small integer net: what they take, what they report, and their certificate; no
-torch until one runs.
-"""
+"""Searches for a small integer net, their report and certificate; no torch until one runs."""
 
 from __future__ import annotations
 

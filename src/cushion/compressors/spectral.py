@@ -85,9 +85,7 @@ def _bias_shift(mine: Affine, other: Affine, places: int) -> float:
 def lemma_9(
     shifts: list[LayerShift], facts: NetFacts, inputs: NDArray[np.float64]
 ) -> NDArray[np.float64] | None:
-    """The promised ‖f̂(x) - f(x)‖ for inputs of these lengths, [n]; None where a layer moved by
-    more than ‖A‖₂/d.
-    """
+    """The promised ‖f̂(x) - f(x)‖, [n]; None where a layer moved by more than ‖A‖₂/d."""
     if any(shift.lifted_shift > shift.lifted / facts.depth for shift in shifts):
         return None
     logs = [math.log(shift.lifted) if shift.lifted > 0 else -math.inf for shift in shifts]

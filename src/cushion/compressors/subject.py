@@ -1,6 +1,4 @@
-"""The net that is compressed, its sample, and what was measured on them: each once, and only when
-it is needed.
-"""
+"""The net that is compressed, its sample, and what was measured on them: each once, when needed."""
 
 from __future__ import annotations
 
@@ -84,9 +82,7 @@ class Subject:
 
     @cached_property
     def gamma(self) -> float | None:
-        """The margin: as given, or the one that all but a fraction `level` of S exceeds; None if
-        not positive.
-        """
+        """As given, or what all but a fraction `level` of S exceeds; None if not positive."""
         if self.options.gamma is not None:
             return float(self.options.gamma)
         found = epsilon_margin(self.seen.margins, self.options.level)

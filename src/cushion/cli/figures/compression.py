@@ -17,9 +17,7 @@ _BEFORE = {"color": "#666666", "linewidth": 1, "linestyle": "-."}
 
 
 def draw(found: Any, folder: str) -> list[Path]:
-    """Every picture that the summary has the numbers for. Where several settings were tried, they
-    are the curve.
-    """
+    """Every picture that the summary has the numbers for; settings that were tried are a curve."""
     paths: list[Path] = []
     tried = getattr(found, "tried", ())
     if len(tried) > 1:
@@ -36,9 +34,7 @@ def draw(found: Any, folder: str) -> list[Path]:
 
 
 def _curve(found: Any) -> Any:
-    """Relative error of the scores and fractions of examples, over the numbers stored; bits along
-    the top.
-    """
+    """Relative error of the scores and fractions of examples over the numbers stored."""
     points = sorted(found.curve, key=lambda point: point.parameters)
     sizes = [point.parameters for point in points]
     figure, left, right = _two()
@@ -73,9 +69,7 @@ def _two() -> tuple[Any, Any, Any]:
 
 
 def _bits_above(axes: Any, points: Sequence[CurvePoint]) -> None:
-    """A second scale along the top: what the points take in bits, at most five of them so that they
-    stay apart.
-    """
+    """A second scale along the top: the bits of at most five points, so that they stay apart."""
     shown = points[:: -(-len(points) // 5)]
     above = axes.twiny()
     above.set_xscale("log")
@@ -88,9 +82,7 @@ def _bits_above(axes: Any, points: Sequence[CurvePoint]) -> None:
 
 
 def _layers(found: Any) -> Any:
-    """The worst relative error at each layer, layers 1 to i compressed, one line for each i; the
-    promise beside it.
-    """
+    """The worst relative error at each layer, one line for each i; the promise beside it."""
     figure = new_figure(figsize=(8, 4.5))
     axes = figure.add_subplot()
     names = [layer.name for layer in found.layers]
@@ -192,9 +184,7 @@ def _apart(sizes: Sequence[int]) -> list[int]:
 
 
 def _shifts(found: Any) -> Any:
-    """The share of each layer's weights that is left, and ‖Δ‖₂ and the rounding over ‖A‖₂ beside
-    Lemma 4.4's 1/L.
-    """
+    """What is left of each layer; ‖Δ‖₂ and the rounding over ‖A‖₂ beside Lemma 4.4's 1/L."""
     layers = [layer for layer in found.layers if layer.normality is not None]
     names, places = [layer.name for layer in layers], range(len(layers))
     figure, left, right = _two()

@@ -1,3 +1,1 @@
 """Heavy-tailed weights: all but the large ones replaced by noise from a seed (Shin 2021)."""
-
-STORES = ("spiked",)  # modules with kinds of stored layers

@@ -50,9 +50,7 @@ from cushion.theorems.union import price
 
 @dataclass(frozen=True)
 class _Spent:
-    """What the propositions allow one layer, relative to ‖W‖_F: corrected and as printed, and its
-    rounding.
-    """
+    """What the propositions allow one layer relative to ‖W‖_F, in both forms; its rounding."""
 
     corrected: float | None
     printed: float | None
@@ -143,11 +141,8 @@ class ReplacementAccount(Account):
         return exp(worst), self._silent(exp(worst))
 
     def _silent(self, epsilon: float) -> str:
-        facts, m, examples = (
-            self.subject.stability,
-            len(self.subject.sample),
-            self.subject.options.examples,
-        )
+        facts, m = self.subject.stability, len(self.subject.sample)
+        examples = self.subject.options.examples
         if self.printed:
             return (
                 "Proposition 1.1 as printed, on which it rests, is false: the mean of what goes "
@@ -192,11 +187,8 @@ class ReplacementAccount(Account):
         return self.found.stored.layer_bits()
 
     def _layer(self, node: Node, at: int) -> LayerReplacement:
-        operator, one, stored = (
-            node.affine.operator,
-            self.made.replacements[at],
-            self.found.stored.layers[at],
-        )
+        operator, one = node.affine.operator, self.made.replacements[at]
+        stored = self.found.stored.layers[at]
         size, spent = operator.weight.numel(), self.spent[at]
         kept = size if one is None else one.kept
         fit = None if one is None else _power_law(node)
@@ -236,9 +228,7 @@ class ReplacementAccount(Account):
 
     @property
     def bounds(self) -> Sequence[Bound]:
-        """Theorem 2 on what is written: positions and values of every layer, biases and
-        batch-norms beside.
-        """
+        """Theorem 2 on what is written, biases and batch-norms beside."""
         stored, (epsilon, why) = self.found.stored, self.lemma_2_2
         others = [bias for bias in stored.biases if bias is not None]
         counted = []

@@ -80,9 +80,7 @@ def candidates(subject: Subject) -> Iterator[Candidate]:
 def _grids(
     net: Network, options: HeavyTailOptions, replaced: Sequence[Replacement | None], seed: int
 ) -> Iterator[int]:
-    """The grids that are tried; where τ was chosen for ε, only those that round no layer by more,
-    and the finest.
-    """
+    """The grids that are tried; for a given ε those that round no layer by more, and the finest."""
     for bits in options.grids:
         if options.epsilon is not None and bits != options.grids[-1]:
             layers = store_replaced(net, replaced, bits, seed, faithful=True).layers
@@ -116,9 +114,7 @@ def _replacements(
 
 
 def rounding(node: Node, one: Replacement | None, stored: StoredLayer) -> float:
-    """‖B̂ - B‖_F/‖W‖_F of what stays in a layer, B̂ as it is stored with every kept weight; 0 for a
-    layer of zeros.
-    """
+    """‖B̂ - B‖_F/‖W‖_F of what stays in a layer, every kept weight stored; 0 for zeros."""
     weight = node.affine.operator.weight.double().numpy()
     norm = float(np.linalg.norm(weight))
     kept = weight if one is None else np.where(one.mask.numpy(), weight, 0.0)

@@ -88,9 +88,7 @@ def proposition_1_1(
 
 
 def lemma_2_1(ratios: PairRatios, eta: float, *, printed: bool) -> PromiseCheck:
-    """‖JΔφ(x)‖ over ε_i‖J‖_F‖W_i‖_F‖φ(x)‖, every layer that is replaced, every later layer, every
-    example.
-    """
+    """‖JΔφ(x)‖ over ε_i‖J‖_F‖W_i‖_F‖φ(x)‖: every replaced layer, later layer and example."""
     lemma = Lemma("Lemma 2.1" + (" as printed" if printed else ""), _PAPER, "Lemma 2.1")
     if not ratios.ratios:
         return lemma.silent("no layer was replaced")

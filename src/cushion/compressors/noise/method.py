@@ -23,6 +23,7 @@ class HeavyTail(Method):
     options = HeavyTailOptions
     summary = ReplacementSummary
     tried = TriedTail
+    stores = ("noise.spiked",)
 
     def seeds(self, options: HeavyTailOptions) -> int:
         return options.trials

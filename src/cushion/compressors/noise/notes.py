@@ -1,6 +1,4 @@
-"""What a reader should know of one replacement: which of the paper's slips show here, and what is
-left of the net.
-"""
+"""What a reader should know of one replacement: the paper's slips, and what is left of the net."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ def notes_on(found: ReplacementSummary) -> tuple[str, ...]:
 
 
 def _signs(found: ReplacementSummary, layers: Sequence[LayerReplacement]) -> list[str]:
-    """Errata a and b: signed thresholds take every large negative weight, and the mean of what goes
-    survives.
-    """
+    """Errata a and b: signed thresholds take all large negative weights; the mean survives."""
     if found.form == "corrected":
         return []
     large = [

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
-from cushion.compressors.options import BEST_GRIDS, MarginOptions
+from cushion.compressors.options import MarginOptions, grids_of
 from cushion.errors import BadInput
 from cushion.records import option
 
@@ -24,7 +23,6 @@ _GRID: dict[Form, str] = {
     "appendix": "16",
 }  # Appendix E rounds nothing
 _LAYERS: dict[Form, str] = {"corrected": "all", "algorithm": "all", "appendix": "last"}
-_WHOLE = re.compile("[0-9]{1,2}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,7 @@ class HeavyTailOptions(MarginOptions):
             raise BadInput("`layers` must be all, last, or names of layers separated by commas")
         if self.layers and len(self.layers) > 1 and {"all", "last"} & set(self.layers):
             raise BadInput("`layers` all and last stand alone; give one of them, or names")
-        if self.grid not in (None, "best") and not (
-            _WHOLE.fullmatch(str(self.grid)) and 2 <= int(str(self.grid)) <= 32
-        ):
-            raise BadInput(
-                f"`grid` = {self.grid} must be best, or the bits of a weight, from 2 to 32"
-            )
+        self.grids  # noqa: B018
         self._check_pair()
         if self.form == "appendix" and set(self.tau or ()) - {1.0}:
             raise BadInput(
@@ -117,18 +110,14 @@ class HeavyTailOptions(MarginOptions):
 
     @property
     def taus(self) -> tuple[float, ...]:
-        """The thresholds that are tried, in standard deviations, each once; none where epsilon sets
-        them.
-        """
+        """The thresholds that are tried, in standard deviations; none where epsilon sets them."""
         if self.epsilon is not None:
             return ()
         return (1.0,) if self.form == "appendix" else tuple(dict.fromkeys(self.tau or TAUS))
 
     @property
     def ts(self) -> tuple[float, ...]:
-        """The variances that are tried, in mean squares of what goes; corrected, without noise
-        where epsilon sets τ.
-        """
+        """The variances that are tried, in mean squares of what goes."""
         quiet = self.epsilon is not None and self.form == "corrected"
         return tuple(dict.fromkeys(self.t or ((0.0,) if quiet else _T[self.form])))
 
@@ -143,7 +132,7 @@ class HeavyTailOptions(MarginOptions):
     @property
     def grids(self) -> tuple[int, ...]:
         """The bits of a weight that are tried."""
-        return BEST_GRIDS if self.chosen_grid == "best" else (int(self.chosen_grid),)
+        return grids_of(self.chosen_grid, "best")
 
     def settings(self) -> dict[str, Any]:
         """Every option by name, as it was given or by default, for records and files."""

@@ -121,9 +121,7 @@ def threshold_within(weight: Tensor, form: Form, budget: float, t: float) -> flo
 
 
 def choose_layers(net: Network, names: Sequence[str]) -> tuple[bool, ...]:
-    """For each of `net.affine_layers` whether it is replaced; BadInput where a name is none of
-    them.
-    """
+    """Whether each affine layer is replaced; BadInput where a name is none of them."""
     layers = net.affine_layers
     free = [node for node in layers if not isinstance(node.affine.operator, Diagonal)]
     if not free:

@@ -1,6 +1,4 @@
-"""From replacements to what is stored: kept weights on a grid, √t on a finer one, biases, the seed
-of G.
-"""
+"""From replacements to what is stored: kept weights on a grid, √t on a finer one, biases, seed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A compressed net on its sample: every layer before and after, every promise of Arora 2018 beside
-what was seen.
-"""
+"""A compressed net on its sample: layers, and promises of Arora 2018 beside what was seen."""
 
 from __future__ import annotations
 
@@ -158,9 +156,7 @@ class ProjectionAccount(Account):
         return checks.why_no_induction(counts, list(map(_size, layers)), spent, shares, also)
 
     def _vectors(self) -> PromiseCheck:
-        """Lemma 5 or 7 on the sample: an example fails with probability at most η, so about a
-        fraction η may.
-        """
+        """Lemma 5 or 7: an example fails with probability η, so about a fraction η may."""
         subject, errors = self.subject, self.found.errors
         gamma, eta = subject.need_gamma(), subject.vector_eta
         ratios = errors.largest_gaps / (gamma / 2)
@@ -223,11 +219,8 @@ class ProjectionAccount(Account):
     @property
     def bounds(self) -> list[Bound]:
         """The paper's theorems for this compression."""
-        subject, zeta, constant = (
-            self.subject,
-            self.subject.options.zeta,
-            self.subject.options.constant,
-        )
+        subject = self.subject
+        zeta, constant = subject.options.zeta, subject.options.constant
         facts = self.counts(self.found.stored)
         rows = [*theorem_2_1(facts), *corollary_a_1(facts)]
         if subject.method == "low-rank":
@@ -319,9 +312,7 @@ def _words(layer: StoredLayer) -> str:
 
 
 def _weight_error(node: Node, network: Network) -> float:
-    """‖Â - A‖_F/‖A‖_F of the numbers of the weight; of a filter at each place, the root mean square
-    over them.
-    """
+    """‖Â - A‖_F/‖A‖_F of the weight; of a filter at each place, the root mean square."""
     mine, other = node.affine.operator, network.nodes[node.index].affine.operator
     size = mine.frobenius()
     if other.weight.shape == mine.weight.shape:

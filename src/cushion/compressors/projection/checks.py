@@ -1,6 +1,4 @@
-"""The lemmas of Arora 2018 held against a compressed net: what each promises here, and the worst
-that was seen.
-"""
+"""The lemmas of Arora 2018 held against a compressed net: the promise, and the worst seen."""
 
 from __future__ import annotations
 
@@ -27,18 +25,14 @@ _PAPER = "Arora 2018"
 
 @dataclass(frozen=True)
 class Checked:
-    """A check, and for each layer what was promised of it alone and the worst that was observed
-    over that.
-    """
+    """A check, and for each layer (what was promised of it alone, the worst over that)."""
 
     check: PromiseCheck
     own: tuple[tuple[float, float] | None, ...] = ()
 
 
 def lemma_1(shifts: Sequence[LayerShift], accuracies: Sequence[float | None]) -> Checked:
-    """‖Â - A‖₂ ≤ δ‖A‖₂ in every layer, of the true maps: the left side from above, the right from
-    below.
-    """
+    """‖Â - A‖₂ ≤ δ‖A‖₂ of the true maps: the left side from above, the right from below."""
     own = tuple(
         None if delta is None else (delta, shift.relative / delta)
         for shift, delta in zip(shifts, accuracies, strict=True)
@@ -61,9 +55,7 @@ def lemma_9(promised: Values | None, errors: LayerErrors, why: str) -> PromiseCh
 
 
 def within_margin(gamma: float, errors: LayerErrors) -> PromiseCheck:
-    """‖f̂(x) - f(x)‖₂ ≤ γ/√2 on every example: what the accuracy that follows from γ is for
-    (Theorem 2.2).
-    """
+    """‖f̂(x) - f(x)‖₂ ≤ γ/√2 on every example, as Theorem 2.2 needs it."""
     worst = worst_kept(errors.gaps / (gamma / math.sqrt(2.0)), 0.0)
     text = "‖f̂(x) - f(x)‖₂ over γ/√2, on every example: then no margin above γ is lost"
     return Lemma("Theorem 2.2", _PAPER, "Thm 2.2").checked(worst, len(errors.gaps), text)
@@ -106,9 +98,7 @@ def lemma_pairs(
     silent: str = "",
     note: str = "",
 ) -> Checked:
-    """Lemma 2 or 13 on every pair of layers and example. `silent`: why it does not speak of this
-    run; or empty.
-    """
+    """Lemma 2 or 13 on every pair of layers and example. `silent`: why it does not speak."""
     own = tuple(
         (one.epsilon, ratios.worst(i)) if take and math.isfinite(one.epsilon) else None
         for i, (one, take) in enumerate(zip(allowed, chosen, strict=True))

@@ -28,6 +28,7 @@ class Projection(Method):
 
     options = NetOptions
     summary = ProjectionSummary
+    stores = ("projection.conv_project", "projection.products", "projection.stored_vectors")
 
     def check(self, options: NetOptions) -> None:
         options.check(self.name)

@@ -82,9 +82,7 @@ class NetOptions(MarginOptions):
             self.at(method, asked)
 
     def at(self, method: str, asked: str) -> NetOptions:
-        """These options at one point of the sweep: a size, or "epsilon=0.1", "gamma=2",
-        "eta=0.1".
-        """
+        """These options at one point of the sweep: a size, or a value such as "gamma=2"."""
         name, equals, value = asked.partition("=")
         if not equals:
             if method == "vector-compress":
@@ -121,9 +119,7 @@ class NetOptions(MarginOptions):
 
 
 def parse_size(size: Size, option: str) -> int | Fraction:
-    """A whole number of at least 1, or the fraction of a layer's weights that a percentage stands
-    for.
-    """
+    """A whole number of at least 1, or the fraction that a percentage stands for."""
     text = str(size)
     percentage = _PERCENTAGE.fullmatch(text)
     if percentage:

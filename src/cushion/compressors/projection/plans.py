@@ -28,13 +28,8 @@ _COARSEST = 8  # times the rounding of a weight: a finer accuracy than that cann
 
 def store(subject: ProjectionSubject) -> tuple[StoredNet, tuple[LayerPlan, ...]]:
     """What is stored, and what was planned for each layer."""
-    net, start, method, options, seed = (
-        subject.net,
-        subject.start,
-        subject.method,
-        subject.options,
-        subject.seed,
-    )
+    net, start, seed = subject.net, subject.start, subject.seed
+    method, options = subject.method, subject.options
     if method in VECTORS:
         linear_layer(net, method)  # before a margin is asked for, which would not help another net
         setting = {

@@ -14,9 +14,7 @@ from cushion.records import Record, column
 
 @dataclass(frozen=True)
 class Dependence(Record):
-    """How far the filters at different places are from independent (Lemma 12 claims that they are,
-    p at a time).
-    """
+    """How far filters at different places are from independent, as Lemma 12 calls them."""
 
     places: int = column("of the layer's output")
     correlation: float = column(
@@ -92,9 +90,7 @@ class PlaceSums(Record):
 
 @dataclass(frozen=True)
 class Rate(Record):
-    """The explicit bound of one vector algorithm on a linear classifier with this margin, as a
-    function of m.
-    """
+    """The explicit bound of one vector algorithm at this margin, as a function of m."""
 
     method: Literal["vector-compress", "vector-project"] = column("which algorithm")
     coordinates: int = column("h; Vector-Project's bound does not depend on it", label="h")

@@ -36,9 +36,7 @@ class LayerPlan:
 
 
 def size_of(asked: Size, operator: Operator, method: str, p: int = 1) -> int:
-    """The rank or k that --k stands for in this layer: at least 1. A percentage is of the layer's
-    weights.
-    """
+    """The rank or k, at least 1, that `k` means here; a percentage is of the layer's weights."""
     size = parse_size(asked, "`k`")
     filters = method == "conv-project" and isinstance(operator, Conv2d)
     if isinstance(size, int):
@@ -49,9 +47,7 @@ def size_of(asked: Size, operator: Operator, method: str, p: int = 1) -> int:
 
 
 def low_rank_sizes(asked: Size, net: Network, start: Network | None) -> list[int]:
-    """The rank of every layer: as given, or such that all layers together store a percentage of the
-    net's weights.
-    """
+    """The rank of every layer; all layers together store a percentage of the net's weights."""
     size = parse_size(asked, "`k`")
     layers = [node.affine.operator for node in net.affine_layers]
     if isinstance(size, int):
@@ -74,9 +70,7 @@ def store_net(
     options: NetOptions,
     seed: int,
 ) -> StoredNet:
-    """Compress every layer as planned; batch-norms that could not be folded are kept as they are,
-    on a grid.
-    """
+    """Every layer as planned; batch-norms that were not folded are kept, on a grid."""
     layers, biases = [], []
     work = list(zip(net.affine_layers, places(net), plans, strict=True))
     for at, (node, place, plan) in enumerate(progress(work, method, "layer")):

@@ -43,9 +43,7 @@ class ProjectionSubject(Subject):
 
     @cached_property
     def counts(self) -> StabilityCounts | None:
-        """What Lemma 3 or 14 asks for; Lemma 3 with as much of ε left to the grid as Theorem 4.1
-        leaves.
-        """
+        """What Lemma 3 (with the ε that Theorem 4.1 leaves to it) or Lemma 14 asks for."""
         if self.stability is None or self.epsilon is None or self.stability.contraction == math.inf:
             return None
         dense = lemma_3(self.stability, (1 - ROUNDING) * self.epsilon)
@@ -82,9 +80,7 @@ class ProjectionSubject(Subject):
 
     @cached_property
     def vector_eta(self) -> float:
-        """As given; else (1/(γ²m))^{1/3} for Vector-Compress (Lemma 6) and 1/m for Vector-Project
-        (Lemma 8).
-        """
+        """As given; else (γ²m)^{-1/3} for Vector-Compress (Lemma 6), 1/m else (Lemma 8)."""
         if self.options.eta is not None:
             return min(self.options.eta, 1 - 1e-9)
         m = len(self.sample)

@@ -1,6 +1,4 @@
-"""What pruning tries: every strength or sparsity that was asked for with every grid; and the same
-weights as sketches.
-"""
+"""What pruning tries: every strength or sparsity with every grid; and the same as sketches."""
 
 from __future__ import annotations
 

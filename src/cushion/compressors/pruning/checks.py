@@ -24,9 +24,7 @@ _PAPER = "Guha 2023"
 
 
 def lemma_4_1(layers: Sequence[LayerPruning]) -> PromiseCheck:
-    """Moments of Δ and the share that stays within four standard errors of what normal weights
-    would give.
-    """
+    """Moments of Δ and the share that stays, within four standard errors of normal weights'."""
     found = [
         (layer, max(layer.moments.deviations)) for layer in layers if layer.moments is not None
     ]
@@ -41,9 +39,7 @@ def lemma_4_1(layers: Sequence[LayerPruning]) -> PromiseCheck:
 
 
 def lemma_4_2(layers: Sequence[LayerPruning]) -> PromiseCheck:
-    """‖Δ‖₂ against ε_lΓ_l with C = 1; C is not known, so nothing is promised and the ratio is a
-    measure.
-    """
+    """‖Δ‖₂ against ε_lΓ_l with C = 1; C is not known, so the ratio is a measure."""
     found = [(layer, layer.shift / _allowed(layer)) for layer in layers if _allowed(layer) > 0]
     if not found:
         return _silent(
@@ -120,9 +116,7 @@ def printed_check(
     *,
     rounded: bool,
 ) -> PromiseCheck | None:
-    """The same with ε_lΓ_l (C = 1), and ρ_lJ_l where `rounded`, for ‖Δ_l‖₂: as printed, a measure.
-    None without Γ.
-    """
+    """The same with ε_lΓ_l (and ρ_lJ_l where `rounded`) for ‖Δ_l‖₂; None without Γ."""
     if not all(_allowed(layer) > 0 for layer in layers):
         return None
     moved = [
@@ -140,9 +134,7 @@ def printed_check(
 
 
 def lemma_c_1(condition: Subgaussian) -> PromiseCheck:
-    """‖Δx‖ ≤ κ‖Δ‖₂‖x‖ on the rows that were looked at; a measure, since Condition C.1 was given or
-    fitted.
-    """
+    """‖Δx‖ ≤ κ‖Δ‖₂‖x‖ on the rows that were looked at; a measure."""
     ratios = [
         seen / kappa
         for seen, kappa in zip(condition.seen, condition.kappa, strict=True)
@@ -178,9 +170,7 @@ def subgaussian_check(
 
 
 def _unconditional(shifts: Sequence[LayerShift], facts: NetFacts, inputs: Values) -> Values:
-    """Lemma 9's expression whatever the shifts are: it is linear in them, so small ones are asked
-    and scaled up.
-    """
+    """Lemma 9's expression whatever the shifts are: linear, so small ones are scaled up."""
     far = max(
         (one.lifted_shift / one.lifted if one.lifted > 0 else 0.0 for one in shifts), default=0.0
     )

@@ -1,6 +1,4 @@
-"""The sketching matrices A and B: 0/1, with the same number of ones in every column, from the
-seeded helper string.
-"""
+"""The sketching matrices A and B: 0/1, equally many ones in every column, from the seed."""
 
 from __future__ import annotations
 

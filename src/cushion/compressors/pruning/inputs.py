@@ -1,6 +1,4 @@
-"""Condition C.1 (Guha 2023) on a net: how the inputs of each layer lie to the singular vectors of
-what was pruned.
-"""
+"""Condition C.1 (Guha 2023) on a net: the inputs of each layer along what was pruned."""
 
 from __future__ import annotations
 
@@ -101,9 +99,7 @@ def check_condition(
 
 
 def right_singular_vectors(operator: Operator) -> Tensor:
-    """[k, input_size], orthonormal rows: all of a small dense map, else the leading 64 by subspace
-    iteration.
-    """
+    """[k, input_size], orthonormal rows: all of a small map, else the leading 64."""
     least = min(operator.input_size, operator.output_size)
     if operator.weight.ndim == 2 and least <= _EXACT:
         vectors: Tensor = torch.linalg.svd(operator.weight.double(), full_matrices=False)[2]

@@ -105,16 +105,12 @@ def prune_layer(
 
 
 def _row_limits(rows: int, columns: int, chi: float, share: float) -> tuple[int, int]:
-    """Lemma 5.1 corrected: no row and no column has more non-zeros; half of 1/λ_l may fail for
-    either.
-    """
+    """Lemma 5.1 corrected, for rows and for columns; half of 1/λ_l may fail for either."""
     return row_limit(rows, columns, chi, 0.5 / share), row_limit(columns, rows, chi, 0.5 / share)
 
 
 def _spread(matrix: Integers, shape: tuple[int, ...]) -> tuple[int, int, bool]:
-    """The most non-zeros of a row and of a column, and whether the diagonal has no zero (Definition
-    5.1).
-    """
+    """The most non-zeros of a row and of a column; whether the diagonal has no zero."""
     there = matrix != 0
     diagonal = diagonal_mask(shape).numpy().reshape(matrix.shape)
     return (
@@ -125,9 +121,7 @@ def _spread(matrix: Integers, shape: tuple[int, ...]) -> tuple[int, int, bool]:
 
 
 def _moments(moved: Tensor, mask: Tensor, d: float, psi: float) -> Moments:
-    """Of Δ off the diagonal. Standard errors of the means of n independent entries:
-    √(variance/n).
-    """
+    """Of Δ off the diagonal; the mean of n entries has the standard error √(variance/n)."""
     off = ~diagonal_mask(tuple(moved.shape))
     entries = moved[off]
     n = max(1, entries.numel())

@@ -36,9 +36,7 @@ _BLOCK = 1 << 16
 
 
 def diagonal_mask(shape: tuple[int, ...]) -> Tensor:
-    """True at the entries (i, i) of a weight of this shape, seen as the matrix [out, rest]: bool
-    [*shape].
-    """
+    """True at the entries (i, i) of a weight seen as the matrix [out, rest]: bool [*shape]."""
     mask = torch.zeros(shape[0], math.prod(shape[1:]), dtype=torch.bool)
     mask.fill_diagonal_(True)  # of a tall matrix too, once
     return mask.reshape(shape)
@@ -149,9 +147,7 @@ def masks_for(
 
 
 def apply_masks(net: Network, masks: Sequence[Tensor]) -> Network:
-    """The net with zeros where its masks, one for each affine layer, are False; biases are
-    untouched.
-    """
+    """The net with zeros where its masks, one a layer, are False; biases are untouched."""
     layers = net.affine_layers
     if [tuple(mask.shape) for mask in masks] != [
         tuple(node.affine.operator.weight.shape) for node in layers
@@ -191,9 +187,7 @@ def _named_variance(node: Node) -> float:
 
 
 def _smallest_go(layers: Sequence[NDArray[Any]], sparsity: float) -> list[Mask]:
-    """All but the round(sparsity·N) smallest of the N magnitudes of all layers together; of equals
-    the first go.
-    """
+    """All but the round(sparsity·N) smallest of all N magnitudes; of equals the first go."""
     every = np.concatenate([layer.reshape(-1) for layer in layers]) if layers else np.zeros(0)
     gone = round(sparsity * every.size)
     if gone == 0:
@@ -212,9 +206,7 @@ def _smallest_go(layers: Sequence[NDArray[Any]], sparsity: float) -> list[Mask]:
 
 
 def _largest_stay(magnitudes: NDArray[Any], kept: int, of: int) -> Mask:
-    """The `kept` largest of each `of` consecutive numbers of a row: [rows, columns]; of equals the
-    first go.
-    """
+    """The `kept` largest of each `of` numbers in a row of [rows, columns]; first equals go."""
     rows, columns = magnitudes.shape
     groups = -(-columns // of)
     padded = np.full(

@@ -24,6 +24,7 @@ class Pruning(Method):
     options = PruneOptions
     summary = PruningSummary
     tried = TriedPruning
+    stores = ("pruning.sketched",)
 
     def check(self, options: PruneOptions) -> None:
         options.check(self.name)

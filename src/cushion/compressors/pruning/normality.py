@@ -50,8 +50,6 @@ def normality(weight: Tensor) -> Normality:
 
 
 def ks_critical(n: int) -> float:
-    """What the distance of n truly normal numbers, Ψ their mean square, exceeds once in a hundred
-    times; at most 1.
-    """
+    """What the distance of n truly normal numbers exceeds once in a hundred times; at most 1."""
     root = math.sqrt(n)
     return min(1.0, _CRITICAL / (root + 0.12 + 0.11 / root)) if n else 1.0

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from cushion.compressors.options import BEST_GRIDS, MarginOptions
+from cushion.compressors.options import MarginOptions, grids_of
 from cushion.errors import BadInput
 from cushion.records import option
 
@@ -15,7 +15,6 @@ RULES = ("bernoulli", "global", "layer", "zeros")  # or N:M
 STRENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # values of d that are tried where none is given
 FALLBACK_BITS = 8  # where Lemma 4.4 leaves no room for a grid
 _PATTERN = re.compile(r"([0-9]{1,3}):([0-9]{1,3})", re.ASCII)
-_GRID = re.compile("[0-9]{1,2}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -77,13 +76,7 @@ class PruneOptions(MarginOptions):
             raise BadInput(
                 f"`rule` = {rule} needs `sparsity`, the fraction of weights to remove, such as 0.9"
             )
-        if self.grid not in ("lemma", "best") and not (
-            _GRID.fullmatch(self.grid) and 2 <= int(self.grid) <= 32
-        ):
-            raise BadInput(
-                f"`grid` = {self.grid} must be lemma, best, or the bits of a weight, from 2 to 32"
-            )
-        self.subgaussian_constants  # noqa: B018
+        self.grids, self.subgaussian_constants  # noqa: B018
 
     def check(self, method: str) -> None:
         """BadInput where an option is of the other method."""
@@ -114,9 +107,7 @@ class PruneOptions(MarginOptions):
     @property
     def grids(self) -> tuple[int, ...]:
         """The bits of a weight that are tried; none for the grid of Lemma 4.4."""
-        if self.grid == "lemma":
-            return ()
-        return BEST_GRIDS if self.grid == "best" else (int(self.grid),)
+        return grids_of(self.grid, "lemma", "best")
 
     @property
     def subgaussian_constants(self) -> tuple[float, float, float] | None:

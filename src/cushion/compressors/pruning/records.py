@@ -54,9 +54,7 @@ class Moments(Record):
 
     @property
     def deviations(self) -> tuple[float, ...]:
-        """|seen - expected| over the standard error, of the three moments and the share; 0 where
-        both are 0.
-        """
+        """|seen - expected| over the standard error: three moments and the share; 0/0 is 0."""
         pairs = (
             (self.mean, self.mean_error),
             (self.second - self.second_expected, self.second_error),
@@ -70,9 +68,7 @@ class Moments(Record):
 
 @dataclass(frozen=True)
 class LayerSketch(Record):
-    """A pruned layer as Y = A X Bᵀ, and what came back. Where not every number did, the layer is
-    stored pruned instead.
-    """
+    """A pruned layer as Y = A X Bᵀ; stored pruned instead where not every number came back."""
 
     rows: int = column("of Y")
     columns: int = column("of Y")
@@ -143,9 +139,7 @@ class LayerPruning(LayerSummary):
 
 @dataclass(frozen=True)
 class Subgaussian(Record):
-    """Condition C.1 and what Lemma C.1 makes of it, layer by layer; a measure, since a, b, t were
-    given or fitted.
-    """
+    """Condition C.1 and Lemma C.1 layer by layer; a measure: a, b, t were given or fitted."""
 
     how: str = column("given, or fitted to the layers' inputs", label="Condition C.1 was")
     a: float = column("of Condition C.1")

@@ -1,6 +1,4 @@
-"""How large a sketch must be: where ℓ1 recovery sets in, the sides of Y, the ones of a column; the
-paper's side.
-"""
+"""How large a sketch must be: where ℓ1 recovery sets in, its sides, ones; the paper's side."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ def statistical_dimension(share: float) -> float:
 
 
 def paper_side(j: int, p: int) -> float:
-    """√(jp)·ln p: the side of Guha 2023, Theorem 5.1, without its constant; j non-zeros at most in
-    a row or column.
-    """
+    """√(jp)·ln p, Guha 2023, Theorem 5.1 without its constant; j most non-zeros of a row."""
     return math.sqrt(j * p) * math.log(p) if j and p > 1 else 0.0
 
 

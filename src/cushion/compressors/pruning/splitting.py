@@ -1,6 +1,4 @@
-"""Douglas-Rachford splitting between the ℓ1 norm and the matrices with Pᵀ X Q = C, for orthonormal
-P and Q.
-"""
+"""Douglas-Rachford splitting between the ℓ1 norm and Pᵀ X Q = C, for orthonormal P and Q."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ class Splitting:
         return found
 
     def adapt(self, late: bool) -> None:
-        """Balance the threshold between both residuals, and turn to double precision where single
-        is used up.
-        """
+        """Balance the threshold between both residuals; double precision once single is spent."""
         size = float(np.linalg.norm(self.sparse))
         primal = float(np.linalg.norm(self._reflected)) / _RELAXATION
         dual = float(np.linalg.norm(self.sparse - self._before))

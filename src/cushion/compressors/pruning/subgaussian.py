@@ -24,9 +24,7 @@ from cushion.errors import BadInput
 
 @dataclass(frozen=True)
 class SubgaussianFit:
-    """Condition C.1 with constants a, b for unit inputs of `dimension` numbers: `inputs` of them,
-    `directions` v.
-    """
+    """Condition C.1 with constants a, b for `inputs` unit vectors and `directions` v."""
 
     a: float
     b: float
@@ -42,9 +40,7 @@ class SubgaussianFit:
         return math.exp(min(0.0, log))
 
     def threshold(self, failure: float) -> float:
-        """The smallest t, at most 1, whose `failure` is at most this; beyond 1 no unit vectors have
-        a product.
-        """
+        """The smallest t, at most 1, whose `failure` is at most this."""
         if not 0.0 < failure < 1.0:
             raise BadInput(f"a failure probability lies strictly between 0 and 1, not {failure}")
         nats = math.log(self.a) + math.log(self.inputs * self.directions) - math.log(failure)
