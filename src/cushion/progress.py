@@ -50,7 +50,7 @@ class _Shown:
         self.bars: list[Bar] = []
         self.stages: dict[str, float] = {}
         self.finished: set[str] = set()
-        self.began = self.looked = 0.0
+        self.began = self.looked = self.reached = 0.0
         self.line: Any = None
 
     def fraction(self) -> float:
@@ -60,11 +60,12 @@ class _Shown:
             part += share * bar.fraction
             share /= bar.total or 1.0
         whole = sum(self.stages.values())
-        if not whole:
-            return part
-        current = self.stages.get(self.bars[0].what, 0.0) if self.bars else 0.0
-        past = sum(self.stages[stage] for stage in self.finished)
-        return (past + current * part) / whole
+        if whole:
+            current = self.stages.get(self.bars[0].what, 0.0) if self.bars else 0.0
+            past = sum(self.stages[stage] for stage in self.finished)
+            part = (past + current * part) / whole
+        self.reached = max(self.reached, part)  # a stage of several loops never goes back
+        return self.reached
 
     def look(self) -> None:
         """Draw the line again, if it is time for it and somebody sees it."""
@@ -95,7 +96,7 @@ class _Shown:
         """Nothing is under way any more: take the line away."""
         if self.line is not None:
             self.line.stop()
-        self.line, self.stages, self.finished = None, {}, set()
+        self.line, self.stages, self.finished, self.reached = None, {}, set(), 0.0
 
 
 _SHOWN = _Shown()

@@ -77,10 +77,13 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """layer and net: records of what it adds to each layer's row and to the whole net; every field
-    has a default, which says "not measured". sees: what it needs of the one pass over the data.
-    brings: families that come with it. title: of its options on the command line. claims: what a
-    paper says of trained nets, on a net and the one beside it.
+    """A family of measures: what it computes, and what of it is asked, kept and shown.
+
+    layer and net: records of what it adds to each layer's row and to the whole net; every field has
+    a default, which says "not measured". sees: what it needs of the one pass over the data. brings:
+    families that come with it. effort: about how long it takes beside the others. title: of its
+    options on the command line. claims: what a paper says of trained nets, on a net and the one
+    beside it.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Family:
     net: type[Record] | None = None
     sees: frozenset[Literal["norms", "margins"]] = frozenset()
     brings: tuple[str, ...] = ()
+    effort: float = 1.0
     views: Callable[[MeasureTable], Iterable[View]] | None = None
     claims: Callable[[MeasureTable, MeasureTable], tuple[Claim, ...]] | None = None
 

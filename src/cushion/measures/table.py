@@ -13,7 +13,7 @@ from torch import nn
 from cushion.data import Dataset, as_dataset
 from cushion.errors import BadInput
 from cushion.measures.families import FAMILIES
-from cushion.measures.family import Context, Family
+from cushion.measures.family import Context, Family, Found
 from cushion.measures.margins import MarginOptions
 from cushion.measures.one_pass import one_pass
 from cushion.measures.records import LayerMeasures, MeasureTable, NetMeasures
@@ -24,6 +24,7 @@ from cushion.measures.stability.sensitivity import Draw, measure_sensitivity
 from cushion.nets.module import NetworkModule
 from cushion.nets.network import Network, Node
 from cushion.nets.tracing import trace
+from cushion.progress import plan, working
 from cushion.records import Options, Record
 
 _BATCH = 256
@@ -144,19 +145,24 @@ class _Run:
     def measure(self, context: Context) -> MeasureTable:
         net, data = context.net, context.data
         sees = {part for family in self.families for part in family.sees}
-        passed = one_pass(net, data, self.batch, norms="norms" in sees, margins="margins" in sees)
-        context = replace(
-            context, passed=passed, singular_values=self.singular_values, seed=self.seed
-        )
-        found = [
-            family.measure(replace(context, options=self.options.get(family.name)))
-            for family in self.families
-        ]
+        with plan({family.name: family.effort for family in self.families}):
+            with working("one pass over the data", 1):
+                passed = one_pass(
+                    net, data, self.batch, norms="norms" in sees, margins="margins" in sees
+                )
+            context = replace(
+                context, passed=passed, singular_values=self.singular_values, seed=self.seed
+            )
+            found = [self._of(family, context) for family in self.families]
         layers = tuple(
             _with_all(_layer(node), [part.layers.get(node.index) for part in found])
             for node in net.affine_layers
         )
         return MeasureTable(layers, _with_all(_net(net, data), [part.net for part in found]))
+
+    def _of(self, family: Family, context: Context) -> Found:
+        with working(family.name, 1):
+            return family.measure(replace(context, options=self.options.get(family.name)))
 
 
 def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[Family, ...]:
