@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.pop("COLUMNS", None)  # tables are as wide as into a pipe, whoever started the tests
 
 import pytest
 import torch  # after the line above, which torch reads when it is loaded

@@ -19,6 +19,7 @@ class Terminal(io.StringIO):
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that only the test moves."""
     now = [0.0]
+    monkeypatch.setattr(module, "_SHOWN", module._Shown())
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     return now
 

@@ -72,7 +72,7 @@ def test_stored_numbers_are_counted_by_hand() -> None:
     last = Dense(SeededProjection(np.array([1, 0, 2]), (3, 8), 0, 3, 0, 1), None, 0, 0)
     net = IntegerNet((1, 6, 6), Bytes(4), (first, Pool("max", 2), last))
     certificate = certify_net(net, sample(), Decimal("0.05"))
-    summary = summarise(net, certificate, method="by hand", seed=0, interrupted=False)
+    summary = summarise(net, certificate, method="by hand", seed=0)
     assert [(layer.kind, layer.shape, layer.stored) for layer in summary.layers] == [
         ("convolution", (2, 1, 3, 3), 20),  # 18 weights, zeros would count as well, and 2 biases
         ("max pooling", (), 0),

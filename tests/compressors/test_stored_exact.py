@@ -253,7 +253,7 @@ def test_a_trained_net_is_certified_as_it_was_compressed(
     assert (integer.answers(x) == wanted.argmax(1)).mean() >= 0.995
     assert distance(integer.scores(x), wanted) < 0.005
     certificate = certify_net(integer, data, Decimal("0.05"), holdout=held)
-    summary = summarise(integer, certificate, method=way, seed=SEED, interrupted=False)
+    summary = summarise(integer, certificate, method=way, seed=SEED)
     assert [layer.source for layer in summary.layers if layer.source] == [SOURCES[way]] * len(
         layers
     )

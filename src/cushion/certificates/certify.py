@@ -12,9 +12,8 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
-from cushion.certificates.search.judging import Report
 from cushion.certificates.search.methods import find_net
-from cushion.certificates.search.options import Method, SearchOptions
+from cushion.certificates.search.options import Method, Report, SearchOptions
 from cushion.certificates.search.posterior import train_posterior
 from cushion.certificates.transfer import choose_tolerance, split_delta, transfer
 from cushion.data import Dataset, as_dataset
@@ -38,7 +37,7 @@ def certify(
     unlabelled: Inputs | Dataset | str | None = None,
     holdout: Dataset | None = None,
     delta: str | float = _USUAL.delta,
-    minutes: float = _USUAL.minutes,
+    minutes: float | None = _USUAL.minutes,
     seed: int = _USUAL.seed,
     steps: int | None = _USUAL.steps,
     k: int | None = _USUAL.k,
@@ -61,7 +60,7 @@ def certify(
     checked for rows of the sample. `report` is told now and then which part of the work is done,
     and the best bound so far (pac-bayes: an estimate of it). The other options: `SearchOptions`.
     """
-    options = SearchOptions(method, str(delta), minutes, seed, steps, k, width, draws)
+    options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)
     sample = as_dataset(data)
     check_holdout(holdout, sample)
     total = parse_delta(options.delta)
@@ -86,7 +85,7 @@ def certify(
     found = find_net(options, sample, judge, teacher=teacher, report=report)
     notes = {
         "method": method,
-        **_time_spent(options),
+        **_spent(options),
         "seed": seed,
         "imitates_a_model": model is not None,
         "trained": found.trained,
@@ -108,7 +107,7 @@ def _certify_posterior(
     options: SearchOptions,
     report: Report | None,
 ) -> Certificate:
-    seconds = 60 * options.minutes
+    seconds = options.seconds
 
     def share(passed: float, estimate: float) -> None:
         if report is not None:
@@ -117,7 +116,7 @@ def _certify_posterior(
     found = train_posterior(sample, seconds=seconds, seed=options.seed, report=share)
     notes = {
         "method": options.method,
-        **_time_spent(options),
+        **_spent(options),
         "seed": options.seed,
         "steps": found.steps,
         "interrupted": found.interrupted,
@@ -128,9 +127,11 @@ def _certify_posterior(
     )
 
 
-def _time_spent(options: SearchOptions) -> dict[str, float]:
-    timed = options.steps is None
-    return {"minutes": options.minutes} if timed else {"steps": options.steps or 0}
+def _spent(options: SearchOptions) -> dict[str, float]:
+    """The time or the steps, and the sizes that were asked for."""
+    asked = {"steps": options.steps, "k": options.k, "width": options.width}
+    time = {"minutes": options.seconds / 60} if options.steps is None else {}
+    return time | {name: value for name, value in asked.items() if value is not None}
 
 
 def _fresh_inputs(unlabelled: Inputs | Dataset | str, sample: Dataset) -> Inputs:

@@ -13,10 +13,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cushion.certificates.model_first import model_first
+from cushion.certificates.search.options import Report
 from cushion.compressors.method import Found, Method
 from cushion.compressors.records import CurvePoint, Promise, Summary, Tried
 from cushion.compressors.registry import METHODS, choose
-from cushion.compressors.searches import Report, Search
+from cushion.compressors.searches import Search
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput

@@ -1,16 +1,18 @@
-"""Searches for a small integer net, their report and certificate; no torch until one runs."""
+"""Searches for a small integer net, as methods of `compress`: what `certify` finds, layer by layer.
+
+No torch until one runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cushion.certificates.certificate import Certificate, certify_net
+from cushion.certificates.certificate import Certificate
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Conv, Layer, Pool
-from cushion.certificates.format.message import encode
+from cushion.certificates.format.message import read
 from cushion.certificates.format.sources import (
     Grid,
     Product,
@@ -22,23 +24,19 @@ from cushion.certificates.format.sources import (
     Values,
     coded_numbers,
 )
+from cushion.certificates.search.options import Budgeted, Report
 from cushion.compressors.method import Named
 from cushion.compressors.options import MethodOptions
 from cushion.compressors.records import Promise
-from cushion.errors import BadInput
 from cushion.numerics import float_up
-from cushion.records import Record, column, option
-from cushion.theorems.occam import occam_bound
+from cushion.records import Record, column
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
-    from cushion.certificates.search.integer.search import Found
     from cushion.compressors.certified import Compressed
     from cushion.data.dataset import Dataset
 
-Report = Callable[[float, Decimal], None]
-_MINUTES = 1.0
 _SOURCES: dict[type[Source], str] = {
     Grid: "grid",
     Values: "mask and values",
@@ -51,54 +49,20 @@ _SOURCES: dict[type[Source], str] = {
 
 
 @dataclass(frozen=True)
-class SearchOptions(MethodOptions):
+class FreeSearch(Budgeted, MethodOptions):
     """What a user may choose for a search."""
-
-    minutes: float | None = option(None, f"time for the training (default {_MINUTES:g})", above=0)
-    steps: int | None = option(
-        None, "train for so many steps instead of a time; the answer then repeats", least=1
-    )
-    k: int | None = option(None, "how many coefficients to train", least=1)
-    width: float | None = option(
-        None, "make the seeded net wider or narrower by this factor", above=0
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.minutes is not None and self.steps is not None:
-            raise BadInput("`minutes` and `steps` both say how long to train; give one of them")
-
-    @property
-    def seconds(self) -> float:
-        return 60 * (self.minutes or _MINUTES)
-
-
-@dataclass(frozen=True)
-class Task:
-    """What every search is given besides its own options.
-
-    judge: the bound of a net on `data`. teacher: [m, classes] scores to imitate, or None. report is
-    told now and then which part of the work is done, and the best bound so far.
-    """
-
-    data: Dataset
-    judge: Callable[[IntegerNet], Decimal]
-    seed: int
-    teacher: Tensor | None
-    report: Report | None
 
 
 @dataclass(frozen=True)
 class Search(Named):
-    """find(task, options) trains until its budget is spent and returns the best net."""
+    """A method that looks for a net itself, and may imitate one."""
 
-    find: Callable[[Task, SearchOptions], Found]
-    options = SearchOptions
+    options = FreeSearch
 
     def run(
         self,
         sample: Dataset,
-        options: SearchOptions,
+        options: FreeSearch,
         *,
         model: nn.Module | None,
         holdout: Dataset | None,
@@ -107,98 +71,39 @@ class Search(Named):
         report: Report | None,
     ) -> Compressed[SearchSummary]:
         """The net with the smallest bound that was found, its summary and its certificate."""
+        from cushion.certificates.certify import certify
         from cushion.compressors.certified import Compressed
 
-        def judge(net: IntegerNet) -> Decimal:
-            bits = encode(net).bits
-            return Decimal(occam_bound(net.errors(sample.x, sample.y), len(sample), bits, delta))
-
-        teacher = None if model is None else _teacher_scores(model, sample)
-        found = self.find(Task(sample, judge, seed, teacher, report), options)
-        notes = {
-            "method": self.name,
-            "seed": seed,
-            **{name: value for name, value in vars(options).items() if value is not None},
-            "imitates_a_model": model is not None,
-            "trained": found.trained,
-            "interrupted": found.interrupted,
-        }
-        certificate = certify_net(found.net, sample, delta, holdout=holdout, made_with=notes)
-        summary = summarise(
-            found.net, certificate, method=self.name, seed=seed, interrupted=found.interrupted
+        certificate = certify(
+            model,
+            sample,
+            method=self.name,  # type: ignore[arg-type]
+            holdout=holdout,
+            delta=str(delta),
+            seed=seed,
+            report=report,
+            **vars(options),
         )
-        return Compressed(found.net, summary, certificate)
-
-
-def _integer(task: Task, options: SearchOptions) -> Found:
-    from cushion.certificates.search.integer.search import search
-
-    def share(passed: float, best: Decimal) -> None:
-        if task.report is not None:
-            task.report(min(1.0, passed / options.seconds), best)
-
-    return search(
-        task.data,
-        task.judge,
-        seconds=options.seconds,
-        seed=task.seed,
-        teacher=task.teacher,
-        report=share,
-    )
-
-
-def _subspace(task: Task, options: SearchOptions) -> Found:
-    from cushion.certificates.search.subspace import compress_to_subspace
-
-    return compress_to_subspace(**vars(task), **_seeded(options), k=options.k)
-
-
-def _supermask(task: Task, options: SearchOptions) -> Found:
-    from cushion.certificates.search.supermask import compress_to_supermask
-
-    return compress_to_supermask(**vars(task), **_seeded(options))
-
-
-def _seeded(options: SearchOptions) -> dict[str, Any]:
-    """What the two methods over seeded nets share."""
-    from cushion.certificates.search.seeded import Budget
-
-    steps = options.steps
-    budget = Budget(seconds=options.seconds) if steps is None else Budget(steps=steps)
-    return {"budget": budget, "width": options.width}
+        net, _ = read(certificate.message, certificate.bits)
+        summary = summarise(net, certificate, method=self.name, seed=seed)
+        return Compressed(net, summary, certificate)
 
 
 INTEGER = Search(
     "integer",
     "the integer net with the smallest bound, every weight stored (what certify finds)",
     ("minutes",),
-    _integer,
 )
 SUBSPACE = Search(
     "subspace",
     "a few trained coefficients of seeded sign matrices, added to a seeded net",
     ("minutes", "steps", "k", "width"),
-    _subspace,
 )
 SUPERMASK = Search(
     "supermask",
     "which of the signs of a seeded net to keep",
     ("minutes", "steps", "width"),
-    _supermask,
 )
-
-
-def _teacher_scores(model: nn.Module, data: Dataset) -> Tensor:
-    """[m, classes] scores of the model on the sample."""
-    from cushion.certificates.answers import score
-
-    scores = score(model, data.x, describe="the net's scores").float()
-    if scores.shape[1] < data.classes:
-        raise BadInput(
-            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} classes; "
-            "use its own data"
-        )
-    return scores[:, : data.classes]
 
 
 @dataclass(frozen=True)
@@ -238,7 +143,7 @@ class SearchSummary(Record):
 
 
 def summarise(
-    net: IntegerNet, certificate: Certificate, *, method: str, seed: int, interrupted: bool
+    net: IntegerNet, certificate: Certificate, *, method: str, seed: int
 ) -> SearchSummary:
     """The summary of a net whose certificate this is."""
     claim = certificate.claim
@@ -260,7 +165,7 @@ def summarise(
         m=claim.m,
         delta=float_up(claim.delta),
         bound=float_up(claim.bound),
-        interrupted=interrupted,
+        interrupted=bool(claim.made_with.get("interrupted", False)),
     )
 
 

@@ -12,7 +12,6 @@ from cushion.certificates.search.sample import constant_net
 from cushion.data.dataset import Dataset
 
 Judge = Callable[[IntegerNet], Decimal]
-Report = Callable[[float, Decimal], None]
 
 
 @dataclass(frozen=True)

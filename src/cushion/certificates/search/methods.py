@@ -7,8 +7,8 @@ from decimal import Decimal
 from torch import Tensor
 
 from cushion.certificates.search.integer.search import search
-from cushion.certificates.search.judging import Found, Judge, Report
-from cushion.certificates.search.options import SearchOptions
+from cushion.certificates.search.judging import Found, Judge
+from cushion.certificates.search.options import Report, SearchOptions
 from cushion.certificates.search.seeded import Budget
 from cushion.certificates.search.subspace import compress_to_subspace
 from cushion.certificates.search.supermask import compress_to_supermask
@@ -28,8 +28,7 @@ def find_net(
     judge: the bound of a net on `data`. teacher: [m, classes] scores to imitate, or None. report is
     told now and then which part of the work is done, and the best bound so far.
     """
-    seconds = 60 * options.minutes
-    seed = options.seed
+    seconds, seed = options.seconds, options.seed
     if options.method == "integer":
 
         def share(passed: float, best: Decimal) -> None:

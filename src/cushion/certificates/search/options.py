@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from cushion.errors import BadInput
 from cushion.records import Options, option
 
 Method: TypeAlias = Literal["integer", "subspace", "supermask", "pac-bayes"]
+# told now and then which part of the work is done, and the best bound so far
+Report: TypeAlias = Callable[[float, Decimal], None]
+_MINUTES = 1.0
 # Which methods take an option that not all take.
 _TAKEN_BY = {
     "steps": ("subspace", "supermask"),
@@ -19,7 +24,33 @@ _TAKEN_BY = {
 
 
 @dataclass(frozen=True)
-class SearchOptions(Options):
+class Budgeted(Options):
+    """How long to search, and how large a net; what is None is the method's own choice."""
+
+    minutes: float | None = option(
+        None, f"time for the search (default {_MINUTES:g})", above=0, shown="N"
+    )
+    steps: int | None = option(
+        None, "train for so many steps instead of a time; the answer then repeats", least=1
+    )
+    k: int | None = option(None, "how many coefficients to train", least=1)
+    width: float | None = option(
+        None, "make the seeded net wider or narrower by this factor", above=0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.minutes is not None and self.steps is not None:
+            raise BadInput("`minutes` and `steps` both say how long to train; give one of them")
+
+    @property
+    def seconds(self) -> float:
+        """The time for a search that is not told its steps."""
+        return 60 * (self.minutes or _MINUTES)
+
+
+@dataclass(frozen=True)
+class SearchOptions(Budgeted):
     """How to look for what is certified, and how sure the certificate is to be."""
 
     method: Method = option(
@@ -34,16 +65,8 @@ class SearchOptions(Options):
         "on the integer net and 1/5 to its disagreements with NET",
         shown="P",
     )
-    minutes: float = option(1.0, "time for the search", above=0, shown="N")
     seed: int = option(
         0, "seed of the search; how far it gets still depends on the time", least=0, below=2**63
-    )
-    steps: int | None = option(
-        None, "train for so many steps instead of a time; the answer then repeats", least=1
-    )
-    k: int | None = option(None, "how many coefficients to train", least=1)
-    width: float | None = option(
-        None, "make the seeded net wider or narrower by this factor", above=0
     )
     draws: int = option(
         100_000, "nets drawn and counted, each on one row (a large posterior: fewer)", least=1
@@ -56,5 +79,3 @@ class SearchOptions(Options):
                 raise BadInput(
                     f"`method` = {self.method} does not take `{name}`, only {', '.join(methods)}"
                 )
-        if self.steps is not None and self.minutes != type(self).minutes:
-            raise BadInput("`minutes` and `steps` both say how long to train; give one of them")

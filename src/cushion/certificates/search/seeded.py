@@ -28,7 +28,8 @@ from cushion.certificates.search.integer.blueprints import (
 from cushion.certificates.search.integer.relaxation import price_of_a_bit
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet
 from cushion.certificates.search.integer.training import anneal, descend, optimiser_of
-from cushion.certificates.search.judging import Found, Judge, Judging, Report
+from cushion.certificates.search.judging import Found, Judge, Judging
+from cushion.certificates.search.options import Report
 from cushion.certificates.search.sample import (
     Sample,
     Shape,

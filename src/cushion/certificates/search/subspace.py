@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from cushion.certificates.format.limits import MOST_SIGNS
 from cushion.certificates.format.sources import SeededProjection, Source, noise, sign_rows
 from cushion.certificates.search.integer.trainable import interpolated, straight
-from cushion.certificates.search.judging import Found, Judge, Report
+from cushion.certificates.search.judging import Found, Judge
+from cushion.certificates.search.options import Report
 from cushion.certificates.search.sample import image_shape
 from cushion.certificates.search.seeded import (
     Budget,

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from cushion.certificates.format.sources import SeededMask, Source, signs
 from cushion.certificates.search.integer.blueprints import DenseBlock
 from cushion.certificates.search.integer.trainable import straight
-from cushion.certificates.search.judging import Found, Judge, Report
+from cushion.certificates.search.judging import Found, Judge
+from cushion.certificates.search.options import Report
 from cushion.certificates.search.sample import image_shape
 from cushion.certificates.search.seeded import (
     Budget,

@@ -21,7 +21,8 @@ from cushion.certificates.search.integer.plans import Plan, plans
 from cushion.certificates.search.integer.polish import polish
 from cushion.certificates.search.integer.training import State, train
 from cushion.certificates.search.judging import Found as Found
-from cushion.certificates.search.judging import Judge, Judging, Report
+from cushion.certificates.search.judging import Judge, Judging
+from cushion.certificates.search.options import Report
 from cushion.certificates.search.sample import (
     Sample,
     Shape,
