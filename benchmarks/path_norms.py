@@ -22,7 +22,8 @@ from torch.nn import functional as F
 from benchmarks.workloads import W1, W2
 from cushion.measures.norms.paths import path_norm, path_norms
 from cushion.nets.models import build
-from cushion.nets.network import Affine, MaxPool, Network
+from cushion.nets.network import Network
+from cushion.nets.operations import Affine, MaxPool
 from cushion.nets.specs import parse
 from cushion.nets.tracing import trace
 

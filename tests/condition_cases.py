@@ -19,7 +19,8 @@ from cushion.measures.conditions.measurement import measure_conditions
 from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.conditions.records import NetConditions, TheoremOne
 from cushion.measures.conditions.theorem import Premises
-from cushion.nets.network import Affine, Network
+from cushion.nets.network import Network
+from cushion.nets.operations import Affine
 from cushion.nets.tracing import trace
 
 Array: TypeAlias = NDArray[np.float64]

@@ -28,7 +28,7 @@ from cushion.data.dataset import Dataset
 
 SEARCHES = [
     method.name for method in METHODS.values() if not isinstance(method, Method)
-]  # the others: test_net_compressing
+]  # the others: test_projection
 SEEDED = ["subspace", "supermask"]
 pytestmark = pytest.mark.usefixtures("clock")  # so that minutes are as long on every machine
 QUICK = {"integer": {"minutes": 0.02}, "subspace": {"steps": 60}, "supermask": {"steps": 60}}

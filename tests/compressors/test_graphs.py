@@ -16,7 +16,8 @@ from torch.nn import functional as F
 import cushion
 from cushion.compressors.storage.graphs import describe_graph, rebuild_graph
 from cushion.errors import Malformed, Unsupported
-from cushion.nets.network import Affine, AvgPool, MaxPool, Network
+from cushion.nets.network import Network
+from cushion.nets.operations import Affine, AvgPool, MaxPool
 from cushion.nets.operators import FlatMap
 
 NAMES = {case.name: case for case in CASES}

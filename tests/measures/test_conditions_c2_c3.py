@@ -28,7 +28,7 @@ from cushion.measures.conditions.interaction import row_energies
 from cushion.measures.conditions.measurement import measure_conditions
 from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.conditions.records import NetConditions
-from cushion.nets.network import Affine, ReLU
+from cushion.nets.operations import Affine, ReLU
 from cushion.nets.tracing import trace
 
 each_chain = pytest.mark.parametrize("case", CHAINS, ids=lambda case: case.name)

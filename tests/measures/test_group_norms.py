@@ -16,7 +16,7 @@ from tests.simulations import few_and_many
 from cushion.errors import BadInput
 from cushion.measures.norms.groups import distance_from_initialisation, group_norms, row_norms
 from cushion.measures.norms.records import GroupNorms
-from cushion.nets.network import Affine
+from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.nets.operators import spectrum as spectrum_module
 

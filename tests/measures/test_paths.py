@@ -18,8 +18,8 @@ from torch import nn
 from cushion.errors import BadInput
 from cushion.measures.norms.paths import path_norm, path_norms
 from cushion.measures.norms.records import PathNorm
-from cushion.nets.network import Affine, MaxPool, Network, Node
-from cushion.nets.operations import Input
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Affine, Input, MaxPool
 from cushion.nets.operators import Linear, path_sums
 from cushion.nets.tracing import trace
 

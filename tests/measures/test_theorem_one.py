@@ -34,7 +34,7 @@ from cushion.measures.conditions.theorem import (
 
 
 def by_hand(p: Premises, version: Version, sigma: float) -> tuple[float, float]:
-    """Sharpness and complexity, written out as THEORY and the paper have them; layer by layer, no
+    """Sharpness and complexity, written out as docs and the paper have them; layer by layer, no
     logarithms.
     """
     d, delta_i = len(p.units) - 1, p.delta / (len(p.units) - 1)

@@ -9,7 +9,8 @@ from tests.jacobian_cases import brute_jacobian, pairs, traced
 from torch import Tensor
 
 from cushion.nets.linearisation import Linearisation
-from cushion.nets.network import AdaptiveAvgPool, AvgPool, MaxPool, Node
+from cushion.nets.network import Node
+from cushion.nets.operations import AdaptiveAvgPool, AvgPool, MaxPool
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 NETS = [case for case in CASES if len(case.layers) > 1]

@@ -14,7 +14,8 @@ from tests.cases import CASES
 
 from cushion.errors import BadInput
 from cushion.nets.linearisation import Linearisation
-from cushion.nets.network import Affine, Network, Node
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, LocalConv2d
 from cushion.nets.operators import local_conv2d as module
 from cushion.nets.perturbation import Activations

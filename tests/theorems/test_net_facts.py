@@ -13,7 +13,7 @@ from torch import nn
 import cushion
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin, margin_loss
-from cushion.nets.network import Affine
+from cushion.nets.operations import Affine
 from cushion.nets.tracing import trace
 from cushion.theorems.net_facts import _after, gather, in_unit_cube, look_at
 

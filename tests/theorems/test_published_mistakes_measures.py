@@ -44,7 +44,7 @@ from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass,
 from cushion.measures.spectra import layer_spectrum
 from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.table import measure
-from cushion.nets.network import Affine
+from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d
 from cushion.nets.tracing import trace
 from cushion.progress import working

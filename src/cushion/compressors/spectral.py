@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cushion.nets.network import Affine, Network
+from cushion.nets.network import Network
+from cushion.nets.operations import Affine
 from cushion.nets.operators import FlatMap
 from cushion.theorems.facts import NetFacts, lifted_spectral
 

@@ -24,7 +24,7 @@ Getter = TypeVar("Getter", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Claim(Record):
+class PaperClaim(Record):
     """One qualitative claim of a paper, held against the net that was measured."""
 
     held: bool = column("whether the net does what the claim says")
@@ -96,7 +96,7 @@ class Family:
     brings: tuple[str, ...] = ()
     effort: float = 1.0
     views: Callable[[MeasureTable], Iterable[View]] | None = None
-    claims: Callable[[MeasureTable, MeasureTable], tuple[Claim, ...]] | None = None
+    claims: Callable[[MeasureTable, MeasureTable], tuple[PaperClaim, ...]] | None = None
 
     def measured(self, table: MeasureTable) -> bool:
         """Whether the table holds any of its columns."""

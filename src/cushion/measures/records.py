@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cushion.errors import BadInput
 from cushion.measures.families import FAMILIES
-from cushion.measures.family import Claim, composed
+from cushion.measures.family import PaperClaim, composed
 from cushion.records import Record, column
 
 MEASURE_NOTE = "measure: relative, not a bound"
@@ -83,7 +83,7 @@ class MeasureTable(Record):
     kind: Literal["measure"] = "measure"
     note: str = MEASURE_NOTE
     beside: MeasureTable | None = None
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[PaperClaim, ...] = ()
 
     def to_frame(self) -> Any:
         """The layer table as a pandas DataFrame (needs `pip install cushion[frames]`)."""

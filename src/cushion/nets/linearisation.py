@@ -18,8 +18,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from cushion.nets.network import Affine, Network, Node, Shape
-from cushion.nets.operations.operation import Derivative, Join, Masked, each
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Affine
+from cushion.nets.operations.operation import Derivative, Join, Masked, Shape, each
 
 Visit: TypeAlias = Callable[[Node, Tensor], None]
 

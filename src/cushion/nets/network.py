@@ -11,35 +11,8 @@ import torch
 from torch import Tensor
 
 from cushion.errors import BadInput, Unsupported
-from cushion.nets.operations import (
-    AdaptiveAvgPool,
-    AdaptiveMaxPool,
-    Affine,
-    AvgPool,
-    Flatten,
-    MaxPool,
-    Operation,
-    ReLU,
-    Unflatten,
-)
+from cushion.nets.operations import Affine, Operation
 from cushion.nets.operations.operation import Shape
-
-__all__ = [
-    "AdaptiveAvgPool",
-    "AdaptiveMaxPool",
-    "Affine",
-    "AvgPool",
-    "Flatten",
-    "Layer",
-    "MaxPool",
-    "Network",
-    "Node",
-    "Observer",
-    "ReLU",
-    "Shape",
-    "Stage",
-    "Unflatten",
-]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from cushion.nets.linearisation import Visit
-from cushion.nets.network import Affine, Network, Node
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Affine
 
 
 class Activations:

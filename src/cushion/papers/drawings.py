@@ -1,4 +1,4 @@
-"""Pictures as data: numbers, labels and what kind of picture they make; `figures.reproduction`
+"""Pictures as data: numbers, labels and what kind of picture they make; `pictures`
 draws them.
 """
 

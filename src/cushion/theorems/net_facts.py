@@ -17,7 +17,8 @@ from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
 from cushion.measures.records import LayerMeasures, MeasureTable
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, Total, map_shards
-from cushion.nets.network import Affine, Network, Node
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Affine
 from cushion.theorems.facts import LayerFacts, NetFacts
 from cushion.theorems.growth import Decisions
 

@@ -81,7 +81,7 @@ class Bound(Record):
 
 
 @dataclass(frozen=True)
-class Verdict(Record):
+class Preference(Record):
     """Which of two nets a row calls the better one."""
 
     name: str = column("of the row", label="row")
@@ -119,7 +119,7 @@ class BoundsTable(Record):
     bounds: tuple[Bound, ...] = column("the rows")
     assumptions: tuple[str, ...] = column("of the certificates; nobody can check them", default=())
     beside: BoundsTable | None = column("the same of a second net", default=None)
-    verdicts: tuple[Verdict, ...] = column("each row's on the two nets", default=())
+    verdicts: tuple[Preference, ...] = column("each row's on the two nets", default=())
 
     @property
     def holdout_error(self) -> float | None:
@@ -154,7 +154,7 @@ class BoundsTable(Record):
         )
 
 
-def compare(first: BoundsTable, second: BoundsTable) -> tuple[Verdict, ...]:
+def compare(first: BoundsTable, second: BoundsTable) -> tuple[Preference, ...]:
     """Every row's verdict on two nets: the net with the smaller score is preferred, and right if
     its held-out error is.
 
@@ -175,5 +175,5 @@ def compare(first: BoundsTable, second: BoundsTable) -> tuple[Verdict, ...]:
         right = None
         if truth[0] is not None and truth[1] is not None and truth[0] != truth[1]:
             right = prefers == ("first" if truth[0] < truth[1] else "second")
-        verdicts.append(Verdict(mine.name, mine.form, a, b, prefers, right))
+        verdicts.append(Preference(mine.name, mine.form, a, b, prefers, right))
     return tuple(verdicts)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
-from cushion.nets.network import Affine, Network
+from cushion.nets.network import Network
+from cushion.nets.operations import Affine
 from cushion.progress import working
 from cushion.training.epochs import batch_bounds, batches
 

@@ -57,7 +57,7 @@ from cushion.compressors.storage.stored import (
     one_thread,
 )
 from cushion.errors import BadInput
-from cushion.nets.network import Affine
+from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, LocalConv2d, Operator
 from cushion.nets.operators.gaussian_projection import gaussian_rows
 from cushion.nets.operators.hadamard import padded_size, srht_coefficients, srht_reconstruction

@@ -13,7 +13,7 @@ from cushion.certificates.format.sources import Product
 from cushion.compressors.storage.exact_weights import ExactWeight, power
 from cushion.compressors.storage.stored import Fields, Numbers, Parts, Shape, StoredLayer, Values
 from cushion.errors import BadInput
-from cushion.nets.network import Affine
+from cushion.nets.operations import Affine
 from cushion.nets.operators import FlatMap, Operator
 
 _BLOCK = 1 << 20  # numbers of a product that are added at a time

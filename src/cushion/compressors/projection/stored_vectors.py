@@ -16,7 +16,7 @@ from cushion.compressors.projection.matrix_project import HELPERS, Helper, Proje
 from cushion.compressors.storage.exact_weights import ExactWeight, as_they_are
 from cushion.compressors.storage.stored import Fields, Numbers, Parts, Shape, StoredLayer, Values
 from cushion.errors import BadInput
-from cushion.nets.network import Affine
+from cushion.nets.operations import Affine
 
 Start: TypeAlias = tuple[Tensor, Tensor | None]  # weight and bias of the initialisation
 

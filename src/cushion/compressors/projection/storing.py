@@ -18,7 +18,8 @@ from cushion.compressors.projection.vectors import compress_linear
 from cushion.compressors.storage.stored import Kept, Numbers, StoredLayer
 from cushion.compressors.storage.stored_net import StoredNet, places
 from cushion.errors import BadInput, Unsupported
-from cushion.nets.network import Affine, Network, Node
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, Diagonal, Operator
 from cushion.progress import progress
 

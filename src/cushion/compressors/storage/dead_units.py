@@ -16,7 +16,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.nets.network import Flatten, Network, Node, ReLU
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Flatten, ReLU
 from cushion.nets.operators import Linear
 
 Floats = NDArray[np.float64]

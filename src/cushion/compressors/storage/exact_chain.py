@@ -14,18 +14,17 @@ from fractions import Fraction
 from cushion.certificates.format.integer_net import Conv, Dense, Integers, Pool
 from cushion.certificates.format.sources import Source
 from cushion.errors import Unsupported
-from cushion.nets.network import (
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import (
     AdaptiveAvgPool,
     AdaptiveMaxPool,
     Affine,
     AvgPool,
     Flatten,
     MaxPool,
-    Network,
-    Node,
     ReLU,
 )
-from cushion.nets.network import Unflatten as Reshape
+from cushion.nets.operations import Unflatten as Reshape
 from cushion.nets.operators import Conv2d, Diagonal, Linear
 
 Image = tuple[int, int, int]

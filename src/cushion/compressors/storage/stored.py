@@ -23,7 +23,7 @@ from torch import Tensor
 
 from cushion.compressors.storage.exact_weights import ExactWeight, as_they_are
 from cushion.errors import BadInput, Unsupported
-from cushion.nets.network import Affine
+from cushion.nets.operations import Affine
 from cushion.nets.operators import Operator
 
 Values: TypeAlias = NDArray[np.float64]

@@ -22,15 +22,8 @@ from cushion.certificates.format.number_stream import (
 )
 from cushion.compressors.storage.stored import KINDS, Numbers, StoredLayer
 from cushion.errors import BadInput, CushionError, Malformed
-from cushion.nets.network import (
-    AdaptiveAvgPool,
-    AdaptiveMaxPool,
-    Affine,
-    AvgPool,
-    MaxPool,
-    Network,
-    Node,
-)
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import AdaptiveAvgPool, AdaptiveMaxPool, Affine, AvgPool, MaxPool
 
 _EXPONENTS = 1100  # exponents are coded as this much more than they are
 MOST_WORK = 2.0**41  # some ten minutes: about four times a VGG with k = 5 % of its weights

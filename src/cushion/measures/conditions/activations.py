@@ -16,7 +16,8 @@ from cushion.measures.conditions.interaction import row_energies
 from cushion.measures.conditions.records import ActivationFlips, UnitNorms
 from cushion.measures.distribution import describe
 from cushion.nets.linearisation import Linearisation
-from cushion.nets.network import Affine, Network, Node, ReLU
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Affine, ReLU
 
 AT_LEAST = 0.01  # the fraction of units below which the restricted C2 does not look
 DELTAS = tuple(

@@ -23,7 +23,8 @@ from cushion.measures.conditions.records import IndexSet, LayerInteraction, Trip
 from cushion.measures.distribution import describe
 from cushion.measures.probing import chunks, probe_generator, squared_lengths, unit_vectors
 from cushion.nets.linearisation import Linearisation
-from cushion.nets.network import Affine, Network, Node
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Affine
 from cushion.nets.operators import Operator
 
 _CHEAP = 1e8  # multiplications an example: what all unit vectors of one layer may always take

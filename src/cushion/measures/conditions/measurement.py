@@ -39,7 +39,8 @@ from cushion.measures.probing import check_scores, chosen_rows, shard_size
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.linearisation import Linearisation
-from cushion.nets.network import Affine, Network
+from cushion.nets.network import Network
+from cushion.nets.operations import Affine
 
 # multiplications that the default number of examples may take: a few minutes on one core
 _BUDGET = 2e12

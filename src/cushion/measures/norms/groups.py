@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cushion.measures.norms.records import DistanceFromInitialisation, GroupNorms
-from cushion.nets.network import Affine
+from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.nets.operators.density import estimate_density
 from cushion.nets.operators.spectrum import is_exact, singular_values

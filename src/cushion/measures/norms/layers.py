@@ -6,7 +6,8 @@ import torch
 
 from cushion.measures.norms.groups import distance_from_initialisation, group_norms
 from cushion.measures.norms.records import LayerNorms
-from cushion.nets.network import Affine, Network
+from cushion.nets.network import Network
+from cushion.nets.operations import Affine
 
 
 def layer_norms(

@@ -17,7 +17,8 @@ import numpy as np
 
 from cushion.errors import BadInput
 from cushion.measures.norms.records import PathNorm
-from cushion.nets.network import Affine, Network
+from cushion.nets.network import Network
+from cushion.nets.operations import Affine
 from cushion.nets.operators.path_sums import PathSums, Powers, as_map
 
 

@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cushion.nets.network import Affine, Network, Node
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Affine
 from cushion.nets.operators import Diagonal, Linear
 
 _FAR = 1e15  # entries beyond it, or all below its inverse, have squares that leave float32

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from statistics import geometric_mean, median
 
-from cushion.measures.family import Claim
+from cushion.measures.family import PaperClaim
 from cushion.measures.records import LayerMeasures, MeasureTable
 from cushion.measures.stability.records import standard
 
@@ -19,7 +19,7 @@ _SMALL = 2.0  # "a small constant", "approximately 1"
 _MODEST = 3.0  # a contraction that is called small
 
 
-def check_claims(found: MeasureTable, beside: MeasureTable) -> tuple[Claim, ...]:
+def check_claims(found: MeasureTable, beside: MeasureTable) -> tuple[PaperClaim, ...]:
     """One record a claim; `beside` is the same architecture untrained, scaled to match."""
     growth = [
         _middle(layer) / _middle(twin)
@@ -41,11 +41,11 @@ def _middle(layer: LayerMeasures) -> float:
     return 0.0 if layer.layer_cushion is None else layer.layer_cushion.quantiles["0.5"]
 
 
-def _grows(growth: Sequence[float]) -> Claim | None:
+def _grows(growth: Sequence[float]) -> PaperClaim | None:
     if not growth:
         return None
     up = sum(factor > 1 for factor in growth)
-    return Claim(
+    return PaperClaim(
         claim="the layer cushion grows with training",
         found=f"median over examples larger than beside in {up} of {len(growth)} layers; factor "
         f"{geometric_mean(growth):.3g} (geometric mean), {min(growth):.3g} to {max(growth):.3g}",
@@ -54,11 +54,11 @@ def _grows(growth: Sequence[float]) -> Claim | None:
     )
 
 
-def _grows_later(growth: Sequence[float]) -> Claim | None:
+def _grows_later(growth: Sequence[float]) -> PaperClaim | None:
     if len(growth) < 2:
         return None
     early, late = growth[: len(growth) // 2], growth[len(growth) // 2 :]
-    return Claim(
+    return PaperClaim(
         claim="and most in later layers",
         found=f"factor {geometric_mean(early):.3g} in the first half of the layers, "
         f"{geometric_mean(late):.3g} in the second",
@@ -67,7 +67,7 @@ def _grows_later(growth: Sequence[float]) -> Claim | None:
     )
 
 
-def _contracts(found: MeasureTable) -> Claim | None:
+def _contracts(found: MeasureTable) -> PaperClaim | None:
     worst = [
         layer.activation_contraction
         for layer in found.layers
@@ -77,7 +77,7 @@ def _contracts(found: MeasureTable) -> Claim | None:
         return None
     middle = median(spread.quantiles["0.5"] for spread in worst)
     largest = max(spread.value for spread in worst)
-    return Claim(
+    return PaperClaim(
         claim="the activation contraction is small",
         found=f"c = {largest:.3g} over all layers and examples; median of the layers' medians "
         f"{middle:.3g}",
@@ -86,7 +86,7 @@ def _contracts(found: MeasureTable) -> Claim | None:
     )
 
 
-def _unclipped(layers: Sequence[LayerMeasures]) -> Claim | None:
+def _unclipped(layers: Sequence[LayerMeasures]) -> PaperClaim | None:
     inner = [
         layer.minimal_interlayer_cushion
         for layer in layers[1:-1]
@@ -99,7 +99,7 @@ def _unclipped(layers: Sequence[LayerMeasures]) -> Claim | None:
     typical = sum(
         part.unclipped.quantiles["0.5"] >= part.clip for part in inner if part.unclipped is not None
     )
-    return Claim(
+    return PaperClaim(
         claim="clipping sets the minimal interlayer cushion to 1/√h in all layers but the first",
         found=f"the minimum over examples reaches 1/√h in {reach} of {len(inner)} layers, the "
         f"median in {typical}",
@@ -109,7 +109,7 @@ def _unclipped(layers: Sequence[LayerMeasures]) -> Claim | None:
     )
 
 
-def _even(layers: Sequence[LayerMeasures]) -> Claim | None:
+def _even(layers: Sequence[LayerMeasures]) -> PaperClaim | None:
     maps = [
         layer.jacobian_beta
         for layer in layers
@@ -120,7 +120,7 @@ def _even(layers: Sequence[LayerMeasures]) -> Claim | None:
     values = [part.value for part in maps]
     small = sum(value <= _SMALL for value in values)
     middle = median(part.spread.quantiles["0.5"] for part in maps)
-    return Claim(
+    return PaperClaim(
         claim="the Jacobian is well distributed: β ≈ 1 for almost all convolutional layers",
         found=f"largest β at most {_SMALL:g} in {small} of {len(values)} layers; from "
         f"{min(values):.3g} to "
@@ -130,7 +130,7 @@ def _even(layers: Sequence[LayerMeasures]) -> Claim | None:
     )
 
 
-def _smooth(found: MeasureTable) -> tuple[Claim, ...]:
+def _smooth(found: MeasureTable) -> tuple[PaperClaim, ...]:
     laws = () if found.net.stability is None else found.net.stability.interlayer_smoothness
     law = standard(laws)
     if law is None:
@@ -139,14 +139,14 @@ def _smooth(found: MeasureTable) -> tuple[Claim, ...]:
     depth = found.net.depth
     rho = math.inf if law.value is None else law.value
     return (
-        Claim(
+        PaperClaim(
             claim="1/ρ is a small constant",
             found=f"1/ρ = {law.inverse:.3g} under {law.noise} (δ = {law.delta:g}); "
             f"{raw.inverse:.3g} under {raw.noise}",
             threshold=f"at most {_SMALL:g} under the first",
             held=law.inverse <= _SMALL,
         ),
-        Claim(
+        PaperClaim(
             claim="ρ ≥ 3d, as Theorems 4.1 and 5.1 assume",
             found=f"ρ = {rho:.3g}, 3d = {3 * depth}",
             threshold="as stated",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cushion.measures.family import Claim, Context, Family, Found, View
+from cushion.measures.family import Context, Family, Found, PaperClaim, View
 from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.stability.records import LayerStability, StabilityOfNet, standard
 
@@ -34,7 +34,7 @@ def _measure(context: Context) -> Found:
     return Found(layers, StabilityOfNet(whole))
 
 
-def _claims(table: MeasureTable, twin: MeasureTable) -> tuple[Claim, ...]:
+def _claims(table: MeasureTable, twin: MeasureTable) -> tuple[PaperClaim, ...]:
     from cushion.measures.stability.claims import check_claims
 
     return check_claims(table, twin)

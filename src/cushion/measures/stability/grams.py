@@ -18,7 +18,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
 from cushion.nets.linearisation import Linearisation
-from cushion.nets.network import Affine, Flatten, Network, Node, ReLU, Unflatten
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Affine, Flatten, ReLU, Unflatten
 from cushion.nets.operators import Linear
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from cushion.errors import BadInput, Unsupported
-from cushion.nets.network import Network, Node, Shape
+from cushion.nets.network import Network, Node
+from cushion.nets.operations.operation import Shape
 from cushion.nets.tracing import report
 from cushion.nets.tracing.assembly import Assembly
 from cushion.nets.tracing.capture import (

@@ -17,7 +17,7 @@ never negative and the first is enough. Outputs share neurons: v is another numb
 Given u > 0, u·v has the density ½ ln(1/|z|), at least ½ ln(1/|w|) nearer to 0 than w. So the
 nearest of b products is about 1/(b ln(1/|w|)) off, and errors fall like 1/D. This shows that a
 ticket exists, by a search that knows the target weight by weight. It says nothing about pruning by
-magnitude (THEORY: Guha, erratum h), and its active weights are a few for each weight of M; the
+magnitude (docs/pruning-bounds.md), and its active weights are a few for each weight of M; the
 count printed in Theorem 6.1, O(d₀D + D²L), is that of all weights of G.
 """
 

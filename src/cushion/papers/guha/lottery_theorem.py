@@ -9,7 +9,7 @@ one of C(N, k) masks, and k itself. Then with probability ≥ 1 - δ, for all ma
 
 or BinInv(errors; m, δ·2^-b), which is smaller. Theorem 6.2 pays for sketches of the kept weights
 instead, up to a constant, after a theorem which says that tickets exist; iterative pruning finds
-other nets (THEORY: Guha, erratum h). Those have trained weights, no helper string: `compress
+other nets (docs/pruning-bounds.md). Those have trained weights, no helper string: `compress
 --method magnitude --rule zeros` pays for mask and values.
 """
 

@@ -212,7 +212,7 @@ def _comparable(found: Sequence[Accuracies]) -> Tried:
 
 
 def _noise_costs(found: Sequence[Accuracies]) -> str:
-    """THEORY, Shin erratum d: noise only adds error."""
+    """Noise only adds error (docs/heavy-tail-bounds.md)."""
     better = sum(one.lost(WAYS[2]) <= one.lost(WAYS[1]) for one in found)
     return (
         f"With the same weights kept, {better} of {len(found)} nets lose no more without noise (t "
