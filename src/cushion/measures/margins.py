@@ -123,6 +123,7 @@ def _views(table: MeasureTable) -> Iterator[View]:
 
 FAMILY = Family(
     name="margins",
+    effort=0.2,
     title="margins (Neyshabur 2017)",
     options=MarginOptions,
     net=NetMargins,

@@ -46,6 +46,7 @@ def _views(table: MeasureTable) -> Iterator[View]:
 
 FAMILY = Family(
     name="conditions",
+    effort=5,
     title="conditions of Theorem 1 (Neyshabur 2017)",
     options=ConditionOptions,
     net=ConditionsOfNet,

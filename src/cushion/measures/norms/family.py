@@ -79,5 +79,5 @@ def _show_spectra(table: MeasureTable) -> Iterator[View]:
 
 
 NORMS = Family("norms", _measure_norms, layer=LayerNorms, net=NetNorms, views=_show_norms)
-PATHS = Family("paths", _measure_paths, net=NetPaths, views=_show_paths)
+PATHS = Family("paths", _measure_paths, net=NetPaths, views=_show_paths, effort=0.2)
 SPECTRA = Family("spectra", _measure_spectra, layer=LayerSpectra, views=_show_spectra)

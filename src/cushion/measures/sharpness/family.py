@@ -48,6 +48,7 @@ def _views(table: MeasureTable) -> Iterator[View]:
 
 FAMILY = Family(
     name="sharpness",
+    effort=4,
     title="sharpness (Neyshabur 2017)",
     options=SharpnessOptions,
     net=SharpnessOfNet,

@@ -90,6 +90,7 @@ def _pairs(table: MeasureTable) -> str:
 
 FAMILY = Family(
     name="stability",
+    effort=20,
     title="noise stability (Arora 2018)",
     options=StabilityOptions,
     layer=LayerStability,

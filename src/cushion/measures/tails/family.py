@@ -81,6 +81,7 @@ def _doubts(fits: list[tuple[str, TailFits]]) -> list[str]:
 
 FAMILY = Family(
     name="tails",
+    effort=8,
     title="tails (Shin 2021)",
     options=TailOptions,
     layer=TailsOfLayer,
