@@ -22,6 +22,7 @@ class Row(Record):
     hidden: int = 3
 
 
+VACUOUS = Row("c", 1.0, "1.000000")
 ROWS = (Row("a", 0.12345, "0.123400000001"), Row("b", 0.5, "0.5", 12.0, (3, 4)))
 
 
@@ -72,6 +73,11 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, col
     assert all(word in text.replace("\n", " ") for word in ("quantity 11", "sentence", "12.5"))
     assert text.count("quantity 0") == text.count("\n\n") + 1 > 1
     assert text.count("layer") == 2 * text.count("quantity 0")  # the first column opens each part
+
+
+def test_a_bound_that_says_nothing_says_so() -> None:
+    assert "vacuous" in render.records((VACUOUS,))
+    assert "100.00 %" in render.records((Row("c", 0.5, "0.9999999"),))
 
 
 def test_nothing_coloured_is_printed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from cushion.errors import BadInput
@@ -71,6 +72,12 @@ def test_what_is_not_is_refused_by_name_and_value(given: dict[str, Any], sentenc
     with pytest.raises(BadInput) as refused:
         Chosen(**given)
     assert str(refused.value) == sentence
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    Chosen(rows=np.int64(3), rate=np.float32(0.5), levels=np.array([0.1, 2.0]))
+    with pytest.raises(BadInput, match="`rows`"):
+        Chosen(rows=np.float64(3.5))
 
 
 def test_only_described_fields_are_options() -> None:

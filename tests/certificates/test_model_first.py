@@ -69,7 +69,7 @@ def test_options_are_refused_by_name(options: dict[str, object], said: str) -> N
 
 
 def test_a_posterior_imitates_no_net() -> None:
-    with pytest.raises(BadInput, match="leave `net` out"):
+    with pytest.raises(BadInput, match="leave `model` out"):
         cushion.certify(MODEL, DATA, method="pac-bayes")
 
 

@@ -322,7 +322,7 @@ def test_the_same_in_python(folder: Path) -> None:
     )
     assert found.summary.method == "heavy-tail"
     assert [one.asked for one in found.summary.tried] == ["tau=1, t=0", "tau=1, t=1"]
-    with pytest.raises(cushion.BadInput, match="give NET"):
+    with pytest.raises(cushion.BadInput, match="give `model`"):
         cushion.compress(None, data, method="heavy-tail", tau=1)
 
 

@@ -27,7 +27,7 @@ from cushion.measures.family import (
 )
 from cushion.measures.records import LayerMeasures, NetMeasures
 from cushion.records import Distribution, Options, Record, column, columns_of, option
-from cushion.theorems.records import Bound, BoundsTable, Verdict
+from cushion.theorems.records import Bound, BoundsTable, Preference
 
 
 def sample() -> Dataset:
@@ -50,7 +50,7 @@ def nested(record: Any, seen: set[type]) -> set[type]:
     return seen
 
 
-@pytest.mark.parametrize("record", [LayerMeasures, NetMeasures, Bound, Verdict, BoundsTable])
+@pytest.mark.parametrize("record", [LayerMeasures, NetMeasures, Bound, Preference, BoundsTable])
 def test_every_field_says_what_it_is(record: type) -> None:
     for part in nested(record, set()):
         if part is not Distribution:

@@ -13,7 +13,7 @@ from torch import nn
 import cushion
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin, margin_loss
-from cushion.nets.operations import Affine
+from cushion.nets.operations import Affine, MaxPool
 from cushion.nets.tracing import trace
 from cushion.theorems.net_facts import _after, gather, in_unit_cube, look_at
 
@@ -51,6 +51,19 @@ def test_steps_between_layers_are_as_lipschitz_as_said(case) -> None:
             change = change.flatten(1)
             assert bool((moved.norm(dim=1) <= two * change.norm(dim=1) * (1 + 1e-9)).all())
             assert bool((moved.abs().amax(1) <= sup * change.abs().amax(1) * (1 + 1e-9)).all())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation"), [(3, 2, 2), (2, 1, 2), (3, 2, 1), (3, 3, 2)]
+)
+def test_one_input_moves_every_window_that_reads_it(
+    kernel: int, stride: int, dilation: int
+) -> None:
+    """An impulse at each place in turn: its image is as long as the root of the windows there."""
+    op = MaxPool((kernel,) * 2, (stride,) * 2, (0, 0), (dilation,) * 2, False)
+    impulses = torch.eye(15 * 15, dtype=torch.float64).reshape(-1, 1, 15, 15)
+    worst = float(op(impulses).flatten(1).norm(dim=1).max())
+    assert worst <= op.lipschitz((1, 15, 15))[0] + 1e-12
 
 
 def test_disjoint_pools_are_not_overestimated() -> None:

@@ -65,15 +65,19 @@ def certify(
     check_holdout(holdout, sample)
     total = parse_delta(options.delta)
     if method == "pac-bayes":
-        if model is not None or unlabelled is not None:
-            raise BadInput(
-                "`method` = pac-bayes trains its nets itself and imitates none; leave `net` out"
-            )
+        for name, given in (("model", model), ("unlabelled", unlabelled)):
+            if given is not None:
+                raise BadInput(
+                    "`method` = pac-bayes trains its nets itself and imitates none; leave "
+                    f"`{name}` out"
+                )
         return _certify_posterior(sample, holdout, total, options, report)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
+    if unlabelled is not None and not isinstance(model, nn.Module):
+        raise BadInput(
+            "`unlabelled` serves to bound the error of your own net; give `model` as well"
+        )
     inputs = None if unlabelled is None else _fresh_inputs(unlabelled, sample)
-    if inputs is not None and not isinstance(model, nn.Module):
-        raise BadInput("`unlabelled` serves to bound the error of your own net; give `net` as well")
 
     def judge(net: IntegerNet) -> Decimal:
         return Decimal(

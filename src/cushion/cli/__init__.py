@@ -17,7 +17,7 @@ from typing import NoReturn
 from cushion import __version__
 from cushion.cli import bounds, certify, compress, data, inspect, measure, reproduce, train, verify
 from cushion.cli.flags import translate
-from cushion.cli.output import check_json
+from cushion.cli.output import check_files
 from cushion.errors import CushionError
 
 _VERBS = (data, train, measure, bounds, compress, certify, verify, inspect, reproduce)
@@ -45,7 +45,10 @@ def build_parser() -> argparse.ArgumentParser:
     for verb in _VERBS:
         verb.add_parser(verbs)
     for own in verbs.choices.values():  # so that refusals can name flags
-        own.set_defaults(flags=frozenset(own._option_string_actions))
+        flags = frozenset(own._option_string_actions)
+        own.set_defaults(flags=flags)
+        for action in own._actions:
+            action.help = action.help and translate(action.help, flags)
     return parser
 
 
@@ -61,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     args = build_parser().parse_args(argv)
     try:
-        check_json(args)
+        check_files(args)
         code: int = args.run(args)
         sys.stdout.flush()
         return code

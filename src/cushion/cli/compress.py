@@ -160,25 +160,10 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.out, args.certificate):
         if path is not None:
             check_writable(path)
-    named = {
-        "-o": args.out,
-        "--certificate": args.certificate,
-        "--json": None if args.json == "-" else args.json,
-    }
-    files = [(option, Path(path).resolve()) for option, path in named.items() if path is not None]
-    for at, (option, path) in enumerate(files):
-        for other, same in files[:at]:
-            if path == same:
-                raise BadInput(
-                    f"{other} and {option} are one file, {path.name}; give each a name of its own"
-                )
-        if args.net is not None and path == Path(args.net).resolve():
-            raise BadInput(f"{option} is the net itself, {args.net}; give another name")
-        if (
-            args.net is not None
-            and Path(args.net).is_dir()
-            and path.parent == Path(args.net).resolve()
-        ):
+    run = None if args.net is None or not Path(args.net).is_dir() else Path(args.net).resolve()
+    written = {"-o": args.out, "--certificate": args.certificate, "--json": args.json}
+    for option, path in written.items():
+        if run is not None and path not in (None, "-") and Path(path).resolve().parent == run:
             raise BadInput(
                 f"{option} lies in {args.net}, the folder of the net's run; give another folder"
             )

@@ -55,6 +55,11 @@ def _about(found: Summary) -> str:
         and getattr(found, column.name) not in (None, "", False)
     ]
     lines.append(render.facts(found, *(column.name for column in plain)))
+    if all(getattr(layer, "size", None) == 0 for layer in found.layers):
+        lines.append(
+            "At this accuracy nothing can be cut: every layer is kept, on a grid; give `k` or a "
+            "larger `epsilon`"
+        )
     for note in getattr(found, "notes", ()):
         lines += _wrapped(f"note: {note}")
     return "\n".join(lines)

@@ -19,6 +19,9 @@ _NAMED = re.compile(r"`(\w+)`( = )?")
 # Parameters of Python whose flags have other names.
 _ALIASES = {
     "out": "-o",
+    "model": "--net",
+    "scale": "--sharpness-scale",
+    "offset": "--sharpness-offset",
     "rounds": "--prune-rounds",
     "to": "--prune-to",
     "fraction": "--prune-fraction",
@@ -38,6 +41,8 @@ def translate(sentence: str, flags: Collection[str]) -> str:
         name = match[1]
         own = f"--{name.replace('_', '-')}"
         found = own if own in flags else _ALIASES.get(name, "")
+        if name == "model" and found not in flags:
+            return "NET"
         return f"{found}{' ' if match[2] else ''}" if found in flags else match[0]
 
     return _NAMED.sub(flag, sentence)

@@ -59,6 +59,7 @@ def show_ledger(claim: Claim) -> list[str]:
     lines = [
         "What was paid in bits:",
         table(["paid for", "bits", "positions", "what it is"], rows),
+        "",
         "What was paid in failure probability:",
         records([*delta_items(claim), total]),
     ]

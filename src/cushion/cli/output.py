@@ -6,10 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cushion.cli.flags import translate, translated
 from cushion.data.files import check_writable, write_whole
+from cushion.errors import BadInput
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -20,10 +22,45 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_json(args: argparse.Namespace) -> None:
-    """Refuse an impossible --json FILE before the work, not after it."""
+# What verbs write and read, by the names of their arguments.
+_WRITTEN = {
+    "out": "-o",
+    "certificate": "--certificate",
+    "save_margins": "--save-margins",
+    "json": "--json",
+}
+_READ = {
+    "net": "the net itself",
+    "weights": "the net's weights",
+    "file": "the certificate itself",
+    "data": "the data",
+    "unlabelled": "the unlabelled inputs",
+    "beside": "the net beside it",
+    "beside_weights": "the weights of the net beside it",
+}
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """Refuse an impossible --json FILE, and a file that would be written over another of this
+    command, before the work and not after it.
+    """
     if args.json not in (None, "-"):
         check_writable(args.json)
+    given = {name: value for name, value in vars(args).items() if isinstance(value, str)}
+    written: dict[Path, str] = {}
+    for name, flag in _WRITTEN.items():
+        if given.get(name, "-") == "-":
+            continue
+        path = Path(given[name]).resolve()
+        if path in written:
+            raise BadInput(
+                f"{written[path]} and {flag} are one file, {path.name}; give each a name of its own"
+            )
+        written[path] = flag
+        for other, what in _READ.items():
+            source = given.get(other, "").split(",")[0]
+            if source and path == Path(source).resolve() and path.is_file():
+                raise BadInput(f"{flag} is {what}, {source}; give another name")
 
 
 def answer(args: argparse.Namespace, obj: Mapping[str, Any], text: str) -> None:

@@ -91,7 +91,7 @@ def cell(column: Column, value: Any) -> Any:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if column.unit == "bound":
-        return percent_up(str(value))
+        return "vacuous" if float(value) >= 1 else percent_up(str(value))
     if column.unit == "error":
         return f"{100 * value:.2f} %"
     if column.unit == "log10":

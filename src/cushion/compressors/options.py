@@ -70,6 +70,8 @@ def _plain(one: Option, value: Any) -> Any:
             value = tuple(part.strip() for part in value.split(","))
         many = tuple(value) if isinstance(value, list | tuple) else (value,)
         return tuple(float(v) if one.kind is float and type(v) is int else v for v in many)
+    if hasattr(value, "item"):  # a number of numpy
+        value = value.item()
     if one.kind is str and type(value) is int and not one.choices:
         return str(value)
     whole = one.kind is int and isinstance(value, float) and value.is_integer()

@@ -71,7 +71,7 @@ def compress(
             sample, own, model=model, holdout=holdout, delta=exact, seed=seed, report=report
         )
     if model is None:
-        raise BadInput(f"`method` = {method} compresses a trained net; give NET")
+        raise BadInput(f"`method` = {method} compresses a trained net; give `model`")
     return compress_model(
         model, data, method=method, options=own, holdout=holdout, init=init, delta=delta, seed=seed
     )

@@ -16,9 +16,9 @@ class Column:
     """What one field of a record is.
 
     name: the field's, which is its key in JSON and in DataFrames. label: its header in a table.
-    unit: "fraction" is printed as it is, "error" in percent, "bound" in percent rounded up. better:
-    which way a good net lies, "" where neither. meaning: one sentence for legends and docs.
-    source: the definition or theorem that it comes from.
+    unit: "fraction" is printed as it is, "error" in percent, "bound" in percent rounded up,
+    "vacuous" from 1 on. better: which way a good net lies, "" where neither. meaning: one sentence
+    for legends and docs. source: the definition or theorem that it comes from.
     """
 
     name: str

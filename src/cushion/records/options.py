@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import MISSING, dataclass
+from numbers import Real
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -68,7 +69,8 @@ class Option:
             return True
         if not self.many:
             return self._takes(value)
-        listed = isinstance(value, Sequence) and not isinstance(value, str)
+        listed = isinstance(value, Sized) and isinstance(value, Iterable)
+        listed = listed and not isinstance(value, str | bytes | Mapping)
         empty_is_meant = self.default == ()
         return listed and (len(value) > 0 or empty_is_meant) and all(map(self._takes, value))
 
@@ -82,9 +84,10 @@ class Option:
             return value in self.choices
         if self.kind in (bool, str):
             return type(value) is self.kind
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        real = isinstance(value, Real)
+        if isinstance(value, bool) or not real:  # numpy's numbers are real too
             return False
-        if self.kind is int and not (isinstance(value, int) or value.is_integer()):
+        if self.kind is int and not float(value).is_integer():
             return False
         return (
             not math.isnan(value)

@@ -73,9 +73,9 @@ class SearchOptions(Budgeted):
     )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for name, methods in _TAKEN_BY.items():
             if self.method not in methods and getattr(self, name) != getattr(type(self), name):
                 raise BadInput(
                     f"`method` = {self.method} does not take `{name}`, only {', '.join(methods)}"
                 )
+        super().__post_init__()
