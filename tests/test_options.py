@@ -74,6 +74,17 @@ def test_what_is_not_is_refused_by_name_and_value(given: dict[str, Any], sentenc
     assert str(refused.value) == sentence
 
 
+def test_large_limits_are_readable() -> None:
+    @dataclass(frozen=True)
+    class Seeded(Options):
+        seed: int = option(0, "a seed", least=0, below=2**63)
+
+    assert Seeded(2**63 - 1).seed == 2**63 - 1
+    with pytest.raises(BadInput) as refused:
+        Seeded(2**63)
+    assert "a whole number of at least 0 and below 2^63, not" in str(refused.value)
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     Chosen(rows=np.int64(3), rate=np.float32(0.5), levels=np.array([0.1, 2.0]))
     with pytest.raises(BadInput, match="`rows`"):

@@ -51,7 +51,7 @@ class Option:
             return "words" if self.many else "a word"
         noun = "whole number" if self.kind is int else "number"
         limits = [
-            f"{word} {limit:g}"
+            f"{word} {_limit(limit)}"
             for word, limit in (
                 ("of at least", self.least),
                 ("above", self.above),
@@ -97,6 +97,12 @@ class Option:
             and (self.below is None or value < self.below)
             and (self.kind is int or math.isfinite(value))
         )
+
+
+def _limit(limit: float) -> str:
+    """A limit as people write it: 2^63 rather than 9.22337e+18."""
+    power = int(limit).bit_length() - 1 if limit >= 2**20 else 0
+    return f"2^{power}" if power and limit == 2**power else f"{limit:g}"
 
 
 def _shown(value: Any) -> str:
