@@ -126,7 +126,7 @@ def test_the_import_table_holds() -> None:
         ("measures/norms/layers.py", "from cushion.measures import tails", "sibling"),
         ("measures/norms/layers.py", "from cushion.cli import main", "a leaf"),
         ("data/splits.py", "if not TYPE_CHECKING:\n    import torch", "imports torch"),
-        ("certificates/certify.py", "from cushion.papers import item", "a leaf"),
+        ("certificates/certify.py", "from cushion.papers import registry", "a leaf"),
         ("novelty.py", "x = 1", "not in the table"),
     ],
 )

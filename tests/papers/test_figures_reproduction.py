@@ -180,4 +180,4 @@ def test_panels_share_a_legend_only_where_it_is_the_same(
 
 def test_spreads_come_from_distributions() -> None:
     found = {"edges": [0.0, 1.0], "counts": [3], "value": 0.5}
-    assert spread_of("a", found) == Spread("a", (0.0, 1.0), (3,))
+    assert spread_of("a", found) == Spread("a", [0.0, 1.0], [3])

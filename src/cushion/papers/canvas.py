@@ -22,9 +22,8 @@ def new_figure(**options: Any) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise BadInput(
-            "drawing needs matplotlib; install it with: pip install 'cushion[figures]'"
-        ) from None
+        how = "install it with: pip install 'cushion[figures]'"
+        raise BadInput(f"drawing needs matplotlib; {how}") from None
     return Figure(**options, layout="constrained")
 
 
@@ -65,8 +64,9 @@ def steps(axes: Any, spread: Distribution | Spectrum | None, colour: str, label:
         axes.stairs(heights, spread.edges, color=colour, label=label)
 
 
-def legend_below(figure: Any) -> None:
-    """One legend for all panels, if they show two nets."""
+def legend_below(figure: Any, columns: int = 2) -> None:
+    """One legend for all panels, if they show more than one thing."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     if len(labels) > 1:
-        figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
+        ncols = min(columns, len(labels))
+        figure.legend(handles, labels, loc="outside lower center", ncols=ncols, fontsize=9)

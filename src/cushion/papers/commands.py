@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -57,12 +58,8 @@ def answers(
         return kept(answer) if callable(kept) else pick(answer, kept)
 
     return {
-        name: workshop.step(
-            f"study-{study}",
-            {"command": f"cushion {command}"},
-            lambda command=command: make(command),  # type: ignore[misc]
-        )
-        for name, command in commands.items()
+        name: workshop.step(f"study-{study}", {"command": f"cushion {one}"}, partial(make, one))
+        for name, one in commands.items()
     }
 
 

@@ -1,10 +1,8 @@
-"""Pictures as data: numbers, labels and what kind of picture they make; `pictures`
-draws them.
-"""
+"""Pictures as data: numbers, labels and what kind of picture they make; `pictures` draws them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +14,7 @@ class Series(Record):
     """One line, or one group of bars, of a picture; a point without a value is None."""
 
     label: str
-    values: tuple[float | None, ...]
+    values: Sequence[float | None]
     from_paper: bool = False
 
 
@@ -26,10 +24,10 @@ class Picture(Record):
 
     name: str  # of the file
     title: str
-    x: tuple[Any, ...]
+    x: Sequence[Any]
     x_label: str
     y_label: str
-    series: tuple[Series, ...]
+    series: Sequence[Series]
     x_log: bool = False
     y_log: bool = False
 
@@ -40,11 +38,11 @@ class Contour(Record):
 
     name: str  # of the file
     title: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
+    x: Sequence[float]
+    y: Sequence[float]
     x_label: str
     y_label: str
-    values: tuple[tuple[float, ...], ...]
+    values: Sequence[Sequence[float]]
     value_label: str
     low: float = 0.0
     high: float = 1.0
@@ -56,8 +54,8 @@ class Points(Record):
     """One group of points (x, y); x_errors: standard errors of x, drawn as bars."""
 
     label: str
-    places: tuple[tuple[float, float], ...]
-    x_errors: tuple[float, ...] = ()
+    places: Sequence[tuple[float, float]]
+    x_errors: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,8 @@ class Scatter(Record):
     title: str
     x_label: str
     y_label: str
-    groups: tuple[Points, ...]
-    lines: tuple[Line, ...] = ()
+    groups: Sequence[Points]
+    lines: Sequence[Line] = ()
     kind: Literal["scatter"] = "scatter"
 
 
@@ -87,9 +85,9 @@ class Curve(Record):
     """A line through its own points in order; y_errors: standard errors, drawn as bars."""
 
     label: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    y_errors: tuple[float, ...] = ()
+    x: Sequence[float]
+    y: Sequence[float]
+    y_errors: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class Curves(Record):
     title: str
     x_label: str
     y_label: str
-    curves: tuple[Curve, ...]
+    curves: Sequence[Curve]
     x_log: bool = False
     x_limits: tuple[float, float] | None = None
     y_limits: tuple[float, float] | None = None
@@ -112,8 +110,8 @@ class Spread(Record):
     """The histogram of one group: len(edges) == len(counts) + 1."""
 
     label: str
-    edges: tuple[float, ...]
-    counts: tuple[float, ...]
+    edges: Sequence[float]
+    counts: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ class Histogram(Record):
     name: str  # of the file
     title: str
     x_label: str
-    spreads: tuple[Spread, ...]
+    spreads: Sequence[Spread]
     y_label: str = "density"
     kind: Literal["histogram"] = "histogram"
 
@@ -135,7 +133,7 @@ class Panels(Record):
     name: str  # of the file
     title: str
     columns: int
-    panels: tuple[Picture | Curves | Histogram | Scatter, ...]
+    panels: Sequence[Picture | Curves | Histogram | Scatter]
     kind: Literal["panels"] = "panels"
 
 
@@ -144,4 +142,4 @@ Drawing: TypeAlias = Picture | Contour | Scatter | Curves | Histogram | Panels
 
 def spread_of(label: str, found: Mapping[str, Any]) -> Spread:
     """A Distribution or Spectrum as JSON has it."""
-    return Spread(label, tuple(found["edges"]), tuple(found["counts"]))
+    return Spread(label, found["edges"], found["counts"])

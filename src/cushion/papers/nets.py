@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,21 +60,34 @@ class TrainingPlan(Record):
     def changes(self) -> str:
         """What differs from the paper's settings, in words."""
         paper = find_recipe(self.recipe)
-        parts = [
-            f"data {self.data}" if self.data != paper.dataset else "",
-            f"width {self.width:g} of the paper's" if self.width != 1 else "",
-            f"at most {self.epochs} epochs instead of {paper.epochs}" if self.epochs else "",
-            f"learning rate halved every {self.halve} epochs instead of "
-            f"{paper.lr_halve_every or 'never'}"
-            if self.halve
-            else "",
-            f"training ends at a cross-entropy of {self.stop_loss:g} instead of {paper.stop_loss:g}"
-            if self.stop_loss and paper.stop_loss
-            else "",
-            "without dropout" if not self.dropout else "",
-            "without augmentation" if paper.augment and not self.augment else "",
-        ]
-        return ", ".join(part for part in parts if part) or "none"
+        halved = f"{self.halve} epochs instead of {paper.lr_halve_every or 'never'}"
+        ends = f"{self.stop_loss} instead of {paper.stop_loss}"
+        parts = {
+            f"data {self.data}": self.data != paper.dataset,
+            f"width {self.width:g} of the paper's": self.width != 1,
+            f"at most {self.epochs} epochs instead of {paper.epochs}": self.epochs,
+            f"learning rate halved every {halved}": self.halve,
+            f"training ends at a cross-entropy of {ends}": self.stop_loss and paper.stop_loss,
+            "without dropout": not self.dropout,
+            "without augmentation": paper.augment and not self.augment,
+        }
+        return ", ".join(words for words, differs in parts.items() if differs) or "none"
+
+
+def counted(run: RunResult, data: Dataset, test: Dataset) -> dict[str, int]:
+    """Errors on sample and test set, and the sizes of both."""
+    errors, test_errors = (run.metrics[f"{part}_errors"] for part in ("train", "test"))
+    return {"m": len(data), "test_m": len(test), "errors": errors, "test_errors": test_errors}
+
+
+def training_error(net: Mapping[str, Any]) -> float:
+    """Of a record that has what `counted` returns."""
+    return float(net["errors"] / net["m"])
+
+
+def held_out_error(net: Mapping[str, Any]) -> float:
+    """The same on the test set."""
+    return float(net["test_errors"] / net["test_m"])
 
 
 def train_plan(workshop: Workshop, plan: TrainingPlan) -> tuple[RunResult, Dataset, Dataset]:
@@ -81,10 +95,8 @@ def train_plan(workshop: Workshop, plan: TrainingPlan) -> tuple[RunResult, Datas
     data, test = load_pair(plan.data)
     if test is None:
         raise BadInput(f"{plan.data} has no test set, and test errors are counted on one")
-    seed, recipe = plan.seed + workshop.seed, plan.settled()
-    run = train_once(
-        workshop, recipe, data, test, width=plan.width, seed=seed, snapshots=plan.snapshots
-    )
+    seed, recipe, kept = plan.seed + workshop.seed, plan.settled(), plan.snapshots
+    run = train_once(workshop, recipe, data, test, width=plan.width, seed=seed, snapshots=kept)
     return run, label_sample(recipe, data, seed), test
 
 
@@ -100,32 +112,20 @@ def train_once(
 ) -> RunResult:
     """Train into OUT/.runs/NAME-FINGERPRINT; a finished run of that fingerprint is taken."""
     if workshop.from_records:
-        raise Unrecorded(
-            f"{recipe.name} would have to be trained, and nothing is made with `from_records`"
-        )
-    chosen = TrainOptions(width=width, seed=seed, device=workshop.device)
-    setting = settle(recipe, data, test, chosen)
+        why = "and nothing is made with `from_records`"
+        raise Unrecorded(f"{recipe.name} would have to be trained, {why}")
+    device = workshop.device
+    setting = settle(recipe, data, test, TrainOptions(width=width, seed=seed, device=device))
     folder = workshop.runs / f"{recipe.name}-{run_fingerprint(setting, snapshots)}"
-    options: dict[str, Any] = {
-        "test": test,
-        "width": width,
-        "seed": seed,
-        "device": workshop.device,
-    }
-    return train(recipe, data, folder, snapshots=snapshots, **options)
+    return train(
+        recipe, data, folder, test=test, width=width, seed=seed, device=device, snapshots=snapshots
+    )
 
 
 def run_fingerprint(setting: Setting, snapshots: tuple[int, ...] = ()) -> str:
     """16 hex digits of the sha256 of all that decides the trained weights."""
     recipe = {key: value for key, value in setting.recipe.to_json().items() if key not in _WORDS}
     sets = [None if part is None else part.fingerprint for part in (setting.sample, setting.test)]
-    parts = [
-        recipe,
-        str(setting.spec),
-        sets,
-        setting.width,
-        setting.seed,
-        str(setting.device),
-        list(snapshots),
-    ]
+    numbers = [setting.width, setting.seed, str(setting.device), list(snapshots)]
+    parts = [recipe, str(setting.spec), sets, *numbers]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -19,22 +19,21 @@ Row = TypeVar("Row")
 class Table(Record):
     """Rows under a header; an empty cell is None."""
 
-    header: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
     caption: str = ""
 
     @classmethod
     def of(
         cls, caption: str, rows: Iterable[Row], columns: Mapping[str, str | Callable[[Row], Any]]
     ) -> Table:
-        """One line a row; a column is a function of the row, or the key of a row that is a
-        mapping.
-        """
-        cells = tuple(
-            tuple(row[read] if isinstance(read, str) else read(row) for read in columns.values())  # type: ignore[index]
-            for row in rows
-        )
-        return cls(tuple(columns), cells, caption)
+        """A column is a function of the row, or the key of a row that is a mapping."""
+
+        def cell(row: Any, read: str | Callable[[Row], Any]) -> Any:
+            return row[read] if isinstance(read, str) else read(row)
+
+        rows_of_cells = [[cell(row, read) for read in columns.values()] for row in rows]
+        return cls(list(columns), rows_of_cells, caption)
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,11 @@ class Tried(Record):
 class Page:
     """What an item found. The verdict is counted from its claims, which code tries, never typed."""
 
-    tables: tuple[Table, ...]
+    tables: Sequence[Table]
     settings: Mapping[str, Any]
-    claims: tuple[Tried, ...] = ()
-    notes: tuple[str, ...] = ()
-    pictures: tuple[Drawing, ...] = ()
+    claims: Sequence[Tried] = ()
+    notes: Sequence[str] = ()
+    pictures: Sequence[Drawing] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the settings, to which the runner adds its own."""
@@ -107,48 +106,34 @@ def render(records: Mapping[str, Any]) -> str:
         "",
     ]
     if records["claims"]:
-        lines += grid(
-            ("claim", "in the source's numbers", "in ours"),
-            [_tried(claim) for claim in records["claims"]],
-        )
+        header = ("claim", "in the source's numbers", "in ours")
+        lines += grid(header, [_tried(claim) for claim in records["claims"]])
     for table in records["tables"]:
         lines += [table["caption"], ""] if table["caption"] else []
         lines += grid(table["header"], table["rows"])
     if records["pictures"] and records["not_drawn_because"]:
         lines += [f"Pictures were not drawn: {records['not_drawn_because']}.", ""]
-    elif records["pictures"]:
+    else:
         for picture in records["pictures"]:
             lines += [f"![{picture['title']}]({picture['name']}.png)", ""]
     if records["notes"]:
         lines += [*(f"- {note}" for note in records["notes"]), ""]
-    lines += [
-        "Settings: "
-        + ", ".join(f"{key} {value}" for key, value in records["settings"].items())
-        + ".",
-        "",
-        f"Made by `{records['command']}`.",
-    ]
+    settings = ", ".join(f"{key} {value}" for key, value in records["settings"].items())
+    lines += [f"Settings: {settings}.", "", f"Made by `{records['command']}`."]
     return "\n".join(lines) + "\n"
 
 
 def _tried(claim: Mapping[str, Any]) -> tuple[str, str, str]:
     words = {True: "holds", False: "does not hold", None: "cannot be decided"}
-    paper = (
-        "gives none"
-        if claim["in_paper"] is None
-        else f"{words[claim['in_paper']]}: {claim['paper_because']}"
-    )
-    return claim["text"], paper, f"{words[claim['holds']]}: {claim['because']}"
+    paper = f"{words[claim['in_paper']]}: {claim['paper_because']}"
+    ours = f"{words[claim['holds']]}: {claim['because']}"
+    return claim["text"], "gives none" if claim["in_paper"] is None else paper, ours
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     """The lines of a table in markdown, and an empty one."""
-    return [
-        "| " + " | ".join(map(_cell, header)) + " |",
-        "|" + "---|" * len(header),
-        *("| " + " | ".join(map(_cell, row)) + " |" for row in rows),
-        "",
-    ]
+    first, *others = ("| " + " | ".join(map(_cell, row)) + " |" for row in (header, *rows))
+    return [first, "|" + "---|" * len(header), *others, ""]
 
 
 def _cell(value: Any) -> str:

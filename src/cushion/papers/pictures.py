@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from cushion.papers.canvas import new_figure, save
+from cushion.papers.canvas import legend_below, new_figure, save
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKED = 50  # a line of more points is a curve, and markers would hide it
@@ -38,9 +38,8 @@ def draw_picture(picture: Mapping[str, Any], folder: Path, *, svg: bool = False)
     _draw(figure, axes, picture, title_size=11)
     if picture.get("kind") != "contour":
         beside = len(axes.get_legend_handles_labels()[1]) > _LEGEND_INSIDE
-        axes.legend(
-            fontsize=9, **({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if beside else {})
-        )
+        place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if beside else {}
+        axes.legend(fontsize=9, **place)
     return save(figure, folder, picture["name"], kinds)
 
 
@@ -51,16 +50,10 @@ def _panels(picture: Mapping[str, Any]) -> Any:
     figure = new_figure(figsize=(3.4 * columns + 0.6, 2.9 * rows + 0.8))
     for number, part in enumerate(parts, 1):
         _draw(figure, figure.add_subplot(rows, columns, number), part, title_size=10)
-    figure.suptitle(
-        fill(picture["title"], width=int(_LETTERS * figure.get_figwidth())), fontsize=12
-    )
+    figure.suptitle(_title(figure, picture), fontsize=12)
     legends = [axes.get_legend_handles_labels() for axes in figure.axes]
     if len({tuple(labels) for _, labels in legends}) == 1:
-        handles, labels = legends[0]
-        if len(labels) > 1:
-            figure.legend(
-                handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=9
-            )
+        legend_below(figure, 4)
     else:
         for axes in figure.axes:
             if len(axes.get_legend_handles_labels()[1]) > 1:
@@ -68,38 +61,33 @@ def _panels(picture: Mapping[str, Any]) -> Any:
     return figure
 
 
+def _title(figure: Any, picture: Mapping[str, Any]) -> str:
+    return fill(picture["title"], width=int(_LETTERS * figure.get_figwidth()))
+
+
 def _draw(figure: Any, axes: Any, picture: Mapping[str, Any], title_size: int) -> None:
     axes.set_xlabel(picture["x_label"], fontsize=title_size - 1)
     axes.set_ylabel(picture["y_label"], fontsize=title_size - 1)
-    axes.set_title(
-        fill(picture["title"], width=int(_LETTERS * figure.get_figwidth())), fontsize=title_size
-    )
+    axes.set_title(_title(figure, picture), fontsize=title_size)
     kind = picture.get("kind")
-    if kind == "contour":
-        figure.colorbar(_contour(axes, picture), ax=axes, label=picture["value_label"])
-    elif kind == "scatter":
-        _scatter(axes, picture)
-    elif kind == "curves":
-        _curves(axes, picture)
-    elif kind == "histogram":
-        _histogram(axes, picture)
-    elif all(isinstance(place, int | float) for place in picture["x"]):
-        _lines(axes, picture)
-    else:
-        _bars(axes, picture)
+    if kind is None:
+        over_numbers = all(isinstance(place, int | float) for place in picture["x"])
+        kind = "lines" if over_numbers else "bars"
+    _KINDS[kind](axes, picture)
     if picture.get("y_log"):
         axes.set_yscale("log")
     if picture.get("x_log"):
         axes.set_xscale("log")
 
 
-def _contour(axes: Any, picture: Mapping[str, Any]) -> Any:
+def _contour(axes: Any, picture: Mapping[str, Any]) -> None:
     """Ten filled levels from low to high, lighter is higher, and their borders."""
     low, high = picture["low"], picture["high"]
     levels = [low + (high - low) * step / 10 for step in range(11)]
     grid = (picture["x"], picture["y"], picture["values"])
     axes.contour(*grid, levels=levels, colors="#333333", linewidths=0.4)
-    return axes.contourf(*grid, levels=levels, cmap="viridis", extend="neither")
+    filled = axes.contourf(*grid, levels=levels, cmap="viridis", extend="neither")
+    axes.figure.colorbar(filled, ax=axes, label=picture["value_label"])
 
 
 def _scatter(axes: Any, picture: Mapping[str, Any]) -> None:
@@ -109,20 +97,14 @@ def _scatter(axes: Any, picture: Mapping[str, Any]) -> None:
         x, y = zip(*group["places"], strict=True) if group["places"] else ((), ())
         marker, colour = _MARKERS[number % len(_MARKERS)], _COLOURS[number % len(_COLOURS)]
         if group.get("x_errors"):
-            axes.errorbar(
-                x, y, xerr=group["x_errors"], fmt="none", ecolor=colour, elinewidth=0.6, alpha=0.6
-            )
+            thin: dict[str, Any] = {"fmt": "none", "elinewidth": 0.6, "alpha": 0.6}
+            axes.errorbar(x, y, xerr=group["x_errors"], ecolor=colour, **thin)
         axes.scatter(x, y, s=28, marker=marker, color=colour, label=group["label"])
     for number, line in enumerate(picture["lines"]):
         ends = (min(across, default=0.0), max(across, default=1.0))
         heights = [line["slope"] * x + line["intercept"] for x in ends]
-        axes.plot(
-            ends,
-            heights,
-            color="#333333",
-            linestyle=_DASHES[number % len(_DASHES)],
-            label=line["label"],
-        )
+        dashes = _DASHES[number % len(_DASHES)]
+        axes.plot(ends, heights, color="#333333", linestyle=dashes, label=line["label"])
 
 
 def _curves(axes: Any, picture: Mapping[str, Any]) -> None:
@@ -140,32 +122,22 @@ def _curves(axes: Any, picture: Mapping[str, Any]) -> None:
             color=_COLOURS[number % len(_COLOURS)],
             label=curve["label"],
         )
-    if picture["x_limits"] is not None:
-        axes.set_xlim(*picture["x_limits"])
-    if picture["y_limits"] is not None:
-        axes.set_ylim(*picture["y_limits"])
+    limits = {"xlim": picture["x_limits"], "ylim": picture["y_limits"]}
+    axes.set(**{key: ends for key, ends in limits.items() if ends is not None})
 
 
 def _histogram(axes: Any, picture: Mapping[str, Any]) -> None:
     """Filled steps, each group with its own colour and dashes."""
     for number, spread in enumerate(picture["spreads"]):
-        colour = _COLOURS[number % len(_COLOURS)]
-        total = sum(spread["counts"])
-        widths = [right - left for left, right in pairwise(spread["edges"])]
+        colour, dashes = _COLOURS[number % len(_COLOURS)], _DASHES[number % len(_DASHES)]
+        edges, total = spread["edges"], sum(spread["counts"])
         heights = [
-            count / total / width if total and width else 0.0
-            for count, width in zip(spread["counts"], widths, strict=True)
+            count / total / (right - left) if total and right > left else 0.0
+            for count, (left, right) in zip(spread["counts"], pairwise(edges), strict=True)
         ]
-        axes.stairs(heights, spread["edges"], fill=True, alpha=0.3, color=colour)
-        style = _DASHES[number % len(_DASHES)]
-        axes.stairs(
-            heights,
-            spread["edges"],
-            color=colour,
-            linestyle=style,
-            linewidth=1.3,
-            label=spread["label"],
-        )
+        axes.stairs(heights, edges, fill=True, alpha=0.3, color=colour)
+        style = {"linestyle": dashes, "linewidth": 1.3, "label": spread["label"]}
+        axes.stairs(heights, edges, color=colour, **style)
     axes.tick_params(labelsize=8)
 
 
@@ -174,23 +146,15 @@ def _lines(axes: Any, picture: Mapping[str, Any]) -> None:
     marked = len(picture["x"]) <= _MARKED
     labels = [series["label"] for series in picture["series"]]
     for number, series in enumerate(picture["series"]):
-        same = next(
-            (
-                at
-                for at in range(number)
-                if series["from_paper"] and labels[number].endswith(labels[at])
-            ),
-            number,
-        )
+        dashes, same = "-" if marked else _DASHES[number % len(_DASHES)], number
+        if series["from_paper"]:
+            alike = [at for at in range(number) if labels[number].endswith(labels[at])]
+            dashes, same = "--", min(alike, default=number)
         axes.plot(
             picture["x"],
             _heights(series["values"]),
             marker=_MARKERS[number % len(_MARKERS)] if marked else None,
-            linestyle="--"
-            if series["from_paper"]
-            else "-"
-            if marked
-            else _DASHES[number % len(_DASHES)],
+            linestyle=dashes,
             color=_COLOURS[same % len(_COLOURS)],
             label=series["label"],
         )
@@ -216,3 +180,13 @@ def _bars(axes: Any, picture: Mapping[str, Any]) -> None:
 
 def _heights(values: Sequence[float | None]) -> list[float]:
     return [math.nan if value is None else value for value in values]
+
+
+_KINDS = {
+    "bars": _bars,
+    "contour": _contour,
+    "curves": _curves,
+    "histogram": _histogram,
+    "lines": _lines,
+    "scatter": _scatter,
+}

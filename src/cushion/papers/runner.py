@@ -17,15 +17,19 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cushion.data.files import write_whole
 from cushion.errors import BadInput, Malformed
-from cushion.papers.item import Item
 from cushion.papers.pages import SIZES, Page, Size, Table, render
 from cushion.papers.pictures import draw_picture
-from cushion.papers.registry import ITEMS, find
+from cushion.papers.registry import ITEMS, Item, find
 from cushion.progress import progress
+
+Made = TypeVar("Made")
+# What a page's code meets in a record of another shape.
+_MISSHAPEN: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError, ArithmeticError)
+_MISSHAPEN += (AssertionError, AttributeError, StopIteration)
 
 
 class Unrecorded(BadInput):
@@ -57,21 +61,18 @@ class Workshop:
         """Where the results of steps are kept, shared by all items and sizes."""
         return self.out / "records"
 
-    def step(self, name: str, settings: Mapping[str, Any], make: Callable[[], Any]) -> Any:
-        """The JSON value of `make()`, made at most once for this name and these settings."""
+    def step(self, name: str, settings: Mapping[str, Any], make: Callable[[], Made]) -> Made:
+        """What `make()` returns, which is JSON, made at most once for name and settings."""
         text = json.dumps([name, dict(settings)], sort_keys=True)
         path = self.records / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if not path.is_file():
             if self.from_records:
-                raise Unrecorded(
-                    f"{path} is missing, and nothing is made with `from_records`; leave that "
-                    "option out"
-                )
-            value = make()
+                why = "nothing is made with `from_records`; leave that option out"
+                raise Unrecorded(f"{path} is missing, and {why}")
+            record = {"step": name, "settings": dict(settings), "value": make()}
             path.parent.mkdir(parents=True, exist_ok=True)
-            record = {"step": name, "settings": dict(settings), "value": value}
             write_whole(path, _compact(record))
-        found = _read(path, name, settings)
+        found: Made = _read(path, name, settings)
         if path.name not in self.used:
             self.used.append(path.name)
         return found
@@ -85,11 +86,8 @@ def _read(path: Path, name: str, settings: Mapping[str, Any]) -> Any:
 
     try:
         record = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
-        value = record["value"]
-        same = (record["step"], record["settings"]) == (
-            name,
-            json.loads(json.dumps(dict(settings))),
-        )
+        value, asked = record["value"], json.loads(json.dumps(dict(settings)))
+        same = (record["step"], record["settings"]) == (name, asked)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Malformed(f"{path} is damaged; delete it and run again") from None
     if not same:
@@ -132,9 +130,8 @@ def reproduce(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
-        raise BadInput(
-            f"{folder} is not a folder and cannot become one; choose another -o than {root}"
-        ) from None
+        problem = f"{folder} is not a folder and cannot become one"
+        raise BadInput(f"{problem}; choose another -o than {root}") from None
     workshop = Workshop(root, size, device, seed, from_records)
     page = _make(item, workshop)
     done = folder / "done.json"
@@ -142,10 +139,7 @@ def reproduce(
     where = "" if device == "cpu" else f" --device {device}"
     command = f"cushion reproduce {item.id} --{size} --seed {seed}{where}"
     records: dict[str, Any] = {
-        "id": item.id,
-        "title": item.title,
-        "source": item.source,
-        "claim": item.claim,
+        **{key: getattr(item, key) for key in ("id", "title", "source", "claim")},
         **page.to_json(),
         "settings": {**page.settings, "size": size, "device": device, "seed": seed},
         "command": command,
@@ -183,20 +177,12 @@ def _make(item: Item, workshop: Workshop) -> Page:
     """The page; where a record that was read has another shape, a sentence and not a bug."""
     try:
         return item.load()(workshop)
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        StopIteration,
-    ):
+    except _MISSHAPEN:
         if not workshop.from_records:
             raise
-        used = ", ".join(workshop.used)
+        used = f"{', '.join(workshop.used)} in {workshop.records}"
         raise Malformed(
-            f"{item.id} cannot be made from {used} in {workshop.records}; delete them and run again"
+            f"{item.id} cannot be made from {used}; delete them and run again"
         ) from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 from cushion.numerics import decimal_up, kl_inverse, occam_log_delta
 from cushion.papers.pages import Page, Table, Tried
@@ -40,7 +41,7 @@ def make(workshop: Workshop) -> Page:
     )
 
 
-def _row(bits: int, error: Decimal) -> list[object]:
+def _row(bits: int, error: Decimal) -> list[Any]:
     errors = int(error * _M)
     budget = -occam_log_delta(_DELTA, bits) / _M
     return [
