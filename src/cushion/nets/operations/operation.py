@@ -31,6 +31,7 @@ class Operation(ABC):
 
     # whether each output is its own input or, continuously, 0: units never meet
     unitwise: ClassVar[bool] = False
+    linear: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -41,13 +42,16 @@ class Operation(ABC):
     def __call__(self, *x: Any, **_: Any) -> Tensor:
         """The output for a batch: [B, *shape] for each input -> [B, *output_shape]."""
 
-    @abstractmethod
     def output_shape(self, *shapes: Any, **_: Any) -> Shape:
         """The output's shape; Refused or BadInput where it cannot read such inputs."""
+        (shape,) = shapes
+        return tuple(shape)
 
-    @abstractmethod
     def path_sums(self, sums: PathSums, shapes: Sequence[Shape], p: float) -> list[PathSums | None]:
         """What each input receives from the output's sums over paths; None where that is zero."""
+        if not self.unitwise:
+            raise NotImplementedError(f"{type(self).__name__} hands no sums over paths on")
+        return [sums]
 
     def linearise(self, x: Tensor) -> tuple[Tensor, Derivative]:
         """The output for a batch, and the derivative there."""
@@ -70,7 +74,9 @@ class Operation(ABC):
 
     def decisions(self, shape: Shape) -> int:
         """How many signs decide what it computes on inputs of this shape: 0 for a linear map."""
-        raise NotImplementedError(f"no count of the decisions of {type(self).__name__} is known")
+        if not self.linear:
+            raise NotImplementedError(f"no count of {type(self).__name__}'s decisions is known")
+        return 0
 
     def to(self, dtype: torch.dtype) -> Self:
         """The same operation with numbers of its own, if it has any, in `dtype`."""
@@ -89,11 +95,10 @@ class Operation(ABC):
 class Join(Operation):
     """An operation on several inputs, and linear in them."""
 
+    linear: ClassVar[bool] = True
+
     def lipschitz(self, shape: Shape) -> tuple[float, float]:
         return 1.0, 1.0
-
-    def decisions(self, shape: Shape) -> int:
-        return 0
 
     @abstractmethod
     def push(self, parts: Sequence[Tensor | None], shapes: Sequence[Shape]) -> Tensor:

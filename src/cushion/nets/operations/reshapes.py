@@ -20,6 +20,7 @@ class _Reshape(Operation):
     """Each example's numbers in another shape, in row-major order."""
 
     unitwise: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.reshape(x.shape[0], *self.output_shape(tuple(x.shape[1:])))
@@ -32,9 +33,6 @@ class _Reshape(Operation):
         channels, height, width = as_map(shapes[0])
         values = sums.expanded().reshape(channels, height, width)
         return [PathSums(values, tuple(range(height)), tuple(range(width)), sums.exponent)]
-
-    def decisions(self, shape: Shape) -> int:
-        return 0
 
 
 @dataclass(frozen=True)
@@ -78,32 +76,15 @@ class _Reshaped:
 @traces(nn.Flatten, torch.flatten, "flatten")
 def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Step:
     """Joins the axes start_dim..end_dim, none of them the batch."""
-
-    def target(axes: Shape) -> Shape:
-        first, last = start_dim % len(axes), end_dim % len(axes)
-        return (*axes[:first], math.prod(axes[first : last + 1]), *axes[last + 1 :])
-
-    return _reshape(x, target)
+    return _splice(x, start_dim, end_dim, lambda old: [math.prod(old)])
 
 
-@traces(torch.unflatten, "unflatten")
-def unflatten(x: Any, dim: int, sizes: Sequence[int]) -> Step:
-    """Splits one axis."""
-
-    def target(axes: Shape) -> Shape:
-        return (*axes[: dim % len(axes)], *sizes, *axes[dim % len(axes) + 1 :])
-
-    return _reshape(x, target)
-
-
-@traces(torch.reshape, "view", "reshape")
-def reshape(x: Any, *sizes: Any, shape: Any = None) -> Step:
-    """view and reshape, with the batch kept as the first axis."""
-    if shape is not None:
-        sizes = tuple(shape)
-    elif len(sizes) == 1 and not isinstance(sizes[0], int):
-        sizes = tuple(sizes[0]) if isinstance(sizes[0], (tuple, list)) else sizes
-    return _reshape(x, lambda _: sizes)
+@traces(nn.Unflatten, torch.unflatten, "unflatten")
+def unflatten(
+    x: Any, dim: int, sizes: Sequence[int] = (), unflattened_size: Sequence[int] = ()
+) -> Step:
+    """Splits one axis; the module has another name for the sizes."""
+    return _splice(x, dim, dim, lambda _: sizes or unflattened_size)
 
 
 @traces(torch.squeeze, "squeeze")
@@ -111,16 +92,9 @@ def squeeze(x: Any, dim: Any = None) -> Step:
     """Drops an axis of length one."""
     x = feature(x)
     if not isinstance(dim, int):
-        raise Refused(
-            "it would drop the batch axis too when the batch has one example",
-            "use torch.flatten(x, 1)",
-        )
-
-    def target(axes: Shape) -> Shape:
-        at = dim % len(axes)
-        return axes if axes[at] != 1 else (*axes[:at], *axes[at + 1 :])
-
-    return _reshape(x, target)
+        reason = "it would drop the batch axis too when the batch has one example"
+        raise Refused(reason, "use torch.flatten(x, 1)")
+    return _splice(x, dim, dim, lambda old: () if old == (1,) else old)
 
 
 @traces(torch.unsqueeze, "unsqueeze")
@@ -134,10 +108,24 @@ def unsqueeze(x: Any, dim: int) -> Step:
     return _reshape(x, target)
 
 
-@traces(nn.Unflatten)
-def unflatten_module(x: Any, dim: int, unflattened_size: Sequence[int]) -> Step:
-    """The same under the module's names."""
-    return unflatten(x, dim, unflattened_size)
+@traces(torch.reshape, "view", "reshape")
+def reshape(x: Any, *sizes: Any, shape: Any = None) -> Step:
+    """view and reshape, with the batch kept as the first axis."""
+    if shape is not None:
+        sizes = tuple(shape)
+    elif len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = tuple(sizes[0])
+    return _reshape(x, lambda _: sizes)
+
+
+def _splice(x: Any, first: int, last: int, new: Callable[[Shape], Sequence[int]]) -> Step:
+    """The axes first..last become those that `new` makes of them."""
+
+    def target(axes: Shape) -> Shape:
+        start, stop = first % len(axes), last % len(axes) + 1
+        return (*axes[:start], *new(axes[start:stop]), *axes[stop:])
+
+    return _reshape(x, target)
 
 
 def _reshape(x: Any, target: Callable[[Shape], Sequence[Any]]) -> Step:
@@ -151,9 +139,9 @@ def _reshape(x: Any, target: Callable[[Shape], Sequence[Any]]) -> Step:
             sizes[sizes.index(-1)] = total // max(1, -math.prod(sizes))
         if len(sizes) < 2 or sizes[0] != BATCH or math.prod(sizes) != total:
             said = tuple("batch" if size == BATCH else size for size in sizes)
+            before = ", ".join(map(str, ("batch", *shape)))
             raise Refused(
-                f"it reshapes (batch, {', '.join(map(str, shape))}) to {said}, which mixes "
-                "examples",
+                f"it reshapes ({before}) to {said}, which mixes examples",
                 "keep the batch as the first axis: torch.flatten(x, 1)",
             )
         return Flatten() if len(sizes) == 2 else Unflatten(tuple(sizes[1:]))

@@ -87,25 +87,18 @@ Result = Feature | Step  # a rule returns its input itself for an operation that
 
 def pair(value: Any) -> tuple[int, int]:
     """torch's int-or-pair options as a pair (vertical, horizontal)."""
-    if isinstance(value, int):
-        return value, value
-    numbers = tuple(int(v) for v in value)
-    if len(numbers) == 1:
-        return numbers[0], numbers[0]
-    if len(numbers) != 2:
-        raise Refused(
-            f"its option {numbers} does not describe two dimensions", "use two-dimensional layers"
-        )
-    return numbers[0], numbers[1]
+    numbers = (value,) if isinstance(value, int) else tuple(int(v) for v in value)
+    if len(numbers) not in (1, 2):
+        reason = f"its option {numbers} does not describe two dimensions"
+        raise Refused(reason, "use two-dimensional layers")
+    return numbers[0], numbers[-1]
 
 
 def feature(x: Any) -> Feature:
     """The operand, if it depends on the net's input."""
     if not isinstance(x, Feature):
-        raise Refused(
-            "it combines a feature map with a constant",
-            "fold the constant into the layer before it, or into the data",
-        )
+        fix = "fold the constant into the layer before it, or into the data"
+        raise Refused("it combines a feature map with a constant", fix)
     return x
 
 

@@ -1,9 +1,8 @@
-"""ReLU."""
+"""Operations on each number alone: the batch itself, ReLU, and what changes nothing."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,8 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cushion.nets.operations.operation import Masked, Operation, Shape
-from cushion.nets.operations.vocabulary import Step, feature, traces
-from cushion.nets.operators.path_sums import PathSums
+from cushion.nets.operations.vocabulary import Feature, Refused, Step, feature, traces
+
+
+@dataclass(frozen=True, eq=False)
+class Input(Operation):
+    """Where the net begins: its node reads no other, and nobody computes it."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x
 
 
 @dataclass(frozen=True)
@@ -25,14 +31,8 @@ class ReLU(Operation):
     def __call__(self, x: Tensor) -> Tensor:
         return F.relu(x)
 
-    def output_shape(self, shape: Shape) -> Shape:
-        return shape
-
     def linearise(self, x: Tensor) -> tuple[Tensor, Masked]:
         return F.relu(x), Masked((x > 0).to(x.dtype))
-
-    def path_sums(self, sums: PathSums, shapes: Sequence[Shape], p: float) -> list[PathSums | None]:
-        return [sums]
 
     def decisions(self, shape: Shape) -> int:
         """One a unit."""
@@ -49,3 +49,18 @@ def relu(x: Any, inplace: bool = False) -> Step:
 def relu_(x: Any) -> Step:
     """The same, written over x."""
     return replace(relu(x), in_place=True)
+
+
+@traces(nn.Identity, "contiguous", "clone", "detach")
+def unchanged(x: Any, *_: Any, **__: Any) -> Feature:
+    """The same numbers: the net gets no node for it."""
+    return feature(x)
+
+
+@traces(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+@traces(F.dropout, F.dropout2d, F.alpha_dropout, torch.dropout)
+def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Feature:
+    """Nothing in eval mode, which functional dropout does not know about by itself."""
+    if training and p > 0:
+        raise Refused("it also drops units in eval mode", "pass training=self.training")
+    return feature(x)
