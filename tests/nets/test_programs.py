@@ -61,6 +61,7 @@ def test_what_is_not_understood_is_named() -> None:
 
 
 def test_a_program_exported_in_training_mode_is_refused() -> None:
+    torch.manual_seed(0)  # with little luck both draws drop everything
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Dropout(0.9)).train()
     program = torch.export.export(net, (torch.randn(8, 1, 2, 2),))
     with pytest.raises(Unsupported, match="evaluation mode"):
