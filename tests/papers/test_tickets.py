@@ -13,9 +13,8 @@ import pytest
 
 from cushion.papers import runner
 from cushion.papers.guha import tickets as guha_tickets
-from cushion.papers.guha.lottery import TicketError, ticket_error
-from cushion.papers.guha.lottery_theorem import mask_bits, sufficient_width
-from cushion.papers.guha.tickets import TicketPlan
+from cushion.papers.guha.lottery import ticket_error
+from cushion.papers.guha.tickets import TicketPlan, mask_bits, sufficient_width
 
 
 def tiny(monkeypatch: pytest.MonkeyPatch) -> TicketPlan:
@@ -36,9 +35,9 @@ def test_rows_are_the_worst_over_seeds(tmp_path: Path, monkeypatch: pytest.Monke
     for row in table["rows"]:
         ones = [ticket_error(plan.dims, row[0], seed) for seed in (0, 1)]
         assert row[1:4] == [
-            max(getattr(one, key) for one in ones) for key in ("found", "at_most", "worst_weight")
+            max(one[key] for one in ones) for key in ("found", "at_most", "worst_weight")
         ]
-        active = max(one.active for one in ones)
+        active = max(one["active"] for one in ones)
         assert row[4:6] == [active, 3 * 4 + 4 * 2]
         # four layers: 3 -> D -> D -> D -> 2
         weights = row[0] * 3 + 2 * row[0] * row[0] + 2 * row[0]
@@ -73,10 +72,10 @@ def test_claims_follow_the_errors(
 ) -> None:
     plan = tiny(monkeypatch)
 
-    def stand_in(dims: tuple[int, ...], width: int, seed: int) -> TicketError:
-        return TicketError(
-            dims, width, seed, error(width) / 2, error(width), 0.1, active, 20, 10_000, 99
-        )
+    def stand_in(dims: tuple[int, ...], width: int, seed: int) -> dict[str, Any]:
+        errors = {"found": error(width) / 2, "at_most": error(width), "worst_weight": 0.1}
+        counts = {"active": active, "target_weights": 20, "all_weights": 10_000, "printed": 99}
+        return {"dims": dims, "width": width, "seed": seed, **errors, **counts}
 
     monkeypatch.setattr(guha_tickets, "ticket_error", stand_in)
     found = made(runner.reproduce("guha2023-tickets", tmp_path))
@@ -90,7 +89,7 @@ def test_killed_between_two_tickets_it_continues(
     tiny(monkeypatch)
     calls: list[tuple[int, int]] = []
 
-    def dies_once(dims: tuple[int, ...], width: int, seed: int) -> TicketError:
+    def dies_once(dims: tuple[int, ...], width: int, seed: int) -> dict[str, Any]:
         calls.append((width, seed))
         if len(calls) == 3:
             raise KeyboardInterrupt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from cushion.papers.drawings import Drawing
 from cushion.records import Record
@@ -12,7 +12,8 @@ from cushion.records import Record
 Size: TypeAlias = Literal["quick", "recorded", "full"]
 Outcome: TypeAlias = Literal["reproduced", "not reproduced", "differs", "undecided"]
 SIZES: tuple[Size, ...] = ("quick", "recorded", "full")
-Row = TypeVar("Row")
+# Under its header, what a column reads of a row: a function, or a path such as "occam.1.bits".
+Columns: TypeAlias = Mapping[str, str | Callable[[Any], Any]]
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,23 @@ class Table(Record):
     caption: str = ""
 
     @classmethod
-    def of(
-        cls, caption: str, rows: Iterable[Row], columns: Mapping[str, str | Callable[[Row], Any]]
-    ) -> Table:
-        """A column is a function of the row, or the key of a row that is a mapping."""
+    def of(cls, caption: str, rows: Iterable[Any], columns: Columns) -> Table:
+        """One line a row; the parts of a path are keys, places or attributes, and None has none."""
+        cells = [[_at(row, read) for read in columns.values()] for row in rows]
+        return cls(list(columns), cells, caption)
 
-        def cell(row: Any, read: str | Callable[[Row], Any]) -> Any:
-            return row[read] if isinstance(read, str) else read(row)
 
-        rows_of_cells = [[cell(row, read) for read in columns.values()] for row in rows]
-        return cls(list(columns), rows_of_cells, caption)
+def _at(value: Any, read: str | Callable[[Any], Any]) -> Any:
+    if callable(read):
+        return read(value)
+    for part in read.split("."):
+        if isinstance(value, Mapping):
+            value = value[part]
+        elif isinstance(value, list | tuple):
+            value = value[int(part)]
+        else:
+            value = None if value is None else getattr(value, part)
+    return value
 
 
 @dataclass(frozen=True)

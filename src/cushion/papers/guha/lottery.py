@@ -27,50 +27,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from cushion.data.counter import stream
 from cushion.errors import BadInput
-from cushion.records import Record
 
 Matrix: TypeAlias = NDArray[np.float64]
 POINTS, CLIMBERS, STEPS = 4096, 64, 60  # of the search for the largest error
-PACES = (
-    0.01,
-    0.03,
-    0.1,
-    0.3,
-    1.0,
-    10.0,
-)  # how far a step of it may go; the last is almost g itself
+_PACES = (0.01, 0.03, 0.1, 0.3, 1.0, 10.0)  # of its steps; the last goes almost to g itself
 _SLACK = 1e-9  # relative, far above the rounding of a singular value
-
-
-@dataclass(frozen=True)
-class TicketError(Record):
-    """One ticket beside its target on the unit ball; errors are ‖G̃(x) - M(x)‖₂.
-
-    found: the largest error that a search found, so at least; at_most: no input has a larger one,
-    from the spectral norms of what the layers are off by. worst_weight: the largest |u·v - w|.
-    active: weights that stay; target_weights: weights of M; all_weights: weights of G; printed: d₀D
-    + D²L, what Theorem 6.1 prints for the active ones.
-    """
-
-    dims: tuple[int, ...]
-    width: int
-    seed: int
-    found: float
-    at_most: float
-    worst_weight: float
-    active: int
-    target_weights: int
-    all_weights: int
-    printed: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +53,6 @@ class TicketLayer:
     """
 
     target: Matrix
-    block: int
     chosen: tuple[NDArray[np.int64], ...]
     realised: tuple[Matrix, ...]
 
@@ -96,154 +66,104 @@ class TicketLayer:
     @property
     def active(self) -> int:
         """One weight into every neuron in use, one from it for each output that uses it."""
-        neurons = np.unique(np.concatenate([one.ravel() for one in self.chosen]))
-        return len(neurons) + sum(one.size for one in self.chosen)
+        return len(np.unique(self.chosen)) + sum(one.size for one in self.chosen)
 
 
-@dataclass(frozen=True, eq=False)
-class Ticket:
-    """A pruned net inside the random net of this width and seed."""
-
-    layers: tuple[TicketLayer, ...]
-    width: int
-    seed: int
-
-    def masks(self) -> list[NDArray[np.bool_]]:
-        """One for each of the 2L layers of `random_net`, True where a weight stays."""
-        found = []
-        for at, shape in enumerate(
-            net_shapes([layer.target.shape for layer in self.layers], self.width)
-        ):
-            mask, layer = np.zeros(shape, dtype=np.bool_), self.layers[at // 2]
-            for one in layer.chosen:
-                output, _ = np.indices(one.shape)
-                if at % 2:
-                    mask[output, one] = True
-                else:
-                    mask[one, one // layer.block] = True
-            found.append(mask)
-        return found
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, d₀] -> [B, out] in float64: what the pruned net computes, by what it realises."""
-        for at, layer in enumerate(self.layers):
-            y = x.relu() @ torch.from_numpy(layer.realised[0]).T
-            if len(layer.realised) > 1:
-                y = y - (-x).relu() @ torch.from_numpy(layer.realised[1]).T
-            x = y.relu() if at + 1 < len(self.layers) else y
-        return x
+def forward(ticket: Sequence[TicketLayer], x: Tensor) -> Tensor:
+    """[B, d₀] -> [B, out] in float64: what the pruned net computes, by what it realises."""
+    for layer in ticket:
+        positive, *negative = (torch.from_numpy(one).T for one in layer.realised)
+        y = x.relu() @ positive
+        x = y - (-x).relu() @ negative[0] if negative else y
+    return x
 
 
 def target_net(dims: Sequence[int], seed: int = 0) -> tuple[Matrix, ...]:
     """A seeded target: layers [out, in], entries U[-1, 1]/√inputs, each scaled to norm ≤ 1."""
-    _check_dims(dims)
     layers = []
     for at, (inputs, outputs) in enumerate(pairwise(dims)):
-        weight = _uniform(f"lottery target {at}", seed, inputs * outputs).reshape(
-            outputs, inputs
-        ) / math.sqrt(inputs)
+        numbers = _uniform(f"lottery target {at}", seed, inputs * outputs)
+        weight = numbers.reshape(outputs, inputs) / math.sqrt(inputs)
         layers.append(weight / max(1.0, _norm_up(weight)))
     return tuple(layers)
 
 
-def net_shapes(shapes: Sequence[tuple[int, ...]], width: int) -> list[tuple[int, int]]:
-    """The 2L shapes [out, in] of G for a target of these shapes, all hidden layers of `width`."""
-    inside = [width] * (2 * len(shapes) - 1)
-    return list(zip([*inside, shapes[-1][0]], [shapes[0][1], *inside], strict=True))
+def net_shapes(dims: Sequence[int], width: int) -> list[tuple[int, int]]:
+    """The 2L shapes [out, in] of G for a target of these sizes, all hidden layers of `width`."""
+    inside = [width] * (2 * len(dims) - 3)
+    return list(zip([*inside, dims[-1]], [dims[0], *inside], strict=True))
 
 
-def random_net(shapes: Sequence[tuple[int, ...]], width: int, seed: int) -> list[Matrix]:
-    """All weights of G, for small widths: a ticket itself reads only those that it may keep.
+def find_ticket(target: Sequence[Matrix], width: int, seed: int = 0) -> list[TicketLayer]:
+    """The ticket of the construction above; BadInput for too narrow a G.
 
-    Entry (r, c) of layers 0, 2, ... is number c·rows + r of the layer's stream, of layers 1, 3, ...
-    number r·columns + c, so that what a ticket reads lies together.
+    Entry (r, c) of G's layers 0, 2, ... is number c·rows + r of the layer's stream, of layers 1, 3,
+    ... number r·columns + c: what a ticket reads lies together, and G itself is never built.
     """
-    layers = []
-    for at, (rows, columns) in enumerate(net_shapes(shapes, width)):
-        numbers = _uniform(f"lottery layer {at}", seed, rows * columns)
-        layers.append(
-            numbers.reshape(rows, columns) if at % 2 else numbers.reshape(columns, rows).T
-        )
-    return layers
-
-
-def find_ticket(target: Sequence[Matrix], width: int, seed: int = 0) -> Ticket:
-    """The ticket of the construction above; BadInput for a bad target or too narrow a G."""
-    _check_target(target)
     layers = []
     for at, weight in enumerate(target):
         outputs, inputs = weight.shape
-        block = width // inputs
-        if block < 1 or (at + 1 < len(target) and width < outputs):
+        block, every = width // inputs, np.arange(inputs)
+        starts = every * (width + block)
+        u = np.stack([_uniform(f"lottery layer {2 * at}", seed, block, int(i)) for i in starts])
+        signs = (u > 0, u < 0) if at == 0 else (u > 0,)  # [in, block]
+        if not all(usable.any(axis=1).all() for usable in signs):
             raise BadInput(
-                f"a net of width {width} is narrower than a layer of {inputs} inputs and {outputs} "
-                "outputs"
+                f"a net of width {width} has no neuron of the right sign for some of {inputs} "
+                "inputs; widen it"
             )
-        first = [
-            _uniform(f"lottery layer {2 * at}", seed, block, i * width + i * block)
-            for i in range(inputs)
-        ]
-        u = np.stack(first)  # [in, block]
-        signs = (u > 0, u < 0) if at == 0 else (u > 0,)
-        for usable in signs:
-            if not usable.any(axis=1).all():
-                raise BadInput(
-                    f"a net of width {width} has no neuron of the right sign for some input; widen "
-                    "it"
-                )
-        chosen = [np.empty((outputs, inputs), dtype=np.int64) for _ in signs]
-        realised = [np.empty((outputs, inputs)) for _ in signs]
+        chosen = [np.empty(weight.shape, dtype=np.int64) for _ in signs]
+        realised = [np.empty(weight.shape) for _ in signs]
         for k in range(outputs):
-            v = _uniform(f"lottery layer {2 * at + 1}", seed, inputs * block, k * width).reshape(
-                inputs, block
-            )
-            product = u * v
+            v = _uniform(f"lottery layer {2 * at + 1}", seed, u.size, k * width)
+            product = u * v.reshape(u.shape)
             off = np.abs(product - weight[k][:, None])
             for usable, best, value in zip(signs, chosen, realised, strict=True):
                 nearest = np.where(usable, off, np.inf).argmin(axis=1)
-                best[k] = np.arange(inputs) * block + nearest
-                value[k] = product[np.arange(inputs), nearest]
-        layers.append(TicketLayer(weight, block, tuple(chosen), tuple(realised)))
-    return Ticket(tuple(layers), width, seed)
+                best[k], value[k] = every * block + nearest, product[every, nearest]
+        layers.append(TicketLayer(weight, tuple(chosen), tuple(realised)))
+    return layers
 
 
-def ticket_error(
-    target: Sequence[Matrix] | Sequence[int], width: int, seed: int = 0
-) -> TicketError:
-    """How far the ticket in a random net of this width is from its target (or `target_net`)."""
-    layers = _target(target)
-    ticket = find_ticket(layers, width, seed)
-    shapes = [layer.shape for layer in layers]
-    d0, depth = shapes[0][1], len(shapes)
-    return TicketError(
-        dims=(d0, *(rows for rows, _ in shapes)),
-        width=width,
-        seed=seed,
-        found=largest_error(ticket, seed),
-        at_most=error_at_most(ticket),
-        worst_weight=max(float(np.abs(layer.off).max()) for layer in ticket.layers),
-        active=sum(layer.active for layer in ticket.layers),
-        target_weights=sum(layer.size for layer in layers),
-        all_weights=sum(rows * columns for rows, columns in net_shapes(shapes, width)),
-        printed=d0 * width + width * width * depth,
-    )
+def ticket_error(dims: Sequence[int], width: int, seed: int = 0) -> dict[str, Any]:
+    """The ticket in a random net of this width beside its `target_net` on the unit ball; errors are
+    ‖G̃(x) - M(x)‖₂.
+
+    found: the largest error that a search found, so at least; at_most: no input has a larger one,
+    from the spectral norms of what the layers are off by. worst_weight: the largest |u·v - w|.
+    active: weights that stay; target_weights: weights of M; all_weights: weights of G; printed: d₀D
+    + D²L, what Theorem 6.1 prints for the active ones.
+    """
+    ticket = find_ticket(target_net(dims), width, seed)
+    return {
+        "dims": list(dims),
+        "width": width,
+        "seed": seed,
+        "found": largest_error(ticket, seed),
+        "at_most": error_at_most(ticket),
+        "worst_weight": max(float(np.abs(layer.off).max()) for layer in ticket),
+        "active": sum(layer.active for layer in ticket),
+        "target_weights": sum(layer.target.size for layer in ticket),
+        "all_weights": sum(rows * columns for rows, columns in net_shapes(dims, width)),
+        "printed": dims[0] * width + width * width * len(ticket),
+    }
 
 
-def error_at_most(ticket: Ticket) -> float:
+def error_at_most(ticket: Sequence[TicketLayer]) -> float:
     """At least sup ‖G̃(x) - M(x)‖₂ over ‖x‖ ≤ 1.
 
     With y the target's and ŷ the ticket's values before a layer, ‖Ŵŷ - Wy‖ ≤ ‖W‖·‖ŷ - y‖ + ‖Ŵ -
     W‖·‖ŷ‖, where Ŵ - W is the layer's `off`, and a ReLU makes no difference larger.
     """
     size, error = 1.0, 0.0
-    for layer in ticket.layers:
+    for layer in ticket:
         norm = _norm_up(layer.target)
         error = norm * error + _norm_up(layer.off) * (size + error)
         size *= norm
     return error * (1 + _SLACK)
 
 
-def largest_error(ticket: Ticket, seed: int = 0) -> float:
+def largest_error(ticket: Sequence[TicketLayer], seed: int = 0) -> float:
     """The largest error found on the unit sphere (both nets are positively homogeneous): a lower
     estimate of the sup.
 
@@ -251,62 +171,24 @@ def largest_error(ticket: Ticket, seed: int = 0) -> float:
     at x: of x + t·g/‖g‖, normalised, the best t goes on, and a point from which none leads upwards
     stays.
     """
-    target = [torch.from_numpy(layer.target) for layer in ticket.layers]
 
     def difference(x: Tensor) -> Tensor:
         y = x
-        for at, weight in enumerate(target):
-            y = y @ weight.T
-            y = y.relu() if at + 1 < len(target) else y
-        return ticket.forward(x) - y
+        for at, layer in enumerate(ticket):
+            y = (y.relu() if at else y) @ torch.from_numpy(layer.target).T
+        return forward(ticket, x) - y
 
-    x = torch.from_numpy(_sphere(seed, POINTS, target[0].shape[1]))
-    errors = difference(x).norm(dim=1)
-    x = x[errors.topk(min(CLIMBERS, POINTS)).indices]
+    x = torch.from_numpy(_sphere(seed, POINTS, ticket[0].target.shape[1]))
+    x = x[difference(x).norm(dim=1).topk(CLIMBERS).indices]
     for _ in range(STEPS):
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             (slope,) = torch.autograd.grad(difference(x).square().sum() / 2, x)
-        x, slope = x.detach(), torch.nn.functional.normalize(slope, dim=1)
-        tries = torch.stack(
-            [x, *(torch.nn.functional.normalize(x + t * slope, dim=1) for t in PACES)]
-        )
+        x, slope = x.detach(), normalize(slope, dim=1)
+        tries = torch.stack([x, *(normalize(x + t * slope, dim=1) for t in _PACES)])
         errors = difference(tries.flatten(0, 1)).norm(dim=1).reshape(tries.shape[:2])
         x = tries[errors.argmax(dim=0), torch.arange(len(x))]
     return float(difference(x).norm(dim=1).max())
-
-
-def _target(target: Sequence[Matrix] | Sequence[int]) -> tuple[Matrix, ...]:
-    if all(isinstance(one, int) for one in target):
-        return target_net([int(one) for one in target])
-    return tuple(np.asarray(one, dtype=np.float64) for one in target)
-
-
-def _check_dims(dims: Sequence[int]) -> None:
-    if len(dims) < 2 or min(dims) < 1:
-        raise BadInput(
-            "a target needs its number of inputs and the widths of its layers, each at least 1, "
-            f"not {list(dims)}"
-        )
-
-
-def _check_target(target: Sequence[Matrix]) -> None:
-    """Theorem 6.1's conditions."""
-    for at, weight in enumerate(target):
-        if weight.ndim != 2 or (at and weight.shape[1] != target[at - 1].shape[0]):
-            raise BadInput(
-                f"layer {at} of the target has shape {list(weight.shape)}, which does not follow "
-                "the one before"
-            )
-        limit = 1 / math.sqrt(weight.shape[1])
-        if (
-            not float(np.abs(weight).max()) <= limit * (1 + _SLACK)
-            or _norm_up(weight) > 1 + 4 * _SLACK
-        ):
-            raise BadInput(
-                f"layer {at} of the target needs a spectral norm up to 1 and entries up to "
-                f"{limit:.4g}; scale it down"
-            )
 
 
 def _norm_up(matrix: Matrix) -> float:
@@ -321,8 +203,7 @@ def _uniform(purpose: str, seed: int, n: int, first: int = 0) -> Matrix:
 def _sphere(seed: int, n: int, d: int) -> Matrix:
     """Seeded points of the unit sphere, [n, d]: normal numbers by Box and Muller, normalised."""
     radius = np.sqrt(-2 * np.log((_uniform("lottery radii", seed, n * d) + 1) / 2 + 2.0**-54))
-    points: Matrix = (radius * np.cos(np.pi * _uniform("lottery angles", seed, n * d))).reshape(
-        n, d
-    )
+    normals = radius * np.cos(np.pi * _uniform("lottery angles", seed, n * d))
+    points: Matrix = normals.reshape(n, d)
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     return points

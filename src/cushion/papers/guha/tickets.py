@@ -1,29 +1,38 @@
-"""Guha 2023, Theorem 6.1 tried: how far the best ticket of a construction is from its target, over
-the width.
+"""Lottery tickets (Guha 2023, §6): Theorem 6.1 tried, and Theorem 6.2 as printed and by its mask.
+
+A ticket is a net whose weights come from a seed that was declared before the data, so that they are
+helper string, and of which a mask keeps some. The mask is all that the data chose: k of N weights,
+one of C(N, k) masks, and k itself. Then with probability ≥ 1 - δ, for all masks at once,
+
+    L(g) ≤ L̂(g) + √((b ln 2 + ln(1/δ))/(2m)),    b = ⌈log₂ C(N, k)⌉ + ⌈log₂(N + 1)⌉,
+
+or BinInv(errors; m, δ·2^-b), which is smaller. Theorem 6.2 pays for sketches of the kept weights
+instead, up to a constant, after a theorem which says that tickets exist; iterative pruning finds
+other nets (docs/pruning-bounds.md). Those have trained weights, no helper string: `compress
+--method magnitude --rule zeros` pays for mask and values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from decimal import Decimal
+from itertools import pairwise
 from statistics import linear_regression
-from typing import Any
+from typing import Any, TypeAlias
 
+from cushion.numerics import decimal_up, float_up
 from cushion.papers.drawings import Picture, Series
 from cushion.papers.guha.lottery import ticket_error
-from cushion.papers.guha.lottery_theorem import (
-    TicketFacts,
-    mask_bits,
-    sufficient_width,
-    theorem_6_2,
-)
 from cushion.papers.pages import Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
+from cushion.theorems.occam import hoeffding_bound, occam_bound
 
+Found: TypeAlias = dict[str, Any]  # of one ticket, as `ticket_error` has it
 FAILURE = 0.05
 _EXAMPLES, _STEP = 60_000, 2.0**-8  # m and ρ with which the gap of Theorem 6.2 is written out
+_LN2 = math.log(2.0)
 
 
 @dataclass(frozen=True)
@@ -52,30 +61,29 @@ PLANS: dict[Size, TicketPlan] = {
 def tickets(workshop: Workshop) -> Page:
     """One step a width and seed; errors are the worst over the seeds."""
     plan = PLANS[workshop.size]
-    by_width = {width: _tickets(workshop, plan, width) for width in plan.widths}
+    seeds = range(workshop.seed, workshop.seed + plan.seeds)
+
+    def find(width: int) -> list[Found]:
+        return [find_error(workshop, plan.dims, width, seed) for seed in seeds]
+
+    by_width = {width: find(width) for width in plan.widths}
     enough = {epsilon: sufficient_width(plan.dims, epsilon, FAILURE) for epsilon in plan.epsilons}
-    tried = {epsilon: _tickets(workshop, plan, width) for epsilon, width in enough.items()}
-    widths = list(plan.widths)
-    found = [max(one["found"] for one in by_width[width]) for width in widths]
-    at_most = [max(one["at_most"] for one in by_width[width]) for width in widths]
-    claims = (
-        _suffices(tried),
-        _slope(widths, found, at_most),
-        _small([one for ones in by_width.values() for one in ones]),
+    tried = {epsilon: find(width) for epsilon, width in enough.items()}
+    found, at_most = (
+        tuple(max(one[kind] for one in ones) for ones in by_width.values())
+        for kind in ("found", "at_most")
     )
+    falling = tuple(at_most[-1] * plan.widths[-1] / width for width in plan.widths)
     picture = Picture(
         "tickets",
         "Error of a ticket on the unit ball, worst of the seeds",
-        tuple(widths),
+        plan.widths,
         "width of the random net",
         "‖G̃(x) - M(x)‖₂",
         (
-            Series("no input has more", tuple(at_most)),
-            Series("found by a search", tuple(found)),
-            Series(
-                "1/width, through the last",
-                tuple(at_most[-1] * widths[-1] / width for width in widths),
-            ),
+            Series("no input has more", at_most),
+            Series("found by a search", found),
+            Series("1/width, through the last", falling),
         ),
         x_log=True,
         y_log=True,
@@ -83,7 +91,11 @@ def tickets(workshop: Workshop) -> Page:
     return Page(
         tables=(_by_width(by_width), _by_epsilon(enough, tried), _by_theorem_6_2(plan, by_width)),
         settings={"target": "-".join(map(str, plan.dims)), "seeds": plan.seeds, "failure": FAILURE},
-        claims=claims,
+        claims=(
+            _suffices(tried),
+            _falls(slope(plan.widths, found), slope(plan.widths, at_most)),
+            _small([one for ones in by_width.values() for one in ones]),
+        ),
         notes=(
             "The paper makes no such experiment and prints no numbers, so no column of its own "
             "stands beside ours.",
@@ -100,76 +112,62 @@ def tickets(workshop: Workshop) -> Page:
     )
 
 
-def _tickets(workshop: Workshop, plan: TicketPlan, width: int) -> list[dict[str, Any]]:
-    """The record of one ticket a seed."""
-
-    def made(seed: int) -> dict[str, Any]:
-        return ticket_error(plan.dims, width, seed).to_json()
-
-    return [
-        workshop.step(
-            "guha-ticket", {"dims": plan.dims, "width": width, "seed": seed}, partial(made, seed)
-        )
-        for seed in range(workshop.seed, workshop.seed + plan.seeds)
-    ]
+def find_error(workshop: Workshop, dims: Sequence[int], width: int, seed: int) -> Found:
+    """The step of one ticket."""
+    settings = {"dims": dims, "width": width, "seed": seed}
+    found: Found = workshop.step("guha-ticket", settings, lambda: ticket_error(dims, width, seed))
+    return found
 
 
-def _by_width(by_width: dict[int, list[dict[str, Any]]]) -> Table:
-    def most(key: str) -> Callable[[list[dict[str, Any]]], Any]:
+def slope(widths: Sequence[int], errors: Sequence[float]) -> float:
+    """Of ln(error) over ln(width)."""
+    return linear_regression(list(map(math.log, widths)), list(map(math.log, errors))).slope
+
+
+def _by_width(by_width: Mapping[int, list[Found]]) -> Table:
+    def most(key: str) -> Callable[[list[Found]], Any]:
         return lambda ones: max(one[key] for one in ones)
 
-    def mask(ones: list[dict[str, Any]]) -> int:
-        return mask_bits(ones[0]["all_weights"], most("active")(ones))
-
-    return Table.of(
-        "Worst of the seeds, by the width of the random net:",
-        by_width.values(),
-        {
-            "width": most("width"),
-            "largest error found": most("found"),
-            "no input has more": most("at_most"),
-            "worst weight off by": most("worst_weight"),
-            "active weights": most("active"),
-            "target's weights": most("target_weights"),
-            "printed d₀D + D²L": most("printed"),
-            "weights of G": most("all_weights"),
-            "bits of the mask": mask,
-        },
-    )
+    columns = {
+        "width": most("width"),
+        "largest error found": most("found"),
+        "no input has more": most("at_most"),
+        "worst weight off by": most("worst_weight"),
+        "active weights": most("active"),
+        "target's weights": most("target_weights"),
+        "printed d₀D + D²L": most("printed"),
+        "weights of G": most("all_weights"),
+        "bits of the mask": _bits,
+    }
+    caption = "Worst of the seeds, by the width of the random net:"
+    return Table.of(caption, by_width.values(), columns)
 
 
-def _by_epsilon(enough: dict[float, int], tried: dict[float, list[dict[str, Any]]]) -> Table:
-    return Table.of(
-        f"At the width that Theorem 6.1 with its constants asks for (failure {FAILURE}):",
-        tried,
-        {
-            "ε": float,
-            "width that suffices": enough.__getitem__,
-            "seeds": lambda epsilon: len(tried[epsilon]),
-            "within ε": lambda epsilon: sum(one["at_most"] <= epsilon for one in tried[epsilon]),
-            "no input has more": lambda epsilon: max(one["at_most"] for one in tried[epsilon]),
-        },
-    )
+def _bits(ones: Sequence[Found]) -> int:
+    """Of the mask with the most weights."""
+    return mask_bits(ones[0]["all_weights"], max(one["active"] for one in ones))
 
 
-def _by_theorem_6_2(plan: TicketPlan, by_width: dict[int, list[dict[str, Any]]]) -> Table:
+def _by_epsilon(enough: Mapping[float, int], tried: Mapping[float, list[Found]]) -> Table:
+    columns: dict[str, Callable[[float], Any]] = {
+        "ε": float,
+        "width that suffices": enough.__getitem__,
+        "seeds": lambda epsilon: len(tried[epsilon]),
+        "within ε": lambda epsilon: sum(one["at_most"] <= epsilon for one in tried[epsilon]),
+        "no input has more": lambda epsilon: max(one["at_most"] for one in tried[epsilon]),
+    }
+    caption = f"At the width that Theorem 6.1 with its constants asks for (failure {FAILURE}):"
+    return Table.of(caption, tried, columns)
+
+
+def _by_theorem_6_2(plan: TicketPlan, by_width: Mapping[int, list[Found]]) -> Table:
     """What Theorem 6.2 adds to a ticket's errors, as printed and by what its mask takes."""
     rows = []
     for width, ones in by_width.items():
-        facts = TicketFacts(
-            m=_EXAMPLES,
-            delta=FAILURE,
-            errors=0,
-            unsure=0,
-            weights=ones[0]["all_weights"],
-            kept=max(one["active"] for one in ones),
-            inputs=plan.dims[0],
-            target_width=max(plan.dims[1:]),
-            depth=len(plan.dims) - 1,
-            width=width,
-            rho=_STEP,
-        )
-        rows.append((width, *(row.value for row in theorem_6_2(facts)[:3])))
+        paid = 0, _EXAMPLES, _bits(ones), Decimal(str(FAILURE))
+        nats = printed_count(plan.dims, width) * math.log(1 / _STEP)
+        hoeffding = float_up(decimal_up(hoeffding_bound(*paid)))
+        rows.append((width, math.sqrt(nats / _EXAMPLES), hoeffding, float_up(occam_bound(*paid))))
     header = ("width", "as printed, 1 for O(.)", "mask alone, Hoeffding", "mask alone, exact tail")
     caption = (
         f"Theorem 6.2 for a ticket without an error on m = {_EXAMPLES} examples (ρ = 2⁻⁸, δ = "
@@ -178,34 +176,76 @@ def _by_theorem_6_2(plan: TicketPlan, by_width: dict[int, list[dict[str, Any]]])
     return Table(header, tuple(rows), caption)
 
 
-def _suffices(tried: dict[float, list[dict[str, Any]]]) -> Tried:
+def _suffices(tried: Mapping[float, list[Found]]) -> Tried:
     """At the sufficient width a ticket within ε is there, but for the failure allowed."""
     text = "a net that is wide enough holds a subnet within ε of the target on the whole unit ball"
     missed = sum(one["at_most"] > epsilon for epsilon, ones in tried.items() for one in ones)
     count = sum(map(len, tried.values()))
-    return Tried(
-        text,
-        missed <= FAILURE * count,
-        f"{count - missed} of {count} random nets do, of the width computed",
-    )
+    because = f"{count - missed} of {count} random nets do, of the width computed"
+    return Tried(text, missed <= FAILURE * count, because)
 
 
-def _slope(widths: Sequence[int], found: Sequence[float], at_most: Sequence[float]) -> Tried:
+def _falls(found: float, at_most: float) -> Tried:
     """A polynomial in 1/ε is enough: errors fall like a power of the width, near -1."""
-    logs = [math.log(width) for width in widths]
-    slopes = [
-        linear_regression(logs, [math.log(error) for error in errors]).slope
-        for errors in (found, at_most)
-    ]
     text = "a width that is polynomial in 1/ε is enough: the error falls like a power of the width"
-    because = (
-        f"slope of ln(error) over ln(width): {slopes[1]:.2f}, and {slopes[0]:.2f} for the error "
-        "found"
-    )
-    return Tried(text, max(slopes) <= -0.5, because)
+    slopes = f"{at_most:.2f}, and {found:.2f} for the error found"
+    return Tried(text, max(found, at_most) <= -0.5, f"slope of ln(error) over ln(width): {slopes}")
 
 
-def _small(ones: Sequence[dict[str, Any]]) -> Tried:
+def _small(ones: Sequence[Found]) -> Tried:
     text = "the subnet has approximately as many weights as the target"
     most = max(one["active"] / one["target_weights"] for one in ones)
     return Tried(text, most <= 4.0, f"up to {most:.2g} times as many, at every width")
+
+
+def printed_count(dims: Sequence[int], width: int) -> float:
+    """n_M d₀ ln²D_G + L n_M² ln²D_G: how many numbers Theorem 6.2 counts, up to a constant, for a
+    target of these sizes in a random net of that width.
+    """
+    widest = max(dims[1:])
+    return widest * (dims[0] + (len(dims) - 1) * widest) * math.log(width) ** 2
+
+
+def mask_bits(weights: int, kept: int) -> int:
+    """⌈log₂ C(N, k)⌉ + ⌈log₂(N + 1)⌉, erring upwards by at most one bit: k first, then which of the
+    masks.
+
+    >>> mask_bits(4, 2)  # 6 masks, 5 values of k
+    6
+    """
+    parts = (math.lgamma(weights + 1), -math.lgamma(kept + 1), -math.lgamma(weights - kept + 1))
+    error = 16 * 2.0**-52 * math.fsum(map(abs, parts))
+    return weights.bit_length() + math.ceil(max(0.0, math.fsum(parts) + error) / _LN2)
+
+
+def sufficient_width(dims: Sequence[int], epsilon: float, failure: float) -> int:
+    """Theorem 6.1 with its constants: G of this width holds a ticket within ε of any such target on
+    the unit ball, 0 < ε < 1.
+
+    dims: inputs of the target and the widths of its layers, ‖A‖₂ ≤ 1 and |entries| ≤ 1/√inputs. It
+    fails with probability at most `failure` over the weights of G. If every layer is off by at most
+    η = (1 + ε)^(1/L) - 1 in spectral norm, the net is off by (1 + η)^L - 1 = ε; entries off by t do
+    that for t = η/√(their number). A neuron of an input has the right sign and u·v within t of w
+    with probability at least
+
+        p = ½·½ ∫ ln(1/|z|) dz over [w - t, w + t] at the largest |w| = 1/√inputs,
+
+    so a block of b neurons fails one weight with (1 - p)^b, and all weights together with at most
+    their number times that.
+    """
+    shapes = list(pairwise(dims))
+    eta = math.expm1(math.log1p(epsilon) / len(shapes))
+    choices = [(1 if at else 2) * inputs * outputs for at, (inputs, outputs) in enumerate(shapes)]
+    widest = max(dims[1:])
+    for (inputs, _), count in zip(shapes, choices, strict=True):
+        t, w = eta / math.sqrt(count), 1 / math.sqrt(inputs)
+        p = (_mass(w + t) - _mass(w - t)) / 4
+        block = math.ceil(math.log(sum(choices) / failure) / -math.log1p(-p) * (1 + 1e-12))
+        widest = max(widest, inputs * block)
+    return widest
+
+
+def _mass(z: float) -> float:
+    """∫ ln(1/|t|) dt from 0 to z, where the density ends at 1."""
+    size = min(abs(z), 1.0)
+    return math.copysign(size - size * math.log(size), z) if size > 0 else 0.0

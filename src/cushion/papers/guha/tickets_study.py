@@ -4,26 +4,16 @@ Theorem 6.1 tried on a small target.
 
 from __future__ import annotations
 
-import math
 from functools import partial
-from statistics import linear_regression
-from typing import Any
 
 from cushion.papers.commands import OCCAM, TICKETS, Answer, answers, certified, sized
-from cushion.papers.guha.lottery import ticket_error
-from cushion.papers.guha.lottery_theorem import sufficient_width
-from cushion.papers.pages import Page, Size, Table, Tried
+from cushion.papers.guha.tickets import find_error, slope, sufficient_width
+from cushion.papers.pages import Columns, Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
 
 _DIMS = (16, 16, 16, 4)
-_POWERS: dict[Size, range] = {
-    "quick": range(8, 11),
-    "recorded": range(8, 19),
-    "full": range(8, 19),
-}
-_KEPT = {
-    "m": "",
-    "errors_before": "",
+_POWERS: dict[Size, range] = {"quick": range(8, 11), "recorded": range(8, 19), "full": range(8, 19)}
+_KEPT = dict.fromkeys(("m", "errors_before"), "") | {
     "layers": "kept nonzeros",
     "tried": "grid bits errors bound chosen",
     "occam": OCCAM,
@@ -50,7 +40,8 @@ def page(workshop: Workshop) -> Page:
     kept = dict.fromkeys(("bits", "errors", "m", "bound"), "")
     supermask = ask({"supermask": f"compress --data {data} {mask}"}, kept)["supermask"]
     levels = [level | {"proved": found[names[level["level"]]]} for level in run["levels"]]
-    tickets = [_ticket(workshop, 2**power) for power in _POWERS[workshop.size]]
+    widths = [2**power for power in _POWERS[workshop.size]]
+    tickets = [find_error(workshop, _DIMS, width, workshop.seed) for width in widths]
     return Page(
         tables=(_levels(levels), _supermask(supermask), _widths(tickets)),
         settings={"data": data, "delta": 0.05, "target of Theorem 6.1": "-".join(map(str, _DIMS))},
@@ -74,33 +65,22 @@ def page(workshop: Workshop) -> Page:
     )
 
 
-def _ticket(workshop: Workshop, width: int) -> dict[str, Any]:
-    settings = {"dims": _DIMS, "width": width, "seed": workshop.seed}
-    found: dict[str, Any] = workshop.step(
-        "guha-ticket", settings, lambda: ticket_error(_DIMS, width, workshop.seed).to_json()
-    )
-    return found
-
-
 def claims(levels: list[Answer], supermask: Answer, tickets: list[Answer]) -> tuple[Tried, ...]:
     """What the records must still support when they are made again."""
     dense = levels[0]["test_error"]
     sparse = [one for one in levels if one["sparsity"] >= 0.95]
-    good = [one for one in sparse if one["test_error"] <= dense]
-    bounds = [one["proved"]["occam"][1]["bound"] for one in levels]
-    first = "a net with 95 % of its weights pruned errs on no more held-out examples than the dense"
-    slopes = {
-        kind: linear_regression(
-            [math.log(one["width"]) for one in tickets], [math.log(one[kind]) for one in tickets]
-        ).slope
-        for kind in ("found", "at_most")
-    }
+    good = sum(one["test_error"] <= dense for one in sparse)
+    seen = f"{good} of {len(sparse)} levels do; the dense net {dense:.2%}"
+    bounds = [_proved(one)["bound"] for one in levels]
+    widths, *errors = ([one[key] for one in tickets] for key in ("width", "found", "at_most"))
+    found, at_most = (slope(widths, values) for values in errors)
     return (
         Tried(
-            first, bool(good), f"{len(good)} of {len(sparse)} levels do; the dense net {dense:.2%}"
-        )
-        if sparse
-        else Tried(first, None, "no level is so sparse"),
+            "a net with 95 % of its weights pruned errs on no more held-out examples than the "
+            "dense",
+            good > 0 if sparse else None,
+            seen if sparse else "no level is so sparse",
+        ),
         Tried(
             "what can be proved falls with the bits: the sparsest net has the smallest bound",
             bounds[-1] == min(bounds),
@@ -113,60 +93,52 @@ def claims(levels: list[Answer], supermask: Answer, tickets: list[Answer]) -> tu
         ),
         Tried(
             "the error of a ticket falls as one over the width",
-            max(slopes.values()) <= -0.5,
-            f"slopes in logarithms {slopes['found']:.3f}, and {slopes['at_most']:.3f} of at most",
+            max(found, at_most) <= -0.5,
+            f"slopes in logarithms {found:.3f}, and {at_most:.3f} of at most",
         ),
     )
 
 
-def _levels(levels: list[Answer]) -> Table:
-    def proved(one: Answer) -> Answer:
-        found: Answer = one["proved"]["occam"][1]
-        return found
+def _proved(level: Answer) -> Answer:
+    found: Answer = level["proved"]["occam"][1]
+    return found
 
+
+def _levels(levels: list[Answer]) -> Table:
     def rate(one: Answer, kind: str = "") -> float | None:
-        found = proved(one)
+        found = _proved(one)
         return None if found["because"] else found[f"{kind}errors"] / found[f"{kind}m"]
 
-    return Table.of(
-        "Every level of iterative pruning, and what its certificate proves of the net on a grid:",
-        levels,
-        {
-            "level": "level",
-            "pruned": "sparsity",
-            "weights left": "nonzeros",
-            "train error": "train_error",
-            "test error": "test_error",
-            "bits": lambda one: proved(one)["bits"],
-            "certified bound": lambda one: (
-                proved(one)["because"] or certified(proved(one)["bound"])
-            ),
-            "errors": rate,
-            "held-out": lambda one: rate(one, "holdout_"),
-        },
-    )
+    columns: Columns = {
+        "level": "level",
+        "pruned": "sparsity",
+        "weights left": "nonzeros",
+        "train error": "train_error",
+        "test error": "test_error",
+        "bits": "proved.occam.1.bits",
+        "certified bound": lambda one: _proved(one)["because"] or certified(_proved(one)["bound"]),
+        "errors": rate,
+        "held-out": lambda one: rate(one, "holdout_"),
+    }
+    proved = "what its certificate proves of the net on a grid"
+    return Table.of(f"Every level of iterative pruning, and {proved}:", levels, columns)
 
 
 def _supermask(found: Answer) -> Table:
-    columns = {"bits": "bits", "errors": "errors", "of": "m"}
-    return Table.of(
-        "A ticket that nobody trained:",
-        [found],
-        {**columns, "bound": lambda one: certified(one["bound"])},
-    )
+    found = found | {"bound": certified(found["bound"])}
+    columns = {"bits": "bits", "errors": "errors", "of": "m", "bound": "bound"}
+    return Table.of("A ticket that nobody trained:", [found], columns)
 
 
 def _widths(tickets: list[Answer]) -> Table:
-    return Table.of(
-        "Theorem 6.1 tried: a target imitated by a mask over a random net of twice the depth:",
-        tickets,
-        {
-            "width": "width",
-            "error found": "found",
-            "error at most": "at_most",
-            "worst weight": "worst_weight",
-            "active": "active",
-            "of": "all_weights",
-            "printed count": "printed",
-        },
-    )
+    caption = "Theorem 6.1 tried: a target imitated by a mask over a random net of twice the depth:"
+    columns = {
+        "width": "width",
+        "error found": "found",
+        "error at most": "at_most",
+        "worst weight": "worst_weight",
+        "active": "active",
+        "of": "all_weights",
+        "printed count": "printed",
+    }
+    return Table.of(caption, tickets, columns)
