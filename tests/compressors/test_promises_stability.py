@@ -19,7 +19,7 @@ from cushion.compressors import stability
 from cushion.compressors.pairs import overlap
 from cushion.compressors.stability import stability_facts
 from cushion.data.dataset import Dataset
-from cushion.data.splits import permutation
+from cushion.data.samples import permutation
 from cushion.measures.one_pass import one_pass
 from cushion.measures.stability.effective import effective_parameters, kept_rows
 from cushion.measures.stability.measurement import measure_terms

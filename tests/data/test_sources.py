@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from cushion.data import catalogue, digits, load, load_pair, permutation
-from cushion.data.formats import npy
+from cushion.data import catalogue, load, load_pair, permutation, store
+from cushion.data.formats import arrays
 from cushion.data.formats.arrays import Arrays
 from cushion.errors import BadInput
 
@@ -48,7 +48,7 @@ def test_digits_never_change() -> None:
 def test_digits_without_the_table_file_come_from_the_public_function(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(digits.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(store.importlib.util, "find_spec", lambda name: None)
     assert load("digits").fingerprint == catalogue.DIGITS.train_fingerprint
 
 
@@ -175,7 +175,7 @@ def test_a_known_name_wins_over_a_folder_of_that_name(
 ) -> None:
     part = Arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1]))
     (tmp_path / "mnist").mkdir()
-    npy.write_folder(tmp_path / "mnist", part, part)
+    arrays.write_folder(tmp_path / "mnist", part, part)
     monkeypatch.chdir(tmp_path)
     assert len(load("./mnist")) == 2
     with pytest.raises(BadInput, match="has not been downloaded"):
@@ -199,6 +199,6 @@ def test_an_unreadable_file_is_one_sentence(
     def denied(*_arguments: object, **_options: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("cushion.data.formats.npz.np.load", denied)
+    monkeypatch.setattr("cushion.data.formats.arrays.np.load", denied)
     with pytest.raises(BadInput, match=r"toy\.npz: cannot be read \(Permission denied\)"):
         load(path)

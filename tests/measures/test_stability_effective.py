@@ -15,7 +15,7 @@ from torch import nn
 
 import cushion
 from cushion.data import Dataset
-from cushion.data.splits import permutation
+from cushion.data.samples import permutation
 from cushion.measures.stability.effective import LayerTerms, capacity, effective_parameters
 from cushion.measures.stability.options import StabilityOptions
 from cushion.nets.network import Node

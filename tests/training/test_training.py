@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from tests.training_cases import RECIPE, RICH, assert_same_weights, make_data, refusal, tensors_of
 
-from cushion.data.corruption import randomize_labels, shuffle_labels
 from cushion.data.dataset import Dataset
+from cushion.data.samples import randomize_labels, shuffle_labels
 from cushion.errors import BadInput
 from cushion.nets import models
 from cushion.nets.batches import as_floats, mix_seed

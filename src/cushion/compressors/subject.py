@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cushion.compressors.stability import stability_facts
 from cushion.data import Dataset
-from cushion.data.splits import permutation
+from cushion.data.samples import permutation
 from cushion.errors import BadInput
 from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.one_pass import one_pass

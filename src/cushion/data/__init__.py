@@ -6,11 +6,17 @@
 (1500, 297, (1, 8, 8), 10)
 """
 
-from cushion.data.corruption import randomize_labels, shuffle_labels, with_confusion_set
 from cushion.data.dataset import Dataset
 from cushion.data.fetch import get, list_sets
+from cushion.data.samples import (
+    permutation,
+    randomize_labels,
+    shuffle_labels,
+    split,
+    subset,
+    with_confusion_set,
+)
 from cushion.data.sources import as_dataset, load, load_pair
-from cushion.data.splits import permutation, split, subset
 
 __all__ = [
     "Dataset",

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from cushion.data.catalogue import Package
 from cushion.errors import BadInput, Malformed
@@ -24,20 +25,14 @@ def download(package: Package, folder: Path) -> Path:
     folder.mkdir(parents=True)
     if package.client == "npm":
         # Two quick tries: npm by default takes minutes to say that there is no network.
-        quick = (
-            "--fetch-retries=1",
-            "--fetch-retry-mintimeout=1000",
-            "--loglevel=error",
-            "--ignore-scripts",
-        )
-        _run(["npm", "pack", *quick, package.name], folder)
+        quick = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000")
+        _run(["npm", "pack", *quick, "--loglevel=error", "--ignore-scripts", package.name], folder)
     else:
         _apt_download(package.name, folder)
     archives = sorted(path for path in folder.iterdir() if path.suffix in (".tgz", ".deb"))
     if len(archives) != 1:
-        raise BadInput(
-            f"{package.client} finished without leaving the archive of {package.name}; try again"
-        )
+        left = f"without leaving the archive of {package.name}"
+        raise BadInput(f"{package.client} finished {left}; try again")
     return archives[0]
 
 
@@ -59,13 +54,8 @@ def _apt_download(name: str, folder: Path) -> None:
     private = folder / "apt"
     for place in ("lists/partial", "cache/archives/partial"):
         (private / place).mkdir(parents=True)
-    options = [
-        "-q",
-        "-o",
-        f"Dir::State::Lists={private / 'lists'}",
-        "-o",
-        f"Dir::Cache={private / 'cache'}",
-    ]
+    places = (f"Dir::State::Lists={private / 'lists'}", f"Dir::Cache={private / 'cache'}")
+    options = ["-q", "-o", places[0], "-o", places[1]]
     stale: _ClientFailedError | None = None
     try:
         _run(["apt-get", *options, "-o", "APT::Update::Error-Mode=any", "update"], folder)
@@ -87,38 +77,21 @@ def _run(command: list[str], folder: Path) -> None:
     client = command[0]
     if shutil.which(client) is None:
         raise BadInput(MISSING[client])
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "LC_ALL": "C"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-    )
+    world: Any = {"cwd": folder, "env": {**os.environ, "LC_ALL": "C"}, "stdin": subprocess.DEVNULL}
+    done = subprocess.run(command, **world, capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
-        said = (
-            _telling_line(done.stderr)
-            or _telling_line(done.stdout)
-            or f"exit code {done.returncode}"
-        )
-        raise _ClientFailedError(
-            f"{client} failed, saying '{said}'; check the network and try again, {INSTEAD}"
-        )
+        said = _telling_line(done.stderr) or _telling_line(done.stdout)
+        said = said or f"exit code {done.returncode}"
+        how = f"check the network and try again, {INSTEAD}"
+        raise _ClientFailedError(f"{client} failed, saying '{said}'; {how}")
 
 
 def _telling_line(output: str) -> str:
     """The line that says what went wrong: the last, unless the client buries it under advice."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     reasons = [line for line in lines if "reason:" in line or "Failed to fetch" in line]
-    if reasons:
-        return reasons[0]
     npm = [line for line in lines if line.startswith(("npm error", "npm ERR!"))]
-    told = [
-        line for line in npm if line.split()[2:3] not in (["code"], ["errno"], ["syscall"], ["A"])
-    ]
-    if told:
-        return told[0]
-    return next(
-        (line for line in reversed(lines) if line.startswith("E:")), lines[-1] if lines else ""
-    )
+    codes = (["code"], ["errno"], ["syscall"], ["A"])
+    told = [line for line in npm if line.split()[2:3] not in codes]
+    apt = [line for line in reversed(lines) if line.startswith("E:")]
+    return next(iter([*reasons, *told, *apt, *lines[-1:]]), "")

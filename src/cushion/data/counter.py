@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from cushion.errors import BadInput
 
-GOLDEN_GAMMA = (
-    0x9E3779B97F4A7C15  # the odd integer nearest to 2^64 / golden ratio (Steele, Lea, Flood 2014)
-)
+# The odd integer nearest to 2^64 / golden ratio (Steele, Lea, Flood 2014).
+GOLDEN_GAMMA = 0x9E3779B97F4A7C15
 
 
 def splitmix64(state: int, n: int, first: int = 0) -> NDArray[np.uint64]:
@@ -26,9 +25,8 @@ def splitmix64(state: int, n: int, first: int = 0) -> NDArray[np.uint64]:
     >>> [int(v) for v in splitmix64(1234567, 2)]
     [6457827717110365317, 3203168211198807973]
     """
-    z = np.arange(first + 1, first + n + 1, dtype=np.uint64) * np.uint64(GOLDEN_GAMMA) + np.uint64(
-        state
-    )
+    z = np.arange(first + 1, first + n + 1, dtype=np.uint64) * np.uint64(GOLDEN_GAMMA)
+    z += np.uint64(state)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))

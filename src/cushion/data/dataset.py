@@ -42,49 +42,36 @@ class Dataset:
     history: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.x.dtype not in (np.uint8, np.float32):
-            raise BadInput(
-                f"{self.name}: x must be uint8 or float32, not {self.x.dtype}; convert it first"
-            )
-        if self.x.ndim < 2:
-            raise BadInput(
-                f"{self.name}: x has shape {self.x.shape}; it needs a row per example, [m, ...]"
-            )
-        if self.y.dtype != np.int64 or self.y.ndim != 1:
-            raise BadInput(
-                f"{self.name}: y must be a vector of whole numbers, not {self.y.dtype} "
-                f"{self.y.shape}"
-            )
-        if len(self.x) != len(self.y):
-            raise BadInput(
-                f"{self.name}: x has {len(self.x)} rows but y has {len(self.y)}; they must "
-                "describe the same examples"
-            )
-        if len(self.y) == 0:
-            raise BadInput(f"{self.name}: the set is empty; give at least one example")
-        if 0 in self.x.shape:
-            raise BadInput(
-                f"{self.name}: x has shape {self.x.shape}, so its examples hold no numbers; give "
-                "each at least one"
-            )
+        if fault := self._fault():
+            raise BadInput(f"{self.name}: {fault}")
+
+    def _fault(self) -> str:
+        x, y = self.x, self.y
+        if x.dtype not in (np.uint8, np.float32):
+            return f"x must be uint8 or float32, not {x.dtype}; convert it first"
+        if x.ndim < 2:
+            return f"x has shape {x.shape}; it needs a row per example, [m, ...]"
+        if y.dtype != np.int64 or y.ndim != 1:
+            return f"y must be a vector of whole numbers, not {y.dtype} {y.shape}"
+        if len(x) != len(y):
+            rows = f"x has {len(x)} rows but y has {len(y)}"
+            return f"{rows}; they must describe the same examples"
+        if len(y) == 0:
+            return "the set is empty; give at least one example"
+        if 0 in x.shape:
+            return f"x has shape {x.shape}, so its examples hold no numbers; give each at least one"
         if self.classes < 2:
-            raise BadInput(
-                f"{self.name}: a classifier needs at least 2 classes, not {self.classes}"
-            )
-        low, high = int(self.y.min()), int(self.y.max())
+            return f"a classifier needs at least 2 classes, not {self.classes}"
+        low, high = int(y.min()), int(y.max())
         if low < 0 or high >= self.classes:
+            known = f"the {self.classes} classes (0 to {self.classes - 1})"
             wrong = low if low < 0 else high
-            raise BadInput(
-                f"{self.name}: label {wrong} is outside the {self.classes} classes (0 to "
-                f"{self.classes - 1}); fix the labels or the number of classes"
-            )
-        if self.x.dtype == np.float32 and not all(
-            np.isfinite(self.x[i : i + 4096]).all() for i in range(0, len(self.x), 4096)
-        ):
-            raise BadInput(
-                f"{self.name}: x holds NaN, infinite values or numbers too large for float32; "
-                "remove those rows first"
-            )
+            return f"label {wrong} is outside {known}; fix the labels or the number of classes"
+        pieces = range(0, len(x) if x.dtype == np.float32 else 0, 4096)
+        if not all(np.isfinite(x[i : i + 4096]).all() for i in pieces):
+            held = "NaN, infinite values or numbers too large for float32"
+            return f"x holds {held}; remove those rows first"
+        return ""
 
     def __len__(self) -> int:
         return len(self.y)

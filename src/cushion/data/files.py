@@ -17,9 +17,8 @@ def check_writable(path: str | Path) -> Path:
     if target.is_dir():
         raise BadInput(f"{path} is a folder; name a file in it")
     if not target.parent.is_dir():
-        raise BadInput(
-            f"{target.parent} is not a folder; make it first, then write {target.name} there"
-        )
+        how = f"make it first, then write {target.name} there"
+        raise BadInput(f"{target.parent} is not a folder; {how}")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise BadInput(f"{path} cannot be written (no permission); choose another place")
     return target
@@ -43,7 +42,6 @@ def write_whole(path: str | Path, content: bytes | str) -> Path:
         os.replace(partial, target)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise BadInput(
-            f"{target} cannot be written ({error.strerror or error}); choose another place"
-        ) from None
+        reason = error.strerror or error
+        raise BadInput(f"{target} cannot be written ({reason}); choose another place") from None
     return target

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from cushion.data import catalogue
 from cushion.data.dataset import Dataset, hash_arrays
-from cushion.data.formats import npz
-from cushion.data.sources import load_pair
-from cushion.data.steps import parse_source
+from cushion.data.formats.arrays import read_inputs
+from cushion.data.sources import load_pair, parse_source
 from cushion.errors import BadInput
 
 _SPLIT = "split="
@@ -53,9 +52,8 @@ def as_inputs(source: Inputs | Dataset | str | PathLike[str]) -> Inputs:
 
 def _load(text: str) -> Dataset:
     if not text:
-        raise BadInput(
-            "the source of the unlabelled inputs is empty; give a name, a folder or an .npz file"
-        )
+        empty = "the source of the unlabelled inputs is empty"
+        raise BadInput(f"{empty}; give a name, a folder or an .npz file")
     split = "train"
     if not Path(text).exists():
         source, *words = text.split(",")
@@ -68,17 +66,15 @@ def _load(text: str) -> Dataset:
     plain, apply = parse_source(text)
     path = Path(plain)
     if plain not in catalogue.SETS and path.suffix == ".npz" and path.is_file():
-        x = npz.read_inputs(path, "x" if split == "train" else "x_test")
+        x = read_inputs(path, "x" if split == "train" else "x_test")
         name = path.name if split == "train" else f"{path.name} test"
         return apply(Dataset(name, x, np.zeros(len(x), dtype=np.int64), 2))
     sample, held_out = load_pair(plain)
     if split == "train":
         return apply(sample)
     if held_out is None:
-        raise BadInput(
-            f"{plain}: this source has no held-out part; leave {_SPLIT}test out, or give another "
-            "source"
-        )
+        how = f"leave {_SPLIT}test out, or give another source"
+        raise BadInput(f"{plain}: this source has no held-out part; {how}")
     return apply(held_out)
 
 

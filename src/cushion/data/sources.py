@@ -1,19 +1,27 @@
-"""From what a user writes after --data (a name, a folder or an .npz file) to a Dataset."""
+"""From what a user writes after --data to a Dataset: a name, a folder or an .npz file, which steps
+may follow, as in `cifar10,subset=10000,random-labels=1,seed=3`.
+
+Steps change the sample only; the held-out part stays as it is. All of them use the one seed, and
+each is written into the sample's history, so the fingerprint and the history together say which
+rows were used.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from cushion.data import catalogue, digits, store
+from cushion.data import catalogue, samples, store
 from cushion.data.dataset import Dataset
-from cushion.data.formats import folders, npz
-from cushion.data.formats.arrays import Pair
-from cushion.data.steps import parse_source
+from cushion.data.formats import folders
+from cushion.data.formats.arrays import Pair, read_npz
 from cushion.errors import BadInput
 
 MOST_CLASSES = 10_000  # when labels alone say how many classes there are
+Step = Callable[[Dataset, int], Dataset]
 
 
 def load(source: str | PathLike[str], split: Literal["train", "test"] = "train") -> Dataset:
@@ -24,17 +32,15 @@ def load(source: str | PathLike[str], split: Literal["train", "test"] = "train")
     if split == "train":
         return train
     if test is None:
-        raise BadInput(
-            f"{source}: this source has no held-out part; add one, or divide it with "
-            "cushion.data.split"
-        )
+        how = "add one, or divide it with cushion.data.split"
+        raise BadInput(f"{source}: this source has no held-out part; {how}")
     return test
 
 
 def load_pair(source: str | PathLike[str]) -> tuple[Dataset, Dataset | None]:
     """The sample and the held-out part (None if there is none) of a name, a folder or an .npz file.
 
-    Steps may follow a comma (`mnist,subset=1000,seed=1`, see `steps`); they change the sample only.
+    Steps may follow a comma (`mnist,subset=1000,seed=1`); they change the sample only.
     """
     if not str(source):
         raise BadInput("the source of the data is empty; give a name, a folder or an .npz file")
@@ -54,6 +60,65 @@ def as_dataset(data: Dataset | str | PathLike[str]) -> Dataset:
     )
 
 
+def parse_source(text: str) -> tuple[str, Callable[[Dataset], Dataset]]:
+    """The source without its steps, and what to do to its sample.
+
+    >>> parse_source("mnist,subset=100,seed=2")[0]
+    'mnist'
+    """
+    if "," not in text or Path(text).exists():
+        return text, lambda sample: sample
+    source, *words = text.split(",")
+    seed = 0
+    steps: list[Step] = []
+    for word in words:
+        name, _, value = word.partition("=")
+        if name == "seed":
+            seed = _whole(word, value)
+        else:
+            steps.append(_step(word, name, value))
+    if not source:
+        how = "put a name, a folder or an .npz file before them"
+        raise BadInput(f"`data` = {text!r} has steps but no source; {how}")
+
+    def apply(sample: Dataset) -> Dataset:
+        for step in steps:
+            sample = step(sample, seed)
+        return dataclasses.replace(sample, name=",".join([sample.name, *words]))
+
+    return source, apply
+
+
+def _step(word: str, name: str, value: str) -> Step:
+    fault = "not known; use subset=N, random-labels=F, shuffle-labels, confusion=N+N or seed=N"
+    if name == "subset":
+        size = _whole(word, value)
+        return lambda sample, seed: samples.subset(sample, size, seed)
+    if name == "random-labels":
+        try:
+            fraction = float(value)
+            return lambda sample, seed: samples.randomize_labels(sample, fraction, seed)
+        except ValueError:
+            fault = "random-labels needs a fraction, such as random-labels=0.5"
+    elif name == "shuffle-labels" and not value:
+        return samples.shuffle_labels
+    elif name == "confusion":
+        first, plus, second = value.partition("+")
+        if plus:
+            sizes = _whole(word, first), _whole(word, second)
+            return lambda sample, seed: samples.with_confusion_set(sample, *sizes, seed)
+        fault = "confusion needs true and random rows, such as confusion=10000+2000"
+    elif name == "split":
+        fault = "a set's sample and held-out part come together; it is a step of `unlabelled` only"
+    raise BadInput(f"`data` step {word!r}: {fault}")
+
+
+def _whole(word: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise BadInput(f"`data` step {word!r}: {text!r} is not a whole number")
+    return int(text)
+
+
 def _load_plain(source: str) -> tuple[Dataset, Dataset | None]:
     """A source without steps.
 
@@ -61,60 +126,40 @@ def _load_plain(source: str) -> tuple[Dataset, Dataset | None]:
     classes is that of the named set or layout, and otherwise one more than the largest label of
     both parts (at least 2).
     """
-    named = catalogue.SETS.get(source)
-    if named is not None:
-        return _named(named)
+    if (named := catalogue.SETS.get(source)) is not None:
+        return store.load(named)
     path = Path(source)
     try:
         if path.is_dir():
             pair, classes = folders.read(path)
         elif path.is_file():
             if path.suffix != ".npz":
-                raise BadInput(
-                    f"{path}: a single file must be an .npz with x and y; for other layouts give "
-                    "the folder"
-                )
-            pair, classes = npz.read(path), None
+                kinds = "a single file must be an .npz with x and y"
+                raise BadInput(f"{path}: {kinds}; for other layouts give the folder")
+            pair, classes = read_npz(path), None
         else:
-            raise BadInput(
-                f"{source}: no such file or folder, nor a named set; the named sets are "
-                f"{', '.join(catalogue.SETS)}"
-            )
+            known = ", ".join(catalogue.SETS)
+            missing = "no such file or folder, nor a named set"
+            raise BadInput(f"{source}: {missing}; the named sets are {known}")
     except OSError as error:
-        raise BadInput(
-            f"{error.filename or path}: cannot be read ({error.strerror or error})"
-        ) from None
+        reason = f"cannot be read ({error.strerror or error})"
+        raise BadInput(f"{error.filename or path}: {reason}") from None
     return _datasets(path.resolve().name, pair, classes)
-
-
-def _named(named: catalogue.NamedSet) -> tuple[Dataset, Dataset]:
-    if named.package is None:
-        return digits.read()
-    if not store.is_present(named):
-        raise BadInput(
-            f"{named.name}: this set has not been downloaded; run `cushion data get {named.name}` "
-            "first"
-        )
-    return store.read(named, store.folder(named.name))
 
 
 def _datasets(name: str, pair: Pair, classes: int | None) -> tuple[Dataset, Dataset | None]:
     train, test = pair
     if classes is None:
-        classes = max(
-            [2, *(int(part.y.max()) + 1 for part in pair if part is not None and len(part.y))]
-        )
+        largest = [int(part.y.max()) for part in pair if part is not None and len(part.y)]
+        classes = max([1, *largest]) + 1
         if classes > MOST_CLASSES:
-            raise BadInput(
-                f"{name}: label {classes - 1} would make {classes} classes, more than "
-                f"{MOST_CLASSES}; number the labels 0, 1, 2, ... without gaps"
-            )
+            fault = f"label {classes - 1} would make {classes} classes, more than {MOST_CLASSES}"
+            raise BadInput(f"{name}: {fault}; number the labels 0, 1, 2, ... without gaps")
     sample = Dataset(name, train.x, train.y, classes)
     if test is None:
         return sample, None
-    if test.x.shape[1:] != train.x.shape[1:] or test.x.dtype != train.x.dtype:
-        raise BadInput(
-            f"{name}: held-out examples are {test.x.dtype} {test.x.shape[1:]} but the sample's are "
-            f"{train.x.dtype} {train.x.shape[1:]}; they must be alike"
-        )
+    (own, kind), (shape, dtype) = [(x.shape[1:], x.dtype) for x in (test.x, train.x)]
+    if (own, kind) != (shape, dtype):
+        fault = f"held-out examples are {kind} {own} but the sample's are {dtype} {shape}"
+        raise BadInput(f"{name}: {fault}; they must be alike")
     return sample, Dataset(f"{name} test", test.x, test.y, classes)

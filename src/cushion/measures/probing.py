@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.data import Dataset
-from cushion.data.splits import permutation
+from cushion.data.samples import permutation
 from cushion.errors import BadInput
 from cushion.nets.batches import mix_seed
 from cushion.nets.network import Network

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cushion.data.corruption import randomize_labels, shuffle_labels
 from cushion.data.dataset import Dataset
+from cushion.data.samples import randomize_labels, shuffle_labels
 from cushion.errors import BadInput
 from cushion.nets.specs import Spec, scale_width, write_shape
 from cushion.records import Record

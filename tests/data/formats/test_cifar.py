@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cushion.data.formats import cifar, pixel_rows
+from cushion.data.formats import cifar
 from cushion.errors import BadInput, Malformed
 
 BINARY_10, BINARY_100, PYTHON_10, PYTHON_100 = cifar.LAYOUTS
@@ -164,28 +164,28 @@ def sheet(images: list[int]) -> Image.Image:
 
 
 def test_pixel_rows(tmp_path: Path) -> None:
-    for batch, name in enumerate((*pixel_rows.TRAIN, *pixel_rows.TEST)):
+    for batch, name in enumerate((*(f"data_batch_{i}.png" for i in range(1, 6)), "test_batch.png")):
         sheet([batch]).save(tmp_path / name)
-    (tmp_path / pixel_rows.TRAIN_LABELS).write_text(json.dumps([5, 6, 7, 8, 9]))
-    (tmp_path / pixel_rows.TEST_LABELS).write_text(json.dumps([3]))
-    train, test = pixel_rows.read_folder(tmp_path)
+    (tmp_path / "train_lables.json").write_text(json.dumps([5, 6, 7, 8, 9]))
+    (tmp_path / "test_lables.json").write_text(json.dumps([3]))
+    train, test = cifar.read_sheets(tmp_path)
     check_images(train.x, 0, 5)
     assert train.y.tolist() == [5, 6, 7, 8, 9]
     assert test is not None
     check_images(test.x, 5, 1)
 
     for wrong in ("[", "[1e400]", f"[{10**30}]", '{"a": 1}', "[" * 100_000):
-        (tmp_path / pixel_rows.TEST_LABELS).write_text(wrong)
+        (tmp_path / "test_lables.json").write_text(wrong)
         with pytest.raises(
             Malformed, match=r"test_lables\.json: not a list of whole numbers in JSON"
         ):
-            pixel_rows.read_folder(tmp_path)
-    (tmp_path / pixel_rows.TEST_LABELS).write_text("[3, 4]")
+            cifar.read_sheets(tmp_path)
+    (tmp_path / "test_lables.json").write_text("[3, 4]")
     with pytest.raises(BadInput, match="2 labels for 1 images"):
-        pixel_rows.read_folder(tmp_path)
+        cifar.read_sheets(tmp_path)
     sheet([0]).convert("L").save(tmp_path / "data_batch_2.png")
     with pytest.raises(BadInput, match=r"data_batch_2\.png: a sheet has rows of 1024 RGB pixels"):
-        pixel_rows.read_folder(tmp_path)
+        cifar.read_sheets(tmp_path)
     (tmp_path / "data_batch_1.png").write_bytes(b"no image")
     with pytest.raises(Malformed, match=r"data_batch_1\.png: not a readable PNG image"):
-        pixel_rows.read_folder(tmp_path)
+        cifar.read_sheets(tmp_path)

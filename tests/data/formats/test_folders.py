@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cushion.data.formats import cifar, folders, npy
+from cushion.data.formats import arrays, cifar, folders
 from cushion.data.formats.arrays import Arrays
 from cushion.errors import BadInput, Malformed
 
@@ -88,7 +88,7 @@ def test_a_folder_without_a_known_layout(tmp_path: Path, content: str) -> None:
 
 def test_npy_folders_are_memory_mapped(tmp_path: Path) -> None:
     part = Arrays(np.arange(8, dtype=np.uint8).reshape(2, 1, 2, 2), np.array([0, 1]))
-    npy.write_folder(tmp_path, part, part)
+    arrays.write_folder(tmp_path, part, part)
     (train, test), _ = folders.read(tmp_path)
     assert (train.x == part.x).all()
     assert isinstance(train.x.base, np.memmap)
@@ -98,7 +98,7 @@ def test_npy_folders_are_memory_mapped(tmp_path: Path) -> None:
 
 def test_damaged_npy_folders_are_refused(tmp_path: Path) -> None:
     part = Arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1]))
-    npy.write_folder(tmp_path, part, part)
+    arrays.write_folder(tmp_path, part, part)
     (tmp_path / "y_test.npy").unlink()
     with pytest.raises(BadInput, match=r"y_test\.npy: the file is missing"):
         folders.read(tmp_path)
@@ -138,7 +138,7 @@ def npy_bytes(header: str) -> bytes:
 )
 def test_a_hostile_npy_header_is_one_sentence(tmp_path: Path, header: str) -> None:
     part = Arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1]))
-    npy.write_folder(tmp_path, part, part)
+    arrays.write_folder(tmp_path, part, part)
     for name in ("x_train.npy", "y_test.npy"):
         content = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(npy_bytes(header))
@@ -159,7 +159,7 @@ def test_a_hostile_npy_header_is_one_sentence(tmp_path: Path, header: str) -> No
 )
 def test_npy_labels_that_are_no_vector_of_whole_numbers(tmp_path: Path, labels: np.ndarray) -> None:
     part = Arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1]))
-    npy.write_folder(tmp_path, part, part)
+    arrays.write_folder(tmp_path, part, part)
     np.save(tmp_path / "y_train.npy", labels)
     with pytest.raises(BadInput, match=r"y_train\.npy: y must be a vector of whole numbers"):
         folders.read(tmp_path)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cushion.data.formats import npz
+from cushion.data.formats.arrays import read_npz
 from cushion.errors import BadInput, Malformed
 
 X = np.arange(12, dtype=np.uint8).reshape(3, 4)
@@ -23,7 +23,7 @@ def saved(folder: Path, **arrays: Any) -> Path:
 
 
 def test_bytes_stay_bytes_and_the_test_part_is_read(tmp_path: Path) -> None:
-    train, test = npz.read(
+    train, test = read_npz(
         saved(tmp_path, x=X, y=Y, x_test=X[:1], y_test=Y[:1], note=np.array("free"))
     )
     assert train.x.dtype == np.uint8
@@ -31,19 +31,19 @@ def test_bytes_stay_bytes_and_the_test_part_is_read(tmp_path: Path) -> None:
     assert test is not None
     assert (test.x == X[:1]).all()
     assert test.y.tolist() == [0]
-    assert npz.read(saved(tmp_path, x=X, y=Y))[1] is None
+    assert read_npz(saved(tmp_path, x=X, y=Y))[1] is None
 
 
 @pytest.mark.parametrize("kind", ["f2", "f4", "f8", ">f4"])
 def test_floats_become_float32(tmp_path: Path, kind: str) -> None:
-    train, _ = npz.read(saved(tmp_path, x=(X / 8).astype(kind), y=Y))
+    train, _ = read_npz(saved(tmp_path, x=(X / 8).astype(kind), y=Y))
     assert train.x.dtype == np.float32
     assert (train.x == X / 8).all()
 
 
 @pytest.mark.parametrize("kind", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4"])
 def test_labels_of_any_integer_type_become_int64(tmp_path: Path, kind: str) -> None:
-    train, _ = npz.read(saved(tmp_path, x=X, y=Y.astype(kind)))
+    train, _ = read_npz(saved(tmp_path, x=X, y=Y.astype(kind)))
     assert train.y.dtype == np.int64
     assert train.y.tolist() == [0, 1, 2]
 
@@ -87,7 +87,7 @@ def test_labels_of_any_integer_type_become_int64(tmp_path: Path, kind: str) -> N
 def test_refusals(tmp_path: Path, arrays: dict[str, np.ndarray], sentence: str) -> None:
     path = saved(tmp_path, **arrays)
     with pytest.raises(BadInput, match=sentence) as caught:
-        npz.read(path)
+        read_npz(path)
     assert str(caught.value).startswith(f"{path}: ")
 
 
@@ -100,7 +100,7 @@ def test_an_object_array_is_not_unpickled(tmp_path: Path) -> None:
 
     path = saved(tmp_path, x=np.array([Opens()], dtype=object), y=Y[:1])
     with pytest.raises(BadInput, match="x is an array of Python objects, which is never unpickled"):
-        npz.read(path)
+        read_npz(path)
     assert not target.exists()
     with np.load(path, allow_pickle=True) as archive:  # plain numpy would have run it
         archive["x"]
@@ -113,14 +113,14 @@ def test_bytes_that_are_no_archive_are_refused(tmp_path: Path) -> None:
     for content in (b"", b"hello", whole[:100], whole[: len(whole) // 2], whole[:-30]):
         path.write_bytes(content)
         with pytest.raises(Malformed, match=r"toy\.npz: not a readable \.npz archive"):
-            npz.read(path)
+            read_npz(path)
 
 
 def test_numpy_s_advice_to_unpickle_is_not_passed_on(tmp_path: Path) -> None:
     path = tmp_path / "toy.npz"
     path.write_text("x,y\n1,2\n")
     with pytest.raises(Malformed) as caught:
-        npz.read(path)
+        read_npz(path)
     reason = "it does not begin as numpy writes it"
     assert (
         str(caught.value)
@@ -133,7 +133,7 @@ def test_a_single_npy_under_the_name_is_refused(tmp_path: Path) -> None:
     with open(path, "wb") as stream:
         np.save(stream, X)
     with pytest.raises(Malformed, match=r"toy\.npz: not an \.npz archive"):
-        npz.read(path)
+        read_npz(path)
 
 
 def test_a_flipped_byte_in_the_pixels_is_refused(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_flipped_byte_in_the_pixels_is_refused(tmp_path: Path) -> None:
     content[1000] ^= 1
     path.write_bytes(content)
     with pytest.raises(Malformed, match="not a readable"):
-        npz.read(path)
+        read_npz(path)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -156,6 +156,6 @@ def test_flipped_bytes_are_refused_or_harmless_but_never_crash(tmp_path: Path, s
         flipped[rng.integers(len(whole))] = rng.integers(256)
         path.write_bytes(flipped)
         with suppress(BadInput, Malformed):
-            train, _ = npz.read(path)
+            train, _ = read_npz(path)
             assert (train.x == X).all()
             assert (train.y == Y).all()

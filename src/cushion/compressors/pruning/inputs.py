@@ -13,7 +13,7 @@ from torch import Tensor
 from cushion.compressors.pruning.records import Subgaussian
 from cushion.compressors.pruning.subgaussian import SubgaussianFit, fit_subgaussian
 from cushion.data import Dataset
-from cushion.data.splits import permutation
+from cushion.data.samples import permutation
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network, Node, Stage

@@ -1,14 +1,20 @@
-"""What every format hands over: inputs and labels of one part, before they become a Dataset."""
+"""What every format hands over (inputs and labels of a part, before they become a Dataset), and
+numpy's own files of it: `.npz` archives with x and y, and optionally x_test and y_test; folders of
+x_train.npy, y_train.npy, x_test.npy, y_test.npy, which is how fetched sets are kept.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.errors import BadInput
+from cushion.errors import BadInput, CushionError, Malformed
+
+FILES = ("x_train.npy", "y_train.npy", "x_test.npy", "y_test.npy")
 
 
 class Arrays(NamedTuple):
@@ -21,31 +27,125 @@ class Arrays(NamedTuple):
 Pair = tuple[Arrays, Arrays | None]  # the sample, and the held-out part if the source has one
 
 
-def numpy_reason(error: Exception) -> str:
-    """Why numpy could not read a file, in a few words and without its advice to unpickle it."""
-    lines = str(error).strip().splitlines()
-    if isinstance(error, (TokenError, OverflowError, RecursionError)) or (
-        isinstance(error, MemoryError) and not lines
-    ):
-        # from Python's parser, which numpy reads headers with, or from shapes
-        return "its header describes no array"
-    if not lines:
-        return type(error).__name__
-    if "pickle" in str(error).lower():
-        return (
-            "it does not begin as numpy writes it"
-            if "header" not in lines[0].lower()
-            else "its header is too long"
-        )
-    return lines[0][:200]
-
-
 def whole_labels(y: NDArray[Any], where: str) -> NDArray[np.int64]:
     """The labels as int64, from any integer type; `where` opens the sentence of a refusal."""
     if y.dtype.kind not in "iu" or y.ndim != 1:
-        raise BadInput(
-            f"{where} must be a vector of whole numbers, not {y.dtype} of shape {y.shape}"
-        )
+        said = f"not {y.dtype} of shape {y.shape}"
+        raise BadInput(f"{where} must be a vector of whole numbers, {said}")
     if y.dtype == np.uint64 and len(y) and int(y.max()) > np.iinfo(np.int64).max:
         raise BadInput(f"{where} has the label {int(y.max())}, which no number of classes can hold")
     return y.astype(np.int64, copy=False)
+
+
+def read_npz(path: Path) -> Pair:
+    """Read both parts. Pickled (object) arrays are refused unread; float64 becomes float32."""
+    arrays, found = _archived(path, ("x", "y", "x_test", "y_test"))
+    if "x" not in arrays or "y" not in arrays:
+        raise BadInput(f"{path}: an .npz set needs the arrays x and y, but this one has {found}")
+    if ("x_test" in arrays) != ("y_test" in arrays):
+        needs = "a held-out part needs both x_test and y_test"
+        raise BadInput(f"{path}: {needs}, but this one has {found}")
+
+    def part(x: str, y: str) -> Arrays:
+        return Arrays(_inputs(arrays[x], x, path), whole_labels(arrays[y], f"{path}: {y}"))
+
+    return part("x", "y"), part("x_test", "y_test") if "x_test" in arrays else None
+
+
+def read_inputs(path: Path, key: str) -> NDArray[Any]:
+    """One array of an .npz, "x" or "x_test", as `read_npz` gives it; labels are not looked at."""
+    arrays, found = _archived(path, (key,))
+    if key not in arrays:
+        raise BadInput(f"{path}: unlabelled inputs need the array {key}, but this file has {found}")
+    return _inputs(arrays[key], key, path)
+
+
+def recognise(folder: Path) -> bool:
+    """Whether the folder holds a training part as .npy files."""
+    return (folder / "x_train.npy").is_file()
+
+
+def read_folder(folder: Path) -> Pair:
+    """Both parts, memory-mapped: pixels are paged in from the file when a batch touches them."""
+
+    def part(name: str) -> Arrays:
+        labels = folder / f"y_{name}.npy"
+        return Arrays(_map(folder / f"x_{name}.npy"), whole_labels(_map(labels), f"{labels}: y"))
+
+    return part("train"), part("test") if (folder / "x_test.npy").is_file() else None
+
+
+def write_folder(folder: Path, train: Arrays, test: Arrays) -> None:
+    """Write the four files into an existing folder."""
+    for name, array in zip(FILES, (*train, *test), strict=True):
+        np.save(folder / name, array, allow_pickle=False)
+
+
+def _archived(path: Path, keys: tuple[str, ...]) -> tuple[dict[str, NDArray[Any]], str]:
+    """Those of the named arrays that are there, and the names of all that are."""
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            how = "write it with numpy.savez(file, x=..., y=...)"
+            raise Malformed(f"{path}: not an .npz archive; {how}")
+        with archive:
+            arrays = {key: _member(archive, key, path) for key in keys if key in archive}
+            return arrays, ", ".join(archive.files) or "none"
+    except (CushionError, PermissionError):
+        raise
+    # a damaged zip raises nearly anything: BadZipFile, zlib.error, RuntimeError, ...
+    except Exception as error:
+        reason = f"not a readable .npz archive ({_reason(error)})"
+        raise Malformed(f"{path}: {reason}; write it again with numpy.savez") from None
+
+
+def _member(archive: Any, key: str, path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = archive[key]
+    except ValueError as error:
+        if "pickle" not in str(error).lower():
+            raise
+        # numpy's wording for dtype object under allow_pickle=False
+        fault = "is an array of Python objects, which is never unpickled; save it as numbers"
+        raise BadInput(f"{path}: {key} {fault}") from None
+    return array
+
+
+def _inputs(x: NDArray[Any], key: str, path: Path) -> NDArray[Any]:
+    if x.dtype.kind == "f":
+        # what overflows becomes infinite, and Dataset refuses that by name
+        with np.errstate(over="ignore"):
+            return x.astype(np.float32, copy=False)
+    if x.dtype != np.uint8:
+        how = "save it as uint8 (a net reads it divided by 255) or float32 (read as it is)"
+        raise BadInput(f"{path}: {key} is {x.dtype}; {how}")
+    return x
+
+
+def _map(path: Path) -> NDArray[Any]:
+    try:
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise BadInput(f"{path}: the file is missing; put it beside the others") from None
+    except OSError:
+        raise
+    # a hostile header raises nearly anything: TokenError, OverflowError, MemoryError, ...
+    except Exception as error:
+        reason = f"not a readable .npy array ({_reason(error)})"
+        raise Malformed(f"{path}: {reason}; write it again") from None
+    if not isinstance(mapped, np.ndarray):
+        raise Malformed(f"{path}: not an .npy array; write it with numpy.save")
+    return np.asarray(mapped)
+
+
+def _reason(error: Exception) -> str:
+    """Why numpy could not read a file, in a few words and without its advice to unpickle it."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    silent = isinstance(error, MemoryError) and not first
+    if silent or isinstance(error, (TokenError, OverflowError, RecursionError)):
+        # from Python's parser, which numpy reads headers with, or from shapes
+        return "its header describes no array"
+    if "pickle" in str(error).lower():
+        long = "header" in first.lower()
+        return "its header is too long" if long else "it does not begin as numpy writes it"
+    return first[:200] or type(error).__name__

@@ -1,12 +1,16 @@
-"""CIFAR-10 and CIFAR-100 in their two published layouts: binary rows, and pickled python batches.
+"""CIFAR-10 and CIFAR-100 in their two published layouts, binary rows and pickled python batches,
+and CIFAR-10 as PNG sheets, which is what `cushion data get cifar10` downloads.
 
-Both store an image as 3072 bytes: the red plane, then green, then blue, each 32 rows of 32 pixels.
+The published ones store an image as 3072 bytes: the red plane, then green, then blue, each 32 rows
+of 32 pixels. A sheet has one image a row, 1024 RGB pixels, with the labels in a JSON list.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +21,7 @@ from cushion.errors import BadInput, Malformed
 
 PIXELS = 3 * 32 * 32
 MOST_LABELS = 256  # the binary layout has a byte for a label
+_FIVE = tuple(f"data_batch_{i}" for i in range(1, 6))
 
 
 @dataclass(frozen=True)
@@ -32,21 +37,9 @@ class Layout:
 
 
 LAYOUTS = (
-    Layout(
-        "cifar-10-batches-bin",
-        10,
-        tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
-        "test_batch.bin",
-        1,
-    ),
+    Layout("cifar-10-batches-bin", 10, tuple(f"{n}.bin" for n in _FIVE), "test_batch.bin", 1),
     Layout("cifar-100-binary", 100, ("train.bin",), "test.bin", 2),  # coarse label, then fine label
-    Layout(
-        "cifar-10-batches-py",
-        10,
-        tuple(f"data_batch_{i}" for i in range(1, 6)),
-        "test_batch",
-        label_key="labels",
-    ),
+    Layout("cifar-10-batches-py", 10, _FIVE, "test_batch", label_key="labels"),
     Layout("cifar-100-python", 100, ("train",), "test", label_key="fine_labels"),
 )
 
@@ -62,65 +55,76 @@ def read_folder(folder: Path, layout: Layout) -> Pair:
         if not (folder / name).is_file():
             raise BadInput(f"{folder / name}: the batch is missing; put it beside the others")
     parts = [_batch(folder / name, layout) for name in layout.train]
-    train = Arrays(
-        np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
-    )
+    train = Arrays(*(np.concatenate(part) for part in zip(*parts, strict=True)))
     return train, _batch(folder / layout.test, layout) if (folder / layout.test).is_file() else None
 
 
+def read_sheets(folder: Path) -> Pair:
+    """x [m, 3, 32, 32] uint8 in the order of the sheets, y [m]; the names are misspelt there."""
+    train = _sheets(folder, _FIVE, "train_lables.json")
+    return train, _sheets(folder, ("test_batch",), "test_lables.json")
+
+
 def _batch(path: Path, layout: Layout) -> Arrays:
-    return (
-        _binary(path, layout.label_bytes)
-        if layout.label_bytes
-        else _pickled(path, layout.label_key)
-    )
+    binary = layout.label_bytes > 0
+    x, y = _binary(path, layout.label_bytes) if binary else _pickled(path, layout.label_key)
+    return Arrays(x.reshape(-1, 3, 32, 32), y)
 
 
 def _binary(path: Path, label_bytes: int) -> Arrays:
     row = label_bytes + PIXELS
     content = np.fromfile(path, dtype=np.uint8)
-    if len(content) % row:
-        whole = len(content) // row
-        raise Malformed(
-            f"{path}: cut short, since rows are {row} bytes and the last one is not whole",
-            whole * row,
-        )
+    if over := len(content) % row:
+        fault = f"cut short, since rows are {row} bytes and the last one is not whole"
+        raise Malformed(f"{path}: {fault}", len(content) - over)
     rows = content.reshape(-1, row)
-    return Arrays(_images(rows[:, label_bytes:]), rows[:, label_bytes - 1].astype(np.int64))
+    return Arrays(rows[:, label_bytes:], rows[:, label_bytes - 1].astype(np.int64))
 
 
 def _pickled(path: Path, label_key: str) -> Arrays:
     content = numpy_pickle.read(path)
-    data, labels = content.get("data"), content.get(label_key)
-    if (
-        not isinstance(data, np.ndarray)
-        or data.dtype != np.uint8
-        or data.ndim != 2
-        or data.shape[1] != PIXELS
-    ):
-        raise BadInput(
-            f"{path}: a CIFAR batch needs 'data', unsigned bytes in rows of {PIXELS}; is it the "
-            "right file?"
-        )
+    data: Any = content.get("data")
+    labels = content.get(label_key)
+    sound = isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2
+    if not (sound and data.shape[1] == PIXELS):
+        needs = f"a CIFAR batch needs 'data', unsigned bytes in rows of {PIXELS}"
+        raise BadInput(f"{path}: {needs}; is it the right file?")
     if isinstance(labels, list) and all(type(label) is int for label in labels):
         if any(not 0 <= label < MOST_LABELS for label in labels):
-            raise BadInput(
-                f"{path}: '{label_key}' has a label below 0 or above {MOST_LABELS - 1}; is it the "
-                "right file?"
-            )
+            fault = f"'{label_key}' has a label below 0 or above {MOST_LABELS - 1}"
+            raise BadInput(f"{path}: {fault}; is it the right file?")
         labels = np.array(labels, dtype=np.int64)
     if not isinstance(labels, np.ndarray):
-        raise BadInput(
-            f"{path}: a CIFAR batch needs '{label_key}', a list of whole numbers; is it the right "
-            "file?"
-        )
+        needs = f"a CIFAR batch needs '{label_key}', a list of whole numbers"
+        raise BadInput(f"{path}: {needs}; is it the right file?")
     y = whole_labels(labels, f"{path}: '{label_key}'")
     if len(y) != len(data):
-        raise BadInput(
-            f"{path}: {len(data)} images but {len(y)} labels; they must describe the same examples"
-        )
-    return Arrays(_images(data), y)
+        counts = f"{len(data)} images but {len(y)} labels"
+        raise BadInput(f"{path}: {counts}; they must describe the same examples")
+    return Arrays(data, y)
 
 
-def _images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return rows.reshape(-1, 3, 32, 32)
+def _sheets(folder: Path, sheets: tuple[str, ...], labels: str) -> Arrays:
+    x = np.concatenate([_sheet(folder / f"{name}.png") for name in sheets])
+    path = folder / labels
+    try:
+        y = np.array(json.loads(path.read_text()), dtype=np.int64)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        fault = "not a list of whole numbers in JSON"
+        raise Malformed(f"{path}: {fault}; fetch it again") from None
+    if y.shape != (len(x),):
+        raise BadInput(f"{path}: {y.size} labels for {len(x)} images; they must match")
+    return Arrays(x, y)
+
+
+def _sheet(path: Path) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    try:
+        with Image.open(path, formats=["PNG"]) as image:
+            pixels = np.asarray(image)  # [images, 1024, 3]: row-major pixels, colours last
+    except (OSError, SyntaxError, ValueError) as error:
+        raise Malformed(f"{path}: not a readable PNG image ({error}); fetch it again") from None
+    if pixels.ndim != 3 or pixels.shape[1:] != (1024, 3):
+        raise BadInput(f"{path}: a sheet has rows of 1024 RGB pixels, not shape {pixels.shape}")
+    return np.ascontiguousarray(pixels.transpose(0, 2, 1)).reshape(-1, 3, 32, 32)

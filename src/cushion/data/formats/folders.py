@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cushion.data.formats import cifar, idx, images, npy
+from cushion.data.formats import arrays, cifar, idx, images
 from cushion.data.formats.arrays import Pair
 from cushion.errors import BadInput
 
@@ -38,8 +38,8 @@ def _places(folder: Path) -> Iterator[Path]:
 
 
 def _readers(place: Path) -> Iterator[Reader]:
-    if npy.recognise(place):
-        yield lambda: (npy.read_folder(place), None)
+    if arrays.recognise(place):
+        yield lambda: (arrays.read_folder(place), None)
     if idx.recognise(place):
         yield lambda: (idx.read_folder(place), None)
     layout = cifar.recognise(place)

@@ -43,9 +43,8 @@ def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
         with opener(path, "rb") as stream:
             return _array(cast(BinaryIO, stream), path, dimensions)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise Malformed(
-            f"{path}: the gzip stream is damaged ({error}); fetch the file again"
-        ) from None
+        fault = f"the gzip stream is damaged ({error})"
+        raise Malformed(f"{path}: {fault}; fetch the file again") from None
 
 
 def _array(stream: BinaryIO, path: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -53,31 +52,23 @@ def _array(stream: BinaryIO, path: Path, dimensions: int) -> NDArray[np.uint8]:
     if magic[:2] != b"\0\0":
         raise Malformed(f"{path}: not an IDX file, since it does not begin with two zero bytes", 0)
     if magic[2] != UNSIGNED_BYTE:
-        raise Malformed(
-            f"{path}: IDX type 0x{magic[2]:02x} is not unsigned bytes (0x08), the only type read "
-            "here",
-            2,
-        )
+        fault = f"IDX type 0x{magic[2]:02x} is not unsigned bytes (0x08), the only type read here"
+        raise Malformed(f"{path}: {fault}", 2)
     if magic[3] != dimensions:
-        raise Malformed(
-            f"{path}: {magic[3]} dimensions where {dimensions} belong; is it the right file?", 3
-        )
+        fault = f"{magic[3]} dimensions where {dimensions} belong"
+        raise Malformed(f"{path}: {fault}; is it the right file?", 3)
     header = 4 + 4 * dimensions
-    sizes = np.frombuffer(_take(stream, 4 * dimensions, 4, path), dtype=">u4")
-    shape = tuple(int(size) for size in sizes)
+    shape = np.frombuffer(_take(stream, 4 * dimensions, 4, path), dtype=">u4").tolist()
     values = _take(stream, math.prod(shape), header, path)
     if stream.read(1):
-        raise Malformed(
-            f"{path}: bytes follow the last value; the header and the data disagree",
-            header + len(values),
-        )
+        fault = "bytes follow the last value; the header and the data disagree"
+        raise Malformed(f"{path}: {fault}", header + len(values))
     try:
         return np.frombuffer(values, dtype=np.uint8).reshape(shape)
     # no values, since one size is 0, but the others are beyond what an array can have
     except ValueError:
-        raise Malformed(
-            f"{path}: sizes {' x '.join(map(str, shape))} are beyond any array", 4
-        ) from None
+        sizes = " x ".join(map(str, shape))
+        raise Malformed(f"{path}: sizes {sizes} are beyond any array", 4) from None
 
 
 def _take(stream: BinaryIO, count: int, position: int, path: Path) -> bytearray:
@@ -86,11 +77,9 @@ def _take(stream: BinaryIO, count: int, position: int, path: Path) -> bytearray:
     while len(taken) < count:
         piece = stream.read(min(CHUNK, count - len(taken)))
         if not piece:
-            raise Malformed(
-                f"{path}: cut short, since {position + count} bytes are promised but only "
-                f"{position + len(taken)} are there; fetch the file again",
-                position + len(taken),
-            )
+            end = position + len(taken)
+            fault = f"since {position + count} bytes are promised but only {end} are there"
+            raise Malformed(f"{path}: cut short, {fault}; fetch the file again", end)
         taken += piece
     return taken
 
@@ -100,23 +89,16 @@ def _find(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
-def _required(folder: Path, name: str) -> Path:
-    path = _find(folder, name)
-    if path is None:
-        raise BadInput(
-            f"{folder / name}: the file is missing (plain or .gz); put it beside the others"
-        )
-    return path
-
-
 def _part(folder: Path, prefix: str) -> Arrays:
-    images, labels = (
-        _required(folder, f"{prefix}-{IMAGES}"),
-        _required(folder, f"{prefix}-{LABELS}"),
-    )
+    paths = []
+    for name in (f"{prefix}-{IMAGES}", f"{prefix}-{LABELS}"):
+        if (path := _find(folder, name)) is None:
+            fault = "the file is missing (plain or .gz)"
+            raise BadInput(f"{folder / name}: {fault}; put it beside the others")
+        paths.append(path)
+    images, labels = paths
     x, y = read(images, 3), read(labels, 1)
     if len(x) != len(y):
-        raise BadInput(
-            f"{images}: {len(x)} images, but {labels.name} has {len(y)} labels; they must match"
-        )
+        fault = f"{len(x)} images, but {labels.name} has {len(y)} labels"
+        raise BadInput(f"{images}: {fault}; they must match")
     return Arrays(x[:, None], y.astype(np.int64))

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from cushion.data.formats.arrays import Arrays, Pair
 from cushion.errors import BadInput, Malformed
+from cushion.progress import progress
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp")
-CHANNELS = {"L": 1, "RGB": 3}
+MODES = ("L", "RGB")
+_CONVERT = "convert all images to one size and mode"
 
 
 def recognise(folder: Path) -> bool:
@@ -27,30 +29,25 @@ def read_folder(folder: Path) -> tuple[Pair, int]:
     same order. A held-out part is read from test/, or else val/, beside train/, with the classes of
     train/.
     """
-    if not (folder / "train").is_dir():
-        classes = [path.name for path in _classes(folder)]
-        return (_part(folder, classes), None), len(classes)
-    classes = [path.name for path in _classes(folder / "train")]
-    train = _part(folder / "train", classes)
-    held_out = next((folder / name for name in ("test", "val") if (folder / name).is_dir()), None)
-    if held_out is None:
+    divided = (folder / "train").is_dir()
+    first = folder / "train" if divided else folder
+    classes = [path.name for path in _classes(first)]
+    train = _part(first, classes)
+    others = [folder / name for name in ("test", "val") if (folder / name).is_dir()]
+    if not (divided and others):
         return (train, None), len(classes)
-    test = _part(held_out, classes)
+    test = _part(others[0], classes)
     if test.x.shape[1:] != train.x.shape[1:]:
-        raise BadInput(
-            f"{held_out}: its images are {_size(test.x)} but those of train are {_size(train.x)}; "
-            "convert all images to one size and mode"
-        )
+        sizes = f"its images are {_size(test.x)} but those of train are {_size(train.x)}"
+        raise BadInput(f"{others[0]}: {sizes}; {_CONVERT}")
     return (train, test), len(classes)
 
 
 def _part(folder: Path, classes: list[str]) -> Arrays:
     for path in _classes(folder):
         if path.name not in classes:
-            raise BadInput(
-                f"{path}: no class of that name was trained on; the classes are "
-                f"{', '.join(classes)}"
-            )
+            known = f"the classes are {', '.join(classes)}"
+            raise BadInput(f"{path}: no class of that name was trained on; {known}")
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
@@ -58,21 +55,15 @@ def _part(folder: Path, classes: list[str]) -> Arrays:
         files += found
         labels += [label] * len(found)
         if not found:
-            raise BadInput(
-                f"{folder / name}: this class folder has no PNG, JPEG or BMP image; add some or "
-                "remove it"
-            )
-    from cushion.progress import progress
-
+            fault = "this class folder has no PNG, JPEG or BMP image"
+            raise BadInput(f"{folder / name}: {fault}; add some or remove it")
     first = _image(files[0])
     x = np.empty((len(files), *first.shape), dtype=np.uint8)
     for row, path in enumerate(progress(files, f"reading {folder.name}", "image")):
         image = _image(path)
         if image.shape != first.shape:
-            raise BadInput(
-                f"{path}: this image is {_size(image)} but {files[0].name} is {_size(first)}; "
-                "convert all images to one size and mode"
-            )
+            sizes = f"this image is {_size(image)} but {files[0].name} is {_size(first)}"
+            raise BadInput(f"{path}: {sizes}; {_CONVERT}")
         x[row] = image
     return Arrays(x, np.array(labels, dtype=np.int64))
 
@@ -83,16 +74,13 @@ def _image(path: Path) -> NDArray[np.uint8]:
 
     try:
         with Image.open(path, formats=["PNG", "JPEG", "BMP"]) as image:
-            if image.mode not in CHANNELS:
-                raise BadInput(
-                    f"{path}: images of mode {image.mode} are not read; convert it to 8-bit grey "
-                    "or RGB"
-                )
+            if image.mode not in MODES:
+                fault = f"images of mode {image.mode} are not read"
+                raise BadInput(f"{path}: {fault}; convert it to 8-bit grey or RGB")
             pixels = np.asarray(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise Malformed(
-            f"{path}: not a readable PNG, JPEG or BMP image ({error}); replace it"
-        ) from None
+        fault = f"not a readable PNG, JPEG or BMP image ({error})"
+        raise Malformed(f"{path}: {fault}; replace it") from None
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
@@ -107,8 +95,5 @@ def _classes(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(
-        p for p in folder.iterdir() if p.suffix.lower() in ENDINGS and not p.name.startswith(".")
-    )
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(p for p in found if p.suffix.lower() in ENDINGS and not p.name.startswith("."))

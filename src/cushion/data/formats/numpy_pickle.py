@@ -29,23 +29,12 @@ NUMBER_TYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8")
 MOST_ARGUMENTS = 4  # of any call below
 MOST_DIMENSIONS = 32
 LARGEST_SIZE = 1 << 40
-# Instances, sets, persistent objects, extensions, buffers: no batch of numbers needs them.
-_NEEDLESS = (
-    pickle.INST,
-    pickle.OBJ,
-    pickle.NEWOBJ,
-    pickle.NEWOBJ_EX,
-    pickle.EMPTY_SET,
-    pickle.ADDITEMS,
-    pickle.FROZENSET,
-    pickle.PERSID,
-    pickle.BINPERSID,
-    pickle.EXT1,
-    pickle.EXT2,
-    pickle.EXT4,
-    pickle.NEXT_BUFFER,
-    pickle.READONLY_BUFFER,
-)
+# No batch of numbers needs these.
+_INSTANCES = (pickle.INST, pickle.OBJ, pickle.NEWOBJ, pickle.NEWOBJ_EX)
+_SETS = (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET)
+_OUTSIDE = (pickle.PERSID, pickle.BINPERSID, pickle.EXT1, pickle.EXT2, pickle.EXT4)
+_BUFFERS = (pickle.NEXT_BUFFER, pickle.READONLY_BUFFER)
+_NEEDLESS = (*_INSTANCES, *_SETS, *_OUTSIDE, *_BUFFERS)
 
 
 class _StandIn:
@@ -63,13 +52,11 @@ class _Dtype(_StandIn):
     """numpy.dtype(code, align, copy), then state (version, byte order, ...)."""
 
     def checked(self) -> np.dtype[Any]:
-        code = self.arguments[0]
-        code = code.decode("ascii") if isinstance(code, bytes) else code
-        order = self.state[1] if len(self.state) > 1 else "|"
-        order = order.decode("ascii") if isinstance(order, bytes) else order
+        code = _text(self.arguments[0])
+        order = _text(self.state[1]) if len(self.state) > 1 else "|"
         if code not in NUMBER_TYPES or order not in ("|", "<", ">", "="):
             raise ValueError(f"an array of a type that is not one of {', '.join(NUMBER_TYPES)}")
-        return np.dtype(code).newbyteorder(cast(Any, order))
+        return np.dtype(cast(str, code)).newbyteorder(cast(Any, order))
 
 
 class _Ndarray(_StandIn):
@@ -200,19 +187,23 @@ def read(path: Path) -> dict[str, Any]:
             raise ValueError(f"a {type(content).__name__} where a dictionary belongs")
         return {_text(key): _value(value) for key, value in content.items()}
     except _RefusedError as refusal:
-        raise BadInput(
-            f"{path}: refused, since this pickle would call {refusal}; only arrays, numbers and "
-            "text are read"
-        ) from None
+        fault = f"refused, since this pickle would call {refusal}"
+        raise BadInput(f"{path}: {fault}; only arrays, numbers and text are read") from None
     except OSError:
         raise
-    except (
-        Exception
-    ) as error:  # a damaged pickle raises nearly anything: IndexError, KeyError, struct.error, ...
+    # a damaged pickle raises nearly anything: IndexError, KeyError, struct.error, ...
+    except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise Malformed(
-            f"{path}: not a readable pickle of numbers ({reason}); fetch the file again"
-        ) from None
+        fault = f"not a readable pickle of numbers ({reason})"
+        raise Malformed(f"{path}: {fault}; fetch the file again") from None
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8") if isinstance(value, bytes) else value
+
+
+def _value(value: Any) -> Any:
+    return value.checked() if isinstance(value, (_Ndarray, _FromBuffer)) else value
 
 
 def _check_keys(keys: Iterable[Any]) -> None:
@@ -221,25 +212,13 @@ def _check_keys(keys: Iterable[Any]) -> None:
         raise ValueError("a dictionary whose keys are not text")
 
 
-def _text(key: Any) -> str:
-    return key.decode("utf-8") if isinstance(key, bytes) else cast(str, key)
-
-
-def _value(value: Any) -> Any:
-    return value.checked() if isinstance(value, (_Ndarray, _FromBuffer)) else value
-
-
 def _from_bytes(data: Any, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
-    if (
-        not isinstance(dtype, _Dtype)
-        or not isinstance(data, (bytes, bytearray))
-        or order not in ("C", "F")
-    ):
+    known = isinstance(dtype, _Dtype) and isinstance(data, (bytes, bytearray))
+    if not known or order not in ("C", "F"):
         raise ValueError("an array in an unknown form")
     kind = dtype.checked()
-    if type(shape) is not tuple or len(shape) > MOST_DIMENSIONS:
-        raise ValueError("an array whose shape is not a tuple of sizes")
-    if not all(type(size) is int and 0 <= size < LARGEST_SIZE for size in shape):
+    few = type(shape) is tuple and len(shape) <= MOST_DIMENSIONS
+    if not (few and all(type(size) is int and 0 <= size < LARGEST_SIZE for size in shape)):
         raise ValueError("an array whose shape is not a tuple of sizes")
     if math.prod(shape) * kind.itemsize != len(data):
         raise ValueError(f"an array of shape {shape} with {len(data)} bytes")
