@@ -25,7 +25,7 @@ from cushion.compressors.pruning.ensembles import bipartite
 from cushion.compressors.pruning.masks import apply_masks, masks_for
 from cushion.compressors.pruning.recovery import recover
 from cushion.compressors.pruning.sketch_sizes import MARGIN, default_ones, statistical_dimension
-from cushion.compressors.storage.masked import fitted
+from cushion.compressors.storage.pruned import fitted
 from cushion.nets.models import build
 from cushion.nets.tracing import trace
 from cushion.papers.guha.sketch_study import sparse_matrix

@@ -70,8 +70,8 @@ def check_round_trip(net: CompressedNet, case: Case, path: Path) -> None:
     assert torch.equal(again.network.forward(x), expected)
     assert torch.equal(again.stored.network(poisoned(net.frame), net.start).forward(x), expected)
     assert (again.stored.bits, again.stored.parameters) == (net.stored.bits, net.stored.parameters)
-    assert again.stored.layer_bits() == net.stored.layer_bits()
-    assert net.stored.bits > sum(net.stored.layer_bits())
+    assert again.stored.layer_bits == net.stored.layer_bits
+    assert net.stored.bits > sum(net.stored.layer_bits)
     assert again.notes == net.notes
     assert again.stored.seed == net.stored.seed
     first = path.read_bytes()

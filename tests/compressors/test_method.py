@@ -20,7 +20,7 @@ from cushion.compressors.method import Account, Candidate, Found, Method
 from cushion.compressors.options import MarginOptions
 from cushion.compressors.records import LayerSummary, PromiseCheck, Summary
 from cushion.compressors.registry import METHODS
-from cushion.compressors.storage.masked import Grid, store_pruned
+from cushion.compressors.storage.pruned import Grid, store_pruned
 from cushion.records import column, option
 from cushion.theorems.records import Bound
 
@@ -38,19 +38,14 @@ class ToyLayer(LayerSummary):
 class ToyAccount(Account):
     @property
     def layers(self) -> list[ToyLayer]:
-        bits, net = self.found.stored.layer_bits(), self.subject.net
         rows = []
-        for at, node in enumerate(net.affine_layers):
+        for at, node in enumerate(self.subject.net.affine_layers):
             other = self.found.network.nodes[node.index].affine.operator.weight
             weight = node.affine.operator.weight
             rows.append(
                 ToyLayer(
-                    name=node.name,
-                    kind=node.affine.kind,
-                    shape=tuple(weight.shape),
+                    **self.of_layer(at),
                     stored_as="grid",
-                    parameters_before=node.affine.parameters,
-                    bits=bits[at],
                     moved=float((other - weight).abs().max()),
                 )
             )

@@ -17,7 +17,7 @@ from tests.trained_cases import digits, trained
 from torch import nn
 
 from cushion.compressors.choice import worthless
-from cushion.compressors.induction import LayerErrors
+from cushion.compressors.lemmas import LayerErrors
 from cushion.compressors.noise.checks import lemma_2_1, lemma_2_2, proposition_1_1
 from cushion.compressors.noise.notes import notes_on
 from cushion.compressors.noise.options import HeavyTailOptions

@@ -13,9 +13,14 @@ import torch
 from tests.cases import CASES
 from tests.jacobian_cases import activations, traced
 
-from cushion.compressors import induction
-from cushion.compressors.induction import LayerErrors, follow_induction
-from cushion.compressors.lemmas import Lemma, induction_check, worst_kept
+from cushion.compressors import lemmas
+from cushion.compressors.lemmas import (
+    LayerErrors,
+    Lemma,
+    follow_induction,
+    induction_check,
+    worst_kept,
+)
 from cushion.compressors.projection.checks import lemma_9, why_no_induction, within_margin
 from cushion.compressors.records import PromiseCheck
 from cushion.data.dataset import Dataset
@@ -70,7 +75,7 @@ def norms(t: torch.Tensor) -> np.ndarray:
 def test_every_error_is_that_of_the_net_with_its_first_layers_replaced(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(induction, "_VALUES", 1500)  # several shards
+    monkeypatch.setattr(lemmas, "_ACTIVATIONS", 1500)  # several shards
     net, data = traced(NAMED[name]), sample(name)
     other, x = moved(net), torch.from_numpy(data.x).double()
     found, clean = follow_induction(net, other, data), activations(net, x)

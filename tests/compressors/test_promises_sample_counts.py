@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from tests.compressed_cases import compressed, network
 
-from cushion.compressors.induction import LayerErrors
-from cushion.compressors.sample_counts import count_on_sample
+from cushion.compressors.lemmas import LayerErrors, count_on_sample
 from cushion.theorems.compression import CompressedFacts
 
 GAMMA = 1.0

@@ -5,6 +5,7 @@ brute force.
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from tests.jacobian_cases import activations, brute_jacobian, traced
 from torch import nn
 
 import cushion
-from cushion.compressors import stability
+from cushion.compressors import subject
 from cushion.compressors.pairs import overlap
-from cushion.compressors.stability import stability_facts
+from cushion.compressors.subject import Subject
 from cushion.data.dataset import Dataset
 from cushion.data.samples import permutation
 from cushion.measures.one_pass import one_pass
@@ -38,18 +39,23 @@ def sample(name: str, rows: int = 9) -> Dataset:
 
 
 def facts_of(net: Network, data: Dataset, **changes: Any) -> StabilityFacts:
-    setting = {
-        "initial": None,
-        "examples": 50,
-        "zeta": 0.0,
-        "delta": 0.1,
-        "seed": 0,
-        "shared": False,
-        **changes,
-    }
-    norms = one_pass(net, data, 256, norms=True, margins=False)
-    found = stability_facts(net, data, norms, **setting)  # type: ignore[arg-type]
+    found = subject_of(net, data, **changes).stability
     assert found is not None
+    return found
+
+
+def subject_of(
+    net: Network,
+    data: Dataset,
+    *,
+    initial: Network | None = None,
+    shared: bool = False,
+    seed: int = 0,
+    **options: Any,
+) -> Subject:
+    asked = SimpleNamespace(**{"examples": 50, "zeta": 0.0, **options})
+    found = Subject(net, initial, data, "any", asked, 0.1, seed)
+    found.shared_kernels = shared
     return found
 
 
@@ -231,7 +237,7 @@ def test_rho_is_measured_on_the_rows_that_are_kept_with_the_noise_of_the_method(
         seen.append((len(data), noises[0].kind, noises[0].level))
         return measure_smoothness(net, data, noises, **options)
 
-    monkeypatch.setattr(stability, "measure_smoothness", record)
+    monkeypatch.setattr(subject, "measure_smoothness", record)
     net, data = traced(NAMED["mlp-deep"]), sample("mlp-deep", 10)
     facts_of(net, data, zeta=0.3)
     facts_of(net, data, initial=traced(NAMED["mlp-deep"]).with_affine(_half(net)))
@@ -251,16 +257,7 @@ def _half(net: Network) -> dict[int, Any]:
 
 def test_what_has_no_cushions() -> None:
     residual, data = traced(NAMED["residual"]), sample("residual")
-    norms = one_pass(residual, data, 256, norms=True, margins=False)
-    setting: dict[str, Any] = {
-        "examples": 9,
-        "zeta": 0.0,
-        "delta": 0.1,
-        "seed": 0,
-        "shared": False,
-        "initial": None,
-    }
-    assert stability_facts(residual, data, norms, **setting) is None  # type: ignore[arg-type]
+    assert subject_of(residual, data, examples=9).stability is None
     linear = traced(NAMED["linear-only"])
     one = facts_of(linear, sample("linear-only"))
     assert (one.depth, one.smoothness, one.contraction, one.why_not) == (1, None, 1.0, "")

@@ -16,8 +16,7 @@ from tests.compressors.test_pruning import normal
 import cushion
 from cushion.certificates.format.number_stream import encode_numbers
 from cushion.compressors.pruning.masks import apply_masks, masks_for
-from cushion.compressors.storage.masked import Grid, fitted, store_pruned
-from cushion.compressors.storage.pruned import Pruned
+from cushion.compressors.storage.pruned import Grid, Pruned, fitted, store_pruned
 from cushion.compressors.storage.stored import Numbers, StoredLayer
 from cushion.compressors.storage.stored_net import StoredNet, read_stored
 from cushion.errors import BadInput, Malformed
@@ -174,9 +173,9 @@ def test_the_code_pays_for_what_is_kept_and_nothing_else() -> None:
     lengths = [stored(net, sparsity).bits for sparsity in (0.0, 0.5, 0.9)]
     assert lengths == sorted(lengths, reverse=True)
     one = stored(net, 0.5)
-    assert one.bits > sum(one.layer_bits())
+    assert one.bits > sum(one.layer_bits)
     renamed = replace(one, seed=4)
-    assert renamed.layer_bits() == one.layer_bits()
+    assert renamed.layer_bits == one.layer_bits
 
 
 def test_a_layer_that_is_larger_than_any_real_one_is_refused_before_it_is_made() -> None:

@@ -19,8 +19,8 @@ from cushion.compressors.pruning.grids import (
     rho_limit_printed,
     rounding_limit,
 )
-from cushion.compressors.storage import masked
-from cushion.compressors.storage.masked import discretise, fitted
+from cushion.compressors.storage import pruned
+from cushion.compressors.storage.pruned import discretise, fitted
 from cushion.compressors.storage.stored import Numbers
 from cushion.errors import BadInput
 from cushion.nets.operators import Conv2d, Linear
@@ -68,7 +68,7 @@ def test_rounding_is_the_same_in_blocks_and_ties_go_to_even(
 ) -> None:
     weight, mask = normal(30, 40), normal(30, 40, seed=1) > 0
     whole = discretise(weight, mask, -5)
-    monkeypatch.setattr(masked, "_BLOCK", 17)
+    monkeypatch.setattr(pruned, "_BLOCK", 17)
     assert np.array_equal(discretise(weight, mask, -5).integers, whole.integers)
     ties = discretise(torch.tensor([[0.5, 1.5, -2.5, 0.25]]), torch.ones(1, 4, dtype=torch.bool), 0)
     assert ties.integers.tolist() == [

@@ -24,7 +24,7 @@ from cushion.compressors.noise.replacement import (
 from cushion.compressors.noise.spiked import Spiked
 from cushion.compressors.noise.storing import store_replaced
 from cushion.compressors.pruning.masks import masks_for
-from cushion.compressors.storage.masked import Grid, store_pruned
+from cushion.compressors.storage.pruned import Grid, store_pruned
 from cushion.errors import BadInput
 
 

@@ -145,7 +145,7 @@ def test_the_seed_makes_the_noise_and_is_paid() -> None:
     one = stored(net, seed=0)
     other = replace(one, seed=10**6)
     assert other.bits - one.bits == 2 * 19  # the gamma words of 1 and of 10^6 + 1
-    assert other.layer_bits() == one.layer_bits()
+    assert other.layer_bits == one.layer_bits
     for layer in one.layers:
         assert not np.array_equal(layer.weight(0), layer.weight(10**6))
     first, second = one.layers

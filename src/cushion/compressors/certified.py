@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from cushion.certificates.certificate import Certificate, certify_net
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.compressors.file import CompressedNet
+from cushion.compressors.method import Found
 from cushion.compressors.records import Occam
 from cushion.compressors.storage.exact import to_integer_net
-from cushion.data import Dataset
 from cushion.errors import BadInput, Malformed, Unsupported
 from cushion.numerics import float_up
 from cushion.records import Record
@@ -27,7 +26,6 @@ ASSUMED = (
     "scores that are not those of an integer net are those of this machine's floating point",
     "each bound fails with probability at most delta, the best of n of them with n times that",
 )
-
 
 Answer = TypeVar("Answer", bound=Record)
 
@@ -59,59 +57,33 @@ class Compressed(Generic[Answer]):
         return self.certificate.save(path)
 
 
-def certificate_of(
-    net: CompressedNet,
-    sample: Dataset,
-    delta: Decimal,
-    holdout: Dataset | None,
-    made_with: Mapping[str, Any],
-) -> tuple[Certificate | None, str]:
+def certificate_of(found: Found, delta: Decimal) -> tuple[Certificate | None, str]:
     """The certificate of the integer net that the stored numbers make, or why there is none."""
+    net, sample = found.compressed, found.subject.sample
     if net.start is not None:
-        return (
-            None,
-            "the initialisation is floating point, which a certificate's decoder cannot make again "
-            "from a seed",
-        )
-    stored = net.stored
+        because = "the initialisation is floating point, which a certificate's decoder cannot make "
+        return None, because + "again from a seed"
     try:
+        stored = net.stored
         exact = to_integer_net(net.network, stored.layers, stored.biases, stored.seed, sample)
-        return certify_net(exact, sample, delta, holdout=holdout, made_with=dict(made_with)), ""
+        made_with = dict(net.notes)
+        return certify_net(exact, sample, delta, holdout=found.holdout, made_with=made_with), ""
     except (Unsupported, Malformed, BadInput) as problem:
         return None, str(problem)
 
 
 def occam_rows(
-    net: CompressedNet,
-    errors: int,
-    m: int,
-    delta: Decimal,
-    holdout: Dataset | None,
-    certificate: Certificate | None,
-    because: str,
+    found: Found, delta: Decimal, certificate: Certificate | None, because: str
 ) -> tuple[Occam, Occam]:
-    """The Occam bound on this machine's scores (`errors` of m), and the certificate's."""
-    here = Occam(
-        "this machine",
-        errors,
-        m,
-        net.stored.bits,
-        float(delta),
-        float_up(occam_bound(errors, m, net.stored.bits, delta)),
-        None if holdout is None else look_at(net.network, holdout).errors,
-        None if holdout is None else len(holdout),
-    )
+    """The Occam bound on this machine's scores, and the certificate's."""
+    holdout, m, bits = found.holdout, len(found.subject.sample), found.stored.bits
+    held = None if holdout is None else look_at(found.network, holdout).errors
+    of = None if holdout is None else len(holdout)
+    bound = float_up(occam_bound(found.wrong, m, bits, delta))
+    here = Occam("this machine", found.wrong, m, bits, float(delta), bound, held, of)
     if certificate is None:
         return here, Occam("certificate", 0, m, 0, float(delta), 1.0, because=because)
-    claim = certificate.claim
-    line = claim.holdout
-    return here, Occam(
-        "certificate",
-        claim.errors,
-        m,
-        certificate.bits,
-        float(delta),
-        float_up(claim.bound),
-        None if line is None else line.errors,
-        None if line is None else line.m,
-    )
+    claim, bits = certificate.claim, certificate.bits
+    line = (None, None) if claim.holdout is None else (claim.holdout.errors, claim.holdout.m)
+    bound = float_up(claim.bound)
+    return here, Occam("certificate", claim.errors, m, bits, float(delta), bound, *line)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from cushion.compressors.file import CompressedNet
-from cushion.compressors.induction import LayerErrors, follow_induction
-from cushion.compressors.method import Candidate, Method
+from cushion.compressors.lemmas import LayerErrors, follow_induction
+from cushion.compressors.method import Candidate, Found, Method
 from cushion.compressors.records import CurvePoint, Tried
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.compressors.subject import Subject
@@ -23,72 +23,74 @@ from cushion.theorems.occam import occam_bound
 _WRITTEN = 1 << 15
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """One candidate, the net that comes back from it, and how that does on the sample."""
-
-    candidate: Candidate
-    compressed: CompressedNet
-    errors: LayerErrors
-
-
 def take_best(
     method: Method, subject: Subject, delta: Decimal, notes: Mapping[str, Any]
-) -> tuple[Judged, list[Tried], list[CurvePoint]]:
+) -> tuple[Found, list[Tried], list[CurvePoint]]:
     """The candidate with the smallest bound, and how all of them did, the best as `chosen`.
 
     Of a method that makes one candidate nothing is judged: its layers are followed one by one.
     """
-    net, sample = subject.net, subject.sample
     if method.tried is None:
         (candidate,) = method.candidates(subject)
-        compressed = CompressedNet(candidate.stored, net, dict(notes), subject.start)
-        return (
-            Judged(candidate, compressed, follow_induction(net, compressed.network, sample)),
-            [],
-            [],
-        )
-    found: list[tuple[tuple[float, float], Tried, CurvePoint]] = []
-    best: Judged | None = None
+        return _found(subject, candidate, notes, layers=True), [], []
+    best: Found | None = None
+    keys: list[tuple[float, float]] = []
+    tried: list[Tried] = []
+    curve: list[CurvePoint] = []
     with working("settings", method.tries(subject.options), "setting") as bar:
         for candidate in method.candidates(subject):
             said = {**notes, "chosen": candidate.asked, "on": candidate.grid}
-            compressed = CompressedNet(candidate.stored, net, said, subject.start)
-            errors = follow_induction(net, compressed.network, sample, scores=subject.net_scores)
-            found.append(_judge(method.tried, candidate, errors, subject.gamma or 0.0, delta))
-            if found[-1][0] < min((key for key, _, _ in found[:-1]), default=(math.inf, 0.0)):
-                best = Judged(candidate, compressed, errors)
+            found = _found(subject, candidate, said)
+            one, beyond = _judge(method.tried, found, delta)
+            asked, stored = f"{candidate.asked}, {candidate.grid}", candidate.stored
+            curve.append(curve_point(asked, stored, one.bits, found.errors, subject.gamma or 0.0))
+            tried.append(one)
+            keys.append((one.bound, beyond))
+            if best is None or keys[-1] < min(keys[:-1]):
+                best = found
             bar.advance()
     assert best is not None
-    at = min(range(len(found)), key=lambda one: found[one][0])
-    tried = [replace(one, chosen=k == at) for k, (_, one, _) in enumerate(found)]
-    return best, tried, [point for _, _, point in found]
+    at, bits = keys.index(min(keys)), best.stored.bits
+    finished = method.finish(subject, best.candidate)
+    if finished is not best.candidate:  # what really comes back
+        best = _found(subject, finished, best.compressed.notes)
+    bound = float_up(occam_bound(best.wrong, len(subject.sample), bits, delta))
+    tried[at] = replace(tried[at], chosen=True, bits=bits, bound=bound, written=True)
+    stored = best.stored
+    curve[at] = replace(curve[at], bits=stored.bits, parameters=stored.parameters)
+    return replace(best, tried=len(tried)), tried, curve
 
 
-def _judge(
-    kind: type[Tried], candidate: Candidate, errors: LayerErrors, gamma: float, delta: Decimal
-) -> tuple[tuple[float, float], Tried, CurvePoint]:
-    """What is smaller for a better one, and its records, by the length of its message, which is
-    estimated where writing every one would take too long.
+def _found(
+    subject: Subject, candidate: Candidate, notes: Mapping[str, Any], *, layers: bool = False
+) -> Found:
+    """The candidate as it comes back; layers: followed one by one."""
+    net, sample = subject.net, subject.sample
+    compressed = CompressedNet(candidate.stored, net, dict(notes), subject.start)
+    scores = None if layers else subject.net_scores
+    errors = follow_induction(net, compressed.network, sample, scores=scores)
+    return Found(subject, candidate, compressed, errors)
+
+
+def _judge(kind: type[Tried], found: Found, delta: Decimal) -> tuple[Tried, float]:
+    """Its record, by the length of its message, which is estimated where writing every one would
+    take too long; and the bound's Hoeffding form before it is cut off, which still tells them apart
+    where bounds are all 100 %.
     """
-    wrong, m = int((errors.margins <= 0).sum()), len(errors.margins)
+    candidate, m = found.candidate, len(found.errors.margins)
     written = candidate.stored.parameters <= _WRITTEN
     bits = candidate.stored.bits if written else candidate.stored.estimated_bits()
-    bound = float_up(occam_bound(wrong, m, bits, delta))
     counts: dict[str, Any] = dict(candidate.counts or {})
     tried = kind(
         asked=candidate.asked,
         grid=candidate.grid,
         bits=bits,
-        errors=wrong,
-        bound=bound,
+        errors=found.wrong,
+        bound=float_up(occam_bound(found.wrong, m, bits, delta)),
         written=written,
         **counts,
     )
-    # Where bounds are all 100 % the Hoeffding form before it is cut off still tells them apart.
-    beyond = wrong / m + math.sqrt(bits * math.log(2.0) / (2 * m))
-    asked = f"{candidate.asked}, {candidate.grid}"
-    return (bound, beyond), tried, curve_point(asked, candidate.stored, bits, errors, gamma)
+    return tried, found.wrong / m + math.sqrt(bits * math.log(2.0) / (2 * m))
 
 
 def curve_point(

@@ -1,18 +1,131 @@
-"""What the lemmas of all papers share: observed over promised, the induction over layers."""
+"""What the lemmas of all papers share: errors of compressed layers, and observed over promised.
+
+The induction of Lemmas 3 and 14 (Arora 2018) is run: x̂_i^j is the output of layer j when layers 1
+to i are compressed and the others are not. The lemmas promise ‖x̂_i^j - x^j‖ ≤ (i/d)·ε·‖x^j‖ for
+every j ≥ i and every example.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from cushion.compressors.induction import LayerErrors
 from cushion.compressors.records import InductionError, PromiseCheck
+from cushion.compressors.storage.stored_net import StoredNet
+from cushion.data import Dataset
+from cushion.errors import BadInput
+from cushion.measures.margins import sample_margins
+from cushion.measures.stability.noise import lengths
+from cushion.nets.batches import as_floats
+from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network
+from cushion.nets.perturbation import Activations
+from cushion.theorems.compression import CompressedFacts
 
-Values = NDArray[np.float64]
+_ACTIVATIONS = 1 << 24  # numbers in all activations of a shard
+
+Values: TypeAlias = NDArray[np.float64]
+Pair: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class LayerErrors:
+    """Relative errors, one number per example.
+
+    errors: under (i, j), places in `net.affine_layers` from 0 with j ≥ i. gaps: ‖f̂(x) - f(x)‖₂ of
+    the whole compressed net, and largest_gaps its largest score difference. sizes: ‖f(x)‖₂.
+    margins: of the compressed net. scores: of the net as it was, [m, classes].
+    """
+
+    errors: dict[Pair, Values]
+    gaps: Values
+    largest_gaps: Values
+    sizes: Values
+    margins: Values
+    scores: Values
+
+    @property
+    def relative(self) -> Values:
+        """‖f̂(x) - f(x)‖/‖f(x)‖; where f(x) = 0, infinite unless the compressed net agrees."""
+        return over(self.gaps, self.sizes)
+
+
+def over(observed: Values, promised: Values) -> Values:
+    """observed/promised; 0 where nothing was observed, infinite where only nothing was promised."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(observed == 0, 0.0, observed / promised)
+
+
+def follow_induction(
+    net: Network, compressed: Network, data: Dataset, *, scores: Values | None = None
+) -> LayerErrors:
+    """Both nets on all of `data`, streamed; with the `scores` of `net` the whole compressed net
+    alone is run.
+    """
+    values = sum(math.prod(node.shape) for node in net.nodes)
+    batch = max(1, min(256, _ACTIVATIONS // values))
+
+    @torch.no_grad()
+    def work(rows: slice) -> Accumulators[Pair | str]:
+        x = as_floats(data.x[rows]).to(net.dtype)
+        found: dict[Pair | str, Samples] = {}
+        if scores is None:
+            clean = Activations(net, x).values
+            own = clean[net.nodes[-1].index]
+            changed = _follow(net, compressed, clean, found, rows.start)
+        else:
+            own, changed = torch.from_numpy(scores[rows]).to(net.dtype), compressed.forward(x)
+        if not bool(torch.isfinite(changed).all()):
+            raise BadInput(
+                f"the compressed net's scores are not finite near row {rows.start}: so few numbers "
+                "lose the net; use more (`k`)"
+            )
+        gap = changed.double() - own.double()
+        columns = {
+            "gaps": lengths(gap),
+            "largest_gaps": gap.abs().amax(1),
+            "sizes": lengths(own),
+            "margins": sample_margins(changed.double(), torch.from_numpy(np.array(data.y[rows]))),
+            "scores": own,
+        }
+        return found | {key: Samples.of(rows.start, part.numpy()) for key, part in columns.items()}
+
+    shards = map_shards(len(data), batch, work, describe="errors of the compressed layers")
+    errors, whole = {}, {}
+    for key, part in shards.items():
+        if isinstance(key, str):
+            whole[key] = part.values()
+        else:
+            errors[key] = part.values()
+    return LayerErrors(errors, **whole)
+
+
+def _follow(
+    net: Network,
+    compressed: Network,
+    clean: dict[int, torch.Tensor],
+    found: dict[Pair | str, Samples],
+    start: int,
+) -> torch.Tensor:
+    """Fill in the errors of every (i, j); the scores of the whole compressed net."""
+    values, layers = dict(clean), net.affine_layers
+    for i, node in enumerate(layers):
+        values[node.index] = compressed.nodes[node.index].affine(values[node.inputs[0]])
+        after = net.descendants(node.index)
+        for later in net.nodes[node.index + 1 :]:
+            if later.index in after:
+                values[later.index] = later.op(*(values[k] for k in later.inputs))
+        for j in range(i, len(layers)):
+            at = layers[j].index
+            if at == node.index or at in after:
+                moved = lengths(values[at] - clean[at]).numpy()
+                found[i, j] = Samples.of(start, over(moved, lengths(clean[at]).numpy()))
+    return values[net.nodes[-1].index]
 
 
 @dataclass(frozen=True)
@@ -46,12 +159,6 @@ def worst_kept(ratios: Values, zeta: float) -> float:
     return float(known[-1 - dropped]) if len(known) > dropped else 0.0
 
 
-def over(observed: Values, promised: Values) -> Values:
-    """observed/promised; 0 where nothing was observed."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(observed == 0, 0.0, observed / promised)
-
-
 def induction_check(
     lemma: Lemma, errors: LayerErrors, epsilon: float, why: str, zeta: float, note: str = ""
 ) -> PromiseCheck:
@@ -60,27 +167,52 @@ def induction_check(
     `why` it is not promised, or empty; `note`: what to add where it is.
     """
     depth = 1 + max(i for i, _ in errors.errors)
-    each = np.fmax.reduce(
-        [values / ((i + 1) / depth * epsilon) for (i, _), values in errors.errors.items()]
-    )
+    ratios = [values / ((i + 1) / depth * epsilon) for (i, _), values in errors.errors.items()]
+    each = np.fmax.reduce(ratios)
     text = f"‖x̂_i^j - x^j‖ over (i/d)·{epsilon:.3g}·‖x^j‖, all i ≤ j, every example"
-    said = "; ".join(part for part in (text, "" if why else note) if part)
+    said = f"{text}; {note}" if note and not why else text
     unless = f"not promised here: {why}" if why else ""
-    return lemma.checked(worst_kept(each, zeta), len(each) * len(errors.errors), said, unless)
+    return lemma.checked(worst_kept(each, zeta), each.size * len(ratios), said, unless)
 
 
 def induction_rows(
     net: Network, errors: LayerErrors, epsilon: float | None
 ) -> tuple[InductionError, ...]:
     """The induction as records, beside (i/d)ε where it is promised."""
-    layers = net.affine_layers
-    return tuple(
-        InductionError(
-            compressed=i + 1,
-            at=layers[j].name,
-            promised=None if epsilon is None else (i + 1) / len(layers) * epsilon,
-            worst=float(values.max()),
-            mean=float(values.mean()),
-        )
-        for (i, j), values in sorted(errors.errors.items())
+    layers, rows = net.affine_layers, []
+    for (i, j), values in sorted(errors.errors.items()):
+        promised = None if epsilon is None else (i + 1) / len(layers) * epsilon
+        worst, mean = float(values.max()), float(values.mean())
+        rows.append(InductionError(i + 1, layers[j].name, promised, worst, mean))
+    return tuple(rows)
+
+
+def count_on_sample(
+    gamma: float, margins: Values, errors: LayerErrors, stored: StoredNet, delta: float
+) -> CompressedFacts:
+    """f and its compressed g counted: what Theorem 2.1 and Corollary A.1 (Arora 2018) ask for;
+    margins: [m], of f.
+
+    f and g are compared in whichever norm fewer examples fail under. Where g errs although f is
+    sure and g close to it, rounding is to blame: the argument failed there too.
+    """
+    far = errors.largest_gaps > gamma
+    far_l2 = errors.gaps > gamma / math.sqrt(2.0)
+    l2 = not far_l2.any() or far.sum() >= far_l2.sum()
+    unsure = margins <= (gamma if l2 else 2 * gamma)
+    failed = (far_l2 if l2 else far) | ((errors.margins <= 0) & ~unsure)
+    parts = [part for layer in stored.layers for part in layer.numbers]
+    parts += [bias for bias in stored.biases if bias is not None]
+    return CompressedFacts(
+        m=len(margins),
+        delta=delta,
+        numbers=sum(part.integers.size for part in parts),
+        values=2 * max(int(np.abs(part.integers).max(initial=0)) for part in parts) + 1,
+        gamma=gamma,
+        norm="l2" if l2 else "largest",
+        below_gamma=int((margins <= gamma).sum()),
+        unsure=int(unsure.sum()),
+        failed=int(failed.sum()),
+        unsure_or_failed=int((failed | unsure).sum()),
+        bits=stored.bits,
     )

@@ -14,7 +14,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cushion.compressors.options import MethodOptions
@@ -22,10 +21,8 @@ from cushion.errors import BadInput
 from cushion.records.options import Option, options_of
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from cushion.compressors.file import CompressedNet
-    from cushion.compressors.induction import LayerErrors
+    from cushion.compressors.lemmas import LayerErrors
     from cushion.compressors.records import LayerSummary, PromiseCheck, Summary, Tried
     from cushion.compressors.storage.stored_net import StoredNet
     from cushion.compressors.subject import Subject
@@ -86,15 +83,15 @@ class Found:
     """The candidate that was taken, as it comes back from its file.
 
     errors: of the whole net on the sample. tried: how many settings were. The held-out examples may
-    be looked at now.
+    be looked at once it is chosen.
     """
 
     subject: Any
     candidate: Candidate
     compressed: CompressedNet
     errors: LayerErrors
-    tried: int
-    holdout: Dataset | None
+    tried: int = 0
+    holdout: Dataset | None = None
 
     @property
     def stored(self) -> StoredNet:
@@ -107,15 +104,6 @@ class Found:
     @property
     def wrong(self) -> int:
         return int((self.errors.margins <= 0).sum())
-
-    @cached_property
-    def induction(self) -> LayerErrors:
-        """Layers compressed one after the other, errors seen at all later ones."""
-        from cushion.compressors.induction import follow_induction
-
-        if self.errors.errors:
-            return self.errors
-        return follow_induction(self.subject.net, self.network, self.subject.sample)
 
 
 class Account(ABC):
@@ -144,18 +132,27 @@ class Account(ABC):
         """The fields of the summary that are the method's own."""
         return {}
 
-    def counts(self, stored: StoredNet) -> CompressedFacts:
-        """f and its compressed g counted on the sample, g as `stored` writes it."""
-        from cushion.compressors.sample_counts import count_on_sample
-
-        subject = self.subject
-        return count_on_sample(
-            subject.gamma or 0.0, subject.seen.margins, self.found.errors, stored, subject.delta
-        )
-
     def notes(self, summary: Any) -> Sequence[str]:  # noqa: ARG002
         """What a reader should know of this run, one sentence each."""
         return ()
+
+    def of_layer(self, at: int) -> dict[str, Any]:
+        """What every method says of layer `at`, but for `stored_as`."""
+        node = self.subject.net.affine_layers[at]
+        return {
+            "name": node.name,
+            "kind": node.affine.kind,
+            "shape": tuple(node.affine.operator.weight.shape),
+            "parameters_before": node.affine.parameters,
+            "bits": self.found.stored.layer_bits[at],
+        }
+
+    def counts(self, stored: StoredNet) -> CompressedFacts:
+        """f and its compressed g counted on the sample, g as `stored` writes it."""
+        from cushion.compressors.lemmas import count_on_sample
+
+        gamma, seen, delta = self.subject.gamma or 0.0, self.subject.seen, self.subject.delta
+        return count_on_sample(gamma, seen.margins, self.found.errors, stored, delta)
 
 
 class Method(Named, ABC):
@@ -172,18 +169,11 @@ class Method(Named, ABC):
         """The net and its initialisation as the method takes them, or BadInput."""
         return net, start
 
-    def subject(
-        self,
-        net: Network,
-        start: Network | None,
-        sample: Dataset,
-        options: Any,
-        delta: Decimal,
-        seed: int,
-    ) -> Subject:
+    def subject_type(self) -> type[Subject]:
+        """What it measures of a net and its sample."""
         from cushion.compressors.subject import Subject
 
-        return Subject(net, start, sample, self.name, options, float(delta), seed)
+        return Subject
 
     def settings(self, options: Any) -> dict[str, Any]:
         """What is noted in the file."""

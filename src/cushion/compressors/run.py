@@ -10,27 +10,32 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from torch import nn
+
+from cushion.certificates.certificate import Certificate
+from cushion.certificates.format.number_stream import MOST_FIELD
 from cushion.certificates.model_first import model_first
 from cushion.certificates.search.options import Report
+from cushion.compressors.certified import ASSUMED, Compressed, certificate_of, occam_rows
+from cushion.compressors.choice import curve_point, take_best, worthless
+from cushion.compressors.lemmas import follow_induction
 from cushion.compressors.method import Found, Method
 from cushion.compressors.records import CurvePoint, Promise, Summary, Tried
 from cushion.compressors.registry import METHODS, choose
 from cushion.compressors.searches import Search
+from cushion.compressors.storage.stored_net import StoredNet
+from cushion.compressors.subject import Subject, check_weights
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput
-from cushion.numerics import float_up
-from cushion.theorems.occam import occam_bound, parse_delta
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from cushion.certificates.certificate import Certificate
-    from cushion.compressors.certified import Compressed
-    from cushion.compressors.subject import Subject
-    from cushion.nets.network import Network
+from cushion.measures.norms.layers import squared_distance
+from cushion.measures.stability.comparison import check_alike
+from cushion.measures.table import traced
+from cushion.nets.network import Network
+from cushion.theorems.net_facts import look_at
+from cushion.theorems.occam import parse_delta
 
 Value: TypeAlias = bool | int | float | str | Sequence[float] | Sequence[str] | None
 
@@ -94,10 +99,6 @@ def compress_model(
     `from_initialisation` alone. The model is not changed; the held-out examples are only looked at
     once the setting is chosen.
     """
-    from cushion.compressors.certified import Compressed
-    from cushion.compressors.choice import take_best
-    from cushion.compressors.induction import follow_induction
-
     chosen = METHODS.get(method)
     if not isinstance(chosen, Method):
         known = ", ".join(name for name, one in METHODS.items() if isinstance(one, Method))
@@ -114,23 +115,15 @@ def compress_model(
     exact = parse_delta(str(delta))
     net, start = _traced(model, init, sample, options)
     net, start = chosen.prepare(net, start)
-    subject = chosen.subject(net, start, sample, options, exact, seed)
+    subject = chosen.subject_type()(net, start, sample, method, options, float(exact), seed)
     notes = {"method": method, "seed": seed, **chosen.settings(options)}
-    best, tried, curve = take_best(chosen, subject, exact, notes)
-    candidate, compressed, errors = best.candidate, best.compressed, best.errors
-    finished = chosen.finish(subject, candidate)
-    if finished is not candidate:  # what really comes back
-        compressed = replace(compressed, stored=finished.stored)
-        errors = follow_induction(net, compressed.network, sample, scores=subject.net_scores)
-    found = Found(subject, finished, compressed, errors, len(tried), holdout)
-    bits = candidate.stored.bits if tried else 0
-    summary, certificate = _report(chosen, found, tried, curve, bits, exact)
-    return Compressed(compressed, summary, certificate)
+    found, tried, curve = take_best(chosen, subject, exact, notes)
+    found = replace(found, holdout=holdout)
+    summary, certificate = _report(chosen, found, tried, curve, exact)
+    return Compressed(found.compressed, summary, certificate)
 
 
 def _check_seed(seed: int, used: int) -> None:
-    from cushion.certificates.format.number_stream import MOST_FIELD
-
     if type(seed) is not int or not 0 <= seed < MOST_FIELD - used:
         trials = ", and the trials count up from it" if used > 1 else ""
         raise BadInput(
@@ -143,11 +136,6 @@ def _traced(
     model: nn.Module | Network, init: nn.Module | Network | None, sample: Dataset, options: Any
 ) -> tuple[Network, Network | None]:
     """The net, and its initialisation where the options ask for it."""
-    from cushion.compressors.subject import check_weights
-    from cushion.measures.norms.layers import squared_distance
-    from cushion.measures.stability.comparison import check_alike
-    from cushion.measures.table import traced
-
     net = traced(model, sample)
     check_weights(net)
     if not getattr(options, "from_initialisation", False):
@@ -167,35 +155,17 @@ def _traced(
 
 
 def _report(
-    method: Method,
-    found: Found,
-    tried: list[Tried],
-    curve: list[CurvePoint],
-    bits: int,
-    delta: Decimal,
+    method: Method, found: Found, tried: list[Tried], curve: list[CurvePoint], delta: Decimal
 ) -> tuple[Summary, Certificate | None]:
-    """The summary, which takes what it has fields for, and the certificate.
-
-    bits: of the message that was judged best, exactly.
-    """
-    from cushion.compressors.certified import ASSUMED, certificate_of, occam_rows
-    from cushion.compressors.choice import worthless
-
-    subject, stored, compressed = found.subject, found.stored, found.compressed
-    account, m = method.account(found), len(found.subject.sample)
+    """The summary, which takes what it has fields for, and the certificate."""
+    subject, stored, account = found.subject, found.stored, method.account(found)
     lemmas = tuple(account.lemmas)
-    certificate, because = certificate_of(
-        compressed, subject.sample, delta, found.holdout, compressed.notes
-    )
-    occam = occam_rows(compressed, found.wrong, m, delta, found.holdout, certificate, because)
+    certificate, because = certificate_of(found, delta)
+    occam = occam_rows(found, delta, certificate, because)
     if tried:
         at, held = next(k for k, one in enumerate(tried) if one.chosen), occam[0].holdout_errors
-        bound = float_up(occam_bound(found.wrong, m, bits, delta))
-        tried[at] = replace(tried[at], bits=bits, bound=bound, written=True)
         error = None if held is None or found.holdout is None else held / len(found.holdout)
-        curve[at] = replace(
-            curve[at], bits=stored.bits, parameters=stored.parameters, test_error=error
-        )
+        curve[at] = replace(curve[at], test_error=error)
     else:
         curve = [_point(subject, *one, found.holdout) for one in method.curve(subject)]
     known = {
@@ -203,7 +173,7 @@ def _report(
         "seed": subject.seed,
         "settings": subject.options.settings(),
         "gamma": subject.gamma,
-        "m": m,
+        "m": len(subject.sample),
         "delta": subject.delta,
         "parameters_before": subject.net.parameters,
         "parameters": stored.parameters,
@@ -230,12 +200,8 @@ def _report(
     return summary, certificate
 
 
-def _point(subject: Subject, asked: str, stored: Any, holdout: Dataset | None) -> CurvePoint:
+def _point(subject: Subject, asked: str, stored: StoredNet, holdout: Dataset | None) -> CurvePoint:
     """One further size, on the sample and on held-out examples."""
-    from cushion.compressors.choice import curve_point
-    from cushion.compressors.induction import follow_induction
-    from cushion.theorems.net_facts import look_at
-
     network = stored.network(subject.net, subject.start)
     errors = follow_induction(subject.net, network, subject.sample, scores=subject.net_scores)
     point = curve_point(asked, stored, stored.bits, errors, subject.gamma or 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -10,21 +11,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cushion.compressors.stability import stability_facts
+from cushion.compressors.pairs import overlap
 from cushion.data import Dataset
 from cushion.data.samples import permutation
 from cushion.errors import BadInput
 from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.one_pass import one_pass
+from cushion.measures.stability.effective import LayerTerms, kept_rows
+from cushion.measures.stability.measurement import measure_terms
+from cushion.measures.stability.noise import Noise
+from cushion.measures.stability.options import StabilityOptions
+from cushion.measures.stability.smoothness import measure_smoothness
 from cushion.measures.table import measure
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network
+from cushion.nets.operators import Conv2d
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.net_facts import SampleFacts, gather, look_at
-from cushion.theorems.noise_stability import StabilityFacts
+from cushion.theorems.noise_stability import LayerStabilityFacts, StabilityFacts
 
 _BATCH = 256
+_DRAWS = 4  # of the noise for ρ: enough to see that it is below 3d, the only question here
+_K = 1000
 
 
 def check_weights(net: Network) -> None:
@@ -76,8 +85,9 @@ class Subject:
                 )
             return {"scores": Samples.of(rows.start, found.numpy())}
 
-        shards = map_shards(len(sample), _BATCH, work, describe="scores")
-        found: NDArray[np.float64] = shards["scores"].values()
+        found: NDArray[np.float64] = map_shards(len(sample), _BATCH, work, describe="scores")[
+            "scores"
+        ].values()
         return found
 
     @cached_property
@@ -90,34 +100,72 @@ class Subject:
 
     @cached_property
     def facts(self) -> NetFacts:
-        table = measure(self.net, self.sample, only=["norms", "paths"], spectra=False)
-        found = gather(
-            self.net,
-            self.sample,
-            self.seen,
-            table,
-            None,
-            delta=self.delta,
-            epsilon=self.options.level,
-        )
+        net, sample, level = self.net, self.sample, self.options.level
+        table = measure(net, sample, only=["norms", "paths"], spectra=False)
+        found = gather(net, sample, self.seen, table, None, delta=self.delta, epsilon=level)
         gamma = found.margin if self.gamma is None else self.gamma
         return replace(found, margin=gamma, margin_loss=margin_loss(self.seen.margins, gamma))
 
     @cached_property
     def stability(self) -> StabilityFacts | None:
-        """Without the fraction ζ of the examples that the user leaves out."""
-        norms = one_pass(self.net, self.sample, 256, norms=True, margins=False)
-        return stability_facts(
-            self.net,
-            self.sample,
-            norms,  # type: ignore[arg-type]
-            initial=self.start,
-            examples=self.options.examples,
-            zeta=self.options.zeta,
-            delta=self.delta,
-            seed=self.seed,
-            shared=self.shared_kernels,
+        """The numbers of Lemmas 3 and 14 (Arora 2018), each with its worst value over the examples
+        that are kept: without the fraction ζ that the user leaves out.
+
+        None unless the net is a chain in which every quantity is defined.
+        """
+        net, data, zeta, seed = self.net, self.sample, self.options.zeta, self.seed
+        asked = StabilityOptions(
+            examples=self.options.examples, seed=seed, draws=_DRAWS, attenuation_draws=0
         )
+        norms = one_pass(net, data, _BATCH, norms=True, margins=False)
+        terms, rows = measure_terms(net, data, norms, asked, self.start)  # type: ignore[arg-type]
+        if not terms:
+            return None
+        kept = kept_rows(terms, zeta)
+        some = data.select(rows[kept], f"{int(kept.sum())} rows for noise stability, seed={seed}")
+        return StabilityFacts(
+            layers=tuple(self._layer(at, term, kept) for at, term in enumerate(terms)),
+            contraction=max(_contraction(term, kept, zeta == 0.0) for term in terms),
+            m=len(data),
+            width=max(node.affine.operator.output_size for node in net.affine_layers),
+            smoothness=self._smoothness(some) if len(terms) > 1 else None,
+            delta=self.delta,
+            examples=len(some),
+        )
+
+    def _smoothness(self, some: Dataset) -> float | None:
+        noise = Noise("sign-projection" if self.start is None else "from-initialisation", 0.1, _K)
+        setting = {"draws": _DRAWS, "seed": self.seed, "batch": 64}
+        drawn = measure_smoothness(self.net, some, [noise], initial=self.start, **setting)[noise]
+        value = drawn.describe_net(noise, 0.0).value if drawn.examples else None
+        return math.inf if value is None and drawn.examples else value
+
+    def _layer(self, at: int, term: LayerTerms, kept: NDArray[Any]) -> LayerStabilityFacts:
+        """Where a kernel is compressed once and used at every place (matrix-project), Lemma 2 loses
+        ⌈κ/s⌉ and Definition 5 holds instead of Definition 8: μ_{i→} is divided by √places·⌈κ/s⌉.
+        """
+        operator = term.node.affine.operator
+        places = math.prod(operator.output_shape[1:])
+        interlayer, cushion = (float(np.fmin.reduce(x[kept])) for x in (term.minimal, term.cushion))
+        if self.shared_kernels and isinstance(operator, Conv2d):
+            interlayer /= math.sqrt(places * overlap(operator))
+        return LayerStabilityFacts(
+            name=term.node.name,
+            weights=operator.parameters,
+            frobenius=self.changed_norm(at),
+            cushion=cushion if self.options.zeta else term.worst_cushion,
+            interlayer=interlayer,
+            beta=float(np.fmax.reduce(term.beta[kept])),
+            overlap=overlap(operator),
+            places=places,
+        )
+
+    def changed_norm(self, at: int) -> float:
+        """‖A‖_F of layer `at`, or ‖A - A₀‖_F where only what training changed is compressed."""
+        operator = self.net.affine_layers[at].affine.operator
+        if self.start is not None:
+            operator = operator.minus(self.start.affine_layers[at].affine.operator)
+        return operator.frobenius()
 
     @cached_property
     def eta(self) -> float:
@@ -130,3 +178,10 @@ class Subject:
         """As many examples as the options ask for, by the seed."""
         rows = np.sort(permutation(len(self.sample), self.seed)[: self.options.examples])
         return self.sample.select(rows, f"{len(rows)} rows for {what}, seed={self.seed}")
+
+
+def _contraction(term: LayerTerms, kept: NDArray[Any], whole: bool) -> float:
+    """c of one layer: over all of S (`whole`), or over the examples that are kept."""
+    some = float(np.fmax.reduce(term.contraction[kept]))
+    # NaN: nothing was measured; ∞ counts
+    return float(np.fmax(some, term.whole_contraction)) if whole else some

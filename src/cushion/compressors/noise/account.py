@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cushion.compressors.induction import LayerErrors, follow_induction
-from cushion.compressors.lemmas import induction_rows
+from cushion.compressors.lemmas import LayerErrors, follow_induction, induction_rows
 from cushion.compressors.method import Account, Found
 from cushion.compressors.noise import checks
 from cushion.compressors.noise.candidates import ReplacedNet, kept_values, rounding
@@ -182,10 +181,6 @@ class ReplacementAccount(Account):
     def layers(self) -> list[LayerReplacement]:
         return [self._layer(node, at) for at, node in enumerate(self.net.affine_layers)]
 
-    @cached_property
-    def _bits(self) -> Sequence[int]:
-        return self.found.stored.layer_bits()
-
     def _layer(self, node: Node, at: int) -> LayerReplacement:
         operator, one = node.affine.operator, self.made.replacements[at]
         stored = self.found.stored.layers[at]
@@ -198,10 +193,7 @@ class ReplacementAccount(Account):
             model, fitted = size * share, fit.tail * share
         faithful = int(np.count_nonzero(kept_values(self.faithful.layers[at])))
         return LayerReplacement(
-            name=node.name,
-            kind=node.affine.kind,
-            shape=tuple(operator.weight.shape),
-            parameters_before=node.affine.parameters,
+            **self.of_layer(at),
             stored_as=_words(one),
             deviation=self.made.deviations[at],
             tau=None if one is None else one.tau,
@@ -212,7 +204,6 @@ class ReplacementAccount(Account):
             replaced=size - kept,
             nonzeros=int(np.count_nonzero(kept_values(stored))),
             rounded_away=kept - faithful,
-            bits=self._bits[at],
             frobenius=operator.frobenius(),
             replaced_mean=0.0 if one is None else one.removed_mean,
             replaced_largest=0.0 if one is None else one.removed_largest,

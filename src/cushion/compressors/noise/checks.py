@@ -14,8 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from cushion.compressors.induction import LayerErrors
-from cushion.compressors.lemmas import Lemma, induction_check
+from cushion.compressors.lemmas import LayerErrors, Lemma, induction_check
 from cushion.compressors.pairs import PairRatios
 from cushion.compressors.records import PromiseCheck
 from cushion.data import Dataset

@@ -12,13 +12,14 @@ the largest jump of such a lattice. A certificate's decoder makes the same numbe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Self
 
 import numpy as np
 
 from cushion.certificates.format.limits import MOST_AMPLITUDE
 from cushion.certificates.format.sources import SeededNoise, noise
-from cushion.compressors.storage.exact_weights import ExactWeight, check_place, power
+from cushion.compressors.storage.exact_weights import ExactWeight, check_place
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Fields, Numbers, Parts, Shape, StoredLayer, Values
 from cushion.errors import BadInput, Unsupported
@@ -133,7 +134,7 @@ class Spiked(StoredLayer, kind="spiked", number=9, field_count=2):
             )
         source = SeededNoise(values, seed, place, amplitude)
         only_last = _WITH_A_MEAN if self.mean else ""
-        return ExactWeight(lambda _: source, power(lowest), fixed=True, only_last=only_last)
+        return ExactWeight(lambda _: source, Fraction(2) ** lowest, fixed=True, only_last=only_last)
 
     @property
     def parameters(self) -> int:

@@ -11,8 +11,7 @@ import torch
 
 from cushion.compressors.noise.replacement import Replacement
 from cushion.compressors.noise.spiked import Spiked, on_a_grid
-from cushion.compressors.storage.masked import Grid, store_pruned
-from cushion.compressors.storage.pruned import Pruned
+from cushion.compressors.storage.pruned import Grid, Pruned, store_pruned
 from cushion.compressors.storage.stored import StoredLayer
 from cushion.compressors.storage.stored_net import StoredNet, places
 from cushion.nets.network import Network

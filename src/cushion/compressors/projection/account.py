@@ -179,7 +179,7 @@ class ProjectionAccount(Account):
     @property
     def layers(self) -> list[LayerProjection]:
         subject, found, own = self.subject, self.found, self._checked[1]
-        depth, bits = len(self.plans), found.stored.layer_bits()
+        depth, bits = len(self.plans), found.stored.layer_bits
         counts = subject.counts if self.epsilon is not None else None
         rows = []
         for at, (node, layer) in enumerate(

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cushion.compressors.induction import LayerErrors
-from cushion.compressors.lemmas import Lemma, Values, over, worst_kept
+from cushion.compressors.lemmas import LayerErrors, Lemma, Values, over, worst_kept
 from cushion.compressors.pairs import Allowance, PairRatios, overlap
 from cushion.compressors.projection.conv_project import Located, epsilon_of
 from cushion.compressors.projection.matrix_project import Projected, rounding_share

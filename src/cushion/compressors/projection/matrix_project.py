@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor
 
 from cushion.certificates.format.sources import SignProjection
-from cushion.compressors.storage.exact_weights import ExactWeight, check_place, power
+from cushion.compressors.storage.exact_weights import ExactWeight, check_place
 from cushion.compressors.storage.stored import (
     Fields,
     Numbers,
@@ -103,7 +104,7 @@ class Projected(StoredLayer, kind="projected", number=3, field_count=2):
             raise Unsupported(_NOT_EXACT[self.helper])
         check_place(self.place, place)
         q = self.coefficients.integers
-        unit = power(self.coefficients.exponent) / q.size  # Algorithm 1's 1/k
+        unit = Fraction(2) ** self.coefficients.exponent / q.size  # Algorithm 1's 1/k
         return ExactWeight(lambda shift: SignProjection(q, shape, seed, place, shift), unit)
 
 

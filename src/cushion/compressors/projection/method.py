@@ -11,11 +11,8 @@ from cushion.compressors.projection.options import VECTORS, NetOptions
 from cushion.compressors.projection.records import ProjectionSummary
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from cushion.compressors.projection.subject import ProjectionSubject
     from cushion.compressors.storage.stored_net import StoredNet
-    from cushion.data.dataset import Dataset
     from cushion.nets.network import Network
 
 _OF_NETS = ("gamma", "level", "from_initialisation", "zeta", "sweep")
@@ -53,18 +50,10 @@ class Projection(Method):
             return net, start
         return centred(net, self.name), None if start is None else centred(start, self.name)
 
-    def subject(
-        self,
-        net: Network,
-        start: Network | None,
-        sample: Dataset,
-        options: NetOptions,
-        delta: Decimal,
-        seed: int,
-    ) -> ProjectionSubject:
+    def subject_type(self) -> type[ProjectionSubject]:
         from cushion.compressors.projection.subject import ProjectionSubject
 
-        return ProjectionSubject(net, start, sample, self.name, options, float(delta), seed)
+        return ProjectionSubject
 
     def candidates(self, subject: ProjectionSubject) -> Iterator[Candidate]:
         from cushion.compressors.projection.plans import check_point, store

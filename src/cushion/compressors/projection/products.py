@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
 import torch
 
 from cushion.certificates.format.sources import Product
-from cushion.compressors.storage.exact_weights import ExactWeight, power
+from cushion.compressors.storage.exact_weights import ExactWeight
 from cushion.compressors.storage.stored import Fields, Numbers, Parts, Shape, StoredLayer, Values
 from cushion.errors import BadInput
 from cushion.nets.operations import Affine
@@ -82,7 +83,7 @@ class LowRank(_Factors, kind="low-rank", number=1, field_count=1):
 
     def exact(self, shape: Shape, seed: int, place: int) -> ExactWeight:  # noqa: ARG002
         factors = np.concatenate([part.integers.reshape(-1) for part in self.numbers])
-        unit = power(self.left.exponent + self.right.exponent)
+        unit = Fraction(2) ** (self.left.exponent + self.right.exponent)
         return ExactWeight(lambda shift: Product(factors, shape, self.rank, shift), unit)
 
 

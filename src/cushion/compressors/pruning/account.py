@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cushion.compressors.induction import LayerErrors, follow_induction
+from cushion.compressors.lemmas import LayerErrors, follow_induction
 from cushion.compressors.method import Account, Found
 from cushion.compressors.pruning import checks
 from cushion.compressors.pruning.candidates import PrunedNet
@@ -18,8 +18,7 @@ from cushion.compressors.pruning.layers import prune_layer, sides
 from cushion.compressors.pruning.records import LayerPruning, Subgaussian
 from cushion.compressors.records import PromiseCheck
 from cushion.compressors.spectral import LayerShift, layer_shifts, lemma_9
-from cushion.compressors.storage.masked import is_pruned
-from cushion.compressors.storage.pruned import Pruned
+from cushion.compressors.storage.pruned import Pruned, is_pruned
 from cushion.compressors.storage.stored import Kept
 from cushion.nets.network import Network
 from cushion.progress import progress
@@ -44,13 +43,12 @@ class PruningAccount(Account):
 
     @cached_property
     def layers(self) -> tuple[LayerPruning, ...]:
-        nodes, bits = self.subject.net.affine_layers, self.found.stored.layer_bits()
-        shares = self.shares
+        nodes, shares = self.subject.net.affine_layers, self.shares
         own = iter(() if shares is None else zip(shares.epsilon, shares.lambda_, strict=True))
         found = []
         for at, node in enumerate(progress(nodes, "norms of Δ", "layer")):
             pair = next(own, None) if is_pruned(node.affine.operator) else None
-            found.append(prune_layer(node, at, self.made, pair, bits[at], len(nodes)))
+            found.append(prune_layer(node, at, self.made, pair, self.of_layer(at), len(nodes)))
         return tuple(found)
 
     @property

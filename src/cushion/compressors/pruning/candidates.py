@@ -15,8 +15,7 @@ from cushion.compressors.pruning.lemma_grid import lemma_grid
 from cushion.compressors.pruning.masks import apply_masks, masks_for
 from cushion.compressors.pruning.options import PruneOptions
 from cushion.compressors.pruning.records import LayerSketch
-from cushion.compressors.storage.masked import Grid, is_pruned, store_pruned
-from cushion.compressors.storage.pruned import Pruned
+from cushion.compressors.storage.pruned import Grid, Pruned, is_pruned, store_pruned
 from cushion.compressors.storage.stored import StoredLayer
 from cushion.compressors.storage.stored_net import MOST_WORK, StoredNet, places
 from cushion.compressors.subject import Subject, check_weights

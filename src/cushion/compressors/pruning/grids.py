@@ -6,7 +6,7 @@ stayed move, so ‖Ã - Â‖₂ ≤ ‖Ã - Â‖_F ≤ (ρ/2)√J: the paper's
 map reads a number of its input at up to `overlap` places, which multiplies the squared norm of a
 map over that of its kernel's matrix by at most as much.
 
-A stored grid's ρ is a power of two (`storage.masked`).
+A stored grid's ρ is a power of two (`storage.pruned`).
 """
 
 from __future__ import annotations

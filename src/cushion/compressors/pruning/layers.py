@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,8 +39,14 @@ def sides(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def prune_layer(
-    node: Node, at: int, made: PrunedNet, pair: tuple[float, float] | None, bits: int, depth: int
+    node: Node,
+    at: int,
+    made: PrunedNet,
+    pair: tuple[float, float] | None,
+    known: Mapping[str, Any],
+    depth: int,
 ) -> LayerPruning:
+    """known: what every method says of a layer."""
     operator, mask, plain = node.affine.operator, made.masks[at], made.plain.layers[at]
     assert isinstance(plain, Pruned | Kept)
     pruned, dense = isinstance(plain, Pruned), not isinstance(operator, Conv2d)
@@ -69,14 +77,10 @@ def prune_layer(
     row_most, column_most, whole = _spread(integers.reshape(rows, columns), shape)
     sketch = made.sketches[at] if made.sketches else None
     return LayerPruning(
-        name=node.name,
-        kind=node.affine.kind,
-        shape=shape,
-        parameters_before=node.affine.parameters,
+        **known,
         kept=kept,
         nonzeros=nonzeros,
         dead=int(dropped.sum()),
-        bits=bits,
         normality=normal,
         moments=None if lemma is None else _moments(moved.weight, mask, lemma[0], lemma[1]),
         spectral=spectral,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cushion.compressors.pruning.grids import exponent_below, rho_limit
 from cushion.compressors.pruning.options import FALLBACK_BITS
-from cushion.compressors.storage.masked import Grid, is_pruned
+from cushion.compressors.storage.pruned import Grid, is_pruned
 from cushion.data.counter import stream
 from cushion.nets.network import Network
 from cushion.nets.operators import Operator

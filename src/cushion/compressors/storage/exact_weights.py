@@ -44,7 +44,7 @@ def as_they_are(integers: Integers, exponent: int) -> ExactWeight:
         and grid_length(integers, levels) <= bias_length(integers.reshape(-1), 0) - _WIDE_FLAGS
     ):
         source = Grid(integers, levels)
-    return ExactWeight(lambda _: source, power(exponent), fixed=True)
+    return ExactWeight(lambda _: source, Fraction(2) ** exponent, fixed=True)
 
 
 def check_place(mine: int, place: int) -> None:
@@ -54,11 +54,6 @@ def check_place(mine: int, place: int) -> None:
             f"its helper string is that of layer {mine}, and in a certificate it is layer {place}; "
             "leave out poolings that change nothing, and compress again"
         )
-
-
-def power(exponent: int) -> Fraction:
-    """2^exponent, exactly."""
-    return Fraction(2) ** exponent
 
 
 def coded_decisions(numbers: Integers, *, grid: bool) -> int:

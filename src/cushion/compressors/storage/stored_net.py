@@ -79,6 +79,7 @@ class StoredNet:
         """Length of the message."""
         return self.coded.bits
 
+    @cached_property
     def layer_bits(self) -> tuple[int, ...]:
         """What the numbers of each layer take, its bias included; the rest is sizes and grids."""
         parts = iter(self.coded.arrays)
