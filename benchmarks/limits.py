@@ -19,7 +19,8 @@ import torch
 
 from cushion.certificates.certify import certify
 from cushion.certificates.format.inputs import Bytes
-from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid
 from cushion.certificates.search.integer.polish import polish

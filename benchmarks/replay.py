@@ -13,7 +13,8 @@ import torch
 from torch.nn import functional as F
 
 from cushion.certificates.format.inputs import Bytes
-from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Pool
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Conv, Dense, Pool
 from cushion.certificates.format.message import encode, read
 from cushion.certificates.format.sources import Grid
 

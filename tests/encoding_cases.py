@@ -11,11 +11,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cushion.certificates.format.inputs import Bytes, Floats, Input
-from cushion.certificates.format.integer_net import (
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import (
     Conv,
     Dense,
     Feature,
-    IntegerNet,
     Layer,
     Pool,
     feature_after,

@@ -13,7 +13,8 @@ from tests.cases import CASES
 from torch import nn
 
 import cushion
-from cushion.certificates.format.integer_net import IntegerNet, Pool
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Pool
 from cushion.certificates.format.sources import Source
 from cushion.compressors.projection.matrix_project import Projected
 from cushion.compressors.projection.products import LowRank

@@ -12,7 +12,8 @@ from tests import format_reader
 from tests.encoding_cases import examples, grid, nets, same
 
 from cushion.certificates.format.inputs import Bytes
-from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Pool
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Conv, Dense, Pool
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.sources import Grid
 from cushion.errors import BadInput, Malformed

@@ -14,7 +14,8 @@ from tests.clock import Clock
 
 from cushion.certificates.format.code_lengths import bias_length, grid_length
 from cushion.certificates.format.inputs import Bytes
-from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid, SeededMask
 from cushion.certificates.search.integer.last_layer import LastLayer

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from cushion.certificates.format.inputs import Bytes
-from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.sources import Grid
 from cushion.certificates.search.integer.blueprints import (

@@ -12,11 +12,12 @@ import pytest
 from tests import format_reader
 from tests.encoding_cases import grid, head, ones, same, tiny
 
+from cushion.certificates.format import arithmetic
 from cushion.certificates.format import message as messages
-from cushion.certificates.format import numbers
 from cushion.certificates.format.bits import BitWriter
 from cushion.certificates.format.inputs import Bytes, Floats
-from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Layer, Pool
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Conv, Dense, Layer, Pool
 from cushion.certificates.format.limits import check_sizes
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.sources import (
@@ -386,9 +387,9 @@ def test_decisions_are_counted_when_writing_and_when_reading(
 
     monkeypatch.setattr(format_reader.Stream, "decide", counted)
     format_reader.read(message.data, message.bits)
-    monkeypatch.setattr(numbers, "MOST_DECISIONS", asked)
+    monkeypatch.setattr(arithmetic, "MOST_DECISIONS", asked)
     assert same(decode(message.data, message.bits), made)
-    monkeypatch.setattr(numbers, "MOST_DECISIONS", asked - 1)
+    monkeypatch.setattr(arithmetic, "MOST_DECISIONS", asked - 1)
     with pytest.raises(Malformed, match="decisions that the format allows"):
         encode(made)
     with pytest.raises(Malformed, match="decisions that the format allows"):

@@ -18,7 +18,7 @@ from tests.posterior_cases import coin, convolutional, linear, ones, stripes, wh
 
 from cushion.certificates.format import rounded_gaussian as gaussian
 from cushion.certificates.format.bits import BitWriter
-from cushion.certificates.format.headers import write_input, write_layer
+from cushion.certificates.format.headers import code_input, code_layer
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Conv, Dense, Feature, Layer, Pool
@@ -285,9 +285,9 @@ def test_lengths_are_strict() -> None:
 def header(layer: Dense, features: int) -> BitWriter:
     writer = BitWriter()
     writer.gamma(2)
-    write_input(writer, (1, 1, features), Bytes(0))
+    code_input(writer, (1, 1, features), Bytes(0))
     writer.gamma(1)
-    write_layer(writer, layer, Feature((1, 1, features)), last=True)
+    code_layer(writer, layer, Feature((1, 1, features)), 1, last=True, room=0)
     return writer
 
 

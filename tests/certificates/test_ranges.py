@@ -10,7 +10,8 @@ from tests import format_reader
 from tests.encoding_cases import grid, ones
 
 from cushion.certificates.format.inputs import Bytes, Floats, Input
-from cushion.certificates.format.integer_net import Conv, Dense, IntegerNet, Layer, Pool
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Conv, Dense, Layer, Pool
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.sources import Grid, SeededProjection, Values
 from cushion.errors import Malformed

@@ -16,7 +16,8 @@ from tests.clock import Clock
 from torch import nn
 
 from cushion.certificates.format.inputs import Bytes
-from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.sources import SeededMask, SeededProjection
 from cushion.certificates.search.integer.blueprints import (
@@ -102,7 +103,7 @@ def test_subspace_integers_are_the_formula_summed_naively() -> None:
     assert (source.shape, source.seed, source.layer) == ((3, 5), 2, 4)
     signs, start = weights.signs.tolist(), weights.start.tolist()
     for i, number in enumerate(weights.integers().detach().reshape(-1).tolist()):
-        total = sum(int(c) * int(row[i]) for c, row in zip(source.coefficients, signs, strict=True))
+        total = sum(int(c) * int(row[i]) for c, row in zip(source.coded, signs, strict=True))
         expected = source.amplitude * int(start[i]) + math.floor(Fraction(total, 2**source.shift))
         assert number == expected == source.numbers.reshape(-1)[i]
 
@@ -150,7 +151,7 @@ def test_a_mask_costs_its_adaptive_code_length(kept: int) -> None:
     mask.refresh()
     source = mask.source(1)
     assert isinstance(source, SeededMask)
-    assert source.mask.sum() == kept
+    assert source.coded.sum() == kept
     net = IntegerNet((1, 10, 10), Bytes(4), (Dense(source, None, 0, 0),))
     (paid,) = (item.bits for item in encode(net).ledger if item.item == "layer 1: weights")
     beta = math.lgamma(kept + 0.5) + math.lgamma(n - kept + 0.5) - math.lgamma(n + 1)

@@ -16,7 +16,8 @@ from tests.encoding_cases import grid, product
 
 from cushion.certificates.format import sources
 from cushion.certificates.format.inputs import Bytes
-from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.sources import (
     Grid,
@@ -29,15 +30,19 @@ from cushion.certificates.format.sources import (
     Values,
     noise,
     signs,
-    words,
 )
 from cushion.errors import BadInput, Malformed
 from cushion.nets.operators.sign_projection import sign_reconstruction
 
 
+def words(*where: int) -> np.ndarray:
+    """(seed, layer, first, n) -> words first..first+n-1 of a layer's stream."""
+    return sources._bytes(*where).view("<u8")
+
+
 def as_layer(source: Source, name: str) -> format_reader.Layer:
     """The source as FORMAT.md's reader holds it."""
-    coded = sources.coded_numbers(source).reshape(-1).tolist()
+    coded = source.coded.reshape(-1).tolist()
     fields = {
         "stored": source.shape,
         "coded": coded,

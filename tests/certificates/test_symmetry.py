@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests import format_reader
 
 from cushion.certificates.format.inputs import Bytes
-from cushion.certificates.format.integer_net import (
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import (
     Conv,
     Dense,
     Feature,
-    IntegerNet,
     Layer,
     Pool,
     feature_after,

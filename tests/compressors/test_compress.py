@@ -20,7 +20,7 @@ from cushion.certificates.certificate import certify_net
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Conv, Dense, Pool
-from cushion.certificates.format.sources import Grid, SeededProjection, coded_numbers
+from cushion.certificates.format.sources import Grid, SeededProjection
 from cushion.compressors.method import Method
 from cushion.compressors.registry import METHODS
 from cushion.compressors.searches import summarise
@@ -109,7 +109,7 @@ def test_what_was_asked_for_is_written_even_where_guessing_is_better(method: str
 def test_k_is_the_number_of_coefficients_and_width_costs_none() -> None:
     def stored(**options: float) -> int:
         found = cushion.compress(None, sample(), method="subspace", steps=30, **options)
-        return sum(coded_numbers(layer.source).size for layer in found.net.layers)  # all dense
+        return sum(layer.source.coded.size for layer in found.net.layers)  # all dense
 
     assert stored(k=20) == stored(k=20, width=2.5) == 20
 

@@ -33,9 +33,9 @@ from torch import nn
 
 import cushion
 from cushion.certificates.certificate import certify_net
-from cushion.certificates.format.integer_net import Dense
+from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import decode, encode
-from cushion.certificates.format.sources import Grid, Product, SignProjection, Values, coded_numbers
+from cushion.certificates.format.sources import Grid, Product, SignProjection, Values
 from cushion.compressors.projection.stored_vectors import Sparse
 from cushion.compressors.searches import summarise
 from cushion.compressors.storage.exact import to_integer_net
@@ -79,7 +79,7 @@ def test_the_coded_integers_are_the_stored_ones(way: str) -> None:
         sources_of(to_integer_net(net, layers, biases, SEED, sample(x, 3))), layers, strict=True
     ):
         stored = np.concatenate([part.integers.reshape(-1) for part in layer.numbers])
-        assert coded_numbers(source).reshape(-1).tolist() == stored.tolist()
+        assert source.coded.reshape(-1).tolist() == stored.tolist()
         assert isinstance(
             source, {"kept": Grid | Values, "low-rank": Product, "signs": SignProjection}[way]
         )
@@ -98,7 +98,7 @@ def test_made_weights_are_the_floor_of_the_float_ones(way: str) -> None:
     x = np.random.default_rng(1).normal(size=(50, *shape)).astype(np.float32)
     source, layer = sources_of(to_integer_net(net, layers, biases, SEED, sample(x)))[0], layers[0]
     unit = 2.0 ** sum(part.exponent for part in layer.numbers) / (
-        len(coded_numbers(source)) if way == "signs" else 1
+        len(source.coded) if way == "signs" else 1
     )
     real = layer.weight(SEED) / (unit * 2.0**source.shift)
     assert (source.numbers <= real + 1e-6).all()

@@ -26,7 +26,8 @@ from tests.exact_cases import (
 from torch import nn
 
 from cushion.certificates.format.inputs import Bytes
-from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid, Values
 from cushion.compressors.projection.conv_project import project_filters

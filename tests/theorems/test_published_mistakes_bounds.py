@@ -290,10 +290,10 @@ def test_the_priors_variance_stands_in_the_paid_header() -> None:
     assert M * float(_kl(Decimal(claim.sample_bound), Decimal(claim.bound))) >= nats - 1e-4
 
 
-WORDS: dict[str, tuple[Callable[[BitWriter, int], None], Callable[[BitReader], int], range]] = {
+WORDS: dict[str, tuple[Callable[[BitWriter, int], int], Callable[[BitReader], int], range]] = {
     "gamma": (BitWriter.gamma, BitReader.gamma, range(1, 2**13)),
-    "bounded": (lambda w, v: w.bounded(v, 600), lambda r: r.bounded(600), range(1, 601)),
-    "signed": (lambda w, v: w.signed(v, 600), lambda r: r.signed(600), range(-600, 601)),
+    "bounded": (lambda w, v: w.bounded(v, 600), lambda r: r.bounded(1, 600), range(1, 601)),
+    "signed": (lambda w, v: w.signed(v, 600), lambda r: r.signed(0, 600), range(-600, 601)),
 }
 
 

@@ -16,7 +16,8 @@ from cushion.certificates.certificate import certify_net
 from cushion.certificates.format.errors import BadInput as FormatBadInput
 from cushion.certificates.format.errors import Malformed as FormatMalformed
 from cushion.certificates.format.inputs import Bytes
-from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.sources import Grid
 from cushion.data import Dataset
 from cushion.data.inputs import freshness_fault as known

@@ -22,7 +22,6 @@ from cushion.certificates.format.sources import (
     SignProjection,
     Source,
     Values,
-    coded_numbers,
 )
 from cushion.certificates.search.options import Budgeted, Report
 from cushion.compressors.method import Named
@@ -178,7 +177,7 @@ def _layer(layer: Layer, place: int, bits: int) -> SearchedLayer:
         if isinstance(layer, Conv)
         else "dense"
     )
-    stored = coded_numbers(layer.source).size + (0 if layer.bias is None else layer.bias.size)
+    stored = layer.source.coded.size + (0 if layer.bias is None else layer.bias.size)
     return SearchedLayer(
         name, kind, tuple(layer.source.shape), _SOURCES[type(layer.source)], stored, bits
     )

@@ -1,16 +1,26 @@
-"""Adaptive binary arithmetic coding with integer probabilities (Witten, Neal and Cleary 1987).
+"""Adaptive binary arithmetic coding with integer probabilities (Witten, Neal and Cleary 1987), and
+the numbers coded by it.
 
 A context holds two counts. After n0 zeros and n1 ones it gives the next bit the Krichevsky-Trofimov
 odds (2·n0 + 1) : (2·n1 + 1): never zero, exact in integers, so every machine decodes the same
 symbols. The stream ends with the two bits (plus pending ones) that name a dyadic interval inside
 the final interval, so no stream of the same number of symbols is a prefix of another: together with
 the header that fixes that number, the message is a prefix code.
+
+As in `bits`, an encoder writes the decision it is given; a decoder ignores it and returns its own.
 """
 
 from __future__ import annotations
 
-from cushion.certificates.format.bits import BitReader, BitWriter
+import math
+from collections import defaultdict
 
+from cushion.certificates.format.bits import BitReader, BitWriter
+from cushion.errors import Malformed
+
+MOST_VALUE_BITS = 40
+# in one message: adaptive decisions can cost next to no bits, but they cost time
+MOST_DECISIONS = 4 * 10**6
 _WIDTH = 32
 _TOP = (1 << _WIDTH) - 1
 _HALF = 1 << (_WIDTH - 1)
@@ -32,67 +42,25 @@ class Context:
             self.zero += 2
 
 
-class ArithmeticEncoder:
-    """Writes decisions to a BitWriter. Call `finish` exactly once."""
+# the decisions behind one family of whole numbers (a layer's weights, or its biases)
+Contexts = defaultdict[str | int, Context]
 
-    def __init__(self, writer: BitWriter) -> None:
-        self._writer = writer
-        self._low, self._high, self._pending = 0, _TOP, 0
 
-    @property
-    def written(self) -> int:
-        """Bits that are already decided, pending ones included."""
-        return len(self._writer) + self._pending
+class Coder:
+    """The interval that decisions narrow; `most`: how many of them there may be."""
 
-    def encode(self, bit: int, context: Context) -> None:
+    def __init__(self, most: float = math.inf) -> None:
+        self._low, self._high, self._left = 0, _TOP, most
+
+    def decide(self, bit: int, context: Context) -> int:
+        self._left -= 1
+        if self._left < 0:
+            raise Malformed(
+                f"a message of more than the {MOST_DECISIONS} decisions that the format allows"
+            )
         low, high = self._low, self._high
         split = low + (high - low + 1) * context.zero // context.total - 1
-        if bit:
-            low = split + 1
-        else:
-            high = split
-        context.seen(bit)
-        while True:
-            if high < _HALF:
-                self._emit(0)
-                offset = 0
-            elif low >= _HALF:
-                self._emit(1)
-                offset = _HALF
-            elif low >= _QUARTER and high < 3 * _QUARTER:
-                self._pending += 1
-                offset = _QUARTER
-            else:
-                self._low, self._high = low, high
-                return
-            low = 2 * (low - offset)
-            high = 2 * (high - offset) + 1
-
-    def finish(self) -> None:
-        """End inside the current interval: [1/4, 1/2) or [1/2, 3/4) of the register fits."""
-        self._pending += 1
-        self._emit(0 if self._low < _QUARTER else 1)
-
-    def _emit(self, bit: int) -> None:
-        self._writer.put(bit)
-        for _ in range(self._pending):
-            self._writer.put(1 - bit)
-        self._pending = 0
-
-
-class ArithmeticDecoder:
-    """Reads decisions back, looking beyond the end: re-encoding (`message`) settles the length."""
-
-    def __init__(self, reader: BitReader) -> None:
-        self._reader = reader
-        self._low, self._high, self._code = 0, _TOP, 0
-        for _ in range(_WIDTH):
-            self._code = self._code << 1 | reader.get_or_zero()
-
-    def decode(self, context: Context) -> int:
-        low, high = self._low, self._high
-        split = low + (high - low + 1) * context.zero // context.total - 1
-        bit = int(self._code > split)
+        bit = self._chosen(bit, split)
         if bit:
             low = split + 1
         else:
@@ -110,4 +78,93 @@ class ArithmeticDecoder:
                 return bit
             low = 2 * (low - offset)
             high = 2 * (high - offset) + 1
-            self._code = 2 * (self._code - offset) + self._reader.get_or_zero()
+            self._doubled(offset)
+
+    def _chosen(self, bit: int, split: int) -> int:
+        """The decision, a one being above the split."""
+        raise NotImplementedError
+
+    def _doubled(self, offset: int) -> None:
+        """The interval was moved down by the offset and doubled: a bit of it is known."""
+        raise NotImplementedError
+
+
+class ArithmeticEncoder(Coder):
+    """Writes decisions to a BitWriter. Call `finish` exactly once."""
+
+    def __init__(self, writer: BitWriter, most: float = math.inf) -> None:
+        super().__init__(most)
+        self._writer, self._pending = writer, 0
+
+    @property
+    def written(self) -> int:
+        """Bits that are already decided, pending ones included."""
+        return len(self._writer) + self._pending
+
+    def _chosen(self, bit: int, split: int) -> int:  # noqa: ARG002
+        return bit
+
+    def _doubled(self, offset: int) -> None:
+        if offset == _QUARTER:
+            self._pending += 1
+        else:
+            self._emit(int(offset == _HALF))
+
+    def finish(self) -> None:
+        """End inside the current interval: [1/4, 1/2) or [1/2, 3/4) of the register fits."""
+        self._pending += 1
+        self._emit(0 if self._low < _QUARTER else 1)
+
+    def _emit(self, bit: int) -> None:
+        self._writer.put(bit)
+        for _ in range(self._pending):
+            self._writer.put(1 - bit)
+        self._pending = 0
+
+
+class ArithmeticDecoder(Coder):
+    """Reads decisions back, looking beyond the end: re-encoding (`message`) settles the length."""
+
+    def __init__(self, reader: BitReader, most: float = math.inf) -> None:
+        super().__init__(most)
+        self._reader, self._code = reader, 0
+        for _ in range(_WIDTH):
+            self._doubled(0)
+
+    def _chosen(self, bit: int, split: int) -> int:  # noqa: ARG002
+        return int(self._code > split)
+
+    def _doubled(self, offset: int) -> None:
+        self._code = 2 * (self._code - offset) + self._reader.get_or_zero()
+
+
+def code_flag(coder: Coder, value: int, contexts: Contexts) -> int:
+    """0 or 1."""
+    return coder.decide(value, contexts["zero"])
+
+
+def code_small(coder: Coder, value: int, contexts: Contexts, levels: int) -> int:
+    """In -levels..levels: zero or not, sign, magnitude in unary (open at the largest)."""
+    if not coder.decide(int(value != 0), contexts["zero"]):
+        return 0
+    negative = coder.decide(int(value < 0), contexts["sign"])
+    magnitude = 1
+    while magnitude < levels and coder.decide(int(abs(value) > magnitude), contexts[magnitude]):
+        magnitude += 1
+    return -magnitude if negative else magnitude
+
+
+def code_wide(coder: Coder, value: int, contexts: Contexts) -> int:
+    """Up to 40 bits: zero or not, sign, bit length in unary, bits below the leading one."""
+    if not coder.decide(int(value != 0), contexts["zero"]):
+        return 0
+    negative = coder.decide(int(value < 0), contexts["sign"])
+    size, width = abs(value), 1
+    while coder.decide(int(size.bit_length() > width), contexts[width]):
+        width += 1
+        if width > MOST_VALUE_BITS:
+            raise Malformed("a number in the message is larger than the format allows")
+    magnitude = 1
+    for place in range(width - 2, -1, -1):  # each under a fresh context: exactly one bit, even odds
+        magnitude = magnitude << 1 | coder.decide(size >> place & 1, Context())
+    return -magnitude if negative else magnitude

@@ -17,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.certificates.format.evaluation import by_group, padded, pooling, rectifier, windows
-from cushion.certificates.format.integer_net import EXACT_SINGLE, IntegerNet, features_of
+from cushion.certificates.format.integer_net import IntegerNet, floats_for
 from cushion.certificates.format.layers import Conv, Dense, Feature, Pool
-from cushion.certificates.format.limits import patches_of
 from cushion.certificates.format.sources import Integers, Values
-from cushion.errors import BadInput
 
 Maps = NDArray[Any]  # [n, h, w, channels] or [n, values]
 Step = Callable[[Maps, Maps], Maps]  # values, numbers [n, D] -> values
@@ -32,13 +30,12 @@ class DrawnNets:
 
     def __init__(self, skeleton: IntegerNet, reach: int) -> None:
         self._skeleton = skeleton
-        self._floats: type[np.floating[Any]] = np.float32 if reach < EXACT_SINGLE else np.float64
+        self._floats = floats_for(reach)
         self._steps: list[Step] = []
-        features = features_of(skeleton)
-        # values at once, a net
-        self.width = max(skeleton.weights, *(math.prod(feature.shape) for feature in features))
+        self.width = max(skeleton.weights, math.prod(skeleton.input_shape))  # values a net at once
         start = 0
-        for layer, before, after in zip(skeleton.layers, features[:-1], features[1:], strict=True):
+        for layer, before, after, _, patches, _ in skeleton.stages:
+            self.width = max(self.width, patches, math.prod(after.shape))
             if isinstance(layer, Pool):
                 self._steps.append(_alone(pooling(layer.kind, layer.size)))
                 continue
@@ -48,23 +45,19 @@ class DrawnNets:
             places = Values(np.arange(start, start + size).reshape(layer.source.shape))
             order = dataclasses.replace(layer, source=places).weight
             start += size
-            self.width = max(self.width, order.size, patches_of(layer, after.shape))
+            self.width = max(self.width, order.size)
             self._steps.append(
                 _product(order, before) if isinstance(layer, Dense) else _convolution(layer, order)
             )
-            if layer.bias is not None:
+            if layer.biases:
                 self._steps.append(_addition(layer, start))
-                start += layer.bias.size
+                start += layer.biases
             if layer is not skeleton.layers[-1]:
                 self._steps.append(_alone(rectifier(layer.shift)))
 
     def scores(self, numbers: Integers, x: NDArray[Any]) -> Integers:
         """numbers: [n, D], x: [n, *input_shape] -> [n, classes] exact scores, net i on input i."""
-        net = self._skeleton
-        if fault := net.fault(x):
-            raise BadInput(fault)
-        values: Maps = net.input.read(x.reshape(len(x), -1), self._floats)
-        values = values.reshape(len(x), *net.input_shape).transpose(0, 2, 3, 1)
+        values: Maps = self._skeleton.maps(x, self._floats)
         held = numbers.astype(self._floats)
         for step in self._steps:
             values = step(values, held)
@@ -105,9 +98,7 @@ def _convolution(layer: Conv, order: Integers) -> Step:
 
 
 def _addition(layer: Dense | Conv, start: int) -> Step:
-    assert layer.bias is not None
-    repeat = layer.symmetry if isinstance(layer, Conv) else 1
-    places = np.repeat(np.arange(start, start + layer.bias.size), repeat)
+    places = np.arange(start, start + layer.biases).repeat(layer.positions)
     scale = 2.0**layer.bias_shift
 
     def step(values: Maps, numbers: Maps) -> Maps:

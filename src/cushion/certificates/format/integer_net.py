@@ -18,44 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.certificates.format.evaluation import (
-    Step,
-    addition,
-    convolution,
-    dense,
-    for_each,
-    pooling,
-    rectifier,
-)
+from cushion.certificates.format import evaluation
 from cushion.certificates.format.inputs import Input
-from cushion.certificates.format.layers import (
-    Conv,
-    Dense,
-    Feature,
-    Layer,
-    Pool,
-    feature_after,
-    stored_shape,
-)
-from cushion.certificates.format.limits import patches_of, prove_range
+from cushion.certificates.format.layers import Dense, Layer, Pool
+from cushion.certificates.format.limits import Stage, prove_range, stages
 from cushion.certificates.format.sources import Integers
 from cushion.errors import BadInput
 
-__all__ = [
-    "Conv",
-    "Dense",
-    "Feature",
-    "IntegerNet",
-    "Integers",
-    "Layer",
-    "Pool",
-    "feature_after",
-    "features_of",
-    "stored_shape",
-]
-
 EXACT_SINGLE = 2**24  # float32 holds every integer below this
 BATCH_VALUES = 2**20  # of a batch at its widest point: about what a core's cache holds
+
+
+Floating = type[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,51 +49,47 @@ class IntegerNet:
         return prove_range(self.input_shape, self.input, self.layers)
 
     @cached_property
+    def stages(self) -> list[Stage]:
+        return list(stages(self.input_shape, self.layers))
+
+    @cached_property
     def _memory(self) -> int:
         """The most values that one example needs at once."""
-        features = features_of(self)
-        patches = [
-            patches_of(layer, after.shape)
-            for layer, after in zip(self.layers, features[1:], strict=True)
-            if not isinstance(layer, Pool)
-        ]
-        return max(*patches, *(math.prod(feature.shape) for feature in features))
+        most = max(max(s.patches, math.prod(s.after.shape)) for s in self.stages)
+        return max(most, math.prod(self.input_shape))
 
     @cached_property
-    def _floats(self) -> type[np.floating[Any]]:
-        """The narrowest float type that holds every sum exactly; both give the same integers."""
-        return np.float32 if self.reach < EXACT_SINGLE else np.float64
+    def _floats(self) -> Floating:
+        return floats_for(self.reach)
 
     @cached_property
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[evaluation.Step]:
         """The layers, ready to be applied one after the other to [n, h, w, channels]."""
-        steps: list[Step] = []
-        for layer, before in zip(self.layers, features_of(self), strict=False):
+        steps: list[evaluation.Step] = []
+        for layer, before, *_ in self.stages:
             if isinstance(layer, Pool):
-                steps.append(pooling(layer.kind, layer.size))
+                steps.append(evaluation.pooling(layer.kind, layer.size))
                 continue
             if isinstance(layer, Dense):
-                steps.append(dense(layer.weight, before.shape, self._floats))
+                steps.append(evaluation.dense(layer.weight, before.shape, self._floats))
             else:
-                steps.append(convolution(layer.weight, layer.stride, layer.padding, self._floats))
+                shape = (layer.stride, layer.padding)
+                steps.append(evaluation.convolution(layer.weight, *shape, self._floats))
             if layer.offsets is not None:
-                steps.append(addition(layer.offsets, self._floats))
+                steps.append(evaluation.addition(layer.offsets, self._floats))
             if layer is not self.layers[-1]:
-                steps.append(rectifier(layer.shift))
+                steps.append(evaluation.rectifier(layer.shift))
         return steps
 
     @property
     def classes(self) -> int:
-        return features_of(self)[-1].shape[0]
+        return self.stages[-1].after.shape[0]
 
     @property
     def weights(self) -> int:
         """Weights and biases that are stored or made, each once however often it is used."""
-        return sum(
-            math.prod(layer.source.shape) + (0 if layer.bias is None else layer.bias.size)
-            for layer in self.layers
-            if not isinstance(layer, Pool)
-        )
+        kept = (layer for layer in self.layers if not isinstance(layer, Pool))
+        return sum(math.prod(layer.source.shape) + layer.biases for layer in kept)
 
     def fault(self, x: NDArray[Any]) -> str:
         """Why the net cannot read such inputs; empty if it can."""
@@ -129,13 +99,17 @@ class IntegerNet:
 
     def scores(self, x: NDArray[Any]) -> Integers:
         """x: [n, ...] as many entries as input_shape -> [n, classes] exact scores."""
-        if fault := self.fault(x):
-            raise BadInput(fault)
-        flat = self.input.read(x.reshape(len(x), -1), self._floats)
-        values: NDArray[Any] = flat.reshape(len(x), *self.input_shape).transpose(0, 2, 3, 1)
+        values = self.maps(x, self._floats)
         for step in self._steps:
             values = step(values)
         return values.astype(np.int64)
+
+    def maps(self, x: NDArray[Any], floats: Floating) -> NDArray[Any]:
+        """The quantised inputs, [n, h, w, channels]; BadInput if the net cannot read them."""
+        if fault := self.fault(x):
+            raise BadInput(fault)
+        flat = self.input.read(x.reshape(len(x), -1), floats)
+        return flat.reshape(len(x), *self.input_shape).transpose(0, 2, 3, 1)
 
     def answers(
         self, x: NDArray[Any], batch: int | None = None, progress: bool = False
@@ -150,7 +124,7 @@ class IntegerNet:
             unique = (scores == top).sum(axis=1) == 1
             found[start : start + size] = np.where(unique, scores.argmax(axis=1), -1)
 
-        for_each(range(0, len(x), size), answer, size * self._memory, progress)
+        evaluation.for_each(range(0, len(x), size), answer, size * self._memory, progress)
         return found
 
     def errors(
@@ -164,9 +138,6 @@ class IntegerNet:
         return int((self.answers(x, batch, progress) != y).sum())
 
 
-def features_of(net: IntegerNet) -> list[Feature]:
-    """The input and what is behind each layer."""
-    features = [Feature(tuple(net.input_shape))]
-    for layer in net.layers:
-        features.append(feature_after(features[-1], layer))
-    return features
+def floats_for(reach: int) -> Floating:
+    """The narrowest float type that holds every sum exactly; both give the same integers."""
+    return np.float32 if reach < EXACT_SINGLE else np.float64

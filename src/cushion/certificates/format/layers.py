@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from cushion.certificates.format import symmetry as tying
 from cushion.certificates.format.sources import Integers, Source
 from cushion.errors import Malformed
@@ -22,17 +20,37 @@ class Feature:
 
 
 @dataclass(frozen=True, eq=False)
-class Dense:
+class _Affine:
+    source: Source
+    bias: Integers | None
+    bias_shift: int
+    shift: int  # right shift after ReLU; the last layer has neither and carries 0 here
+
+    positions = 1  # in which each stored output is used, with the same bias
+
+    @property
+    def outputs(self) -> int:
+        """As stored."""
+        return self.source.shape[0]
+
+    @property
+    def biases(self) -> int:
+        return 0 if self.bias is None else self.bias.size
+
+    @property
+    def offsets(self) -> Integers | None:
+        """[out] biases as they are added."""
+        return None if self.bias is None else (self.bias << self.bias_shift).repeat(self.positions)
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(_Affine):
     """out[o] = Σ_i weight[o, i]·x[i] + bias[o], x flattened in C order.
 
     With symmetry > 1 (the input's own) the stored weights are those of one group element, [o,
     channels/|G|, h, w].
     """
 
-    source: Source
-    bias: Integers | None
-    bias_shift: int
-    shift: int  # right shift after ReLU; the last layer has neither and carries 0 here
     symmetry: int = 1
 
     @cached_property
@@ -43,14 +61,9 @@ class Dense:
             numbers = numbers.reshape(-1)[tying.invariant(numbers.shape, self.symmetry)]
         return numbers.reshape(len(numbers), -1)
 
-    @property
-    def offsets(self) -> Integers | None:
-        """[out] biases as they are added."""
-        return None if self.bias is None else self.bias << self.bias_shift
-
 
 @dataclass(frozen=True, eq=False)
-class Conv:
+class Conv(_Affine):
     """Cross-correlation with zero padding and output side ⌊(n + 2·padding - k)/stride⌋ + 1.
 
     groups 0 means depthwise: every channel has its own filter. With symmetry > 1 each stored filter
@@ -58,27 +71,25 @@ class Conv:
     |G|, k, k] where the input carries the same symmetry.
     """
 
-    source: Source
-    bias: Integers | None
-    bias_shift: int
-    shift: int
     stride: int = 1
     padding: int = 0
     groups: int = 1
     symmetry: int = 1
 
+    @property
+    def positions(self) -> int:  # type: ignore[override]
+        return self.symmetry
+
+    @property
+    def side(self) -> int:
+        return self.source.shape[-1]
+
     @cached_property
     def weight(self) -> Integers:
         """[out, in/groups, k, k]"""
         numbers = self.source.numbers
-        if numbers.ndim == 5:
-            return numbers.reshape(-1)[tying.regular(numbers.shape, self.symmetry)]
-        return numbers.reshape(-1)[tying.lifted(numbers.shape, self.symmetry)]
-
-    @property
-    def offsets(self) -> Integers | None:
-        """[out] biases as they are added, one stored number for all positions of a filter."""
-        return None if self.bias is None else np.repeat(self.bias << self.bias_shift, self.symmetry)
+        expand = tying.regular if numbers.ndim == 5 else tying.lifted
+        return numbers.reshape(-1)[expand(numbers.shape, self.symmetry)]
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,13 @@ class Pool:
 
 
 Layer = Dense | Conv | Pool
+
+
+def dense_shape(before: Feature, outputs: int, symmetry: int) -> tuple[int, ...]:
+    """Of a dense layer's numbers."""
+    if symmetry == 1:
+        return (outputs, math.prod(before.shape))
+    return (outputs, before.shape[0] // symmetry, *before.shape[1:])
 
 
 def stored_shape(
@@ -113,51 +131,45 @@ def stored_shape(
 
 def feature_after(before: Feature, layer: Layer) -> Feature:
     """What is behind a layer; a layer that does not fit is Malformed."""
-    if not isinstance(layer, Pool) and (len(layer.source.shape) < 2 or min(layer.source.shape) < 1):
-        raise Malformed(f"a layer cannot have weights of shape {layer.source.shape}")
-    if isinstance(layer, Dense):
-        stored: tuple[int, ...] = (math.prod(before.shape),)
-        if layer.symmetry != 1:
-            if layer.symmetry != before.symmetry:
-                raise Malformed(
-                    "an invariant dense layer needs a feature map of its own symmetry before it"
-                )
-            stored = (before.shape[0] // layer.symmetry, *before.shape[1:])
-            if layer.symmetry > 2 and stored[1] != stored[2]:
-                raise Malformed(
-                    f"quarter turns need a square feature map, not {stored[1]}x{stored[2]}"
-                )
-        if layer.source.shape[1:] != stored:
-            raise Malformed(
-                f"a dense layer of shape {layer.source.shape} does not fit {before.shape}"
-            )
-        return Feature((layer.source.shape[0],))
-    if len(before.shape) != 3:
-        raise Malformed("a convolution or pooling cannot follow a dense layer")
     if isinstance(layer, Pool):
+        _check_maps(before)
         if layer.kind not in ("max", "sum") or layer.size < 2:
             raise Malformed(
                 f"pooling must be 'max' or 'sum' over at least 2x2, not {layer.kind!r} {layer.size}"
             )
         sides = [side // layer.size for side in before.shape[1:]]
-        channels, symmetry = before.shape[0], before.symmetry
-    else:
-        if layer.symmetry not in tying.ORDERS or len(layer.source.shape) not in (4, 5):
+        return _maps(before, before.shape[0], sides, before.symmetry)
+    stored = layer.source.shape
+    if len(stored) < 2 or min(stored) < 1:
+        raise Malformed(f"a layer cannot have weights of shape {stored}")
+    if isinstance(layer, Dense):
+        if layer.symmetry not in (1, before.symmetry):
             raise Malformed(
-                f"no convolution has shape {layer.source.shape} and symmetry {layer.symmetry}"
+                "an invariant dense layer needs a feature map of its own symmetry before it"
             )
-        k = layer.source.shape[-1]
-        outputs = layer.source.shape[0]
-        if layer.source.shape != stored_shape(before, outputs, k, layer.groups, layer.symmetry):
-            raise Malformed(
-                f"a convolution of shape {layer.source.shape} does not fit {before.shape}"
-            )
-        if layer.stride < 1 or not 0 <= layer.padding < k:
-            raise Malformed(
-                f"a {k}x{k} convolution with padding {layer.padding} is not in the grammar"
-            )
-        sides = [(side + 2 * layer.padding - k) // layer.stride + 1 for side in before.shape[1:]]
-        channels, symmetry = outputs * layer.symmetry, layer.symmetry
+        if layer.symmetry > 2:
+            tying.check_square(*before.shape[1:])
+        if stored != dense_shape(before, layer.outputs, layer.symmetry):
+            raise Malformed(f"a dense layer of shape {stored} does not fit {before.shape}")
+        return Feature((layer.outputs,))
+    _check_maps(before)
+    if layer.symmetry not in tying.ORDERS or len(stored) not in (4, 5):
+        raise Malformed(f"no convolution has shape {stored} and symmetry {layer.symmetry}")
+    k, padding = layer.side, layer.padding
+    if stored != stored_shape(before, layer.outputs, k, layer.groups, layer.symmetry):
+        raise Malformed(f"a convolution of shape {stored} does not fit {before.shape}")
+    if layer.stride < 1 or not 0 <= padding < k:
+        raise Malformed(f"a {k}x{k} convolution with padding {padding} is not in the grammar")
+    sides = [(side + 2 * padding - k) // layer.stride + 1 for side in before.shape[1:]]
+    return _maps(before, layer.outputs * layer.symmetry, sides, layer.symmetry)
+
+
+def _check_maps(before: Feature) -> None:
+    if len(before.shape) != 3:
+        raise Malformed("a convolution or pooling cannot follow a dense layer")
+
+
+def _maps(before: Feature, channels: int, sides: list[int], symmetry: int) -> Feature:
     if min(sides) < 1:
         raise Malformed(f"nothing is left of a {before.shape} feature map behind a layer")
     return Feature((channels, *sides), symmetry)

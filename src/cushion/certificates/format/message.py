@@ -9,39 +9,35 @@ message for a net and no room for trailing bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
-
-from cushion.certificates.format.arithmetic import ArithmeticDecoder, ArithmeticEncoder
+from cushion.certificates.format import arithmetic
+from cushion.certificates.format.arithmetic import ArithmeticDecoder, ArithmeticEncoder, Coder
 from cushion.certificates.format.bits import BitReader, BitWriter
 from cushion.certificates.format.claims import LedgerItem
-from cushion.certificates.format.headers import read_front, write_front
+from cushion.certificates.format.headers import code_front
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Layer, Pool
 from cushion.certificates.format.limits import MOST_WEIGHTS, check_sizes, numbers_of
-from cushion.certificates.format.numbers import (
-    Coder,
-    NumberContexts,
-    Reading,
-    Writing,
-    code_flag,
-    code_small,
-    code_wide,
-)
 from cushion.certificates.format.sources import (
     Grid,
+    Integers,
     Product,
     SeededMask,
     SeededProjection,
     SignProjection,
-    Source,
-    coded_numbers,
 )
 from cushion.errors import Malformed
 
 MOST_BITS = 2**22
+_WIDE = {
+    SeededProjection: "coefficients",
+    SignProjection: "coefficients",
+    Product: "numbers of two factors",
+}
 
 
 @dataclass(frozen=True)
@@ -56,16 +52,13 @@ class Message:
 def encode(net: IntegerNet) -> Message:
     """The message that decodes to exactly this net; Malformed for one outside the grammar."""
     writer = BitWriter()
-    bill = write_front(writer, net)
-    stream = ArithmeticEncoder(writer)
-    for place, numbers, meaning in _coded(net.layers, Writing(stream)):
-        bill.charge(f"layer {place}: {numbers}", meaning, stream.written)
+    bill = code_front(writer, net, MOST_WEIGHTS, numbers_of).bill
+    stream = ArithmeticEncoder(writer, arithmetic.MOST_DECISIONS)
+    for item, meaning in _coded(net.layers, stream):
+        bill.charge(item, meaning, stream.written)
     stream.finish()
     bill.charge("end of the coded stream", "the last bits name an interval inside the final one")
-    if len(writer) > MOST_BITS:
-        raise Malformed(
-            f"a message of {len(writer)} bits is longer than the {MOST_BITS} that the format allows"
-        )
+    _check_length(len(writer))
     return Message(len(writer), writer.to_bytes(), tuple(bill.items))
 
 
@@ -76,61 +69,62 @@ def decode(data: bytes, bits: int) -> IntegerNet:
 
 def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
     """Net and ledger; Malformed unless `data` is, to the last bit, the message of that net."""
+    _check_length(bits)
+    reader = BitReader(data, bits)
+    shape, quantiser, layers, _, _ = code_front(reader, None, MOST_WEIGHTS, numbers_of)
+    check_sizes(shape, quantiser, layers)  # refuses what is beyond the limits before it is read
+    for _ in _coded(layers, ArithmeticDecoder(reader, arithmetic.MOST_DECISIONS)):
+        pass
+    net = IntegerNet(shape, quantiser, layers)  # proves the range, or refuses
+    again = encode(net)
+    check_canonical(data, bits, again, "net")
+    return net, again.ledger
+
+
+def check_canonical(data: bytes, bits: int, again: Message, what: str) -> None:
+    """Malformed unless what was read encodes to the very same message."""
+    if again.bits != bits or again.data != data:
+        raise Malformed(
+            f"the message is not the canonical one of its {what} (trailing or altered bits)"
+        )
+
+
+def _check_length(bits: int) -> None:
     if bits > MOST_BITS:
         raise Malformed(
             f"a message of {bits} bits is longer than the {MOST_BITS} that the format allows"
         )
-    reader = BitReader(data, bits)
-    shape, quantiser, layers, _ = read_front(reader, MOST_WEIGHTS, numbers_of)
-    check_sizes(shape, quantiser, layers)  # refuses what is beyond the limits before it is read
-    for _ in _coded(layers, Reading(ArithmeticDecoder(reader))):
-        pass
-    net = IntegerNet(shape, quantiser, layers)  # proves the range, or refuses
-    again = encode(net)
-    if again.bits != bits or again.data != data:
-        raise Malformed(
-            "the message is not the canonical one of its net (trailing or altered bits)"
-        )
-    return net, again.ledger
 
 
-def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[int, str, str]]:
-    """Write the layers' numbers or fill them in; yields (layer from 1, what, meaning)."""
-    reading = isinstance(coder, Reading)
+def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[str, str]]:
+    """Write the layers' numbers or fill them in; yields (item, meaning)."""
+
+    def walk(numbers: Integers, code: Callable[..., int]) -> None:
+        contexts: arithmetic.Contexts = defaultdict(arithmetic.Context)
+        flat = numbers.reshape(-1)
+        coded = [code(coder, value, contexts) for value in flat.tolist()]
+        if isinstance(coder, ArithmeticDecoder):
+            flat[:] = coded
+
     for place, layer in enumerate(layers, 1):
         if isinstance(layer, Pool):
             continue
-        source = layer.source
-        flat = coded_numbers(source).reshape(-1)
-        contexts = NumberContexts()
-        given = [None] * flat.size if reading else flat.tolist()
+        source, n = layer.source, layer.source.coded.size
         if isinstance(source, Grid):
-            coded = [code_small(coder, value, source.levels, contexts) for value in given]
-            meaning = f"{flat.size} weights in -{source.levels}..{source.levels}, adaptively coded"
+            levels = source.levels
+            walk(source.coded, partial(arithmetic.code_small, levels=levels))
+            meaning = f"{n} weights in -{levels}..{levels}, adaptively coded"
         elif isinstance(source, SeededMask):
-            coded = [code_flag(coder, value, contexts) for value in given]
-            meaning = f"which of {flat.size} seeded signs are kept"
+            walk(source.coded, arithmetic.code_flag)
+            meaning = f"which of {n} seeded signs are kept"
         else:
-            coded = [code_wide(coder, value, contexts) for value in given]
-            meaning = f"{flat.size} {_wide_numbers(source)}, adaptively coded"
-        if reading:
-            flat[:] = coded
-        yield place, "weights", meaning
+            walk(source.coded, arithmetic.code_wide)
+            wide = _WIDE.get(type(source), "weights (most of them none)")
+            meaning = f"{n} {wide}, adaptively coded"
+        yield f"layer {place}: weights", meaning
         if layer.bias is not None:
-            contexts = NumberContexts()
-            coded = [
-                code_wide(coder, value, contexts)
-                for value in ([None] * layer.bias.size if reading else layer.bias.tolist())
-            ]
-            if reading:
-                layer.bias[:] = np.array(coded, dtype=np.int64)
-            yield place, "biases", f"{layer.bias.size} biases in steps of {2**layer.bias_shift}"
-
-
-def _wide_numbers(source: Source) -> str:
-    """What the wide numbers of a source are."""
-    if isinstance(source, SeededProjection | SignProjection):
-        return "coefficients"
-    return (
-        "numbers of two factors" if isinstance(source, Product) else "weights (most of them none)"
-    )
+            walk(layer.bias, arithmetic.code_wide)
+            yield (
+                f"layer {place}: biases",
+                f"{layer.biases} biases in steps of {2**layer.bias_shift}",
+            )

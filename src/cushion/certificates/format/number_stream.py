@@ -17,13 +17,18 @@ without end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.certificates.format.arithmetic import ArithmeticDecoder, ArithmeticEncoder, Context
+from cushion.certificates.format.arithmetic import (
+    ArithmeticDecoder,
+    ArithmeticEncoder,
+    Coder,
+    Context,
+)
 from cushion.certificates.format.bits import BitReader, BitWriter
 from cushion.certificates.format.code_lengths import adaptive_length
 from cushion.errors import Malformed
@@ -47,9 +52,7 @@ class Coded:
 def encode_numbers(fields: Sequence[int], arrays: Sequence[Integers]) -> Coded:
     """fields: whole numbers from 0 on. arrays: of any shape, each number below 2^40 in size."""
     if sum(array.size for array in arrays) > MOST_NUMBERS:
-        raise Malformed(
-            f"a message holds at most {MOST_NUMBERS} numbers, and the net has more; store fewer"
-        )
+        raise Malformed(f"a message holds at most {MOST_NUMBERS} numbers; store fewer of the net's")
     writer = BitWriter()
     for field in fields:
         writer.bounded(field + 1, MOST_FIELD)
@@ -57,7 +60,7 @@ def encode_numbers(fields: Sequence[int], arrays: Sequence[Integers]) -> Coded:
     taken, raw, before = [], [], stream.written
     for array in arrays:
         lengths = _bit_lengths(array)
-        _code_lengths(stream, lengths.tolist())
+        _code_lengths(stream, lengths)
         raw.append(_raw_bits(array.reshape(-1), lengths))
         taken.append(stream.written - before + raw[-1].size)
         before = stream.written
@@ -92,27 +95,26 @@ class NumberReader:
 
     def field(self, most: int = MOST_FIELD - 1) -> int:
         """The next field, at most `most`."""
-        return self._reader.bounded(most + 1) - 1
+        return self._reader.bounded(1, most + 1) - 1
 
     def arrays(self, shapes: Sequence[Sequence[int]]) -> list[Integers]:
         """Arrays of these shapes, in order; Malformed where the message holds others."""
         sizes = [math.prod(shape) for shape in shapes]
-        if sum(sizes) > min(
-            MOST_NUMBERS, _MOST_COUNT * self._bits
-        ):  # each number is a decision, of 2^-12 bits or more
+        # each number is a decision, of 2^-12 bits or more
+        if sum(sizes) > min(MOST_NUMBERS, _MOST_COUNT * self._bits):
             raise Malformed(f"{sum(sizes)} numbers do not fit a message of {self._bits} bits")
         decoder = ArithmeticDecoder(self._reader)
-        lengths = [_decoded_lengths(decoder, size) for size in sizes]
-        total = sum(int(part.sum()) for part in lengths)
-        every = np.unpackbits(np.frombuffer(self._data, dtype=np.uint8))[: self._bits]
+        lengths = [_code_lengths(decoder, np.zeros(size, dtype=np.int64)) for size in sizes]
+        ends = np.cumsum([part.sum() for part in lengths], dtype=np.int64)
+        total = int(ends[-1]) if len(ends) else 0
         if total > self._bits:
             raise Malformed("the message of stored numbers ends too early", self._bits)
-        raw, at, found = every[self._bits - total :], 0, []
-        for shape, part in zip(shapes, lengths, strict=True):
-            size = int(part.sum())
-            found.append(_numbers(raw[at : at + size], part).reshape(tuple(shape)))
-            at += size
-        return found
+        every = np.unpackbits(np.frombuffer(self._data, dtype=np.uint8))[: self._bits]
+        raws = np.split(every[self._bits - total :], ends[:-1])
+        return [
+            _numbers(raw, part).reshape(tuple(shape))
+            for raw, part, shape in zip(raws, lengths, shapes, strict=False)
+        ]
 
 
 def check_canonical(data: bytes, bits: int, again: Coded) -> None:
@@ -146,24 +148,15 @@ def _bit_lengths(array: Integers) -> Integers:
     return np.frexp(magnitudes)[1].astype(np.int64)  # 2^(w-1) ≤ magnitude < 2^w
 
 
-def _code_lengths(stream: ArithmeticEncoder, lengths: Iterable[int]) -> None:
+def _code_lengths(coder: Coder, lengths: Integers) -> Integers:
     contexts = [_Bounded() for _ in range(MOST_NUMBER_BITS)]
-    for length in lengths:
-        for context in contexts[:length]:
-            stream.encode(1, context)
-        if length < MOST_NUMBER_BITS:
-            stream.encode(0, contexts[length])
-
-
-def _decoded_lengths(decoder: ArithmeticDecoder, size: int) -> Integers:
-    contexts = [_Bounded() for _ in range(MOST_NUMBER_BITS)]
-    lengths = np.zeros(size, dtype=np.int64)
-    for at in range(size):
+    found = np.zeros_like(lengths)
+    for at, given in enumerate(lengths.tolist()):
         length = 0
-        while length < MOST_NUMBER_BITS and decoder.decode(contexts[length]):
+        while length < MOST_NUMBER_BITS and coder.decide(int(given > length), contexts[length]):
             length += 1
-        lengths[at] = length
-    return lengths
+        found[at] = length
+    return found
 
 
 def _raw_bits(numbers: Integers, lengths: Integers) -> NDArray[np.uint8]:

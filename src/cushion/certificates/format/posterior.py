@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from cushion.certificates.format.bits import BitReader, BitWriter
 from cushion.certificates.format.drawn_nets import DrawnNets
 from cushion.certificates.format.evaluation import for_each
-from cushion.certificates.format.headers import read_front, write_front
+from cushion.certificates.format.headers import code_front
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Layer, Pool
 from cushion.certificates.format.limits import multiplications
-from cushion.certificates.format.message import Message
+from cushion.certificates.format.message import Message, check_canonical
 from cushion.certificates.format.rounded_gaussian import (
     LEAST_EXPONENT,
     MOST_EXPONENT,
@@ -80,17 +80,13 @@ class Posterior:
     factors: tuple[Factor, ...]
 
     def __post_init__(self) -> None:
-        shapes = [
-            (index, what, numbers.shape) for index, what, numbers in _stored(self.skeleton.layers)
-        ]
+        shapes = [(place, what, held.shape) for place, what, held in _stored(self.skeleton.layers)]
         if shapes != [(f.layer, f.what, f.means.shape) for f in self.factors]:
             raise Malformed("the factors of a posterior are not the layers of its net")
         for factor in self.factors:
             _check_factor(factor)
         if self.size > MOST_NUMBERS:
-            raise Malformed(
-                f"a posterior over more than the {MOST_NUMBERS} numbers that the format allows"
-            )
+            raise Malformed(f"a posterior is over at most {MOST_NUMBERS} numbers")
         _ = self.nets
 
     @property
@@ -121,13 +117,12 @@ class Posterior:
         parts = iter(np.split(numbers, np.cumsum([f.means.size for f in self.factors])[:-1]))
         layers: list[Layer] = []
         for layer in self.skeleton.layers:
-            if isinstance(layer, Pool):
-                layers.append(layer)
-                continue
-            source = Values(next(parts).reshape(layer.source.shape))
-            bias = None if layer.bias is None else next(parts)
-            layers.append(dataclasses.replace(layer, source=source, bias=bias))
-        return IntegerNet(self.skeleton.input_shape, self.skeleton.input, tuple(layers))
+            if not isinstance(layer, Pool):
+                source = Values(next(parts).reshape(layer.source.shape))
+                bias = None if layer.bias is None else next(parts)
+                layer = dataclasses.replace(layer, source=source, bias=bias)
+            layers.append(layer)
+        return dataclasses.replace(self.skeleton, layers=tuple(layers))
 
     def draw(self, words: Words) -> Integers:
         """words: [n, size] -> [n, size] numbers of n independent nets."""
@@ -137,7 +132,7 @@ class Posterior:
 def encode_posterior(posterior: Posterior) -> Message:
     """The one message of a posterior. Raises Malformed for one outside the grammar."""
     writer = BitWriter()
-    bill = write_front(writer, posterior.skeleton)
+    bill = code_front(writer, posterior.skeleton, MOST_NUMBERS, _drawn_numbers).bill
     for factor in posterior.factors:
         writer.signed(factor.prior - USUAL_PRIOR, MOST_EXPONENT - LEAST_EXPONENT)
         bill.charge(
@@ -154,23 +149,23 @@ def read_posterior(data: bytes, bits: int) -> tuple[Posterior, Message]:
     front = (bits + 7) // 8
     reader = BitReader(data[:front], bits)
     size, rest = divmod(len(data) - front, 5)  # numbers that the message can hold
-    shape, quantiser, layers, room = read_front(reader, size, _drawn_numbers)
+    shape, quantiser, layers, room, _ = code_front(reader, None, size, _drawn_numbers)
     stored = list(_stored(layers))
-    priors = [reader.signed(MOST_EXPONENT - LEAST_EXPONENT) + USUAL_PRIOR for _ in stored]
+    priors = [reader.signed(0, MOST_EXPONENT - LEAST_EXPONENT) + USUAL_PRIOR for _ in stored]
     if reader.position != bits or room or rest:
         raise Malformed("the message's length is not that of its posterior", reader.position)
     means = np.frombuffer(data, "<i4", size, front).astype(np.int64)
     variances = np.frombuffer(data, "<i1", size, front + 4 * size).astype(np.int64)
-    factors, start = [], 0
-    for (place, what, numbers), prior in zip(stored, priors, strict=True):
-        cut = slice(start, start + numbers.size)
-        laws = (part[cut].reshape(numbers.shape) for part in (means, variances))
-        factors.append(Factor(place, what, prior, *laws))
-        start = cut.stop
+    cuts = np.cumsum([held.size for _, _, held in stored])[:-1]
+    factors = [
+        Factor(place, what, prior, mean.reshape(held.shape), variance.reshape(held.shape))
+        for (place, what, held), prior, mean, variance in zip(
+            stored, priors, np.split(means, cuts), np.split(variances, cuts), strict=True
+        )
+    ]
     posterior = Posterior(IntegerNet(shape, quantiser, layers), tuple(factors))
     again = encode_posterior(posterior)
-    if again.bits != bits or again.data != data:
-        raise Malformed("the message is not the canonical one of its posterior")
+    check_canonical(data, bits, again, "posterior")
     return posterior, again
 
 
@@ -210,10 +205,10 @@ def count_draws(
     """
     size = posterior.size
     at_once = max(1, min(_NETS_AT_ONCE, _VALUES_AT_ONCE // posterior.nets.width))
-    errors = [0]
-    lock = Lock()
+    errors, lock = 0, Lock()
 
     def work(start: int) -> None:
+        nonlocal errors
         n = min(at_once, nets - start)
         numbers = posterior.draw(stream(f"net {key}", 0, n * size, start * size).reshape(n, size))
         chosen = rows(start, n)
@@ -221,10 +216,10 @@ def count_draws(
         right = scores[np.arange(n), y[chosen]]
         wrong = int(((scores >= right[:, None]).sum(axis=1) != 1).sum())
         with lock:
-            errors[0] += wrong
+            errors += wrong
 
     for_each(range(0, nets, at_once), work, at_once * posterior.nets.width, progress)
-    return errors[0]
+    return errors
 
 
 def _stored(layers: tuple[Layer, ...]) -> Iterator[tuple[int, str, Integers]]:
@@ -242,15 +237,13 @@ def _drawn_numbers(layer: Layer) -> int:
         return 0
     if not isinstance(layer.source, Values):
         raise Malformed("a posterior draws all its weights: its layers hold plain values")
-    return layer.source.values.size + (0 if layer.bias is None else layer.bias.size)
+    return layer.source.coded.size + layer.biases
 
 
 def _flat(factors: tuple[Factor, ...]) -> tuple[Integers, Integers]:
     """All means and all variances' exponents, factor after factor in C order: [size] each."""
-    return (
-        np.concatenate([factor.means.reshape(-1) for factor in factors]),
-        np.concatenate([factor.variances.reshape(-1) for factor in factors]),
-    )
+    means = np.concatenate([factor.means.reshape(-1) for factor in factors])
+    return means, np.concatenate([factor.variances.reshape(-1) for factor in factors])
 
 
 def _check_factor(factor: Factor) -> None:

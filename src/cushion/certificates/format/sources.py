@@ -27,17 +27,17 @@ _BLOCK = 2**14  # entries of a sign projection at once: what the fastest cache h
 
 @dataclass(frozen=True, eq=False)
 class _Stored:
-    """Numbers of a layer that are coded one by one."""
+    """coded: one number for each of the layer's."""
 
-    values: Integers
+    coded: Integers
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.values.shape
+        return self.coded.shape
 
     @property
     def numbers(self) -> Integers:
-        return self.values
+        return self.coded
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,58 +47,20 @@ class Grid(_Stored):
     levels: int
 
 
-@dataclass(frozen=True, eq=False)
 class Values(_Stored):
     """A mask and wide values: zero or not, then sign, bit length and bits of those that are not."""
 
 
 @dataclass(frozen=True, eq=False)
-class SeededMask:
-    """Signs from a seed, of which a coded mask keeps some (a supermask); mask: zeros and ones."""
+class SeededMask(_Stored):
+    """Signs from a seed, of which a coded mask of zeros and ones keeps some (a supermask)."""
 
-    mask: Integers
     seed: int
     layer: int
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.mask.shape
-
     @cached_property
     def numbers(self) -> Integers:
-        return self.mask * signs(self.seed, self.layer, 0, self.mask.size).reshape(self.mask.shape)
-
-
-@dataclass(frozen=True, eq=False)
-class SeededProjection:
-    """amplitude·noise + ⌊(Σ_j coefficients[j]·Z_j) / 2^shift⌋, Z_j the j-th matrix of seeded signs.
-
-    Numbers inside a random subspace around a random start. Noise is that of SeededNoise, from words
-    after those of the signs.
-    """
-
-    coefficients: Integers
-    shape: tuple[int, ...]
-    seed: int
-    layer: int
-    shift: int
-    amplitude: int
-
-    @cached_property
-    def numbers(self) -> Integers:
-        size = math.prod(self.shape)
-        _check_exact(self.coefficients)
-        total = np.zeros(size)
-        rows = max(1, _CHUNK // size)
-        for start in range(0, len(self.coefficients), rows):
-            part = self.coefficients[start : start + rows].astype(np.float64)
-            # exact: below 2^53
-            total += part @ sign_rows(self.seed, self.layer, start, len(part), size)
-        result: Integers = total.astype(np.int64) >> self.shift
-        if self.amplitude:
-            words = -(-size // 64) * len(self.coefficients)
-            result = result + self.amplitude * noise(self.seed, self.layer, words, size)
-        return result.reshape(self.shape)
+        return self.coded * signs(self.seed, self.layer, 0, self.coded.size).reshape(self.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,82 +73,94 @@ class SeededNoise(_Stored):
 
     @cached_property
     def numbers(self) -> Integers:
-        made = self.amplitude * noise(self.seed, self.layer, 0, self.values.size)
-        return np.where(self.values != 0, self.values, made.reshape(self.shape))
+        made = self.amplitude * noise(self.seed, self.layer, 0, self.coded.size)
+        return np.where(self.coded != 0, self.coded, made.reshape(self.shape))
 
 
 @dataclass(frozen=True, eq=False)
-class SignProjection:
-    """⌊(Σ_t coefficients[t]·M_t) / 2^shift⌋: Matrix-Project, Algorithm 1 of Arora 2018, but for its
-    factor 1/k.
+class _Projection:
+    """coded: [count] coefficients of seeded sign matrices."""
 
-    M_t are the sign matrices of `sign_combination`; a net's running scale takes the 1/k.
-    """
-
-    coefficients: Integers
+    coded: Integers
     shape: tuple[int, ...]
     seed: int
     layer: int
     shift: int
 
+    @property
+    def count(self) -> int:
+        return len(self.coded)
+
+
+@dataclass(frozen=True, eq=False)
+class SeededProjection(_Projection):
+    """amplitude·noise + ⌊(Σ_j coded[j]·Z_j) / 2^shift⌋, Z_j the j-th matrix of seeded signs.
+
+    Numbers inside a random subspace around a random start. Noise is that of SeededNoise, from words
+    after those of the signs.
+    """
+
+    amplitude: int
+
     @cached_property
     def numbers(self) -> Integers:
-        total = sign_combination(self.coefficients, math.prod(self.shape), self.seed, self.layer)
+        size = math.prod(self.shape)
+        _check_exact(self.coded)
+        total = np.zeros(size)
+        rows = max(1, _CHUNK // size)
+        for start in range(0, self.count, rows):
+            part = self.coded[start : start + rows].astype(np.float64)
+            # exact: below 2^53
+            total += part @ sign_rows(self.seed, self.layer, start, len(part), size)
+        result: Integers = total.astype(np.int64) >> self.shift
+        if self.amplitude:
+            words = -(-size // 64) * self.count
+            result = result + self.amplitude * noise(self.seed, self.layer, words, size)
+        return result.reshape(self.shape)
+
+
+class SignProjection(_Projection):
+    """⌊(Σ_t coded[t]·M_t) / 2^shift⌋: Matrix-Project, Algorithm 1 of Arora 2018, but for its factor
+    1/k, which a net's running scale takes. M_t: the sign matrices of `sign_combination`.
+    """
+
+    @cached_property
+    def numbers(self) -> Integers:
+        total = sign_combination(self.coded, math.prod(self.shape), self.seed, self.layer)
         return (total >> self.shift).reshape(self.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """⌊left·right / 2^shift⌋, of low rank. factors: left's numbers, then right's, row by row."""
+    """⌊left·right / 2^shift⌋, of low rank.
 
-    # [rank · (out + rest)], for a shape (out, ...) with rest numbers behind each output
-    factors: Integers
+    coded: left's numbers [out, rank], then right's [rank, rest], row by row, for a shape (out, ...)
+    with rest numbers behind each output.
+    """
+
+    coded: Integers
     shape: tuple[int, ...]
     rank: int
     shift: int
 
-    @property
-    def left(self) -> Integers:
-        """[out, rank]"""
-        return self.factors[: self.shape[0] * self.rank].reshape(-1, self.rank)
-
-    @property
-    def right(self) -> Integers:
-        """[rank, rest]"""
-        return self.factors[self.shape[0] * self.rank :].reshape(self.rank, -1)
-
     @cached_property
     def numbers(self) -> Integers:
-        columns, rows = _largest(self.left.T), _largest(self.right)
+        parts = np.split(self.coded, [self.shape[0] * self.rank])
+        left, right = parts[0].reshape(-1, self.rank), parts[1].reshape(self.rank, -1)
+        columns, rows = _largest(left.T), _largest(right)
         if sum(a * b for a, b in zip(columns, rows, strict=True)) >= EXACT:
             raise Malformed("the factors of a product could leave the exact range of ±2^53")
         # exact: every partial sum is below 2^53
-        total = self.left.astype(np.float64) @ self.right.astype(np.float64)
+        total = left.astype(np.float64) @ right.astype(np.float64)
         return (total.astype(np.int64) >> self.shift).reshape(self.shape)
 
 
 Source = Grid | Values | SeededMask | SeededProjection | SeededNoise | SignProjection | Product
 
 
-def coded_numbers(source: Source) -> Integers:
-    """The numbers of a source that stand in the coded stream."""
-    if isinstance(source, SeededMask):
-        return source.mask
-    if isinstance(source, SeededProjection | SignProjection):
-        return source.coefficients
-    if isinstance(source, Product):
-        return source.factors
-    return source.values
-
-
-def words(seed: int, layer: int, first: int, n: int) -> NDArray[np.uint64]:
-    """Words first..first+n-1 of a layer's stream."""
-    return stream(f"weights {layer}", seed, n, first)
-
-
 def _bytes(seed: int, layer: int, first: int, n: int) -> NDArray[np.uint8]:
-    """The words' bytes, [8n], each word's lowest first."""
-    return words(seed, layer, first, n).astype("<u8").view(np.uint8)
+    """[8n] the bytes of words first..first+n-1 of a layer's stream, each word's lowest first."""
+    return stream(f"weights {layer}", seed, n, first).astype("<u8").view(np.uint8)
 
 
 def signs(seed: int, layer: int, first: int, n: int) -> Integers:
@@ -244,17 +218,12 @@ def _check_exact(coefficients: Integers) -> None:
 
 def _largest(rows: Integers) -> list[int]:
     """The largest magnitude of each row, in Python's integers (np.abs would wrap at -2^63)."""
-    return [
-        max(high, -low)
-        for low, high in zip(rows.min(axis=1).tolist(), rows.max(axis=1).tolist(), strict=True)
-    ]
+    lows, highs = rows.min(axis=1).tolist(), rows.max(axis=1).tolist()
+    return [max(high, -low) for low, high in zip(lows, highs, strict=True)]
 
 
 def noise(seed: int, layer: int, first: int, n: int) -> Integers:
     """n bell-shaped whole numbers with variance 16: the set bits of a word, less 32."""
     made = _bytes(seed, layer, first, n).reshape(n, 8)
-    count: Integers = _SET_BITS[made].sum(axis=1)
+    count: Integers = np.unpackbits(made, axis=1).sum(axis=1, dtype=np.int64)
     return count - 32
-
-
-_SET_BITS = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.int64)

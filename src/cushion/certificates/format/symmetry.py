@@ -73,7 +73,12 @@ def regular(shape: tuple[int, ...], order: int) -> Indices:
 def invariant(shape: tuple[int, ...], order: int) -> Indices:
     """[c, i, h, w] -> [c, i·|G|, h, w]: (c, (i, b)) is b applied to (c, i): scores ignore G."""
     c, i, h, w = shape
-    if h != w and order > 2:
-        raise Malformed(f"quarter turns need a square feature map, not {h}x{w}")
+    if order > 2:
+        check_square(h, w)
     stored = np.arange(np.prod(shape)).reshape(shape)
     return np.stack([moved(b, stored) for b in motions(order)], axis=2).reshape(c, i * order, h, w)
+
+
+def check_square(h: int, w: int) -> None:
+    if h != w:
+        raise Malformed(f"quarter turns need a square feature map, not {h}x{w}")

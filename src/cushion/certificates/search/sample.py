@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cushion.certificates.format.inputs import Bytes, Input, fit_floats
-from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.sources import Grid
 from cushion.data.dataset import Dataset
 

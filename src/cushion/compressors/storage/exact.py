@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cushion.certificates.format.arithmetic import MOST_DECISIONS
 from cushion.certificates.format.inputs import (
     MOST_EXPONENT,
     MOST_OFFSET,
@@ -33,7 +34,8 @@ from cushion.certificates.format.inputs import (
     Floats,
     Input,
 )
-from cushion.certificates.format.integer_net import IntegerNet, Integers, Layer, Pool
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Layer, Pool
 from cushion.certificates.format.limits import (
     MOST_BIAS_BITS,
     MOST_SHIFT,
@@ -41,8 +43,7 @@ from cushion.certificates.format.limits import (
     check_sizes,
     prove_range,
 )
-from cushion.certificates.format.numbers import MOST_DECISIONS
-from cushion.certificates.format.sources import EXACT, Grid, Values, coded_numbers
+from cushion.certificates.format.sources import EXACT, Grid, Integers, Values
 from cushion.compressors.storage.exact_chain import Image, Pooling, Step, Weighted, steps_of
 from cushion.compressors.storage.exact_weights import ExactWeight, coded_decisions
 from cushion.compressors.storage.stored import Numbers, StoredLayer
@@ -329,7 +330,7 @@ def _with_sources(parts: Sequence[_Part], drafts: Sequence[tuple[Layer, int]]) -
     ]
     if _decisions(layers) > MOST_DECISIONS:  # a wide number takes fewer than a large one of a grid
         layers = [
-            replace(layer, source=Values(layer.source.values))
+            replace(layer, source=Values(layer.source.coded))
             if not isinstance(layer, Pool) and isinstance(layer.source, Grid)
             else layer
             for layer in layers
@@ -347,6 +348,6 @@ def _decisions(layers: Sequence[Layer]) -> int:
     for layer in layers:
         if isinstance(layer, Pool):
             continue
-        total += coded_decisions(coded_numbers(layer.source), grid=isinstance(layer.source, Grid))
+        total += coded_decisions(layer.source.coded, grid=isinstance(layer.source, Grid))
         total += 0 if layer.bias is None else coded_decisions(layer.bias, grid=False)
     return total

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cushion.certificates.format.integer_net import Conv, Dense, Integers, Pool
-from cushion.certificates.format.sources import Source
+from cushion.certificates.format.layers import Conv, Dense, Pool
+from cushion.certificates.format.sources import Integers, Source
 from cushion.errors import Unsupported
 from cushion.nets.network import Network, Node
 from cushion.nets.operations import (

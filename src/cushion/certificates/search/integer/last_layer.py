@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.certificates.format.code_lengths import bias_length, counted_length, grid_length
-from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid
 from cushion.certificates.search.integer.relaxation import price_of_a_bit, relaxed_bound

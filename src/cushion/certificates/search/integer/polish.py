@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.certificates.format import symmetry as tying
-from cushion.certificates.format.integer_net import Dense, IntegerNet
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.sources import Grid
 from cushion.certificates.search.integer.last_layer import LastLayer
 from cushion.certificates.search.integer.training import State

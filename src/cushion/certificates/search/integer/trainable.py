@@ -21,7 +21,8 @@ from torch.nn import functional as F
 
 from cushion.certificates.format import symmetry as tying
 from cushion.certificates.format.inputs import Input
-from cushion.certificates.format.integer_net import IntegerNet, Layer, Pool
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.layers import Layer, Pool
 from cushion.certificates.format.sources import Grid, Source
 from cushion.certificates.search.integer.blueprints import (
     Blueprint,
