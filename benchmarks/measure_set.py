@@ -32,7 +32,7 @@ from benchmarks.workloads import W1
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin
 from cushion.measures.norms.paths import path_norm
-from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.nets.models import build
 from cushion.nets.tracing import trace
 

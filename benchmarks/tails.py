@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.power_law import Magnitudes, fit_power_law
 from cushion.measures.tails.records import PowerLawFit
 from cushion.measures.tails.stable_fit import fit_stable
 from cushion.measures.tails.stable_law import sample_stable

@@ -15,8 +15,8 @@ from tests.cases import CASES, Case
 from torch import Tensor, nn
 
 from cushion.data import Dataset
+from cushion.measures.conditions.family import ConditionOptions
 from cushion.measures.conditions.measurement import measure_conditions
-from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.conditions.records import NetConditions, TheoremOne
 from cushion.measures.conditions.theorem import Premises
 from cushion.nets.network import Network

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cushion.measures.conditions.options import ConditionOptions
-from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.measures.conditions.family import ConditionOptions
+from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.papers.nets import TrainingPlan
 from cushion.papers.neyshabur import conditions, nets, plans
 from cushion.papers.neyshabur.label_pairs import PairFound

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from cushion.measures.tails.magnitudes import Magnitudes
+from cushion.measures.tails.power_law import Magnitudes
 
 Law = Callable[[np.random.Generator, int], np.ndarray]
 

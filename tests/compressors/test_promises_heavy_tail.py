@@ -32,8 +32,7 @@ from cushion.compressors.run import compress_model
 from cushion.compressors.subject import Subject
 from cushion.data.dataset import Dataset
 from cushion.measures.table import traced
-from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.power_law import Magnitudes, fit_power_law
 
 heavy_tailed = functools.partial(compress_model, method="heavy-tail")
 

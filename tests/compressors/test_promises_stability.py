@@ -23,8 +23,8 @@ from cushion.data.dataset import Dataset
 from cushion.data.samples import permutation
 from cushion.measures.one_pass import one_pass
 from cushion.measures.stability.effective import effective_parameters, kept_rows
+from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.measurement import measure_terms
-from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.stability.smoothness import measure_smoothness
 from cushion.nets.network import Network
 from cushion.nets.tracing import trace

@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from cushion.errors import BadInput, Unsupported
 from cushion.measures import probing
 from cushion.measures.conditions import measurement
+from cushion.measures.conditions.family import ConditionOptions
 from cushion.measures.conditions.interaction import ProductNorms, plan_pushes, triples, units
 from cushion.measures.conditions.measurement import first_input, measure_conditions
-from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.conditions.records import IndexSet, NetConditions
 from cushion.measures.distribution import describe
 from cushion.nets.linearisation import Linearisation

@@ -16,10 +16,8 @@ from tests.simulations import few_and_many
 from tests.tail_cases import drawn
 
 from cushion.errors import BadInput
-from cushion.measures.tails import goodness
-from cushion.measures.tails.goodness import bootstrap_goodness
-from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails import power_law as goodness
+from cushion.measures.tails.power_law import Magnitudes, bootstrap_goodness, fit_power_law
 from cushion.measures.tails.records import PowerLawFit
 
 

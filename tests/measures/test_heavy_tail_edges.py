@@ -18,12 +18,10 @@ from cushion.compressors.noise import notes as heavy_tail_notes
 from cushion.compressors.noise.checks import lemma_2_1
 from cushion.compressors.noise.records import TriedTail
 from cushion.compressors.pairs import PairRatios
-from cushion.measures.tails import goodness, measurement, stable_fit
+from cushion.measures.tails import measurement, power_law, stable_fit
 from cushion.measures.tails.doubts import find_doubts
-from cushion.measures.tails.hill import hill_plot
-from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.measures.tails.options import TailOptions
-from cushion.measures.tails.power_law import fit_power_law, law_of_tail
+from cushion.measures.tails.family import TailOptions
+from cushion.measures.tails.power_law import Magnitudes, fit_power_law, hill_plot, law_of_tail
 from cushion.measures.tails.records import HillPlot
 from cushion.measures.tails.stable_fit import fit_stable
 from cushion.measures.tails.stable_law import StableLaw, sample_stable
@@ -59,7 +57,8 @@ def test_xmin_is_not_in_the_body_of_a_draw() -> None:
     fit = fit_power_law(sample)
     assert fit.tail < fit.values
     rng = np.random.default_rng(0)
-    assert not any((goodness._drawn(sample, fit, rng).ordered == fit.xmin).any() for _ in range(50))
+    samples = [power_law._drawn(sample, fit, rng) for _ in range(50)]
+    assert not any((one.ordered == fit.xmin).any() for one in samples)
 
 
 @pytest.mark.parametrize("alpha", [0.8, 1.5])

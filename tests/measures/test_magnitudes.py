@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from cushion.measures.tails.magnitudes import FEWEST, Magnitudes
+from cushion.measures.tails.power_law import FEWEST, Magnitudes
 
 
 def test_magnitudes_are_sorted_and_without_zeros() -> None:

@@ -24,7 +24,7 @@ import cushion
 from cushion.cli import main
 from cushion.data import Dataset
 from cushion.measures.records import MeasureTable
-from cushion.measures.stability.options import StabilityOptions
+from cushion.measures.stability.family import StabilityOptions
 
 QUICK = StabilityOptions(draws=3, attenuation_draws=2, k=20, probes=4)
 LAYER_KEYS = {

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tests.tail_cases import LAWS, drawn, magnitudes, textbook_distances
 
 from cushion.measures.tails import tail_search
-from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.measures.tails.power_law import fit_power_law, law_of_tail
+from cushion.measures.tails.power_law import Magnitudes, fit_power_law, law_of_tail
 from cushion.measures.tails.records import PowerLawFit
 from cushion.measures.tails.tail_search import SLACK, Tails, best_start
 

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.measures.tails.power_law import fit_power_law, law_of_tail
+from cushion.measures.tails.power_law import Magnitudes, fit_power_law, law_of_tail
 from cushion.measures.tails.records import PowerLawFit
 from cushion.measures.tails.tail_search import Tails
 

@@ -11,8 +11,7 @@ import powerlaw
 import pytest
 from tests.tail_cases import LAWS, drawn
 
-from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.power_law import Magnitudes, fit_power_law
 
 
 def assert_is_the_packages(values: np.ndarray) -> None:

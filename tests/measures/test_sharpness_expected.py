@@ -20,9 +20,9 @@ from torch.nn import functional as F
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.sharpness.expected import expected_sharpness
+from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.sharpness.loss import all_losses, mini_batches, sample_losses
 from cushion.measures.sharpness.measurement import measure_sharpness
-from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.measures.sharpness.records import ExpectedSharpness
 from cushion.nets.network import Network
 from cushion.nets.tracing import trace

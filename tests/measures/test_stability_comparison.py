@@ -18,7 +18,7 @@ from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.records import MeasureTable
 from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
-from cushion.measures.stability.options import StabilityOptions
+from cushion.measures.stability.family import StabilityOptions
 from cushion.nets.network import Network
 from cushion.nets.tracing import trace
 

@@ -17,7 +17,7 @@ import cushion
 from cushion.data import Dataset
 from cushion.data.samples import permutation
 from cushion.measures.stability.effective import LayerTerms, capacity, effective_parameters
-from cushion.measures.stability.options import StabilityOptions
+from cushion.measures.stability.family import StabilityOptions
 from cushion.nets.network import Node
 from cushion.nets.tracing import trace
 

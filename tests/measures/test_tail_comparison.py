@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from cushion.errors import BadInput
 from cushion.measures.tails import comparison
 from cushion.measures.tails.comparison import compare_laws, vuong
-from cushion.measures.tails.magnitudes import Magnitudes
+from cushion.measures.tails.power_law import Magnitudes
 from cushion.measures.tails.records import LikelihoodRatio, PowerLawFit
 
 Floats = NDArray[np.float64]

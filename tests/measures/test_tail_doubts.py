@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from tests.simulations import few_and_many
 
 from cushion.measures.tails.doubts import find_doubts
+from cushion.measures.tails.family import TailOptions
 from cushion.measures.tails.measurement import layer_tails
-from cushion.measures.tails.options import TailOptions
 from cushion.measures.tails.records import (
     Goodness,
     HillPlot,

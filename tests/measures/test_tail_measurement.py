@@ -18,12 +18,14 @@ from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.measures.tails.comparison import compare_laws
 from cushion.measures.tails.doubts import find_doubts
-from cushion.measures.tails.goodness import bootstrap_goodness
-from cushion.measures.tails.hill import hill_plot
-from cushion.measures.tails.magnitudes import Magnitudes
+from cushion.measures.tails.family import TailOptions
 from cushion.measures.tails.measurement import layer_tails
-from cushion.measures.tails.options import TailOptions
-from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.power_law import (
+    Magnitudes,
+    bootstrap_goodness,
+    fit_power_law,
+    hill_plot,
+)
 from cushion.measures.tails.records import LayerTails, StableFit, TailFits
 from cushion.measures.tails.stable_fit import fit_stable
 from cushion.nets.tracing import trace

@@ -121,7 +121,7 @@ def test_the_implied_constant_stands_beside_the_papers(tmp_path: Path, pruning: 
 def test_our_rivals_are_those_of_bounds(tmp_path: Path, pruning: Pruning) -> None:
     """The same rows as the whole `cushion bounds`, which computes much more besides."""
     from cushion.data import load_pair
-    from cushion.measures.sharpness.options import SharpnessOptions
+    from cushion.measures.sharpness.family import SharpnessOptions
     from cushion.nets.loading.weights import load_net
     from cushion.theorems.bounds import BoundOptions, bounds
 

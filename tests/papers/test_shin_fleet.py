@@ -16,8 +16,7 @@ import torch
 from tests.compressed_cases import network
 
 from cushion.data import Dataset, load_pair
-from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.power_law import Magnitudes, fit_power_law
 from cushion.nets.batches import as_floats
 from cushion.nets.loading.weights import LoadedNet, load_net
 from cushion.papers import runner

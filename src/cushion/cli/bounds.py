@@ -24,7 +24,7 @@ from cushion.cli.output import answer
 from cushion.cli.views import show
 from cushion.errors import BadInput
 from cushion.measures.family import View
-from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.theorems.options import EXAMPLES, BoundOptions
 
 if TYPE_CHECKING:

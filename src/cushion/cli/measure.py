@@ -22,7 +22,7 @@ from cushion.cli.output import answer
 from cushion.cli.render import width
 from cushion.cli.views import show
 from cushion.data.files import check_writable, write_whole
-from cushion.measures.conditions.options import ConditionOptions
+from cushion.measures.conditions.family import ConditionOptions
 from cushion.measures.families import FAMILIES
 from cushion.records import Options
 from cushion.records.options import options_of

@@ -20,7 +20,7 @@ from cushion.compressors.storage.stored_net import StoredNet
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.margins import sample_margins
-from cushion.measures.stability.noise import lengths
+from cushion.measures.probing import lengths
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network

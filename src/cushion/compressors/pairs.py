@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.data import Dataset
+from cushion.measures.probing import lengths
 from cushion.measures.stability.jacobians import pair_squares, plan_jacobians
-from cushion.measures.stability.noise import lengths
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.linearisation import Linearisation

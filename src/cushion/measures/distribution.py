@@ -22,35 +22,25 @@ class Spectrum(Record):
     it. The histogram has len(edges) == len(counts) + 1.
     """
 
-    of: Literal["map", "kernel"] = column(
-        "the true linear map, or the weight as a matrix [out, -1]"
-    )
+    of: Literal["map", "kernel"] = column("the true map, or the weight as a matrix [out, rest]")
     count: int = column("singular values: min(rows, columns), zeros counted", label="values")
-    exact: bool = column(
-        "whether all values were computed (operators.spectrum states to what accuracy), not "
-        "estimated from random probes"
-    )
+    exact: bool = column("whether all of them were computed, not estimated from random probes")
     top: tuple[float, ...] = column("the largest, at most 16, in either case computed")
     quantiles: dict[str, float] = column("by level")
     edges: tuple[float, ...] = column("of the histogram")
     counts: tuple[float, ...] = column("of the histogram")
     standard_error: tuple[float, ...] | None = column("one for each of the counts, if estimated")
     operator_frobenius: float = column("√(sum of all squared singular values), in closed form")
-    spectral: float = column("the largest", label="largest")
-    stable_rank: float | None = column(
-        "operator_frobenius² / spectral²; undefined for a matrix of zeros"
-    )
+    spectral: float = column("the spectral norm ‖A‖₂", label="largest")
+    stable_rank: float | None = column("‖A‖_F² / ‖A‖₂²; undefined for a matrix of zeros")
     effective_rank_90: int = column("the fewest that hold 90 % of ‖A‖_F²", label="hold 90 %")
 
 
 def describe(
     values: NDArray[Any], extremum: Literal["min", "max"], bins: int = _BINS
 ) -> Distribution | None:
-    """Summarise; None if there is nothing to summarise. NaN constrains nothing and is left out; so
-    is +∞ of a minimum.
-
-    A quantile at level q is the smallest value with at least a fraction q of the values at or below
-    it.
+    """Summarise; None if there is nothing to. NaN constrains nothing and is left out; so is +∞ of a
+    minimum. The quantile at level q is the smallest value with at least a fraction q up to it.
 
     >>> describe(np.array([3.0, 1.0, 2.0, np.inf]), "min").value
     1.0

@@ -5,8 +5,8 @@ and what people are shown. A family is one folder (or file) and one line in `fam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_origin, get_type_hints
 
 from cushion.records import Column, Options, Record, column, columns_of
 
@@ -79,8 +79,8 @@ class View:
 class Family:
     """A family of measures: what it computes, and what of it is asked, kept and shown.
 
-    layer and net: records of what it adds to each layer's row and to the whole net; every field has
-    a default, which says "not measured". sees: what it needs of the one pass over the data. brings:
+    layer and net: records of what it adds to each layer's row and to the whole net; all of it is
+    None or () where it was not measured. sees: what it needs of the one pass over the data. brings:
     families that come with it. effort: about how long it takes beside the others. title: of its
     options on the command line. claims: what a paper says of trained nets, on a net and the one
     beside it.
@@ -123,13 +123,22 @@ def _names(record: type[Record] | None) -> list[str]:
 def composed(
     records: Iterable[type[Record] | None],
 ) -> Callable[[type[Composed]], type[Composed]]:
-    """A class decorator: the dataclass with the fields of all these records after its own."""
+    """A class decorator: the dataclass with the fields of all these records after its own, each
+    None, or () where it holds several, until it is given.
+    """
 
     def build(cls: type[Composed]) -> type[Composed]:
-        bases = (*reversed([record for record in records if record is not None]), cls)
-        namespace = {"__doc__": cls.__doc__, "__module__": cls.__module__}
-        made: Any = dataclass(frozen=True)(type(cls.__name__, bases, namespace))
-        return made  # type: ignore[no-any-return]
+        parts = [record for record in records if record is not None]
+        types: dict[str, Any] = {}
+        namespace: dict[str, Any] = {"__doc__": cls.__doc__, "__module__": cls.__module__}
+        for part in parts:
+            types |= (own := get_type_hints(part))
+            for one in fields(part):  # type: ignore[arg-type]
+                empty = () if get_origin(own[one.name]) is tuple else None
+                namespace[one.name] = field(default=empty, metadata=one.metadata)
+        namespace["__annotations__"] = types
+        made: Any = type(cls.__name__, (*reversed(parts), cls), namespace)
+        return dataclass(frozen=True)(made)
 
     return build
 

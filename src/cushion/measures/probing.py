@@ -1,8 +1,9 @@
-"""What measures by random vectors and on chosen rows share: streams, chunks, lengths, subsets."""
+"""What measures by random vectors and on chosen rows share: shards, chunks, lengths, subsets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,9 +13,11 @@ from torch import Tensor
 from cushion.data import Dataset
 from cushion.data.samples import permutation
 from cushion.errors import BadInput
-from cushion.nets.batches import mix_seed
+from cushion.nets.batches import as_floats, mix_seed
+from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network
 
+Key = TypeVar("Key", bound=Hashable)
 # numbers in the largest tensor that passes the net at a time: 8 MB, which stay in fast memory
 _CHUNK = 1 << 21
 
@@ -60,9 +63,38 @@ def squared_lengths(t: Tensor) -> Tensor:
     return norms.double().square()
 
 
+def stream(
+    net: Network,
+    data: Dataset,
+    batch: int,
+    work: Callable[[Tensor, slice], Mapping[Key, Tensor | NDArray[Any]]],
+    describe: str,
+) -> dict[Key, NDArray[np.float64]]:
+    """One number (or row of them) per example under each key: what `work` makes of the inputs of a
+    shard, as the net reads them, and of its rows.
+    """
+
+    def shard(rows: slice) -> Accumulators[Key]:
+        found = work(as_floats(data.x[rows]).to(net.dtype), rows)
+        return {key: Samples.of(rows.start, np.asarray(part)) for key, part in found.items()}
+
+    merged = map_shards(len(data), batch, shard, describe=describe)
+    return {key: samples.values() for key, samples in merged.items()}
+
+
+def spread_over(sizes: Tensor, like: Tensor) -> Tensor:
+    """[B] numbers, so that they multiply the examples of [B, *shape]: [B, 1, ...] of its type."""
+    return sizes.to(like.dtype).reshape(-1, *[1] * (like.ndim - 1))
+
+
+def lengths(t: Tensor) -> Tensor:
+    """‖t‖ of each example: [B, *shape] -> [B] float64, where large squares do not overflow."""
+    norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(1, t.ndim)), dtype=torch.float64)
+    return norms
+
+
 def check_scores(scores: Tensor, data: Dataset, start: int) -> None:
     """BadInput unless all scores of the rows from `start` on are finite."""
     if not bool(torch.isfinite(scores).all()):
-        raise BadInput(
-            f"the net's scores on {data.name} are not finite near row {start}; check its weights"
-        )
+        where = f"{data.name} are not finite near row {start}"
+        raise BadInput(f"the net's scores on {where}; check its weights")

@@ -17,8 +17,8 @@ _SHAPES = ("shape", "input_shape", "output_shape")
 @composed(family.layer for family in FAMILIES)
 @dataclass(frozen=True)
 class LayerMeasures(Record):
-    """What is known of one affine layer, in the order in which data passes them: what it is, and
-    every family's columns.
+    """One affine layer, in the order in which data passes them: what it is, and every family's
+    columns.
     """
 
     name: str = column("the layer, as the net calls it", label="layer")
@@ -90,7 +90,6 @@ class MeasureTable(Record):
         try:
             import pandas
         except ImportError:
-            raise BadInput(
-                "to_frame needs pandas; install it with: pip install 'cushion[frames]'"
-            ) from None
+            how = "install it with: pip install 'cushion[frames]'"
+            raise BadInput(f"to_frame needs pandas; {how}") from None
         return pandas.DataFrame([layer.flat() for layer in self.layers]).set_index("name")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
-from cushion.measures.conditions.options import ConditionOptions
+from cushion.measures.conditions.family import ConditionOptions
 from cushion.measures.margins import MarginOptions
-from cushion.measures.sharpness.options import SharpnessOptions
-from cushion.measures.stability.options import StabilityOptions
+from cushion.measures.sharpness.family import SharpnessOptions
+from cushion.measures.stability.family import StabilityOptions
 from cushion.records import Options, option
 from cushion.theorems.occam import parse_delta
 

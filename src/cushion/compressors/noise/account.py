@@ -28,8 +28,7 @@ from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Kept, StoredLayer
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.data import Dataset
-from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.power_law import Magnitudes, fit_power_law
 from cushion.measures.tails.records import PowerLawFit
 from cushion.nets.network import Network, Node
 from cushion.progress import progress

@@ -18,7 +18,7 @@ from cushion.compressors.lemmas import LayerErrors, Lemma, induction_check
 from cushion.compressors.pairs import PairRatios
 from cushion.compressors.records import PromiseCheck
 from cushion.data import Dataset
-from cushion.measures.stability.noise import lengths
+from cushion.measures.probing import lengths
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.measures.conditions.options import Method
+from cushion.measures.conditions.family import Method
 from cushion.measures.conditions.records import IndexSet, LayerInteraction, TripleCondition
 from cushion.measures.distribution import describe
 from cushion.measures.probing import chunks, probe_generator, squared_lengths, unit_vectors

@@ -17,6 +17,7 @@ from cushion.measures.conditions.activations import (
     rectified_layers,
     unit_norms,
 )
+from cushion.measures.conditions.family import ConditionOptions
 from cushion.measures.conditions.interaction import (
     ProductNorms,
     PushPlan,
@@ -26,7 +27,6 @@ from cushion.measures.conditions.interaction import (
     triples,
     units,
 )
-from cushion.measures.conditions.options import ConditionOptions
 from cushion.measures.conditions.records import (
     ActivationFlips,
     NetConditions,

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from cushion.data import Dataset
 from cushion.measures.probing import probe_generator
+from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.sharpness.loss import Losses, all_losses, batch_of, mini_batches
-from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.measures.sharpness.perturbed import parameters
 from cushion.measures.sharpness.records import MaxSharpness
 from cushion.nets.network import Network

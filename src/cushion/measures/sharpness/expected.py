@@ -13,9 +13,9 @@ from torch import Tensor
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.probing import probe_generator
+from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.sharpness.kl import kl_from_centred
 from cushion.measures.sharpness.loss import Losses, batch_of, mini_batches, sample_losses
-from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.measures.sharpness.perturbed import (
     NoiseRule,
     NoisyNet,

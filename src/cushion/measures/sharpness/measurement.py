@@ -5,8 +5,8 @@ from __future__ import annotations
 from cushion.data import Dataset
 from cushion.measures.sharpness.ascent import max_sharpness
 from cushion.measures.sharpness.expected import expected_sharpness
+from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.sharpness.loss import all_losses
-from cushion.measures.sharpness.options import SharpnessOptions
 from cushion.measures.sharpness.records import Sharpness
 from cushion.nets.network import Network
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from cushion.errors import BadInput
 from cushion.measures.family import Context, Family, Found, PaperClaim, View
-from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.stability.records import LayerStability, StabilityOfNet, standard
+from cushion.records import Options, option
 
 if TYPE_CHECKING:
     from cushion.measures.records import MeasureTable
+
+Method: TypeAlias = Literal["auto", "exact", "probes"]
 
 _WORST = (
     "name kind shape layer_cushion activation_contraction minimal_interlayer_cushion.unclipped "
@@ -25,6 +29,37 @@ _MEDIANS = (
     "name layer_cushion.median activation_contraction.median "
     "minimal_interlayer_cushion.unclipped.median smoothness.inverse_spread.median"
 )
+
+
+@dataclass(frozen=True)
+class StabilityOptions(Options):
+    """Defaults are quick; every field is a flag of `cushion measure`."""
+
+    examples: int | None = option(
+        None, "rows for everything but the one pass: what some minutes allow, if not given", least=1
+    )
+    probes: int = option(
+        16, "random probes for large pairs of layers; 0 leaves those pairs out", least=0
+    )
+    method: Method = option("auto", "of Jacobian norms: exact never probes, probes always does")
+    draws: int = option(20, "of noise for the smoothness; 0: none", least=0)
+    delta: float = option(0.05, "of the smoothness rho_delta", least=0, below=1)
+    k: int = option(1000, "sign matrices of Algorithm 1", least=1, most=10**9, shown="K")
+    levels: tuple[float, ...] = option(
+        (0.1, 1.0),
+        "relative norms of injected noise; the smoothness uses the first",
+        above=0,
+        shown="L,...",
+    )
+    attenuation_draws: int = option(4, "of injected noise; 0: none", least=0)
+    zeta: float = option(0.05, "examples that Corollaries A.1 and C.1 may drop", least=0, below=1)
+    places: int = option(0, "sampled places for beta of large pairs", least=0)
+    seed: int = option(0, "of rows, probes and draws", least=0, most=2**63 - 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(set(self.levels)) < len(self.levels):
+            raise BadInput("`levels` names one level twice; leave one out")
 
 
 def _measure(context: Context) -> Found:
@@ -43,11 +78,8 @@ def _claims(table: MeasureTable, twin: MeasureTable) -> tuple[PaperClaim, ...]:
 def _views(table: MeasureTable) -> Iterator[View]:
     whole = table.net.stability
     title = "Noise stability (Arora 2018): the worst over the examples, as each definition asks"
-    notes = [
-        f"cushion, contraction: over all {table.net.m} examples; the rest over {whole.examples}",
-        _pairs(table),
-    ]
-    yield View(title, table.layers, _WORST, notes)
+    rows = f"cushion, contraction: over all {table.net.m} examples; the rest over {whole.examples}"
+    yield View(title, table.layers, _WORST, [rows, _pairs(table)])
     yield View("Noise stability of the whole net", [whole], _WHOLE, upright=True)
     law = standard(whole.interlayer_smoothness)
     few = law is not None and law.delta * law.draws < 1
@@ -64,8 +96,8 @@ def _views(table: MeasureTable) -> Iterator[View]:
         title = "Medians over the examples, and those of the net beside it"
         yield View(title, table.layers, _MEDIANS, beside=table.beside.layers)
         claims = [
-            f"{'holds' if one.held else 'FAILS'}: {one.claim}: {one.found} (threshold: "
-            f"{one.threshold})"
+            f"{'holds' if one.held else 'FAILS'}: {one.claim}: {one.found} "
+            f"(threshold: {one.threshold})"
             for one in table.claims
         ]
         yield View("What the paper says of trained nets, on this one", [], "", claims)
@@ -78,9 +110,8 @@ def _pairs(table: MeasureTable) -> str:
     guessed = [pair.standard_error for pair in pairs if pair.standard_error is not None]
     text = f"pairs of layers: {len(pairs) - len(guessed)} exact"
     if guessed:
-        text += (
-            f"; {len(guessed)} by probes (~), mean relative standard error up to {max(guessed):.2g}"
-        )
+        error = f"mean relative standard error up to {max(guessed):.2g}"
+        text += f"; {len(guessed)} by probes (~), {error}"
     minimal = [layer.minimal_interlayer_cushion for layer in table.layers]
     if any(part is not None and not part.all_pairs for part in minimal):
         text += "; some were left out (?), so effective parameters are not given"

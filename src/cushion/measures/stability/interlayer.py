@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from cushion.data import Dataset
 from cushion.measures.distribution import describe
+from cushion.measures.probing import lengths
 from cushion.measures.stability.jacobians import JacobianPlan, pair_squares
-from cushion.measures.stability.noise import lengths
 from cushion.measures.stability.places import sampled_spreads
 from cushion.measures.stability.records import (
     InterlayerCushion,

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from cushion.errors import BadInput
 from cushion.measures.probing import chunks, probe_generator, squared_lengths, unit_vectors
+from cushion.measures.stability.family import Method
 from cushion.measures.stability.grams import GramChain
-from cushion.measures.stability.options import Method
 from cushion.nets.linearisation import Linearisation, feeding_layer
 from cushion.nets.network import Network, Node
 

@@ -15,6 +15,7 @@ from cushion.measures.probing import chosen_rows, shard_size
 from cushion.measures.spectra import layer_spectrum
 from cushion.measures.stability.attenuation import measure_attenuation
 from cushion.measures.stability.effective import LayerTerms, capacity, effective_parameters
+from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.interlayer import Pairs, measure_pairs
 from cushion.measures.stability.jacobians import JacobianPlan, plan_jacobians
 from cushion.measures.stability.noise import Noise
@@ -25,7 +26,6 @@ from cushion.measures.stability.one_pass import (
     next_layer,
     noise_sensitivities,
 )
-from cushion.measures.stability.options import StabilityOptions
 from cushion.measures.stability.records import (
     AttenuationCurve,
     EffectiveParameters,

@@ -13,9 +13,8 @@ from torch import Tensor
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.distribution import describe
-from cushion.measures.probing import probe_generator
+from cushion.measures.probing import lengths, probe_generator
 from cushion.measures.stability.attenuation import injected_errors
-from cushion.measures.stability.noise import lengths
 from cushion.measures.stability.records import NoiseSensitivity
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards

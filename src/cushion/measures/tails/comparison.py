@@ -1,5 +1,4 @@
-"""A power-law tail against a log-normal, an exponential and a Gaussian one on the same values:
-Vuong's test. A measure.
+"""A power-law tail against a log-normal, an exponential and a Gaussian one: Vuong's test.
 
 Every law has a density on [xmin, ∞) that integrates to 1 there, and is fitted by maximum likelihood
 to the same tail:
@@ -22,15 +21,14 @@ from scipy.optimize import brentq
 from scipy.special import erfc, erfcx, log_ndtr
 
 from cushion.errors import BadInput
-from cushion.measures.tails.magnitudes import Magnitudes
+from cushion.measures.tails.power_law import Magnitudes
 from cushion.measures.tails.records import LikelihoodRatio, PowerLawFit, Rival
 
 Floats = NDArray[np.float64]
 
 _ROOT_HALF = math.sqrt(0.5)
 # (deviation/mean)² of ln(x/xmin) is 1 for a power law and smaller for a truncated log-normal.
-# Closer to 1 than this the log-normal is no likelier than the power law by more than 1e-11 nats a
-# value.
+# Closer to 1 than this the log-normal is likelier by less than 1e-11 nats a value.
 _NEAREST = 1e-5
 _FAR = -40.0  # mu/sigma, from where on the series of the moments takes over
 _WIDEST = 1e150  # of x/xmin: its square is a number
@@ -38,10 +36,8 @@ _NARROWEST = 1e-9  # of x/xmin - 1: closer together, rounding decides which law 
 
 
 def compare_laws(sample: Magnitudes, fit: PowerLawFit) -> tuple[LikelihoodRatio, ...]:
-    """The power law `fit` of this sample against the log-normal, the exponential and the Gaussian,
-    in that order.
-
-    BadInput, with the reason, where the tail is too wide or too narrow for the arithmetic.
+    """The power law `fit` of this sample against the log-normal, the exponential and the Gaussian.
+    BadInput where the tail is too wide or too narrow for the arithmetic.
 
     The power law is the limit mu → -∞ of the truncated log-normal at constant mu/sigma². So that
     ratio is never positive: a log-normal can win or tie. Where the limit itself is the most likely,
@@ -76,25 +72,16 @@ def vuong(differences: Floats, rival: Rival, parameters: dict[str, float]) -> Li
 
 
 def _log_normal(logs: Floats, fit: PowerLawFit) -> tuple[Rival, Floats | None, dict[str, float]]:
-    """ln(x/xmin) is N(tσ, σ²) given that it is positive: t = mu/sigma from its (deviation/mean)², σ
-    from its mean.
-    """
+    """ln(x/xmin) > 0 is N(tσ, σ²): t = mu/sigma from its (deviation/mean)², σ from its mean."""
     mean, spread = float(logs.mean()), float(np.square(logs - logs.mean()).mean())
     wanted = spread / mean**2
     if wanted >= 1 - _NEAREST:
         return "log-normal", None, {"mu": -math.inf, "sigma": math.inf}
-    t = float(
-        brentq(
-            lambda t: _squared_variation(t) - wanted, -500.0, 2 / math.sqrt(wanted) + 10, xtol=1e-13
-        )
-    )
+    highest = 2 / math.sqrt(wanted) + 10
+    t = float(brentq(lambda t: _squared_variation(t) - wanted, -500.0, highest, xtol=1e-13))
     sigma = mean / _positive_mean(t)
-    density = (
-        -np.square(logs / sigma - t) / 2
-        - math.log(sigma * math.sqrt(2 * math.pi))
-        - float(log_ndtr(t))
-        - logs
-    )
+    normal = -np.square(logs / sigma - t) / 2 - math.log(sigma * math.sqrt(2 * math.pi))
+    density = normal - float(log_ndtr(t)) - logs
     return "log-normal", density, {"mu": t * sigma + math.log(fit.xmin), "sigma": sigma}
 
 
@@ -106,9 +93,7 @@ def _exponential(units: Floats, xmin: float) -> tuple[Rival, Floats, dict[str, f
 
 
 def _gaussian(units: Floats, xmin: float) -> tuple[Rival, Floats, dict[str, float]]:
-    """a = xmin/sigma solves E(x/xmin)² = (1 + a·h(a))/a² with h the hazard of the normal law; it
-    falls from ∞ to 1.
-    """
+    """a = xmin/sigma solves E(x/xmin)² = (1 + a·h(a))/a², h the normal hazard; it falls to 1."""
     excess = float(((units - 1) * (units + 1)).mean())
 
     def too_wide(log_a: float) -> float:
@@ -116,13 +101,11 @@ def _gaussian(units: Floats, xmin: float) -> tuple[Rival, Floats, dict[str, floa
         return math.log1p((1 / a + _hazard(a) - a) / a) - math.log1p(excess)
 
     middle = -0.5 * math.log1p(excess)  # E(x/xmin)² is at least 1/a², and 1 + 2/a² at most
-    a = math.exp(
-        brentq(too_wide, middle - 1, max(middle, 0.5 * math.log(2 / excess)) + 1, xtol=1e-14)
-    )
+    highest = max(middle, 0.5 * math.log(2 / excess)) + 1
+    a = math.exp(brentq(too_wide, middle - 1, highest, xtol=1e-14))
     log_share = math.log(erfcx(a * _ROOT_HALF) / 2)  # of the values above xmin, times exp(a²/2)
-    density = (
-        math.log(a / math.sqrt(2 * math.pi)) - (a * a / 2) * (units - 1) * (units + 1) - log_share
-    )
+    level = math.log(a / math.sqrt(2 * math.pi))
+    density = level - (a * a / 2) * (units - 1) * (units + 1) - log_share
     return "gaussian", density, {"sigma": xmin / a}
 
 
@@ -146,9 +129,7 @@ def _squared_variation(t: float) -> float:
 
 
 def _far_moments(a: float) -> tuple[float, float]:
-    """E(Y) and E(Y²) of Y ~ N(-a, 1) given Y > 0, by their series in 1/a², where differences would
-    leave no digits.
-    """
+    """E(Y), E(Y²) of Y ~ N(-a, 1) given Y > 0, by series in 1/a²: differences have no digits."""
     b = 1 / (a * a)
     square = b * (2 - b * (10 - b * (74 - b * (706 - b * (8162 - b * 110410)))))
     return (1 - square) / a, square

@@ -5,36 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from cushion.measures.tails.records import (
-    HillPlot,
-    LikelihoodRatio,
-    PowerLawFit,
-    StableFit,
-    TailFits,
-)
+from cushion.measures.tails.records import HillPlot, PowerLawFit, StableFit, TailFits
 
-# values in a tail: below, alpha - 1 is known to a tenth at best, and likelihood ratios seldom
-# decide
+# in a tail: below, alpha - 1 is known to a tenth at best, and likelihood ratios seldom decide
 _FEW = 100
-# that a tail should reach over: shorter stretches of most laws are straight on logarithmic axes
-_DECADES = 1.0
-# alpha above which four moments are finite, with their errors' variance: tails called heavy have 2
-# to 6
-_STEEP = 6.0
+_DECADES = 1.0  # of a tail: shorter stretches of most laws are straight on logarithmic axes
+_STEEP = 6.0  # alpha: four moments and their errors' variance exist; heavy tails have 2 to 6
 _LEVEL = 0.1  # p below which a likelihood ratio decides (`LikelihoodRatio.favours`)
 _POOR = 0.1  # p below which the bootstrap rejects, as Clauset et al. 2009 have it
-# of the values: fewer are a grid, where xmin and the KS distance show the grid's steps
-_DISTINCT = 0.5
+_DISTINCT = 0.5  # of the values: fewer are a grid, whose steps xmin and the KS distance show
 # √n·KS distance beyond which lies 1 % of samples of a known law; of a fitted one even fewer
 _KOLMOGOROV = 1.63
 # a law that is nowhere further off describes its sample, even if many numbers tell the two apart
 _CLOSE = 0.01
-# standard errors from alpha = 2 within which a stable law is not told from the normal one
-_NORMAL = 2.0
+_NORMAL = 2.0  # standard errors from alpha = 2 that do not tell a stable law from the normal one
 _EMPTY = 4.6  # values expected where there is none: by chance in 1 % of samples
-# scales from which a stable law's tail is its leading term: for alpha > 1 too small by a third at
-# most
-_FAR = 4.0
+_FAR = 4.0  # scales from which a stable law's first term is its tail: to a third for alpha > 1
 _HEAVIER = 3.0  # standard errors by which a tail is heavier than the stable law says
 _STRETCH = 10  # the Hill plot should be flat from the fitted tail down to this part of it
 _UNEVEN = 3.0  # standard errors of the smaller tail within which it is flat
@@ -48,37 +34,31 @@ def find_doubts(fits: TailFits) -> tuple[str, ...]:
         found += _of_comparisons(fits)
         found += _of_distance(fits, fits.power_law)
         found += _of_tail(fits, fits.power_law)
-        if fits.hill is not None:
-            found += _of_hill(fits.hill, fits.power_law)
+        found += [] if fits.hill is None else _of_hill(fits.hill, fits.power_law)
     if fits.stable is not None:
         found += _of_stable(fits, fits.stable)
     return tuple(found)
 
 
 def _of_comparisons(fits: TailFits) -> Iterator[str]:
-    better = sorted(
-        (test for test in fits.comparisons if test.favours == test.rival),
-        key=lambda test: test.ratio,
-    )
+    better, light = [], []
+    for test in sorted(fits.comparisons, key=lambda test: test.ratio):
+        if test.favours == test.rival:
+            better.append(f"{_spelt(test.rival)} (by {-test.ratio:.3g} nats, p = {test.p:.2g})")
     if better:
-        laws = " or ".join(
-            f"{_spelt(test)} (by {-test.ratio:.3g} nats, p = {test.p:.2g})" for test in better
-        )
-        yield f"the tail is likelier {laws} than a power law"
-    # A log-normal law comes as close to any power law as one likes, so being undecided about it
-    # says nothing.
-    light = [
-        test
-        for test in fits.comparisons
-        if test.favours == "neither" and test.rival != "log-normal"
-    ]
+        yield f"the tail is likelier {' or '.join(better)} than a power law"
+    for test in fits.comparisons:
+        # A log-normal law comes as close to any power law as one likes, so being undecided about it
+        # says nothing.
+        if test.favours == "neither" and test.rival != "log-normal":
+            light.append(f"{_spelt(test.rival)} (p = {test.p:.2g})")
     if light:
-        laws = " or ".join(f"{_spelt(test)} (p = {test.p:.2g})" for test in light)
+        laws = " or ".join(light)
         yield f"the tail may as well be {laws}, which is not heavy; p below {_LEVEL:g} would decide"
 
 
-def _spelt(test: LikelihoodRatio) -> str:
-    return test.rival.replace("gaussian", "Gaussian")
+def _spelt(rival: str) -> str:
+    return rival.replace("gaussian", "Gaussian")
 
 
 def _of_distance(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
@@ -104,20 +84,16 @@ def _of_distance(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
 def _of_tail(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
     if law.tail < _FEW:
         known = 1 / math.sqrt(law.tail)
-        yield (
-            f"only {law.tail} {fits.what} are in the tail: alpha - 1 is known to {known:.0%} at "
-            "best"
-        )
+        few = f"only {law.tail} {fits.what} are in the tail"
+        yield f"{few}: alpha - 1 is known to {known:.0%} at best"
     if law.decades < _DECADES:
         yield (
             f"the tail ends at {law.largest / law.xmin:.3g} times xmin, after {law.decades:.2f} "
             f"decades: over less than {_DECADES:g} most laws look like a power law"
         )
     if law.alpha > _STEEP:
-        yield (
-            f"alpha = {law.alpha:.3g} is no heavy tail: all moments of order below "
-            f"{law.tail_index:.3g} are finite"
-        )
+        moments = f"all moments of order below {law.tail_index:.3g} are finite"
+        yield f"alpha = {law.alpha:.3g} is no heavy tail: {moments}"
 
 
 def _of_hill(plot: HillPlot, law: PowerLawFit) -> Iterator[str]:
@@ -140,23 +116,17 @@ def _nearest(plot: HillPlot, k: float) -> int:
 def _of_stable(fits: TailFits, law: StableFit) -> Iterator[str]:
     error = law.errors.get("alpha")
     if law.alpha >= 2 - _NORMAL * (error or 0.0):
-        yield (
-            f"the stable law is the normal one (alpha = {law.alpha:.4g}), or not told from it: it "
-            "has no heavy tail"
-        )
+        normal = f"the normal one (alpha = {law.alpha:.4g}), or not told from it"
+        yield f"the stable law is {normal}: it has no heavy tail"
     elif fits.power_law is not None:
         yield from _of_largest(fits, law, fits.power_law)
     allowed = max(_CLOSE, _KOLMOGOROV / math.sqrt(fits.count))
     if law.ks_distance > allowed:
         zeros = 0 if fits.power_law is None else fits.power_law.zeros
-        heap = (
-            f"; {zeros} weights are exact zeros, a heap that no stable law has"
-            if zeros > allowed * fits.count
-            else ""
-        )
+        heap = f"; {zeros} weights are exact zeros, a heap that no stable law has"
         yield (
             f"the stable law misses the weights: KS distance {law.ks_distance:.3g}, where up to "
-            f"{allowed:.2g} would do{heap}"
+            f"{allowed:.2g} would do{heap if zeros > allowed * fits.count else ''}"
         )
 
 
@@ -177,14 +147,8 @@ def _of_largest(fits: TailFits, law: StableFit, tail: PowerLawFit) -> Iterator[s
     z = (tail.largest + abs(law.location)) / law.scale
     if z < _FAR:
         return
-    beyond = (
-        fits.count
-        * 2
-        / math.pi
-        * math.sin(math.pi * law.alpha / 2)
-        * math.gamma(law.alpha)
-        * z**-law.alpha
-    )
+    share = 2 / math.pi * math.sin(math.pi * law.alpha / 2) * math.gamma(law.alpha) * z**-law.alpha
+    beyond = fits.count * share
     if beyond > _EMPTY:
         yield (
             f"the stable law's tail is not there: with alpha = {law.alpha:.4g} it would put about "

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cushion.measures.family import Context, Family, Found, View, column_of
-from cushion.measures.tails.options import TailOptions
 from cushion.measures.tails.records import LayerTails, TailFits, TailsOfLayer
 from cushion.progress import progress
+from cushion.records import Options, option
 
 if TYPE_CHECKING:
     from cushion.measures.records import MeasureTable
 
-_POWER = ("alpha", "alpha_error", "tail_index", "xmin", "ks_distance", "tail", "share", "reach")
-_PLAIN = ("alpha", "alpha_error", "scale", "location", "ks_distance")
-_SKEWED = ("alpha", "alpha_error", "beta", "beta_error", *_PLAIN[2:])
-_EXPONENTS = ("weights.power_law", "eigenvalues.power_law", "weights.stable")
+_POWER = "alpha alpha_error tail_index xmin ks_distance tail share reach"
+_PLAIN = "alpha alpha_error scale location ks_distance"
+_SKEWED = "alpha alpha_error beta beta_error scale location ks_distance"
+_EXPONENTS = (
+    "name tails.weights.power_law.alpha tails.eigenvalues.power_law.alpha "
+    "tails.weights.stable.alpha"
+)
+
+
+@dataclass(frozen=True)
+class TailOptions(Options):
+    """100 draws of the bootstrap tell p to 0.05, 2500 to 0.01; each costs a fit."""
+
+    bootstrap: int = option(
+        0,
+        "samples of each fitted power law that test its goodness of fit, such as 100; 0: no test",
+        least=0,
+        most=10**6,
+    )
+    seed: int = option(0, "of those draws; all layers use the same", least=0, most=2**63 - 1)
 
 
 def _measure(context: Context) -> Found:
@@ -31,39 +48,36 @@ def _measure(context: Context) -> Found:
 
 
 def _views(table: MeasureTable) -> Iterator[View]:
-    yield _power_laws(
-        table, "weights", "Tails of the weights |w| (Shin 2021): a power law from xmin on"
-    )
+    title = "Tails of the weights |w| (Shin 2021): a power law from xmin on"
+    yield _power_laws(table, "weights", title)
     fits = _fits(table, "weights")
-    plain = [f"tails.weights.stable.{name}" for name in _PLAIN]
-    skewed = [f"tails.weights.stable_skewed.{name}" for name in _SKEWED]
-    columns = " ".join(["name tails.weights.count", *plain, *skewed])
+    plain = _below("tails.weights.stable", _PLAIN)
+    columns = f"name tails.weights.count {plain} {_below('tails.weights.stable_skewed', _SKEWED)}"
     refused = [f"{name}: no fit: {one.no_stable}" for name, one in fits if one.no_stable]
     yield View("Stable laws of all weights of a layer", table.layers, columns, refused)
-    yield _power_laws(
-        table, "eigenvalues", "Tails of the eigenvalues of WWᵀ (heavy-tailed self-regularisation)"
-    )
+    title = "Tails of the eigenvalues of WWᵀ (heavy-tailed self-regularisation)"
+    yield _power_laws(table, "eigenvalues", title)
     if doubts := _doubts([*fits, *_fits(table, "eigenvalues")]):
         yield View("Why not to believe them", [], "", doubts)
     if table.beside is not None:
         title = "The exponents, and those of the net beside it"
-        columns = " ".join(["name", *(f"tails.{one}.alpha" for one in _EXPONENTS)])
-        yield View(title, table.layers, columns, beside=table.beside.layers)
+        yield View(title, table.layers, _EXPONENTS, beside=table.beside.layers)
 
 
 def _fits(table: MeasureTable, what: str) -> list[tuple[str, TailFits]]:
     return [(layer.name, getattr(layer.tails, what)) for layer in table.layers]
 
 
+def _below(record: str, names: str) -> str:
+    return " ".join(f"{record}.{name}" for name in names.split())
+
+
 def _power_laws(table: MeasureTable, what: str, title: str) -> View:
-    law = [f"tails.{what}.power_law.{name}" for name in _POWER]
-    rest = [f"tails.{what}.goodness.p", f"tails.{what}.likeliest"]
-    columns = " ".join(["name", "shape", f"tails.{what}.count", *law, *rest])
-    fits = _fits(table, what)
-    notes = [f"{name}: no fit: {one.no_fit}" for name, one in fits if one.no_fit]
-    notes += [
-        f"{name}: not compared: {one.no_comparisons}" for name, one in fits if one.no_comparisons
-    ]
+    rest = f"{_below(f'tails.{what}.power_law', _POWER)} tails.{what}.goodness.p"
+    columns = f"name shape tails.{what}.count {rest} tails.{what}.likeliest"
+    notes = [f"{name}: no fit: {one.no_fit}" for name, one in _fits(table, what) if one.no_fit]
+    for name, one in _fits(table, what):
+        notes += [f"{name}: not compared: {one.no_comparisons}"] if one.no_comparisons else []
     column = column_of(LayerTails, what)
     notes += [] if column is None else [f"{what}: {column.meaning}"]
     return View(title, table.layers, columns, notes)

@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.errors import BadInput
+from cushion.measures.spectra import kernel_map
+from cushion.measures.tails import power_law
 from cushion.measures.tails.comparison import compare_laws
 from cushion.measures.tails.doubts import find_doubts
-from cushion.measures.tails.goodness import bootstrap_goodness
-from cushion.measures.tails.hill import hill_plot
-from cushion.measures.tails.magnitudes import FEWEST, Magnitudes
-from cushion.measures.tails.options import TailOptions
-from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.family import TailOptions
+from cushion.measures.tails.power_law import FEWEST, Magnitudes
 from cushion.measures.tails.records import LayerTails, Survival, TailFits
 from cushion.measures.tails.stable_fit import fit_stable
-from cushion.nets.operators import Diagonal, Linear
 from cushion.nets.operators.spectrum import EXACT_SIDE, is_exact, singular_values
 
 _POINTS = 64  # of the survival function: a picture needs no more
@@ -28,8 +26,7 @@ _POSITIVE = "eigenvalues are positive, and a stable law has numbers of both sign
 
 
 def layer_tails(weight: Tensor, options: TailOptions) -> LayerTails:
-    """The tails of a layer's weight [out, ...], or of a diagonal map's factors [channels]; biases
-    are not in it.
+    """The tails of a layer's weight [out, ...], or of a diagonal map's factors [channels].
 
     W of WWᵀ is the weight as the matrix [out, rest], for a convolution its reshaped kernel, for a
     diagonal map the diagonal matrix of its factors. Whatever the numbers are, there is an answer:
@@ -38,75 +35,59 @@ def layer_tails(weight: Tensor, options: TailOptions) -> LayerTails:
     plain = weight.detach().cpu()
     if plain.dtype not in (torch.float32, torch.float64):
         plain = plain.to(torch.float32)  # numpy has no bfloat16
-    return LayerTails(
-        weights=_weights(plain.numpy(), options),
-        eigenvalues=_eigenvalues(plain.to(torch.float64), options),
-    )
+    found = _weights(plain.numpy(), options), _eigenvalues(plain.to(torch.float64), options)
+    return LayerTails(*(replace(fits, doubts=find_doubts(fits)) for fits in found))
 
 
 def _weights(values: NDArray[np.floating], options: TailOptions) -> TailFits:
     fits = _power_law(TailFits("weights", values.size), Magnitudes.of(values), options)
     signed = values.reshape(-1)
     if reason := _no_stable(signed):
-        return _doubted(replace(fits, no_stable=reason))
+        return replace(fits, no_stable=reason)
     try:
         fits = replace(fits, stable=fit_stable(signed, symmetric=True))
         fits = replace(fits, stable_skewed=fit_stable(signed, symmetric=False))
     except BadInput as refused:  # the likelihood has no maximum
         which = "" if fits.stable is None else "only a symmetric one: "
         fits = replace(fits, no_stable=which + str(refused).replace("numbers", "weights"))
-    return _doubted(fits)
+    return fits
 
 
 def _eigenvalues(weight: Tensor, options: TailOptions) -> TailFits:
-    matrix = Diagonal(weight, (len(weight),)) if weight.ndim == 1 else Linear(weight.flatten(1))
-    fits = TailFits("eigenvalues", min(matrix.input_size, matrix.output_size), no_stable=_POSITIVE)
-    if not bool(
-        torch.isfinite(weight).all()
-    ):  # there are no eigenvalues, so the sentence is about the weights
-        return replace(
-            fits, no_fit=Magnitudes.of(weight.numpy()).refusal.replace("numbers", "weights")
-        )
+    matrix = kernel_map(weight)
+    sides = sorted((matrix.input_size, matrix.output_size))
+    fits = TailFits("eigenvalues", sides[0], no_stable=_POSITIVE)
+    if not bool(torch.isfinite(weight).all()):  # no eigenvalues: the sentence is about the weights
+        why = Magnitudes.of(weight.numpy()).refusal.replace("numbers", "weights")
+        return replace(fits, no_fit=why)
     if not is_exact(matrix):
-        return replace(
-            fits,
-            no_fit=f"W has more than {EXACT_SIDE} rows and columns: its eigenvalues take too long",
-        )
+        why = f"W has more than {EXACT_SIDE} rows and columns: its eigenvalues take too long"
+        return replace(fits, no_fit=why)
     values = singular_values(matrix)
     # What rounding leaves of an eigenvalue that is zero is no value of a tail.
-    lost = (
-        math.sqrt(np.finfo(np.float64).eps * max(matrix.input_size, matrix.output_size)) * values[0]
-    )
+    lost = math.sqrt(np.finfo(np.float64).eps * sides[1]) * values[0]
     with np.errstate(over="ignore", under="ignore"):  # an infinite square is refused by name
         found = np.where(values <= lost, 0.0, values) ** 2
     if np.count_nonzero(found) < np.count_nonzero(values > lost):
-        return replace(
-            fits, no_fit="its eigenvalues leave the range of float64; scale the net's weights"
-        )
+        why = "its eigenvalues leave the range of float64; scale the net's weights"
+        return replace(fits, no_fit=why)
     fits = _power_law(fits, Magnitudes.of(found), options)
-    return _doubted(
-        replace(fits, no_fit=fits.no_fit.replace(" zeros", " that are zero up to rounding"))
-    )
+    return replace(fits, no_fit=fits.no_fit.replace(" zeros", " that are zero up to rounding"))
 
 
 def _power_law(fits: TailFits, sample: Magnitudes, options: TailOptions) -> TailFits:
     if sample.refusal:
         return replace(fits, no_fit=sample.refusal.replace("numbers", fits.what))
-    law = fit_power_law(sample)
-    goodness = None
-    if options.bootstrap:
-        goodness = bootstrap_goodness(sample, law, draws=options.bootstrap, seed=options.seed)
+    law, draws = power_law.fit_power_law(sample), options.bootstrap
+    if draws:
+        test = power_law.bootstrap_goodness(sample, law, draws=draws, seed=options.seed)
+        fits = replace(fits, goodness=test)
     try:
         fits = replace(fits, comparisons=compare_laws(sample, law))
     except BadInput as refused:
         fits = replace(fits, no_comparisons=str(refused))
-    return replace(
-        fits,
-        power_law=law,
-        goodness=goodness,
-        hill=hill_plot(sample),
-        survival=_survival(sample.ordered),
-    )
+    hill, survival = power_law.hill_plot(sample), _survival(sample.ordered)
+    return replace(fits, power_law=law, hill=hill, survival=survival)
 
 
 def _no_stable(values: NDArray[np.floating]) -> str:
@@ -128,7 +109,3 @@ def _survival(ordered: NDArray[np.float64]) -> Survival:
     values = np.unique(ordered[count - ranks])[::-1]
     shares = (count - np.searchsorted(ordered, values, side="left")) / count
     return Survival(tuple(values.tolist()), tuple(shares.tolist()))
-
-
-def _doubted(fits: TailFits) -> TailFits:
-    return replace(fits, doubts=find_doubts(fits))

@@ -1,5 +1,4 @@
-"""What `cushion measure --only tails` answers: laws fitted to the weights of a layer and to its
-spectrum; no torch.
+"""What tails are reported in: laws fitted to a layer's weights and to its spectrum; no torch.
 
 Two conventions of α are in use, and they differ by one. `alpha` of a power law is the exponent of
 the density, p(x) ∝ x^-alpha for x ≥ xmin, as the packages and Table 1 of Shin 2021 have it.
@@ -31,10 +30,7 @@ class PowerLawFit(Record):
 
     alpha: float = column("the density falls as x^-alpha from xmin on")
     alpha_error: float = column("standard error of alpha given xmin, (alpha - 1)/√tail", label="±")
-    xmin: float = column(
-        "where the tail begins: the value whose tail is nearest to a power law; below it nothing "
-        "is fitted"
-    )
+    xmin: float = column("where the tail begins: the value whose tail is nearest to a power law")
     ks_distance: float = column(
         "Kolmogorov-Smirnov distance: the largest gap between the distribution functions of tail "
         "and law, just below each value (as packages have it: ties hide there)",
@@ -83,9 +79,7 @@ class Goodness(Record):
         "resampled, whose own fit has at least the KS distance of the data; below 0.1 the tail is "
         "no power law, a large p proves nothing"
     )
-    p_error: float = column(
-        "√((k+1)(n-k+1)/((n+2)²(n+3))) for k of n draws: near √(p(1-p)/n), above 0 where all agree"
-    )
+    p_error: float = column("√((k+1)(n-k+1)/((n+2)²(n+3))) for k of n draws: near √(p(1-p)/n)")
     draws: int = column("samples of the fitted law")
 
 
@@ -95,10 +89,7 @@ class LikelihoodRatio(Record):
 
     rival: Rival = column("the other law")
     ratio: float = column("Σ ln p_power - ln p_rival; positive where the power law is more likely")
-    p: float = column(
-        "two-sided probability of a ratio that far from zero if both were equally far from the "
-        "truth"
-    )
+    p: float = column("two-sided, of a ratio that far from 0 if both laws were equally far off")
     parameters: dict[str, float] = column("of the rival, by name")
 
     @property
@@ -118,17 +109,13 @@ class StableFit(Record):
 
     alpha: float = column(
         "a stable law's sums have its own shape: 2 is the normal law N(δ, 2c²), 1 the Cauchy law; "
-        "below 2 the tail index is alpha and the variance infinite",
-        label="alpha",
+        "below 2 the tail index is alpha and the variance infinite"
     )
     beta: float = column("skewness in [-1, 1], held at 0 in the symmetric fit")
     scale: float = column("c > 0 (σ/√2 if normal)", label="c")
     location: float = column("δ, its centre", label="δ")
     symmetric: bool = column("whether beta was held at 0")
-    errors: dict[str, float | None] = column(
-        "standard errors by name, from the information at the fit; a parameter on its edge (alpha "
-        "= 2) has none"
-    )
+    errors: dict[str, float | None] = column("standard errors by name; on an edge there is none")
     log_likelihood: float = column("of the whole sample")
     ks_distance: float = column("of sample and fit, on both sides of each value", label="KS")
 
@@ -180,11 +167,7 @@ class TailFits(Record):
     no_stable: str = column("why there are no stable laws", default="")
     hill: HillPlot | None = column("there where a power law is", default=None)
     survival: Survival | None = column("there where a power law is", default=None)
-    doubts: tuple[str, ...] = column(
-        "why the fits should not be believed, a sentence each; empty if nothing that was looked at "
-        "speaks against them",
-        default=(),
-    )
+    doubts: tuple[str, ...] = column("why not to believe the fits, a sentence each", default=())
 
     @property
     @described(
@@ -224,24 +207,20 @@ class LayerTails(Record):
 class TailsOfLayer(Record):
     """What tails add to a layer's row."""
 
-    tail_alpha: float | None = column(
-        "exponent of the density of the tail of |w|, p ∝ |w|^-alpha from xmin on", default=None
-    )
-    tails: LayerTails | None = column("laws of the weights and of their spectrum", default=None)
+    tail_alpha: float | None = column("exponent of the tail of |w|: p ∝ |w|^-alpha from xmin on")
+    tails: LayerTails | None = column("laws of the weights and of their spectrum")
 
     def flat_columns(self) -> dict[str, Any]:
         """Of a DataFrame, beyond what every record lays flat; what was not fitted is None."""
-        found: dict[str, Any] = {}
         if self.tails is None:
-            return found
+            return {}
+        found: dict[str, Any] = {}
         for prefix, fits in (("tail", self.tails.weights), ("eigenvalue", self.tails.eigenvalues)):
-            law = fits.power_law
             for name in ("alpha", "alpha_error", "xmin", "ks_distance"):
-                found[f"{prefix}_{name}"] = None if law is None else getattr(law, name)
-            found[f"{prefix}_size"] = None if law is None else law.tail
+                found[f"{prefix}_{name}"] = getattr(fits.power_law, name, None)
+            found[f"{prefix}_size"] = getattr(fits.power_law, "tail", None)
             found[f"{prefix}_doubts"] = len(fits.doubts)
             found[f"{prefix}_no_fit"] = fits.no_fit
         stable = self.tails.weights.stable
-        found["stable_alpha"] = None if stable is None else stable.alpha
-        found["stable_scale"] = None if stable is None else stable.scale
-        return found
+        names = ("alpha", "scale")
+        return found | {f"stable_{name}": getattr(stable, name, None) for name in names}

@@ -1,5 +1,4 @@
-"""Stable laws of scale 1 and location 0 in Nolan's parametrisation S0: density, distribution
-function, samples.
+"""Stable laws of scale 1 and location 0 in Nolan's S0: density, distribution function, samples.
 
 The characteristic function is that of Shin 2021, footnote 3, with c = 1 and δ = 0 (at α = 1 the
 paper writes γ for c):
@@ -21,6 +20,7 @@ also holds at α = 1, where the series breaks down.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -60,8 +60,7 @@ _CHEBYSHEV = np.linalg.inv(chebvander(_PLACES, 15))
 
 
 class StableLaw:
-    """One standard law, tabulated: logarithm of the density, its slope, and the distribution
-    function at any x.
+    """One standard law, tabulated: ln of the density, its slope, and the distribution function.
 
     The density is off by at most 1e-9, and by at most a 10^-6 of itself where it is above 1e-3 or
     |x| > 64 (a 10^-8 for alpha ≥ 0.9 and |beta| < 1, anywhere). The distribution function is off by
@@ -70,18 +69,15 @@ class StableLaw:
 
     def __init__(self, alpha: float, beta: float = 0.0) -> None:
         if not (SMALLEST_ALPHA <= alpha <= 2.0 and -1.0 <= beta <= 1.0):
-            raise BadInput(
-                f"a stable law has alpha in [{SMALLEST_ALPHA}, 2] and beta in [-1, 1], not "
-                f"{alpha}, {beta}"
-            )
+            wanted = f"alpha in [{SMALLEST_ALPHA}, 2] and beta in [-1, 1]"
+            raise BadInput(f"a stable law has {wanted}, not {alpha}, {beta}")
         self.alpha, self.beta = float(alpha), float(beta)
         self._cdf: CubicSpline | None = None
         if alpha == 2.0:
             return
         self._knots, self._density = self._body()
         self._log_body = CubicSpline(self._knots, np.log(np.maximum(self._density, _FLOOR)))
-        # where the first term of the tail is all but alone: what follows is smaller by |x|^-α, or
-        # by |x|^-1
+        # where the tail's first term is all but alone: the next is smaller by |x|^-α or |x|^-1
         self._far = math.log(_EDGE) + math.log(1e8) / min(1.0, self.alpha)
         self._tails = self._both_tails(1)
 
@@ -90,32 +86,23 @@ class StableLaw:
         x = np.asarray(x, dtype=np.float64)
         if self.alpha == 2.0:
             return -np.square(x / 2) - math.log(2 * math.sqrt(math.pi))
-        result = np.empty_like(x)
-        body = np.abs(x) <= _EDGE
-        result[body] = self._log_body(x[body])
-        for side in (-1, 1):
-            there = side * x > _EDGE
-            logs = np.log(np.abs(x[there]))
-            near = np.minimum(logs, self._far)
-            result[there] = self._tails[side](near) - (1 + self.alpha) * (logs - near)
-        return result
+
+        def beyond(side: int, logs: Floats, near: Floats) -> Floats:
+            return np.asarray(self._tails[side](near) - (1 + self.alpha) * (logs - near))
+
+        return self._pieced(x, self._log_body(x[np.abs(x) <= _EDGE]), beyond)
 
     def slope(self, x: ArrayLike) -> Floats:
         """d ln f(x)/dx, elementwise."""
         x = np.asarray(x, dtype=np.float64)
         if self.alpha == 2.0:
             return -x / 2
-        result = np.empty_like(x)
-        body = np.abs(x) <= _EDGE
-        result[body] = self._log_body(x[body], 1)
-        for side in (-1, 1):
-            there = side * x > _EDGE
-            logs = np.log(np.abs(x[there]))
-            result[there] = np.where(
-                logs < self._far, self._tails[side](np.minimum(logs, self._far), 1), -1 - self.alpha
-            )
-            result[there] /= x[there]
-        return result
+
+        def beyond(side: int, logs: Floats, near: Floats) -> Floats:
+            return np.where(logs < self._far, self._tails[side](near, 1), -1 - self.alpha)
+
+        slopes = self._pieced(x, self._log_body(x[np.abs(x) <= _EDGE], 1), beyond)
+        return np.asarray(np.divide(slopes, x, out=slopes, where=np.abs(x) > _EDGE))
 
     def cdf(self, x: ArrayLike) -> Floats:
         """P(X ≤ x), elementwise."""
@@ -126,47 +113,50 @@ class StableLaw:
             self._beyond = self._both_tails(0)
             self._cdf = CubicSpline(self._knots, self._density).antiderivative()
         lowest = math.exp(float(self._beyond[-1](math.log(_EDGE))))
+
+        def beyond(side: int, logs: Floats, near: Floats) -> Floats:
+            share = np.exp(self._beyond[side](near) - self.alpha * (logs - near))
+            return np.asarray(share if side < 0 else 1 - share)
+
+        body = np.clip(lowest + self._cdf(x[np.abs(x) <= _EDGE]), 0.0, 1.0)
+        return self._pieced(x, body, beyond)
+
+    def _pieced(
+        self, x: Floats, body: Floats, beyond: Callable[[int, Floats, Floats], Floats]
+    ) -> Floats:
+        """`body` where |x| ≤ 64, and elsewhere beyond(side, ln|x|, and that up to the far end)."""
         result = np.empty_like(x)
-        body = np.abs(x) <= _EDGE
-        result[body] = np.clip(lowest + self._cdf(x[body]), 0.0, 1.0)
+        result[np.abs(x) <= _EDGE] = body
         for side in (-1, 1):
             there = side * x > _EDGE
             logs = np.log(np.abs(x[there]))
-            near = np.minimum(logs, self._far)
-            beyond = np.exp(self._beyond[side](near) - self.alpha * (logs - near))
-            result[there] = beyond if side < 0 else 1 - beyond
+            result[there] = beyond(side, logs, np.minimum(logs, self._far))
         return result
 
     def _body(self) -> tuple[Floats, Floats]:
         """Knots in [-64, 64], closer where the density bends more, and the density there."""
-        bend = math.exp(
-            0.5 * (math.lgamma(1 / self.alpha) - math.lgamma(3 / self.alpha))
-        )  # √(f/|f''|) at 0, β = 0
-        apart = 0.5 ** max(
-            6, math.ceil(math.log2(32 / bend))
-        )  # of the finest knots; a power, so that near α share it
+        # √(f/|f''|) at 0, β = 0
+        bend = math.exp(0.5 * (math.lgamma(1 / self.alpha) - math.lgamma(3 / self.alpha)))
+        # of the finest knots; a power, so that near α share it
+        apart = 0.5 ** max(6, math.ceil(math.log2(32 / bend)))
         # |φ| is below e^-40 beyond them
         terms = int(40.0 ** (1 / self.alpha) * _PERIOD / (2 * math.pi)) + 1
-        every = 2 ** max(
-            0, math.ceil(math.log2(2 * terms * apart / _PERIOD))
-        )  # so that the transform holds the terms
+        # so that the transform holds the terms
+        every = 2 ** max(0, math.ceil(math.log2(2 * terms * apart / _PERIOD)))
         logs = np.log(np.arange(1, terms + 1) * (2 * math.pi / _PERIOD))
         spectrum = np.empty(terms + 1, dtype=np.complex128)
         spectrum[0] = 1.0
         spectrum[1:] = np.exp(-np.exp(self.alpha * logs))
         if self.beta:
-            spectrum[1:] *= np.exp(
-                -1j * self._drift * np.exp(logs) * _expm1_ratio(self.alpha - 1, logs)
-            )
+            growth = _expm1_ratio(self.alpha - 1, logs)
+            spectrum[1:] *= np.exp(-1j * self._drift * np.exp(logs) * growth)
         folded = irfft(spectrum, round(_PERIOD / apart) * every) * (every / apart)
         index = _knots(apart)
         x = np.multiply(index, apart, dtype=np.float64)
         return x, folded[index * every] - self._aliases(x)
 
     def _aliases(self, x: Floats) -> Floats:
-        """Σ f(x + kP) over all k ≠ 0; the sum over k is geometric under the integral. Smooth: 16
-        places tell all.
-        """
+        """Σ f(x + kP) over all k ≠ 0, geometric under the integral. Smooth: 16 places tell all."""
         both = zip(_ALIAS_KERNELS, (1, -1), strict=True)
         total = sum(kernel @ (self._turned(_Y / _PERIOD, side) * _WEIGHT) for kernel, side in both)
         return np.asarray(chebval(x / _EDGE, _CHEBYSHEV @ total))
@@ -181,13 +171,11 @@ class StableLaw:
         x = np.exp(logs)
         decaying = np.exp(-_Y) * _WEIGHT * _Y ** (power - 1)
         found = self._turned(_Y / x[:, None], side) @ decaying / math.pi / x**power
-        return CubicSpline(
-            logs, np.log(np.maximum(found, _FLOOR * (x / _EDGE) ** (-self.alpha - power)))
-        )
+        least = _FLOOR * (x / _EDGE) ** (-self.alpha - power)
+        return CubicSpline(logs, np.log(np.maximum(found, least)))
 
     def _turned(self, v: Floats, side: int) -> Floats:
-        """Im φ(-iv) of X (side 1) or -X (side -1); 0 beyond v = 0.75, where exp(-vx) has long
-        decayed.
+        """Im φ(-iv) of X (side 1) or -X; 0 beyond v = 0.75, where exp(-vx) has long decayed.
 
         φ(-iv) = exp(p + iq) with q = (1 ± β) v^α sin(πα/2) without cancellation: the tail of a
         one-sided law is 0.
@@ -214,16 +202,13 @@ def density(x: ArrayLike, alpha: float, beta: float = 0.0) -> Floats:
 
 
 def sample_stable(n: int, alpha: float, beta: float, rng: np.random.Generator) -> Floats:
-    """n independent numbers of the standard law S0(alpha, beta), 0 < alpha ≤ 2, by Chambers,
-    Mallows and Stuck (1976).
+    """n independent numbers of S0(alpha, beta), by Chambers, Mallows and Stuck (1976).
 
     Their formula is for S1 and is moved by β tan(πα/2). Within 1e-8 of α = 1 that would leave no
     digits, and α = 1 is taken instead: the laws differ by less than 1e-7.
     """
     if not (0.0 < alpha <= 2.0 and -1.0 <= beta <= 1.0):
-        raise BadInput(
-            f"a stable law has alpha in (0, 2] and beta in [-1, 1], not {alpha} and {beta}"
-        )
+        raise BadInput(f"a stable law has alpha in (0, 2], beta in [-1, 1], not {alpha}, {beta}")
     angle = rng.uniform(-math.pi / 2, math.pi / 2, n)
     wait = rng.exponential(size=n)
     if abs(alpha - 1) < 1e-8:
@@ -233,9 +218,8 @@ def sample_stable(n: int, alpha: float, beta: float, rng: np.random.Generator) -
     shift = beta * math.tan(math.pi * alpha / 2)
     start = math.atan(shift)
     size = np.sin(alpha * angle + start) / (math.cos(start) * np.cos(angle)) ** (1 / alpha)
-    return np.asarray(
-        size * (np.cos(start + (alpha - 1) * angle) / wait) ** ((1 - alpha) / alpha) - shift
-    )
+    turned = np.cos(start + (alpha - 1) * angle) / wait
+    return np.asarray(size * turned ** ((1 - alpha) / alpha) - shift)
 
 
 def _expm1_ratio(factor: float, logs: Floats) -> Floats:
@@ -247,7 +231,6 @@ def _expm1_ratio(factor: float, logs: Floats) -> Floats:
 def _knots(apart: float) -> NDArray[np.int64]:
     """Knots in [-64, 64] in units of `apart`: all up to 4, then apart by a 128th of |x|."""
     outer = np.geomspace(4.0, _EDGE, int(128 * math.log(_EDGE / 4)))
-    half = np.unique(
-        np.round(np.concatenate([np.arange(0.0, 4.0, apart), outer]) / apart).astype(np.int64)
-    )
+    places = np.concatenate([np.arange(0.0, 4.0, apart), outer])
+    half = np.unique(np.round(places / apart).astype(np.int64))
     return np.concatenate([-half[:0:-1], half])

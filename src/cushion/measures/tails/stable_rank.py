@@ -19,12 +19,10 @@ def stable_rank(matrix: NDArray[np.floating]) -> float:
 def power_iteration_norm(
     matrix: NDArray[np.floating], iterations: int = 1000, seed: int = 0
 ) -> float:
-    """‖M v‖ of the unit vector v that `iterations` products with MᵀM make of a random one: ‖M‖₂
-    from below.
+    """‖M v‖ of the unit vector v that products with MᵀM make of a random one: ‖M‖₂ from below.
 
-    The share of direction i in v falls as (σ_i/σ₁)^(2·iterations) beside the first. Singular values
-    that nearly equal the first are not told apart from it, which does no harm: the answer then lies
-    between them.
+    The share of direction i in v falls as (σ_i/σ₁)^(2·iterations) beside the first. Where singular
+    values nearly equal the first, the answer lies between them.
     """
     numbers = _checked(matrix)
     scale = float(np.abs(numbers).max(initial=0.0))
@@ -41,12 +39,8 @@ def power_iteration_norm(
 def _checked(matrix: NDArray[np.floating]) -> NDArray[np.float64]:
     numbers = np.asarray(matrix, dtype=np.float64)
     if numbers.ndim != 2:
-        raise BadInput(
-            f"a stable rank needs a matrix, not an array of shape {numbers.shape}; reshape it to "
-            "[out, rest]"
-        )
+        shape = f"an array of shape {numbers.shape}; reshape it to [out, rest]"
+        raise BadInput(f"a stable rank needs a matrix, not {shape}")
     if not np.isfinite(numbers).all():
-        raise BadInput(
-            "the matrix has numbers that are infinite or not a number; check the training"
-        )
+        raise BadInput("the matrix has entries infinite or not a number; check the training")
     return numbers

@@ -1,5 +1,4 @@
-"""Where the tail of a sample begins: the exact minimum of the Kolmogorov-Smirnov distance over all
-its values.
+"""Where a sample's tail begins: the exact minimum of the Kolmogorov-Smirnov distance.
 
 A tail starts at one of the sample's distinct values, its candidate, and has the rate a = alpha - 1
 of its maximum likelihood. Its distance is the largest |#{x ≥ x_j}/#{x ≥ xmin} - (x_j/xmin)^-a| over
@@ -31,9 +30,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# well above the rounding of a distance: the rates' relative errors are some 1e-14 at 2 million
-# numbers
-SLACK = 1e-12
+SLACK = 1e-12  # above a distance's rounding: the rates are off by 1e-14 at 2 million numbers
 _PROBES = 512  # points of a first look at a tail
 _BLOCK = 1 << 15  # numbers at a time: three arrays of them stay in the cache
 _SMALLEST_CHUNK = 128
@@ -55,15 +52,13 @@ class Tails:
     @classmethod
     def of(cls, ordered: Floats) -> Tails:
         """Of positive numbers, ascending. Three arrays, 24 bytes a number, are all it holds."""
-        starts = _first_of_equals(ordered)
+        starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))  # of equal numbers
         log = ordered[starts]
         tiny = int(np.searchsorted(log, ordered[-1] * np.finfo(np.float64).tiny, side="right"))
-        far = np.log(log[:tiny]) - math.log(
-            ordered[-1]
-        )  # below 1e-308 of the largest: no ratio has all its digits
-        log /= ordered[
-            -1
-        ]  # then the logarithm tells even the next smaller number from the largest: no rate is ∞
+        # below 1e-308 of the largest: no ratio has all its digits
+        far = np.log(log[:tiny]) - math.log(ordered[-1])
+        # then the logarithm tells even the next smaller number from the largest: no rate is ∞
+        log /= ordered[-1]
         np.log(log[tiny:], out=log[tiny:])
         log[:tiny] = far
         above = np.subtract(ordered.size, starts, dtype=np.float64)
@@ -76,9 +71,7 @@ class Tails:
         return max(1, self.log.size - 2)
 
     def distances(self, starts: slice | NDArray[np.intp], point: int | NDArray[np.intp]) -> Floats:
-        """|empirical - fitted| share above a point, or each its own, for several candidates that
-        are not above it.
-        """
+        """|empirical - fitted| share above a point, or each its own, for candidates below it."""
         fitted = self.log[starts] - self.log[point]
         fitted *= self.rate[starts]
         np.exp(fitted, out=fitted)
@@ -87,9 +80,8 @@ class Tails:
 
     def alike(self, start: int, point: int, starts: NDArray[np.intp]) -> NDArray[np.intp]:
         """The points as far on in other candidates' tails, as a share of the values."""
-        return starts + (
-            (self.log.size - starts) * ((point - start) / (self.log.size - start))
-        ).astype(np.intp)
+        share = (point - start) / (self.log.size - start)
+        return starts + ((self.log.size - starts) * share).astype(np.intp)
 
     def furthest(self, start: int, enough: float) -> tuple[float, int]:
         """A candidate's distance and the point that has it, or any point above `enough`."""
@@ -110,12 +102,8 @@ class Tails:
             points = slice(begin, begin + _BLOCK)
             fitted = np.exp(self.rate[start] * (self.log[start] - self.log[points]))
             reached = self.above[begin : begin + _BLOCK + 1] / self.above[start]
-            beyond = np.append(reached[1:], 0.0)[: fitted.size]
-            worst = max(
-                worst,
-                float(np.abs(fitted - reached[: fitted.size]).max()),
-                float(np.abs(fitted - beyond).max()),
-            )
+            for share in (reached, np.append(reached[1:], 0.0)):
+                worst = max(worst, float(np.abs(fitted - share[: fitted.size]).max()))
         return worst
 
     def _furthest_of(self, start: int, points: slice) -> tuple[float, int]:
@@ -157,9 +145,8 @@ def _best_in(
         best = min(best, (distance, int(left[place])))
         held = bounds[: np.searchsorted(left, point, side="right")]
         np.maximum(held, tails.distances(left[: held.size], point), out=held)
-        np.maximum(
-            bounds, tails.distances(left, tails.alike(int(left[place]), point, left)), out=bounds
-        )
+        alike = tails.alike(int(left[place]), point, left)
+        np.maximum(bounds, tails.distances(left, alike), out=bounds)
         bounds[place] = math.inf
         kept = bounds <= best[0] + SLACK
         left, bounds = left[kept], bounds[kept]
@@ -178,19 +165,9 @@ def _chunks(tails: Tails) -> list[tuple[int, int]]:
     return chunks
 
 
-def _first_of_equals(ordered: Floats) -> NDArray[np.intp]:
-    """The first position of every distinct number."""
-    first = np.empty(ordered.size, dtype=bool)
-    first[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return np.flatnonzero(first)
-
-
 def _rates(log: Floats, above: Floats) -> Floats:
-    """above/Σ ln(x/value) over the numbers from each value on.
-
-    The sum is that of above·(step to the next value) over the values, which are all positive:
-    nothing cancels.
+    """above/Σ ln(x/value) over the numbers from each value on; the sum is that of above·(step to
+    the next value) over the values, which are all positive: nothing cancels.
     """
     rates = np.empty_like(log)
     rates[-1] = math.inf

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cushion.measures.stability.options import StabilityOptions
+from cushion.measures.stability.family import StabilityOptions
 from cushion.papers.nets import TrainingPlan
 from cushion.papers.pages import Size
 from cushion.records import Record

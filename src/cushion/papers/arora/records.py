@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cushion.data import Dataset
-from cushion.measures.stability.options import StabilityOptions
+from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.table import measure, traced
 from cushion.nets.loading.weights import load_net
 from cushion.papers.arora.plans import ALEXNETS, LOOKS, VGG19

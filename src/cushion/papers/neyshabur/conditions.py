@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cushion.measures.conditions.options import ConditionOptions
+from cushion.measures.conditions.family import ConditionOptions
 from cushion.measures.table import measure, traced
 from cushion.nets.loading.weights import load_net
 from cushion.papers.drawings import Histogram, Spread

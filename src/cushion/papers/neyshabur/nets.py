@@ -18,7 +18,7 @@ import numpy as np
 
 from cushion.data import Dataset
 from cushion.measures.margins import epsilon_margin
-from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.table import measure, traced
 from cushion.nets.loading.weights import load_net
 from cushion.nets.network import Network

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cushion.measures.conditions.options import ConditionOptions, Method
-from cushion.measures.sharpness.options import SharpnessOptions
+from cushion.measures.conditions.family import ConditionOptions, Method
+from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.papers.nets import TrainingPlan
 from cushion.papers.pages import Size
 

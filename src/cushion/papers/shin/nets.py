@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from cushion.errors import BadInput
 from cushion.measures.table import traced
-from cushion.measures.tails.magnitudes import Magnitudes
-from cushion.measures.tails.power_law import fit_power_law
+from cushion.measures.tails.power_law import Magnitudes, fit_power_law
 from cushion.measures.tails.stable_fit import fit_stable
 from cushion.measures.tails.stable_rank import power_iteration_norm, stable_rank
 from cushion.nets.loading.weights import load_net
