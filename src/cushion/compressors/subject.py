@@ -18,9 +18,9 @@ from cushion.errors import BadInput
 from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.one_pass import one_pass
 from cushion.measures.stability.effective import LayerTerms, kept_rows
+from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.measurement import measure_terms
 from cushion.measures.stability.noise import Noise
-from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.smoothness import measure_smoothness
 from cushion.measures.table import measure
 from cushion.nets.batches import as_floats
