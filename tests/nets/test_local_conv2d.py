@@ -17,6 +17,7 @@ from cushion.nets.linearisation import Linearisation
 from cushion.nets.network import Network, Node
 from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, LocalConv2d
+from cushion.nets.operators import conv2d as conv2d_module
 from cushion.nets.operators import local_conv2d as module
 from cushion.nets.perturbation import Activations
 from cushion.nets.tracing import trace
@@ -115,7 +116,7 @@ def test_equal_filters_are_a_convolution() -> None:
 def test_the_bound_of_large_maps_is_above_the_norm_and_sharp_where_it_can_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "EXPLICIT", 0)
+    monkeypatch.setattr(conv2d_module, "EXPLICIT", 0)
     monkeypatch.setattr(module, "_CHUNK", 40)  # several chunks of filters
     for operator in LOCAL:
         largest = float(torch.linalg.svdvals(operator.dense()).max())

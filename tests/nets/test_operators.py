@@ -132,7 +132,7 @@ def test_every_combination_of_options(start: int) -> None:
         assert operator.operator_frobenius() == pytest.approx(np.linalg.norm(matrix), rel=1e-12)
         largest = _largest(matrix)
         # loose only because the maps are tiny
-        assert largest <= operator._circulant_upper() <= 2 * largest
+        assert largest <= operator.large_upper() <= 2 * largest
 
 
 @EVERY
@@ -220,7 +220,7 @@ def test_a_circular_grid_of_the_image_size_is_not_an_upper_bound() -> None:
     circular = float(torch.fft.fft(wrapped).abs().max())
     assert circular == pytest.approx(1.0)
     assert operator.spectral() == pytest.approx(math.sqrt(5))
-    assert operator._circulant_upper() >= math.sqrt(5)  # two pixels and two more to wrap into
+    assert operator.large_upper() >= math.sqrt(5)  # two pixels and two more to wrap into
 
 
 def test_the_reshaped_kernel_underestimates_the_norm() -> None:

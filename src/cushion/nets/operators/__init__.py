@@ -1,10 +1,8 @@
 """Linear maps between feature maps, without bias: apply, adjoint, and the norms of the true map."""
 
 from cushion.nets.operators.conv2d import Conv2d
-from cushion.nets.operators.diagonal import Diagonal
-from cushion.nets.operators.flat_map import FlatMap
-from cushion.nets.operators.linear import Linear
 from cushion.nets.operators.local_conv2d import LocalConv2d
+from cushion.nets.operators.matrices import Diagonal, FlatMap, Linear
 from cushion.nets.operators.operator import Operator
 
 __all__ = ["Conv2d", "Diagonal", "FlatMap", "Linear", "LocalConv2d", "Operator"]

@@ -3,27 +3,81 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from cushion.errors import BadInput
 from cushion.nets.entries import sides, two, whole
-from cushion.nets.operators.conv_path_sums import before_convolution
 from cushion.nets.operators.norms import EXPLICIT, gram_upper
 from cushion.nets.operators.operator import Operator
-from cushion.nets.operators.path_sums import PathSums, Powers
+from cushion.nets.operators.path_sums import PathSums, Powered, before_convolution
 
 _CHUNK = 1 << 22  # numbers of Fourier blocks held at a time
 
 
+class Convolution(Operator):
+    """What windows of a padded image read; the weight ends in [C_out, C_in / groups, K_h, K_w]."""
+
+    stride: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilation: tuple[int, int]
+    groups = 1
+
+    def __post_init__(self) -> None:
+        channels, high, wide = self.weight.shape[-3] * self.groups, *self.kernel
+        if len(self.input_shape) != 3 or self.input_shape[0] != channels:
+            raise BadInput(
+                f"a convolution with {channels} input channels cannot read a feature map of shape "
+                f"{self.input_shape}; check the input shape"
+            )
+        if min(self.output_shape) < 1:
+            raise BadInput(
+                f"a {high}x{wide} kernel does not fit into a feature map of shape "
+                f"{self.input_shape}; check the input shape"
+            )
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        """(K_h, K_w)."""
+        return self.weight.shape[-2], self.weight.shape[-1]
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """(C_out, H_out, W_out), with H_out = ⌊(H + padding - extent) / stride⌋ + 1."""
+        sides = zip(self.padded, self.extent, self.stride, strict=True)
+        return (self.weight.shape[-4], *((size - reach) // step + 1 for size, reach, step in sides))
+
+    @property
+    def padded(self) -> tuple[int, int]:
+        """The sides of the padded image."""
+        above, below, left, right = self.padding
+        return self.input_shape[1] + above + below, self.input_shape[2] + left + right
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How far a dilated kernel reaches: dilation · (K - 1) + 1."""
+        (down, across), (high, wide) = self.dilation, self.kernel
+        return down * (high - 1) + 1, across * (wide - 1) + 1
+
+    def spectral_upper(self) -> float:
+        """At least ‖A‖₂: from the matrix of a small map, else as `large_upper` says."""
+        if self.input_size * self.output_size <= EXPLICIT:
+            return gram_upper(self.to(torch.float64).dense()[None], guess=self.spectral())
+        return self.large_upper()
+
+    @abstractmethod
+    def large_upper(self) -> float:
+        """At least ‖A‖₂, without the matrix of A."""
+
+
 @dataclass(frozen=True, eq=False)
-class Conv2d(Operator):
+class Conv2d(Convolution):
     """Convolution of [C_in, H, W] maps; weight: [C_out, C_in / groups, K_h, K_w].
 
     stride, dilation: (vertical, horizontal). padding: zeros added (above, below, left, right), so
@@ -38,38 +92,6 @@ class Conv2d(Operator):
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
 
-    def __post_init__(self) -> None:
-        if len(self.input_shape) != 3 or self.input_shape[0] != self.weight.shape[1] * self.groups:
-            raise BadInput(
-                f"a convolution with {self.weight.shape[1] * self.groups} input channels cannot "
-                f"read a feature map of shape {self.input_shape}; check the input shape"
-            )
-        if min(self.output_shape) < 1:
-            raise BadInput(
-                f"a {self.weight.shape[2]}x{self.weight.shape[3]} kernel does not fit into a "
-                f"feature map of shape {self.input_shape}; check the input shape"
-            )
-
-    @property
-    def output_shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """(C_out, H_out, W_out), with H_out = ⌊(H + padding - extent) / stride⌋ + 1."""
-        height, width = (
-            (padded - extent) // step + 1
-            for padded, extent, step in zip(self._padded, self._extent, self.stride, strict=True)
-        )
-        return (self.weight.shape[0], height, width)
-
-    @property
-    def _padded(self) -> tuple[int, int]:
-        above, below, left, right = self.padding
-        return self.input_shape[1] + above + below, self.input_shape[2] + left + right
-
-    @property
-    def _extent(self) -> tuple[int, int]:
-        """How far a dilated kernel reaches: dilation · (K - 1) + 1."""
-        kernel, (down, across) = self.weight.shape[2:], self.dilation
-        return down * (kernel[0] - 1) + 1, across * (kernel[1] - 1) + 1
-
     def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """[B, C_in, H, W] -> [B, C_out, H_out, W_out]."""
         above, below, left, right = self.padding
@@ -83,12 +105,10 @@ class Conv2d(Operator):
         """[B, C_out, H_out, W_out] -> [B, C_in, H, W]: scatter, then drop the padding."""
         above, below, left, right = self.padding
         height, width = self.input_shape[1:]
-        unread = [
-            (size - extent) % step
-            for size, extent, step in zip(self._padded, self._extent, self.stride, strict=True)
-        ]
-        if (above, left) == (below, right) and above < self._extent[0] and left < self._extent[1]:
+        if (above, left) == (below, right) and above < self.extent[0] and left < self.extent[1]:
             # The library crops by itself, without a copy of the larger map.
+            sides = zip(self.padded, self.extent, self.stride, strict=True)
+            unread = [(size - extent) % step for size, extent, step in sides]
             return F.conv_transpose2d(
                 y, self.weight, None, self.stride, (above, left), unread, self.groups, self.dilation
             )
@@ -102,9 +122,8 @@ class Conv2d(Operator):
         matrix = self.weight.new_zeros((*self.output_shape, *self.input_shape))
         for group in range(self.groups):
             some = slice(group * out // self.groups, (group + 1) * out // self.groups)
-            block = matrix[some, :, :, group * inside : (group + 1) * inside].permute(
-                1, 2, 4, 5, 0, 3
-            )
+            read = slice(group * inside, (group + 1) * inside)
+            block = matrix[some, :, :, read].permute(1, 2, 4, 5, 0, 3)
             for u in range(high):
                 i, y = self._reads(0, u)
                 for v in range(wide):
@@ -126,10 +145,8 @@ class Conv2d(Operator):
         """√(Σ over taps of |weight|² · the output positions where the tap reads the image)."""
         squares = self.weight.to(torch.float64).square().sum((0, 1))  # [K_h, K_w]
         rows, columns = (
-            torch.tensor([len(self._reads(axis, tap)[0]) for tap in range(squares.shape[axis])]).to(
-                squares
-            )
-            for axis in (0, 1)
+            squares.new_tensor([len(self._reads(axis, tap)[0]) for tap in range(taps)])
+            for axis, taps in enumerate(self.kernel)
         )
         return math.sqrt(float(rows @ squares @ columns))
 
@@ -140,13 +157,7 @@ class Conv2d(Operator):
         inside = (places >= 0) & (places < self.input_shape[1 + axis])
         return outputs[inside], places[inside]
 
-    def spectral_upper(self) -> float:
-        """At least ‖A‖₂: from the matrix of a small map, else from a circulant that contains A."""
-        if self.input_size * self.output_size <= EXPLICIT:
-            return gram_upper(self.to(torch.float64).dense()[None], guess=self.spectral())
-        return self._circulant_upper()
-
-    def _circulant_upper(self) -> float:
+    def large_upper(self) -> float:
         """At least ‖A‖₂, and close to it unless the map is not much larger than the kernel.
 
         Splitting the padded image into its stride² interleaved sub-images (as channels) makes A a
@@ -157,8 +168,7 @@ class Conv2d(Operator):
         would wrap, and is not an upper bound.
         """
         taps = self._polyphase_kernel()  # [groups, out, in·stride², K_h, K_w]
-        height = self.output_shape[1] + taps.shape[3] - 1
-        width = self.output_shape[2] + taps.shape[4] - 1
+        height, width = (self.output_shape[at] + taps.shape[at + 2] - 1 for at in (1, 2))
         # Real weights: frequencies (a, b) and (-a, -b) give blocks of equal norm: half suffice.
         down = _phases(taps.shape[3], height, height)
         across = _phases(taps.shape[4], width, width // 2 + 1)
@@ -179,22 +189,14 @@ class Conv2d(Operator):
     def _polyphase_kernel(self) -> Tensor:
         """The kernel over the stride² sub-images, float64: [groups, out, in·stride², K_h, K_w]."""
         out, inside = self.weight.shape[:2]
-        counts = [
-            -(-extent // step) for extent, step in zip(self._extent, self.stride, strict=True)
-        ]
-        spread = self.weight.new_zeros(
-            (out, inside, counts[0] * self.stride[0], counts[1] * self.stride[1]),
-            dtype=torch.float64,
-        )
-        (down, across), (high, wide) = self.dilation, self._extent
+        (down, across), (high, wide), (steps, strides) = self.dilation, self.extent, self.stride
+        rows, columns = -(-high // steps), -(-wide // strides)
+        shape = (out, inside, rows * steps, columns * strides)
+        spread = self.weight.new_zeros(shape, dtype=torch.float64)
         spread[:, :, :high:down, :wide:across] = self.weight.to(torch.float64)
-        split = spread.reshape(out, inside, counts[0], self.stride[0], counts[1], self.stride[1])
+        split = spread.reshape(out, inside, rows, steps, columns, strides)
         split = split.permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
         return split.reshape(self.groups, out // self.groups, *split.shape[1:])
-
-    def scaled(self, scale: Tensor) -> Self:
-        """diag(scale) A, `scale` one number per output channel."""
-        return replace(self, weight=self.weight * scale[:, None, None, None])
 
     @classmethod
     def rebuild(cls, entry: dict[str, Any], weight: Tensor) -> Conv2d:
@@ -208,13 +210,9 @@ class Conv2d(Operator):
         return cls(weight, sides(entry["input_shape"]), stride, (a, b, c, d), dilation, groups)
 
     def _sums_before(
-        self,
-        sums: Sequence[PathSums | None],
-        powers: Powers,
-        weight: NDArray[Any],
-        units: Sequence[int],
+        self, sums: Sequence[PathSums | None], powered: Powered
     ) -> list[PathSums | None]:
-        return before_convolution(self, weight, sums, powers, units)
+        return before_convolution(self, sums, powered)
 
 
 def same_padding(kernel: tuple[int, int], dilation: tuple[int, int]) -> tuple[int, int, int, int]:

@@ -41,9 +41,8 @@ class GaussRule:
         total = np.cumsum(self.weights)
         if self.closed:
             return np.concatenate([[0.0], total])[np.searchsorted(self.values, points)]
-        middle = total - np.where(
-            self.values**2 > _ZERO * self.values[-1] ** 2, self.weights / 2, 0.0
-        )
+        above_zero = self.values**2 > _ZERO * self.values[-1] ** 2
+        middle = total - np.where(above_zero, self.weights / 2, 0.0)
         return np.interp(points, self.values, middle, left=0.0, right=1.0)
 
 
@@ -103,9 +102,8 @@ def estimate_density(
     gram, rng = Gram(scaled, torch.float32), np.random.default_rng(seed)
     fine, coarse = [], []
     for _ in range(probes):
-        diagonal, beside = _lanczos(
-            gram, rng.choice(np.array([-1, 1], np.float32), gram.size), min(steps, gram.size)
-        )
+        start = rng.choice(np.array([-1, 1], np.float32), gram.size)
+        diagonal, beside = _lanczos(gram, start, min(steps, gram.size))
         closed = len(diagonal) < steps
         fine.append(_rule(diagonal, beside, unit, closed))
         part = len(diagonal) if closed else 3 * steps // 4
@@ -123,9 +121,8 @@ def _lanczos(gram: Gram, start: NDArray[np.float32], steps: int) -> tuple[list[f
         rest, so_far = gram(basis[step]), basis[: step + 1]
         inner = so_far @ rest
         rest = rest - inner @ so_far
-        rest -= (
-            so_far @ rest
-        ) @ so_far  # once more: the first pass leaves rounding of the size of what it removed
+        # once more: the first pass leaves rounding of the size of what it removed
+        rest -= (so_far @ rest) @ so_far
         diagonal.append(float(inner[step]))
         length = float(np.linalg.norm(rest))
         if step + 1 == steps or length <= 1e-5 * max(diagonal):

@@ -55,9 +55,8 @@ def gaussian_coefficients(weight: Tensor, k: int, seed: int, purpose: str = PURP
     values = flat_weight(weight, k, LARGEST)
     coefficients = np.empty(k)
     for t, row in enumerate(_streamed(values.size, k, seed, purpose)):
-        coefficients[t] = (
-            values * row
-        ).sum()  # pairwise, by the row's length alone; a library's dot may use threads
+        # pairwise, by the row's length alone; a library's dot may use threads
+        coefficients[t] = (values * row).sum()
     return torch.from_numpy(coefficients).to(weight.device, weight.dtype)
 
 
@@ -67,9 +66,8 @@ def gaussian_reconstruction(
     """ĉ = (1/k) Σ_t z_t v_t from the [k] numbers alone, as a decoder has them: [*shape]."""
     values = flat_coefficients(coefficients, shape, LARGEST)
     total = np.zeros(math.prod(shape))
-    for z, row in zip(
-        values / values.size, _streamed(total.size, values.size, seed, purpose), strict=True
-    ):
+    rows = _streamed(total.size, values.size, seed, purpose)
+    for z, row in zip(values / values.size, rows, strict=True):
         total += z * row
     return torch.from_numpy(total.reshape(tuple(shape))).to(coefficients.device, coefficients.dtype)
 

@@ -57,9 +57,8 @@ def srht_coefficients(weight: Tensor, k: int, seed: int, purpose: str = PURPOSE)
     rows = _rows(size, k, seed, purpose)
     padded = np.zeros(size)
     np.multiply(values, _signs(values.size, seed, purpose), out=padded[: values.size])
-    return torch.from_numpy(walsh_hadamard(padded).take(rows, mode="clip")).to(
-        weight.device, weight.dtype
-    )
+    found = walsh_hadamard(padded).take(rows, mode="clip")
+    return torch.from_numpy(found).to(weight.device, weight.dtype)
 
 
 def srht_reconstruction(
@@ -116,16 +115,13 @@ def _butterflies(now: NDArray[np.float64]) -> NDArray[np.float64]:
 def _rows(size: int, k: int, seed: int, purpose: str) -> NDArray[np.intp]:
     """r_1, ..., r_k out of 0, ..., size-1: [k], not to be written to."""
     if k > size:
-        raise BadInput(
-            f"a Hadamard projection of this weight has at most {size} coefficients, not {k}: use a "
-            "smaller k"
-        )
+        said = f"a Hadamard projection of this weight has at most {size} coefficients, not {k}"
+        raise BadInput(f"{said}: use a smaller k")
     low = np.uint64(size - 1)
     keys = np.arange(size, dtype=np.uint64)
     for first in range(0, size, _STRETCH):
-        keys[first : first + _STRETCH] |= (
-            stream(f"{purpose} rows", seed, min(_STRETCH, size - first), first) & ~low
-        )
+        words = stream(f"{purpose} rows", seed, min(_STRETCH, size - first), first)
+        keys[first : first + _STRETCH] |= words & ~low
     if k < size:
         keys.partition(k)
         keys = keys[:k].copy()

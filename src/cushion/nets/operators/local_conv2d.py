@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
@@ -13,15 +13,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cushion.errors import BadInput
-from cushion.nets.operators.conv2d import Conv2d
-from cushion.nets.operators.norms import EXPLICIT, gram_upper
-from cushion.nets.operators.operator import Operator
+from cushion.nets.operators.conv2d import Conv2d, Convolution
+from cushion.nets.operators.norms import gram_upper
 
 _CHUNK = 1 << 22  # numbers of patches, or of filters, held at a time
 
 
 @dataclass(frozen=True, eq=False)
-class LocalConv2d(Operator):
+class LocalConv2d(Convolution):
     """Â *_s X of Arora 2018, section C: output place l is its own filter times its patch.
 
     weight: [places, C_out, C_in, K_h, K_w], the places (H_out·W_out of them) in row-major order.
@@ -37,74 +36,53 @@ class LocalConv2d(Operator):
 
     def __post_init__(self) -> None:
         if self.weight.ndim != 5:
-            raise BadInput(
-                "filters [places, out, in, height, width] cannot have the shape "
-                f"{tuple(self.weight.shape)}"
-            )
-        places = math.prod(self.output_shape[1:])
-        if len(self.weight) != places:
-            raise BadInput(
-                f"a map with {places} places of output needs as many filters, not "
-                f"{len(self.weight)}"
-            )
+            said = "filters [places, out, in, height, width] cannot have the shape"
+            raise BadInput(f"{said} {tuple(self.weight.shape)}")
+        super().__post_init__()
+        places, given = math.prod(self.output_shape[1:]), len(self.weight)
+        if given != places:
+            raise BadInput(f"a map with {places} places needs as many filters, not {given}")
 
     @classmethod
     def of(cls, convolution: Conv2d, filters: Tensor | None = None) -> Self:
         """The convolution with `filters` [places, *kernel], or its own kernel at every place."""
-        if convolution.groups != 1:
+        setting = convolution.setting
+        if (groups := setting.pop("groups")) != 1:
             raise BadInput(
-                f"a convolution in {convolution.groups} groups cannot have a filter for every "
-                "place; only groups=1 can"
+                f"a convolution in {groups} groups cannot have a filter for every place; only "
+                "groups=1 can"
             )
         if filters is None:
             places = math.prod(convolution.output_shape[1:])
             filters = convolution.weight.expand(places, *convolution.weight.shape)
-        return cls(
-            filters,
-            convolution.input_shape,
-            convolution.stride,
-            convolution.padding,
-            convolution.dilation,
-        )
-
-    @cached_property
-    def output_shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """(C_out, H_out, W_out), as for a convolution with one of the filters."""
-        geometry = self.stride, self.padding, self.dilation
-        return Conv2d(
-            self.weight.new_empty(self.weight.shape[1:]), self.input_shape, *geometry
-        ).output_shape
+        return cls(filters, **setting)
 
     def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """[B, C_in, H, W] -> [B, C_out, H_out, W_out]."""
         filters = self.weight.flatten(2).mT  # [places, in·taps, out]
-        parts = [
-            torch.bmm(self._patches(some), filters).permute(1, 2, 0) for some in self._chunks(x)
-        ]
-        y = torch.cat(parts).reshape(len(x), *self.output_shape)
+        patches = map(self._patches, self._chunks(x))
+        y = torch.cat([torch.bmm(some, filters).permute(1, 2, 0) for some in patches])
+        y = y.reshape(len(x), *self.output_shape)
         return y if bias is None else y + bias[:, None, None]
 
     def _patches(self, x: Tensor) -> Tensor:
         """What each place reads: [places, b, in·taps], by one copy of overlapping windows."""
         image = self._pad(x).permute(2, 3, 0, 1).contiguous()  # [height, width, b, in]
         (row, column, example, channel), (down, across) = image.stride(), self.stride
-        size = (*self.output_shape[1:], *image.shape[2:], *self._kernel)
+        size = (*self.output_shape[1:], *image.shape[2:], *self.kernel)
         taps = (row * self.dilation[0], column * self.dilation[1])
-        return image.as_strided(
-            size, (row * down, column * across, example, channel, *taps)
-        ).reshape(len(self.weight), len(x), self.weight[0, 0].numel())
+        windows = image.as_strided(size, (row * down, column * across, example, channel, *taps))
+        return windows.reshape(len(self.weight), len(x), self.weight[0, 0].numel())
 
     def adjoint(self, y: Tensor) -> Tensor:
         """[B, C_out, H_out, W_out] -> [B, C_in, H, W]: add patches, then drop the padding."""
         filters = self.weight.flatten(2)  # [places, out, in·taps]
-        above, below, left, right = self.padding
-        height, width = self.input_shape[1:]
-        padded = (height + above + below, width + left + right)
+        (above, _, left, _), (_, height, width) = self.padding, self.input_shape
         parts = []
         for some in self._chunks(y):
             # [b, in·taps, places]
             patches = torch.bmm(some.flatten(2).permute(2, 0, 1), filters).permute(1, 2, 0)
-            whole = F.fold(patches, padded, self._kernel, self.dilation, 0, self.stride)
+            whole = F.fold(patches, self.padded, self.kernel, self.dilation, 0, self.stride)
             parts.append(whole[:, :, above : above + height, left : left + width])
         return torch.cat(parts)
 
@@ -120,31 +98,18 @@ class LocalConv2d(Operator):
     def column_energies(self) -> Tensor:
         """Σ over the places and taps that read a number, and outputs, of weight²: [C_in, H, W]."""
         energies = self.weight.new_zeros((math.prod(self.input_shape[1:]), self.weight.shape[2]))
-        for tap, squares in zip(
-            self._reads, self.weight.square().sum(1).flatten(2).unbind(2), strict=True
-        ):
+        each = self.weight.square().sum(1).flatten(2).unbind(2)
+        for tap, squares in zip(self._reads, each, strict=True):
             energies.index_add_(0, tap[tap >= 0], squares[tap >= 0])
         return energies.T.reshape(self.input_shape)
 
-    @property
-    def multiplications(self) -> int:
-        """Each weight once (those that meet padding included)."""
-        return self.parameters
-
-    def operator_frobenius(self) -> float:
-        """√(Σ of weight² over the places and taps that read inside the image)."""
-        squares = self.weight.to(torch.float64).square().sum((1, 2)).flatten(1)  # [places, taps]
-        return math.sqrt(float(squares[self._reads.T >= 0].sum()))
-
-    def spectral_upper(self) -> float:
-        """At least ‖A‖₂: from the explicit matrix of a small map, else √overlap · max_l ‖A_l‖₂.
+    def large_upper(self) -> float:
+        """At least ‖A‖₂: √overlap · max_l ‖A_l‖₂.
 
         ‖A x‖² = Σ_l ‖A_l x_l‖² ≤ max_l ‖A_l‖₂² · Σ_l ‖x_l‖² with A_l the filter of place l as a
         matrix [out, in·taps] and x_l the patch that it reads; in the last sum every number of x is
         counted `overlap` times at most.
         """
-        if self.input_size * self.output_size <= EXPLICIT:
-            return gram_upper(self.to(torch.float64).dense()[None], guess=self.spectral())
         filters, upper = self.weight.detach().flatten(2), 0.0
         step = max(1, _CHUNK // filters[0].numel())
         for some in torch.split(filters, step):
@@ -162,22 +127,15 @@ class LocalConv2d(Operator):
         return int(torch.bincount(reads).max()) if len(reads) else 0
 
     def scaled(self, scale: Tensor) -> Self:
-        """diag(scale) A, `scale` one number per output channel."""
-        return replace(self, weight=self.weight * scale[:, None, None, None])
-
-    @property
-    def _kernel(self) -> tuple[int, int]:
-        return self.weight.shape[3], self.weight.shape[4]
+        return self.with_weight(self.weight * scale[:, None, None, None])
 
     @cached_property
     def _reads(self) -> Tensor:
         """Which pixel each tap reads at each place, -1 on padding: [taps, places]."""
         height, width = self.input_shape[1:]
-        numbers = torch.arange(
-            1.0, height * width + 1, dtype=torch.float64, device=self.weight.device
-        )
-        image = self._pad(numbers.reshape(1, 1, height, width))
-        return F.unfold(image, self._kernel, self.dilation, 0, self.stride)[0].long() - 1
+        numbers = torch.arange(1, height * width + 1, device=self.weight.device)
+        image = self._pad(numbers.double().reshape(1, 1, height, width))
+        return F.unfold(image, self.kernel, self.dilation, 0, self.stride)[0].long() - 1
 
     def _pad(self, x: Tensor) -> Tensor:
         above, below, left, right = self.padding

@@ -174,8 +174,7 @@ def _power_estimate(gram: Tensor) -> float:
     vectors = gram[:, :, gram.diagonal(dim1=1, dim2=2).real.sum(0).argmax(), None]
     estimate = gram.diagonal(dim1=1, dim2=2).real.max()
     for _ in range(24):
-        vectors = gram @ (
-            vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(1e-300)
-        )
+        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+        vectors = gram @ (vectors / lengths.clamp_min(1e-300))
         estimate = torch.maximum(estimate, torch.linalg.vector_norm(vectors, dim=1).max())
     return float(estimate)

@@ -10,12 +10,11 @@ from functools import cached_property
 from typing import Any, Self
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.errors import BadInput
 from cushion.nets.operators.norms import lanczos_norm
-from cushion.nets.operators.path_sums import PathSums, Powers, array
+from cushion.nets.operators.path_sums import PathSums, Powered, Powers
 
 
 class Operator(ABC):
@@ -47,13 +46,13 @@ class Operator(ABC):
         """The squared length of each column of A, [*input_shape]; their sum is ‖A‖_F²."""
 
     @property
-    @abstractmethod
     def multiplications(self) -> int:
-        """Products that one application takes."""
+        """Products that one application takes (those that meet padding included)."""
+        return self.parameters
 
-    @abstractmethod
     def operator_frobenius(self) -> float:
         """‖A‖_F of the true map, in closed form (float64)."""
+        return math.sqrt(float(self.to(torch.float64).column_energies().sum()))
 
     def spectral(self) -> float:
         """‖A‖₂ to a relative 1e-6, from below (`norms.lanczos_norm`); computed once."""
@@ -67,9 +66,9 @@ class Operator(ABC):
     def spectral_upper(self) -> float:
         """A number that is at least ‖A‖₂, rounding included."""
 
-    @abstractmethod
     def scaled(self, scale: Tensor) -> Self:
         """diag(scale) A, where `scale` has one number per output channel."""
+        return self.with_weight(self.weight * scale.reshape(-1, *[1] * (self.weight.ndim - 1)))
 
     def with_weight(self, weight: Tensor) -> Self:
         """The map of the same kind and shape that another weight makes."""
@@ -77,18 +76,12 @@ class Operator(ABC):
 
     def minus(self, other: Operator) -> Self:
         """The map x -> A x - B x in float64, for a map B that differs from A in its weight only."""
-        if (
-            type(self) is not type(other)
-            or self.weight.shape != other.weight.shape
-            or self.setting != other.setting
-        ):
-            raise BadInput(
-                "the two layers differ in more than their weights; compare a layer with its own "
-                "start"
-            )
-        return self.with_weight(
-            self.weight.detach().to(torch.float64) - other.weight.detach().to(torch.float64)
-        )
+        mine, yours = ((type(one), one.weight.shape, one.setting) for one in (self, other))
+        if mine != yours:
+            said = "the two layers differ in more than their weights"
+            raise BadInput(f"{said}; compare a layer with its own start")
+        first, second = (one.weight.detach().to(torch.float64) for one in (self, other))
+        return self.with_weight(first - second)
 
     @property
     def setting(self) -> dict[str, Any]:
@@ -103,24 +96,19 @@ class Operator(ABC):
 
     def sums_before(self, sums: Sequence[PathSums | None], powers: Powers) -> list[PathSums | None]:
         """(|A|^p)ᵀ s for each p: sums over paths of the input from the output's; None stays."""
-        weight = array(self.weight)
-        units = powers.units(weight)
-        before = self._sums_before(sums, powers, weight, units)
-        for one, found, p, unit in zip(sums, before, powers.exponents, units, strict=True):
+        powered = powers.of(self.weight)
+        before = self._sums_before(sums, powered)
+        for one, found, lacks in zip(sums, before, powered.lacking, strict=True):
             if one is not None and found is not None:
-                found.exponent = one.exponent + p * unit
+                found.exponent = one.exponent + lacks
         return before
 
     def _sums_before(
-        self,
-        sums: Sequence[PathSums | None],
-        powers: Powers,
-        weight: NDArray[Any],
-        units: Sequence[int],
+        self, sums: Sequence[PathSums | None], powered: Powered
     ) -> list[PathSums | None]:
         """All but the exponent; here by the adjoint, for what a layer was compressed to."""
         before: list[PathSums | None] = []
-        for one, power in zip(sums, powers.each(weight, units), strict=True):
+        for one, power in zip(sums, powered.each(), strict=True):
             if one is None:
                 before.append(None)
                 continue
@@ -134,9 +122,8 @@ class Operator(ABC):
 
     def to(self, dtype: torch.dtype) -> Self:
         """The same map with a weight of its own in `dtype`: detached, contiguous, unshared."""
-        return self.with_weight(
-            self.weight.detach().to(dtype, copy=True, memory_format=torch.contiguous_format)
-        )
+        layout = torch.contiguous_format
+        return self.with_weight(self.weight.detach().to(dtype, copy=True, memory_format=layout))
 
     @property
     def input_size(self) -> int:

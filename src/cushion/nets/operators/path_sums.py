@@ -13,12 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from cushion.nets.operators.conv2d import Conv2d
 
 _BLOCK = 1 << 17  # weights whose powers are held at a time: 1 MB
 # powers of two by which numbers are scaled at most, so that the factor itself is a normal float
@@ -26,15 +30,14 @@ _FAR = 1000
 
 Floats = NDArray[np.float64]
 Indices: TypeAlias = tuple[int, ...]
+Table = NDArray[np.intp]
 
 
 @dataclass(slots=True, eq=False)
 class PathSums:
-    """s of every unit of a feature map [C, H, W]: s[c, y, x] = values[c, rows[y], columns[x]] ·
-    2^exponent.
+    """s of every unit of a map: s[c, y, x] = values[c, rows[y], columns[x]] · 2^exponent.
 
-    Vectors are maps of one position. A number below about 2^-1000 of the largest in its map is
-    lost.
+    Vectors are maps of one position. What is below about 2^-1000 of the largest of a map is lost.
     """
 
     values: Floats  # [C, distinct rows, distinct columns]
@@ -59,9 +62,8 @@ class PathSums:
         sides, columns = distinct(zip(low.columns, high.columns, strict=True))
         (row, other_row), (column, other_column) = np.array(pairs).T, np.array(sides).T
         aligned = low.values[:, row][:, :, column] * 2.0 ** (low.exponent - high.exponent)
-        return PathSums(
-            aligned + high.values[:, other_row][:, :, other_column], rows, columns, high.exponent
-        )
+        total = aligned + high.values[:, other_row][:, :, other_column]
+        return PathSums(total, rows, columns, high.exponent)
 
     def in_range(self) -> PathSums | None:
         """The same with a largest number far from both ends of float64; None if all are zero."""
@@ -82,12 +84,14 @@ class Powers:
         self.block = _BLOCK
         self._buffer = np.empty(self.block)
 
-    def units(self, weight: NDArray[Any]) -> tuple[int, ...]:
-        """For each p the power of two to divide weights by so that their powers are floats."""
-        if not weight.size or (max(self.exponents) <= 2 and weight.dtype == np.float32):
-            return (0,) * len(self.exponents)
-        unit = _power_of_two(float(np.abs(weight).max()))
-        return tuple(0 if p <= 2 and weight.dtype == np.float32 else unit for p in self.exponents)
+    def of(self, tensor: Tensor) -> Powered:
+        """Of this weight, each p with the power of two to divide by so that powers are floats."""
+        wide = tensor.dtype is torch.float32 or tensor.dtype is torch.float64
+        weight: NDArray[Any] = (tensor if wide else tensor.to(torch.float32)).numpy(force=True)
+        plain = [p <= 2 and weight.dtype == np.float32 for p in self.exponents]
+        scaled = weight.size and not all(plain)
+        unit = _power_of_two(float(np.abs(weight).max())) if scaled else 0
+        return Powered(self, weight, tuple(0 if one else unit for one in plain))
 
     def each(self, weight: NDArray[Any], units: Sequence[int]) -> Iterator[Floats]:
         """|weight / 2^unit|^p for each p in turn; a result lasts until the next is asked for.
@@ -116,10 +120,26 @@ class Powers:
 
     def of_vector(self, vector: Tensor) -> list[tuple[Floats, float]]:
         """For each p |vector|^p as floats and the exponent of the power of two that they lack."""
-        values = array(vector)
-        units = self.units(values)
-        powers = zip(self.exponents, units, self.each(values, units), strict=True)
-        return [(power.copy(), p * unit) for p, unit, power in powers]
+        powered = self.of(vector)
+        return [(p.copy(), lacks) for p, lacks in zip(powered.each(), powered.lacking, strict=True)]
+
+
+@dataclass(slots=True, eq=False)
+class Powered:
+    """The powers of one weight: |weight / 2^unit|^p."""
+
+    powers: Powers
+    weight: NDArray[Any]
+    units: tuple[int, ...]
+
+    @property
+    def lacking(self) -> list[float]:
+        """For each p the exponent of the power of two that the numbers lack."""
+        return [p * unit for p, unit in zip(self.powers.exponents, self.units, strict=True)]
+
+    def each(self, part: Any = ...) -> Iterator[Floats]:
+        """For each p in turn that part of the weight; it lasts until the next is asked for."""
+        return self.powers.each(self.weight[part], self.units)
 
 
 def distinct(keys: Iterable[Hashable]) -> tuple[list[Any], Indices]:
@@ -140,12 +160,90 @@ def as_map(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return shape[0], math.prod(shape[1:-1]), shape[-1]
 
 
-def array(tensor: Tensor) -> NDArray[Any]:
-    """The numbers themselves, without a copy where they are float32 or float64 on the CPU."""
-    wide = tensor.dtype is torch.float32 or tensor.dtype is torch.float64
-    values: NDArray[Any] = (tensor if wide else tensor.to(torch.float32)).numpy(force=True)
-    return values
-
-
 def _power_of_two(largest: float) -> int:
     return max(-_FAR, min(_FAR, math.frexp(largest)[1]))
+
+
+def before_convolution(
+    operator: Conv2d, sums: Sequence[PathSums | None], powered: Powered
+) -> list[PathSums | None]:
+    """The transpose of a convolution with |w|^p, for distinct rows and columns of its input.
+
+    First the product of every tap with every distinct output position, then for each input row the
+    sum over the taps that read it, and the same for columns. A block is some of the input channels,
+    of all groups.
+    """
+    out, inside, high, wide = operator.weight.shape
+    step = max(1, 2 * powered.powers.block // (out * high * wide))
+    plans = [None if one is None else _Transposed(operator, one) for one in sums]
+    for start in range(0, inside, step):
+        for plan, power in zip(plans, powered.each(np.s_[:, start : start + step]), strict=True):
+            if plan is not None:
+                plan.take_in(start, power)
+    return [None if plan is None else plan.sums() for plan in plans]
+
+
+class _Transposed:
+    """One transposed convolution under way: its sums, who reads what, and the result so far."""
+
+    def __init__(self, operator: Conv2d, sums: PathSums) -> None:
+        self.groups, (out, inside, *kernel) = operator.groups, operator.weight.shape
+        self.size = sums.values.shape[1:]  # distinct rows and columns of the output
+        # [groups, outputs of a group, distinct positions]
+        self.seen = sums.values.reshape(self.groups, out // self.groups, math.prod(self.size))
+        (self.down, self.rows), (self.across, self.columns) = (
+            _readers(side, taps, stride, dilation, before, seen)
+            for side, taps, stride, dilation, before, seen in zip(
+                operator.input_shape[1:],
+                kernel,
+                operator.stride,
+                operator.dilation,
+                operator.padding[::2],
+                (sums.rows, sums.columns),
+                strict=True,
+            )
+        )
+        # [groups, inputs of a group, distinct input rows, distinct input columns]
+        self.result = np.empty((self.groups, inside, len(self.down), len(self.across)))
+
+    def take_in(self, start: int, power: Floats) -> None:
+        """Input channels of each group from `start` on: [outputs, channels, high, wide]."""
+        channels, high, wide = power.shape[1:]
+        matrix = power.reshape(*self.seen.shape[:2], channels * high * wide).swapaxes(1, 2)
+        products = (matrix @ self.seen).reshape(self.groups, channels, high, wide, *self.size)
+        # [groups, channels, wide, input rows, width]
+        by_row = _collected(products, self.down, axis=-2)
+        self.result[:, start : start + channels] = _collected(by_row, self.across, axis=-1)
+
+    def sums(self) -> PathSums:
+        return PathSums(self.result.reshape(-1, *self.result.shape[2:]), self.rows, self.columns)
+
+
+def _collected(products: Floats, readers: Table, axis: int) -> Floats:
+    """Σ over taps t of products[:, :, t] at readers[:, t] along `axis`; nothing for -1."""
+    total: Floats | None = None
+    for tap, places in enumerate(readers.T):
+        taken = products[:, :, tap].take(places, axis=axis, mode="clip")
+        taken.swapaxes(axis, -1)[..., places < 0] = 0.0
+        total = taken if total is None else np.add(total, taken, total)
+    assert total is not None
+    return total
+
+
+@lru_cache(maxsize=256)
+def _readers(
+    size: int, taps: int, stride: int, dilation: int, before: int, seen: Indices
+) -> tuple[Table, Indices]:
+    """Along one axis: the distinct output row that reads a distinct input row with a tap.
+
+    `seen` says which distinct row each output row is; -1 stands for no output. Also returned: which
+    distinct row each of the `size` input rows is.
+    """
+    readers = [[-1] * taps for _ in range(size)]
+    for tap in range(taps):
+        for output, row in enumerate(seen):
+            place = output * stride + tap * dilation - before
+            if 0 <= place < size:
+                readers[place][tap] = row
+    found, which = distinct(map(tuple, readers))
+    return np.array(found), which

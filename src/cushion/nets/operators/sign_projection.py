@@ -98,9 +98,8 @@ def sign_reconstruction(
     with _threads(total.size) as share:
         for firsts in _rounds(scaled.size, "reconstruction"):
             groups = [(first, _tables(scaled[first : first + _WORD])) for first in firsts]
-            list(
-                share(partial(_add_combination, total, groups, seed, purpose), _blocks(total.size))
-            )
+            add = partial(_add_combination, total, groups, seed, purpose)
+            list(share(add, _blocks(total.size)))
     return torch.from_numpy(total.reshape(tuple(shape))).to(coefficients.device, coefficients.dtype)
 
 
@@ -109,8 +108,7 @@ def sign_project(
 ) -> tuple[Tensor, Tensor]:
     """Both (c, Â): [k] and the shape of `weight`, in its dtype.
 
-    Â is built from the c that is returned, rounded to the weight's dtype, as a decoder would see
-    it.
+    Â is built from the c that is returned, rounded to the weight's dtype, as a decoder sees it.
     """
     coefficients = sign_coefficients(weight, k, seed, purpose)
     return coefficients, sign_reconstruction(coefficients, weight.shape, seed, purpose)
@@ -127,21 +125,14 @@ def sign_projection_k(epsilon: float, eta: float) -> int:
     >>> sign_projection_k(0.1, 0.01)
     2568
     """
-    if not 0.0 < epsilon < 1.0:
-        raise BadInput(
-            f"the accuracy ε of a sign projection must lie strictly between 0 and 1, not {epsilon}"
-        )
-    if not 0.0 < eta < 1.0:
-        raise BadInput(
-            "the failure probability η of a sign projection must lie strictly between 0 and 1, not "
-            f"{eta}"
-        )
+    for name, value in (("accuracy ε", epsilon), ("failure probability η", eta)):
+        if not 0.0 < value < 1.0:
+            said = f"the {name} of a sign projection must lie strictly between 0 and 1"
+            raise BadInput(f"{said}, not {value}")
     needed = (math.log(4.0) - math.log(eta)) / (0.25 - epsilon / 6.0) / epsilon / epsilon
     if not math.isfinite(needed):
-        raise BadInput(
-            f"an accuracy ε of {epsilon} needs more coefficients than can be counted: choose a "
-            "larger one"
-        )
+        said = f"an accuracy ε of {epsilon} needs more coefficients than can be counted"
+        raise BadInput(f"{said}: choose a larger one")
     return math.ceil(needed * (1.0 + 1e-14))  # the margin covers the rounding of the line above
 
 
@@ -193,15 +184,14 @@ def _inner_products(
         octets = _octets(entries, len(values), first, seed, purpose)
         for number, row in enumerate(totals):
             # entry after entry: no block changes the sum; numpy's `add.at` would block threads
-            row.scatter_add_(
-                0, torch.from_numpy(octets[:, number].astype(np.int64)), values[entries]
-            )
-    bins = totals.numpy()
-    products = np.empty((len(bins), _BYTE))
+            bins = torch.from_numpy(octets[:, number].astype(np.int64))
+            row.scatter_add_(0, bins, values[entries])
+    sums = totals.numpy()
+    products = np.empty((len(sums), _BYTE))
     for bit in range(_BYTE):
-        pairs = bins.reshape(len(bins), -1, 2)  # the lowest bit left is 0 or 1
+        pairs = sums.reshape(len(sums), -1, 2)  # the lowest bit left is 0 or 1
         products[:, bit] = (pairs[:, :, 1] - pairs[:, :, 0]).sum(axis=1)
-        bins = pairs[:, :, 0] + pairs[:, :, 1]  # that bit no longer matters
+        sums = pairs[:, :, 0] + pairs[:, :, 1]  # that bit no longer matters
     return products.reshape(-1)[:count]
 
 
@@ -234,9 +224,8 @@ def flat_weight(weight: Tensor, k: int, largest: float = 1.0) -> NDArray[np.floa
     values = weight.detach().to("cpu", torch.float64).reshape(-1)
     # |c_t| ≤ ‖A‖₁ · largest and |Â_s| ≤ ‖A‖₁ · largest² must fit the dtype
     if not values.norm(1) <= torch.finfo(weight.dtype).max / 2 / largest**2:
-        raise BadInput(
-            "the weights are too large to project: their absolute sum must fit their own dtype"
-        )
+        said = "the weights are too large to project"
+        raise BadInput(f"{said}: their absolute sum must fit their own dtype")
     return values.numpy()
 
 
@@ -246,26 +235,21 @@ def flat_coefficients(
     """Usable coefficients of such a weight, float64: [k]; `largest` bounds |entries|."""
     greatest = _greatest(coefficients, "coefficients of a projection")
     if coefficients.ndim != 1:
-        raise BadInput(
-            "the coefficients of a projection must be one row of numbers, not "
-            f"{tuple(coefficients.shape)}"
-        )
+        found = tuple(coefficients.shape)
+        raise BadInput(f"the coefficients of a projection must be one row of numbers, not {found}")
     if any(size < 1 for size in shape):
         raise BadInput(f"a weight of shape {tuple(shape)} holds no numbers to reconstruct")
     if greatest > torch.finfo(coefficients.dtype).max / largest:  # |Â_s| ≤ max |c_t| · largest
-        raise BadInput(
-            "the coefficients are too large: a weight built from them would not fit their own dtype"
-        )
+        said = "a weight built from them would not fit their own dtype"
+        raise BadInput(f"the coefficients are too large: {said}")
     return coefficients.detach().to("cpu", torch.float64).numpy()
 
 
 def _greatest(numbers: Tensor, name: str) -> float:
     """max |number|, of numbers that can be projected."""
     if numbers.dtype not in (torch.float32, torch.float64):
-        raise BadInput(
-            f"the {name} must be float32 or float64, not "
-            f"{str(numbers.dtype).removeprefix('torch.')}"
-        )
+        found = str(numbers.dtype).removeprefix("torch.")
+        raise BadInput(f"the {name} must be float32 or float64, not {found}")
     if numbers.numel() == 0:
         raise BadInput(f"the {name} are empty: there is nothing to project")
     low, high = numbers.detach().aminmax()  # not a number if one of them is not

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from cushion.errors import BadInput
 from cushion.nets.operators.conv2d import Conv2d
-from cushion.nets.operators.diagonal import Diagonal
-from cushion.nets.operators.linear import Linear
+from cushion.nets.operators.matrices import Diagonal, Linear
 from cushion.nets.operators.norms import Gram, scale_to_one
 from cushion.nets.operators.operator import Operator
 
@@ -43,9 +42,8 @@ def singular_values(operator: Operator) -> Values:
     about 1e-7·σ₁ are lost in rounding.
     """
     if not is_exact(operator):
-        raise BadInput(
-            "this map is too large for all of its singular values; estimate their density instead"
-        )
+        said = "this map is too large for all of its singular values"
+        raise BadInput(f"{said}; estimate their density instead")
     if operator not in _KNOWN:
         _KNOWN[operator] = _all_values(operator)
         _KNOWN[operator].flags.writeable = False
@@ -55,20 +53,13 @@ def singular_values(operator: Operator) -> Values:
 def _all_values(operator: Operator) -> Values:
     count = min(operator.input_size, operator.output_size)
     if isinstance(operator, Diagonal):
-        found = (
-            operator.weight.detach()
-            .to(torch.float64)
-            .abs()
-            .repeat_interleave(count // len(operator.weight))
-        )
+        each = operator.weight.detach().to(torch.float64).abs()
+        found = each.repeat_interleave(count // len(each))
     else:
         blocks, copies = _blocks(operator)
         by_svd = _cost(blocks) <= SVD_SIDE**3
-        each = [
-            _dense_values(block) if by_svd and _fits(block) else _gram_values(block)
-            for block in blocks
-        ]
-        found = torch.cat(each).repeat_interleave(copies)
+        parts = [(_dense_values if by_svd and _fits(b) else _gram_values)(b) for b in blocks]
+        found = torch.cat(parts).repeat_interleave(copies)
     values = np.zeros(count)
     ordered = np.sort(found.cpu().numpy())[::-1]
     values[: len(ordered)] = ordered
@@ -82,15 +73,12 @@ def _blocks(operator: Operator) -> tuple[list[Operator], int]:
     weights = operator.weight.detach().chunk(operator.groups)
     _, height, width = operator.input_shape
     if operator.weight.shape[2:] != (1, 1):
-        shape = (operator.weight.shape[1], height, width)
-        return [
-            replace(operator, weight=weight, input_shape=shape, groups=1) for weight in weights
-        ], 1
+        apart = replace(operator, input_shape=(operator.weight.shape[1], height, width), groups=1)
+        return [apart.with_weight(weight) for weight in weights], 1
     # One matrix per position at which an output reads the image and not the padding.
     one = replace(operator, weight=torch.ones(1, 1, 1, 1), input_shape=(1, height, width), groups=1)
-    return [Linear(weight[:, :, 0, 0]) for weight in weights], int(
-        one.apply(torch.ones(1, 1, height, width)).sum()
-    )
+    positions = int(one.apply(torch.ones(1, 1, height, width)).sum())
+    return [Linear(weight[:, :, 0, 0]) for weight in weights], positions
 
 
 def _cost(blocks: list[Operator]) -> int:
@@ -115,10 +103,8 @@ def _gram_values(block: Operator) -> Tensor:
         square = matrix @ matrix.mT if len(matrix) == gram.size else matrix.mT @ matrix
     else:
         step = max(1, _ENTRIES // max(block.input_size, block.output_size) // 16)
-        basis = np.eye(gram.size)
-        square = torch.from_numpy(
-            np.concatenate([gram(part) for part in np.split(basis, range(step, gram.size, step))])
-        )
+        parts = np.split(np.eye(gram.size), range(step, gram.size, step))
+        square = torch.from_numpy(np.concatenate([gram(part) for part in parts]))
     values: Tensor = torch.linalg.eigvalsh(square).clamp_min(0.0).sqrt()
     return values
 
@@ -136,10 +122,8 @@ def top_values(operator: Operator, count: int) -> Values:
 
     def eigenvectors(gram: Gram, restarts: int | None) -> Values:
         linear = LinearOperator((gram.size, gram.size), matvec=gram, dtype=np.float64)
-        vectors: Values = eigsh(linear, k=count, which="LA", v0=start, tol=1e-6, maxiter=restarts)[
-            1
-        ]
-        return vectors
+        _, found = eigsh(linear, k=count, which="LA", v0=start, tol=1e-6, maxiter=restarts)
+        return np.asarray(found)
 
     try:
         vectors = eigenvectors(fast, 300)
