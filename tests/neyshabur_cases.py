@@ -14,9 +14,8 @@ from cushion.measures.conditions.family import ConditionOptions
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.papers.nets import TrainingPlan
 from cushion.papers.neyshabur import conditions, nets, plans
-from cushion.papers.neyshabur.label_pairs import PairFound
-from cushion.papers.neyshabur.nets import NORMS, NetFound, SizedNet
-from cushion.papers.neyshabur.plans import LabelPair, Sized
+from cushion.papers.neyshabur.labels import Pair
+from cushion.papers.neyshabur.nets import NORMS, NetFound
 
 TRUE_ROWS = 400
 
@@ -25,15 +24,15 @@ def plan(data: str, hidden: int = 128) -> TrainingPlan:
     return TrainingPlan(f"neyshabur-mlp-{hidden}", data, epochs=60)
 
 
-PAIRS = tuple(
-    LabelPair(n, plan(f"digits,subset={n}"), plan(f"digits,subset={n},random-labels=1"))
+PAIRS = {
+    n: (plan(f"digits,subset={n}"), plan(f"digits,subset={n},random-labels=1"))
     for n in (TRUE_ROWS, 600, 800)
-)
-CONFUSED = (
-    Sized(0, PAIRS[0].true),
-    *(Sized(k, plan(f"digits,confusion={TRUE_ROWS}+{k}")) for k in (40, 80)),
-)
-WIDTHS = tuple(Sized(h, plan("digits,subset=400", h)) for h in (32, 128, 256))
+}
+CONFUSED = {
+    0: PAIRS[TRUE_ROWS][0],
+    **{k: plan(f"digits,confusion={TRUE_ROWS}+{k}") for k in (40, 80)},
+}
+WIDTHS = {h: plan("digits,subset=400", h) for h in (32, 128, 256)}
 DEEP = TrainingPlan("neyshabur-mlp10", "digits,subset=200", width=0.012, epochs=5)
 
 
@@ -83,19 +82,23 @@ def a_net(
         {"kl": at, "sharpness": rise, "error_sharpness": rise}
         for at, rise in zip(ends, rises, strict=True)
     ]
-    return NetFound(
-        PAIRS[0].true, norms, {"maximum": {"value": sharpness}, "expected": {"points": points}}
+    sharp = {"maximum": {"value": sharpness}, "expected": {"points": points}}
+    return NetFound(PAIRS[TRUE_ROWS][0], norms, sharp)
+
+
+def a_pair(size: int, true: NetFound, random: NetFound) -> Pair:
+    return Pair(
+        replace(true, size=size, labels="true"), replace(random, size=size, labels="random")
     )
 
 
-def pairs(true: list[NetFound], random: list[NetFound]) -> list[PairFound]:
-    return [
-        PairFound(1000 * (at + 1), *both) for at, both in enumerate(zip(true, random, strict=True))
-    ]
+def pairs(true: list[NetFound], random: list[NetFound]) -> list[Pair]:
+    both = zip(true, random, strict=True)
+    return [a_pair(1000 * at, *one) for at, one in enumerate(both, 1)]
 
 
-def sized(found: dict[int, NetFound]) -> list[SizedNet]:
-    return [SizedNet(size, net) for size, net in found.items()]
+def sized(found: dict[int, NetFound]) -> list[NetFound]:
+    return [replace(net, size=size) for size, net in found.items()]
 
 
 def without(net: NetFound) -> NetFound:

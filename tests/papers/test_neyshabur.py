@@ -97,12 +97,10 @@ def test_figure_1_has_the_norms_of_the_saved_nets(out: Path) -> None:
     page = made(IDS[0], out)
     rows = rows_of(page)
     assert [(row["examples"], row["labels"]) for row in rows] == [
-        (pair.size, labels) for pair in PAIRS for labels in ("true", "random")
+        (size, labels) for size in PAIRS for labels in ("true", "random")
     ]
     decided = 0
-    for row, plan in zip(
-        rows, [plan for pair in PAIRS for plan in (pair.true, pair.random)], strict=True
-    ):
+    for row, plan in zip(rows, [plan for pair in PAIRS.values() for plan in pair], strict=True):
         weights, module, data, test = trained(plan, out)
         margins = naive_margins(module, data)
         assert row["train error"] == (margins <= 0).mean()
@@ -128,14 +126,11 @@ def test_figure_2_draws_a_curve_for_each_size(out: Path) -> None:
     assert left["series"][1]["values"] == [
         row["largest sharpness"] for row in rows if row["labels"] == "random"
     ]
-    for curves, pick in ((middle, "true"), (right, "random")):
-        assert [one["label"] for one in curves["curves"]] == [
-            f"{pair.size} examples" for pair in PAIRS
-        ]
+    for curves, plan in zip((middle, right), PAIRS[TRUE_ROWS], strict=True):
+        assert [one["label"] for one in curves["curves"]] == [f"{size} examples" for size in PAIRS]
         assert curves["x_limits"] == middle["x_limits"], (
             "one axis for both, so that they can be compared"
         )
-        plan = getattr(PAIRS[0], pick)
         module = trained(plan, out)[1]
         w = np.concatenate([p.detach().double().numpy().ravel() for p in module.parameters()])
         kl = [
@@ -148,10 +143,10 @@ def test_figure_2_draws_a_curve_for_each_size(out: Path) -> None:
 def test_figure_3_takes_its_margin_from_the_true_rows(out: Path) -> None:
     page = made(IDS[2], out)
     rows, union = rows_of(page), rows_of(page, 1)
-    for row, all_of_it, one in zip(rows, union, CONFUSED, strict=True):
-        weights, module, data, _ = trained(one.plan, out)
+    for row, all_of_it, (size, plan) in zip(rows, union, CONFUSED.items(), strict=True):
+        weights, module, data, _ = trained(plan, out)
         margins = naive_margins(module, data)
-        assert len(margins) == TRUE_ROWS + one.size
+        assert len(margins) == TRUE_ROWS + size
         assert row["train error"] == (margins[:TRUE_ROWS] <= 0).mean()
         assert all_of_it["error"] == (margins <= 0).mean()
         for found, part in ((row, margins[:TRUE_ROWS]), (all_of_it, margins)):
@@ -159,22 +154,22 @@ def test_figure_3_takes_its_margin_from_the_true_rows(out: Path) -> None:
             assert found["ℓ2-path norm"] == (
                 pytest.approx(expected["ℓ2-path norm"], abs=1e-6) if expected else None
             )
-    true = load_pair(CONFUSED[0].plan.data)[0]
-    assert np.array_equal(true.y, load_pair(CONFUSED[1].plan.data)[0].y[:TRUE_ROWS])
+    true = load_pair(CONFUSED[0].data)[0]
+    assert np.array_equal(true.y, load_pair(CONFUSED[40].data)[0].y[:TRUE_ROWS])
     shares = page["pictures"][0]["panels"][1]["series"]
     assert [max(v for v in line["values"] if v is not None) for line in shares] == [1.0] * 5
 
 
 def test_figure_4_has_widths_and_both_forms(out: Path) -> None:
     page = made(IDS[3], out)
-    for row, one in zip(rows_of(page), WIDTHS, strict=True):
-        weights, module, data, _ = trained(one.plan, out)
+    for row, (size, plan) in zip(rows_of(page), WIDTHS.items(), strict=True):
+        weights, module, data, _ = trained(plan, out)
         expected = naive_logs(weights, naive_margins(module, data))
         assert expected is not None
-        assert row["parameters"] == 64 * one.size + one.size + 10 * one.size + 10
+        assert row["parameters"] == 64 * size + size + 10 * size + 10
         assert row["ℓ1-path norm"] == pytest.approx(expected["ℓ1-path norm"], abs=1e-6)
         assert row["spectral norm, ∏ h"] == pytest.approx(
-            expected["spectral norm"] + np.log10(10 * one.size), abs=1e-6
+            expected["spectral norm"] + np.log10(10 * size), abs=1e-6
         )
     assert [panel["x_log"] for panel in page["pictures"][0]["panels"]] == [True, True, True]
     undecided = [claim["text"] for claim in page["claims"] if claim["holds"] is None]
@@ -246,7 +241,6 @@ def test_items_and_plans_are_complete(size: Any) -> None:
         assert callable(item.load())
     if size != "quick":  # which stands for tiny ones here
         assert len(plans.PAIRS[size]) == 5
-        assert plans.CONFUSED[size][0].size == 0
-        assert {32, 128, 512, 1024} <= {one.size for one in plans.WIDTHS[size]}
-        assert plans.CONFUSED[size][0].plan == plans.PAIRS[size][0].true
+        assert {32, 128, 512, 1024} <= set(plans.WIDTHS[size])
+        assert plans.CONFUSED[size][0] == next(iter(plans.PAIRS[size].values()))[0]
     assert (plans.DEEP[size].changes() == "none") is (size == "full")

@@ -4,32 +4,32 @@ undecided.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
-from tests.neyshabur_cases import a_net, condition_record, pairs, sized, without
+from tests.neyshabur_cases import a_net, a_pair, condition_record, pairs, sized, without
 
 from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
-from cushion.papers.neyshabur.bicriteria import kl_at
 from cushion.papers.neyshabur.claims import above_everywhere
-from cushion.papers.neyshabur.condition_claims import (
+from cushion.papers.neyshabur.conditions import (
+    Conditions,
     alike,
     c2_at_most,
     c3_at_most,
     mu_at_least,
+    pooled,
 )
-from cushion.papers.neyshabur.conditions import Conditions, pooled
-from cushion.papers.neyshabur.label_pairs import PairFound
-from cushion.papers.neyshabur.minima import minima_claims, shares
-from cushion.papers.neyshabur.norms_by_labels import capacity_claims
-from cushion.papers.neyshabur.sharpness_by_labels import sharpness_claims
-from cushion.papers.neyshabur.widths import wider_is_better, width_claims
+from cushion.papers.neyshabur.labels import Pair, capacity_claims, sharpness_claims
+from cushion.papers.neyshabur.nets import kl_at
+from cushion.papers.neyshabur.sizes import minima_claims, shares, wider_is_better, width_claims
 from cushion.papers.pages import Tried
 
 
-def held(claims: tuple[Tried, ...]) -> list[bool | None]:
+def held(claims: Sequence[Tried]) -> list[bool | None]:
     return [claim.holds for claim in claims]
 
 
-def as_published() -> list[PairFound]:
+def as_published() -> list[Pair]:
     """True labels: flat; random ones: growing, most for the ℓ2 and the ℓ2-path norm."""
     steep = {"l2-norm": 2.0, "l2-path": 1.5, "l1-path": 1.0, "spectral": 0.5}
     random = [
@@ -46,22 +46,22 @@ def as_published() -> list[PairFound]:
 def test_norms_by_labels() -> None:
     good = as_published()
     assert held(capacity_claims(good)) == [True] * 7
-    swapped = [PairFound(pair.size, pair.random, pair.true) for pair in good]
+    swapped = [a_pair(pair.true.size, pair.random, pair.true) for pair in good]
     assert held(capacity_claims(swapped)) == [True] + [False] * 6
-    marginless = [PairFound(pair.size, pair.true, without(pair.random)) for pair in good]
+    marginless = [Pair(pair.true, without(pair.random)) for pair in good]
     assert held(capacity_claims(marginless)) == [True] + [None] * 6
-    errs = [*good[:2], PairFound(3000, good[2].true, a_net(errors=1, logs=9.0))]
+    errs = [*good[:2], a_pair(3000, good[2].true, a_net(errors=1, logs=9.0))]
     claims = capacity_claims(errs)
     assert claims[0].holds is False
     assert "3000 random: 1" in claims[0].because
-    one_missing = [PairFound(1000, good[0].true, without(good[0].random)), swapped[1], good[2]]
+    one_missing = [Pair(good[0].true, without(good[0].random)), swapped[1], good[2]]
     assert capacity_claims(one_missing)[1].holds is False, "one number is enough to refute"
 
 
 def test_sharpness_by_labels() -> None:
     good = as_published()
     assert held(sharpness_claims(good)) == [True] * 4
-    swapped = [PairFound(pair.size, pair.random, pair.true) for pair in good]
+    swapped = [a_pair(pair.true.size, pair.random, pair.true) for pair in good]
     assert held(sharpness_claims(swapped)) == [False, True, False, False]
     sharp = pairs([a_net(sharpness=1.0)] * 2, [a_net(sharpness=2.0, kl=None)] * 2)
     assert held(sharpness_claims(sharp)) == [True, False, None, None]
@@ -90,7 +90,7 @@ def test_minima() -> None:
     sharp = sized({k: a_net(test_errors=k, sharpness=float(k)) for k in (0, 20, 50, 70, 90)})
     assert minima_claims(sharp)[6].holds is False, "sharpness predicts too"
     assert held(minima_claims(good[:4]))[1:] == [None] * 7, "four nets are too few"
-    assert shares([1.0, None, 2.0]) == (pytest.approx(0.1), None, 1.0)
+    assert shares([1.0, None, 2.0]) == [pytest.approx(0.1), None, 1.0]
 
 
 def test_widths() -> None:
@@ -164,7 +164,7 @@ def test_kl_at_a_level_is_that_of_the_record() -> None:
         for alpha, (kl, error) in errors.items()
     )
     record = ExpectedSharpness(10.0, 1.0, 0.0, 0.0, True, points)
-    plain = [point.to_json() for point in points]
+    plain = [point.to_json() for point in reversed(points)]
     for level in (0.01, 0.05, 0.2):
         assert kl_at(plain, level, "error_sharpness") == record.kl_at(level)
     assert kl_at(plain, 0.5, "error_sharpness") is None

@@ -8,7 +8,6 @@ undecided.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 from scipy import stats
@@ -29,31 +28,24 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 def all_zero(errors: Mapping[str, int], text: str) -> Tried:
     """No training error of any net."""
-    wrong = {name: count for name, count in errors.items() if count}
     if not errors:
         return Tried(text, None, "there is no net")
-    words = ", ".join(f"{name}: {count}" for name, count in wrong.items())
-    return Tried(
-        text, not wrong, f"training errors {words}" if wrong else f"none of {len(errors)} nets errs"
-    )
+    words = ", ".join(f"{name}: {count}" for name, count in errors.items() if count)
+    because = f"training errors {words}" if words else f"none of {len(errors)} nets errs"
+    return Tried(text, not words, because)
 
 
 def above_everywhere(
-    text: str, places: Sequence[int], upper: Numbers, lower: Numbers, *, why: str
+    text: str, places: Sequence[int], upper: Numbers, lower: Numbers, why: str = ""
 ) -> Tried:
     """upper > lower at every place; `why` says why a number may be missing."""
-    known = [
-        (at, a, b)
-        for at, a, b in zip(places, upper, lower, strict=True)
-        if a is not None and b is not None
-    ]
-    against = [at for at, a, b in known if a <= b]
+    found = zip(places, upper, lower, strict=True)
+    known = [(at, a > b) for at, a, b in found if a is not None and b is not None]
+    against, missing = [str(at) for at, above in known if not above], len(places) - len(known)
     if against:
-        return Tried(text, False, f"not at {', '.join(map(str, against))}, of {len(places)} sizes")
-    if len(known) < len(places) or not known:
-        return Tried(
-            text, None, f"{len(places) - len(known)} of {len(places)} sizes have no number: {why}"
-        )
+        return Tried(text, False, f"not at {', '.join(against)}, of {len(places)} sizes")
+    if missing or not known:
+        return Tried(text, None, f"{missing} of {len(places)} sizes have no number: {why}")
     return Tried(text, True, f"at all of {len(places)} sizes")
 
 
@@ -66,80 +58,79 @@ def differences(upper: Numbers, lower: Numbers) -> list[float] | None:
     return [float(np.power(10.0, a - top) - np.power(10.0, b - top)) for a, b in pairs]
 
 
+def _of_every(
+    text: str, start: str, found: Mapping[str, tuple[bool, str] | None], nothing: str
+) -> Tried:
+    """Whether it holds of every measure, with words on each; None: a measure without numbers."""
+    known = [one for one in found.values() if one is not None]
+    words = ", ".join(f"{name} {one[1]}" for name, one in found.items() if one is not None)
+    missing = ", ".join(name for name, one in found.items() if one is None)
+    because = f"{start}: {words or nothing}" + (f"; no number for {missing}" if missing else "")
+    held = all(good for good, _ in known)
+    return Tried(text, False if not held else None if missing or not known else True, because)
+
+
 def gap_grows(
     text: str, places: Sequence[int], gaps: Mapping[str, Sequence[float] | None]
 ) -> Tried:
     """Of every measure: the last gap above the first, and a rank correlation above 0.5."""
-    words, held, missing = [], [], []
+    found: dict[str, tuple[bool, str] | None] = {}
     for name, gap in gaps.items():
-        found = None if gap is None else rank_correlation(places, gap)
-        if gap is None or found is None:
-            missing.append(name)
-            continue
-        held.append(found > RANKED and gap[-1] > gap[0])
-        words.append(f"{name} {found:+.2f}")
-    because = (
-        f"rank correlation of gap and size (above {RANKED} is needed): {', '.join(words) or 'none'}"
-    )
-    because += f"; no number for {', '.join(missing)}" if missing else ""
-    return Tried(text, False if not all(held) else None if missing or not held else True, because)
-
-
-def most_pronounced(text: str, excess: Mapping[str, float | None], named: Sequence[str]) -> Tried:
-    """The largest of `excess` are those that are named."""
-    known = {name: value for name, value in excess.items() if value is not None}
-    if len(known) < len(excess):
-        return Tried(
-            text, None, f"no number for {', '.join(name for name in excess if name not in known)}"
-        )
-    ranked = sorted(known, key=known.__getitem__, reverse=True)
-    words = ", ".join(f"{name} {known[name]:+.2f}" for name in ranked)
-    return Tried(
-        text,
-        set(ranked[: len(named)]) == set(named),
-        f"log10 of how much more random labels add: {words}",
-    )
-
-
-def predicts(
-    text: str, measure: Numbers, errors: Sequence[float], *, wanted: bool = True, what: str = ""
-) -> Tried:
-    """Whether the rank correlation with `errors` is above 0.5 (wanted), or not (not wanted)."""
-    pairs = [
-        (value, error) for value, error in zip(measure, errors, strict=True) if value is not None
-    ]
-    if len(pairs) < len(measure):
-        return Tried(
-            text, None, f"{len(measure) - len(pairs)} of {len(measure)} nets have no number"
-        )
-    if len(pairs) < LEAST:
-        return Tried(
-            text, None, f"{len(pairs)} nets are too few for a rank correlation; {LEAST} asked"
-        )
-    found = rank_correlation([value for value, _ in pairs], [error for _, error in pairs])
-    if found is None:
-        return Tried(text, None, "all nets are alike")
-    limit = f"above {RANKED}" if wanted else f"at most {RANKED}"
-    return Tried(
-        text,
-        (found > RANKED) is wanted,
-        f"rank correlation {what or 'with the test error'} {found:+.2f}; {limit} is needed",
-    )
+        rank = None if gap is None else rank_correlation(places, gap)
+        if gap is None or rank is None:
+            found[name] = None
+        else:
+            found[name] = (rank > RANKED and gap[-1] > gap[0], f"{rank:+.2f}")
+    start = f"rank correlation of gap and size (above {RANKED} is needed)"
+    return _of_every(text, start, found, "none")
 
 
 def moves(
     text: str, found: Mapping[str, Numbers], *, up: bool, where: str, every: bool = False
 ) -> Tried:
     """Each measure rises (or falls) from first to last; `every`: from each to the next."""
-    words, held, missing = [], [], []
+    moved: dict[str, tuple[bool, str] | None] = {}
     for name, numbers in found.items():
         known = [value for value in numbers if value is not None]
         if len(numbers) < 2 or len(known) < len(numbers):
-            missing.append(name)
+            moved[name] = None
             continue
-        steps = list(pairwise(known)) if every else [(known[0], known[-1])]
-        held.append(all((b > a) if up else (b < a) for a, b in steps))
-        words.append(f"{name} by {known[-1] - known[0]:+.3g}")
-    because = f"{where}: {', '.join(words) or 'nothing is known'}"
-    because += f"; no number for {', '.join(missing)}" if missing else ""
-    return Tried(text, False if not all(held) else None if missing or not held else True, because)
+        steps = np.diff(known) if every else np.array([known[-1] - known[0]])
+        good = bool((steps > 0).all() if up else (steps < 0).all())
+        moved[name] = (good, f"by {known[-1] - known[0]:+.3g}")
+    return _of_every(text, where, moved, "nothing is known")
+
+
+def most_pronounced(text: str, excess: Mapping[str, float | None], named: Sequence[str]) -> Tried:
+    """The largest of `excess` are those that are named."""
+    known = {name: value for name, value in excess.items() if value is not None}
+    missing = ", ".join(name for name in excess if name not in known)
+    if missing:
+        return Tried(text, None, f"no number for {missing}")
+    ranked = sorted(known, key=known.__getitem__, reverse=True)
+    words = ", ".join(f"{name} {known[name]:+.2f}" for name in ranked)
+    because = f"log10 of how much more random labels add: {words}"
+    return Tried(text, set(ranked[: len(named)]) == set(named), because)
+
+
+def predicts(
+    text: str,
+    measure: Numbers,
+    errors: Sequence[float],
+    *,
+    wanted: bool = True,
+    what: str = "with the test error",
+) -> Tried:
+    """Whether the rank correlation with `errors` is above 0.5 (wanted), or not (not wanted)."""
+    known = [value for value in measure if value is not None]
+    nets, missing = len(measure), len(measure) - len(known)
+    if missing:
+        return Tried(text, None, f"{missing} of {nets} nets have no number")
+    if nets < LEAST:
+        return Tried(text, None, f"{nets} nets are too few for a rank correlation; {LEAST} asked")
+    found = rank_correlation(known, errors)
+    if found is None:
+        return Tried(text, None, "all nets are alike")
+    limit = f"above {RANKED}" if wanted else f"at most {RANKED}"
+    because = f"rank correlation {what} {found:+.2f}; {limit} is needed"
+    return Tried(text, (found > RANKED) is wanted, because)

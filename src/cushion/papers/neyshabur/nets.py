@@ -8,10 +8,13 @@ margin of either.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import pairwise
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -21,10 +24,10 @@ from cushion.measures.margins import epsilon_margin
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.table import measure, traced
 from cushion.nets.loading.weights import load_net
-from cushion.nets.network import Network
-from cushion.papers.nets import TrainingPlan, train_plan
-from cushion.papers.neyshabur.bicriteria import kl_at
-from cushion.papers.neyshabur.plans import EPSILON, LEVEL, sharpness_options
+from cushion.papers.drawings import Curve, Curves
+from cushion.papers.nets import TrainingPlan, held_out_error, train_plan, training_error
+from cushion.papers.neyshabur.plans import EPSILON, LEVEL, Sized, sharpness_options
+from cushion.papers.pages import Table
 from cushion.papers.runner import Workshop
 from cushion.theorems.capacities import norm_capacities
 from cushion.theorems.facts import NetFacts
@@ -36,48 +39,38 @@ NORMS = {
     "l2-path": "ℓ2-path norm",
     "spectral": "spectral norm",
 }
+PRINTS_NOTHING = (
+    "The paper prints no number of this figure. Every point is one net, not an average over seeds."
+)
 _DELTA = 0.05  # of bounds that are not asked for here
+_SHOWN = 0.5  # expected sharpness; what lies above is cut off, as it hides the rest
 
 
 @dataclass(frozen=True)
 class NetFound:
-    """One net. norms, sharp: what the steps kept; sharp is empty where nobody asked for it."""
+    """One net. norms, sharp: what the steps kept; sharp is empty where nobody asked for it.
+
+    size: the number that stands on its figure's axis. labels: true or random, where that matters.
+    """
 
     plan: TrainingPlan
     norms: dict[str, Any]
     sharp: dict[str, Any]
-
-    @property
-    def errors(self) -> int:
-        """On S."""
-        return int(self.norms["errors"])
+    size: int = 0
+    labels: str = ""
 
     @property
     def train_error(self) -> float:
-        return float(self.norms["errors"] / self.norms["m"])
-
-    @property
-    def union_error(self) -> float:
-        """On all that it was trained on: S and its confusion set, if it has one."""
-        return float(self.norms["union_errors"] / self.norms["union_m"])
+        """On S."""
+        return training_error(self.norms)
 
     @property
     def test_error(self) -> float:
-        return float(self.norms["test_errors"] / self.norms["test_m"])
-
-    @property
-    def margin(self) -> float:
-        """γ on S."""
-        return float(self.norms["margin"])
+        return held_out_error(self.norms)
 
     def log10(self, norm: str, form: str = "as plotted") -> float | None:
         """log10 of a norm over γ² of S; None where γ ≤ 0."""
         found: float | None = self.norms["log10"][f"{norm}, {form}"]
-        return found
-
-    def union_log10(self, norm: str) -> float | None:
-        """The same with the margin over all that it was trained on."""
-        found: float | None = self.norms["union_log10"][f"{norm}, as plotted"]
         return found
 
     @property
@@ -93,16 +86,15 @@ class NetFound:
             "box": f"{maximum['alpha']:g}(|w| + 1)",
             "ascent steps": maximum["steps"],
             "noise": f"α({expected['scale']:g}|w| + {expected['offset']:g})",
-            "alphas": [point["alpha"] for point in self.points],
-            "draws": self.points[0]["draws"],
+            "alphas": [point["alpha"] for point in expected["points"]],
+            "draws": expected["points"][0]["draws"],
             "batch": maximum["batch"],
         }
 
     @property
     def points(self) -> list[dict[str, Any]]:
-        """Of the bi-criteria curve, by α."""
-        found: list[dict[str, Any]] = self.sharp["expected"]["points"]
-        return found
+        """Of the bi-criteria curve (§2.4), expected sharpness over KL as α varies, by KL."""
+        return sorted(self.sharp["expected"]["points"], key=lambda point: float(point["kl"]))
 
     @property
     def kl(self) -> float | None:
@@ -115,52 +107,91 @@ class NetFound:
         return kl_at(self.points, LEVEL, "error_sharpness")
 
 
-@dataclass(frozen=True)
-class SizedNet:
-    """A net and the number that stands on its figure's axis; its labels, where that matters."""
+def kl_at(points: Sequence[Mapping[str, Any]], level: float, key: str) -> float | None:
+    """The KL at which `key` (sharpness, error_sharpness) is `level`, by straight lines in ln KL;
+    None: not reached. The points stand in the order of their KL.
 
-    size: int
-    net: NetFound
-    labels: str = ""
+    The smallest such KL, hence the largest noise that the net bears; as ExpectedSharpness.kl_at has
+    it.
 
-
-def columns(**readers: Callable[[NetFound], Any]) -> dict[str, Callable[[SizedNet], Any]]:
-    """Columns of a table of sized nets, from what each reads of the net."""
-    return {name: partial(lambda read, one: read(one.net), read) for name, read in readers.items()}
-
-
-NORM_COLUMNS = columns(
-    **{name: partial(lambda key, net: net.log10(key), key) for key, name in NORMS.items()}
-)
-ERRORS = columns(
-    **{"train error": lambda net: net.train_error, "test error": lambda net: net.test_error}
-)
-GAMMA = columns(γ=lambda net: net.margin)
-LOSS = columns(loss=lambda net: net.norms["loss"])
-SHARPNESS = columns(**{"largest sharpness": lambda net: net.sharpness})
-KL = columns(
-    **{
-        f"KL at sharpness {LEVEL:g}": lambda net: net.kl,
-        f"KL at error + {LEVEL:g}": lambda net: net.error_kl,
-    }
-)
+    >>> points = [{"kl": 1.0, "sharpness": 0.2}, {"kl": 100.0, "sharpness": 0.0}]
+    >>> round(kl_at(points, 0.1, "sharpness"), 9)
+    10.0
+    """
+    for one, two in pairwise(points):  # noise falls, and with it the rise
+        high, low = float(one[key]), float(two[key])
+        if high > level >= low:
+            share = (high - level) / (high - low)
+            return math.exp((1 - share) * math.log(one["kl"]) + share * math.log(two["kl"]))
+    return None
 
 
-def find_net(workshop: Workshop, plan: TrainingPlan, alphas: tuple[float, ...] = ()) -> NetFound:
+def bicriteria(
+    title: str, nets: Sequence[NetFound], unit: str, limits: tuple[float, float] | None = None
+) -> Curves:
+    """Expected sharpness over KL, a curve a net, between two KL if `limits` are given; bars:
+    standard errors.
+    """
+    curves = [
+        Curve(
+            f"{net.size} {unit}",
+            [float(point["kl"]) for point in net.points],
+            [float(point["sharpness"]) for point in net.points],
+            [float(point["sharpness_standard_error"] or 0.0) for point in net.points],
+        )
+        for net in nets
+    ]
+    axes = ("KL (nats)", "expected sharpness")
+    return Curves("", title, *axes, curves, True, x_limits=limits, y_limits=(-0.02, _SHOWN))
+
+
+COLUMNS: dict[str, Callable[[NetFound], Any]] = {
+    "labels": attrgetter("labels"),
+    "parameters": lambda net: net.norms["parameters"],
+    "epochs": lambda net: net.norms["epochs"],
+    "train error": attrgetter("train_error"),
+    "test error": attrgetter("test_error"),
+    "loss": lambda net: net.norms["loss"],
+    "γ": lambda net: float(net.norms["margin"]),
+    **{name: methodcaller("log10", key) for key, name in NORMS.items()},
+    "ℓ2-path norm, ∏ 4h": methodcaller("log10", "l2-path", "as printed"),
+    "spectral norm, ∏ h": methodcaller("log10", "spectral", "as printed"),
+    "largest sharpness": attrgetter("sharpness"),
+    "at the edge of the box": lambda net: net.sharp["maximum"]["at_the_edge"],
+    f"KL at sharpness {LEVEL:g}": attrgetter("kl"),
+    f"KL at error + {LEVEL:g}": attrgetter("error_kl"),
+}
+KL = list(COLUMNS)[-2:]
+
+
+def net_table(caption: str, label: str, nets: Sequence[NetFound], *names: str) -> Table:
+    """One row a net: its size under `label`, and the columns of these names."""
+    chosen = {name: COLUMNS[name] for name in names}
+    return Table.of(caption, nets, {label: attrgetter("size"), **chosen})
+
+
+def find_net(
+    workshop: Workshop,
+    plan: TrainingPlan,
+    alphas: tuple[float, ...] = (),
+    size: int = 0,
+    labels: str = "",
+) -> NetFound:
     """Its norms, and with `alphas` its sharpness; a missing step trains the net."""
     settings = {**plan.to_json(), "seed": plan.seed + workshop.seed, "device": workshop.device}
-    norms = workshop.step(
-        "neyshabur-norms", {**settings, "epsilon": EPSILON}, lambda: _norms(workshop, plan)
-    )
-    if not alphas:
-        return NetFound(plan, norms, {})
-    options = sharpness_options(workshop.size, alphas, workshop.seed)
-    measured = {**settings, "sharpness": asdict(options)}
-    return NetFound(
-        plan,
-        norms,
-        workshop.step("neyshabur-sharpness", measured, lambda: _sharpness(workshop, plan, options)),
-    )
+    asked = {**settings, "epsilon": EPSILON}
+    norms = workshop.step("neyshabur-norms", asked, partial(_norms, workshop, plan))
+    sharp: dict[str, Any] = {}
+    if alphas:
+        options = sharpness_options(workshop.size, alphas, workshop.seed)
+        asked = {**settings, "sharpness": asdict(options)}
+        make = partial(_sharpness, workshop, plan, options)
+        sharp = workshop.step("neyshabur-sharpness", asked, make)
+    return NetFound(plan, norms, sharp, size, labels)
+
+
+def find_nets(workshop: Workshop, plans: Sized, alphas: tuple[float, ...]) -> list[NetFound]:
+    return [find_net(workshop, plan, alphas, size) for size, plan in plans.items()]
 
 
 def training_set(plan: TrainingPlan, sample: Dataset) -> Dataset:
@@ -168,17 +199,17 @@ def training_set(plan: TrainingPlan, sample: Dataset) -> Dataset:
     confused = re.search(r"confusion=(\d+)\+", plan.data)
     if confused is None:
         return sample
-    return sample.select(
-        np.arange(int(confused[1])), f"the first {confused[1]} rows, which have true labels"
-    )
+    words = f"the first {confused[1]} rows, which have true labels"
+    return sample.select(np.arange(int(confused[1])), words)
 
 
 def _norms(workshop: Workshop, plan: TrainingPlan) -> dict[str, Any]:
     run, sample, test = train_plan(workshop, plan)
     data = training_set(plan, sample)
     net = traced(load_net(run.net).module, sample)
-    facts = _facts(net, sample)
-    seen = look_at(net, data)
+    table = measure(net, sample, only=["norms", "paths"], spectra=False)
+    all_of_it, seen = look_at(net, sample), look_at(net, data)
+    facts = gather(net, sample, all_of_it, table, None, delta=_DELTA, epsilon=EPSILON)
     margin = epsilon_margin(seen.margins, EPSILON)
     return {
         "m": len(data),
@@ -197,11 +228,6 @@ def _norms(workshop: Workshop, plan: TrainingPlan) -> dict[str, Any]:
     }
 
 
-def _facts(net: Network, sample: Dataset) -> NetFacts:
-    table = measure(net, sample, only=["norms", "paths"], spectra=False)
-    return gather(net, sample, look_at(net, sample), table, None, delta=_DELTA, epsilon=EPSILON)
-
-
 def _log10s(facts: NetFacts) -> dict[str, float | None]:
     """Of the capacities themselves; a row's own value is √(capacity / m)."""
     return {f"{row.name}, {row.form}": row.capacity_log10 for row in norm_capacities(facts)}
@@ -209,9 +235,7 @@ def _log10s(facts: NetFacts) -> dict[str, float | None]:
 
 def _sharpness(workshop: Workshop, plan: TrainingPlan, options: SharpnessOptions) -> dict[str, Any]:
     run, sample, _ = train_plan(workshop, plan)
-    data = training_set(plan, sample)
-    found = measure(
-        load_net(run.net).module, data, only=["sharpness"], sharpness=options
-    ).net.sharpness
+    net, data = load_net(run.net).module, training_set(plan, sample)
+    found = measure(net, data, only=["sharpness"], sharpness=options).net.sharpness
     assert found is not None
     return dict(found.to_json())

@@ -7,80 +7,60 @@ figures.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TypeAlias
 
 from cushion.measures.conditions.family import ConditionOptions, Method
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.papers.nets import TrainingPlan
 from cushion.papers.pages import Size
 
-EPSILON = (
-    0.05  # γ is the margin that all but this fraction of S exceed: the figures' 5th percentile
-)
+EPSILON = 0.05  # γ is the margin that all but this share of S exceed: the figures' 5th percentile
 LEVEL = 0.05  # the expected sharpness at which the text compares KL
-
-
-@dataclass(frozen=True)
-class LabelPair:
-    """The same net on `size` examples with their true labels, and with random ones."""
-
-    size: int
-    true: TrainingPlan
-    random: TrainingPlan
-
-
-@dataclass(frozen=True)
-class Sized:
-    """A net and its place on the axis: random labels (Figure 3), hidden units (Figure 4)."""
-
-    size: int
-    plan: TrainingPlan
+# By the number on the figure's axis: random labels (Figure 3), hidden units (Figure 4).
+Sized: TypeAlias = dict[int, TrainingPlan]
+# By the number of examples: the same net on their true labels, and on random ones.
+Pairs: TypeAlias = dict[int, tuple[TrainingPlan, TrainingPlan]]
 
 
 def _vgg(size: Size, data: str) -> TrainingPlan:
     if size == "full":
         return TrainingPlan("neyshabur-vgg", data)
     epochs = 300 if size == "quick" else 100
-    return TrainingPlan(
-        "neyshabur-vgg", data, width=0.125, epochs=epochs, stop_loss=1e-3, dropout=False
-    )
+    return TrainingPlan("neyshabur-vgg", data, 0.125, epochs, stop_loss=1e-3, dropout=False)
 
 
-def _pairs(size: Size, samples: tuple[int, ...]) -> tuple[LabelPair, ...]:
-    return tuple(
-        LabelPair(
-            n, _vgg(size, f"cifar10,subset={n}"), _vgg(size, f"cifar10,subset={n},random-labels=1")
-        )
-        for n in samples
-    )
+def _pairs(size: Size, *samples: int) -> Pairs:
+    data = {n: f"cifar10,subset={n}" for n in samples}
+    return {n: (_vgg(size, one), _vgg(size, f"{one},random-labels=1")) for n, one in data.items()}
 
 
-def _confused(size: Size, true: int, randoms: tuple[int, ...]) -> tuple[Sized, ...]:
+def _confused(size: Size, true: int, *randoms: int) -> Sized:
     """Without random labels it is Figure 1's net on the true ones: the rows are the same."""
-    return tuple(
-        Sized(k, _vgg(size, f"cifar10,confusion={true}+{k}" if k else f"cifar10,subset={true}"))
+    return {
+        k: _vgg(size, f"cifar10,confusion={true}+{k}" if k else f"cifar10,subset={true}")
         for k in randoms
-    )
+    }
 
 
-def _perceptrons(hidden: tuple[int, ...], data: str, epochs: int | None) -> tuple[Sized, ...]:
-    return tuple(Sized(h, TrainingPlan(f"neyshabur-mlp-{h}", data, epochs=epochs)) for h in hidden)
+def _perceptrons(data: str, epochs: int | None, *hidden: int) -> Sized:
+    return {h: TrainingPlan(f"neyshabur-mlp-{h}", data, epochs=epochs) for h in hidden}
 
 
-PAIRS: dict[Size, tuple[LabelPair, ...]] = {
-    "quick": _pairs("quick", (100, 200, 400)),
-    "recorded": _pairs("recorded", (1000, 2000, 3000, 4000, 5000)),
-    "full": _pairs("full", (10000, 20000, 30000, 40000, 50000)),
+PAIRS: dict[Size, Pairs] = {
+    "quick": _pairs("quick", 100, 200, 400),
+    "recorded": _pairs("recorded", 1000, 2000, 3000, 4000, 5000),
+    "full": _pairs("full", 10000, 20000, 30000, 40000, 50000),
 }
-CONFUSED: dict[Size, tuple[Sized, ...]] = {
-    "quick": _confused("quick", 100, (0, 12, 25, 37, 50)),
-    "recorded": _confused("recorded", 1000, (0, 100, 200, 300, 400, 500)),
-    "full": _confused("full", 10000, (0, 1000, 2000, 3000, 4000, 5000)),
+CONFUSED: dict[Size, Sized] = {
+    "quick": _confused("quick", 100, 0, 12, 25, 37, 50),
+    "recorded": _confused("recorded", 1000, 0, 100, 200, 300, 400, 500),
+    "full": _confused("full", 10000, 0, 1000, 2000, 3000, 4000, 5000),
 }
-WIDTHS: dict[Size, tuple[Sized, ...]] = {
-    "quick": _perceptrons((8, 32, 128, 512), "mnist,subset=2000", 20),
-    "recorded": _perceptrons(tuple(2**k for k in range(3, 11)), "mnist", 20),
-    "full": _perceptrons(tuple(2**k for k in range(3, 14)), "mnist", None),
+WIDTHS: dict[Size, Sized] = {
+    "quick": _perceptrons("mnist,subset=2000", 20, 8, 32, 128, 512),
+    "recorded": _perceptrons("mnist", 20, *(2**k for k in range(3, 11))),
+    "full": _perceptrons("mnist", None, *(2**k for k in range(3, 14))),
 }
 DEEP: dict[Size, TrainingPlan] = {
     "quick": TrainingPlan("neyshabur-mlp10", "mnist,subset=2000", width=0.1, epochs=5),
@@ -103,4 +83,4 @@ def sharpness_options(size: Size, alphas: tuple[float, ...], seed: int) -> Sharp
 def condition_options(size: Size, seed: int) -> ConditionOptions:
     """So many examples (the paper does not say how many); at full size C1 without probes."""
     method: Method = "exact" if size == "full" else "auto"
-    return ConditionOptions(examples=_EXAMPLES[size], method=method, seed=seed)
+    return ConditionOptions(_EXAMPLES[size], method=method, seed=seed)
