@@ -28,7 +28,7 @@ from cushion.compressors.pruning.sketch_sizes import MARGIN, default_ones, stati
 from cushion.compressors.storage.pruned import fitted
 from cushion.nets.models import build
 from cushion.nets.tracing import trace
-from cushion.papers.guha.sketch_study import sparse_matrix
+from cushion.papers.guha.sketch import sparse_matrix
 
 _NET = "1x28x28: flatten fc2500 relu fc2500 relu fc2500 relu fc2500 relu fc10"
 _PER_ROW = 5

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cushion.compressors.records import Occam
-from cushion.papers.guha import plans as guha_plans
+from cushion.papers.guha import nets as guha_nets
 from cushion.papers.guha.nets import NetPlan
 from cushion.theorems.records import Bound, Form
 
@@ -81,8 +81,8 @@ def _row(name: str, form: Form, ln: float, nats: float) -> Bound:
 def tiny_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two widths, two nets for CIFAR-10 and two lengths of training; seconds in all."""
     pair = (plan(784, hidden=10), plan(784, 6, hidden=24))
-    monkeypatch.setitem(guha_plans.TABLE_1, "quick", (plan(500), plan(784, hidden=12)))
-    monkeypatch.setitem(guha_plans.TABLE_2, "quick", pair)
+    monkeypatch.setitem(guha_nets.TABLE_1, "quick", (plan(500), plan(784, hidden=12)))
+    monkeypatch.setitem(guha_nets.TABLE_2, "quick", pair)
     monkeypatch.setitem(
-        guha_plans.FIGURE_2, "quick", (plan(784, 1, hidden=12), plan(784, 2, hidden=12))
+        guha_nets.FIGURE_2, "quick", (plan(784, 1, hidden=12), plan(784, 2, hidden=12))
     )

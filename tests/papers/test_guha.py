@@ -18,8 +18,7 @@ from tests.guha_cases import Pruning, tiny_plans
 from cushion.errors import BadInput
 from cushion.papers import registry, runner
 from cushion.papers.guha import nets as guha_nets
-from cushion.papers.guha import plans as guha_plans
-from cushion.papers.guha.columns import RIVAL_ROWS
+from cushion.papers.guha.nets import RIVAL_ROWS
 from cushion.papers.guha.paper import (
     METHODS,
     RIVALS,
@@ -66,7 +65,7 @@ def test_table_1_shows_the_papers_column_and_both_of_ours(tmp_path: Path, prunin
     assert table["header"][1:4] == ["500, paper", "500, smallest bound", "500, fewest errors"]
     for width in (500, 784):
         assert [cell(table, name, f"{width}, paper") for name in METHODS] == [
-            TABLE_1[name][width] for name in METHODS
+            TABLE_1[width][name] for name in METHODS
         ]
         for name in RIVALS:  # they do not depend on the pruning
             assert cell(table, name, f"{width}, smallest bound") == cell(
@@ -170,8 +169,8 @@ def test_the_verdict_follows_the_rows(
 def test_table_2_says_what_learned(
     tmp_path: Path, pruning: Pruning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = guha_plans.TABLE_2["quick"]
-    monkeypatch.setitem(guha_plans.TABLE_2, "quick", (first, replace(second, epochs=8)))
+    first, second = guha_nets.TABLE_2["quick"]
+    monkeypatch.setitem(guha_nets.TABLE_2, "quick", (first, replace(second, epochs=8)))
     found = records(runner.reproduce("guha2023-table2", tmp_path))
     table = found["tables"][0]
     assert table["header"][1:] == [
@@ -261,7 +260,7 @@ def test_figures_are_drawn_from_the_records(tmp_path: Path, pruning: Pruning, it
     lines = {series["label"]: series["values"] for series in picture["series"]}
     assert all(len(values) == len(picture["x"]) for values in lines.values())
     if item == "guha2023-figure1a":
-        assert lines["paper"][:5] == [TABLE_1[name][784] for name in METHODS]
+        assert lines["paper"][:5] == [TABLE_1[784][name] for name in METHODS]
         assert lines["784: smallest bound"][3] == pytest.approx(2.0)
         assert lines["784: fewest errors"][3] == pytest.approx(2.25)
     if item == "guha2023-figure1b":
@@ -304,8 +303,8 @@ def test_other_seeds_and_levels_are_other_steps(
     runner.reproduce("guha2023-figure1a", tmp_path, seed=1)
     assert pruning.calls == 4
     assert len(list((tmp_path / ".runs").iterdir())) == 2, "one RUN folder a seed"
-    _, wide = guha_plans.TABLE_1["quick"]
-    monkeypatch.setitem(guha_plans.TABLE_1, "quick", (replace(wide, level=0.9),))
+    _, wide = guha_nets.TABLE_1["quick"]
+    monkeypatch.setitem(guha_nets.TABLE_1, "quick", (replace(wide, level=0.9),))
     runner.reproduce("guha2023-figure1a", tmp_path)
     assert pruning.calls == 6
 

@@ -9,32 +9,32 @@ from typing import Any
 
 import pytest
 
-from cushion.papers.guha import plans as guha_plans
+from cushion.papers.guha import nets as guha_nets
 from cushion.papers.guha.claims import (
-    PAPER_WIDTHS,
     applies,
     below_bartlett,
     closest_is_bartlett,
     costs_little,
     grows_slower,
     orders_between,
+    over_epochs,
     reaches_error,
     smaller_by,
 )
-from cushion.papers.guha.figures import over_epochs, scaled
+from cushion.papers.guha.items import scaled
 from cushion.papers.guha.nets import NetFound, NetPlan, PrunedFound, worst_reach
 from cushion.papers.guha.paper import (
     EXPLAINS,
     METHODS,
     TABLE_1,
     TABLE_2,
-    WIDTHS,
     explained,
     implied_constant,
     mlp_shapes,
 )
-from cushion.papers.guha.table import explains
+from cushion.papers.guha.tables import implied
 
+WIDTHS, PAPER_WIDTHS = tuple(TABLE_1), list(TABLE_1.values())
 BEFORE = "True error before pruning"
 LOW: dict[str, float | None] = {
     "Neyshabur 2015": 9.0,
@@ -50,17 +50,17 @@ NOTHING: dict[str, float | None] = {**LOW, "Ours": None, "True error": None}
 
 def test_the_papers_numbers_are_the_printed_ones() -> None:
     """The corners of Table 1 and all of Table 2; every row is there for every width."""
-    assert [TABLE_1[name][500] for name in METHODS] == [22.29, 17.91, 11.51, 3.36, -3.76]
-    assert [TABLE_1[name][2500] for name in METHODS] == [27.72, 21.57, 13.81, 4.96, -3.87]
+    assert [TABLE_1[500][name] for name in METHODS] == [22.29, 17.91, 11.51, 3.36, -3.76]
+    assert [TABLE_1[2500][name] for name in METHODS] == [27.72, 21.57, 13.81, 4.96, -3.87]
     assert [TABLE_2[name] for name in METHODS] == [33.19, 30.10, 22.40, 4.68, -2.41]
-    assert all(tuple(row) == WIDTHS for row in TABLE_1.values())
+    assert WIDTHS == (500, 784, 1000, 1500, 2000, 2500)
 
 
 def test_tables_are_natural_logarithms() -> None:
     """Erratum i: e^(Bartlett - Ours) is what the text calls 10^3 and 10^7; 10^(Bartlett - Ours) is
     far more.
     """
-    gaps = [TABLE_1["Bartlett 2017"][width] - TABLE_1["Ours"][width] for width in WIDTHS]
+    gaps = [TABLE_1[width]["Bartlett 2017"] - TABLE_1[width]["Ours"] for width in WIDTHS]
     assert 3 <= min(gaps) / math.log(10) < 4
     assert 7 <= (TABLE_2["Bartlett 2017"] - TABLE_2["Ours"]) / math.log(10) < 8
     assert min(gaps) > 7
@@ -72,19 +72,19 @@ def test_the_constant_that_explains_ours() -> None:
     assert implied_constant(3.36, mlp_shapes(784, 500), 60_000) == pytest.approx(
         60_000 * math.exp(6.72) / numbers
     )
-    constants = [implied_constant(TABLE_1["Ours"][w], mlp_shapes(784, w), 60_000) for w in WIDTHS]
+    constants = [implied_constant(TABLE_1[w]["Ours"], mlp_shapes(784, w), 60_000) for w in WIDTHS]
     assert 0.30 < min(constants) <= max(constants) < 0.36, (
         "hardly varies, while the count grows 28-fold"
     )
     for width in WIDTHS:
         fit = explained(mlp_shapes(784, width), 60_000)
         assert implied_constant(fit, mlp_shapes(784, width), 60_000) == pytest.approx(EXPLAINS)
-        assert fit == pytest.approx(TABLE_1["Ours"][width], abs=0.05)
+        assert fit == pytest.approx(TABLE_1[width]["Ours"], abs=0.05)
     worst = max(
-        abs(math.exp(explained(mlp_shapes(784, w), 60_000) - TABLE_1["Ours"][w]) - 1)
+        abs(math.exp(explained(mlp_shapes(784, w), 60_000) - TABLE_1[w]["Ours"]) - 1)
         for w in WIDTHS
     )
-    assert f"within {worst:.1%}" in explains()
+    assert f"within {worst:.1%}" in implied([])[1]
 
 
 def test_how_much_smaller() -> None:
@@ -163,7 +163,8 @@ def net(shift: float | None) -> NetFound:
         if shift is None
         else PrunedFound(1.0, 1, 1, 0.5, 8, 0.5, worst_reach(layers), {}, {}, {})
     )
-    return NetFound(NetPlan("", "", 0, 1, 0.1), (), 1, 1, 0, 0, 1.0, {}, pruned, pruned, "")
+    plan = NetPlan("", "", 0, 1, 0.1)
+    return NetFound("", plan, pruned, pruned, "", [], 1, 1, 0, 0, 1.0, {})
 
 
 def test_whether_the_theorem_applies() -> None:
@@ -190,12 +191,12 @@ def test_bounds_over_epochs() -> None:
     assert all(
         claim.holds is None for claim in over_epochs(points((4.0, -2.0), (None, -3.0)), [1, 2])
     )
-    assert scaled([1.0, 3.0, None], [-3.0, -3.0, 7.0]) == (-4.0, -2.0, None)
+    assert scaled([1.0, 3.0, None], [-3.0, -3.0, 7.0]) == [-4.0, -2.0, None]
 
 
 def test_plans_are_the_papers_nets() -> None:
     """The paper's own settings at full size."""
-    for plan in (*guha_plans.TABLE_1["full"], guha_plans.TABLE_2["full"][0]):
+    for plan in (*guha_nets.TABLE_1["full"], guha_nets.TABLE_2["full"][0]):
         assert (plan.epochs, plan.halve, plan.scale) == (300, None, 1.0)
-    assert tuple(plan.width for plan in guha_plans.TABLE_1["full"]) == WIDTHS
-    assert all(plan.halve is None for plan in guha_plans.FIGURE_2["recorded"])
+    assert tuple(plan.width for plan in guha_nets.TABLE_1["full"]) == WIDTHS
+    assert all(plan.halve is None for plan in guha_nets.FIGURE_2["recorded"])

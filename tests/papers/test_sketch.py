@@ -17,10 +17,10 @@ from cushion.papers.guha.sketch import (
     SketchPlan,
     always,
     is_smaller,
+    recovery_rate,
     saves_numbers,
     theory_holds,
 )
-from cushion.papers.guha.sketch_study import recovery_rate
 
 
 def made(folder: Path) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
-from cushion.papers.guha.columns import BEFORE, Column
-from cushion.papers.guha.nets import NetFound
+from cushion.papers.guha.nets import BEFORE, NetFound
 from cushion.papers.guha.paper import (
     BARTLETT_2017,
     METHODS,
@@ -15,111 +15,98 @@ from cushion.papers.guha.paper import (
     TABLE_1,
     TABLE_2,
     TRUE_ERROR,
-    WIDTHS,
+    Column,
 )
 from cushion.papers.pages import Tried
 
-PAPER_WIDTHS: tuple[Column, ...] = tuple(
-    {method: TABLE_1[method][width] for method in METHODS} for width in WIDTHS
-)
+Columns: TypeAlias = Sequence[Column]
+Known: TypeAlias = list[dict[str, float]]
+Judged: TypeAlias = tuple[bool | None, str]
 
 
-def excess(here: Column) -> float | None:
-    """ln of the smallest rival over Ours; None where a number is missing."""
-    ours = here[OURS]
-    rivals = [value for method in RIVALS if (value := here[method]) is not None]
-    return min(rivals) - ours if ours is not None and len(rivals) == len(RIVALS) else None
+def _try(
+    text: str, rows: Sequence[str], lacking: str, judge: Callable[[Known], Judged], *sets: Columns
+) -> Tried:
+    """`judge` of these rows of our columns, then of the paper's; undecided where a number lacks."""
+
+    def tried(columns: Columns) -> Judged:
+        found = ({row: value for row in rows if (value := one[row]) is not None} for one in columns)
+        known = [one for one in found if len(one) == len(rows)]
+        if known and len(known) == len(columns):
+            return judge(known)
+        return None, lacking.format(f"{len(columns) - len(known)} of {len(columns)}")
+
+    parts: list[Any] = [part for columns in sets for part in tried(columns)]
+    return Tried(text, *parts)
 
 
-def smaller_by(orders: int, paper: Sequence[Column], here: Sequence[Column], where: str) -> Tried:
+def smaller_by(orders: int, paper: Columns, here: Columns, where: str) -> Tried:
     """Ours is smaller than the closest rival by a factor of at least 10^orders, on every net."""
+    text = f"Ours is at least 10^{orders} times smaller than the closest rival on {where}"
 
-    def tried(columns: Sequence[Column]) -> tuple[bool | None, str]:
-        found = [excess(one) for one in columns]
-        known = [value for value in found if value is not None]
-        if len(known) < len(found) or not known:
-            return (
-                None,
-                f"{len(found) - len(known)} of {len(found)} nets have no number for Ours or for a "
-                "rival",
-            )
-        least = min(known) / math.log(10.0)
+    def judge(known: Known) -> Judged:
+        excess = (min(one[rival] for rival in RIVALS) - one[OURS] for one in known)
+        least = min(excess) / math.log(10.0)
         return least >= orders, f"the closest rival is 10^{least:.1f} times Ours at its closest"
 
-    text = f"Ours is at least 10^{orders} times smaller than the closest rival on {where}"
-    holds, because = tried(here)
-    return Tried(text, holds, because, *tried(paper))
+    lacking = "{} nets have no number for Ours or for a rival"
+    return _try(text, (OURS, *RIVALS), lacking, judge, here, paper)
 
 
-def closest_is_bartlett(paper: Sequence[Column], here: Sequence[Column]) -> Tried:
+def closest_is_bartlett(paper: Columns, here: Columns) -> Tried:
     """Of the rivals Bartlett 2017 is the closest, on every net."""
 
-    def tried(columns: Sequence[Column]) -> tuple[bool | None, str]:
-        closest = []
-        for one in columns:
-            known = {method: value for method in RIVALS if (value := one[method]) is not None}
-            if len(known) < len(RIVALS):
-                return None, "a rival has no number"
-            closest.append(min(known, key=known.__getitem__))
-        names = ", ".join(dict.fromkeys(closest))
-        return set(closest) == {BARTLETT_2017}, f"the closest is {names}"
+    def judge(known: Known) -> Judged:
+        closest = dict.fromkeys(min(RIVALS, key=one.__getitem__) for one in known)
+        return list(closest) == [BARTLETT_2017], f"the closest is {', '.join(closest)}"
 
-    holds, because = tried(here)
-    return Tried("the rival closest to Ours is Bartlett 2017", holds, because, *tried(paper))
+    text = "the rival closest to Ours is Bartlett 2017"
+    return _try(text, RIVALS, "a rival has no number", judge, here, paper)
 
 
-def grows_slower(here: Sequence[Column], widths: Sequence[int]) -> Tried:
+def grows_slower(here: Columns, widths: Sequence[int]) -> Tried:
     """From the narrowest net to the widest, Ours grows by less than Bartlett 2017's bound."""
 
-    def tried(columns: Sequence[Column], sizes: Sequence[int]) -> tuple[bool | None, str]:
-        first, last = columns[sizes.index(min(sizes))], columns[sizes.index(max(sizes))]
-        ends = [(last[name], first[name]) for name in (OURS, BARTLETT_2017)]
-        growths = [b - a for b, a in ends if a is not None and b is not None]
-        if len(growths) < 2:
-            return None, "the narrowest or the widest net has no number"
-        ours, theirs = growths
-        text = (
-            f"from {min(sizes)} to {max(sizes)} Ours grows by a factor e^{ours:.2f}, Bartlett 2017 "
-            f"by e^{theirs:.2f}"
-        )
-        return ours < theirs, text
+    def ends(columns: Columns, sizes: Sequence[int]) -> Columns:
+        found = [{**column, "width": size} for column, size in zip(columns, sizes, strict=True)]
+        found.sort(key=lambda one: one["width"] or 0)
+        return [found[0], found[-1]]
 
-    holds, because = tried(here, widths)
+    def judge(known: Known) -> Judged:
+        first, last = known
+        ours, theirs = (last[name] - first[name] for name in (OURS, BARTLETT_2017))
+        grows = f"Ours grows by a factor e^{ours:.2f}, Bartlett 2017 by e^{theirs:.2f}"
+        return ours < theirs, f"from {first['width']} to {last['width']} {grows}"
+
     text = "Ours grows more slowly with the width than Bartlett 2017"
-    return Tried(text, holds, because, *tried(PAPER_WIDTHS, WIDTHS))
+    lacking = "the narrowest or the widest net has no number"
+    both = ends(here, widths), ends(list(TABLE_1.values()), list(TABLE_1))
+    return _try(text, (OURS, BARTLETT_2017, "width"), lacking, judge, *both)
 
 
-def below_bartlett(here: Sequence[Column], paper: Sequence[Column]) -> Tried:
+def below_bartlett(here: Columns, paper: Columns) -> Tried:
     """At every width Ours is below Bartlett 2017."""
 
-    def tried(columns: Sequence[Column]) -> tuple[bool | None, str]:
-        pairs = [(one[OURS], one[BARTLETT_2017]) for one in columns]
-        gaps = [theirs - ours for ours, theirs in pairs if ours is not None and theirs is not None]
-        if len(gaps) < len(pairs) or not gaps:
-            return None, f"{len(pairs) - len(gaps)} of {len(pairs)} nets lack a number"
-        return min(gaps) > 0, f"by a factor e^{min(gaps):.2f} at least"
+    def judge(known: Known) -> Judged:
+        gap = min(one[BARTLETT_2017] - one[OURS] for one in known)
+        return gap > 0, f"by a factor e^{gap:.2f} at least"
 
-    holds, because = tried(here)
-    return Tried("Ours is below Bartlett 2017 at every width", holds, because, *tried(paper))
+    text = "Ours is below Bartlett 2017 at every width"
+    return _try(text, (OURS, BARTLETT_2017), "{} nets lack a number", judge, here, paper)
 
 
-def costs_little(here: Sequence[Column]) -> Tried:
+def costs_little(here: Columns) -> Tried:
     """The net that Ours bounds errs about as often as before; the paper gives no such pair."""
     text = (
         "pruning costs little: the net that Ours bounds errs on at most 5 % more of the test set "
         "than before"
     )
-    pairs = [(one[TRUE_ERROR], one[BEFORE]) for one in here]
-    rises = [
-        math.exp(after) - math.exp(before)
-        for after, before in pairs
-        if after is not None and before is not None
-    ]
-    if len(rises) < len(pairs) or not rises:
-        return Tried(text, None, f"{len(pairs) - len(rises)} of {len(pairs)} nets have no number")
-    return Tried(
-        text, max(rises) <= 0.05, f"with the d of the smallest bound on up to {max(rises):.1%} more"
-    )
+
+    def judge(known: Known) -> Judged:
+        rise = max(math.exp(one[TRUE_ERROR]) - math.exp(one[BEFORE]) for one in known)
+        return rise <= 0.05, f"with the d of the smallest bound on up to {rise:.1%} more"
+
+    return _try(text, (TRUE_ERROR, BEFORE), "{} nets have no number", judge, here)
 
 
 def applies(found: Sequence[NetFound]) -> Tried:
@@ -136,9 +123,7 @@ def applies(found: Sequence[NetFound]) -> Tried:
 
 def orders_between() -> Tried:
     """A sentence about the paper's own two tables, tried on them: nothing of ours enters."""
-    jumps = {
-        method: (TABLE_2[method] - TABLE_1[method][784]) / math.log(10.0) for method in METHODS
-    }
+    jumps = {row: (TABLE_2[row] - TABLE_1[784][row]) / math.log(10.0) for row in METHODS}
     least = min(jumps[method] for method in RIVALS)
     text = (
         "between MNIST and CIFAR-10 Ours and the true error differ by one order of magnitude, the "
@@ -152,18 +137,34 @@ def orders_between() -> Tried:
     return Tried(text, holds, because, holds, because)
 
 
-def reaches_error(here: Sequence[Column]) -> Tried:
+def reaches_error(here: Columns) -> Tried:
     """The paper's error on CIFAR-10 is reached by an MLP, pruned or not; a tenth more passes."""
     printed = TABLE_2[TRUE_ERROR]
-    errors = [
-        value for one in here for name in (TRUE_ERROR, BEFORE) if (value := one[name]) is not None
-    ]
     text = f"the MLP errs on e^{printed:.2f} = {math.exp(printed):.1%} of the test set"
-    if not errors:
+    shown = (one[name] for one in here for name in (TRUE_ERROR, BEFORE))
+    best = min((value for value in shown if value is not None), default=None)
+    if best is None:
         return Tried(text, None, "no error was counted")
-    best = min(errors)
-    return Tried(
-        text,
-        best <= printed + math.log(1.1),
-        f"ours errs on {math.exp(best):.1%} at best, pruned or not",
+    because = f"ours errs on {math.exp(best):.1%} at best, pruned or not"
+    return Tried(text, best <= printed + math.log(1.1), because)
+
+
+def over_epochs(here: Columns, epochs: Sequence[int]) -> tuple[Tried, Tried]:
+    """The bound falls from the first net to the last; the true error is smallest earlier."""
+    rows, lacking = (OURS, TRUE_ERROR), "a net has no number for Ours or for the true error"
+
+    def falls(known: Known) -> Judged:
+        change = known[-1][OURS] - known[0][OURS]
+        words = f"from {epochs[0]} to {epochs[-1]} epochs it changes by a factor e^{change:.3f}"
+        return change < 0, words
+
+    def later(known: Known) -> Judged:
+        values = ([one[row] for one in known] for row in rows)
+        ours, true = (epochs[one.index(min(one))] for one in values)
+        return true < ours, f"true error after {true} epochs, bound after {ours}"
+
+    second = "the true error reaches its minimum before our bound does"
+    return (
+        _try("our bound decreases over the epochs", rows, lacking, falls, here),
+        _try(second, rows, lacking, later, here),
     )
