@@ -12,7 +12,7 @@ import time
 import torch
 
 from benchmarks.workloads import W2
-from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.projection.storing import LayerPlan, low_rank_sizes, size_of, store_net
 from cushion.nets.models import build
 from cushion.nets.network import Network

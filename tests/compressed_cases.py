@@ -8,7 +8,7 @@ import torch
 from tests.cases import CASES, traced
 
 from cushion.compressors.file import CompressedNet
-from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.projection.storing import LayerPlan, store_net
 from cushion.nets.network import Network
 

@@ -19,7 +19,7 @@ from tests.trained_cases import digits, trained
 import cushion
 from cushion.cli import main
 from cushion.cli.compression import describe
-from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.records import PromiseCheck
 from cushion.compressors.registry import METHODS
 from cushion.compressors.run import compress_model

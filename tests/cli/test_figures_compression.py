@@ -15,7 +15,7 @@ from tests.trained_cases import digits, trained
 
 from cushion.cli.figures import compression
 from cushion.cli.figures.compression import draw
-from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.projection.records import ProjectionSummary
 from cushion.compressors.run import compress_model
 from cushion.errors import BadInput

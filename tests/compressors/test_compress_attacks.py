@@ -13,7 +13,7 @@ from torch import nn
 
 import cushion
 from cushion.cli import main
-from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 

@@ -20,16 +20,18 @@ from tests.compressed_cases import NAMED, WAYS, compressed, moved, network
 import cushion
 from cushion.compressors.file import CompressedNet, is_compressed, load_compressed
 from cushion.compressors.projection.matrix_project import Projected
-from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.projection.storing import (
     LayerPlan,
     low_rank_sizes,
     size_of,
-    store_linear,
+    store,
     store_net,
 )
+from cushion.compressors.projection.subject import ProjectionSubject, linear_layer
 from cushion.compressors.storage.stored import Kept
 from cushion.compressors.storage.stored_net import StoredNet, places
+from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.network import Network
 from cushion.nets.operators import Conv2d, Linear
@@ -115,9 +117,11 @@ def test_linear_classifiers_come_back(
         f"linear {classes} {bias}", lambda: torch.nn.Linear(5, classes, bias=bias), (5,), "l"
     )
     net = cushion.trace(case.module(), (5,))
-    options = NetOptions(helper=helper, k=6 if helper else None)
+    options = NetOptions(helper=helper, k=6 if helper else None, gamma=0.5, eta=0.1)
+    x = torch.eye(5).numpy() * 2  # a radius of 2
+    data = Dataset("eye", x, np.zeros(5, dtype=np.int64), classes)
     for start in (None, moved(net, 0.01)):
-        stored = store_linear(net, start, method, options, 3, gamma=0.5, eta=0.1, radius=2.0)
+        stored, _ = store(ProjectionSubject(net, start, data, method, options, 0.1, 3))
         check_round_trip(CompressedNet(stored, net, {}, start), case, tmp_path / "net")
 
 
@@ -205,9 +209,7 @@ def test_sizes_and_percentages() -> None:
 @pytest.mark.parametrize("name", ["mlp", "conv"])
 def test_vector_methods_are_for_linear_nets(name: str) -> None:
     with pytest.raises(Unsupported, match="linear classifiers"):
-        store_linear(
-            network(name), None, "vector-project", NetOptions(), 0, gamma=1.0, eta=0.1, radius=1.0
-        )
+        linear_layer(network(name), "vector-project")
 
 
 def test_a_refusal_names_the_layer() -> None:

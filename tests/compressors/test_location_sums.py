@@ -22,7 +22,6 @@ from cushion.compressors.projection.location_sums import (
     measured_dependence,
     variance_factor,
 )
-from cushion.errors import BadInput
 from cushion.nets.operators import Conv2d
 
 torch.set_num_threads(1)
@@ -98,9 +97,6 @@ def test_the_correlation_is_about_one_over_p_plus_one_and_vanishes_when_nothing_
         assert covariance == pytest.approx(0.0, abs=1e-12)
         assert variance == pytest.approx(7.0 / k)
         assert filter_correlation(12, k, p) == 0.0
-    for n, k, p in ((1, 1, 1), (12, 13, 1), (12, 0, 3)):
-        with pytest.raises(BadInput, match="does not fit"):
-            filter_correlation(n, k, p)
 
 
 def test_a_sum_over_64_places_has_a_variance_of_97_and_not_of_6_4() -> None:
@@ -140,8 +136,6 @@ def test_measured_dependence_of_real_filters() -> None:
     free = printed_filters(kernel.reshape(-1), 6, 3, 36, False, random).reshape(36, *kernel.shape)
     assert abs(measured_dependence(free, kernel)) < 0.02
     assert measured_dependence(np.stack([kernel] * 3), kernel) == 0.0
-    with pytest.raises(BadInput, match="2 places"):
-        measured_dependence(filters[0][:1], kernel)
 
 
 def _directions(places: int, m: int, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -252,6 +246,3 @@ def test_records_are_plain_and_do_not_depend_on_how_the_work_is_cut(
     assert apart.variance_ratio == pytest.approx(found.variance_ratio, rel=1e-9)
     other = location_sums(kernel, directions, 2, 3, "algorithm 4", 50, 6)
     assert other.variance_ratio != found.variance_ratio
-    for places, p, trials in ((1, 3, 50), (4, 1, 50), (4, 3, 1)):
-        with pytest.raises(BadInput, match="at least 2"):
-            location_sums(kernel, directions[:places], 2, p, "independent", trials, 0)

@@ -20,7 +20,7 @@ from torch import nn
 import cushion
 from cushion.compressors.certified import Compressed
 from cushion.compressors.projection import account
-from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.projection.records import ProjectionSummary
 from cushion.compressors.projection.subject import ProjectionSubject
 from cushion.compressors.run import compress_model

@@ -15,7 +15,7 @@ from tests.cases import CASES
 from tests.trained_cases import digits, trained
 from torch import nn
 
-from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 from cushion.errors import CushionError
@@ -55,6 +55,13 @@ BAD: dict[str, tuple[Any, Any, str, dict[str, Any], str]] = {
         "vector-compress",
         {},
         "margin γ is not positive",
+    ),
+    "sparse k": (
+        lambda: trained("linear")[0],
+        digits,
+        "vector-compress",
+        {"k": 5},
+        "leave out `k`",
     ),
     "untrained lemma": (
         lambda: trained("mlp")[1],

@@ -26,7 +26,7 @@ from cushion.compressors.noise.replacement import replace_layer
 from cushion.compressors.noise.spiked import Spiked
 from cushion.compressors.noise.storing import store_replaced
 from cushion.compressors.pairs import PairRatios
-from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.records import PromiseCheck
 from cushion.compressors.run import compress_model
 from cushion.compressors.subject import Subject

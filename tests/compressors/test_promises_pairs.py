@@ -18,7 +18,7 @@ from cushion.compressors.pairs import Allowance, PairRatios, check_pairs, overla
 from cushion.compressors.projection.checks import allowances, lemma_pairs
 from cushion.compressors.projection.conv_project import Located
 from cushion.compressors.projection.matrix_project import project
-from cushion.compressors.projection.options import NetOptions
+from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.projection.storing import LayerPlan, store_net
 from cushion.compressors.storage.stored import Kept, Numbers
 from cushion.compressors.storage.stored_net import StoredNet

@@ -13,9 +13,9 @@ from tests.place_moments import place_variance
 from torch import nn
 
 import cushion
-from cushion.compressors.projection import places as module
-from cushion.compressors.projection.options import NetOptions
-from cushion.compressors.projection.places import simulate_places
+from cushion.compressors.projection import location_sums as module
+from cushion.compressors.projection.location_sums import simulate_places
+from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.projection.storing import LayerPlan, store_net
 from cushion.nets.network import Network
 from cushion.nets.operators.gaussian_projection import gaussian_rows

@@ -19,16 +19,16 @@ from cushion.compressors.projection.conv_project import Located, paper_p
 from cushion.compressors.projection.location_sums import (
     filter_correlation,
     measured_dependence,
+    simulate_places,
     variance_factor,
 )
 from cushion.compressors.projection.matrix_project import Projected
-from cushion.compressors.projection.options import VECTORS
-from cushion.compressors.projection.places import simulate_places
+from cushion.compressors.projection.method import VECTORS
 from cushion.compressors.projection.products import LowRank, LowRankMap
 from cushion.compressors.projection.records import Dependence, LayerProjection, Rate
 from cushion.compressors.projection.stored_vectors import ProjectedRows, Sparse
-from cushion.compressors.projection.storing import LayerPlan, linear_layer
-from cushion.compressors.projection.subject import ProjectionSubject
+from cushion.compressors.projection.storing import LayerPlan
+from cushion.compressors.projection.subject import ProjectionSubject, linear_layer
 from cushion.compressors.records import PromiseCheck
 from cushion.compressors.spectral import layer_shifts, lemma_9
 from cushion.compressors.storage.stored import Kept, StoredLayer

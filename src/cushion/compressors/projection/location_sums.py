@@ -16,6 +16,10 @@ q(n-q)/(n(n-1)(n+2)) and e = E ‖P U‖²‖P A‖² = q(q(n+1)-2)/(n(n-1)(n+2)
 
 A sum over L places then has 1 + (L-1)·(correlation) times the variance of independent terms, and no
 growth of L helps.
+
+Lemma 15 and Corollary C.2 bound the moments and tails of a sum of p-wise independent terms. Truly
+independent filters satisfy them; Algorithm 4's do not even have the variance, which
+`simulate_places` shows on a net's own convolution.
 """
 
 from __future__ import annotations
@@ -26,17 +30,22 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.compressors.storage.stored import one_thread
-from cushion.errors import BadInput
+from cushion.compressors.projection.conv_project import Located
+from cushion.compressors.projection.records import PlaceSums
+from cushion.compressors.storage.stored import Values, one_thread
+from cushion.compressors.storage.stored_net import StoredNet
+from cushion.nets.network import Network
 from cushion.nets.operators.gaussian_projection import gaussian_rows
 
-Values: TypeAlias = NDArray[np.float64]
 Filters: TypeAlias = Literal["independent", "algorithm 4"]
 _T = (1.1, 1.5, 2.0)  # where the tail is compared with 1/t^p; Lemma 13 uses t = 2
 _BLOCK = 1 << 22  # normals held at a time
+_NORMALS = 1 << 25  # that one simulation may draw: some seconds
+_LEAST, _MOST = 50, 2000  # trials
+_PLACES = 64
+_ROWS = 4  # of U for the vectors of Corollary C.2
 
 
 def filter_correlation(n: int, k: int, p: int) -> float:
@@ -45,19 +54,17 @@ def filter_correlation(n: int, k: int, p: int) -> float:
     E⟨Δ_l, Δ_l'⟩ = (n/q - 1)‖A‖² is the distance of (n/q)·P A from A; each place adds (n/(qk))(q +
     1)‖A‖² of its own.
     """
-    q = _dimension(n, k, p)
+    q = k * p
     return (n - q) / (n - q + n * (q + 1) / k)
 
 
 def measured_dependence(filters: Values, kernel: Values) -> float:
     """Mean of ⟨Δ_l, Δ_l'⟩ over pairs of places, over the mean of ‖Δ_l‖², for filters [places,
-    *kernel]: a measure.
+    *kernel] of two places or more: a measure.
 
     0 on average for independent filters without bias. The mean is over the pairs of one draw of S,
     so it varies from draw to draw around `filter_correlation`.
     """
-    if len(filters) < 2:
-        raise BadInput("the dependence between places needs at least 2 places")
     delta = (filters - kernel).reshape(len(filters), -1)
     own = float(np.square(delta).sum())
     together = float(np.square(delta.sum(0)).sum())  # = own + Σ over ordered pairs
@@ -67,16 +74,6 @@ def measured_dependence(filters: Values, kernel: Values) -> float:
 def variance_factor(places: int, correlation: float) -> float:
     """1 + (L-1)·correlation: the variance of a sum over L places over that of independent terms."""
     return 1.0 + (places - 1) * correlation
-
-
-def _dimension(n: int, k: int, p: int) -> int:
-    """q = k·p, that of S."""
-    q = k * p
-    if n < 2 or not 1 <= q <= n:
-        raise BadInput(
-            f"a subspace of k·p = {q} dimensions does not fit a kernel of {n} numbers (at least 2)"
-        )
-    return q
 
 
 @dataclass(frozen=True)
@@ -90,16 +87,11 @@ class LocationSums:
     proofs use. Both kinds of filter are held against it.
     """
 
-    k: int
-    p: int
-    places: int
-    trials: int
     sigma: float
     # the largest even number up to p: |·|^p needs an even p, and p-wise independence implies
     # (p-1)-wise
     exponent: int
     moment: float  # mean of (‖X - E X‖/σ)^exponent; the promise is (6·exponent)^exponent
-    moment_ratio: float  # that mean over the promise: at most 1 if the promise held
     # (t, frequency of ‖X - E X‖ ≥ 6σ·exponent·t, 1/t^exponent)
     tails: tuple[tuple[float, float, float], ...]
     variance_ratio: float  # mean of ‖X - E X‖² over σ²: 1 for independent filters
@@ -108,23 +100,64 @@ class LocationSums:
     pair_correlation: float
     pair_error: float  # standard error of pair_correlation's numerator, in the same unit
 
+    @property
+    def moment_ratio(self) -> float:
+        """The moment over the promise: at most 1 if it held."""
+        return self.moment / (6.0 * self.exponent) ** self.exponent
+
+
+def simulate_places(net: Network, stored: StoredNet, seed: int) -> tuple[PlaceSums, ...]:
+    """Numbers (Lemma 15) and vectors (Corollary C.2) with independent filters and with Algorithm
+    4's: four records.
+
+    On the smallest convolution whose subspace is affordable, with its own kernel, k, p and places
+    (at most 64 of them). The direction U is seeded and the same at all places, as where the mean of
+    a constant image is taken: there the dependence of the filters adds up. () where there is no
+    such convolution.
+    """
+    found = [
+        (layer, node)
+        for layer, node in zip(stored.layers, net.affine_layers, strict=True)
+        if isinstance(layer, Located) and layer.places > 1 and layer.p > 1
+        if _LEAST * _cost(layer, _ROWS) <= _NORMALS
+    ]
+    if not found:
+        return ()
+    layer, node = min(found, key=lambda pair: math.prod(pair[0].shape))
+    kernel = node.affine.operator.weight.double().numpy().reshape(-1)
+    k, p, places = layer.k, layer.p, min(layer.places, _PLACES)
+    kinds: tuple[Filters, ...] = ("independent", "algorithm 4")
+    records = []
+    for rows, claim in ((1, "Lemma 15"), (_ROWS, "Corollary C.2")):
+        trials = max(_LEAST, min(_MOST, _NORMALS // _cost(layer, rows)))
+        normals = gaussian_rows(kernel.size, 0, rows, seed, "directions of a sum over places")
+        directions = np.repeat(normals[None] / math.sqrt(kernel.size), places, axis=0)
+        for filters in kinds:
+            one = location_sums(kernel, directions, k, p, filters, trials, seed)
+            tail = max(seen / promised for _, seen, promised in one.tails)
+            seen = one.variance_ratio, one.variance_error, one.pair_correlation, one.pair_error
+            sizes, ratios = (k, p, places, trials), (one.moment_ratio, tail, *seen)
+            records.append(PlaceSums(claim, node.name, filters, *sizes, *ratios))
+    return tuple(records)
+
+
+def _cost(layer: Located, rows: int) -> int:
+    """Normals of one trial."""
+    n = math.prod(layer.shape)
+    return layer.k * layer.p * n + min(layer.places, _PLACES) * (1 + rows) * (layer.k + n)
+
 
 def location_sums(
     kernel: Values, directions: Values, k: int, p: int, filters: Filters, trials: int, seed: int
 ) -> LocationSums:
     """Draw `trials` sets of filters, each with a subspace of its own; directions: [places, m, n],
-    kernel: [n].
+    kernel: [n]; at least 2 places, trials and p.
 
     Only the inner products of a place's normals with A and the m rows of U_l matter, so these are
     drawn, jointly normal with the exact covariance: of A and U_l themselves, or of √(n/q) times
     their projections on S (Algorithm 4).
     """
     places, m, n = directions.shape
-    _dimension(n, k, p)
-    if places < 2 or p < 2 or trials < 2:
-        raise BadInput(
-            "sums over places need at least 2 places, a p of at least 2 and at least 2 trials"
-        )
     # [places, 1+m, n]
     frames = np.concatenate((np.broadcast_to(kernel, (places, 1, n)), directions), axis=1)
     mean = (directions * kernel).sum(2)  # E X_l: [places, m]
@@ -141,23 +174,15 @@ def location_sums(
             parts.append(_terms(vectors, k, first, count, seed) - mean)
     centred = np.concatenate(parts)  # Y_l: [trials, places, m]
 
-    exponent = p - p % 2
-    sigma = math.sqrt(own.sum())
+    exponent, sigma = p - p % 2, math.sqrt(own.sum())
     lengths = np.sqrt(np.square(centred.sum(1)).sum(1)) / sigma
-    moment = float((lengths**exponent).mean())
-    squares = np.square(lengths)
-    even = places - places % 2
+    squares, even = np.square(lengths), places - places % 2
     products = (centred[:, 0:even:2] * centred[:, 1:even:2]).sum(2).mean(1)
     pairs = products / np.square(centred).sum(2).mean()
     return LocationSums(
-        k=k,
-        p=p,
-        places=places,
-        trials=trials,
         sigma=sigma,
         exponent=exponent,
-        moment=moment,
-        moment_ratio=moment / (6.0 * exponent) ** exponent,
+        moment=float((lengths**exponent).mean()),
         tails=tuple((t, float((lengths >= 6 * exponent * t).mean()), t**-exponent) for t in _T),
         variance_ratio=float(squares.mean()),
         variance_error=_standard_error(squares),

@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 from functools import cached_property
 
-from cushion.compressors.projection.options import NetOptions
-from cushion.compressors.projection.storing import linear_layer
-from cushion.compressors.projection.vectors import LinearSetting, linear_setting
+from cushion.compressors.projection.method import NetOptions
+from cushion.compressors.projection.vectors import LinearTask
 from cushion.compressors.subject import Subject
-from cushion.errors import BadInput
+from cushion.errors import BadInput, Unsupported
+from cushion.nets.network import Network, Node
 from cushion.nets.operators import Conv2d
 from cushion.theorems.noise_stability import (
     StabilityCounts,
@@ -89,7 +89,7 @@ class ProjectionSubject(Subject):
         return float(min(0.5, (self.unit_gamma**2 * m) ** (-1 / 3)))
 
     @property
-    def linear(self) -> LinearSetting:
+    def linear(self) -> LinearTask:
         """What margin and inputs ask of the vectors of a linear classifier."""
         return self._linear(self.vector_eta)
 
@@ -98,17 +98,12 @@ class ProjectionSubject(Subject):
         """The margin for vectors and inputs of length 1."""
         return self._linear(0.5).unit_gamma
 
-    def _linear(self, eta: float) -> LinearSetting:
-        affine = linear_layer(self.net, self.method).affine
+    def _linear(self, eta: float) -> LinearTask:
+        own = linear_layer(self.net, self.method).affine
         first = None if self.start is None else self.start.affine_layers[0].affine
-        return linear_setting(
-            affine.operator.weight,
-            affine.bias,
-            gamma=self.need_gamma(),
-            eta=eta,
-            radius=self.radius,
-            start=None if first is None else (first.operator.weight, first.bias),
-        )
+        start = None if first is None else (first.operator.weight, first.bias)
+        gamma, radius = self.need_gamma(), self.radius
+        return LinearTask(own.operator.weight, own.bias, start, gamma, eta, radius)
 
     @property
     def radius(self) -> float:
@@ -138,3 +133,15 @@ class ProjectionSubject(Subject):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other
+
+
+def linear_layer(net: Network, method: str) -> Node:
+    """The one layer of a linear classifier; Unsupported for any other net."""
+    layers = net.affine_layers
+    if len(layers) != 1 or layers[0].affine.operator.weight.ndim != 2:
+        raise Unsupported(
+            f"`method` = {method} is for linear classifiers, nets of one dense layer, and this net "
+            f"has {len(layers)} layers; use low-rank or matrix-project, or train a spec such as "
+            "'1x28x28: flatten fc10'"
+        )
+    return layers[0]

@@ -38,26 +38,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cushion.compressors.projection.matrix_project import Helper, coefficients, helper_purpose
-from cushion.compressors.projection.stored_vectors import (
-    ProjectedRows,
-    Sparse,
-    Start,
-    homogeneous,
-)
+from cushion.compressors.projection.stored_vectors import ProjectedRows, Sparse, Start, homogeneous
 from cushion.compressors.storage.stored import Numbers, Values, grid_within
 from cushion.data.counter import stream
 from cushion.errors import BadInput
 from cushion.nets.operators.hadamard import padded_size
 from cushion.nets.operators.sign_projection import sign_projection_k
-
-VectorMethod: TypeAlias = Literal["vector-compress", "vector-project"]
 
 
 def vector_compress(c: Values, gamma: float, eta: float, seed: int, purpose: str) -> Values:
@@ -77,7 +70,6 @@ def vector_compress_on_grid(
     """ĉ [h] as whole numbers, with P[|⟨ĉ - c, u⟩| > γ] ≤ η/2 for any fixed |u| ≤ 1 (Arora 2018,
     Lemma 5, corrected).
     """
-    _check(gamma, eta)
     short = np.abs(c) < gamma / (4.0 * math.sqrt(c.size))
     sampled = vector_compress(np.where(short, 0.0, c), gamma / 2.0, eta, seed, purpose)
     return Numbers.rounded(sampled, grid_within(gamma / (2.0 * math.sqrt(c.size))))
@@ -94,10 +86,7 @@ def vector_project_k(gamma: float, eta: float) -> int:
     9917
     """
     if not 0.0 < gamma <= 1.0:
-        raise BadInput(
-            "Vector-Project needs an error γ of above 0 and at most 1 for a unit vector, not "
-            f"{gamma:g}"
-        )
+        raise BadInput(f"a unit vector's error γ must be above 0 and at most 1, not {gamma:g}")
     return sign_projection_k(gamma / 2.0, eta)
 
 
@@ -110,24 +99,73 @@ def vector_project(
     P[|⟨ĉ - c, u⟩| > γ] ≤ η for any fixed |u| ≤ 1 if k ≥ vector_project_k(min(1, γ/|c|), η) and the
     vectors are normal or signs; rounding alone costs at most (γ/4)·√3 of it (above).
     """
-    if not 0.0 < gamma < math.inf:
-        raise BadInput(f"an allowed error γ must be a positive number, not {gamma:g}")
     found = coefficients(torch.from_numpy(c), k, seed, purpose, helper)
     return Numbers.rounded(found, grid_within(gamma / 2.0))
 
 
-@dataclass(frozen=True)
-class LinearSetting:
-    """What a linear classifier asks of Algorithms 2 and 3, once all is normalised."""
+@dataclass(frozen=True, eq=False)
+class LinearTask:
+    """A classifier whose scores may err by so little that, but for a probability η, a given example
+    of |x| ≤ `radius` keeps its label if its margin exceeds γ.
 
-    vectors: int  # 1 for two classes, else one a class
-    coordinates: int  # of a vector, that of the bias included
-    norm: float  # S: the longest vector
-    radius: float  # R: the longest input, its constant 1 included where there is a bias
-    gamma: float  # the margin that may be used up
-    # the error that a vector may make on an input of length 1: γ/R for two classes, else γ/(2R)
-    allowance: float
-    eta: float  # a vector's share of the probability with which an example may fail
+    weight: [classes, h], bias: [classes]. With `start` the vectors are what training added to it,
+    and it is not stored: give it to `classifier` again.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    start: Start | None
+    gamma: float
+    eta: float
+    radius: float  # of the sample, without the constant input that a bias is read by
+
+    def __post_init__(self) -> None:
+        _check(self.gamma, self.eta)
+        if not 0.0 <= self.radius < math.inf or self.longest == 0.0:
+            raise BadInput(
+                f"the longest input must have a positive, finite length, not {self.radius:g}"
+            )
+        shape = tuple(self.weight.shape)
+        if len(shape) != 2 or shape[0] < 2:
+            raise BadInput(f"a linear classifier has one layer of 2 classes or more, not {shape}")
+        if self.start is not None and tuple(self.start[0].shape) != shape:
+            raise BadInput(f"the initialisation of a layer {shape} must have its shape")
+        if not np.isfinite(self.vectors).all():
+            raise BadInput("the weights of the linear classifier must be finite numbers")
+
+    @cached_property
+    def vectors(self) -> Values:
+        """What is stored: [1, coordinates] for two classes, else [classes, coordinates]."""
+        has_bias = self.bias is not None
+        rows = homogeneous(self.weight, self.bias, has_bias=has_bias)
+        if self.start is not None:
+            rows = rows - homogeneous(*self.start, has_bias=has_bias)
+        return rows[1:] - rows[:1] if len(rows) == 2 else rows
+
+    @property
+    def coordinates(self) -> int:
+        """Of a vector, that of the bias included."""
+        return int(self.vectors.shape[1])
+
+    @property
+    def norm(self) -> float:
+        """S: of the longest vector."""
+        return float(np.sqrt(np.square(self.vectors).sum(axis=1)).max())
+
+    @property
+    def longest(self) -> float:
+        """R: the longest input, its constant 1 included where there is a bias."""
+        return self.radius if self.bias is None else math.hypot(self.radius, 1.0)
+
+    @property
+    def allowance(self) -> float:
+        """What a vector may err on an input of length 1: γ/R for two classes, else γ/(2R)."""
+        return self.gamma / (self.longest if len(self.weight) == 2 else 2.0 * self.longest)
+
+    @property
+    def share(self) -> float:
+        """A vector's share of η."""
+        return self.eta / len(self.vectors)
 
     @property
     def unit_gamma(self) -> float:
@@ -137,84 +175,29 @@ class LinearSetting:
     @property
     def projections(self) -> int:
         """The k that Vector-Project needs, for all vectors alike: they share v_1, ..., v_k."""
-        return vector_project_k(self.unit_gamma, self.eta)
+        return vector_project_k(self.unit_gamma, self.share)
 
-
-def linear_setting(
-    weight: Tensor,
-    bias: Tensor | None,
-    *,
-    gamma: float,
-    eta: float,
-    radius: float,
-    start: Start | None = None,
-) -> LinearSetting:
-    """weight [classes, h], bias [classes]; `radius` is the largest |x| of the sample, without the
-    constant input.
-    """
-    _check(gamma, eta)
-    if not 0.0 <= radius < math.inf or (radius == 0.0 and bias is None):
-        raise BadInput(
-            f"the longest input of the sample must have a positive, finite length, not {radius:g}"
-        )
-    vectors = _vectors(weight, bias, start)
-    binary = len(weight) == 2
-    longest = radius if bias is None else math.hypot(radius, 1.0)
-    return LinearSetting(
-        vectors=len(vectors),
-        coordinates=vectors.shape[1],
-        norm=float(np.sqrt(np.square(vectors).sum(axis=1)).max()),
-        radius=longest,
-        gamma=gamma,
-        allowance=gamma / longest if binary else gamma / (2.0 * longest),
-        eta=eta / len(vectors),
-    )
-
-
-def compress_linear(
-    weight: Tensor,
-    bias: Tensor | None,
-    *,
-    method: VectorMethod,
-    gamma: float,
-    eta: float,
-    k: int | None = None,
-    radius: float,
-    helper: Helper = "gaussian",
-    seed: int,
-    place: int,
-    start: Start | None = None,
-) -> Sparse | ProjectedRows:
-    """A classifier whose scores err by so little that, but for a probability η, a given example of
-    |x| ≤ `radius` keeps its label if its margin exceeds γ.
-
-    With `start` the vectors are what training added to it, and it is not stored: give it to
-    `classifier` again. With `k` Vector-Project stores that many numbers a vector and promises
-    nothing.
-    """
-    setting = linear_setting(weight, bias, gamma=gamma, eta=eta, radius=radius, start=start)
-    vectors = _vectors(weight, bias, start)
-    shape, has_bias = tuple(weight.shape), bias is not None
-    if method == "vector-compress":
-        if k is not None:
-            raise BadInput(
-                "Vector-Compress chooses how many coordinates it keeps: leave out `k`, or use "
-                "vector-project"
-            )
-        parts = [
-            vector_compress_on_grid(
-                row, setting.allowance, setting.eta, seed, f"vector compress {place} {number}"
-            )
-            for number, row in enumerate(vectors)
+    def sparse(self, seed: int, place: int) -> Sparse:
+        """By Vector-Compress."""
+        setting = self.allowance, self.share, seed
+        found = [
+            vector_compress_on_grid(row, *setting, f"vector compress {place} {number}")
+            for number, row in enumerate(self.vectors)
         ]
-        return Sparse(_stacked(parts), shape, has_bias)
-    if k is None:
-        k = setting.projections
-        if helper == "srht":
-            k = min(k, padded_size(setting.coordinates))  # all there are: exact
-    purpose = helper_purpose(place)
-    parts = [vector_project(row, setting.allowance, k, seed, purpose, helper) for row in vectors]
-    return ProjectedRows(_stacked(parts), shape, has_bias, helper, place)
+        return Sparse(_stacked(found), tuple(self.weight.shape), self.bias is not None)
+
+    def projected(self, k: int | None, helper: Helper, seed: int, place: int) -> ProjectedRows:
+        """By Vector-Project; with a k of one's own nothing is promised."""
+        if k is None:
+            k = self.projections
+            if helper == "srht":
+                k = min(k, padded_size(self.coordinates))  # all there are: exact
+        purpose = helper_purpose(place)
+        rows = [
+            vector_project(row, self.allowance, k, seed, purpose, helper) for row in self.vectors
+        ]
+        shape, has_bias = tuple(self.weight.shape), self.bias is not None
+        return ProjectedRows(_stacked(rows), shape, has_bias, helper, place)
 
 
 def _check(gamma: float, eta: float) -> None:
@@ -226,25 +209,3 @@ def _check(gamma: float, eta: float) -> None:
 
 def _stacked(parts: list[Numbers]) -> Numbers:
     return Numbers(np.stack([part.integers for part in parts]), parts[0].exponent)
-
-
-def _vectors(weight: Tensor, bias: Tensor | None, start: Start | None) -> Values:
-    """The vectors to store: [1, coordinates] for two classes, else [classes, coordinates]."""
-    shape = tuple(weight.shape)
-    if len(shape) != 2 or shape[0] < 2:
-        raise BadInput(
-            "Vector-Compress and Vector-Project need one linear layer of 2 classes or more, not "
-            f"{shape}"
-        )
-    if start is not None and tuple(start[0].shape) != shape:
-        raise BadInput(
-            f"the initialisation of a layer {shape} cannot have the shape {tuple(start[0].shape)}"
-        )
-    rows = homogeneous(weight, bias, has_bias=bias is not None)
-    if start is not None:
-        rows = rows - homogeneous(*start, has_bias=bias is not None)
-    if not np.isfinite(rows).all():
-        raise BadInput(
-            "the weights of the linear classifier must be finite numbers, and some are not"
-        )
-    return rows[1:] - rows[:1] if len(rows) == 2 else rows
