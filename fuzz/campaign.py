@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from cushion import verifier
-from cushion.certificates.format.answers import Answers
+from cushion.certificates.format.claims import Answers
 from cushion.certificates.format.container import unpack
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import Inputs

@@ -12,7 +12,7 @@ from tests.certificates import user_net
 from tests.certificates.samples import sample
 
 from cushion.certificates import answers as float_nets
-from cushion.certificates.format.answers import Answers
+from cushion.certificates.format.claims import Answers
 from cushion.data.inputs import Inputs
 from fuzz.campaign import Original
 

@@ -4,9 +4,15 @@ them.
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
+from cushion import verifier
+from cushion.certificates.format.claims import Claim, Verdict
+from cushion.certificates.format.container import pack
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Conv, Dense, Pool
@@ -84,3 +90,13 @@ def convolutional(seed: int = 0) -> Posterior:
         for (key, shape), prior in zip(shapes.items(), (8, 6, 9, 12), strict=True)
     )
     return Posterior(net, factors)
+
+
+def verify_claim(
+    claim: Claim, message: bytes, data: Dataset | None, holdout: Dataset | None, slow: bool = False
+) -> Verdict:
+    """What the verifier says of a file with this claim and message."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "c.cushion")
+        path.write_bytes(pack(claim, message))
+        return verifier.verify(path, data, holdout, slow=slow)

@@ -14,8 +14,8 @@ import numpy as np
 from tests.certificates import nets
 from tests.certificates.case import Case, altered, base, gaussian, sealed, transferred
 
-from cushion.certificates.format.assumptions import assumptions_of
 from cushion.certificates.format.bits import BitWriter
+from cushion.certificates.format.claims import assumptions_of
 from cushion.certificates.format.container import MAGIC
 from cushion.certificates.format.message import encode
 

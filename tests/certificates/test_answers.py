@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from cushion.certificates.answers import answer, answers_of, fingerprint_net, score
-from cushion.certificates.format.answers import Answers
+from cushion.certificates.format.claims import Answers
 from cushion.errors import BadInput
 
 

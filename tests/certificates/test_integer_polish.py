@@ -12,7 +12,7 @@ import torch
 from tests.certificates.test_integer_training import BLUEPRINTS
 from tests.clock import Clock
 
-from cushion.certificates.format.code_lengths import bias_length, grid_length
+from cushion.certificates.format.arithmetic import bias_length, grid_length
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Dense

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
-from tests.posterior_cases import STILL, coin, linear, ones, whole
+from tests.posterior_cases import STILL, coin, linear, ones, verify_claim, whole
 
 from cushion.certificates import pac_bayes
 from cushion.certificates.format import rounded_gaussian
@@ -24,7 +24,6 @@ from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.data.dataset import Dataset
 from cushion.numerics import decimal_up, float_up
 from cushion.verifier import gaussian as verifier
-from cushion.verifier import verify_claim
 from cushion.verifier.tails import bound_holds
 
 

@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 
 from cushion import verifier
 from cushion.certificates.certificate import Certificate, certify_net, sentence
-from cushion.certificates.format.answers import Answers
-from cushion.certificates.format.assumptions import assumptions_of
-from cushion.certificates.format.claims import OccamClaim, Transfer
+from cushion.certificates.format.claims import Answers, OccamClaim, Transfer, assumptions_of
 from cushion.certificates.format.container import pack
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet

@@ -266,7 +266,7 @@ def test_a_certificate_makes_the_same_numbers(form: Form, bits: int, tau: float)
             made = source.numbers.astype(np.float64) * float(exact.unit)
             wanted = layer.weight(SEED) - layer.mean
             assert np.abs(made - wanted).max() <= 1e-12 * np.abs(wanted).max()
-            assert np.count_nonzero(source.values) == layer.kept.parameters
+            assert np.count_nonzero(source.coded) == layer.kept.parameters
 
 
 def test_what_a_certificate_cannot_hold() -> None:

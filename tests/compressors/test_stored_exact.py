@@ -40,7 +40,7 @@ from cushion.compressors.projection.stored_vectors import Sparse
 from cushion.compressors.searches import summarise
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.compressors.storage.stored import Kept, Numbers
-from cushion.data import digits
+from cushion.data import load_pair
 from cushion.errors import BadInput
 
 
@@ -199,7 +199,7 @@ SOURCES = {
 @cache
 def trained(convolution: bool) -> nn.Module:
     """Digits after some seconds of training: more than nine in ten right."""
-    data, _ = digits.read()
+    data, _ = load_pair("digits")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = (
@@ -240,7 +240,7 @@ def test_a_trained_net_is_certified_as_it_was_compressed(
     """Of 1797 digits 99.5 % or more get the compressed net's answer, and the integer net's
     certificate verifies.
     """
-    data, held = digits.read()
+    data, held = load_pair("digits")
     net, layers, biases = compressed(
         trained(convolution), (1, 8, 8), many_signs if way == "signs" else WAYS[way]
     )
@@ -267,7 +267,7 @@ def test_a_trained_net_is_certified_as_it_was_compressed(
 
 
 def test_the_reader_of_the_format_finds_the_same_scores() -> None:
-    data, _ = digits.read()
+    data, _ = load_pair("digits")
     net, layers, biases = compressed(trained(True), (1, 8, 8), low_rank)
     integer = to_integer_net(net, layers, biases, SEED, data)
     message = encode(integer)

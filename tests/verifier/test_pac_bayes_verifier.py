@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.posterior_cases import coin, convolutional, linear, ones, stripes, whole
+from tests.posterior_cases import coin, convolutional, linear, ones, stripes, verify_claim, whole
 
 from cushion import verifier
 from cushion.certificates.certificate import Certificate
@@ -34,7 +34,6 @@ from cushion.certificates.format.sources import Values
 from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Malformed
-from cushion.verifier import verify_claim
 
 SAMPLE, HELD = stripes(400), stripes(80, seed=1)
 

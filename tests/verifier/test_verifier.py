@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 import cushion
 from cushion import verifier
 from cushion.certificates.certificate import Certificate, certify_net, sentence
-from cushion.certificates.format.assumptions import assumptions_of
-from cushion.certificates.format.claims import Holdout
+from cushion.certificates.format.claims import Holdout, assumptions_of
 from cushion.certificates.format.container import MAGIC, pack, unpack
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
@@ -394,6 +393,9 @@ def test_only_files_and_data_are_verified(tmp_path: Path, certificate: Certifica
     with pytest.raises(BadInput, match="not int"):
         cushion.verify(path, toy(), 3)  # type: ignore[arg-type]
     assert "1500" in cushion.verify(path, "digits").reason
+    for named in (("digits",), (toy(), "digits")):
+        with pytest.raises(BadInput, match=r"'digits'; cushion\.verify takes names"):
+            verifier.verify(path, *named)  # type: ignore[arg-type]
 
 
 def test_inputs_of_another_type_or_size_are_not_ok(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from cushion.certificates.format.answers import Answers
+from cushion.certificates.format.claims import Answers
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.nets.batches import as_floats

@@ -8,13 +8,13 @@ from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
-from cushion.certificates.format.assumptions import assumptions_of
 from cushion.certificates.format.claims import (
     Claim,
     GaussianClaim,
     Holdout,
     OccamClaim,
     Transfer,
+    assumptions_of,
 )
 from cushion.certificates.format.container import pack
 from cushion.certificates.format.integer_net import IntegerNet

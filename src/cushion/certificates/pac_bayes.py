@@ -11,8 +11,13 @@ from typing import Any
 import numpy as np
 
 from cushion.certificates.certificate import Certificate
-from cushion.certificates.format.assumptions import assumptions_of
-from cushion.certificates.format.claims import CONFIDENCE, GaussianClaim, Holdout, Payment
+from cushion.certificates.format.claims import (
+    CONFIDENCE,
+    GaussianClaim,
+    Holdout,
+    Payment,
+    assumptions_of,
+)
 from cushion.certificates.format.posterior import (
     Factor,
     Posterior,

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cushion import verifier
-from cushion.certificates.format.answers import Answers
-from cushion.certificates.format.claims import Verdict
+from cushion.certificates.format.claims import Answers, Verdict
 from cushion.data import Dataset, as_dataset, load_pair
 from cushion.data.inputs import Inputs, as_inputs
 

@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.certificates.certificate import Certificate
-from cushion.certificates.format.answers import Answers
-from cushion.certificates.format.assumptions import assumptions_of
-from cushion.certificates.format.claims import OccamClaim, Transfer
+from cushion.certificates.format.claims import Answers, OccamClaim, Transfer, assumptions_of
 from cushion.certificates.format.message import decode
 from cushion.data.inputs import Inputs
 from cushion.errors import BadInput

@@ -19,7 +19,7 @@ from cushion.errors import BadInput
 
 if TYPE_CHECKING:
     from cushion.data import Dataset
-    from cushion.verifier.transfer import Answering
+    from cushion.verifier.occam import Answering
 
 UNLABELLED_HELP = (
     "fresh inputs that were used for nothing else, as in --data (labels may be missing and are "

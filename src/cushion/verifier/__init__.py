@@ -4,6 +4,6 @@ Plain arrays in, a verdict out: the standard library, numpy and the format's dec
 `cushion.verify` is the same with names of data sets.
 """
 
-from cushion.verifier.check import verify, verify_claim
+from cushion.verifier.check import verify
 
-__all__ = ["verify", "verify_claim"]
+__all__ = ["verify"]

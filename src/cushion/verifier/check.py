@@ -15,34 +15,18 @@ cushion but the format's decoder.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
-from cushion.certificates.format.claims import Claim, GaussianClaim, OccamClaim, Verdict
+from cushion.certificates.format.claims import Claim, GaussianClaim, Holdout, OccamClaim, Verdict
 from cushion.certificates.format.container import unpack
 from cushion.certificates.format.errors import BadInput, Malformed
-from cushion.certificates.format.integer_net import IntegerNet
 from cushion.verifier.examples import Examples, Inputs, freshness_fault, identity_fault
 from cushion.verifier.gaussian import GaussianCheck
-from cushion.verifier.occam import OccamCheck
-from cushion.verifier.transfer import Answering, transfer_replay_fault
+from cushion.verifier.occam import Answering, OccamCheck, transfer_replay_fault
 
 _MOST_BYTES = 2**25
 # In multiplications (`format.limits.effort`): half a minute to some minutes on one core. A small
 # file can ask for hours.
 MOST_EFFORT = 2**39
-
-
-class Check(Protocol):
-    """A claim of one kind whose fields and message are of the format; what is left to check."""
-
-    @property
-    def net(self) -> IntegerNet:
-        """What reads the inputs."""
-
-    def arithmetic_fault(self) -> str: ...
-    def ledger_fault(self) -> str: ...
-    def effort(self, rows: int) -> int: ...
-    def errors(self, data: Examples, held_out: bool) -> int: ...
 
 
 def verify(
@@ -71,82 +55,68 @@ def verify(
         raise BadInput(
             f"verify reads a certificate file, not a {type(path).__name__}; save it, give its path"
         )
+    for given in (data, holdout, unlabelled):
+        if isinstance(given, (str, Path)):
+            raise BadInput(
+                f"this verifier reads examples, not the name of a data set such as {str(given)!r}; "
+                "cushion.verify takes names"
+            )
     if (unlabelled is None) != (answering is None):
         raise BadInput(
             "to replay the bound on f give both its net and the unlabelled inputs, or neither"
         )
-    content = _read(path)
     try:
-        claim, message = unpack(content)
+        claim, message = unpack(_read(path))
         if answering is not None and getattr(claim, "transfer", None) is None:
             raise BadInput(
                 f"{path}: this certificate says nothing about a net f; leave out the net and "
                 "unlabelled inputs"
             )
-        return verify_claim(
-            claim, message, data, holdout, unlabelled=unlabelled, answering=answering, slow=slow
-        )
+        return _verdict(claim, message, data, holdout, unlabelled, answering, slow)
     except Malformed as problem:
         raise Malformed(f"{path}: {problem}") from None
 
 
-def verify_claim(
+def _verdict(
     claim: Claim,
     message: bytes,
     data: Examples | None,
-    holdout: Examples | None = None,
-    *,
-    unlabelled: Inputs | None = None,
-    answering: Answering | None = None,
-    slow: bool = False,
+    holdout: Examples | None,
+    unlabelled: Inputs | None,
+    answering: Answering | None,
+    slow: bool,
 ) -> Verdict:
     """The three levels of a claim with its message; Malformed if either is not of the format."""
-    check = _check(claim, message)
-
-    def no(level: str, reason: str, sample_replayed: bool = False) -> Verdict:
-        return Verdict(False, level, reason, claim, sample_replayed)
-
+    check: GaussianCheck | OccamCheck
+    if isinstance(claim, GaussianClaim):
+        check = GaussianCheck(claim, message)
+    else:
+        assert isinstance(claim, OccamClaim)
+        check = OccamCheck(claim, message)
     if reason := check.arithmetic_fault():
-        return no("none", reason)
+        return Verdict(False, "none", reason, claim)
     if reason := check.ledger_fault():
-        return no("arithmetic", reason)
+        return Verdict(False, "arithmetic", reason, claim)
     if data is None:
-        return no("message", "the error count was not replayed: no data was given")
-    _check_effort(
-        check.effort(sum(len(part.x) for part in (data, holdout, unlabelled) if part is not None)),
-        slow,
-    )
-    stated = (claim.m, claim.data_fingerprint)
-    if reason := _count_fault(check, data, stated, claim.errors, f"examples of {claim.data}"):
-        return no("message", reason)
-    line = claim.holdout
-    if holdout is not None and line is not None:
-        stated = (line.m, line.data_fingerprint)
-        reason = _count_fault(check, holdout, stated, line.errors, "held-out examples", True)
+        unread = "the error count was not replayed: no data was given"
+        return Verdict(False, "message", unread, claim)
+    rows = sum(len(part.x) for part in (data, holdout, unlabelled) if part is not None)
+    if (effort := check.effort(rows)) > MOST_EFFORT and not slow:
+        raise BadInput(
+            f"replaying this certificate takes about {effort / MOST_EFFORT:.0f} times the few "
+            "minutes that verify takes unasked; add `slow` to do it all the same"
+        )
+    if reason := _count_fault(check, data, claim, f"examples of {claim.data}"):
+        return Verdict(False, "message", reason, claim)
+    if held := holdout is not None and claim.holdout is not None:
+        reason = _count_fault(check, holdout, claim.holdout, "held-out examples")
         if not reason and (fault := freshness_fault(holdout.x, data.x)):
             reason = f"the held-out examples ({holdout.name}) are not held out: {fault}"
     if not reason and unlabelled is not None and answering is not None:
-        assert isinstance(claim, OccamClaim)
-        assert claim.transfer is not None
-        reason = transfer_replay_fault(check.net, claim.transfer, data, unlabelled, answering)
-    if reason:
-        return no("message", reason, sample_replayed=True)
-    return Verdict(
-        ok=True,
-        level="replay",
-        reason="",
-        claim=claim,
-        sample_replayed=True,
-        holdout_replayed=holdout is not None and line is not None,
-        transfer_replayed=answering is not None,
-    )
-
-
-def _check(claim: Claim, message: bytes) -> Check:
-    if isinstance(claim, GaussianClaim):
-        return GaussianCheck(claim, message)
-    assert isinstance(claim, OccamClaim)
-    return OccamCheck(claim, message)
+        assert isinstance(check, OccamCheck)
+        reason = transfer_replay_fault(check, data, unlabelled, answering)
+    level, ok = ("message", False) if reason else ("replay", True)
+    return Verdict(ok, level, reason, claim, True, ok and held, ok and answering is not None)
 
 
 def _read(path: str | Path) -> bytes:
@@ -162,25 +132,12 @@ def _read(path: str | Path) -> bytes:
             f"{str(path)!r} cannot be the name of a file; name a certificate file"
         ) from None
     if len(content) > _MOST_BYTES:
-        raise Malformed(f"{path}: longer than any certificate file", _MOST_BYTES)
+        raise Malformed("longer than any certificate file", _MOST_BYTES)
     return content
 
 
-def _check_effort(multiplications: int, slow: bool) -> None:
-    if multiplications > MOST_EFFORT and not slow:
-        raise BadInput(
-            f"replaying this certificate takes about {multiplications / MOST_EFFORT:.0f} times the "
-            "few minutes that verify takes unasked; add `slow` to do it all the same"
-        )
-
-
 def _count_fault(
-    check: Check,
-    data: Examples,
-    stated: tuple[int, str],
-    errors: int,
-    what: str,
-    held_out: bool = False,
+    check: GaussianCheck | OccamCheck, data: Examples, stated: Claim | Holdout, what: str
 ) -> str:
     """Why exact evaluation does not confirm the errors on these data; empty if it does."""
     if fault := identity_fault(data.name, len(data.x), data.hashed(), stated, what):
@@ -189,5 +146,5 @@ def _count_fault(
         return f"{fault} (the {what})"
     if (label := int(data.y.max())) >= check.net.classes:
         return f"the net knows {check.net.classes} classes, the {what} have label {label}"
-    counted = check.errors(data, held_out)
+    counted, errors = check.errors(data, isinstance(stated, Holdout)), stated.errors
     return "" if counted == errors else f"{counted} errors on the {what}, not {errors} as stated"

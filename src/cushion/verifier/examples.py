@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cushion.certificates.format.claims import Claim, Holdout, Transfer
+
 
 class Inputs(Protocol):
     """x: [m, *shape]; fingerprint: of x (FORMAT.md, section 5)."""
@@ -33,11 +35,13 @@ class Examples(Protocol):
     def hashed(self) -> str: ...
 
 
-def identity_fault(name: str, m: int, found: str, stated: tuple[int, str], what: str) -> str:
-    """Why m rows with the fingerprint found are not those stated (m, fingerprint); else empty."""
-    if m != stated[0]:
-        return f"the certificate is about {stated[0]} {what}, but {name} has {m}"
-    if found != stated[1]:
+def identity_fault(
+    name: str, m: int, found: str, stated: Claim | Holdout | Transfer, what: str
+) -> str:
+    """Why m rows with the fingerprint found are not those stated; else empty."""
+    if m != stated.m:
+        return f"the certificate is about {stated.m} {what}, but {name} has {m}"
+    if found != stated.data_fingerprint:
         return f"these are not the {what} that the certificate is about (their fingerprints differ)"
     return ""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from cushion.certificates.format.assumptions import assumptions_of
-from cushion.certificates.format.claims import Claim
+from cushion.certificates.format.claims import Claim, assumptions_of
 from cushion.certificates.format.errors import Malformed
 
 MOST_EXAMPLES = 10**7
@@ -46,9 +45,7 @@ def check_claim(claim: Claim, bits: int, *, transfer: bool) -> None:
     check_fingerprint(claim.data_fingerprint, "the fingerprint of the data")
     line = claim.holdout
     if claim.assumptions != assumptions_of(claim.kind, holdout=line is not None, transfer=transfer):
-        raise Malformed(
-            "the assumptions are not the ones that every certificate of this kind makes"
-        )
+        raise Malformed("the assumptions are not the ones that this kind of certificate makes")
     check_line(claim.delta, claim.bound)
     if line is None:
         return

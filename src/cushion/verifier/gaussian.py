@@ -14,7 +14,6 @@ from functools import reduce
 
 from cushion.certificates.format.claims import CONFIDENCE, GaussianClaim, Payment
 from cushion.certificates.format.errors import Malformed
-from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.limits import effort
 from cushion.certificates.format.posterior import (
     Factor,
@@ -46,18 +45,11 @@ class GaussianCheck:
         check_fields(claim)
         self.claim, self._message = claim, message
         self._posterior, self._header = read_posterior(message, claim.header_bits)
+        self.net = self._posterior.skeleton  # reads the inputs as every drawn net does
         self._nets = claim.draws + (0 if claim.holdout is None else claim.holdout.m)
         self._posterior.check_draws(self._nets)
-
-    @property
-    def net(self) -> IntegerNet:
-        return self._posterior.skeleton
-
-    @property
-    def _confidence(self) -> Decimal:
-        """The theorem's price in nats."""
-        theorem = _DOWN.subtract(Decimal(self.claim.delta), Decimal(self.claim.delta_draws))
-        return confidence_nats(self.claim.m, theorem)
+        theorem = _DOWN.subtract(Decimal(claim.delta), Decimal(claim.delta_draws))
+        self._confidence = confidence_nats(claim.m, theorem)
 
     def arithmetic_fault(self) -> str:
         """Why the stated counts, nats and bits do not imply the stated bounds; empty if they do."""
@@ -137,14 +129,13 @@ def gaussian_kl(factor: Factor) -> Decimal:
     # Only a few variances occur, so each one's share is computed once; all numbers but the
     # logarithm are exact.
     shares: dict[int, Decimal] = {}
-    for exponent in set(factor.variances.reshape(-1).tolist()):
+    exponents = factor.variances.reshape(-1).tolist()
+    for exponent in set(exponents):
         variance = _UP.power(2, exponent)
         ratio = _UP.divide(variance, prior)
         shares[exponent] = _UP.subtract(_UP.add(_ln_up(_UP.divide(prior, variance)), ratio), 1)
     total = Decimal(0)
-    for mean, exponent in zip(
-        factor.means.reshape(-1).tolist(), factor.variances.reshape(-1).tolist(), strict=True
-    ):
+    for mean, exponent in zip(factor.means.reshape(-1).tolist(), exponents, strict=True):
         square = _UP.divide(mean * mean, _UP.multiply(16, prior))
         total = _UP.add(total, _UP.add(shares[exponent], square))
     return _UP.divide(total, 2)
@@ -172,12 +163,10 @@ def kl_reaches(q: Decimal, p: Decimal, budget: Decimal) -> bool:
     if p <= q:
         return False
     value = Decimal(0)
-    if q > 0:
-        value = _DOWN.multiply(q, _DOWN.subtract(_DOWN.ln(q), _DOWN.ln(p)))
-    rest_q, rest_p = _DOWN.subtract(1, q), _DOWN.subtract(1, p)
-    value = _DOWN.add(
-        value, _DOWN.multiply(rest_q, _DOWN.subtract(_DOWN.ln(rest_q), _DOWN.ln(rest_p)))
-    )
+    for a, b in ((q, p), (_DOWN.subtract(1, q), _DOWN.subtract(1, p))):
+        if a > 0:
+            part = _DOWN.multiply(a, _DOWN.subtract(_DOWN.ln(a), _DOWN.ln(b)))
+            value = _DOWN.add(value, part)
     return _DOWN.subtract(value, _MARGIN) >= budget
 
 

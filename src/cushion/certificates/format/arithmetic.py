@@ -15,9 +15,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cushion.certificates.format.bits import BitReader, BitWriter
 from cushion.errors import Malformed
 
+Integers = NDArray[np.int64]
 MOST_VALUE_BITS = 40
 # in one message: adaptive decisions can cost next to no bits, but they cost time
 MOST_DECISIONS = 4 * 10**6
@@ -51,6 +55,7 @@ class Coder:
 
     def __init__(self, most: float = math.inf) -> None:
         self._low, self._high, self._left = 0, _TOP, most
+        self._code = -1  # what a decoder has read: a decision is 1 where it lies above the split
 
     def decide(self, bit: int, context: Context) -> int:
         self._left -= 1
@@ -60,7 +65,8 @@ class Coder:
             )
         low, high = self._low, self._high
         split = low + (high - low + 1) * context.zero // context.total - 1
-        bit = self._chosen(bit, split)
+        if self._code >= 0:
+            bit = int(self._code > split)
         if bit:
             low = split + 1
         else:
@@ -80,10 +86,6 @@ class Coder:
             high = 2 * (high - offset) + 1
             self._doubled(offset)
 
-    def _chosen(self, bit: int, split: int) -> int:
-        """The decision, a one being above the split."""
-        raise NotImplementedError
-
     def _doubled(self, offset: int) -> None:
         """The interval was moved down by the offset and doubled: a bit of it is known."""
         raise NotImplementedError
@@ -100,9 +102,6 @@ class ArithmeticEncoder(Coder):
     def written(self) -> int:
         """Bits that are already decided, pending ones included."""
         return len(self._writer) + self._pending
-
-    def _chosen(self, bit: int, split: int) -> int:  # noqa: ARG002
-        return bit
 
     def _doubled(self, offset: int) -> None:
         if offset == _QUARTER:
@@ -130,9 +129,6 @@ class ArithmeticDecoder(Coder):
         self._reader, self._code = reader, 0
         for _ in range(_WIDTH):
             self._doubled(0)
-
-    def _chosen(self, bit: int, split: int) -> int:  # noqa: ARG002
-        return int(self._code > split)
 
     def _doubled(self, offset: int) -> None:
         self._code = 2 * (self._code - offset) + self._reader.get_or_zero()
@@ -168,3 +164,48 @@ def code_wide(coder: Coder, value: int, contexts: Contexts) -> int:
     for place in range(width - 2, -1, -1):  # each under a fresh context: exactly one bit, even odds
         magnitude = magnitude << 1 | coder.decide(size >> place & 1, Context())
     return -magnitude if negative else magnitude
+
+
+# ---- how long coded numbers are, from their counts alone (FORMAT.md, section 3.2), up to the
+# rounding of the whole stream's end. The adaptive code gives the same length to any order of the
+# same decisions, so a change of one number changes a handful of counts: far cheaper than encoding
+# the message again.
+
+
+def grid_length(weight: Integers, levels: int) -> float:
+    """Numbers of a grid: zero or not, sign, magnitude in unary."""
+    sizes = np.bincount(np.abs(weight).reshape(-1), minlength=levels + 1)
+    return counted_length(sizes, int((weight < 0).sum()))
+
+
+def counted_length(sizes: Integers, negative: int) -> float:
+    """The same from counts. sizes: how many numbers have each magnitude, to the largest."""
+    above = np.cumsum(sizes[::-1])[::-1].tolist()  # how many have at least each
+    total = adaptive_length(int(sizes[0]), above[0] - int(sizes[0]))
+    if len(sizes) > 1:
+        total += adaptive_length(negative, above[1] - negative)
+    for size in range(1, len(sizes) - 1):
+        total += adaptive_length(int(sizes[size]), above[size] - int(sizes[size]))
+    return total
+
+
+def bias_length(bias: Integers, shift: int) -> float:
+    """Biases in steps of 2^shift: the flag, the shift, and wide numbers."""
+    if not bias.any():
+        return 1.0
+    widths = np.array([int(value).bit_length() for value in np.abs(bias)])
+    # A wide number's bit length is coded like a magnitude on a grid that has one more level than
+    # any of them.
+    counts = np.bincount(widths, minlength=int(widths.max()) + 2)
+    field = 2 * int(shift + 1).bit_length() - 1
+    below = float(np.maximum(widths - 1, 0).sum())  # the bits below the leading ones
+    return 1.0 + field + counted_length(counts, int((bias < 0).sum())) + below
+
+
+def adaptive_length(zeros: int, ones: int) -> float:
+    """Bits that the Krichevsky-Trofimov estimator gives to so many zeros and ones, in any order.
+
+    log2 of π·n!/(Γ(k+½)·Γ(n-k+½)) for k ones among n.
+    """
+    nats = math.lgamma(zeros + ones + 1) + math.log(math.pi)
+    return (nats - math.lgamma(zeros + 0.5) - math.lgamma(ones + 0.5)) / math.log(2.0)

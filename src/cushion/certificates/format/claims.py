@@ -8,12 +8,50 @@ each of its type.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from types import UnionType
 from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cushion.errors import Malformed
 from cushion.records import Record
 
+# What nobody can check: exactly these sentences, so that no file can word them away.
+_INDEPENDENT = "the m examples are independent draws from the distribution that the bound is about"
+_FOLKLORE = (
+    "what is folklore about a public benchmark (which kinds of nets do well on it) is not charged"
+)
+OF_KIND = {
+    "occam": (
+        _INDEPENDENT,
+        "the file format (the prefix code) was fixed before these examples were seen",
+        "δ was fixed in advance",
+        _FOLKLORE,
+    ),
+    "pac-bayes": (
+        _INDEPENDENT,
+        "the file format (the prefix code of headers and the priors) was fixed before these "
+        "examples were seen",
+        "δ and the number of draws were fixed in advance, and that a certificate of this kind "
+        "would be quoted",
+        "the words of the stated streams behave like independent uniform draws, and the message "
+        "was not chosen by looking at them",
+        _FOLKLORE,
+    ),
+}
+OF_HOLDOUT = (
+    "the search never read the held-out examples; certificate and hold-out line quoted together "
+    "fail with probability at most 2δ",
+)
+OF_TRANSFER = (
+    "the unlabelled inputs are fresh independent draws of the inputs that the bound is about, used "
+    "for nothing else: neither to train f nor to find g",
+    "f and the tolerance were fixed before the unlabelled inputs were looked at",
+    "f is a fixed function: on other machines each of its scores differs by at most a quarter of "
+    "the tolerance",
+)
 # What a PAC-Bayes ledger calls its last item.
 CONFIDENCE = (
     "confidence",
@@ -137,6 +175,28 @@ class GaussianClaim(Claim):
     delta_draws: str
     sample_bound: str
     ledger: tuple[Payment, ...]
+
+
+def assumptions_of(kind: str, *, holdout: bool, transfer: bool = False) -> tuple[str, ...]:
+    """Of a certificate of this kind, with or without a hold-out line and a bound on f."""
+    return OF_KIND[kind] + OF_HOLDOUT * holdout + OF_TRANSFER * transfer
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """net_fingerprint: of f's numbers (FORMAT.md, section 5). classes: [n] int64, the class of the
+    largest score.
+
+    gaps: [n] float64, the largest score less the second largest.
+    """
+
+    net_fingerprint: str
+    classes: NDArray[np.int64]
+    gaps: NDArray[np.float64]
+
+    def outside(self, tolerance: Decimal) -> NDArray[np.int64]:
+        """[n] the classes; -1 where a gap within the tolerance might differ elsewhere."""
+        return np.where(self.gaps > float(tolerance), self.classes, -1)
 
 
 @dataclass(frozen=True)

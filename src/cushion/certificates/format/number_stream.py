@@ -28,9 +28,9 @@ from cushion.certificates.format.arithmetic import (
     ArithmeticEncoder,
     Coder,
     Context,
+    adaptive_length,
 )
 from cushion.certificates.format.bits import BitReader, BitWriter
-from cushion.certificates.format.code_lengths import adaptive_length
 from cushion.errors import Malformed
 
 Integers = NDArray[np.int64]

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from cushion.certificates.format.code_lengths import bias_length, grid_length
+from cushion.certificates.format.arithmetic import bias_length, grid_length
 from cushion.certificates.format.sources import Grid, Integers, Source, Values
 from cushion.errors import Unsupported
 

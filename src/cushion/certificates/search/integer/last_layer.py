@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.certificates.format.code_lengths import bias_length, counted_length, grid_length
+from cushion.certificates.format.arithmetic import bias_length, counted_length, grid_length
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import encode
