@@ -36,8 +36,8 @@ from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, CushionError
 from cushion.measures.table import traced
 from cushion.numerics import float_up
+from cushion.theorems.logs import price
 from cushion.theorems.occam import occam_bound
-from cushion.theorems.union import price
 
 heavy_tailed = functools.partial(compress_model, method="heavy-tail")
 

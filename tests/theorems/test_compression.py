@@ -14,7 +14,7 @@ from tests.theorem_cases import Matrix, facts, layer, random_net, run
 from cushion.numerics import binomial_inverse
 from cushion.theorems.compression import CompressedFacts, corollary_a_1, theorem_2_1
 from cushion.theorems.facts import NetFacts
-from cushion.theorems.low_rank import theorem_2_2, truncation
+from cushion.theorems.projection import theorem_2_2, truncation
 from cushion.theorems.records import Bound
 
 X = np.random.default_rng(0).uniform(0, 1, (200, 6))

@@ -30,8 +30,8 @@ from cushion.theorems.heavy_tails import (
     spread_seen,
     value_nats,
 )
+from cushion.theorems.logs import price
 from cushion.theorems.records import Bound
-from cushion.theorems.union import price
 
 SAMPLE = CompressedFacts(
     m=10_000,

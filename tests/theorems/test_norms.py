@@ -11,13 +11,9 @@ import numpy as np
 import pytest
 from tests.theorem_cases import facts, layer, random_net, run
 
-from cushion.theorems.covering import covered
 from cushion.theorems.facts import lifted_frobenius, lifted_l1_inf, lifted_spectral
-from cushion.theorems.rademacher import peeled
-from cushion.theorems.robustness import cells
-from cushion.theorems.rows import log_sum
-from cushion.theorems.spectral_pac_bayes import noise_tolerance, rebalanced
-from cushion.theorems.union import at_least, at_most, price
+from cushion.theorems.logs import at_least, at_most, log_sum, price
+from cushion.theorems.norms import cells, covered, noise_tolerance, peeled, rebalanced
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 1, (200, 6))

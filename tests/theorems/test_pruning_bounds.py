@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from cushion.theorems.compression import CompressedFacts, corollary_a_1
+from cushion.theorems.logs import price
 from cushion.theorems.pruning import kept_by_d2_d3
 from cushion.theorems.pruning_bounds import (
     PrunedFacts,
@@ -26,7 +27,6 @@ from cushion.theorems.pruning_bounds import (
     sketch_numbers,
 )
 from cushion.theorems.records import Bound
-from cushion.theorems.union import price
 
 SAMPLE = CompressedFacts(
     m=60_000,

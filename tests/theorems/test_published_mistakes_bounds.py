@@ -37,16 +37,13 @@ from cushion.data.dataset import Dataset
 from cushion.errors import Malformed
 from cushion.nets.tracing import trace
 from cushion.numerics import binomial_inverse, kl, kl_inverse
-from cushion.theorems import union
-from cushion.theorems.covering import covered
+from cushion.theorems import logs
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.growth import bits_bound
+from cushion.theorems.norms import cells, covered, noise_tolerance, peeled
 from cushion.theorems.occam import occam_bound
 from cushion.theorems.pac_bayes import SIGMAS, NoisyErrors, isotropic, magnitude_noise
-from cushion.theorems.rademacher import peeled
 from cushion.theorems.records import Bound
-from cushion.theorems.robustness import cells
-from cushion.theorems.spectral_pac_bayes import noise_tolerance
 from cushion.verifier import gaussian as recheck
 from cushion.verifier import verify
 from cushion.verifier.tails import bound_holds
@@ -75,7 +72,7 @@ def _nats_of_magnitudes() -> float:
 
 def _nats_of_tolerance() -> float:
     net = facts([layer(np.eye(2))], np.ones((M, 2)), margin_loss=0.0)
-    with mock.patch.object(union, "price", return_value=0.0):
+    with mock.patch.object(logs, "price", return_value=0.0):
         row = noise_tolerance(net)
     assert row.value is not None
     assert row.factors is not None
@@ -246,10 +243,10 @@ def test_every_number_chosen_after_the_sample_is_paid(
     """λ (a margin, a norm, σ) optimised on the sample without a union bound: the theorem holds for
     a fixed one only.
     """
-    assert sum(math.exp(-union.price(j)) for j in range(-50_000, 50_001)) <= 1
+    assert sum(math.exp(-logs.price(j)) for j in range(-50_000, 50_001)) <= 1
     theorem, factor, divisor, choices = CHOICES[name]
     nats = 1e18  # if one choice costs this much, the row is the root of what all of them cost
-    monkeypatch.setattr(union, "price", lambda _: nats)
+    monkeypatch.setattr(logs, "price", lambda _: nats)
     row = next(row for row in theorem(_two_layers()) if row.name == name)
     assert row.value is not None
     assert (row.value / factor) ** 2 * divisor * M / nats == pytest.approx(choices, rel=1e-3)

@@ -50,7 +50,7 @@ from cushion.nets.tracing import trace
 from cushion.progress import working
 from cushion.theorems.bounds import BoundOptions, bounds
 from cushion.theorems.net_facts import look_at
-from cushion.theorems.rademacher import peeled
+from cushion.theorems.norms import peeled
 from cushion.training import evaluation
 from cushion.training.recipes import Recipe, fit_recipe
 from cushion.training.trainer import Trainer

@@ -20,11 +20,12 @@ from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import measure, traced
 from cushion.nets.network import Network
 from cushion.numerics import binomial_inverse, occam_log_delta
-from cushion.theorems.capacities import figure_two, norm_capacities, size_and_lipschitz
-from cushion.theorems.covering import covered
+from cushion.theorems.capacities import figure_two, norm_capacities, rankings, size_and_lipschitz
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.growth import bits_bound, vc_bound
+from cushion.theorems.logs import LN10, log, log_sum
 from cushion.theorems.net_facts import decisions, gather, in_unit_cube, look_at
+from cushion.theorems.norms import cells, covered, noise_tolerance, peeled
 from cushion.theorems.occam import parse_delta
 from cushion.theorems.options import BoundOptions
 from cushion.theorems.pac_bayes import (
@@ -34,12 +35,8 @@ from cushion.theorems.pac_bayes import (
     isotropic_as_printed,
     magnitude_noise,
 )
-from cushion.theorems.rademacher import peeled
-from cushion.theorems.rankings import rankings
 from cushion.theorems.records import FORMS, Bound, BoundsTable, compare
-from cushion.theorems.robustness import cells
-from cushion.theorems.rows import LN10, Statement, log, log_sum
-from cushion.theorems.spectral_pac_bayes import noise_tolerance
+from cushion.theorems.rows import Statement
 
 LOSS = "0-1 error on new examples; ties are errors"
 _ASSUMED = (

@@ -1,5 +1,5 @@
-"""The compression theorems of Arora 2018 as rows, with every constant: what the paper promises for
-a net.
+"""The compression theorems of Arora 2018 as rows, with every constant, and what all counts of
+messages share.
 
 If a message of b bits describes g, and g errs on no example of which f is sure, then with
 probability ≥ 1 - δ
@@ -14,15 +14,14 @@ f takes: docs/compression-bounds.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 from cushion.numerics import binomial_inverse, occam_log_delta
+from cushion.theorems.logs import LN2, deviation, log
 from cushion.theorems.records import FORMS, Bound
-from cushion.theorems.rows import LN2, Statement, log
-from cushion.theorems.union import deviation
+from cushion.theorems.rows import Statement
 
 _SLACK = 1 + 1e-12  # for the rounding of a few float operations
 
@@ -54,16 +53,45 @@ class CompressedFacts:
         return self.failed / self.m
 
     @property
+    def loss(self) -> float:
+        """L̂_γ(f)."""
+        return self.below_gamma / self.m
+
+    @property
     def no_gamma(self) -> str:
         """Why nothing that needs a margin has a value; empty where it has one."""
         return "" if self.gamma > 0 else f"γ = {self.gamma:.3g} is not positive"
 
 
+@dataclass(frozen=True)
+class CountedFacts:
+    """A net whose message is counted layer by layer, of `tried` settings the best."""
+
+    compressed: CompressedFacts  # f and g compared, with γ, δ and the bits that a coder wrote
+    layers: tuple[Any, ...]
+    tried: int = 1
+    others: int = 0  # biases and what else is stored as it is
+    other_values: int = 1  # how many values each of them has
+
+    @property
+    def price(self) -> float:
+        """ln of the number of settings: what the choice of the best costs, in nats."""
+        return math.log(self.tried)
+
+    @property
+    def other_nats(self) -> float:
+        return self.others * math.log(max(1, self.other_values))
+
+    @property
+    def nonzeros(self) -> int:
+        return sum(layer.nonzeros for layer in self.layers)
+
+
 def theorem_2_1(found: CompressedFacts) -> list[Bound]:
     """Rows about g where it works on every example: printed, corrected, with a coder's bits."""
     why = f"g is too far from f on {found.failed} of {found.m} examples; Corollary A.1 counts them"
-    why = why if found.failed else ""
-    return _compressed("compressed net", "Arora 2018, Thm 2.1", found, found.unsure, 0.0, why)
+    own = "compressed net", "Arora 2018, Thm 2.1"
+    return _compressed(*own, found, found.unsure, 0.0, why if found.failed else "")
 
 
 def corollary_a_1(found: CompressedFacts) -> list[Bound]:
@@ -85,26 +113,19 @@ def coded_rows(found: CompressedFacts, name: str, source: str) -> list[Bound]:
 
 
 def counted_row(
-    row: Statement,
-    found: CompressedFacts,
-    nats: float,
-    text: str,
-    *,
-    tried: int,
-    remarks: Sequence[str] = (),
-    **factors: float,
+    row: Statement, counted: CountedFacts, nats: float, *said: str, **factors: float
 ) -> Bound:
     """L̂ + ζ + √((nats + ln(1/δ))/(2m)): Hoeffding over all messages of these nats, failures counted
     as in Corollary A.1; ln(tried) of the nats are for the best of so many settings.
     """
+    found, tried, (text, *remarks) = counted.compressed, counted.tried, said
     loss = f"L̂ at {found.level}"
     if found.failed:
         loss += f", and the {found.failed} examples on which g is too far from f"
     best = [f"ln {tried} nats for the best of {tried} settings"] if tried > 1 else []
     value = found.unsure / found.m + found.zeta + deviation(nats, found.m, found.delta)
-    return row.states(
-        log(value), "; ".join([text, loss, *best, *remarks]), **factors, nats=nats, zeta=found.zeta
-    )
+    meaning = "; ".join([text, loss, *best, *remarks])
+    return row.states(log(value), meaning, **factors, nats=nats, zeta=found.zeta)
 
 
 def _compressed(
@@ -123,7 +144,7 @@ def _compressed(
     factors = {"numbers": float(found.numbers), "values": float(found.values), "zeta": zeta}
     rows = [
         printed.states(
-            log(found.below_gamma / m + zeta + math.sqrt(nats / m)),
+            log(found.loss + zeta + math.sqrt(nats / m)),
             "the proof's own constant, and L̂_γ where the error of a margin is up to 2γ; q and r "
             "are not paid for",
             **factors,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from cushion.theorems.logs import log
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,6 @@ class NetFacts:
     def has_bias(self) -> bool:
         return any(layer.bias > 0 for layer in self.layers)
 
-    def log_step(self, layer: LayerFacts) -> float:
-        """ln of the ℓ2 constant of what follows a layer; at least 0 where biases pass by."""
-        step = max(1.0, layer.lipschitz) if self.has_bias else layer.lipschitz
-        return math.log(step) if step > 0 else -math.inf
-
     @property
     def error(self) -> float:
         """The training error."""
@@ -79,8 +77,41 @@ class NetFacts:
     def parameters(self) -> int:
         return sum(layer.parameters for layer in self.layers)
 
+    def log_step(self, layer: LayerFacts) -> float:
+        """ln of the ℓ2 constant of what follows a layer; at least 0 where biases pass by."""
+        return log(max(1.0, layer.lipschitz) if self.has_bias else layer.lipschitz)
 
-def lifted_spectral(layer: LayerFacts, has_bias: bool, *, last: bool) -> float:
+    def log_product(self, norm: Callable[[LayerFacts], float]) -> float:
+        """ln of the product over the layers."""
+        return math.fsum(log(norm(layer)) for layer in self.layers)
+
+    def log_lipschitz(
+        self, norm: Callable[[LayerFacts], float], *, sup: bool, start: float = 0.0
+    ) -> float:
+        """start plus ln of the whole net's Lipschitz constant, in ℓ∞ or ℓ2, by this norm."""
+        first = self.first_lipschitz_inf if sup else self.first_lipschitz
+        steps = [log(one.lipschitz_inf if sup else one.lipschitz) for one in self.layers]
+        pairs = zip(self.layers, steps, strict=True)
+        return start + log(first) + math.fsum(log(norm(layer)) + step for layer, step in pairs)
+
+    # With biases a net is one without on (x, 1), each layer [[A, b], [0, 1]], the last [A, b].
+
+    def lifted(self, norm: Callable[[LayerFacts, bool, bool], float]) -> list[float]:
+        """ln of a norm of every layer so lifted."""
+        return [log(norm(one, self.has_bias, one is self.layers[-1])) for one in self.layers]
+
+    @property
+    def log_radius(self) -> float:
+        """ln of the length of (x, 1)."""
+        return log(math.hypot(self.radius, 1.0 if self.has_bias else 0.0))
+
+    @property
+    def log_energy(self) -> float:
+        """ln of √Σ‖(x, 1)‖²."""
+        return log(math.hypot(self.input_energy, math.sqrt(self.m) if self.has_bias else 0.0))
+
+
+def lifted_spectral(layer: LayerFacts, has_bias: bool, last: bool) -> float:
     """At least the spectral norm of the layer as a linear map on (x, 1): [[A, b], [0, 1]], or [A,
     b] for the last.
 
@@ -95,14 +126,14 @@ def lifted_spectral(layer: LayerFacts, has_bias: bool, *, last: bool) -> float:
     return math.sqrt((total + math.sqrt(max(0.0, total * total - 4.0 * a * a))) / 2.0)
 
 
-def lifted_frobenius(layer: LayerFacts, has_bias: bool, *, last: bool) -> float:
+def lifted_frobenius(layer: LayerFacts, has_bias: bool, last: bool) -> float:
     """The Frobenius norm of the same matrix."""
     if not has_bias:
         return layer.frobenius
     return math.sqrt(layer.frobenius**2 + layer.bias**2 + (0.0 if last else 1.0))
 
 
-def lifted_l1_inf(layer: LayerFacts, has_bias: bool, *, last: bool) -> float:
+def lifted_l1_inf(layer: LayerFacts, has_bias: bool, last: bool) -> float:
     """At least its largest ℓ1 norm of a row."""
     if not has_bias:
         return layer.l1_inf

@@ -20,8 +20,9 @@ from decimal import Decimal
 
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.theorems.facts import NetFacts
+from cushion.theorems.logs import LN2, log
 from cushion.theorems.records import Bound
-from cushion.theorems.rows import Statement, log
+from cushion.theorems.rows import Statement
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,11 @@ def log_growth(levels: Sequence[Decisions], points: int) -> float:
     """ln Π(points), erring upwards; a level never makes more than 2 to the number of its signs."""
     total = 0.0
     for level in levels:
-        signs = points * level.count
-        if signs == 0 or level.parameters == 0:
+        signs, w = points * level.count, level.parameters
+        if signs == 0 or w == 0:
             continue
-        w = level.parameters
-        warren = (
-            math.log(2.0) + w * (1.0 + math.log(2.0 * signs * level.degree / w))
-            if signs >= w
-            else math.inf
-        )
-        total += min(warren, signs * math.log(2.0))
+        warren = LN2 + w * (1.0 + math.log(2.0 * signs * level.degree / w))
+        total += min(warren if signs >= w else math.inf, signs * LN2)
     return total
 
 
@@ -72,11 +68,10 @@ def bits_bound(facts: NetFacts) -> Bound:
     architecture fixed before.
     """
     bits = facts.weight_bits * facts.parameters
-    value = binomial_inverse(
-        facts.errors, facts.m, occam_log_delta(Decimal(str(facts.delta)), bits)
-    )
-    text = (
+    log_delta = occam_log_delta(Decimal(str(facts.delta)), bits)
+    return Statement("stored weights", "Occam").proves(
+        binomial_inverse(facts.errors, facts.m, log_delta),
         f"{bits} bits for the weights as they are stored; `cushion certify` finds a net that needs "
-        "far fewer"
+        "far fewer",
+        bits=float(bits),
     )
-    return Statement("stored weights", "Occam").proves(value, text, bits=float(bits))

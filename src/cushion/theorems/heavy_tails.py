@@ -24,11 +24,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.theorems.compression import CompressedFacts, coded_rows, counted_row
+from cushion.theorems.compression import CountedFacts, coded_rows, counted_row
+from cushion.theorems.logs import choices, log, price
 from cushion.theorems.noise_stability import epsilon_from_margin
-from cushion.theorems.records import Bound
-from cushion.theorems.rows import Statement, log
-from cushion.theorems.union import choices, price
+from cushion.theorems.records import FORMS, Bound
+from cushion.theorems.rows import Statement
 
 Place: TypeAlias = Literal["main text", "appendix", "equation 37"]
 # 2/(τ² + t) = factor·ln(3/η)/ε²: in Proposition 1.1 and Algorithm 1, after eq. 37, and what eq. 37
@@ -48,11 +48,9 @@ def failure(spread: float, epsilon: float, frobenius: float = 1.0) -> float:
     >>> failure(1.0, 1.0)  # 2 exp(-1/2) is more than 1
     1.0
     """
-    return (
-        min(1.0, 2.0 * math.exp(-((epsilon * frobenius) ** 2) / (2.0 * spread)))
-        if spread > 0
-        else 0.0
-    )
+    if spread <= 0:
+        return 0.0
+    return min(1.0, 2.0 * math.exp(-((epsilon * frobenius) ** 2) / (2.0 * spread)))
 
 
 def failure_printed(spread: float, epsilon: float) -> float:
@@ -112,24 +110,16 @@ class HeavyTailLayerFacts:
     header_nats: float = 0.0
 
 
-@dataclass(frozen=True)
-class HeavyTailFacts:
-    """A net whose small weights were replaced, on its sample."""
+@dataclass(frozen=True, kw_only=True)
+class HeavyTailFacts(CountedFacts):
+    """A net whose small weights were replaced, on its sample; its layers are
+    `HeavyTailLayerFacts`, those that were left as they are too.
+    """
 
-    compressed: CompressedFacts  # f and g compared, with γ, δ and the bits that a coder wrote
-    layers: tuple[HeavyTailLayerFacts, ...]  # all, those that were left as they are too
     epsilon: float | None  # Lemma 2.2 promises ‖f(x) - g(x)‖ ≤ ε‖f(x)‖; None: nothing
     largest_score: float  # max‖f(x)‖₂ over the sample
     silent_because: str = ""  # why it promises nothing
-    tried: int = 1  # how many settings were tried
-    others: int = 0  # biases and what else is stored
-    other_values: int = 1  # how many values each of them has
     header_nats: float = 0.0  # what else a decoder reads: the seed, and the grids of the others
-
-    @property
-    def nonzeros(self) -> int:
-        """Σ k_i: what Theorem 2 counts."""
-        return sum(layer.nonzeros for layer in self.layers)
 
 
 def position_nats(layer: HeavyTailLayerFacts) -> float:
@@ -147,23 +137,17 @@ def chosen_nats(layer: HeavyTailLayerFacts) -> float:
     return math.log(layer.weights + 1) + price(layer.values) + layer.header_nats
 
 
-def heavy_tail_rows(found: HeavyTailFacts) -> tuple[Bound, ...]:
+def heavy_tail_rows(found: HeavyTailFacts) -> list[Bound]:
     """Theorem 2 as printed and corrected, then the two certificates with a coder's bits; all about
     g.
     """
-    coded = coded_rows(found.compressed, CODED, f"{_THEOREM}, counted by a coder")
-    return (*_counted(found), *coded)
-
-
-def _counted(found: HeavyTailFacts) -> list[Bound]:
     given = found.compressed
-    printed = Statement(COUNT, _THEOREM, "as printed", "g")
-    corrected = Statement(COUNT, _THEOREM, "corrected", "g")
+    printed, corrected = (Statement(COUNT, _THEOREM, form, "g") for form in FORMS)
+    coded = coded_rows(given, CODED, f"{_THEOREM}, counted by a coder")
     positions, values, chosen = (
         math.fsum(map(part, found.layers)) for part in (position_nats, value_nats, chosen_nats)
     )
-    rest = found.others * math.log(max(1, found.other_values))
-    rest += found.header_nats + math.log(found.tried)
+    rest = found.other_nats + (found.header_nats + found.price)
     nats = positions + values + chosen + rest
     alone = math.sqrt(found.nonzeros / given.m)
     if why := given.no_gamma:
@@ -171,40 +155,35 @@ def _counted(found: HeavyTailFacts) -> list[Bound]:
         return [
             printed.abstains(f"{why}; √(Σ k_i/m) alone is {alone:.4g}"),
             corrected.abstains(f"{why}; {count}"),
+            *coded,
         ]
     nonzeros = float(found.nonzeros)
+    parts = {"positions": positions, "values": values, "chosen": chosen, "others": rest}
     return [
         printed.states(
-            log(given.below_gamma / given.m + alone),
+            log(given.loss + alone),
             "the theorem's expression with 1 for Õ(.): positions, values and all else are left "
             f"out; the paper calls it non-vacuous and gives no value; {_condition(found)}",
             nonzeros=nonzeros,
         ),
         counted_row(
             corrected,
-            given,
+            found,
             nats,
             "positions and values counted exactly, with k, r and the header of each layer paid, G "
             "from the helper string",
-            tried=found.tried,
             nonzeros=nonzeros,
-            positions=positions,
-            values=values,
-            chosen=chosen,
-            others=rest,
+            **parts,
         ),
+        *coded,
     ]
 
 
 def _condition(found: HeavyTailFacts) -> str:
     """Whether Lemma 2.2 promises as little error as Lemma 2.3 needs at this γ."""
-    if found.epsilon is None:
-        return (
-            "Lemma 2.2 promises nothing "
-            f"here{': ' if found.silent_because else ''}{found.silent_because}"
-        )
+    epsilon, why = found.epsilon, found.silent_because
+    if epsilon is None:
+        return f"Lemma 2.2 promises nothing here{': ' if why else ''}{why}"
     needed = epsilon_from_margin(found.compressed.gamma, found.largest_score)
-    words = "holds" if found.epsilon <= needed else "fails here"
-    return (
-        f"its condition {words} (Lemma 2.2 promises ε = {found.epsilon:.3g}, γ needs {needed:.3g})"
-    )
+    words = "holds" if epsilon <= needed else "fails here"
+    return f"its condition {words} (Lemma 2.2 promises ε = {epsilon:.3g}, γ needs {needed:.3g})"

@@ -12,43 +12,7 @@ where at most a fraction ζ of S has |⟨ĉ - c, x⟩| > γ (Corollary A.1: the 
 had a margin above γ), and the root is Occam's bound by Hoeffding's inequality for all code words of
 that length at once, but for δ'. A rate here is all that is added to L̂_γ(c): ζ plus the root.
 
-**Vector-Compress**, Lemma 5 as corrected in `compressors.arora.vectors`. Its coins are the
-encoder's own and leave no trace in the code, so that one good outcome is enough:
-1. For each x the failure is at most η/2 (Chebyshev), so the failing fraction F has E F ≤ η/2 and,
-  by Markov,
-   P[F > η] ≤ 1/2.
-2. The number of non-zeros is a sum of independent coins with mean at most M = 8/(ηγ²). By
-  Bernstein's inequality it
-   exceeds n = M + s, s = L/3 + √(L²/9 + 2LM), L = ln 4, with probability at most 1/4. It never
-   exceeds h.
-3. So an outcome has F ≤ η and at most n non-zeros with probability at least 1/4: one exists for
-  every S and c, and
-   drawing until it comes takes at most 4 draws on average. ζ = η, δ' = δ.
-4. Bits: how many non-zeros, ⌈log2(n + 1)⌉; where, ⌈log2 C(h, j)⌉ for the worst j ≤ n; their values,
-  ⌈n·log2(2a)⌉,
-   where a non-zero multiple of the step 2^⌊log2(γ/(2√h))⌋ is at most a = ⌊max(1, ηγ√h/2)/step + ½⌋
-   steps long.
-5. Any η may be taken; the best of a fixed grid is. With b bits a non-zero, η + √(4b ln 2/(ηγ²m)) is
-  smallest at
-   η = (b ln 2/(γ²m))^(1/3), where it is 3η. The rate is m^-1/3 times b^1/3, and b ≈ log2(h/n) +
-   log2(values) falls as n grows: hence slopes a little below -1/3. Once n reaches h a smaller η
-   costs nothing more, and the slope becomes -1/2: for a fixed h, m^-1/3 is the regime 1/γ² ≪ m ≪
-   γ⁴h³.
-
-**Vector-Project** with η = 1/m; the v_t are a helper string, drawn apart from S, which the code
-word only names:
-1. k = ⌈16 ln(4m)/(γ²(1 - γ/3))⌉ numbers, rounded to the step 2^⌊log2(γ/2)⌋: each x fails with
-  probability at most 1/m.
-   The number of failing examples has a mean of at most 1, so by Markov two or more fail with
-   probability at most 1/2.
-2. |z_t| > τ = √(2 ln(4k)) has probability at most exp(-τ²/2) = 1/(4k); for any of the k: at most
-  1/4.
-3. A helper string is good with probability at least 1/4: at most one example fails, all numbers are
-  within τ. One of G
-   helper strings is good but for (3/4)^G ≤ δ/2, G = ⌈ln(2/δ)/ln(4/3)⌉; naming it takes ⌈log2 G⌉
-   bits. ζ = 1/m, δ' = δ/2
-4. Bits: ⌈log2 G⌉ + ⌈k·log2(2⌊τ/step + ½⌋ + 1)⌉. There are no positions, and h does not occur.
-5. The rate is √(k·b ln 2/(2m)) ∝ √(ln(4m)/m): the logarithm adds 1/(2 ln(4m)) to the slope of -1/2.
+docs/compression-bounds.md ("Linear classifiers") derives the constants and the slopes.
 
 All values err upwards. They are a theorem's, about no particular net; `certify` counts real bits
 and real errors.
@@ -57,7 +21,6 @@ and real errors.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,10 +50,8 @@ def bound_compress(m: int, gamma: float, coordinates: int, delta: float) -> Line
     _check(m, gamma, delta)
     if coordinates < 1:
         raise ValueError(f"a vector has at least 1 coordinate, not {coordinates}")
-    found = (
-        _compressed(m, gamma, coordinates, delta, 2.0 ** (-j / _STEPS))
-        for j in range(1, _OCTAVES * _STEPS)
-    )
+    etas = (2.0 ** (-j / _STEPS) for j in range(1, _OCTAVES * _STEPS))
+    found = (_compressed(m, gamma, coordinates, delta, eta) for eta in etas)
     return min(found, key=lambda rate: rate.bound)
 
 
@@ -102,9 +63,8 @@ def bound_project(m: int, gamma: float, delta: float) -> LinearRate:
     values = 2 * math.floor(longest / _power_of_two(gamma / 2.0) + 0.5) + 1
     strings = math.ceil(math.log(2.0 / delta) / math.log(4.0 / 3.0) * _UP)
     bits = (strings - 1).bit_length() + math.ceil(k * math.log2(values) * _UP)
-    return LinearRate(
-        "vector-project", m, gamma, delta, 1.0 / m, k, bits, _occam(m, 1.0 / m, bits, delta / 2.0)
-    )
+    bound = _occam(m, 1.0 / m, bits, delta / 2.0)
+    return LinearRate("vector-project", m, gamma, delta, 1.0 / m, k, bits, bound)
 
 
 def nonzeros(gamma: float, eta: float, coordinates: int) -> int:
@@ -115,29 +75,15 @@ def nonzeros(gamma: float, eta: float, coordinates: int) -> int:
 
 
 def project_numbers(gamma: float, eta: float) -> int:
-    """k = ⌈16 ln(4/η)/(γ²(1 - γ/3))⌉, as `compressors.arora.vectors.vector_project_k` counts."""
-    return math.ceil(
-        16.0 * math.log(4.0 / eta) / (gamma * gamma * (1.0 - gamma / 3.0)) * (1.0 + 1e-14)
-    )
-
-
-def slope(rates: Sequence[LinearRate]) -> float:
-    """The exponent a of the least-squares fit bound ∝ m^a: of ln bound against ln m."""
-    if len({rate.m for rate in rates}) < 2:
-        raise ValueError("a slope needs bounds at two values of m at least")
-    xs, ys = [math.log(rate.m) for rate in rates], [math.log(rate.bound) for rate in rates]
-    x, y = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
-    return math.fsum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / math.fsum(
-        (a - x) ** 2 for a in xs
-    )
+    """k = ⌈16 ln(4/η)/(γ²(1 - γ/3))⌉, as `compressors.projection.vectors` counts."""
+    spread = gamma * gamma * (1.0 - gamma / 3.0)
+    return math.ceil(16.0 * math.log(4.0 / eta) / spread * (1.0 + 1e-14))
 
 
 def _compressed(m: int, gamma: float, h: int, delta: float, eta: float) -> LinearRate:
-    n = nonzeros(gamma, eta, h)
-    root = math.sqrt(h)
-    steps = math.floor(
-        max(1.0, eta * gamma * root / 2.0) * _UP / _power_of_two(gamma / (2.0 * root)) + 0.5
-    )
+    n, root = nonzeros(gamma, eta, h), math.sqrt(h)
+    longest = max(1.0, eta * gamma * root / 2.0) * _UP
+    steps = math.floor(longest / _power_of_two(gamma / (2.0 * root)) + 0.5)
     positions = math.ceil(_log2_choose(h, min(n, h // 2)))  # C(h, j) is largest at j = ⌊h/2⌋
     bits = n.bit_length() + positions + math.ceil(n * math.log2(2 * steps) * _UP)
     return LinearRate("vector-compress", m, gamma, delta, eta, n, bits, _occam(m, eta, bits, delta))

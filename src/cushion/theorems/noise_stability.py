@@ -15,12 +15,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cushion.theorems.rows import LN10, exp, log_sum
+from cushion.theorems.logs import LN10, exp, log_sum
 
 # of ε_i = ε μ_i μ_{i→}/(6cd): the paper's other line has 4, with which the induction does not close
-DIVISOR = 6.0
-_CLOSED = 162.0  # = 4 · 6² · 9/8; the 9/8 is 1/(1 - 2ε_i/3) at ε_i = 1/6
-_PRINTED = 72.0
+_DIVISOR = 6.0
 _SLACK = 1 + 1e-12  # for the rounding of a few float operations
 
 
@@ -78,41 +76,28 @@ class StabilityFacts:
         """Why the counts have no value; empty where they have one."""
         for layer in self.layers:
             if not layer.log_stability > -math.inf:
-                return (
-                    f"a cushion of layer {layer.name} is 0 or unknown, so no number of projections "
-                    "is enough"
-                )
-        if not math.isfinite(self.contraction):
-            return (
-                "the activation contraction is not finite: an example is blocked by all units of a "
-                "layer"
-            )
-        return ""
+                why = f"a cushion of layer {layer.name} is 0 or unknown"
+                return f"{why}, so no number of projections is enough"
+        if math.isfinite(self.contraction):
+            return ""
+        why = "the activation contraction is not finite"
+        return f"{why}: an example is blocked by all units of a layer"
 
     @property
     def unmet(self) -> str:
         """Which condition of the lemma fails: its counts promise nothing; empty where none."""
-        if self.depth == 1:  # ρ is about pairs of layers, and there is none
+        rho, needed = self.smoothness, 3 * self.depth
+        if self.depth == 1 or (rho is not None and rho >= needed):  # ρ is about pairs of layers
             return ""
-        if self.smoothness is None:
-            return (
-                "the interlayer smoothness ρ was not measured, and the proof needs ρ ≥ 3d = "
-                f"{3 * self.depth}"
-            )
-        if not self.smoothness >= 3 * self.depth:
-            return (
-                f"the interlayer smoothness ρ = {self.smoothness:.3g} is below 3d = "
-                f"{3 * self.depth}"
-            )
-        return ""
+        if rho is None:
+            lacks = "the interlayer smoothness ρ was not measured"
+            return f"{lacks}, and the proof needs ρ ≥ 3d = {needed}"
+        return f"the interlayer smoothness ρ = {rho:.3g} is below 3d = {needed}"
 
     def log_share(self, layer: LayerStabilityFacts, epsilon: float) -> float:
         """ln ε_i, ε_i = ε μ_i μ_{i→}/(6cd): the error that layer i may make if the net ε."""
-        return (
-            math.log(epsilon)
-            + layer.log_stability
-            - math.log(DIVISOR * self.contraction * self.depth)
-        )
+        lost = math.log(_DIVISOR * self.contraction * self.depth)
+        return math.log(epsilon) + layer.log_stability - lost
 
 
 @dataclass(frozen=True)
@@ -159,17 +144,11 @@ class LayerCount:
 class StabilityCounts:
     """A net's counts. `why_not` says which condition of the lemma fails, if any: the counts then
     promise nothing.
-
-    `closed_log10` is log10 of the closed form that bounds the counts before they are rounded up, so
-    `numbers` is at most that plus d; None where it does not hold. `printed_log10` is the paper's
-    own formula.
     """
 
     epsilon: float
     eta: float
     layers: tuple[LayerCount, ...]
-    closed_log10: float | None
-    printed_log10: float
     why_not: str
 
     @property
@@ -201,43 +180,19 @@ def log_projections(log_epsilon: float, eta: float) -> float:
     """ln of Lemma 2's count with our constants, ln(4/η)/(ε²/4 - ε³/6); ∞ for ε = 0."""
     if log_epsilon == -math.inf:
         return math.inf
-    return (
-        math.log(4.0 * math.log(4.0 / eta))
-        - 2 * log_epsilon
-        - math.log1p(-2.0 / 3.0 * math.exp(log_epsilon))
-    )
+    slack = math.log1p(-2.0 / 3.0 * math.exp(log_epsilon))
+    return math.log(4.0 * math.log(4.0 / eta)) - 2 * log_epsilon - slack
 
 
 def lemma_3(facts: StabilityFacts, epsilon: float) -> StabilityCounts:
     """The numbers with which ‖f(x) - g(x)‖ ≤ ε‖f(x)‖ on the sample; fails with δ/2 and what ρ fails
     with, 0 < ε ≤ 1.
     """
-    logs = [
-        min(0.0, facts.log_share(layer, epsilon)) for layer in facts.layers
-    ]  # Lemma 2 knows no larger error
-    layers = tuple(
-        LayerCount.of(layer, own, log_projections(own, facts.eta))
-        for layer, own in zip(facts.layers, logs, strict=True)
-    )
-    spread = 2 * math.log(facts.contraction * facts.depth / epsilon)
-    spread += log_sum(*(-2 * layer.log_stability for layer in facts.layers))
-    # From the initialisation μ_i may exceed 1, and ε_i then 1/6.
-    closed = (
-        math.log(_CLOSED * math.log(4.0 / facts.eta)) + spread
-        if max(logs) <= -math.log(6.0) + 1e-12
-        else None
-    )
-    printed = (
-        math.log(_PRINTED * math.log(facts.m * facts.depth * facts.width / facts.delta)) + spread
-    )
-    return StabilityCounts(
-        epsilon,
-        facts.eta,
-        layers,
-        None if closed is None else closed / LN10,
-        printed / LN10,
-        facts.why_not,
-    )
+    layers = []
+    for layer in facts.layers:
+        own = min(0.0, facts.log_share(layer, epsilon))  # Lemma 2 knows no larger error
+        layers.append(LayerCount.of(layer, own, log_projections(own, facts.eta)))
+    return StabilityCounts(epsilon, facts.eta, tuple(layers), facts.why_not)
 
 
 def epsilon_of_k(k: int, eta: float) -> float | None:
@@ -269,12 +224,10 @@ def lemma_14(facts: StabilityFacts, epsilon: float, constant: float = 1.0) -> St
     """
     nats = -math.log(facts.eta)
     independence = math.ceil(nats / math.log(2.0) - 1e-12)  # Lemma 13 needs 2^-p ≤ η
-    layers, terms = [], []
+    layers = []
     for layer in facts.layers:
         own = min(0.0, facts.log_share(layer, epsilon) - math.log(layer.beta))
         log_count = math.log(constant * layer.overlap) + 2 * math.log(nats) - 2 * own
         layers.append(LayerCount.of(layer, own, log_count, independence))
-        terms.append(math.log(layer.overlap) + 2 * (math.log(layer.beta) - layer.log_stability))
-    printed = 2 * math.log(facts.contraction * facts.depth / epsilon) + log_sum(*terms)
     why = facts.why_not or "the proof rests on Lemma 12, which is false"
-    return StabilityCounts(epsilon, facts.eta, tuple(layers), None, printed / LN10, why)
+    return StabilityCounts(epsilon, facts.eta, tuple(layers), why)

@@ -11,17 +11,25 @@ says by how much.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from cushion.theorems.compression import CompressedFacts, coded_rows, counted_row
+from cushion.theorems.compression import CountedFacts, coded_rows, counted_row
+from cushion.theorems.logs import LN10, choices, finite, log, price
 from cushion.theorems.pruning import kept_by_d2_d3
-from cushion.theorems.records import Bound, Form
-from cushion.theorems.rows import LN10, Statement, log
-from cushion.theorems.union import choices, price
+from cushion.theorems.records import Bound
+from cushion.theorems.rows import Statement
 
-_FORMS: tuple[Form, ...] = ("as printed", "as plotted", "corrected")
 SKETCH, NAIVE, CODED = "sketch count", "naive count", "mask and values"
-_THEOREM, _LEMMA, _UNION = "Guha 2023, Thm 5.2", "Guha 2023, Lemma D.1", "Guha 2023, Thm D.1"
+_THEOREM, _LEMMA = "Guha 2023, Thm 5.2", "Guha 2023, Lemma D.1"
+_ROWS = (
+    Statement(SKETCH, _THEOREM, "as printed", "g"),
+    Statement(SKETCH, _THEOREM, "as plotted", "g"),
+    Statement(SKETCH, _THEOREM, "corrected", "g"),
+    Statement(NAIVE, _LEMMA, "as printed", "g"),
+    Statement(f"{NAIVE}, with its δ", "Guha 2023, Thm D.1", "as printed", "g"),
+    Statement(NAIVE, _LEMMA, "corrected", "g"),
+)
 
 
 @dataclass(frozen=True)
@@ -49,39 +57,27 @@ class PrunedLayerFacts:
         return max(self.rows, self.columns)
 
 
-@dataclass(frozen=True)
-class PrunedFacts:
-    """A pruned net on its sample."""
+@dataclass(frozen=True, kw_only=True)
+class PrunedFacts(CountedFacts):
+    """A pruned net on its sample; its layers are `PrunedLayerFacts`."""
 
-    compressed: CompressedFacts  # f and g compared, with γ, δ and the bits that a coder wrote
-    layers: tuple[PrunedLayerFacts, ...]
     measured: bool  # whether χ was measured, since the rule is not Algorithm 1
     # The γ that Lemma 4.4 asks for, √2·e·max‖x‖·∏L_l‖A_l‖₂·Σ‖A_l - Ã_l‖₂/‖A_l‖₂; None where the
     # lemma is silent.
     gamma_needed: float | None
     normal: bool = True  # whether Assumption 3.1, from which χ is expected, is plausible everywhere
-    tried: int = 1  # how many settings were tried
-    others: int = 0  # biases and what else is stored as it is
-    other_values: int = 1  # how many values each of them has
 
-    @property
-    def price(self) -> float:
-        """ln of the number of settings: what the choice of the best costs, in nats."""
-        return math.log(self.tried)
+    def total(self, nats: Callable[[PrunedLayerFacts], float]) -> float:
+        """Over the layers."""
+        return math.fsum(map(nats, self.layers))
 
 
 def sketch_nats_printed(layer: PrunedLayerFacts, share: float) -> float:
     """3λχ·d₁d₂·ln²p·ln(1/ρ) of Theorem 5.2; not positive for ρ ≥ 1, where it says nothing."""
     if not layer.nonzeros:
         return 0.0
-    return (
-        3
-        * share
-        * layer.chi
-        * layer.weights
-        * math.log(layer.longer) ** 2
-        * math.log(1 / layer.rho)
-    )
+    kept = 3 * share * layer.chi * layer.weights
+    return kept * math.log(layer.longer) ** 2 * math.log(1 / layer.rho)
 
 
 def sketch_numbers(layer: PrunedLayerFacts) -> int:
@@ -123,54 +119,71 @@ def pruning_rows(found: PrunedFacts) -> list[Bound]:
     """Theorem 5.2, Lemma D.1 and Theorem D.1, each as printed and corrected, then the two rows with
     a coder's bits of mask and values; all about g.
     """
-    coded = coded_rows(found.compressed, CODED, f"{_LEMMA}, counted by a coder")
-    return [*_sketch_rows(found), *_naive_rows(found), *coded]
-
-
-def _sketch_rows(found: PrunedFacts) -> list[Bound]:
-    loss, m = found.compressed.below_gamma / found.compressed.m, found.compressed.m
-    rows = [Statement(SKETCH, _THEOREM, form, "g") for form in _FORMS]
-    if why := found.compressed.no_gamma:
-        return [row.abstains(why) for row in rows]
-    naive = math.fsum(map(naive_nats, found.layers))
-    doubt = "" if found.normal else ", though the weights are not"
-    share = f"χ = 1 - √(d/(d+2)) as of normal weights (Assumption 3.1){doubt}"
-    share = "χ as measured, since the rule is not Algorithm 1" if found.measured else share
-    lambdas = "λ_l = 1, since J is counted" if found.measured else "λ_l from δ"
-    counted = math.fsum(map(sketch_nats, found.layers))
-    corrected = _corrected(
-        rows[2],
+    given = found.compressed
+    coded = coded_rows(given, CODED, f"{_LEMMA}, counted by a coder")
+    if why := given.no_gamma:
+        return [*(row.abstains(why) for row in _ROWS), *coded]
+    printed, plotted, sketch, lemma, union, naive = _ROWS
+    if why := _too_coarse(found):
+        formulas = [row.abstains(why) for row in (printed, plotted, lemma)]
+    else:
+        formulas = _formulas(found, printed, plotted, lemma)
+    sketches, nats, chosen = map(found.total, (sketch_nats, naive_nats, chosen_nats))
+    counted = _corrected(
+        sketch,
         found,
-        counted,
+        sketches,
         "(√(jp)·ln p)² numbers of r values a layer, j measured; up to the constant of Theorem 5.1; "
         "a sketch's numbers are sums of weights and have more values than r, which is not counted",
         numbers=float(sum(map(sketch_numbers, found.layers))),
-        over_naive=_ratio(counted, naive),
+        over_naive=_ratio(sketches, nats),
     )
-    if why := _too_coarse(found):
-        return [rows[0].abstains(why), rows[1].abstains(why), corrected]
-    printed, plotted = (
-        math.fsum(sketch_nats_printed(layer, layer.share if own else 1.0) for layer in found.layers)
-        for own in (True, False)
+    listed = _corrected(
+        naive,
+        found,
+        nats + chosen,
+        "masks and values counted exactly, with J, r and the grid of each layer paid",
+        numbers=float(found.nonzeros),
+        chosen=chosen,
     )
-    value = log(loss + math.sqrt(plotted / m))
-    drawn = rows[1].states(
-        value,
+    roots = union.states(
+        log(given.loss + math.sqrt(log_root(nats, given.delta) / given.m)),
+        "√(ln √(J/δ)/n) with J the count of masks and values: what exp(-2τ²n) gives (the proof's "
+        "exp(-2τn) is a slip that its result does not share); L̂_γ where a margin may move by 2γ; J "
+        "and r are not paid for",
+        nats=nats,
+    )
+    return [*formulas[:2], counted, formulas[2], roots, listed, *coded]
+
+
+def _formulas(
+    found: PrunedFacts, printed: Statement, plotted: Statement, lemma: Statement
+) -> list[Bound]:
+    """The paper's expressions with 1 for O(.)."""
+    doubt = "" if found.normal else ", though the weights are not"
+    share = f"χ = 1 - √(d/(d+2)) as of normal weights (Assumption 3.1){doubt}, λ_l from δ"
+    if found.measured:
+        share = "χ as measured, since the rule is not Algorithm 1, λ_l = 1, since J is counted"
+    own = found.total(lambda layer: sketch_nats_printed(layer, layer.share))
+    one = found.total(lambda layer: sketch_nats_printed(layer, 1.0))
+    naive, listed = found.total(naive_nats), found.total(naive_nats_printed)
+    values = [
+        log(found.compressed.loss + math.sqrt(nats / found.compressed.m))
+        for nats in (own, one, listed)
+    ]
+    drawn = (
         "the same with 1 for λ_l, which the paper does not state; its Tables 1 and 2 hold ln of "
-        f"such values, here {value:.4g}",
-        nats=plotted,
-        over_naive=_ratio(plotted, naive),
-        ln=value,
+        f"such values, here {values[1]:.4g}"
     )
+    ratios = [_ratio(nats, naive) for nats in (own, one)]
+    text, condition = "expression with 1 for O(.)", _condition(found)
+    counts = f"the lemma's {text} and α = J as counted{_allowed(found)}; {condition}"
+    theorem = f"the theorem's {text}, {share}; {condition}"
+    row = plotted.states(values[1], drawn, nats=one, over_naive=ratios[1], ln=values[1])
     return [
-        rows[0].states(
-            log(loss + math.sqrt(printed / m)),
-            f"the theorem's expression with 1 for O(.), {share}, {lambdas}; {_condition(found)}",
-            nats=printed,
-            over_naive=_ratio(printed, naive),
-        ),
-        replace(drawn, capacity=_finite(plotted), capacity_log10=_finite(log(plotted) / LN10)),
-        corrected,
+        printed.states(values[0], theorem, nats=own, over_naive=ratios[0]),
+        replace(row, capacity=finite(one), capacity_log10=finite(log(one) / LN10)),
+        lemma.states(values[2], counts, nats=listed),
     ]
 
 
@@ -183,47 +196,7 @@ def _allowed(found: PrunedFacts) -> str:
     for layer in found.layers:
         pruned = (1.0 - layer.chi) ** 2  # = d/(d+2)
         total += kept_by_d2_d3(layer.rows, layer.columns, 2.0 * pruned / (1.0 - pruned), 0.5, share)
-    return (
-        f" (Lemmas D.2 and D.3 at κ = ½ allow {total}, here there are "
-        f"{sum(one.nonzeros for one in found.layers)})"
-    )
-
-
-def _naive_rows(found: PrunedFacts) -> list[Bound]:
-    m, delta = found.compressed.m, found.compressed.delta
-    loss = found.compressed.below_gamma / m
-    lemma = Statement(NAIVE, _LEMMA, "as printed", "g")
-    union = Statement(f"{NAIVE}, with its δ", _UNION, "as printed", "g")
-    corrected = Statement(NAIVE, _LEMMA, "corrected", "g")
-    if why := found.compressed.no_gamma:
-        return [row.abstains(why) for row in (lemma, union, corrected)]
-    nats = math.fsum(map(naive_nats, found.layers))
-    chosen = math.fsum(map(chosen_nats, found.layers))
-    rows = [
-        union.states(
-            log(loss + math.sqrt(log_root(nats, delta) / m)),
-            "√(ln √(J/δ)/n) with J the count of masks and values: what exp(-2τ²n) gives (the "
-            "proof's exp(-2τn) is a slip that its result does not share); L̂_γ where a margin may "
-            "move by 2γ; J and r are not paid for",
-            nats=nats,
-        ),
-        _corrected(
-            corrected,
-            found,
-            nats + chosen,
-            "masks and values counted exactly, with J, r and the grid of each layer paid",
-            numbers=float(sum(layer.nonzeros for layer in found.layers)),
-            chosen=chosen,
-        ),
-    ]
-    if why := _too_coarse(found):
-        return [lemma.abstains(why), *rows]
-    printed = math.fsum(map(naive_nats_printed, found.layers))
-    text = (
-        f"the lemma's expression with 1 for O(.) and α = J as counted{_allowed(found)}; "
-        f"{_condition(found)}"
-    )
-    return [lemma.states(log(loss + math.sqrt(printed / m)), text, nats=printed), *rows]
+    return f" (Lemmas D.2 and D.3 at κ = ½ allow {total}, here there are {found.nonzeros})"
 
 
 def log_root(nats: float, delta: float) -> float:
@@ -235,44 +208,26 @@ def _corrected(
     row: Statement, found: PrunedFacts, nats: float, text: str, **factors: float
 ) -> Bound:
     """With the biases and the choice of the best setting paid too."""
-    total = nats + found.others * math.log(max(1, found.other_values)) + found.price
-    remarks = ["biases as they are stored"] if found.others else []
-    return counted_row(
-        row,
-        found.compressed,
-        total,
-        text,
-        tried=found.tried,
-        remarks=remarks,
-        price=found.price,
-        **factors,
-    )
+    said = [text, "biases as they are stored"] if found.others else [text]
+    nats = nats + found.other_nats + found.price
+    return counted_row(row, found, nats, *said, price=found.price, **factors)
 
 
 def _too_coarse(found: PrunedFacts) -> str:
     """Why ln(1/ρ) is no count: it is not positive."""
     largest = max((layer.rho for layer in found.layers if layer.nonzeros), default=0.0)
-    return (
-        ""
-        if largest < 1
-        else f"a layer's grid has the step ρ = {largest:g}, and ln(1/ρ) must be positive"
-    )
+    why = f"a layer's grid has the step ρ = {largest:g}, and ln(1/ρ) must be positive"
+    return why if largest >= 1 else ""
 
 
 def _condition(found: PrunedFacts) -> str:
     """Whether γ is as large as the theorem asks, by the exact norms."""
-    if found.gamma_needed is None:
+    gamma, needed = found.compressed.gamma, found.gamma_needed
+    if needed is None:
         return "its condition on γ fails here: a layer moved by more than ‖A‖₂/L"
-    gamma = found.compressed.gamma
-    needed = f"γ = {gamma:.3g}, and Lemma 4.4 asks for {found.gamma_needed:.3g}"
-    return (
-        f"its condition on γ {'holds' if gamma >= found.gamma_needed else 'fails here'} ({needed})"
-    )
+    holds = "holds" if gamma >= needed else "fails here"
+    return f"its condition on γ {holds} (γ = {gamma:.3g}, and Lemma 4.4 asks for {needed:.3g})"
 
 
 def _ratio(one: float, other: float) -> float:
     return one / other if other > 0 else math.inf if one > 0 else 1.0
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

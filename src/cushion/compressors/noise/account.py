@@ -39,11 +39,10 @@ from cushion.theorems.heavy_tails import (
     epsilon_promised_printed,
     heavy_tail_rows,
 )
+from cushion.theorems.logs import exp, log, price
 from cushion.theorems.net_facts import look_at
 from cushion.theorems.records import Bound
-from cushion.theorems.rows import exp, log
 from cushion.theorems.sparsity import exceeds
-from cushion.theorems.union import price
 
 
 @dataclass(frozen=True)

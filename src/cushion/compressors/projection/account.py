@@ -35,8 +35,7 @@ from cushion.compressors.storage.stored import Kept, StoredLayer
 from cushion.nets.network import Network, Node
 from cushion.theorems.compression import corollary_a_1, theorem_2_1
 from cushion.theorems.linear_rates import bound_compress, bound_project
-from cushion.theorems.low_rank import theorem_2_2
-from cushion.theorems.projection import corollary_c_1, theorem_4_1, theorem_5_1
+from cushion.theorems.projection import corollary_c_1, theorem_2_2, theorem_4_1, theorem_5_1
 from cushion.theorems.records import Bound
 
 _Own = Sequence[tuple[float, float] | None]

@@ -24,11 +24,9 @@ from cushion.papers.nets import TrainingPlan, train_plan
 from cushion.papers.pages import Size
 from cushion.papers.runner import Workshop
 from cushion.theorems.capacities import figure_two, norm_capacities
-from cushion.theorems.covering import covered
+from cushion.theorems.logs import LN10
 from cushion.theorems.net_facts import gather, look_at
-from cushion.theorems.rademacher import peeled
-from cushion.theorems.rows import LN10
-from cushion.theorems.spectral_pac_bayes import noise_tolerance
+from cushion.theorems.norms import covered, noise_tolerance, peeled
 
 DELTA = "0.05"
 # The rows of `cushion bounds` that stand for the paper's rivals, whose formulas it does not write:

@@ -1,22 +1,46 @@
-"""Quantities chosen after seeing the sample are rounded to a grid that was fixed before, and the
-grid is paid for.
+"""Natural logarithms of numbers that may be huge, and what it costs to choose after seeing the
+sample.
 
 A theorem for a fixed class holds with probability 1 - δ'. For all classes of a countable family at
-once it holds with δ' = δ·p(class), Σ p ≤ 1; the price of a class is ln(1/p) nats. Grids here are
-the powers ratio^j, j any integer, with p(j) = 2 / (3 (|j| + 1)(|j| + 2)): over all integers these
-sum to 1.
+once it holds with δ' = δ·p(class), Σ p ≤ 1; the price of a class is ln(1/p) nats. So quantities are
+rounded to a grid that was fixed before, here the powers ratio^j, j any integer, with p(j) = 2 / (3
+(|j| + 1)(|j| + 2)): over all integers these sum to 1.
 """
 
 from __future__ import annotations
 
 import math
 
-from cushion.theorems.rows import LN2, log_sum
-
-FINE = math.log(
-    1.02
-)  # a step of a grid: a finer one costs little, since prices grow with ln j only
+LN2, LN10 = math.log(2.0), math.log(10.0)
+FINE = math.log(1.02)  # a step of a grid: finer costs little, since prices grow with ln j only
+_LARGEST = math.log(1.7e308)
 _SMALLEST = -700.0  # ln of what counts as zero
+
+
+def log(value: float) -> float:
+    """ln, with ln 0 = -∞ and ln ∞ = ∞."""
+    return -math.inf if value == 0.0 else math.inf if value == math.inf else math.log(value)
+
+
+def exp(value: float) -> float:
+    """e^value, ∞ where that is no float."""
+    return math.inf if value > _LARGEST else math.exp(value)
+
+
+def log_sum(*logs: float) -> float:
+    """ln Σ e^log.
+
+    >>> round(log_sum(log(2.0), log(3.0)), 12) == round(math.log(5.0), 12)
+    True
+    """
+    top = max(logs)
+    if math.isinf(top):
+        return top
+    return top + math.log(math.fsum(math.exp(part - top) for part in logs))
+
+
+def finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def price(j: int) -> float:
