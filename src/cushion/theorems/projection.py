@@ -29,8 +29,8 @@ ROUNDING = 1.0 / 32.0
 _LOW_RANK = [Statement("low rank", "Arora 2018, Thm 2.2", form) for form in FORMS]
 _LAYERS = "k numbers a layer from its cushions, each on a grid; what ρ fails with comes on top of δ"
 _FILTERS = (
-    "Lemma 14's count with a chosen Q, grids as for dense layers; Lemma 12 is false: no theorem says "
-    "this"
+    "Lemma 14's count with a chosen Q, grids as for dense layers; Lemma 12 is false: no theorem "
+    "says this"
 )
 _SLACK = 1 + 1e-12  # for the rounding of a few float operations
 
@@ -47,17 +47,16 @@ def theorem_2_2(facts: NetFacts, ranks: Sequence[int] | None = None) -> list[Bou
         why = "a layer is zero, so no error is small beside it"
     if why:
         return [row.abstains(why) for row in _LOW_RANK]
-    logs = [2 * log(layer.frobenius / layer.spectral_upper) for layer in facts.layers]
+    ranked = [2 * log(layer.frobenius / layer.spectral_upper) for layer in facts.layers]
     width = max(layer.outputs for layer in facts.layers)
     capacity = log(width) + 2 * log(facts.depth) + log(facts.radius) - 2 * log(facts.margin)
-    capacity = capacity + log_sum(*logs) + 2 * facts.log_product(lambda one: one.spectral_upper)
+    capacity = capacity + log_sum(*ranked) + 2 * facts.log_product(lambda one: one.spectral_upper)
     as_printed = log_sum(log(facts.margin_loss), (capacity - math.log(facts.m)) / 2)
     thresholds = truncation(facts)
     if not all(map(math.isfinite, thresholds)):
         return [row.states(math.inf, "") for row in _LOW_RANK]  # says that it is infinite
-    _, nats = logs.at_most(
-        log(facts.margin), logs.FINE
-    )  # the loss that g is counted by depends on γ
+    # the loss that g is counted by depends on γ
+    _, nats = logs.at_most(log(facts.margin), logs.FINE)
     parameters = 0
     for at, (layer, threshold) in enumerate(zip(facts.layers, thresholds, strict=True)):
         rank = _lemma_1(layer, threshold) if ranks is None else ranks[at]
