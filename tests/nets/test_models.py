@@ -23,7 +23,6 @@ from cushion.nets.specs.layers import (
     Pool,
     Repeat,
     Spec,
-    count_parameters,
     walk,
 )
 from cushion.training.recipes import RECIPES, Recipe, find_recipe, fit_recipe
@@ -38,7 +37,7 @@ def counted(spec: Spec) -> int:
     walk(
         spec.items,
         spec.input_shape,
-        lambda layer, before, _: counts.append(count_parameters(layer, before)),
+        lambda layer, before, _: counts.append(layer.parameters(before)),
     )
     return sum(counts)
 

@@ -10,30 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from cushion.nets.batches import mix_seed
-from cushion.nets.specs import Initialisation, Shape, Spec, parse, scale_width
-from cushion.nets.specs.layers import (
-    Conv,
-    Dense,
-    Dropout,
-    Item,
-    Join,
-    Layer,
-    Plain,
-    Pool,
-    Repeat,
-    join_shapes,
-    walk,
-)
+from cushion.nets.specs import Initialisation, Shape, Spec, parse
+from cushion.nets.specs.layers import Conv, Dense, Dropout, Item, Join, Layer, Plain, Pool, unrolled
 
-__all__ = ["Add", "Cat", "Spec", "build", "build_empty", "parse", "scale_width"]
+_CONV_OPTIONS = ("stride", "padding", "dilation", "groups", "bias")
 
 
-class Add(nn.Module):
-    """The sum of branches that read the same input."""
-
+class _Branches(nn.Module):
     def __init__(self, branches: Iterable[nn.Module]) -> None:
         super().__init__()
         self.branches = nn.ModuleList(branches)
+
+
+class Add(_Branches):
+    """The sum of branches that read the same input."""
 
     def forward(self, x: Tensor) -> Tensor:
         total: Tensor = self.branches[0](x)
@@ -42,12 +32,8 @@ class Add(nn.Module):
         return total
 
 
-class Cat(nn.Module):
+class Cat(_Branches):
     """Branches that read the same input, side by side along the channels."""
-
-    def __init__(self, branches: Iterable[nn.Module]) -> None:
-        super().__init__()
-        self.branches = nn.ModuleList(branches)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([branch(x) for branch in self.branches], dim=1)
@@ -93,16 +79,14 @@ def build_empty(spec: Spec | str) -> nn.Sequential:
 def _initialise(
     layer: nn.Conv2d | nn.Linear, generator: torch.Generator, init: Initialisation
 ) -> None:
-    out, inputs = layer.weight.shape[0], layer.weight[0].numel()
+    fan = layer.weight[0].numel()
     if init == "torch" or (init == "centred" and isinstance(layer, nn.Linear)):
-        bound = 1 / math.sqrt(inputs)
-        layer.weight.uniform_(-bound, bound, generator=generator)
-        if layer.bias is not None:
-            layer.bias.uniform_(-bound, bound, generator=generator)
+        bound = 1 / math.sqrt(fan)
+        for numbers in layer.parameters():
+            numbers.uniform_(-bound, bound, generator=generator)
         return
-    fan = inputs
     if isinstance(layer, nn.Conv2d):
-        fan = out * layer.kernel_size[0] * layer.kernel_size[1] // layer.groups
+        fan = len(layer.weight) * math.prod(layer.kernel_size) // layer.groups
     layer.weight.normal_(0, math.sqrt(2 / fan), generator=generator)
     if layer.bias is not None:
         layer.bias.zero_()
@@ -120,59 +104,35 @@ def _assemble(
     items: tuple[Item, ...], shape: Shape, seen: Counter[str]
 ) -> tuple[nn.Sequential, Shape]:
     modules: OrderedDict[str, nn.Module] = OrderedDict()
-
-    def name(kind: str) -> str:
+    for item in unrolled(items):
+        kind = item.kind if isinstance(item, Join) else item.name
         seen[kind] += 1
-        return f"{kind}{seen[kind]}"
-
-    def extend(inner: tuple[Item, ...], shape: Shape) -> Shape:
-        for item in inner:
-            if isinstance(item, Repeat):
-                for _ in range(item.count):
-                    shape = extend(item.body, shape)
-            elif isinstance(item, Join):
-                joined = name(item.kind)
-                results = [_assemble(branch, shape, seen) for branch in item.branches]
-                branches = [module if len(module) else nn.Identity() for module, _ in results]
-                modules[joined] = Add(branches) if item.kind == "add" else Cat(branches)
-                shape = join_shapes(item, [after for _, after in results])
-            else:
-                kind, module = _module(item, shape)
-                modules[name(kind)] = module
-                shape = walk((item,), shape, lambda *_: None)
-        return shape
-
-    after = extend(items, shape)
-    return nn.Sequential(modules), after
+        name = f"{kind}{seen[kind]}"
+        if isinstance(item, Join):
+            results = [_assemble(branch, shape, seen) for branch in item.branches]
+            branches = [inner if len(inner) else nn.Identity() for inner, _ in results]
+            modules[name] = Add(branches) if item.kind == "add" else Cat(branches)
+            shape = item.after([after for _, after in results])
+        else:
+            modules[name], shape = _module(item, shape), item.after(shape)
+    return nn.Sequential(modules), shape
 
 
-def _module(layer: Layer, shape: Shape) -> tuple[str, nn.Module]:
+def _module(layer: Layer, shape: Shape) -> nn.Module:
     match layer:
         case Conv():
-            return "conv", nn.Conv2d(
-                shape[0],
-                layer.channels,
-                layer.kernel,
-                stride=layer.stride,
-                padding=layer.padding,
-                dilation=layer.dilation,
-                groups=layer.groups,
-                bias=layer.bias,
-                dtype=torch.float32,
-            )
+            options = {name: getattr(layer, name) for name in _CONV_OPTIONS}
+            return nn.Conv2d(shape[0], layer.channels, layer.kernel, **options, dtype=torch.float32)
         case Dense():
-            return "fc", nn.Linear(shape[0], layer.width, bias=layer.bias, dtype=torch.float32)
-        case Pool(kind="max"):
-            return "maxpool", nn.MaxPool2d(layer.window, layer.stride, layer.padding)
+            return nn.Linear(shape[0], layer.width, bias=layer.bias, dtype=torch.float32)
         case Pool():
-            return "avgpool", nn.AvgPool2d(layer.window, layer.stride, layer.padding)
+            pool = nn.MaxPool2d if layer.kind == "max" else nn.AvgPool2d
+            return pool(layer.window, layer.stride, layer.padding)
         case Dropout():
-            return "drop", nn.Dropout(layer.probability)
+            return nn.Dropout(layer.probability)
         case Plain(kind="bn"):
-            kind = nn.BatchNorm1d if len(shape) == 1 else nn.BatchNorm2d
-            return "bn", kind(shape[0], dtype=torch.float32)
+            norm = nn.BatchNorm1d if len(shape) == 1 else nn.BatchNorm2d
+            return norm(shape[0], dtype=torch.float32)
         case Plain(kind="relu"):
-            return "relu", nn.ReLU()
-        case Plain(kind="flatten"):
-            return "flatten", nn.Flatten()
-    return "gap", nn.AdaptiveAvgPool2d(1)
+            return nn.ReLU()
+    return nn.AdaptiveAvgPool2d(1) if layer.name == "gap" else nn.Flatten()

@@ -24,21 +24,11 @@
 from __future__ import annotations
 
 import re
+from typing import NoReturn
 
 from cushion.errors import BadInput
-from cushion.nets.specs.layers import (
-    Conv,
-    Dense,
-    Dropout,
-    Item,
-    Join,
-    Layer,
-    Plain,
-    Pool,
-    Repeat,
-    Spec,
-    refuse,
-)
+from cushion.nets.specs import layers
+from cushion.nets.specs.layers import Item, Join, Layer, Repeat, Spec
 
 MAX_LAYERS = 10_000
 MAX_NESTING = 32
@@ -52,7 +42,9 @@ _DENSE = re.compile(rf"fc{_NUMBER}(nobias)?")
 _POOL = re.compile(rf"(max|avg)pool{_NUMBER}(?:s{_NUMBER})?(?:p{_NUMBER})?")
 _DROPOUT = re.compile(r"drop([0-9](?:\.[0-9]{1,9})?)")
 _SPACE = re.compile(r"\s*")
+_SIZES = ("channels", "kernel", "stride", "groups", "dilation", "width", "window")
 _TOKEN = re.compile(rf"{_NUMBER}\*\[|(add|cat)\[|([|\]])|([^\s\[\]|]+)|(\[)")
+_EXAMPLE = "'1x28x28: flatten fc10'"
 _KNOWN = (
     "convC[kK][sS][pP][gG][dD][nobias] (in this order), fcN[nobias], bn, relu, dropF, "
     "maxpoolK[sS][pP], avgpoolK[sS][pP], gap, flatten, N*[...], add[...|...] and cat[...|...]"
@@ -69,22 +61,15 @@ def parse(text: str) -> Spec:
 def read(text: str) -> Spec:
     """Read a spec without checking that its shapes fit together."""
     if len(text) > MAX_LENGTH:
-        raise BadInput(
-            f"spec has {len(text):,} characters, more than {MAX_LENGTH:,}; write repetitions as "
-            "N*[...]"
-        )
+        long = f"{len(text):,} characters, more than {MAX_LENGTH:,}"
+        raise BadInput(f"spec has {long}; write repetitions as N*[...]")
     head, colon, _ = text.partition(":")
     if not colon or not re.fullmatch(r"\s*[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,3}\s*", head):
-        raise BadInput(
-            f"spec '{text}' must begin with one example's shape and a colon, as in '1x28x28: "
-            "flatten fc10'"
-        )
-    reader = _Reader(text, len(head) + 1)
-    items = reader.items(closers="")
+        rule = "must begin with one example's shape and a colon"
+        raise BadInput(f"spec '{text}' {rule}, as in {_EXAMPLE}")
+    items = _Reader(text, len(head) + 1).items(closers="")
     if not items:
-        raise BadInput(
-            f"spec '{text}' has no layers after its colon; add some, as in '1x28x28: flatten fc10'"
-        )
+        raise BadInput(f"spec '{text}' has no layers after its colon; add some, as in {_EXAMPLE}")
     return Spec(tuple(int(side) for side in head.split("x")), items)
 
 
@@ -97,11 +82,13 @@ class _Reader:
     def items(self, closers: str) -> tuple[Item, ...]:
         """Items up to, not including, one of `closers` (the end of the text if there are none)."""
         found: list[Item] = []
-        layers = 0
+        count = 0
+
+        def unexpected(mark: str, reason: str) -> NoReturn:
+            raise BadInput(f"spec has an unexpected '{mark}' at position {start}; {reason}")
+
         while True:
-            space = _SPACE.match(self.text, self.at)
-            assert space is not None
-            start = self.at = space.end()
+            start = self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
             token = _TOKEN.match(self.text, start)
             if token is None:
                 if closers:
@@ -109,86 +96,62 @@ class _Reader:
                 return tuple(found)
             if token[3]:
                 if token[3] not in closers:
-                    raise BadInput(
-                        f"spec has an unexpected '{token[3]}' at position {start}; no bracket is "
-                        "open for it"
-                    )
+                    unexpected(token[3], "no bracket is open for it")
                 return tuple(found)
             self.at = token.end()
-            if token[4]:
-                item: Item = _layer(token[4], start)
-            elif token[5]:
-                raise BadInput(
-                    f"spec has an unexpected '[' at position {start}; write N*[, add[ or cat["
-                )
-            else:
-                item = self.bracket(token, start)
-            found.append(item)
-            layers += _unrolled(item)
-            if layers > MAX_LAYERS:
-                raise BadInput(
-                    f"spec has more than {MAX_LAYERS:,} layers at position {start}; repeat less"
-                )
+            if token[5]:
+                unexpected("[", "write N*[, add[ or cat[")
+            found.append(_layer(token[4], start) if token[4] else self.bracket(token, start))
+            count += _unrolled(found[-1])
+            if count > MAX_LAYERS:
+                most = f"{MAX_LAYERS:,} layers"
+                raise BadInput(f"spec has more than {most} at position {start}; repeat less")
 
     def bracket(self, token: re.Match[str], start: int) -> Repeat | Join:
         self.depth += 1
         if self.depth > MAX_NESTING:
-            raise BadInput(
-                f"spec nests brackets deeper than {MAX_NESTING} at position {start}; nest less"
-            )
+            deep = f"nests brackets deeper than {MAX_NESTING}"
+            raise BadInput(f"spec {deep} at position {start}; nest less")
         branches = [self.items("]" if token[1] else "|]")]
         while self.text[self.at] == "|":
             self.at += 1
             branches.append(self.items("|]"))
         self.at += 1  # the closing bracket
         self.depth -= 1
+        where = f"spec token '{token[0]}' at position {start}"
         if token[1]:
             if int(token[1]) < 1 or not branches[0]:
-                raise BadInput(
-                    f"spec token '{token[0]}' at position {start} must repeat something at least "
-                    "once"
-                )
+                raise BadInput(f"{where} must repeat something at least once")
             return Repeat(int(token[1]), branches[0], position=start)
         if len(branches) < 2:
-            raise BadInput(
-                f"spec token '{token[0]}' at position {start} needs two or more branches separated "
-                "by |"
-            )
+            raise BadInput(f"{where} needs two or more branches separated by |")
         return Join("add" if token[2] == "add" else "cat", tuple(branches), position=start)
 
 
 def _layer(word: str, at: int) -> Layer:
     if word in ("bn", "relu", "flatten", "gap"):
-        return Plain(word, position=at)  # type: ignore[arg-type]
+        return layers.Plain(word, position=at)  # type: ignore[arg-type]
     layer: Layer
-    positive: tuple[int, ...] = ()
     if match := _CONV.fullmatch(word):
-        channels, kernel, stride, padding, groups, dilation = (
-            default if digits is None else int(digits)
-            for digits, default in zip(match.groups()[:6], (1, 3, 1, 0, 1, 1), strict=True)
-        )
-        bias = match[7] is None
-        layer = Conv(channels, kernel, stride, padding, groups, dilation, bias, position=at)
-        positive = (layer.channels, layer.kernel, layer.stride, layer.groups, layer.dilation)
+        given = zip(match.groups()[:6], "131011", strict=True)
+        c, k, s, p, g, d = (int(default if one is None else one) for one, default in given)
+        layer = layers.Conv(c, k, s, p, g, d, match[7] is None, position=at)
     elif match := _DENSE.fullmatch(word):
-        layer = Dense(int(match[1]), match[2] is None, position=at)
-        positive = (layer.width,)
+        layer = layers.Dense(int(match[1]), match[2] is None, position=at)
     elif match := _POOL.fullmatch(word):
         window, stride, padding = int(match[2]), int(match[3] or match[2]), int(match[4] or 0)
-        layer = Pool("max" if match[1] == "max" else "avg", window, stride, padding, position=at)
-        positive = (window, stride)
-        if 2 * layer.padding > window:
-            refuse(layer, "pads by more than half its window; pad less")
+        layer = layers.Pool(match[1], window, stride, padding, position=at)  # type: ignore[arg-type]
+        if 2 * padding > window:
+            layer.refuse("pads by more than half its window; pad less")
     elif match := _DROPOUT.fullmatch(word):
-        layer = Dropout(float(match[1]), position=at)
+        layer = layers.Dropout(float(match[1]), position=at)
         if layer.probability >= 1:
-            refuse(layer, "must drop with a probability below 1")
+            layer.refuse("must drop with a probability below 1")
     else:
-        raise BadInput(
-            f"spec token '{word}' at position {at} is not known; the tokens are {_KNOWN}"
-        )
-    if min(positive, default=1) < 1:
-        refuse(layer, "holds a 0 where a size of at least 1 is needed")
+        where = f"spec token '{word}' at position {at}"
+        raise BadInput(f"{where} is not known; the tokens are {_KNOWN}")
+    if any(getattr(layer, size, 1) < 1 for size in _SIZES):
+        layer.refuse("holds a 0 where a size of at least 1 is needed")
     return layer
 
 

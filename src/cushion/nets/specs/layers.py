@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from math import prod
 from typing import Literal, NoReturn, TypeAlias
 
@@ -16,13 +18,48 @@ MAX_PARAMETERS = 10**9
 MAX_FEATURES = 10**9
 
 
-def _position() -> int:
-    # Where the token stands in its text; two specs are equal wherever their tokens stood.
-    return field(default=0, compare=False, repr=False, kw_only=True)
+@dataclass(frozen=True)
+class Token:
+    """`position`: where it stands in its text; specs are equal wherever their tokens stood."""
+
+    position: int = field(default=0, compare=False, repr=False, kw_only=True)
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise the one sentence about a token: what it is, where it stands, what is wrong."""
+        raise BadInput(f"spec token '{self}' at position {self.position} {reason}")
+
+    def check_size(self, after: Shape) -> None:
+        """Nested cats double it each time."""
+        if prod(after) > MAX_FEATURES:
+            size = write_shape(after)
+            self.refuse(f"makes a feature map of {size} numbers; use a smaller net or input")
+
+
+class Layer(Token):
+    """A token that is one layer."""
+
+    @abstractmethod
+    def after(self, shape: Shape) -> Shape:
+        """The shape that it makes of `shape`, or one sentence if it cannot read that."""
+
+    def parameters(self, shape: Shape) -> int:  # noqa: ARG002
+        """Trainable numbers of the layer when it reads `shape`."""
+        return 0
+
+    @property
+    def name(self) -> str:
+        """The letters that the token begins with: conv, maxpool, ..."""
+        return "".join(takewhile(str.isalpha, str(self)))
+
+    def sides(self, shape: Shape) -> list[int]:
+        """Height and width of an image."""
+        if len(shape) != 3:
+            self.refuse(f"reads channels x height x width but gets {write_shape(shape)}")
+        return list(shape[1:])
 
 
 @dataclass(frozen=True)
-class Conv:
+class Conv(Layer):
     """`channels` filters of kernel x kernel; weight [channels, in / groups, kernel, kernel]."""
 
     channels: int
@@ -32,96 +69,132 @@ class Conv:
     groups: int = 1
     dilation: int = 1
     bias: bool = True
-    position: int = _position()
 
     def __str__(self) -> str:
-        options = (
-            ("s", self.stride, 1),
-            ("p", self.padding, 0),
-            ("g", self.groups, 1),
-            ("d", self.dilation, 1),
-        )
-        shown = "".join(
-            f"{letter}{value}" for letter, value, default in options if value != default
-        )
+        values = (self.stride, self.padding, self.groups, self.dilation)
+        options = zip("spgd", values, (1, 0, 1, 1), strict=True)
+        shown = "".join(f"{name}{value}" for name, value, default in options if value != default)
         return f"conv{self.channels}k{self.kernel}{shown}{'' if self.bias else 'nobias'}"
+
+    def after(self, shape: Shape) -> Shape:
+        sides, groups = self.sides(shape), self.groups
+        if shape[0] % groups or self.channels % groups:
+            rule = f"must divide its {shape[0]} input channels and itself"
+            self.refuse(f"has {groups} groups, which {rule}")
+        return (self.channels, *_slide(self, sides, self.dilation * (self.kernel - 1) + 1))
+
+    def parameters(self, shape: Shape) -> int:
+        return self.channels * (shape[0] // self.groups * self.kernel**2 + self.bias)
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(Layer):
     """A fully connected layer; weight [width, in]."""
 
     width: int
     bias: bool = True
-    position: int = _position()
 
     def __str__(self) -> str:
         return f"fc{self.width}{'' if self.bias else 'nobias'}"
 
+    def after(self, shape: Shape) -> Shape:
+        if len(shape) != 1:
+            self.refuse(f"reads a vector but gets {write_shape(shape)}; put flatten before it")
+        return (self.width,)
+
+    def parameters(self, shape: Shape) -> int:
+        return self.width * (shape[0] + self.bias)
+
 
 @dataclass(frozen=True)
-class Pool:
+class Pool(Layer):
     """Pooling over window x window; padding of an average counts as zeros."""
 
     kind: Literal["max", "avg"]
     window: int
     stride: int
     padding: int = 0
-    position: int = _position()
 
     def __str__(self) -> str:
         stride = f"s{self.stride}" if self.stride != self.window else ""
         return f"{self.kind}pool{self.window}{stride}{f'p{self.padding}' if self.padding else ''}"
 
+    def after(self, shape: Shape) -> Shape:
+        return (shape[0], *_slide(self, self.sides(shape), self.window))
+
 
 @dataclass(frozen=True)
-class Dropout:
+class Dropout(Layer):
     """Dropout; the identity in evaluation mode."""
 
     probability: float
-    position: int = _position()
 
     def __str__(self) -> str:
         decimals = f"{self.probability:.9f}".rstrip("0").rstrip(".")
         return f"drop{decimals}"
 
+    def after(self, shape: Shape) -> Shape:
+        return shape
+
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Layer):
     """A layer without options."""
 
     kind: Literal["bn", "relu", "flatten", "gap"]
-    position: int = _position()
 
     def __str__(self) -> str:
         return self.kind
 
+    def after(self, shape: Shape) -> Shape:
+        if self.kind == "gap":
+            self.sides(shape)
+            return (shape[0], 1, 1)
+        if self.kind == "bn" and len(shape) not in (1, 3):
+            gets = write_shape(shape)
+            self.refuse(f"reads a vector or channels x height x width but gets {gets}")
+        return (prod(shape),) if self.kind == "flatten" else shape
+
+    def parameters(self, shape: Shape) -> int:
+        return 2 * shape[0] if self.kind == "bn" else 0
+
 
 @dataclass(frozen=True)
-class Repeat:
+class Repeat(Token):
     """`body` `count` times, with fresh weights each time."""
 
     count: int
     body: tuple[Item, ...]
-    position: int = _position()
 
     def __str__(self) -> str:
         return f"{self.count}*[{write(self.body)}]"
 
 
 @dataclass(frozen=True)
-class Join:
+class Join(Token):
     """Parallel branches from one input, added, or concatenated along the channels."""
 
     kind: Literal["add", "cat"]
     branches: tuple[tuple[Item, ...], ...]
-    position: int = _position()
 
     def __str__(self) -> str:
-        return f"{self.kind}[{' | '.join(write(branch) for branch in self.branches)}]"
+        return f"{self.kind}[{' | '.join(map(write, self.branches))}]"
+
+    def after(self, shapes: list[Shape]) -> Shape:
+        """The shape of the joined branches."""
+        listed = " and ".join(write_shape(shape) for shape in dict.fromkeys(shapes))
+        if self.kind == "add":
+            if len(set(shapes)) > 1:
+                self.refuse(f"adds branches of shapes {listed}; make them equal")
+            return shapes[0]
+        if len({shape[1:] for shape in shapes}) > 1:
+            rule = "only the first number may differ"
+            self.refuse(f"concatenates branches of shapes {listed}; {rule}")
+        after = (sum(shape[0] for shape in shapes), *shapes[0][1:])
+        self.check_size(after)
+        return after
 
 
-Layer: TypeAlias = Conv | Dense | Pool | Dropout | Plain
 Item: TypeAlias = Layer | Repeat | Join
 
 
@@ -141,34 +214,21 @@ class Spec:
 
         def count(layer: Layer, before: Shape, after: Shape) -> None:
             nonlocal weights
-            weights += count_parameters(layer, before)
+            weights += layer.parameters(before)
             if weights > MAX_PARAMETERS:
-                refuse(
-                    layer, f"brings the net past {MAX_PARAMETERS:,} parameters; use smaller widths"
-                )
-            if prod(after) > MAX_FEATURES:
-                refuse(
-                    layer,
-                    f"makes a feature map of {write_shape(after)} numbers; use a smaller net or "
-                    "input",
-                )
+                most = f"{MAX_PARAMETERS:,} parameters"
+                layer.refuse(f"brings the net past {most}; use smaller widths")
+            layer.check_size(after)
 
         if prod(self.input_shape) > MAX_FEATURES:
-            raise BadInput(
-                f"spec input shape {write_shape(self.input_shape)} is absurdly large; use a "
-                "smaller one"
-            )
+            size = write_shape(self.input_shape)
+            raise BadInput(f"spec input shape {size} is absurdly large; use a smaller one")
         shape = walk(self.items, self.input_shape, count)
         if not weights:
-            raise BadInput(
-                f"spec '{self}' has no layer with weights; it needs at least one conv or fc"
-            )
+            raise weightless(str(self))
         if len(shape) != 1 or shape[0] < 2:
-            refuse(
-                self.items[-1],
-                f"leaves {write_shape(shape)}, but a classifier ends in a vector of 2 or more "
-                "scores",
-            )
+            rule = "but a classifier ends in a vector of 2 or more scores"
+            self.items[-1].refuse(f"leaves {write_shape(shape)}, {rule}")
         return shape
 
     @property
@@ -179,7 +239,7 @@ class Spec:
 
 def write(items: tuple[Item, ...]) -> str:
     """Items as canonical text."""
-    return " ".join(str(item) for item in items)
+    return " ".join(map(str, items))
 
 
 def write_shape(shape: Shape) -> str:
@@ -187,104 +247,41 @@ def write_shape(shape: Shape) -> str:
     return "x".join(map(str, shape))
 
 
-def refuse(item: Item, reason: str) -> NoReturn:
-    """Raise the one sentence about a token: what it is, where it stands, and what is wrong."""
-    raise BadInput(f"spec token '{item}' at position {item.position} {reason}")
+def weightless(text: str) -> BadInput:
+    """The sentence about a net in which nothing can be learnt."""
+    return BadInput(f"spec '{text}' has no layer with weights; it needs at least one conv or fc")
 
 
-def count_parameters(layer: Layer, shape: Shape) -> int:
-    """Trainable numbers of a layer that reads `shape`."""
-    match layer:
-        case Conv():
-            return layer.channels * (shape[0] // layer.groups * layer.kernel**2 + layer.bias)
-        case Dense():
-            return layer.width * (shape[0] + layer.bias)
-        case Plain(kind="bn"):
-            return 2 * shape[0]
-    return 0
+def unrolled(items: tuple[Item, ...]) -> Iterator[Layer | Join]:
+    """The items with repetitions written out."""
+    for item in items:
+        if isinstance(item, Repeat):
+            for _ in range(item.count):
+                yield from unrolled(item.body)
+        else:
+            yield item
 
 
 def walk(
-    items: tuple[Item, ...], shape: Shape, visit: Callable[[Layer, Shape, Shape], None]
+    items: tuple[Item, ...],
+    shape: Shape,
+    visit: Callable[[Layer, Shape, Shape], None] = lambda *_: None,
 ) -> Shape:
     """Visit every layer in order, unrolled, with the shapes around it; return the last shape."""
-    for item in items:
-        match item:
-            case Repeat():
-                for _ in range(item.count):
-                    shape = walk(item.body, shape, visit)
-            case Join():
-                shape = join_shapes(item, [walk(branch, shape, visit) for branch in item.branches])
-            case _:
-                after = _after(item, shape)
-                visit(item, shape, after)
-                shape = after
+    for item in unrolled(items):
+        if isinstance(item, Join):
+            shape = item.after([walk(branch, shape, visit) for branch in item.branches])
+        else:
+            before, shape = shape, item.after(shape)
+            visit(item, before, shape)
     return shape
 
 
-def join_shapes(join: Join, shapes: list[Shape]) -> Shape:
-    """The shape of joined branches, refused past MAX_FEATURES: nested cats double it each time."""
-    listed = " and ".join(write_shape(shape) for shape in dict.fromkeys(shapes))
-    if join.kind == "add":
-        if len(set(shapes)) > 1:
-            refuse(join, f"adds branches of shapes {listed}; make them equal")
-        return shapes[0]
-    if len({shape[1:] for shape in shapes}) > 1:
-        refuse(join, f"concatenates branches of shapes {listed}; only the first number may differ")
-    after = (sum(shape[0] for shape in shapes), *shapes[0][1:])
-    if prod(after) > MAX_FEATURES:
-        refuse(
-            join, f"makes a feature map of {write_shape(after)} numbers; use a smaller net or input"
-        )
-    return after
-
-
-def _after(layer: Layer, shape: Shape) -> Shape:
-    match layer:
-        case Plain(kind="relu") | Dropout():
-            return shape
-        case Plain(kind="flatten"):
-            return (prod(shape),)
-        case Dense():
-            if len(shape) != 1:
-                refuse(
-                    layer, f"reads a vector but gets {write_shape(shape)}; put flatten before it"
-                )
-            return (layer.width,)
-        case Plain(kind="bn"):
-            if len(shape) not in (1, 3):
-                refuse(
-                    layer,
-                    f"reads a vector or channels x height x width but gets {write_shape(shape)}",
-                )
-            return shape
-    if len(shape) != 3:
-        refuse(layer, f"reads channels x height x width but gets {write_shape(shape)}")
-    channels, *sides = shape
-    match layer:
-        case Conv():
-            if channels % layer.groups or layer.channels % layer.groups:
-                refuse(
-                    layer,
-                    f"has {layer.groups} groups, which must divide its {channels} input channels "
-                    "and itself",
-                )
-            reach = layer.dilation * (layer.kernel - 1) + 1
-            return (layer.channels, *_slide(layer, sides, reach, layer.stride, layer.padding))
-        case Pool():
-            return (channels, *_slide(layer, sides, layer.window, layer.stride, layer.padding))
-    return (channels, 1, 1)  # gap
-
-
-def _slide(
-    layer: Conv | Pool, sides: list[int], reach: int, stride: int, padding: int
-) -> Iterator[int]:
+def _slide(layer: Conv | Pool, sides: list[int], reach: int) -> Iterator[int]:
     for side in sides:
-        if side + 2 * padding < reach:
-            refuse(
-                layer,
-                f"needs at least {reach}x{reach} but gets "
-                f"{write_shape(tuple(sides))}{f' with padding {padding}' if padding else ''}; the "
-                "net is too deep for such small images",
-            )
-        yield (side + 2 * padding - reach) // stride + 1
+        if side + 2 * layer.padding < reach:
+            gets = "x".join(map(str, sides))
+            gets += f" with padding {layer.padding}" if layer.padding else ""
+            reason = "the net is too deep for such small images"
+            layer.refuse(f"needs at least {reach}x{reach} but gets {gets}; {reason}")
+        yield (side + 2 * layer.padding - reach) // layer.stride + 1
