@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -11,19 +13,9 @@ from torch import Tensor, fx, nn
 from torch.nn.utils import parametrize
 
 from cushion.errors import BadInput
-from cushion.nets.operations import Input, Operation
+from cushion.nets.operations import Input, Operation, vocabulary
 from cushion.nets.operations.operation import Shape
-from cushion.nets.operations.vocabulary import (
-    BATCH,
-    FUNCTIONS,
-    METHODS,
-    MODULES,
-    Feature,
-    Refused,
-    Step,
-    options_of,
-    plain_type,
-)
+from cushion.nets.operations.vocabulary import BATCH, Feature, Refused, Step, plain_type
 from cushion.nets.tracing.refusals import refusal
 
 
@@ -56,26 +48,30 @@ class Assembly:
     output: int = -1
     _values: dict[fx.Node, Any] = field(default_factory=dict)
     _sources: dict[fx.Node, frozenset[int]] = field(default_factory=dict)
-    _names: set[str] = field(default_factory=set)
+    _names: Counter[str] = field(default_factory=Counter)
 
     def walk(self, graph: fx.Graph) -> None:
         """Draft every call; never raises for what is not understood (the draft says so)."""
         for node in graph.nodes:
-            arguments = [self._values[n] for n in node.all_input_nodes]
-            self._sources[node] = frozenset().union(
-                *(self._sources[n] for n in node.all_input_nodes)
-            )
+            read = (self._sources[n] for n in node.all_input_nodes)
+            self._sources[node] = frozenset().union(*read)
             if node.op == "placeholder":
                 self._values[node] = self._placeholder(node)
             elif node.op == "get_attr":
-                self._values[node] = self._attribute(str(node.target))
+                self._values[node] = attrgetter(str(node.target))(self.replica)
                 self._sources[node] = frozenset({id(self._values[node])})
             elif node.op == "output":
                 self._finish(node)
-            elif any(isinstance(a, Feature) for a in _leaves(arguments)):
+            elif self._features(node):
                 self._values[node] = self._call(node)
             else:
-                self._values[node] = self._constant(node, arguments)
+                self._values[node] = self._constant(node)
+
+    def _arguments(self, node: fx.Node) -> list[Any]:
+        return list(_leaves(self._values[n] for n in node.all_input_nodes))
+
+    def _features(self, node: fx.Node) -> list[Feature]:
+        return [value for value in self._arguments(node) if isinstance(value, Feature)]
 
     def _placeholder(self, node: fx.Node) -> Any:
         if not self.drafts:
@@ -83,24 +79,17 @@ class Assembly:
             return Feature(0, self.input_shape)
         if node.args:
             return node.args[0]
-        return self._refuse(
-            node, Refused("the net reads a second input", "give it one tensor, the batch")
-        )
+        fix = "give it one tensor, the batch"
+        return self._refuse(node, Refused("the net reads a second input", fix))
 
-    def _attribute(self, path: str) -> Any:
-        value: Any = self.replica
-        for part in path.split("."):
-            value = getattr(value, part)
-        return value
-
-    def _constant(self, node: fx.Node, arguments: list[Any]) -> Any:
+    def _constant(self, node: fx.Node) -> Any:
         """A value that does not depend on the input: computed here and now, in float64."""
-        if any(isinstance(a, _Unknown) for a in _leaves(arguments)):
+        if any(isinstance(argument, _Unknown) for argument in self._arguments(node)):
             return _Unknown()
         args, kwargs = self._resolve(node)
         try:
             if node.op == "call_module":
-                return self.replica.get_submodule(str(node.target))(*args, **kwargs)
+                return self._module(node)(*args, **kwargs)
             if node.op == "call_method":
                 return getattr(args[0], str(node.target))(*args[1:], **kwargs)
             return node.target(*args, **kwargs)  # type: ignore[operator]
@@ -109,21 +98,17 @@ class Assembly:
 
     def _call(self, node: fx.Node) -> Any:
         args, kwargs = self._resolve(node)
-        if not isinstance(node.target, str) or node.op == "call_method":
-            sizes = self._shape_query(node, args)
-            if sizes is not None:
-                return sizes
+        if node.op != "call_module" and (sizes := self._shape_query(node, args)) is not None:
+            return sizes
         try:
             result = self._apply_rule(node, args, kwargs)
         except Refused as refused:
             return self._refuse(node, refused)
         except TypeError as error:  # arguments that the rule does not have
-            return self._refuse(
-                node,
-                Refused(f"its arguments are not understood ({error})", "use its basic options"),
-            )
+            reason = f"its arguments are not understood ({error})"
+            return self._refuse(node, Refused(reason, "use its basic options"))
         if isinstance(result, Feature):
-            self._note(node, "does nothing in eval mode")
+            self._add(node, "does nothing in eval mode")
             return result
         made = self._draft(node, result)
         if result.in_place:
@@ -136,63 +121,49 @@ class Assembly:
         if "input" in kwargs:
             args = [kwargs.pop("input"), *args]
         if node.op == "call_module":
-            module = self.replica.get_submodule(str(node.target))
-            rule = MODULES.get(plain_type(module))
+            module = self._module(node)
+            rule = vocabulary.MODULES.get(kind := plain_type(module))
             if rule is None:
-                raise refusal(plain_type(module).__name__)
-            return rule(*args, **kwargs, **options_of(module))
-        table: dict[Any, Any] = METHODS if node.op == "call_method" else FUNCTIONS
+                raise refusal(kind.__name__)
+            return rule(*args, **kwargs, **vocabulary.options_of(module))
+        method = node.op == "call_method"
+        table: dict[Any, Any] = vocabulary.METHODS if method else vocabulary.FUNCTIONS
         if node.target not in table:
             raise refusal(_function_name(node))
         return table[node.target](*args, **kwargs)  # type: ignore[no-any-return]
 
     def _draft(self, node: fx.Node, step: Step) -> Feature:
-        inputs, shapes = tuple(x.index for x in step.inputs), [x.shape for x in step.inputs]
-        made = None
-        following: Step | None = step
-        while following is not None:
-            draft = Draft(self._name(node), self._module_name(node), following.role, None, inputs)
-            draft.reads = self._sources[node] | self._module_state(node)
-            self.drafts.append(draft)
-            if all(shape is not None for shape in shapes):
-                try:
-                    draft.op = following.build(*shapes)
-                    draft.shape = draft.op.output_shape(*shapes)
-                except Refused as refused:
-                    draft.refused = refused
-                except BadInput as error:
-                    raise BadInput(f"layer {draft.name}: {error}") from error
-            made = Feature(len(self.drafts) - 1, draft.shape, draft.refused is None)
-            inputs, shapes, following = (made.index,), [made.shape], following.then
-        assert made is not None
-        return made
+        shapes = [x.shape for x in step.inputs]
+        draft = self._add(node, step.role, tuple(x.index for x in step.inputs))
+        draft.reads = self._sources[node] | self._module_state(node)
+        if all(shape is not None for shape in shapes):
+            try:
+                draft.op = step.build(*shapes)
+                draft.shape = draft.op.output_shape(*shapes)
+            except Refused as refused:
+                draft.refused = refused
+            except BadInput as error:
+                raise BadInput(f"layer {draft.name}: {error}") from error
+        made = Feature(len(self.drafts) - 1, draft.shape, draft.refused is None)
+        return made if step.then is None else self._draft(node, replace(step.then, inputs=(made,)))
+
+    def _add(self, node: fx.Node, role: str, inputs: tuple[int, ...] = ()) -> Draft:
+        whole = node.op == "call_module"
+        kind = type(self._module(node)).__name__ if whole else _function_name(node)
+        self.drafts.append(Draft(self._name(node), kind, role, inputs=inputs))
+        return self.drafts[-1]
 
     def _refuse(self, node: fx.Node, refused: Refused) -> Feature:
-        features = [
-            v
-            for n in node.all_input_nodes
-            for v in _leaves([self._values[n]])
-            if isinstance(v, Feature)
-        ]
-        if (
-            features
-            and not all(f.known for f in features)
-            and _function_name(node) in ("getitem", "getattr")
-        ):
+        features = self._features(node)
+        part = _function_name(node) in ("getitem", "getattr")
+        if part and not all(feature.known for feature in features):
             return features[0]  # the parts of an output that is already refused
-        reads = self._sources[node]
+        draft = self._add(node, "", tuple(feature.index for feature in features))
+        draft.refused, draft.reads = refused, self._sources[node]
         # one line about the module says it all: its parameters are not idle
         if node.op == "call_module":
-            module = self.replica.get_submodule(str(node.target))
-            reads |= {id(t) for t in (*module.parameters(), *module.buffers())}
-        inputs = tuple(f.index for f in features)
-        self.drafts.append(
-            Draft(self._name(node), self._module_name(node), "", None, inputs, None, reads, refused)
-        )
+            draft.reads |= _state(self._module(node))
         return Feature(len(self.drafts) - 1, None, known=False)
-
-    def _note(self, node: fx.Node, role: str) -> None:
-        self.drafts.append(Draft(self._name(node), self._module_name(node), role))
 
     def _shape_query(self, node: fx.Node, args: list[Any]) -> Any:
         """The answer to x.size(), x.shape, x.dim(), ... or None if `node` is another call."""
@@ -202,7 +173,7 @@ class Assembly:
         x = args[0]
         if name not in ("size", "dim", "ndimension", "len") or not isinstance(x, Feature):
             return None
-        self._note(node, "shape only")
+        self._add(node, "shape only")
         if name == "len":
             return BATCH
         if x.shape is None:
@@ -220,10 +191,8 @@ class Assembly:
                     "flatten or pool the feature map before the last layer",
                 )
         else:
-            self._refuse(
-                node,
-                Refused(f"the net returns a {type(result).__name__}", "return the logits alone"),
-            )
+            reason = f"the net returns a {type(result).__name__}"
+            self._refuse(node, Refused(reason, "return the logits alone"))
 
     def _resolve(self, node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
         look_up = self._values.__getitem__
@@ -238,42 +207,36 @@ class Assembly:
             stack = node.meta.get("nn_module_stack") or {}
             caller = next(reversed(stack.values()))[0] if stack else ""
             base = f"{caller}.{node.name}" if caller else node.name
-        name, count = base, 1
-        while name in self._names:
-            count += 1
-            name = f"{base}#{count}"
-        self._names.add(name)
-        return name
+        self._names[base] += 1
+        return base if self._names[base] == 1 else f"{base}#{self._names[base]}"
 
-    def _module_name(self, node: fx.Node) -> str:
-        if node.op == "call_module":
-            return type(self.replica.get_submodule(str(node.target))).__name__
-        return _function_name(node)
+    def _module(self, node: fx.Node) -> nn.Module:
+        return self.replica.get_submodule(str(node.target))
 
     def _module_state(self, node: fx.Node) -> frozenset[int]:
         """id() of the tensors that a rule reads from a module, and of what makes them."""
         if node.op != "call_module":
             return frozenset()
-        module = self.replica.get_submodule(str(node.target))
+        module = self._module(node)
         read: set[int] = set()
-        for name, value in options_of(module).items():
+        for name, value in vocabulary.options_of(module).items():
             if parametrize.is_parametrized(module, name):
-                made_from = module.get_submodule(f"parametrizations.{name}")
-                read.update(id(t) for t in (*made_from.parameters(), *made_from.buffers()))
+                read |= _state(module.get_submodule(f"parametrizations.{name}"))
             elif isinstance(value, Tensor):
                 read.add(id(value))
         return frozenset(read)
 
 
 def _function_name(node: fx.Node) -> str:
-    return (
-        node.target
-        if isinstance(node.target, str)
-        else getattr(node.target, "__name__", str(node.target))
-    )
+    target = node.target
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
 
 
-def _leaves(values: Any) -> Iterator[Any]:
+def _state(module: nn.Module) -> frozenset[int]:
+    return frozenset(id(t) for t in (*module.parameters(), *module.buffers()))
+
+
+def _leaves(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         if isinstance(value, (tuple, list)):
             yield from _leaves(value)

@@ -6,7 +6,6 @@ import copy
 import inspect
 import os
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,15 +34,9 @@ class _Tracer(fx.Tracer):
         super().__init__()
         self.failed_in: nn.Module | None = None
 
-    def call_module(
-        self,
-        m: nn.Module,
-        forward: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+    def call_module(self, m: nn.Module, *arguments: Any) -> Any:
         try:
-            return super().call_module(m, forward, args, kwargs)
+            return super().call_module(m, *arguments)
         except Exception:
             if self.failed_in is None:  # the innermost module sees the exception first
                 self.failed_in = m
@@ -54,40 +47,17 @@ def check_state(model: nn.Module) -> None:
     """BadInput for numbers that no measure could use; Unsupported for other than float tensors."""
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(value):
-            raise BadInput(
-                f"parameter {name} has no values yet (its layer is lazy); run the net on one batch "
-                "first"
-            )
-        if value.is_meta:
-            raise BadInput(
-                f"parameter {name} has no values (it is on the meta device); load the weights first"
-            )
-        if value.is_complex() or value.is_quantized or value.is_sparse:
-            raise Unsupported(
-                f"parameter {name} is {value.dtype}, {value.layout}; convert it to a dense float32 "
-                "tensor"
-            )
-        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-            raise BadInput(
-                f"parameter {name} holds NaN or infinite values; load weights from before training "
-                "diverged"
-            )
-
-
-def hooked(model: nn.Module) -> list[str]:
-    """Paths of the modules with forward hooks, which can change results unseen by the graph."""
-    return [
-        name
-        for name, module in model.named_modules()
-        if module._forward_hooks or module._forward_pre_hooks
-    ]
-
-
-HOOKS = Refused(
-    "it has forward hooks, which can change what it computes",
-    "remove them first (torch.nn.utils.prune.remove and remove_weight_norm do so for those of "
-    "torch; torch.nn.utils.parametrizations are understood)",
-)
+            said, fix = "has no values yet (its layer is lazy)", "run the net on one batch first"
+        elif value.is_meta:
+            said, fix = "has no values (it is on the meta device)", "load the weights first"
+        elif value.is_complex() or value.is_quantized or value.is_sparse:
+            said = f"parameter {name} is {value.dtype}, {value.layout}"
+            raise Unsupported(f"{said}; convert it to a dense float32 tensor")
+        elif value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            said, fix = "holds NaN or infinite values", "load weights from before training diverged"
+        else:
+            continue
+        raise BadInput(f"parameter {name} {said}; {fix}")
 
 
 def replicate(model: nn.Module) -> nn.Module:
@@ -108,10 +78,8 @@ def capture(replica: nn.Module) -> fx.Graph:
     if kind.__module__.startswith("torch.") and not isinstance(replica, followed):
         # torch's own wrappers decide in Python a lot; say what they are, not how they fail.
         raise CaptureFailed("", kind.__name__, refusal(kind.__name__))
-    parameters = list(inspect.signature(replica.forward).parameters.values())
-    defaults = {
-        p.name: p.default for p in parameters[1:] if p.default is not inspect.Parameter.empty
-    }
+    parameters = list(inspect.signature(replica.forward).parameters.values())[1:]
+    defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
     tracer = _Tracer()
     try:
         return tracer.trace(replica, concrete_args=defaults)
@@ -119,10 +87,8 @@ def capture(replica: nn.Module) -> fx.Graph:
         module = tracer.failed_in if tracer.failed_in is not None else replica
         path = next((name for name, m in replica.named_modules() if m is module), "")
         if isinstance(error, fx.proxy.TraceError):
-            reason = (
-                "its forward decides in Python by the values or the shape of a "
-                f"tensor{_place(error)}"
-            )
+            reason = "its forward decides in Python by the values or the shape of a tensor"
+            reason += _place(error)
             fix = "write the forward without such an if, loop or assert"
         else:
             reason = f"its forward cannot be followed{_place(error)}: {first_line(error)}"
@@ -132,14 +98,11 @@ def capture(replica: nn.Module) -> fx.Graph:
 
 def _place(error: Exception) -> str:
     """Where in the user's code an exception arose: the innermost line outside torch."""
-    torch_folder = os.path.dirname(torch.__file__)
-    own = (torch_folder, os.path.dirname(__file__))
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(own)
-    ]
-    return (
-        f" (line {frames[-1].lineno} of {os.path.basename(frames[-1].filename)})" if frames else ""
-    )
+    own = (os.path.dirname(torch.__file__), os.path.dirname(__file__))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(own):
+            return f" (line {frame.lineno} of {os.path.basename(frame.filename)})"
+    return ""
 
 
 def first_line(error: Exception) -> str:

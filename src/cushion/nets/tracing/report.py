@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from torch import nn
 
 from cushion.nets.operations.vocabulary import MODULES, Refused, plain_type
 from cushion.nets.tracing.assembly import Assembly
-from cushion.nets.tracing.capture import HOOKS, CaptureFailed
 from cushion.nets.tracing.refusals import refusal
 from cushion.records import Record
 
 _IDLE = Refused(
     "the logits do not depend on it",
     "delete unused parts of the net, or let it return what they compute",
+)
+_HOOKS = Refused(
+    "it has forward hooks, which can change what it computes",
+    "remove them first (torch.nn.utils.prune.remove and remove_weight_norm do so for those of "
+    "torch; torch.nn.utils.parametrizations are understood)",
 )
 
 
@@ -50,17 +56,22 @@ class SupportReport(Record):
         )
 
 
-def unread(assembly: Assembly, alive: set[int]) -> list[str]:
-    """Parameters and buffers that no live draft reads; batch counters take no part in eval mode."""
-    read = frozenset[int]().union(*(assembly.drafts[i].reads for i in alive))
-    return [
-        name
-        for name, value in (
-            *assembly.replica.named_parameters(remove_duplicate=False),
-            *assembly.replica.named_buffers(remove_duplicate=False),
-        )
-        if id(value) not in read and not name.endswith("num_batches_tracked")
-    ]
+def sentence(lines: Iterable[SupportLine]) -> str:
+    """All that is not understood, in one sentence."""
+    refusals = (line for line in lines if not line.understood)
+    return " | ".join(f"{one.path} ({one.module}): {one.reason}; {one.fix}" for one in refusals)
+
+
+def refused(path: str, module: str, why: Refused) -> SupportLine:
+    """The line about something that is not understood."""
+    return SupportLine(path or "the net", module, False, "", why.reason, why.fix)
+
+
+def hook_lines(model: nn.Module) -> list[SupportLine]:
+    """Lines for the modules with forward hooks, which can change results unseen by the graph."""
+    modules = model.named_modules()
+    hooked = [(name, m) for name, m in modules if m._forward_hooks or m._forward_pre_hooks]
+    return [refused(name, type(module).__name__, _HOOKS) for name, module in hooked]
 
 
 def call_lines(assembly: Assembly, into: dict[int, int]) -> list[SupportLine]:
@@ -68,66 +79,39 @@ def call_lines(assembly: Assembly, into: dict[int, int]) -> list[SupportLine]:
     lines = []
     for index, draft in enumerate(assembly.drafts):
         if draft.refused is not None:
-            lines.append(_no(draft.name, draft.module, draft.refused))
+            lines.append(refused(draft.name, draft.module, draft.refused))
         elif index > 0:
-            role = (
-                f"folded into {assembly.drafts[into[index]].name}" if index in into else draft.role
-            )
+            target = assembly.drafts[into.get(index, index)].name
+            role = f"folded into {target}" if index in into else draft.role
             lines.append(SupportLine(draft.name, draft.module, True, role))
     return lines
 
 
-def failure_lines(
-    model: nn.Module, hooks: list[str], failure: CaptureFailed | None
-) -> list[SupportLine]:
-    """Lines for modules with hooks and for the module whose forward could not be followed."""
-    modules = dict(model.named_modules())
-    lines = [_no(path, type(modules[path]).__name__, HOOKS) for path in hooks]
-    if failure is not None:
-        lines.append(_no(failure.path, failure.module, failure.refused))
-    return lines
-
-
-def idle_lines(names: list[str]) -> list[SupportLine]:
-    """Lines for parameters and buffers that nothing reads."""
-    return [_no(name, "parameter", _IDLE) for name in names]
+def idle_lines(assembly: Assembly, alive: set[int]) -> list[SupportLine]:
+    """Parameters and buffers that no live draft reads; batch counters take no part in eval mode."""
+    read = frozenset[int]().union(*(assembly.drafts[i].reads for i in alive))
+    net = assembly.replica
+    parameters = net.named_parameters(remove_duplicate=False)
+    state = chain(parameters, net.named_buffers(remove_duplicate=False))
+    unread = [name for name, value in state if id(value) not in read]
+    counters = "num_batches_tracked"
+    return [refused(name, "parameter", _IDLE) for name in unread if not name.endswith(counters)]
 
 
 def module_lines(model: nn.Module, called: set[str], followed: bool) -> list[SupportLine]:
     """Lines for modules that no call named: containers, unused ones, or all without a graph."""
+    containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
     lines = []
     for path, module in model.named_modules():
         if path in called or not path or "parametrizations" in path.split("."):
             continue
         name = type(module).__name__
-        own = type(module).__module__.startswith("torch.nn") and not isinstance(
-            module, nn.Sequential
-        )
+        own = type(module).__module__.startswith("torch.nn") and not isinstance(module, containers)
+        if own and not followed and plain_type(module) not in MODULES:
+            lines.append(refused(path, name, refusal(name)))
+            continue
+        role = "container" if list(module.children()) else "its own forward"
         if plain_type(module) in MODULES:
-            lines.append(
-                SupportLine(
-                    path, name, True, "not called in eval mode" if followed else "supported layer"
-                )
-            )
-        elif own and not followed and not isinstance(module, (nn.ModuleList, nn.ModuleDict)):
-            lines.append(_no(path, name, refusal(name)))
-        else:
-            lines.append(
-                SupportLine(
-                    path, name, True, "container" if list(module.children()) else "its own forward"
-                )
-            )
+            role = "not called in eval mode" if followed else "supported layer"
+        lines.append(SupportLine(path, name, True, role))
     return lines
-
-
-def sentence(lines: list[SupportLine]) -> str:
-    """All that is not understood, in one sentence."""
-    return " | ".join(
-        f"{line.path} ({line.module}): {line.reason}; {line.fix}"
-        for line in lines
-        if not line.understood
-    )
-
-
-def _no(path: str, module: str, refused: Refused) -> SupportLine:
-    return SupportLine(path or "the net", module, False, "", refused.reason, refused.fix)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.network import Network, Node
+from cushion.nets.operations.affine import KINDS, Affine, role
 from cushion.nets.operations.operation import Shape
 from cushion.nets.tracing import report
-from cushion.nets.tracing.assembly import Assembly
-from cushion.nets.tracing.capture import (
-    CaptureFailed,
-    capture,
-    check_state,
-    first_line,
-    hooked,
-    replicate,
-)
-from cushion.nets.tracing.folding import fold, live
+from cushion.nets.tracing.assembly import Assembly, Draft
+from cushion.nets.tracing.capture import CaptureFailed, capture, check_state, first_line, replicate
 
 _EXACT = 1e-9  # of the largest logit, in float64: far above rounding, far below any wrong rule
 _ROUNDED = 1e-3  # the same once the weights are float32: only an ill-conditioned net comes near
@@ -36,38 +31,18 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
     random state is put back. The weights are float32, or float64 if any of the module's are; half
     precision widens without loss.
     """
-    shape = _example_shape(model, input_shape)
-    check_state(model)
-    hooks = hooked(model)
-    if hooks:
-        lines = report.failure_lines(model, hooks, None)
-        raise Unsupported(f"cushion cannot trace this net: {report.sentence(lines)}")
     with _undisturbed():
-        assembly = Assembly(replicate(model), shape)
-        try:
-            assembly.walk(capture(assembly.replica))
-        except CaptureFailed as failure:
-            lines = report.call_lines(assembly, {}) + report.failure_lines(model, [], failure)
-            raise Unsupported(
-                f"cushion cannot trace this net: {report.sentence(lines)}"
-            ) from failure
-        if any(draft.refused for draft in assembly.drafts):
-            raise Unsupported(
-                f"cushion cannot trace this net: {report.sentence(report.call_lines(assembly, {}))}"
-            )
-        into = fold(assembly.drafts, assembly.output)
-        alive = live(assembly.drafts, assembly.output)
-        idle = report.idle_lines(report.unread(assembly, alive))
+        assembly, into, lines, idle = _examine(model, _example_shape(model, input_shape))
+        if not all(line.understood for line in lines):
+            raise Unsupported(f"cushion cannot trace this net: {report.sentence(lines)}")
         if idle:
-            raise Unsupported(
-                f"cushion cannot account for every parameter: the logits do not depend on "
-                f"{', '.join(line.path for line in idle)}; {idle[0].fix}"
-            )
-        network = _build(assembly, alive, into)
+            names = ", ".join(line.path for line in idle)
+            said = f"the logits do not depend on {names}; {idle[0].fix}"
+            raise Unsupported(f"cushion cannot account for every parameter: {said}")
+        network = _build(assembly, into)
         wide = any(parameter.dtype == torch.float64 for parameter in model.parameters())
-        return _checked(
-            assembly.replica, network, network.to(torch.float64 if wide else torch.float32)
-        )
+        rounded = network.to(torch.float64 if wide else torch.float32)
+        return _checked(assembly.replica, network, rounded)
 
 
 def support(
@@ -80,27 +55,32 @@ def support(
     to `trace`.
     """
     shape = None if input_shape is None else _example_shape(model, input_shape)
-    check_state(model)
-    hooks = hooked(model)
-    failure: CaptureFailed | None = None
     with _undisturbed():
-        assembly = Assembly(model, shape)
-        into: dict[int, int] = {}
-        idle: list[str] = []
-        if not hooks:
-            try:
-                assembly.replica = replicate(model)
-                assembly.walk(capture(assembly.replica))
-            except CaptureFailed as failed:
-                failure = failed
-            if assembly.output >= 0:
-                into = fold(assembly.drafts, assembly.output)
-                idle = report.unread(assembly, live(assembly.drafts, assembly.output))
-        lines = report.call_lines(assembly, into) + report.failure_lines(model, hooks, failure)
-        lines += report.module_lines(
-            model, {line.path for line in lines}, followed=not hooks and failure is None
-        )
-        return report.SupportReport(tuple(lines + report.idle_lines(idle)))
+        assembly, _, lines, idle = _examine(model, shape)
+        followed = bool(assembly.drafts)
+        rest = report.module_lines(model, {line.path for line in lines}, followed)
+        return report.SupportReport((*lines, *rest, *idle))
+
+
+def _examine(
+    model: nn.Module, shape: Shape | None
+) -> tuple[Assembly, dict[int, int], list[report.SupportLine], list[report.SupportLine]]:
+    """Drafts, which batch-norm is folded into which layer, and a line for each call and for all
+    that stopped the trace; then one for each parameter that nothing reads.
+    """
+    check_state(model)
+    failures = report.hook_lines(model)
+    assembly = Assembly(model if failures else replicate(model), shape)
+    if not failures:
+        try:
+            assembly.walk(capture(assembly.replica))
+        except CaptureFailed as failure:
+            failures = [report.refused(failure.path, failure.module, failure.refused)]
+    into, idle = {}, []
+    if assembly.output >= 0:
+        into = _fold(assembly.drafts, assembly.output)
+        idle = report.idle_lines(assembly, _live(assembly.drafts, assembly.output))
+    return assembly, into, report.call_lines(assembly, into) + failures, idle
 
 
 def _example_shape(model: nn.Module, given: Sequence[int] | Tensor) -> Shape:
@@ -108,10 +88,8 @@ def _example_shape(model: nn.Module, given: Sequence[int] | Tensor) -> Shape:
         raise BadInput(f"the net must be a torch.nn.Module, not a {type(model).__name__}")
     shape = tuple(int(size) for size in (given.shape[1:] if isinstance(given, Tensor) else given))
     if not shape or min(shape) < 1:
-        raise BadInput(
-            f"the input shape {shape} must be that of one example, such as (784,) or (3, 32, 32), "
-            "without the batch"
-        )
+        rule = "that of one example, such as (784,) or (3, 32, 32), without the batch"
+        raise BadInput(f"the input shape {shape} must be {rule}")
     return shape
 
 
@@ -126,32 +104,68 @@ def _undisturbed() -> Iterator[None]:
         torch.set_rng_state(state)
 
 
-def _build(assembly: Assembly, alive: set[int], into: dict[int, int]) -> Network:
+def _live(drafts: list[Draft], output: int) -> set[int]:
+    """The drafts that the output depends on."""
+    reached, pending = set(), [output]
+    while pending:
+        index = pending.pop()
+        if index not in reached:
+            reached.add(index)
+            pending.extend(drafts[index].inputs)
+    return reached
+
+
+def _fold(drafts: list[Draft], output: int) -> dict[int, int]:
+    """Fold batch-norms in place; returns {folded draft: the draft that now does its work}.
+
+    For y = s·(A x + b) + t with one s and t a channel, y = (diag(s) A) x + (s·b + t): the same
+    function, in the float64 arithmetic of the trace. A batch-norm stays a layer of its own when its
+    input is not affine or is also read by another operation, which needs the value before the
+    normalisation.
+    """
+    alive = sorted(_live(drafts, output))
+    readers = Counter(source for index in alive for source in drafts[index].inputs)
+    into: dict[int, int] = {}
+    for index in alive:
+        draft = drafts[index]
+        if draft.role != role("batchnorm"):
+            continue
+        source = draft.inputs[0]
+        target = into.get(source, source)
+        shared = readers[source] > 1 or source == output
+        if shared or drafts[target].role not in map(role, KINDS):
+            continue
+        into[index] = target
+        before, norm = drafts[target].op, draft.op
+        if isinstance(before, Affine) and isinstance(norm, Affine):
+            scale, shift = norm.operator.weight, norm.bias
+            assert shift is not None
+            bias = shift if before.bias is None else before.bias * scale + shift
+            drafts[target].op = replace(before, operator=before.operator.scaled(scale), bias=bias)
+        drafts[target].reads |= draft.reads
+    return into
+
+
+def _build(assembly: Assembly, into: dict[int, int]) -> Network:
     """The live drafts as nodes, in float64 and still sharing tensors with the replica."""
     nodes: list[Node] = []
     place: dict[int, int] = {}
-    for index in sorted(alive | {0}):
+    for index in sorted(_live(assembly.drafts, assembly.output) | {0}):
         draft = assembly.drafts[index]
         if index in into:
             place[index] = place[into[index]]
             continue
         assert draft.op is not None and draft.shape is not None  # noqa: PT018
         place[index] = len(nodes)
-        nodes.append(
-            Node(
-                len(nodes), draft.name, draft.op, tuple(place[i] for i in draft.inputs), draft.shape
-            )
-        )
+        inputs = tuple(place[i] for i in draft.inputs)
+        nodes.append(Node(len(nodes), draft.name, draft.op, inputs, draft.shape))
     network = Network(tuple(nodes))
     if not network.affine_layers:
-        raise Unsupported(
-            "the net has no affine layer, so there is nothing to measure; give it Linear or Conv2d "
-            "layers"
-        )
+        said = "the net has no affine layer, so there is nothing to measure"
+        raise Unsupported(f"{said}; give it Linear or Conv2d layers")
     if network.classes < 2:
-        raise Unsupported(
-            "the net returns one number an example; give it one logit per class, at least two"
-        )
+        fix = "give it one logit per class, at least two"
+        raise Unsupported(f"the net returns one number an example; {fix}")
     return network
 
 
