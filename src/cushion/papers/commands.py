@@ -108,13 +108,16 @@ def promised(one: Mapping[str, Any] | None) -> str:
     return _HELD[one["held"]] + ratio
 
 
-def taken(found: Answer) -> Answer:
-    """The setting with the smallest bound."""
-    one: Answer = next(one for one in found["tried"] if one["chosen"])
-    return one
-
-
-def by_machine_and_file(found: Answer) -> tuple[str, str]:
-    """The Occam bound on this machine's scores, and that of the certificate or why it has none."""
-    here, exact = found["occam"]
-    return certified(here["bound"]), "none" if exact["because"] else certified(exact["bound"])
+def compressions(found: Mapping[str, Answer]) -> list[Answer]:
+    """Each answer of `compress` with its `name`, the setting with the smallest bound (`taken`, in
+    words `asked`), and the Occam bounds on this machine's scores and of the certificate.
+    """
+    rows = []
+    for name, one in found.items():
+        taken = next(setting for setting in one["tried"] if setting["chosen"])
+        here, exact = one["occam"]
+        file = "none" if exact["because"] else certified(exact["bound"])
+        bounds = {"bound here": certified(here["bound"]), "certificate": file}
+        asked = f"{taken['asked']}, {taken['grid']}"
+        rows.append(one | bounds | {"name": name, "taken": taken, "asked": asked})
+    return rows

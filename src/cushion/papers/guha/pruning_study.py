@@ -9,30 +9,18 @@ from typing import Any
 import torch
 
 from cushion.compressors.file import load_compressed
-from cushion.papers.commands import (
-    LENET,
-    OCCAM,
-    TICKETS,
-    Answer,
-    answers,
-    by_machine_and_file,
-    promised,
-    sized,
-    taken,
-)
-from cushion.papers.pages import Page, Table, Tried
+from cushion.papers import commands
+from cushion.papers.commands import Answer, promised, sized
+from cushion.papers.pages import Columns, Page, Table, Tried
 from cushion.papers.runner import Workshop
 
+_ERRORS = ("errors_before", "errors_after_pruning", "errors")
 _KEPT = {
-    "sparsity": "",
-    "bits": "",
     "layers": "name shape nonzeros normality moments shift gamma_l spectral sketch",
     "promises": "name held worst_ratio",
     "tried": "asked grid nonzeros bound chosen",
-    "errors_before": "",
-    "errors_after_pruning": "",
-    "errors": "",
-    "occam": OCCAM,
+    "occam": commands.OCCAM,
+    **dict.fromkeys(("sparsity", "bits", *_ERRORS), ""),
 }
 _FILES = "study-guha-pruning/recorded"  # where the certificates lie
 _ALL = "--sparsity 0.8,0.9,0.95,0.98,0.99"
@@ -56,14 +44,14 @@ _QUICK = ("bernoulli-gentle", "bernoulli", "mask-and-values", "sketch")
 def page(workshop: Workshop) -> Page:
     """Nine prunings of one net and of a sparse one, the lemmas, and a sketch's round trip."""
     quick = workshop.size == "quick"
-    commands = {}
+    asked = {}
     for name in _QUICK if quick else _RECORDED:
         net, _, options = _RECORDED[name].partition(" ")
         command = f"compress {net} --data mnist {options} -o .runs/nets/{name}.net"
-        commands[name] = sized(workshop, command)
-    needs = [sized(workshop, training) for training in (LENET, TICKETS)]
-    found = answers(workshop, "guha-pruning", commands, _KEPT, needs)
-    two = {"sketched": commands["sketch"], "pruned": commands["mask-and-values"]}
+        asked[name] = sized(workshop, command)
+    needs = [sized(workshop, training) for training in (commands.LENET, commands.TICKETS)]
+    found = commands.answers(workshop, "guha-pruning", asked, _KEPT, needs)
+    two = {"sketched": asked["sketch"], "pruned": asked["mask-and-values"]}
     files = [
         workshop.out / sized(workshop, f".runs/nets/{name}.net")
         for name in ("sketch", "mask-and-values")
@@ -102,7 +90,8 @@ def round_trip(first: Path, second: Path) -> dict[str, Any]:
 def claims(found: dict[str, Answer], trip: dict[str, Any]) -> tuple[Tried, ...]:
     """What the records must still support when they are made again."""
     promises = {one["name"]: one for one in found["bernoulli-gentle"]["promises"]}
-    norms = [promises["Lemma 4.3"]["held"], promises["Lemma 4.4"]["held"]]
+    lemmas = [promises["Lemma 4.3"], promises["Lemma 4.4"]]
+    held = [one["held"] for one in lemmas]
     normal = [
         layer["normality"]["ks_distance"] <= layer["normality"]["ks_critical"]
         for layer in found["bernoulli"]["layers"]
@@ -111,8 +100,8 @@ def claims(found: dict[str, Answer], trip: dict[str, Any]) -> tuple[Tried, ...]:
     return (
         Tried(
             "Lemmas 4.3 and 4.4 hold with exact norms at d = 0.01",
-            None if None in norms else all(norms),
-            f"Lemma 4.3 {promised(promises['Lemma 4.3'])}; 4.4 {promised(promises['Lemma 4.4'])}",
+            None if None in held else all(held),
+            f"Lemma 4.3 {promised(lemmas[0])}; 4.4 {promised(lemmas[1])}",
         ),
         Tried(
             "Assumption 3.1: the weights of a layer are normal",
@@ -133,85 +122,77 @@ def claims(found: dict[str, Answer], trip: dict[str, Any]) -> tuple[Tried, ...]:
 
 
 def _nets(found: dict[str, Answer]) -> Table:
-    def errors(record: Answer) -> str:
-        return ", ".join(
-            str(record[key]) for key in ("errors_before", "errors_after_pruning", "errors")
-        )
-
     def held_out(record: Answer) -> float:
         return float(record["occam"][0]["holdout_errors"] / record["occam"][0]["holdout_m"])
 
-    return Table.of(
-        "Every pruning:",
-        found.items(),
-        {
-            "record": lambda row: row[0],
-            "taken": lambda row: f"{taken(row[1])['asked']}, {taken(row[1])['grid']}",
-            "tried": lambda row: len(row[1]["tried"]),
-            "weights left": lambda row: taken(row[1])["nonzeros"],
-            "share left": lambda row: 1 - row[1]["sparsity"],
-            "bits": lambda row: row[1]["bits"],
-            "training errors before, pruned, stored": lambda row: errors(row[1]),
-            "bound here": lambda row: by_machine_and_file(row[1])[0],
-            "certificate": lambda row: by_machine_and_file(row[1])[1],
-            "held-out": lambda row: held_out(row[1]),
-        },
-    )
+    columns: Columns = {
+        "record": "name",
+        "taken": "asked",
+        "tried": lambda one: len(one["tried"]),
+        "weights left": "taken.nonzeros",
+        "share left": lambda one: 1 - one["sparsity"],
+        "bits": "bits",
+        "training errors before, pruned, stored": lambda one: ", ".join(
+            str(one[key]) for key in _ERRORS
+        ),
+        "bound here": "bound here",
+        "certificate": "certificate",
+        "held-out": held_out,
+    }
+    return Table.of("Every pruning:", commands.compressions(found), columns)
 
 
 def _lemmas(found: dict[str, Answer]) -> Table:
-    by_record = {
-        name: {one["name"]: one for one in record["promises"]} for name, record in found.items()
-    }
-    columns: dict[str, Any] = {"lemma": str}
-    for name, promises in by_record.items():
-        columns[name] = lambda lemma, promises=promises: promised(promises.get(lemma))
-    lemmas = next(iter(by_record.values()))
-    return Table.of("What the lemmas promise of Algorithm 1, and the worst seen:", lemmas, columns)
+    """One column a record."""
+    by_record = [{one["name"]: one for one in record["promises"]} for record in found.values()]
+    rows = [
+        (lemma, *(promised(promises.get(lemma)) for promises in by_record))
+        for lemma in by_record[0]
+    ]
+    caption = "What the lemmas promise of Algorithm 1, and the worst seen:"
+    return Table(["lemma", *found], rows, caption)
 
 
 def _normality(record: Answer) -> Table:
-    def over(layer: Answer, moment: str) -> float | None:
+    def over(moment: str, layer: Answer) -> float | None:
         moments = layer["moments"]
         return None if moments is None else float(moments[moment] / moments[f"{moment}_expected"])
 
-    return Table.of(
-        "Assumption 3.1 and Lemma 4.1 on the layers of the dense net, at d = 1:",
-        record["layers"],
-        {
-            "layer": "name",
-            "Ψ": lambda layer: layer["normality"]["psi"],
-            "KS distance": lambda layer: layer["normality"]["ks_distance"],
-            "KS, 1 % level": lambda layer: layer["normality"]["ks_critical"],
-            "kurtosis": lambda layer: layer["normality"]["kurtosis"],
-            "E Δ² seen / Lemma 4.1": lambda layer: over(layer, "second"),
-            "E Δ⁴ seen / Lemma 4.1": lambda layer: over(layer, "fourth"),
-            "kept / χ": lambda layer: over(layer, "kept"),
-            "‖Δ‖₂": "shift",
-            "‖Δ‖₂/Γ_l": lambda layer: layer["shift"] / layer["gamma_l"],
-            "‖A‖₂/L": lambda layer: layer["spectral"] / len(record["layers"]),
-        },
-    )
+    columns: Columns = {
+        "layer": "name",
+        "Ψ": "normality.psi",
+        "KS distance": "normality.ks_distance",
+        "KS, 1 % level": "normality.ks_critical",
+        "kurtosis": "normality.kurtosis",
+        "E Δ² seen / Lemma 4.1": partial(over, "second"),
+        "E Δ⁴ seen / Lemma 4.1": partial(over, "fourth"),
+        "kept / χ": partial(over, "kept"),
+        "‖Δ‖₂": "shift",
+        "‖Δ‖₂/Γ_l": lambda layer: layer["shift"] / layer["gamma_l"],
+        "‖A‖₂/L": lambda layer: layer["spectral"] / len(record["layers"]),
+    }
+    caption = "Assumption 3.1 and Lemma 4.1 on the layers of the dense net, at d = 1:"
+    return Table.of(caption, record["layers"], columns)
 
 
 def _sketches(found: dict[str, Answer]) -> Table:
-    def back(sketch: Answer) -> str:
+    def back(layer: Answer) -> str:
+        sketch = layer["sketch"]
         return "every number" if sketch["recovered"] else f"no ({sketch['wrong']} wrong)"
 
-    return Table.of(
-        "A sketch of every layer, Y = A X Bᵀ with A and B from the seed:",
-        [layer for layer in found["sketch"]["layers"] if layer["sketch"] is not None],
-        {
-            "layer": "name",
-            "shape": lambda layer: "x".join(map(str, layer["shape"])),
-            "non-zeros": "nonzeros",
-            "sketch": lambda layer: f"{layer['sketch']['rows']}x{layer['sketch']['columns']}",
-            "numbers": lambda layer: layer["sketch"]["numbers"],
-            "√(jp)·ln p": lambda layer: layer["sketch"]["theory"],
-            "came back": lambda layer: back(layer["sketch"]),
-            "gap": lambda layer: layer["sketch"]["optimal_gap"],
-            "seconds": lambda layer: layer["sketch"]["seconds"],
-            "bits": lambda layer: layer["sketch"]["bits"],
-            "as mask and values": lambda layer: layer["sketch"]["pruned_bits"],
-        },
-    )
+    columns: Columns = {
+        "layer": "name",
+        "shape": lambda layer: "x".join(map(str, layer["shape"])),
+        "non-zeros": "nonzeros",
+        "sketch": lambda layer: f"{layer['sketch']['rows']}x{layer['sketch']['columns']}",
+        "numbers": "sketch.numbers",
+        "√(jp)·ln p": "sketch.theory",
+        "came back": back,
+        "gap": "sketch.optimal_gap",
+        "seconds": "sketch.seconds",
+        "bits": "sketch.bits",
+        "as mask and values": "sketch.pruned_bits",
+    }
+    layers = [layer for layer in found["sketch"]["layers"] if layer["sketch"] is not None]
+    caption = "A sketch of every layer, Y = A X Bᵀ with A and B from the seed:"
+    return Table.of(caption, layers, columns)

@@ -5,35 +5,20 @@ compressed?
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from cushion.papers.commands import (
-    LENET,
-    OCCAM,
-    TICKETS,
-    Answer,
-    answers,
-    by_machine_and_file,
-    certified,
-    promised,
-    sized,
-    taken,
-)
+from cushion.papers import commands
+from cushion.papers.commands import Answer, certified, promised, sized
 from cushion.papers.drawings import Curve, Curves, Panels
-from cushion.papers.pages import Page, Table, Tried
+from cushion.papers.pages import Columns, Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 _KEPT = {
-    "form": "",
-    "bits": "",
-    "eta": "",
     "layers": "tau t kept replaced replaced_largest frobenius rounding epsilon",
     "promises": "name held worst_ratio",
     "tried": "asked grid kept bound chosen",
     "trials": "errors holdout_errors",
-    "accuracy": "",
-    "holdout_accuracy": "",
-    "occam": OCCAM,
+    "occam": commands.OCCAM,
+    **dict.fromkeys(("form", "bits", "eta", "accuracy", "holdout_accuracy"), ""),
 }
 _RECORDED = {
     "corrected": "--tau 1 --t 1",
@@ -54,7 +39,7 @@ _KINDS = ("weights", "eigenvalues")
 def page(workshop: Workshop) -> Page:
     """Laws of weights and eigenvalues, then the compressions."""
     quick = workshop.size == "quick"
-    needs = [LENET] if quick else [LENET, _RESNET, TICKETS]
+    needs = [commands.LENET] if quick else [commands.LENET, _RESNET, commands.TICKETS]
     nets = {"lenet": "mnist"} if quick else {"lenet": "mnist", "resnet20": "cifar10"}
     laws = {
         net: f"measure .runs/{net} --data {data} --only tails --bootstrap 200"
@@ -67,12 +52,14 @@ def page(workshop: Workshop) -> Page:
         if not quick or name == "corrected"
     }
 
-    def ask(commands: dict[str, str], kept: dict[str, str]) -> dict[str, Answer]:
-        small = {name: sized(workshop, command) for name, command in commands.items()}
-        before = [sized(workshop, training) for training in needs]
-        return answers(workshop, "heavy-tails", small, kept, before)
+    before = [sized(workshop, training) for training in needs]
+
+    def ask(asked: dict[str, str], kept: dict[str, str]) -> dict[str, Answer]:
+        small = {name: sized(workshop, command) for name, command in asked.items()}
+        return commands.answers(workshop, "heavy-tails", small, kept, before)
 
     measured, found = ask(laws, {"layers": "name tails"}), ask(compressions, _KEPT)
+    drawn = [_pictures(net, one, kind) for net, one in measured.items() for kind in _KINDS]
     return Page(
         tables=(
             *(_tails(net, one, kind) for net, one in measured.items() for kind in _KINDS),
@@ -92,38 +79,28 @@ def page(workshop: Workshop) -> Page:
             "promises: what was seen, at worst, over what was promised (as printed for the forms "
             "algorithm and appendix). Lemma 2.2 promises nothing: its ε is in the thousands.",
         ),
-        pictures=tuple(
-            picture
-            for net, one in measured.items()
-            for kind in _KINDS
-            for picture in _pictures(net, one, kind)
-            if picture.panels
-        ),
+        pictures=[picture for both in drawn for picture in both if picture.panels],
     )
 
 
 def claims(measured: dict[str, Answer], found: dict[str, Answer]) -> tuple[Tried, ...]:
     """What the records must still support when they are made again."""
-    fits = [_fits(layer, "weights") for one in measured.values() for layer in one["layers"]]
+    fits = [layer["tails"]["weights"] for one in measured.values() for layer in one["layers"]]
     known = [one for one in fits if one["power_law"] is not None]
-    sure = [one for one in known if not one["doubts"]]
-    first = Tried(
-        "a layer's weights have a power law that nothing speaks against",
-        bool(sure),
-        f"{len(sure)} of {len(known)} layers",
-    )
+    sure = sum(not one["doubts"] for one in known)
+    text = "a layer's weights have a power law that nothing speaks against"
+    first = Tried(text, sure > 0, f"{sure} of {len(known)} layers")
     if "ticket" not in found:
         return (first,)
     noisy, plain = (
         found[name]["holdout_accuracy"]["mean"] for name in ("corrected", "without-noise")
     )
-    lemmas = {
-        name: {one["name"]: one["held"] for one in record["promises"]}
-        for name, record in found.items()
-    }
-    corrected = [name for name in found if found[name]["form"] == "corrected"]
-    held = [lemmas[name].get(lemma) for name in corrected for lemma in _LEMMAS[:2]]
+    corrected = [_promises(one) for one in found.values() if one["form"] == "corrected"]
+    held = [lemmas[name]["held"] for lemmas in corrected for name in _LEMMAS[:2]]
+    printed = _promises(found["algorithm"])["Proposition 1.1"]
     bounds = {name: record["occam"][0]["bound"] for name, record in found.items()}
+    ticket = bounds.pop("ticket")
+    best = min(bounds.values())
     return (
         first,
         Tried(
@@ -134,116 +111,105 @@ def claims(measured: dict[str, Answer], found: dict[str, Answer]) -> tuple[Tried
         Tried(
             "Proposition 1.1 and Lemma 2.1, corrected, hold on every unit and example",
             None if None in held else all(held),
-            f"{sum(one is True for one in held)} of {len(held)}",
+            f"{held.count(True)} of {len(held)}",
         ),
         Tried(
             "Proposition 1.1 as printed holds where the mean survives",
-            lemmas["algorithm"].get("Proposition 1.1 as printed"),
-            promised(
-                next(
-                    one
-                    for one in found["algorithm"]["promises"]
-                    if one["name"].startswith("Proposition 1.1")
-                )
-            ),
+            printed["held"],
+            promised(printed),
         ),
         Tried(
             "counted with positions, a dense net has a bound that says something",
-            min(value for name, value in bounds.items() if name != "ticket") < 0.9,
-            f"at best {certified(min(v for n, v in bounds.items() if n != 'ticket'))}; the ticket "
-            f"{certified(bounds['ticket'])}",
+            best < 0.9,
+            f"at best {certified(best)}; the ticket {certified(ticket)}",
         ),
     )
 
 
-def _fits(layer: Answer, kind: str) -> Answer:
-    found: Answer = layer["tails"][kind]
-    return found
+def _promises(record: Answer) -> dict[str, Answer]:
+    """By the name of the lemma, in whichever form."""
+    return {one["name"].removesuffix(" as printed"): one for one in record["promises"]}
 
 
 def _tails(net: str, found: Answer, kind: str) -> Table:
-    def wins(fits: Answer) -> str:
-        names = [one["rival"] for one in fits["comparisons"] if one["p"] < 0.1 and one["ratio"] < 0]
+    def wins(layer: Answer) -> str:
+        rivals = layer["fits"]["comparisons"]
+        names = [one["rival"] for one in rivals if one["p"] < 0.1 and one["ratio"] < 0]
         return ", ".join(names) or "none"
 
-    columns: dict[str, Any] = {
-        "layer": lambda row: row[0],
-        "count": lambda row: row[1]["count"],
-        "α": lambda row: row[1]["power_law"]["alpha"],
-        "± s.e.": lambda row: row[1]["power_law"]["alpha_error"],
-        "xmin": lambda row: row[1]["power_law"]["xmin"],
-        "tail": lambda row: row[1]["power_law"]["tail"],
-        "KS": lambda row: row[1]["power_law"]["ks_distance"],
-        "p": lambda row: row[1]["goodness"]["p"],
-        "rivals that win": lambda row: wins(row[1]),
-        "stable α": lambda row: None if row[1]["stable"] is None else row[1]["stable"]["alpha"],
-        "doubts": lambda row: len(row[1]["doubts"]),
+    columns: Columns = {
+        "layer": "name",
+        "count": "fits.count",
+        "α": "fits.power_law.alpha",
+        "± s.e.": "fits.power_law.alpha_error",
+        "xmin": "fits.power_law.xmin",
+        "tail": "fits.power_law.tail",
+        "KS": "fits.power_law.ks_distance",
+        "p": "fits.goodness.p",
+        "rivals that win": wins,
+        **({"stable α": "fits.stable.alpha"} if kind == "weights" else {}),
+        "doubts": lambda layer: len(layer["fits"]["doubts"]),
     }
-    if kind == "eigenvalues":
-        del columns["stable α"]
-    rows = [(layer["name"], _fits(layer, kind)) for layer in found["layers"]]
-    known = [row for row in rows if row[1]["power_law"] is not None]
-    return Table.of(f"{net}, {kind}:", known, columns)
+    return Table.of(f"{net}, {kind}:", _fitted(found, kind), columns)
+
+
+def _fitted(found: Answer, kind: str) -> list[Answer]:
+    """The layers whose weights or eigenvalues have a power law, with those `fits`."""
+    layers = ({"name": one["name"], "fits": one["tails"][kind]} for one in found["layers"])
+    return [one for one in layers if one["fits"]["power_law"] is not None]
 
 
 def _nets(found: dict[str, Answer]) -> Table:
     def stays(record: Answer) -> str:
         layers = [layer for layer in record["layers"] if layer["tau"] is not None]
         total = sum(layer["kept"] + layer["replaced"] for layer in layers)
-        return f"{taken(record)['kept']} of {total}"
+        return f"{record['taken']['kept']} of {total}"
 
     def after(record: Answer) -> str:
         accuracy = record["holdout_accuracy"]
         spread = "" if accuracy["deviation"] is None else f" ± {100 * accuracy['deviation']:.2f}"
         return f"{100 * accuracy['mean']:.2f}{spread} %"
 
-    return Table.of(
-        "Can they be compressed?",
-        found.items(),
-        {
-            "record": lambda row: row[0],
-            "form": lambda row: row[1]["form"],
-            "taken": lambda row: f"{taken(row[1])['asked']}, {taken(row[1])['grid']}",
-            "tried": lambda row: len(row[1]["tried"]),
-            "weights that stay": lambda row: stays(row[1]),
-            "bits": lambda row: row[1]["bits"],
-            "held-out accuracy before": lambda row: row[1]["holdout_accuracy"]["before"],
-            "after": lambda row: after(row[1]),
-            "bound here": lambda row: by_machine_and_file(row[1])[0],
-            "certificate": lambda row: by_machine_and_file(row[1])[1],
-        },
-    )
+    columns: Columns = {
+        "record": "name",
+        "form": "form",
+        "taken": "asked",
+        "tried": lambda one: len(one["tried"]),
+        "weights that stay": stays,
+        "bits": "bits",
+        "held-out accuracy before": "holdout_accuracy.before",
+        "after": after,
+        "bound here": "bound here",
+        "certificate": "certificate",
+    }
+    return Table.of("Can they be compressed?", commands.compressions(found), columns)
 
 
 def _lemmas(found: dict[str, Answer]) -> Table:
     rows = [
-        (name, {one["name"].removesuffix(" as printed"): one for one in record["promises"]})
+        (name, *(promised(_promises(record).get(lemma)) for lemma in _LEMMAS))
         for name, record in found.items()
     ]
-    columns: dict[str, Any] = {"record": lambda row: row[0]}
-    for lemma in _LEMMAS:
-        columns[lemma] = lambda row, lemma=lemma: promised(row[1].get(lemma))
-    return Table.of("What was promised, and the worst of what was seen over it:", rows, columns)
+    caption = "What was promised, and the worst of what was seen over it:"
+    return Table(("record", *_LEMMAS), rows, caption)
 
 
 def _pictures(net: str, found: Answer, kind: str) -> tuple[Panels, Panels]:
     """One panel a layer: how many exceed a size, and Hill's exponent over the k largest."""
-    survivals, hills = [], []
-    for layer in found["layers"]:
-        fits = _fits(layer, kind)
-        if fits["power_law"] is None:
-            continue
-        x, share = fits["survival"]["x"], fits["survival"]["share"]
-        both = [
-            (size, math.log10(one)) for size, one in zip(x, share, strict=True) if size > 0 < one
-        ]
-        curve = Curve(kind, tuple(size for size, _ in both), tuple(one for _, one in both))
-        survivals.append(
-            Curves("", layer["name"], "size", "log10 of the share above", (curve,), x_log=True)
-        )
-        hill = Curve(kind, tuple(fits["hill"]["k"]), tuple(fits["hill"]["tail_index"]))
-        hills.append(Curves("", layer["name"], "k largest", "Hill's exponent", (hill,), x_log=True))
+    survivals: list[Curves] = []
+    hills: list[Curves] = []
+    for layer in _fitted(found, kind):
+        hill, survival = layer["fits"]["hill"], layer["fits"]["survival"]
+        both = zip(survival["x"], survival["share"], strict=True)
+        some = [(size, math.log10(share)) for size, share in both if size > 0 < share]
+        above = Curve(kind, [size for size, _ in some], [share for _, share in some])
+        exponent = Curve(kind, hill["k"], hill["tail_index"])
+        for panels, labels, curve in (
+            (survivals, ("size", "log10 of the share above"), above),
+            (hills, ("k largest", "Hill's exponent"), exponent),
+        ):
+            panels.append(Curves("", layer["name"], *labels, [curve], x_log=True))
     return (
-        Panels(f"tails-{net}-{kind}", f"{net}: sizes of the {kind}", 4, tuple(survivals)),
-        Panels(f"hill-{net}-{kind}", f"{net}: Hill's estimate, {kind}", 4, tuple(hills)),
+        Panels(f"tails-{net}-{kind}", f"{net}: sizes of the {kind}", 4, survivals),
+        Panels(f"hill-{net}-{kind}", f"{net}: Hill's estimate, {kind}", 4, hills),
     )
