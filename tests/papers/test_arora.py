@@ -20,9 +20,7 @@ from cushion.nets import models
 from cushion.nets.batches import as_floats
 from cushion.nets.loading.weights import load_net
 from cushion.papers import registry, runner
-from cushion.papers.arora import bounds, labels, paper, spreads, table
-from cushion.papers.arora import note_correlation as correlation
-from cushion.papers.arora import note_stability as stability
+from cushion.papers.arora import bounds, labels, noise, paper, spreads, table
 from cushion.training.recipes import find_recipe, fit_recipe
 
 ITEMS = [
@@ -206,8 +204,8 @@ def test_claims_on_figure_2_can_hold_fail_and_stay_open() -> None:
     other = epoch(9, 0, 30, 5.0, frobenius=6.5)
     assert [claim.holds for claim in bounds.comparison_claims(other)] == [True, False, False, True]
     assert {claim.holds for claim in bounds.comparison_claims(epoch(9, 0, 30, None))} == {None}
-    assert stability.above_count(other).holds is False
-    assert stability.above_count(epoch(9, 0, 30, 5.0)).holds is True
+    assert bounds.above_count(other).holds is False
+    assert bounds.above_count(epoch(9, 0, 30, 5.0)).holds is True
 
     falling = [epoch(n, 3 if n else 50, 40 - n, 9.0 - n) for n in range(5)]
     assert [claim.holds for claim in bounds.training_claims(falling)] == [True, True, True, True]
@@ -291,13 +289,13 @@ def test_the_papers_net_has_as_many_parameters_as_is_said() -> None:
 
 
 def test_claims_on_table_1_can_hold_and_fail() -> None:
-    paper = {number: {"percent": row[2]} for number, row in table.TABLE_1.items()}
+    paper = {number: row[2] for number, row in table.TABLE_1.items()}
     assert [(claim.holds, claim.in_paper) for claim in table.compression_claims(paper)] == [
         (True, True)
     ] * 3
-    ours = {number: {"percent": 1e4 + number} for number in table.TABLE_1}
+    ours = {number: 1e4 + number for number in table.TABLE_1}
     assert [claim.holds for claim in table.compression_claims(ours)] == [False, True, False]
-    unbounded = {number: {"percent": None} for number in table.TABLE_1}
+    unbounded = dict.fromkeys(table.TABLE_1)
     assert [claim.holds for claim in table.compression_claims(unbounded)] == [False, False, False]
     assert "infinite" in table.compression_claims(unbounded)[0].because
 
@@ -313,16 +311,16 @@ def test_claims_of_the_note_can_hold_fail_and_stay_open() -> None:
         ((0.2, 0.19), [True, False]),
         ((0.1, 0.2), [False, False]),
     ):
-        assert [claim.holds for claim in stability.attenuation_claims(curves(*ends))] == expected
-    assert [claim.holds for claim in stability.attenuation_claims(curves(0.2, 0.0))] == [True, True]
+        assert [claim.holds for claim in noise.attenuation_claims(curves(*ends))] == expected
+    assert [claim.holds for claim in noise.attenuation_claims(curves(0.2, 0.0))] == [True, True]
     spectrum = {"quantiles": {"0.5": 0.05}, "spectral": 1.0, "stable_rank": 2.0, "count": 16}
-    assert [c.holds for c in stability.singular_claims({"kernel_spectrum": spectrum})] == [
+    assert [c.holds for c in noise.singular_claims({"kernel_spectrum": spectrum})] == [
         True,
         True,
     ]
     flat = {**spectrum, "quantiles": {"0.5": 0.9}, "stable_rank": 14.0}
-    assert [c.holds for c in stability.singular_claims({"kernel_spectrum": flat})] == [False, False]
+    assert [c.holds for c in noise.singular_claims({"kernel_spectrum": flat})] == [False, False]
     nets = [{"net": {"capacity": value}} for value in (1.0, 2.0, None)]
     expected = {(0, 1): True, (1, 0): False, (0, 2): True, (2, 0): False, (2, 2): None}
     for (a, b), holds in expected.items():
-        assert correlation.capacity_claim("smaller", "capacity", nets[a], nets[b]).holds is holds
+        assert labels.capacity_claim("smaller", "capacity", nets[a], nets[b]).holds is holds

@@ -9,7 +9,7 @@ short training on everything does not get there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cushion.measures.stability.family import StabilityOptions
 from cushion.papers.nets import TrainingPlan
@@ -20,10 +20,7 @@ from cushion.records import Record
 @dataclass(frozen=True)
 class Look(Record):
     """How much is measured: rows for all that is dear, probes, draws of noise, repeats of the
-    attenuation.
-
-    sparse_examples, sparse_probes: the same where a net is one of many (snapshots, AlexNets),
-    without noise.
+    attenuation; sparse: where a net is one of many (snapshots, AlexNets), without noise.
     """
 
     examples: int
@@ -57,10 +54,13 @@ LOOKS: dict[Size, Look] = {
 def _small(
     recipe: str, rows: int, width: float, epochs: int, halve: int, *snapshots: int
 ) -> TrainingPlan:
-    data = f"cifar10,subset={rows}"
-    return TrainingPlan(
-        recipe, data, width, epochs, halve, dropout=False, augment=False, snapshots=snapshots
-    )
+    numbers = (f"cifar10,subset={rows}", width, epochs, halve)
+    return TrainingPlan(recipe, *numbers, dropout=False, augment=False, snapshots=snapshots)
+
+
+def _both(plan: TrainingPlan) -> tuple[TrainingPlan, TrainingPlan]:
+    """On labels as they are, and on shuffled ones."""
+    return plan, replace(plan, recipe=f"{plan.recipe}-shuffled")
 
 
 VGG19: dict[Size, TrainingPlan] = {
@@ -72,18 +72,8 @@ VGG19: dict[Size, TrainingPlan] = {
         "arora-vgg19", "cifar10", snapshots=(1, 10, 30, 60, 90, 120, 150, 180, 210, 240, 270, 299)
     ),
 }
-# On labels as they are, and on shuffled ones.
 ALEXNETS: dict[Size, tuple[TrainingPlan, TrainingPlan]] = {
-    "quick": (
-        _small("arora-alexnet", 500, 0.125, 40, 10),
-        _small("arora-alexnet-shuffled", 500, 0.125, 40, 10),
-    ),
-    "recorded": (
-        _small("arora-alexnet", 2000, 0.5, 150, 50),
-        _small("arora-alexnet-shuffled", 2000, 0.5, 150, 50),
-    ),
-    "full": (
-        TrainingPlan("arora-alexnet", "cifar10"),
-        TrainingPlan("arora-alexnet-shuffled", "cifar10"),
-    ),
+    "quick": _both(_small("arora-alexnet", 500, 0.125, 40, 10)),
+    "recorded": _both(_small("arora-alexnet", 2000, 0.5, 150, 50)),
+    "full": _both(TrainingPlan("arora-alexnet", "cifar10")),
 }

@@ -12,23 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from cushion.papers.arora import nets
 from cushion.papers.arora.paper import LAYER_OF_FIGURE_1, SPREAD_RANDOM, SPREAD_TRAINED
-from cushion.papers.arora.records import vgg19
-from cushion.papers.arora.settings import (
-    LAYERS_NOTE,
-    SCALED_NOTE,
-    net_name,
-    vgg19_settings,
-    vgg19_table,
-)
 from cushion.papers.drawings import Histogram, Panels, spread_of
-from cushion.papers.pages import Page, Table, Tried
+from cushion.papers.pages import Columns, Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 _DRASTIC = 2.0  # "drastically improved": the median by at least this factor
 _NICE = 2.0  # "behave nicely even after training": the median worse by at most this factor
+_EXTREMUM = (
+    "The definitions take the worst example; the histograms, from which the paper reads its "
+    "claims, say what a typical one does."
+)
 Layer = Mapping[str, Any]
-Row = tuple[int, str, str, str, Mapping[str, Any]]  # layer, its name, quantity, net, distribution
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,13 @@ class Quantity:
     axis: str
     better: str
     find: Callable[[Layer], Mapping[str, Any] | None]
-    verified: tuple[str, ...]
+    verified: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def median(self, layer: Layer) -> float | None:
+        """Over the examples; None where the layer has no such number."""
+        found = self.find(layer)
+        return None if found is None else float(found["quantiles"]["0.5"])
 
 
 def _smoothness(layer: Layer) -> Mapping[str, Any] | None:
@@ -63,12 +65,10 @@ def _unclipped(layer: Layer) -> Mapping[str, Any] | None:
 
 
 def _beta(layer: Layer) -> Mapping[str, Any] | None:
-    convolutional = len(layer["shape"]) == 4  # a dense layer has one place, and β = 1
+    found, convolutional = layer["jacobian_beta"], len(layer["shape"]) == 4
     return (
-        layer["jacobian_beta"]["spread"]
-        if convolutional and layer["jacobian_beta"] is not None
-        else None
-    )
+        found["spread"] if convolutional and found is not None else None
+    )  # of a dense layer β = 1
 
 
 CUSHION = Quantity(
@@ -98,73 +98,88 @@ SMOOTHNESS = Quantity(
     "smaller",
     _smoothness,
     ("1/ρ", "ρ ≥ 3d"),
+    (
+        "ρ is the largest number of which Definition 7 holds (the paper leaves that open); shown "
+        "is each example's 1/ρ under Algorithm 1's noise, scaled to a tenth of the signal; 0 where "
+        "the noise left no linear piece.",
+    ),
 )
 BETA = Quantity(
-    "well-distributed Jacobian", "β_i, largest over places", "smaller", _beta, ("the Jacobian",)
+    "well-distributed Jacobian",
+    "β_i, largest over places",
+    "smaller",
+    _beta,
+    ("the Jacobian",),
+    (
+        "The paper's histogram is over sampled places, and β is read off its upper tail; this one "
+        "is over examples, each with its largest value over all places of the maps that were "
+        "measured.",
+    ),
 )
-
-
 QUANTITIES = (CUSHION, INTERLAYER, CONTRACTION, SMOOTHNESS, BETA)
+
+
 # As a table shows a distribution: the definition takes the worst example.
-SPREAD: dict[str, Callable[[Row], Any]] = {
-    "as defined (worst)": lambda row: row[4]["value"],
-    "5 %": lambda row: row[4]["quantiles"].get("0.05"),
-    "median": lambda row: row[4]["quantiles"].get("0.5"),
-    "95 %": lambda row: row[4]["quantiles"].get("0.95"),
+SPREAD: Columns = {
+    "as defined (worst)": "value",
+    "5 %": lambda row: row["quantiles"].get("0.05"),
+    "median": lambda row: row["quantiles"].get("0.5"),
+    "95 %": lambda row: row["quantiles"].get("0.95"),
 }
 
 
-def spread_rows(quantity: Quantity, nets: Mapping[str, Sequence[Layer]]) -> list[Row]:
-    """Layer by layer, of every net; layers without such a number are left out."""
+def spread_rows(
+    quantity: Quantity, found: Mapping[str, Sequence[Layer]], first: int = 1
+) -> list[dict[str, Any]]:
+    """Layer by layer, counted from `first`, of every net; layers without such a number are left
+    out.
+    """
     return [
-        (number, str(layers[0]["name"]), quantity.name, net, found)
-        for number, layers in enumerate(zip(*nets.values(), strict=True), 1)
-        for net, layer in zip(nets, layers, strict=True)
-        if (found := quantity.find(layer)) is not None
+        {
+            "layer": number,
+            "name": layers[0]["name"],
+            "quantity": quantity.name,
+            "net": net,
+            **spread,
+        }
+        for number, layers in enumerate(zip(*found.values(), strict=True), first)
+        for net, layer in zip(found, layers, strict=True)
+        if (spread := quantity.find(layer)) is not None
     ]
 
 
 def quantity_table(
-    quantity: Quantity, trained: Sequence[Layer], random: Sequence[Layer], where: str = ""
-) -> Table:
-    """Worst value, three quantiles and the mean, of the trained and of the random net."""
-    caption = f"{quantity.name[0].upper()}{quantity.name[1:]} ({quantity.axis}){where}:"
-    return Table.of(
-        caption,
-        spread_rows(quantity, {"trained": trained, "random": random}),
-        {
-            "layer": lambda row: row[0],
-            "name": lambda row: row[1],
-            "net": lambda row: row[3],
-            **SPREAD,
-            "mean": lambda row: row[4]["mean"],
-            "examples": lambda row: row[4]["count"],
-        },
-    )
-
-
-def histogram(
-    quantity: Quantity, nets: Mapping[str, Layer], title: str, name: str = ""
-) -> Histogram:
-    """One distribution a net, in this order."""
-    found = {label: quantity.find(layer) for label, layer in nets.items()}
-    spreads = [spread_of(label, one) for label, one in found.items() if one is not None]
-    return Histogram(name, title, quantity.axis, tuple(spreads))
-
-
-def layers_panels(
     quantity: Quantity,
     trained: Sequence[Layer],
     random: Sequence[Layer],
-    name: str,
-    net: str,
+    where: str = "",
+    first: int = 1,
+) -> Table:
+    """Worst value, three quantiles and the mean, of the trained and of the random net."""
+    caption = f"{quantity.name[0].upper()}{quantity.name[1:]} ({quantity.axis}){where}:"
+    rows = spread_rows(quantity, {"trained": trained, "random": random}, first)
+    columns = {"layer": "layer", "name": "name", "net": "net", **SPREAD}
+    return Table.of(caption, rows, {**columns, "mean": "mean", "examples": "count"})
+
+
+def histogram(
+    quantity: Quantity, layers: Mapping[str, Layer], title: str, name: str = ""
+) -> Histogram:
+    """One distribution a net, in this order."""
+    found = {label: quantity.find(layer) for label, layer in layers.items()}
+    spreads = [spread_of(label, one) for label, one in found.items() if one is not None]
+    return Histogram(name, title, quantity.axis, spreads)
+
+
+def layers_panels(
+    quantity: Quantity, trained: Sequence[Layer], random: Sequence[Layer], name: str, net: str
 ) -> Panels:
     """The histograms of every layer that has such a number, random and trained."""
-    panels = tuple(
+    panels = [
         histogram(quantity, _as_in_the_paper(layer, twin), f"layer {number}")
         for number, (layer, twin) in enumerate(zip(trained, random, strict=True), 1)
         if quantity.find(layer) is not None and quantity.find(twin) is not None
-    )
+    ]
     return Panels(name, f"{net}: {quantity.name} over the training set", 4, panels)
 
 
@@ -174,30 +189,28 @@ def _as_in_the_paper(layer: Layer, twin: Layer) -> dict[str, Layer]:
 
 
 def _one_layer(quantity: Quantity, name: str, workshop: Workshop) -> Page:
-    found = vgg19(workshop)
-    at = LAYER_OF_FIGURE_1 - 1
-    layer, twin = found["layers"][at], found["beside"][at]
-    title = f"{quantity.name.capitalize()}: layer {LAYER_OF_FIGURE_1} of {net_name(workshop)}"
-    only = quantity_table(quantity, [layer], [twin])
-    rows = tuple((LAYER_OF_FIGURE_1, *row[1:]) for row in only.rows)
+    found, number = nets.vgg19(workshop), LAYER_OF_FIGURE_1
+    layer, twin = found["layers"][number - 1], found["beside"][number - 1]
+    title = f"{quantity.name.capitalize()}: layer {number} of {nets.net_name(workshop)}"
+    table = quantity_table(quantity, [layer], [twin], first=number)
     return Page(
-        tables=(Table(only.header, rows, only.caption), vgg19_table(found)),
-        settings=vgg19_settings(workshop),
+        tables=(table, nets.vgg19_table(found)),
+        settings=nets.vgg19_settings(workshop),
         claims=one_layer_claims(quantity, layer, twin),
-        notes=(LAYERS_NOTE, SCALED_NOTE, *_NOTES.get(quantity.name, ())),
-        pictures=(histogram(quantity, _as_in_the_paper(layer, twin), title, name),),
+        notes=(nets.LAYERS_NOTE, nets.SCALED_NOTE, *quantity.notes),
+        pictures=[histogram(quantity, _as_in_the_paper(layer, twin), title, name)],
     )
 
 
 def _all_layers(quantity: Quantity, name: str, workshop: Workshop) -> Page:
-    found = vgg19(workshop)
+    found = nets.vgg19(workshop)
     layers, twins = found["layers"], found["beside"]
     return Page(
-        tables=(quantity_table(quantity, layers, twins), vgg19_table(found)),
-        settings=vgg19_settings(workshop),
+        tables=(quantity_table(quantity, layers, twins), nets.vgg19_table(found)),
+        settings=nets.vgg19_settings(workshop),
         claims=verified_claims(found["claims"], quantity),
-        notes=(LAYERS_NOTE, SCALED_NOTE, _EXTREMUM, *_NOTES.get(quantity.name, ())),
-        pictures=(layers_panels(quantity, layers, twins, name, net_name(workshop)),),
+        notes=(nets.LAYERS_NOTE, nets.SCALED_NOTE, _EXTREMUM, *quantity.notes),
+        pictures=[layers_panels(quantity, layers, twins, name, nets.net_name(workshop))],
     )
 
 
@@ -212,16 +225,14 @@ figure_a4 = partial(_all_layers, SMOOTHNESS, "figure-a4")
 figure_a5 = partial(_all_layers, BETA, "figure-a5")
 
 
-def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Tried, ...]:
+def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> list[Tried]:
     """Figure 1's text: the cushion improves drastically, the others behave nicely."""
-    mine, theirs = (median_of(quantity, one) for one in (layer, twin))
-    text = (
-        "the layer cushion is drastically improved by training"
-        if quantity is CUSHION
-        else f"the {quantity.name} behaves nicely even after training"
-    )
-    if mine is None or theirs is None or theirs == 0:
-        return (Tried(text, None, "the layer has no such number"),)
+    text = f"the {quantity.name} behaves nicely even after training"
+    if quantity is CUSHION:
+        text = "the layer cushion is drastically improved by training"
+    mine, theirs = quantity.median(layer), quantity.median(twin)
+    if mine is None or not theirs:
+        return [Tried(text, None, "the layer has no such number")]
     factor = mine / theirs
     if quantity is CUSHION:
         good, asked = factor >= _DRASTIC, f"at least {_DRASTIC:g} asked"
@@ -229,71 +240,33 @@ def one_layer_claims(quantity: Quantity, layer: Layer, twin: Layer) -> tuple[Tri
         good, asked = factor >= 1 / _NICE, f"at least 1/{_NICE:g} asked"
     else:
         good, asked = factor <= _NICE, f"at most {_NICE:g} asked"
-    claims = []
+    because = f"median {mine:.4g} trained, {theirs:.4g} random: factor {factor:.3g} ({asked})"
+    claims = [Tried(text, good, because)]
     if quantity is CUSHION:
-        low, high = quantity.find(layer), quantity.find(twin)
-        assert low is not None
-        assert high is not None
-        ends = (low["quantiles"]["0.05"], high["quantiles"]["0.95"])
-        because = (
-            f"5 % of the trained net's are below {ends[0]:.4g}, 95 % of the random net's below "
-            f"{ends[1]:.4g}"
-        )
-        claims.append(
-            Tried("the layer cushion is improved by training", ends[0] > ends[1], because)
-        )
-    claims += [
-        Tried(
-            text,
-            good,
-            f"median {mine:.4g} trained, {theirs:.4g} random: factor {factor:.3g} ({asked})",
-        )
-    ]
+        low = layer["layer_cushion"]["quantiles"]["0.05"]
+        high = twin["layer_cushion"]["quantiles"]["0.95"]
+        because = f"5 % of the trained net's are below {low:.4g}, 95 % of the random net's below "
+        text = "the layer cushion is improved by training"
+        claims.insert(0, Tried(text, low > high, f"{because}{high:.4g}"))
     if quantity is INTERLAYER:
         minimal = layer["minimal_interlayer_cushion"]
         least, clip = minimal["unclipped"]["value"], minimal["clip"]
-        claims.append(
-            Tried(
-                "after clipping, the minimal interlayer cushion is 1/√h",
-                least >= clip,
-                f"the smallest unclipped one over the examples is {least:.3g}, 1/√h is {clip:.3g}",
-            )
-        )
-    return tuple(claims)
+        because = f"the smallest unclipped one over the examples is {least:.3g}, 1/√h is {clip:.3g}"
+        text = "after clipping, the minimal interlayer cushion is 1/√h"
+        claims.append(Tried(text, least >= clip, because))
+    return claims
 
 
-def verified_claims(checked: Sequence[Mapping[str, Any]], quantity: Quantity) -> tuple[Tried, ...]:
+def verified_claims(checked: Sequence[Mapping[str, Any]], quantity: Quantity) -> list[Tried]:
     """The checks of `cushion measure --beside` on a quantity, with the thresholds they name."""
     claims = []
     for words in quantity.verified:
-        found = [one for one in checked if one["claim"].startswith(words)]
-        claims += [
-            Tried(one["claim"], one["held"], f"{one['found']} (asked: {one['threshold']})")
-            for one in found
-        ]
-        claims += [] if found else [Tried(f"{words} ...", None, "the net gives no numbers on it")]
-    return tuple(claims)
+        found = [checked_claim(one) for one in checked if one["claim"].startswith(words)]
+        claims += found or [Tried(f"{words} ...", None, "the net gives no numbers on it")]
+    return claims
 
 
-def median_of(quantity: Quantity, layer: Layer) -> float | None:
-    """Over the examples; None where the layer has no such number."""
-    found = quantity.find(layer)
-    return None if found is None else float(found["quantiles"]["0.5"])
-
-
-_EXTREMUM = (
-    "The definitions take the worst example; the histograms, from which the paper reads its "
-    "claims, say what a typical one does."
-)
-_NOTES = {
-    SMOOTHNESS.name: (
-        "ρ is the largest number of which Definition 7 holds (the paper leaves that open); shown "
-        "is each example's 1/ρ under Algorithm 1's noise, scaled to a tenth of the signal; 0 where "
-        "the noise left no linear piece.",
-    ),
-    BETA.name: (
-        "The paper's histogram is over sampled places, and β is read off its upper tail; this one "
-        "is over examples, each with its largest value over all places of the maps that were "
-        "measured.",
-    ),
-}
+def checked_claim(one: Mapping[str, Any], where: str = "") -> Tried:
+    """A check of `cushion measure --beside`; `where`: on which examples."""
+    because = f"{one['found']} (asked: {one['threshold']})"
+    return Tried(f"{one['claim']}{where}", one["held"], because)
