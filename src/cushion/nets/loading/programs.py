@@ -52,10 +52,8 @@ def plain_module(program: ExportedProgram) -> nn.Module:
     for node in guarded.graph.nodes:
         if node.op != "output" and not node.users:
             continue  # the guards, and parts of a result that nothing reads
-        if (
-            node.target is operator.getitem
-            and node.args[0].target is _ATEN.adaptive_max_pool2d.default
-        ):
+        getitem = node.target is operator.getitem
+        if getitem and node.args[0].target is _ATEN.adaptive_max_pool2d.default:
             # ATen returns the indices too, the torch function does not
             copies[node] = copies[node.args[0]]
             continue
@@ -99,10 +97,9 @@ def _check(guarded: fx.GraphModule, module: nn.Module, program: ExportedProgram)
         return
     args, kwargs = program.example_inputs
     with torch.no_grad():
-        if not torch.allclose(
-            guarded(*args, **kwargs), module(*args, **kwargs), rtol=1e-4, atol=1e-5
-        ):
-            raise Unsupported(
-                "the torch.export program computes something else than its calls read as torch "
-                "functions; export it in evaluation mode, with model.eval()"
-            )
+        expected, found = guarded(*args, **kwargs), module(*args, **kwargs)
+    if not torch.allclose(expected, found, rtol=1e-4, atol=1e-5):
+        raise Unsupported(
+            "the torch.export program computes something else than its calls read as torch "
+            "functions; export it in evaluation mode, with model.eval()"
+        )

@@ -12,7 +12,8 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,7 @@ def save_net(
     path: str | os.PathLike[str], module: nn.Module, spec: Spec, meta: Mapping[str, Any]
 ) -> None:
     """Write the module's weights and buffers (float32 or int64) with spec and meta, atomically."""
-    written = {
-        key: value if key in _TEXT_KEYS else json.dumps(value) for key, value in meta.items()
-    }
+    written = {key: v if key in _TEXT_KEYS else json.dumps(v) for key, v in meta.items()}
     save_tensors(Path(path), module.state_dict(), {"format": FORMAT, "spec": str(spec), **written})
 
 
@@ -79,21 +78,15 @@ def _in_order(content: bytes) -> bytes:
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors (copies that share nothing with the file) and metadata of a safetensors file."""
-    if not path.is_file():
-        raise BadInput(
-            f"{path} does not exist; give a weights file, a RUN folder or file.py:factory"
-        )
+    _check_exists(path, "a weights file, a RUN folder or file.py:factory")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             # clone: memory that torch allocated is aligned, whatever the file's layout
-            return {
-                name: file.get_tensor(name).clone()
-                for name in file.keys()  # noqa: SIM118
-            }, file.metadata() or {}
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            return tensors, file.metadata() or {}
     except (SafetensorError, OSError) as error:
-        raise Malformed(
-            f"{path} is not a complete safetensors file ({_first_line(error)}); write it again"
-        ) from None
+        said = f"{path} is not a complete safetensors file ({_first_line(error)})"
+        raise Malformed(f"{said}; write it again") from None
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -132,7 +125,12 @@ def load_net(
         net = LoadedNet(_load_program(Path(text), trust), None, {})
     else:
         net = _load_cushion_net(Path(text))
-    _check_finite(net.module, text if weights is None else str(weights))
+    source = text if weights is None else str(weights)
+    for name, tensor in net.module.state_dict().items():
+        numbers = isinstance(tensor, Tensor) and tensor.is_floating_point()
+        if numbers and not bool(torch.isfinite(tensor).all()):
+            said = f"{source}: tensor {name} holds NaN or infinite values"
+            raise BadInput(f"{said}; train the net again or repair it")
     if input_shape is not None:
         _check_data(net, text, input_shape, classes)
     return net
@@ -140,65 +138,51 @@ def load_net(
 
 def _load_cushion_net(path: Path) -> LoadedNet:
     if path.suffix == ".py":
-        raise BadInput(
-            f"{path} names no factory; write {path}:FUNCTION, a function that returns the nn.Module"
-        )
+        fix = f"write {path}:FUNCTION, a function that returns the nn.Module"
+        raise BadInput(f"{path} names no factory; {fix}")
     if path.is_dir():
         if not (path / NET_FILE).exists():
-            unfinished = "an unfinished run; run cushion train again to finish it"
+            said = f"is a folder without {NET_FILE}"
             if (path / IMP_FILE).exists():
-                raise BadInput(
-                    f"{path} holds the levels of `prune` = imp; give one of them, such as "
-                    f"{path}/level-00"
-                )
-            raise BadInput(
-                f"{path} is "
-                f"{unfinished if (path / RUN_FILE).exists() else f'a folder without {NET_FILE}'}"
-            )
+                level = f"{path}/level-00"
+                said = f"holds the levels of `prune` = imp; give one of them, such as {level}"
+            elif (path / RUN_FILE).exists():
+                said = "is an unfinished run; run cushion train again to finish it"
+            raise BadInput(f"{path} {said}")
         path = path / NET_FILE
     if path.suffix in (".pt", ".pth", ".bin", ".pkl"):
-        raise BadInput(
-            f"{path} holds weights without a net; give file.py:factory with `weights` = {path}"
-        )
+        raise BadInput(f"{path} holds weights without a net; {_factory_for(path)}")
     module, spec, meta = _read_cushion_net(path)
     init = None
     beside = path.with_name(INIT_FILE)
     if beside != path and beside.exists():
         start, start_spec, start_meta = _read_cushion_net(beside)
-        same = all(
-            start_meta.get(key) == meta.get(key) for key in ("seed", "recipe", "data_fingerprint")
-        )
-        init = start if same and start_spec == spec else None
+        same = ("seed", "recipe", "data_fingerprint")
+        if start_spec == spec and all(start_meta.get(key) == meta.get(key) for key in same):
+            init = start
     return LoadedNet(module, spec, meta, init)
 
 
 def _read_cushion_net(path: Path) -> tuple[nn.Module, Spec, dict[str, Any]]:
     tensors, metadata = read_tensors(path)
-    if metadata.get("format", "").startswith("cushion-compressed"):
+    kind = metadata.pop("format", None)
+    if (kind or "").startswith("cushion-compressed"):
         raise BadInput(f"{path} is a compressed net; read it with cushion.load_compressed")
     if "spec" not in metadata:
-        raise BadInput(
-            f"{path} was not written by cushion (no spec inside); give file.py:factory with "
-            f"`weights` = {path}"
-        )
-    if metadata.get("format") != FORMAT:
-        raise BadInput(
-            f"{path} has format {metadata.get('format')!r}, but this version reads {FORMAT!r}"
-        )
+        said = "was not written by cushion (no spec inside)"
+        raise BadInput(f"{path} {said}; {_factory_for(path)}")
+    if kind != FORMAT:
+        raise BadInput(f"{path} has format {kind!r}, but this version reads {FORMAT!r}")
     try:
-        spec = parse(metadata["spec"])
-        meta = {
-            key: value if key in _TEXT_KEYS else json.loads(value)
-            for key, value in metadata.items()
-            if key not in ("format", "spec")
-        }
+        spec = parse(metadata.pop("spec"))
+        meta = {key: v if key in _TEXT_KEYS else json.loads(v) for key, v in metadata.items()}
     except (BadInput, ValueError, RecursionError) as error:
         raise Malformed(f"{path} has damaged metadata: {_first_line(error)}") from None
     module = build_empty(spec)
     _check_keys(module, tensors, str(path))
     module = module.to_empty(device="cpu")
     _fill(module, tensors, str(path))
-    return module.eval(), spec, meta
+    return module, spec, meta
 
 
 def _check_keys(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
@@ -211,11 +195,9 @@ def _check_keys(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -
             shapes = f"{list(tensor.shape)} where the net needs {list(expected.shape)}"
             problems.append(f"has {name} of shape {shapes}")
     if problems:
-        more = f" and {len(problems) - 5} more misfits" if len(problems) > 5 else ""
-        raise BadInput(
-            f"{source} does not fit the net: it {', '.join(problems[:5])}{more}; use the weights "
-            "of this net"
-        )
+        said = ", ".join(problems[:5])
+        said += f" and {len(problems) - 5} more misfits" if len(problems) > 5 else ""
+        raise BadInput(f"{source} does not fit the net: it {said}; use the weights of this net")
 
 
 def _fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
@@ -224,90 +206,56 @@ def _fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None
     module.eval()
 
 
-def _check_finite(module: nn.Module, source: str) -> None:
-    for name, tensor in module.state_dict().items():
-        if (
-            isinstance(tensor, Tensor)
-            and tensor.is_floating_point()
-            and not bool(torch.isfinite(tensor).all())
-        ):
-            raise BadInput(
-                f"{source}: tensor {name} holds NaN or infinite values; train the net again or "
-                "repair it"
-            )
-
-
 def _check_data(net: LoadedNet, source: str, input_shape: Shape, classes: int | None) -> None:
+    shape = write_shape(input_shape)
     if net.spec is not None:
         reads, gives = net.spec.input_shape, net.spec.classes
         if reads != tuple(input_shape):
-            raise BadInput(
-                f"{source} reads {write_shape(reads)}, but the data are "
-                f"{write_shape(input_shape)}; use data of its shape"
-            )
+            said = f"{source} reads {write_shape(reads)}, but the data are {shape}"
+            raise BadInput(f"{said}; use data of its shape")
     else:
-        with torch.no_grad():
-            try:
-                numbers = (p.dtype for p in net.module.parameters() if p.is_floating_point())
-                scores = net.module(
-                    torch.zeros(2, *input_shape, dtype=next(numbers, torch.float32))
-                )
-            except Exception as error:
-                raise BadInput(
-                    f"{source} cannot read examples of shape {write_shape(input_shape)}: "
-                    f"{_first_line(error)}"
-                ) from None
+        numbers = (p.dtype for p in net.module.parameters() if p.is_floating_point())
+        x = torch.zeros(2, *input_shape, dtype=next(numbers, torch.float32))
+        with torch.no_grad(), _refusing(f"{source} cannot read examples of shape {shape}:"):
+            scores = net.module(x)
         if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != 2:
             raise BadInput(f"{source} must return one row of class scores for each example")
         gives = scores.shape[1]
     if classes is not None and gives < classes:
-        raise BadInput(
-            f"{source} gives {gives} scores, but the data have {classes} classes; use data of its "
-            "classes"
-        )
+        said = f"{source} gives {gives} scores, but the data have {classes} classes"
+        raise BadInput(f"{said}; use data of its classes")
 
 
 def _call_factory(path: Path, name: str) -> nn.Module:
-    if not path.is_file():
-        raise BadInput(f"{path} does not exist; give file.py:factory with the file's path")
+    _check_exists(path, "file.py:factory with the file's path")
     found = importlib.util.spec_from_file_location(f"cushion_user_{path.stem}", path)
     assert found is not None
     assert found.loader is not None
     code = importlib.util.module_from_spec(found)
     sys.modules[found.name] = code  # dataclasses and fx look their module up there
     try:
-        found.loader.exec_module(code)
-    except (Exception, SystemExit) as error:
+        with _refusing(f"{path} could not be imported:", named=True):
+            found.loader.exec_module(code)
+    except BadInput:
         del sys.modules[found.name]
-        raise BadInput(
-            f"{path} could not be imported: {type(error).__name__}: {_first_line(error)}"
-        ) from None
+        raise
     factory = getattr(code, name, None)
     if not callable(factory):
-        raise BadInput(
-            f"{path} has no function '{name}'; give file.py:factory with a function that the file "
-            "defines"
-        )
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # a net without weights of its own is the same one every time
-            module = factory()
-    except (Exception, SystemExit) as error:
-        raise BadInput(
-            f"{path}:{name}() raised {type(error).__name__}: {_first_line(error)}"
-        ) from None
+        fix = "give file.py:factory with a function that the file defines"
+        raise BadInput(f"{path} has no function '{name}'; {fix}")
+    with _refusing(f"{path}:{name}() raised", named=True), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # a net without weights of its own is the same one every time
+        module = factory()
     if not isinstance(module, nn.Module):
-        raise BadInput(
-            f"{path}:{name}() returned {type(module).__name__}; it must return an nn.Module"
-        )
+        returned = type(module).__name__
+        raise BadInput(f"{path}:{name}() returned {returned}; it must return an nn.Module")
     return module.eval()
 
 
 def _read_state(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return read_tensors(path)[0]
-    if not path.is_file():
-        raise BadInput(f"{path} does not exist; give `weights` a .safetensors or .pt file")
+    _check_exists(path, "`weights` a .safetensors or .pt file")
     try:
         # torch warns of a pickle's age before it refuses it
         with warnings.catch_warnings(action="ignore"):
@@ -318,28 +266,39 @@ def _read_state(path: Path) -> dict[str, Tensor]:
             f"{path} is not a plain state dict (it is damaged, or a pickle with code in it, which "
             "is never run); save it again with torch.save(net.state_dict(), ...)"
         ) from None
-    if not isinstance(state, dict) or not all(
-        isinstance(value, Tensor) for value in state.values()
-    ):
-        raise BadInput(
-            f"{path} holds no state dict; save it with torch.save(net.state_dict(), ...)"
-        )
+    if not isinstance(state, dict) or not all(isinstance(one, Tensor) for one in state.values()):
+        fix = "save it with torch.save(net.state_dict(), ...)"
+        raise BadInput(f"{path} holds no state dict; {fix}")
     return state
 
 
 def _load_program(path: Path, trust: bool) -> nn.Module:
     if not trust:
-        raise BadInput(
-            f"{path} is a torch.export program, whose loading can run code from it; add `trust` if "
-            "you trust it"
-        )
-    if not path.is_file():
-        raise BadInput(f"{path} does not exist; give the .pt2 file that torch.export.save wrote")
-    try:
+        said = f"{path} is a torch.export program, whose loading can run code from it"
+        raise BadInput(f"{said}; add `trust` if you trust it")
+    _check_exists(path, "the .pt2 file that torch.export.save wrote")
+    with _refusing(f"{path} is not a torch.export program:"):
         program = torch.export.load(path)
-    except Exception as error:
-        raise BadInput(f"{path} is not a torch.export program: {_first_line(error)}") from None
     return plain_module(program)
+
+
+def _check_exists(path: Path, instead: str) -> None:
+    if not path.is_file():
+        raise BadInput(f"{path} does not exist; give {instead}")
+
+
+def _factory_for(path: Path) -> str:
+    return f"give file.py:factory with `weights` = {path}"
+
+
+@contextmanager
+def _refusing(said: str, *, named: bool = False) -> Iterator[None]:
+    """Whatever somebody else's code raises inside becomes one sentence."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        kind = f"{type(error).__name__}: " if named else ""
+        raise BadInput(f"{said} {kind}{_first_line(error)}") from None
 
 
 def _first_line(error: BaseException) -> str:
