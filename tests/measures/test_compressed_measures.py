@@ -11,8 +11,7 @@ from torch import nn
 
 import cushion
 from cushion.data.dataset import Dataset
-from cushion.nets.module import NetworkModule
-from cushion.nets.network import Network
+from cushion.nets.network import Network, NetworkModule
 from cushion.nets.operators import Conv2d, FlatMap, LocalConv2d
 
 

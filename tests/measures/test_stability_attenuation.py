@@ -17,9 +17,9 @@ from cushion.data import Dataset
 from cushion.measures.stability.attenuation import injected_errors, measure_attenuation
 from cushion.measures.stability.noise import gaussian_like
 from cushion.measures.stability.sensitivity import sample_sensitivity
+from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network, Node
 from cushion.nets.operations import Affine
-from cushion.nets.perturbation import Activations
 from cushion.nets.tracing import trace
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

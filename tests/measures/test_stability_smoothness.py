@@ -23,9 +23,8 @@ from cushion.measures.stability.smoothness import (
     quantile_over_draws,
     sample_smoothness,
 )
-from cushion.nets.linearisation import Linearisation
+from cushion.nets.linearisation import Activations, Linearisation
 from cushion.nets.network import Network, Node
-from cushion.nets.perturbation import Activations
 from cushion.nets.tracing import trace
 
 NETS = [case for case in CASES if len(case.layers) > 1]

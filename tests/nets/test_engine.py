@@ -22,18 +22,15 @@ def test_samples_merge_in_any_order(size: int) -> None:
     for order in itertools.islice(itertools.permutations(shards_of(size)), 40):
         total = Samples()
         for start, values in order:
-            part = Samples()
-            part.add(start, values)
-            total.merge(part)
+            total.merge(Samples.of(start, values))
         assert np.array_equal(total.values(), VALUES)
 
 
 def test_missing_and_repeated_rows_are_noticed() -> None:
-    total = Samples()
-    total.add(0, VALUES[:5])
+    total = Samples.of(0, VALUES[:5])
     with pytest.raises(ValueError, match="already"):
         total.merge(total)
-    total.add(10, VALUES[10:])
+    total.merge(Samples.of(10, VALUES[10:]))
     with pytest.raises(ValueError, match="5 to 9"):
         total.values()
     overlapping = Samples({0: VALUES[:5], 3: VALUES[3:]})
@@ -44,9 +41,8 @@ def test_missing_and_repeated_rows_are_noticed() -> None:
 @pytest.mark.parametrize("size", [1, 7, 23, 50])
 def test_map_shards_covers_every_row_once(size: int) -> None:
     def work(rows: slice) -> dict[str, Samples | Total]:
-        part = Samples()
-        part.add(rows.start, VALUES[rows])
-        return {"values": part, "positive": Total(np.array((VALUES[rows] > 0).sum()))}
+        positive = Total(np.array((VALUES[rows] > 0).sum()))
+        return {"values": Samples.of(rows.start, VALUES[rows]), "positive": positive}
 
     merged = map_shards(len(VALUES), size, work)
     assert np.array_equal(merged["values"].values(), VALUES)

@@ -13,13 +13,12 @@ import torch
 from tests.cases import CASES
 
 from cushion.errors import BadInput
-from cushion.nets.linearisation import Linearisation
+from cushion.nets.linearisation import Activations, Linearisation
 from cushion.nets.network import Network, Node
 from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, LocalConv2d
 from cushion.nets.operators import conv2d as conv2d_module
 from cushion.nets.operators import local_conv2d as module
-from cushion.nets.perturbation import Activations
 from cushion.nets.tracing import trace
 
 torch.set_num_threads(1)

@@ -128,7 +128,7 @@ def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -
 def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
     from cushion.compressors.file import is_compressed, load_compressed
     from cushion.nets.loading.weights import LoadedNet, load_net
-    from cushion.nets.module import NetworkModule
+    from cushion.nets.network import NetworkModule
 
     if is_compressed(args.net):
         if args.weights or args.trust:

@@ -23,8 +23,8 @@ from cushion.measures.margins import sample_margins
 from cushion.measures.probing import lengths
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network
-from cushion.nets.perturbation import Activations
 from cushion.theorems.compression import CompressedFacts
 
 _ACTIVATIONS = 1 << 24  # numbers in all activations of a shard

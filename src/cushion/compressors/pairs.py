@@ -29,10 +29,9 @@ from cushion.measures.probing import lengths
 from cushion.measures.stability.jacobians import pair_squares, plan_jacobians
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
-from cushion.nets.linearisation import Linearisation
+from cushion.nets.linearisation import Activations, Linearisation
 from cushion.nets.network import Network, Node
 from cushion.nets.operators import Conv2d, Operator
-from cushion.nets.perturbation import Activations
 
 _VALUES = 1 << 22
 

@@ -21,8 +21,7 @@ from cushion.measures.stability.comparison import check_alike, random_like, scal
 from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.records import NoiseSensitivity
 from cushion.measures.stability.sensitivity import Draw, measure_sensitivity
-from cushion.nets.module import NetworkModule
-from cushion.nets.network import Network, Node
+from cushion.nets.network import Network, NetworkModule, Node
 from cushion.nets.tracing import trace
 from cushion.progress import plan, working
 from cushion.records import Options, Record

@@ -39,34 +39,22 @@ class Samples:
     @classmethod
     def of(cls, start: int, values: NDArray[Any]) -> Samples:
         """The values of the rows from `start` on."""
-        samples = cls()
-        samples.add(start, values)
-        return samples
-
-    def add(self, start: int, values: NDArray[Any]) -> None:
-        if start in self.parts:
-            raise ValueError(f"row {start} was already seen")
-        self.parts[start] = np.asarray(values, dtype=np.float64)
+        return cls({start: np.asarray(values, dtype=np.float64)})
 
     def merge(self, other: Samples) -> None:
-        for start, values in other.parts.items():
-            self.add(start, values)
+        if seen := self.parts.keys() & other.parts.keys():
+            raise ValueError(f"row {min(seen)} was already seen")
+        self.parts |= other.parts
 
     def values(self) -> NDArray[np.float64]:
         """All values, ordered by row; rows must be complete and without overlap."""
         expected = 0
         for start in sorted(self.parts):
             if start != expected:
-                raise ValueError(
-                    f"rows {min(start, expected)} to {max(start, expected) - 1} are missing or "
-                    "repeated"
-                )
+                first, last = min(start, expected), max(start, expected) - 1
+                raise ValueError(f"rows {first} to {last} are missing or repeated")
             expected += len(self.parts[start])
-        return (
-            np.concatenate([self.parts[start] for start in sorted(self.parts)])
-            if self.parts
-            else np.empty(0)
-        )
+        return np.concatenate([self.parts[start] for start in sorted(self.parts)] or [np.empty(0)])
 
 
 @dataclass
@@ -94,11 +82,7 @@ Accumulators: TypeAlias = Mapping[Key, Accumulator]
 
 
 def map_shards(
-    rows: int,
-    size: int,
-    work: Callable[[slice], Accumulators[Key]],
-    *,
-    describe: str = "examples",
+    rows: int, size: int, work: Callable[[slice], Accumulators[Key]], *, describe: str = "examples"
 ) -> dict[Key, Any]:
     """Run `work` on consecutive slices of at most `size` rows and merge its answers by key.
 
@@ -127,8 +111,7 @@ def _give_back_memory() -> None:
     """Return freed pages to the system, where the C library can (glibc).
 
     What a shard leaves behind, many small arrays, lies between the large ones that were freed:
-    without this the process grows with the number of shards although it holds ever less than one
-    shard's activations.
+    without this the process grows with the number of shards.
     """
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(0)

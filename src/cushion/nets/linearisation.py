@@ -1,4 +1,5 @@
-"""A net linearised at a batch: masks and choices are recorded once, then vectors pass through.
+"""A net at a batch: linearised (masks and choices are recorded once, then vectors pass through), or
+run again from a layer whose output was changed.
 
 J^{i,j} is the derivative of x^j (the output of affine layer j, bias included) with respect to x^i
 at the batch's own activations; a ReLU at exactly 0 counts as inactive. In a net that is not a
@@ -33,8 +34,7 @@ class Linearisation:
         self.batch = len(x)
         self.outputs: dict[int, Tensor] = {}
         self._steps: dict[int, Derivative | None] = {}  # None: the identity
-        # Channels last: convolutions and sums over channels run markedly faster in this order.
-        values = {0: x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x}
+        values = {0: _channels_last(x)}
         for node in net.nodes[1:]:
             before = [values[i] for i in node.inputs]
             with torch.no_grad():
@@ -52,12 +52,8 @@ class Linearisation:
             return node.op(*before)
         output, step = node.op.linearise(before[0])
         source = node.inputs[0]
-        previous = self._steps.get(source)
-        if (
-            isinstance(step, Masked)
-            and type(previous) is Masked
-            and len(self.net.users[source]) == 1
-        ):
+        previous = self._steps.get(source) if len(self.net.users[source]) == 1 else None
+        if isinstance(step, Masked) and type(previous) is Masked:
             step.mask *= previous.mask  # a ReLU just before a max-pool: one mask, not two
             self._steps[source] = None
         self._steps[node.index] = step
@@ -108,23 +104,15 @@ class Linearisation:
         t: [P, B or 1, *output_shape]. With t shared by all examples, the first product is done once
         for all.
         """
-        self._pull(target.inputs[0], each(target.affine.operator.adjoint, t), visit)
-
-    def _pull(self, index: int, t: Tensor, visit: Visit) -> None:
-        alive = {index: t}
+        index = target.inputs[0]
+        alive = {index: each(target.affine.operator.adjoint, t)}
         for node in reversed(self.net.nodes[1 : index + 1]):
             t_node = alive.pop(node.index, None)
             if t_node is None or not self._affine_at_or_before[node.index]:
                 continue
             if isinstance(node.op, Affine):
-                visit(
-                    node,
-                    t_node
-                    if t_node.shape[1] == self.batch
-                    else t_node.expand(-1, self.batch, *node.shape),
-                )
-            parts = self._pull_through(node, t_node)
-            for i, part in zip(node.inputs, parts, strict=True):
+                visit(node, t_node.expand(-1, self.batch, *node.shape))
+            for i, part in zip(node.inputs, self._pull_through(node, t_node), strict=True):
                 alive[i] = alive[i] + part if i in alive else part
 
     def _pull_through(self, node: Node, t: Tensor) -> list[Tensor]:
@@ -177,3 +165,38 @@ def feeding_layer(net: Network, target: Node) -> Node | None:
             return None
         node = net.nodes[node.inputs[0]]
     return None
+
+
+class Activations:
+    """Every node's output for one batch, in `values` under its index: [B, *shape]."""
+
+    def __init__(self, net: Network, x: Tensor) -> None:
+        self.net = net
+        self.values = {0: _channels_last(x)}
+        with torch.no_grad():
+            for node in net.nodes[1:]:
+                self.values[node.index] = node.op(*(self.values[i] for i in node.inputs))
+
+    @torch.no_grad()
+    def rerun(self, source: Node, t: Tensor, visit: Visit) -> None:
+        """Put t, [B, *shape], in place of the source's output; show what affine layers become.
+
+        This is M^{i,j}(t) of Arora 2018, Section 3, for all j > i. What `visit` is shown is its own
+        to keep.
+        """
+        changed = {source.index: t}
+        for node in self.net.nodes[source.index + 1 :]:
+            if not any(i in changed for i in node.inputs):
+                continue
+            inputs = [changed.get(i, self.values[i]) for i in node.inputs]
+            changed[node.index] = node.op(*inputs)
+            if isinstance(node.op, Affine):
+                visit(node, changed[node.index])
+            for i in node.inputs:
+                if self.net.users[i][-1] == node.index:
+                    changed.pop(i, None)
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    """Convolutions and sums over channels run markedly faster in this order."""
+    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x

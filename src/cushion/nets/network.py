@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Literal, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.operations import Affine, Operation
@@ -52,11 +52,9 @@ class Network:
 
     def __repr__(self) -> str:
         layers = ", ".join(node.name for node in self.affine_layers[:8])
-        more = ", ..." if len(self.affine_layers) > 8 else ""
-        return (
-            f"Network({self.input_shape} -> {self.classes}, {self.parameters} parameters, layers "
-            f"{layers}{more})"
-        )
+        layers += ", ..." if len(self.affine_layers) > 8 else ""
+        shapes = f"{self.input_shape} -> {self.classes}"
+        return f"Network({shapes}, {self.parameters} parameters, layers {layers})"
 
     @property
     def input_shape(self) -> Shape:
@@ -108,17 +106,16 @@ class Network:
         `with_affine`.
         """
         if tuple(x.shape[1:]) != self.input_shape:
-            raise BadInput(
-                f"the net reads examples of shape {self.input_shape}, not {tuple(x.shape[1:])}; "
-                "reshape the data or trace the net with that input shape"
-            )
+            said = f"{self.input_shape}, not {tuple(x.shape[1:])}"
+            fix = "reshape the data or trace the net with that input shape"
+            raise BadInput(f"the net reads examples of shape {said}; {fix}")
         alive: dict[int, Tensor] = {0: x}
         for node in self.nodes[1:]:
             values = [alive[i] for i in node.inputs]
             own = layer is None or not isinstance(node.op, Affine)
             output = node.op(*values) if own else layer(node, *values)  # type: ignore[misc]
             for i in node.inputs:
-                if self._last_use[i] == node.index:
+                if self.users[i][-1] == node.index:
                     alive.pop(i, None)
             alive[node.index] = output
         return alive[self.nodes[-1].index]
@@ -140,10 +137,6 @@ class Network:
                 found.add(node.index)
         return frozenset(found)
 
-    @cached_property
-    def _last_use(self) -> tuple[int, ...]:
-        return tuple(max(users, default=-1) for users in self.users)
-
     @property
     def is_chain(self) -> bool:
         """Whether each node reads just the one before it: x^i alone determines all after it."""
@@ -156,14 +149,12 @@ class Network:
             users = [self.nodes[i] for i in self.users[node.index]]
             if len(users) > 1:
                 names = [user.name for user in users]
+                said = f"{node.name} is read by {', '.join(names[:-1])} and {names[-1]}"
                 join = self._join_after(node)
-                return (
-                    f"the output of {node.name} is read by {', '.join(names[:-1])} and {names[-1]}"
-                    + (f", and {join.name} joins their branches" if join else "")
-                    + f", so between {node.name} and {join.name if join else 'the logits'} no "
-                    "single vector x^i "
-                    "separates the net"
-                )
+                said += f", and {join.name} joins their branches" if join else ""
+                between = f"{node.name} and {join.name if join else 'the logits'}"
+                said += f", so between {between} no single vector x^i separates the net"
+                return f"the output of {said}"
             if len(node.inputs) > 1:  # without a fork: a value joined with itself
                 twice = self.nodes[node.inputs[0]].name
                 return f"{node.name} reads {twice} more than once, which no layer of a chain does"
@@ -171,11 +162,11 @@ class Network:
 
     def _join_after(self, fork: Node) -> Node | None:
         """The first node after which one vector again carries everything that left `fork`."""
-        open_until = self._last_use[fork.index]
+        open_until = self.users[fork.index][-1]
         for node in self.nodes[fork.index + 1 :]:
             if node.index >= open_until:
                 return node
-            open_until = max(open_until, self._last_use[node.index])
+            open_until = max(open_until, *self.users[node.index])
         return None
 
     def chain(self) -> tuple[Node, ...]:
@@ -186,9 +177,8 @@ class Network:
 
     def with_affine(self, changes: Mapping[int, Affine]) -> Network:
         """The same graph with other affine maps at the given node indices."""
-        return Network(
-            tuple(replace(n, op=changes[n.index]) if n.index in changes else n for n in self.nodes)
-        )
+        nodes = (replace(n, op=changes[n.index]) if n.index in changes else n for n in self.nodes)
+        return Network(tuple(nodes))
 
     def to(self, dtype: torch.dtype) -> Network:
         """The same net with weights of its own in `dtype`."""
@@ -197,6 +187,24 @@ class Network:
     def double(self) -> Network:
         """The same net in float64, for a check of rounding."""
         return self.to(torch.float64)
+
+
+class NetworkModule(nn.Module):
+    """A traced or compressed net as a module; weights and biases are buffers, for its fingerprint.
+
+    `cushion.measure` and the like take the network out again instead of tracing the module.
+    """
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+        for at, node in enumerate(network.affine_layers, 1):
+            self.register_buffer(f"weight{at}", node.affine.operator.weight)
+            self.register_buffer(f"bias{at}", node.affine.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, *input_shape] -> [B, classes]."""
+        return self.network.forward(x)
 
 
 def _observed(observe: Observer, node: Node, x: Tensor) -> Tensor:

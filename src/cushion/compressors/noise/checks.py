@@ -21,8 +21,8 @@ from cushion.data import Dataset
 from cushion.measures.probing import lengths
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network
-from cushion.nets.perturbation import Activations
 
 _PAPER = "Shin 2021"
 _DEPENDS = "a measure: u and v depend on the weights here, and the proof fixes them before"

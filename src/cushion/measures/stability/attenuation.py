@@ -20,8 +20,8 @@ from cushion.measures.stability.noise import Noise, gaussian_like, lengths
 from cushion.measures.stability.records import AttenuationCurve, AttenuationPoint
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network, Node
-from cushion.nets.perturbation import Activations
 from cushion.progress import progress
 
 

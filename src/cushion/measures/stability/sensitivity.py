@@ -18,8 +18,8 @@ from cushion.measures.stability.attenuation import injected_errors
 from cushion.measures.stability.records import NoiseSensitivity
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network, Node
-from cushion.nets.perturbation import Activations
 
 Draw: TypeAlias = Callable[[tuple[int, ...], torch.Generator], Tensor]
 

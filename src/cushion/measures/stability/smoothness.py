@@ -24,9 +24,8 @@ from cushion.measures.stability.noise import Noise, gaussian_like, lengths, proj
 from cushion.measures.stability.records import PairSmoothness, Smoothness
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, Smallest, map_shards
-from cushion.nets.linearisation import Linearisation
+from cushion.nets.linearisation import Activations, Linearisation
 from cushion.nets.network import Network, Node
-from cushion.nets.perturbation import Activations
 from cushion.progress import progress
 
 Law: TypeAlias = tuple[str, int | None]  # a kind of noise and its k
