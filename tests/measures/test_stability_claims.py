@@ -12,7 +12,7 @@ from tests.cases import CASES
 import cushion
 from cushion.data.dataset import Dataset
 from cushion.measures.records import MeasureTable
-from cushion.measures.stability.claims import check_claims
+from cushion.measures.stability.comparison import check_claims
 from cushion.records import Distribution
 
 OPTIONS = cushion.StabilityOptions(draws=3, k=50, attenuation_draws=0)

@@ -18,9 +18,8 @@ from tests.jacobian_cases import activations, brute_jacobian, pairs, traced
 from torch import Tensor, nn
 
 from cushion.data import Dataset
-from cushion.measures.stability.interlayer import Pairs, measure_pairs
+from cushion.measures.stability.interlayer import Pairs, measure_pairs, sampled_spreads
 from cushion.measures.stability.jacobians import PairSquares, pair_squares, plan_jacobians
-from cushion.measures.stability.places import sampled_spreads
 from cushion.nets.linearisation import Linearisation
 from cushion.nets.network import Network, Node
 from cushion.nets.tracing import trace
@@ -29,7 +28,7 @@ NETS = [case for case in CASES if len(case.layers) > 1]
 CHAINS = [case for case in NETS if case.chain]
 each_net = pytest.mark.parametrize("case", NETS, ids=lambda case: case.name)
 each_chain = pytest.mark.parametrize("case", CHAINS, ids=lambda case: case.name)
-MODULE = "cushion.measures.stability.interlayer"
+MODULE = "cushion.measures.probing"
 
 
 def named(name: str) -> Case:

@@ -14,15 +14,14 @@ from tests.jacobian_cases import activations, traced
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cushion.measures.stability.one_pass import (
-    NormObserver,
+from cushion.measures.stability.effective import (
     OnePass,
     activation_contractions,
     layer_cushions,
     next_layer,
     noise_sensitivities,
 )
-from cushion.nets.network import Network, Node
+from cushion.nets.network import Network, Node, Stage
 from cushion.nets.tracing import trace
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -31,9 +30,13 @@ each_chain = pytest.mark.parametrize("case", CHAINS, ids=lambda case: case.name)
 
 
 def observe(net: Network, x: Tensor) -> OnePass:
-    observer = NormObserver()
-    net.run(x, observer)
-    return {key: values.numpy() for key, values in observer.norms.items()}
+    norms: OnePass = {}
+
+    def keep(node: Node, stage: Stage, t: Tensor) -> None:
+        norms[node.index, stage] = torch.linalg.vector_norm(t.flatten(1), dim=1).numpy()
+
+    net.run(x, keep)
+    return norms
 
 
 def matrix(node: Node, before: Tensor) -> Tensor:

@@ -120,7 +120,7 @@ def test_linear_nets_are_infinitely_smooth(seed: int) -> None:
     law = Noise("gaussian", 1.0)
     draws = measure_smoothness(net, sample(x), [law], draws=4, seed=0, batch=3)[law]
     for node in net.affine_layers[:-1]:
-        record = draws.describe(net, node, law, 0.05)
+        record = draws.describe(law, 0.05, node)
         assert record.value is None
         assert record.inverse == 0.0
         assert record.inverse_spread is not None
@@ -128,7 +128,7 @@ def test_linear_nets_are_infinitely_smooth(seed: int) -> None:
         assert all(pair.value == math.inf for pair in record.pairs)
         assert record.relative_norm == pytest.approx(1.0, rel=1e-5)
         assert record.to_json()["pairs"][0]["value"] is None
-    whole = draws.describe_net(law, 0.05)
+    whole = draws.describe(law, 0.05)
     assert (whole.value, whole.inverse) == (None, 0.0)
 
 
@@ -348,7 +348,7 @@ def test_the_whole_measurement_is_a_naive_loop(name: str) -> None:
                             rho[draw, b, at] = literal_rho(
                                 net, x[b : b + 1], i, j, one[None], jacobian=jacobians[i, j, b]
                             )
-            record = found[law].describe(net, i, law, delta)
+            record = found[law].describe(law, delta, i)
             by_draw = rho.min(axis=(1, 2))
             value = math.inf if record.value is None else record.value
             assert value == pytest.approx(
@@ -369,7 +369,7 @@ def test_the_whole_measurement_is_a_naive_loop(name: str) -> None:
                 at = next(at for at, j in enumerate(layers) if j.name == pair.to)
                 assert pair.value == pytest.approx(sorted(rho[:, :, at].min(axis=1))[1], rel=1e-5)
             whole = np.minimum(whole, rho.min(axis=2))
-        assert found[law].describe_net(law, delta).value == pytest.approx(
+        assert found[law].describe(law, delta).value == pytest.approx(
             sorted(whole.min(axis=1))[1], rel=1e-5
         )
 
@@ -391,7 +391,7 @@ def test_a_smoothness_of_zero_is_described_without_a_warning() -> None:
         module[2].weight.fill_(1.0)
     net, law = trace(module, (1,)), Noise("gaussian", 3.0)
     found = measure_smoothness(net, sample(torch.ones(4, 1)), [law], draws=8, seed=0, batch=9)[law]
-    record = found.describe(net, net.affine_layers[0], law, 0.05)
+    record = found.describe(law, 0.05, net.affine_layers[0])
     assert record.value == 0.0
     assert record.inverse == math.inf
 
@@ -433,4 +433,4 @@ def test_noise_that_is_not_finite_is_not_taken_for_perfect_smoothness() -> None:
         ]
     except BadInput:
         return
-    assert found.describe(net, net.affine_layers[0], law, 0.05).inverse != 0.0
+    assert found.describe(law, 0.05, net.affine_layers[0]).inverse != 0.0

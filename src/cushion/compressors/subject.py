@@ -137,7 +137,7 @@ class Subject:
         noise = Noise("sign-projection" if self.start is None else "from-initialisation", 0.1, _K)
         setting = {"draws": _DRAWS, "seed": self.seed, "batch": 64}
         drawn = measure_smoothness(self.net, some, [noise], initial=self.start, **setting)[noise]
-        value = drawn.describe_net(noise, 0.0).value if drawn.examples else None
+        value = drawn.describe(noise, 0.0).value if drawn.examples else None
         return math.inf if value is None and drawn.examples else value
 
     def _layer(self, at: int, term: LayerTerms, kept: NDArray[Any]) -> LayerStabilityFacts:

@@ -19,8 +19,8 @@ from cushion.measures.one_pass import one_pass
 from cushion.measures.records import LayerMeasures, MeasureTable, NetMeasures
 from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
 from cushion.measures.stability.family import StabilityOptions
+from cushion.measures.stability.injection import Draw, measure_sensitivity
 from cushion.measures.stability.records import NoiseSensitivity
-from cushion.measures.stability.sensitivity import Draw, measure_sensitivity
 from cushion.nets.network import Network, NetworkModule, Node
 from cushion.nets.tracing import trace
 from cushion.progress import plan, working

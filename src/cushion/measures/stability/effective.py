@@ -1,5 +1,5 @@
-"""Effective parameters (Arora 2018, Table 1) and the note's capacity: measures without the
-theorem's constants.
+"""Cushions and contractions of each layer, the effective parameters that they make (Arora 2018,
+Table 1), and the note's capacity: measures without the theorem's constants.
 
 Layer i counts as c_i²β_i²⌈κ_i/s_i⌉²/(μ_i²μ_{i→}²), with each quantity's worst value over the
 sample, or over the sample without the fraction ζ of examples that are worst for the sum over all
@@ -11,24 +11,70 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cushion.measures.stability.records import EffectiveParameters
-from cushion.nets.network import Node
+from cushion.nets.network import Network, Node, Stage
 from cushion.nets.operators import Conv2d, LocalConv2d
 
-Values = NDArray[np.float64]
+Values: TypeAlias = NDArray[np.float64]  # one number per example
+# ‖φ(x^{i-1})‖, ‖A^i φ(x^{i-1})‖, ‖x^i‖ by node index and stage, from the one pass
+OnePass: TypeAlias = dict[tuple[int, Stage], Values]
+
+
+def layer_cushions(norms: OnePass, node: Node, frobenius: float) -> Values:
+    """‖A φ(x)‖ / (‖A‖_F ‖φ(x)‖) for each example.
+
+    Definition 4: the layer cushion μ_i is the largest number with μ_i ‖A^i‖_F ‖φ(x^{i-1})‖ ≤ ‖A^i
+    φ(x^{i-1})‖ on all of S, the minimum of these. ‖A‖_F is the norm of the parameters (a
+    convolution's kernel, as in Section C of the paper), or of A - A₀ for the version from
+    initialisation. The paper has no biases: A φ(x) is the layer's output without its bias. An
+    example whose φ(x^{i-1}) is zero constrains nothing; its ratio is NaN.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return norms[node.index, "linear"] / (frobenius * norms[node.index, "input"])
+
+
+def activation_contractions(norms: OnePass, node: Node, after: Node) -> Values:
+    """‖x^i‖ / ‖φ(x^i)‖ for each example; φ is all between layer i and the next, pooling included.
+
+    Definition 6: c is the smallest number with ‖φ(x^i)‖ ≥ ‖x^i‖/c, the maximum. Infinite where
+    φ(x^i) = 0; NaN where x^i = 0 too.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return norms[node.index, "output"] / norms[after.index, "input"]
+
+
+def noise_sensitivities(norms: OnePass, node: Node, operator_frobenius: float) -> Values:
+    """ψ of the layer's true map at φ(x^{i-1}) for noise N(0, I): ‖A‖_F²‖φ(x)‖²/‖Aφ(x)‖², exact.
+
+    Proposition 3.1. Definition 3 takes the maximum over S. At least the map's stable rank.
+    """
+    with np.errstate(divide="ignore"):
+        return layer_cushions(norms, node, operator_frobenius) ** -2.0
+
+
+def next_layer(net: Network, node: Node) -> Node | None:
+    """The one layer that reads this one's output through φ; None at the end or at branches."""
+    index = node.index
+    while len(users := net.users[index]) == 1:
+        following = net.nodes[users[0]]
+        if len(following.inputs) != 1:
+            return None
+        if following in net.affine_layers:
+            return following
+        index = following.index
+    return None
 
 
 @dataclass(frozen=True)
 class LayerTerms:
     """What one layer contributes, one number per example: c, β, μ and the unclipped μ_{i→} (None:
-    no later layer).
-
-    `whole_contraction` and `whole_cushion` are c and μ over all of S, where the arrays hold some of
-    its rows only.
+    no later layer). `whole_contraction` and `whole_cushion` are c and μ over all of S, where the
+    arrays hold some of its rows only.
     """
 
     node: Node
@@ -56,25 +102,27 @@ class LayerTerms:
         clip = np.full(len(self.cushion), 1 / math.sqrt(self.node.shape[0]))
         return clip if self.interlayer is None else np.fmin(clip, self.interlayer)
 
-    def whole(self) -> float:
-        """c²β²⌈κ/s⌉²/(μ²μ_→²) with the worst of each over everything that was measured."""
-        worst = np.fmax(np.fmax.reduce(self.contraction), self.whole_contraction) * np.fmax.reduce(
-            self.beta
-        )
-        best = self.worst_cushion * np.fmin.reduce(self.minimal)
-        return math.inf if best == 0 else float(worst / best) ** 2 * self.overlap
-
     @property
     def worst_cushion(self) -> float:
         """μ over everything that was measured."""
         return float(np.fmin(np.fmin.reduce(self.cushion), self.whole_cushion))
 
+    def whole(self) -> float:
+        """c²β²⌈κ/s⌉²/(μ²μ_→²) with the worst of each over everything that was measured."""
+        contraction = np.fmax(np.fmax.reduce(self.contraction), self.whole_contraction)
+        return self._count(contraction, self.worst_cushion, slice(None))
+
     def count(self, rows: NDArray[np.bool_]) -> float:
-        """c²β²⌈κ/s⌉²/(μ²μ_→²), worst of each over the chosen rows; NaN has no say."""
+        """The same over the chosen rows; NaN has no say."""
         if not rows.any():
             return math.nan
-        worst = float(np.fmax.reduce(self.contraction[rows]) * np.fmax.reduce(self.beta[rows]))
-        best = float(np.fmin.reduce(self.cushion[rows]) * np.fmin.reduce(self.minimal[rows]))
+        return self._count(
+            np.fmax.reduce(self.contraction[rows]), np.fmin.reduce(self.cushion[rows]), rows
+        )
+
+    def _count(self, contraction: float, cushion: float, rows: slice | NDArray[np.bool_]) -> float:
+        worst = float(contraction * np.fmax.reduce(self.beta[rows]))
+        best = float(cushion * np.fmin.reduce(self.minimal[rows]))
         return math.inf if best == 0 else (worst / best) ** 2 * self.overlap
 
     def each(self) -> Values:
@@ -86,16 +134,12 @@ class LayerTerms:
 
 def effective_parameters(layers: list[LayerTerms], zeta: float) -> list[EffectiveParameters]:
     """One record a layer; ⌊ζn⌋ examples are dropped, the same ones for all layers."""
-    kept = kept_rows(layers, zeta)
-    return [
-        EffectiveParameters(
-            value=(value := layer.whole()),
-            percent=100 * value / layer.node.affine.operator.parameters,
-            zeta_value=layer.count(kept),
-            parameters=layer.node.affine.operator.parameters,
-        )
-        for layer in layers
-    ]
+    kept, records = kept_rows(layers, zeta), []
+    for layer in layers:
+        value, parameters = layer.whole(), layer.node.affine.operator.parameters
+        percent = 100 * value / parameters
+        records.append(EffectiveParameters(value, percent, layer.count(kept), parameters))
+    return records
 
 
 def kept_rows(layers: list[LayerTerms], zeta: float) -> NDArray[np.bool_]:

@@ -70,7 +70,7 @@ def _measure(context: Context) -> Found:
 
 
 def _claims(table: MeasureTable, twin: MeasureTable) -> tuple[PaperClaim, ...]:
-    from cushion.measures.stability.claims import check_claims
+    from cushion.measures.stability.comparison import check_claims
 
     return check_claims(table, twin)
 

@@ -38,14 +38,10 @@ class GramChain:
         layers = net.affine_layers
         if not net.is_chain or len(layers) < 4:
             return None
-        weights = []
-        for node in layers:
-            if not isinstance(node.affine.operator, Linear):
-                return None
-            weights.append(node.affine.operator.weight)
-        if not all(
-            isinstance(node.op, (Affine, ReLU, Flatten, Unflatten)) for node in net.nodes[1:]
-        ):
+        operators = [node.affine.operator for node in layers]
+        weights = [one.weight for one in operators if isinstance(one, Linear)]
+        plain = all(isinstance(n.op, Affine | ReLU | Flatten | Unflatten) for n in net.nodes[1:])
+        if len(weights) < len(layers) or not plain:
             return None
         rectified = tuple(
             any(isinstance(between.op, ReLU) for between in net.nodes[node.index : after.index])
@@ -57,59 +53,52 @@ class GramChain:
     @property
     def multiplications(self) -> float:
         """Products for one example, if half of each layer's units behind a ReLU are active."""
-        active = [
-            node.shape[0] / (2 if relu else 1)
-            for node, relu in zip(self.layers, self.rectified, strict=True)
-        ]
-        total = 0.0
-        for i in range(len(self.layers) - 3):
-            for j in range(i + 2, len(self.layers) - 1):
-                total += active[j - 1] ** 2 * active[i] / 2
-                total += active[j] * active[j - 1] * active[i] if j < len(self.layers) - 2 else 0
+        both = zip(self.layers, self.rectified, strict=True)
+        active = [node.shape[0] / (2 if relu else 1) for node, relu in both]
+        last, total = len(self.layers) - 2, 0.0
+        for i, j in self._pairs:
+            total += active[j - 1] ** 2 * active[i] / 2
+            total += active[j] * active[j - 1] * active[i] if j < last else 0
         return total
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        """Positions i < j - 1 of layers, j not the last."""
+        depth = len(self.layers)
+        return [(i, j) for i in range(depth - 3) for j in range(i + 2, depth - 1)]
 
     def squares(self, line: Linearisation) -> dict[tuple[int, int], Tensor]:
         """‖J^{i,j}‖_F² for i < j - 1, j not the last: [B] float64 under nodes' indices."""
-        depth, batch = len(self.layers), line.batch
         found = {
-            (self.layers[i].index, self.layers[j].index): torch.empty(batch, dtype=torch.float64)
-            for i in range(depth - 3)
-            for j in range(i + 2, depth - 1)
+            (self.layers[i].index, self.layers[j].index): torch.empty(line.batch).double()
+            for i, j in self._pairs
         }
-        with threadpool_limits(
-            1, user_api="blas"
-        ):  # small products: a second BLAS pool only gets in torch's way
-            self._fill(line, found)
+        # small products: a second BLAS pool only gets in torch's way
+        with threadpool_limits(1, user_api="blas"):
+            for b in range(line.batch):
+                self._fill(line, b, found)
         return found
 
-    def _fill(self, line: Linearisation, found: dict[tuple[int, int], Tensor]) -> None:
-        depth, batch = len(self.layers), line.batch
-        every = [torch.arange(node.shape[0]) for node in self.layers]
-        for b in range(batch):
-            active = [
-                torch.nonzero(line.outputs[node.index][b] > 0)[:, 0] if relu else every[at]
-                for at, (node, relu) in enumerate(zip(self.layers, self.rectified, strict=True))
-            ]
-            kept = [
-                _pick(self.weights[j], active[j], active[j - 1]) if 0 < j < depth - 2 else None
-                for j in range(depth)
-            ]
-            grams = [
-                None if gram is None else _pick(gram, active[j - 1], active[j - 1])
-                for j, gram in enumerate(self.grams)
-            ]
-            for i in range(depth - 3):
-                t = kept[i + 1]
-                for j in range(i + 2, depth - 1):
-                    assert t is not None
-                    gram, weight = grams[j], kept[j]
-                    assert gram is not None
-                    found[self.layers[i].index, self.layers[j].index][b] = _inner_with_outer(
-                        gram, t
-                    )
-                    if j < depth - 2:
-                        assert weight is not None
-                        t = weight @ t
+    def _fill(self, line: Linearisation, b: int, found: dict[tuple[int, int], Tensor]) -> None:
+        active = [
+            torch.nonzero(line.outputs[node.index][b] > 0)[:, 0]
+            if relu
+            else torch.arange(node.shape[0])
+            for node, relu in zip(self.layers, self.rectified, strict=True)
+        ]
+        kept = {
+            j: _pick(self.weights[j], active[j], active[j - 1])
+            for j in range(1, len(self.layers) - 2)
+        }
+        grams = {
+            j: _pick(gram, active[j - 1], active[j - 1])
+            for j, gram in enumerate(self.grams)
+            if gram is not None
+        }
+        t = kept[1]
+        for i, j in self._pairs:
+            t = kept[i + 1] if j == i + 2 else kept[j - 1] @ t
+            found[self.layers[i].index, self.layers[j].index][b] = _inner_with_outer(grams[j], t)
 
 
 def _pick(matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

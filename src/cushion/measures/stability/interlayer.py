@@ -1,114 +1,104 @@
 """Interlayer cushions (Arora 2018, Definitions 5 and 8) and the well-distributed Jacobian
-(Definition 9), all pairs.
+(Definition 9), all pairs; β by sampled places (Figure A.5) where the Jacobian has too many.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from cushion.data import Dataset
 from cushion.measures.distribution import describe
-from cushion.measures.probing import lengths
-from cushion.measures.stability.jacobians import JacobianPlan, pair_squares
-from cushion.measures.stability.places import sampled_spreads
-from cushion.measures.stability.records import (
-    InterlayerCushion,
-    JacobianBeta,
-    MinimalInterlayerCushion,
-    PairCushion,
-)
-from cushion.nets.batches import as_floats
-from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.measures.probing import lengths, probe_generator, squared_lengths, stream
+from cushion.measures.stability import records
+from cushion.measures.stability.jacobians import JacobianPlan, Pair, PairSquares, pair_squares
 from cushion.nets.linearisation import Linearisation
 from cushion.nets.network import Network, Node
 
+ByPair: TypeAlias = dict[Pair, NDArray[np.float64]]  # one number per example
+
 _PAIR_BINS = 20  # there are many pairs
+_VECTORS = 32  # columns of a Jacobian pushed at a time
 
 
 @dataclass
 class Pairs:
-    """One number per example for each pair (i, j) of node indices: the cushion ratio, its relative
-    standard error, the bias gap, and β; `sampled` holds the β of pairs of which only some places
-    were looked at.
+    """For each pair (i, j) of node indices: the cushion ratio, its relative standard error, the
+    bias gap, and β; `sampled` holds the β of pairs of which only some places were looked at.
     """
 
     net: Network
     rows: int
-    cushions: dict[tuple[int, int], NDArray[np.float64]] = field(default_factory=dict)
-    errors: dict[tuple[int, int], NDArray[np.float64]] = field(default_factory=dict)
-    gaps: dict[tuple[int, int], NDArray[np.float64]] = field(default_factory=dict)
-    betas: dict[tuple[int, int], NDArray[np.float64]] = field(default_factory=dict)
-    sampled: dict[tuple[int, int], NDArray[np.float64]] = field(default_factory=dict)
+    cushions: ByPair = field(default_factory=dict)
+    errors: ByPair = field(default_factory=dict)
+    gaps: ByPair = field(default_factory=dict)
+    betas: ByPair = field(default_factory=dict)
+    sampled: ByPair = field(default_factory=dict)
     places: int = 0
 
-    def interlayer(self, node: Node) -> InterlayerCushion | None:
+    def interlayer(self, node: Node) -> records.InterlayerCushion | None:
         """μ_{i,j} of all later layers; None if there is none, or nothing finite was seen."""
         found = []
         for (i, j), values in sorted(self.cushions.items()):
             spread = describe(values, "min", _PAIR_BINS) if i == node.index else None
             if spread is None:
                 continue
-            error = self.errors.get((i, j))
-            gap = self.gaps[i, j]
-            found.append(
-                PairCushion(
-                    to=self.net.nodes[j].name,
-                    value=spread.value,
-                    exact=error is None,
-                    standard_error=None if error is None else float(np.nanmean(error)),
-                    bias_gap=float(np.nanmax(gap)) if np.isfinite(gap).any() else math.nan,
-                    spread=spread,
-                )
+            error, gap = self.errors.get((i, j)), self.gaps[i, j]
+            pair = records.PairCushion(
+                to=self.net.nodes[j].name,
+                value=spread.value,
+                exact=error is None,
+                standard_error=None if error is None else float(np.nanmean(error)),
+                bias_gap=float(np.nanmax(gap)) if np.isfinite(gap).any() else math.nan,
+                spread=spread,
             )
-        return InterlayerCushion(min(pair.value for pair in found), tuple(found)) if found else None
+            found.append(pair)
+        smallest = min((pair.value for pair in found), default=math.inf)
+        return records.InterlayerCushion(smallest, tuple(found)) if found else None
 
     def unclipped(self, node: Node) -> NDArray[np.float64] | None:
         """The smallest μ_{i,j}(x) over j > i, by example; NaN where no pair says anything."""
         parts = [values for (i, _), values in self.cushions.items() if i == node.index]
         return np.fmin.reduce(parts) if parts else None
 
-    def minimal(self, node: Node) -> MinimalInterlayerCushion:
+    def minimal(self, node: Node) -> records.MinimalInterlayerCushion:
         """μ_{i→}."""
-        clip = 1 / math.sqrt(node.shape[0])
-        values = self.unclipped(node)
+        clip, values = 1 / math.sqrt(node.shape[0]), self.unclipped(node)
         spread = None if values is None else describe(values, "min")
         after = self.net.descendants(node.index)
-        later = [other for other in self.net.affine_layers if other.index in after]
-        return MinimalInterlayerCushion(
+        later = [other.index for other in self.net.affine_layers if other.index in after]
+        return records.MinimalInterlayerCushion(
             value=clip if spread is None else min(clip, spread.value),
             clip=clip,
             unclipped=spread,
-            all_pairs=all((node.index, other.index) in self.cushions for other in later),
+            all_pairs=all((node.index, j) in self.cushions for j in later),
         )
 
     def worst_betas(self, node: Node) -> NDArray[np.float64] | None:
         """The largest β_{i,j}(x) over j > i; ones for the last layer, which sends nothing on."""
         if node is self.net.affine_layers[-1]:
             return np.ones(self.rows)
-        parts = [
-            values for (i, _), values in {**self.sampled, **self.betas}.items() if i == node.index
-        ]
+        both = {**self.sampled, **self.betas}
+        parts = [values for (i, _), values in both.items() if i == node.index]
         return np.fmax.reduce(parts) if parts else None
 
-    def beta(self, node: Node) -> JacobianBeta | None:
+    def beta(self, node: Node) -> records.JacobianBeta | None:
         """β of the layer, with the names of the pairs that entered."""
         values = self.worst_betas(node)
         spread = None if values is None else describe(values, "max")
         if spread is None:
             return None
-        return JacobianBeta(
-            value=spread.value,
-            to=tuple(self.net.nodes[j].name for i, j in sorted(self.betas) if i == node.index),
-            sampled_to=tuple(
-                self.net.nodes[j].name for i, j in sorted(self.sampled) if i == node.index
-            ),
-            places=self.places,
-            spread=spread,
+        whole, some = (
+            tuple(self.net.nodes[j].name for i, j in sorted(pairs) if i == node.index)
+            for pairs in (self.betas, self.sampled)
         )
+        return records.JacobianBeta(spread.value, whole, some, self.places, spread)
 
 
 def measure_pairs(
@@ -116,35 +106,70 @@ def measure_pairs(
 ) -> Pairs:
     """All pairs on all of `data`; a shard's probes depend on the seed and its first row alone."""
 
-    def work(rows: slice) -> Accumulators[tuple[str, int, int]]:
-        line = Linearisation(net, as_floats(data.x[rows]).to(net.dtype))
-        shard_seed = seed * (1 << 32) + rows.start
-        answers = pair_squares(line, plan, shard_seed)
+    def work(x: Tensor, rows: slice) -> dict[tuple[str, Pair], Tensor]:
+        line = Linearisation(net, x)
+        answers = pair_squares(line, plan, seed * (1 << 32) + rows.start)
         spreads = sampled_spreads(line, answers, places, seed) if places else {}
-        found: dict[tuple[str, int, int], Samples] = {}
+        found: dict[tuple[str, Pair], Tensor] = {}
         size = {index: lengths(output).double() for index, output in line.outputs.items()}
-        for (i, j), answer in answers.items():
+        for pair, answer in answers.items():
+            i, j = pair
             assert answer.image is not None
-            area = math.prod(
-                net.nodes[i].shape[1:]
-            )  # Definition 8; 1 for a dense layer, where it is Definition 5
+            # Definition 8; 1 for a dense layer, where it is Definition 5
+            area = math.prod(net.nodes[i].shape[1:])
             image = answer.image.sqrt()
-            parts = {
-                "cushions": image * math.sqrt(area) / (answer.squared.sqrt() * size[i]),
-                "gaps": (image - size[j]).abs() / size[j],
-            }
+            found["cushions", pair] = image * math.sqrt(area) / (answer.squared.sqrt() * size[i])
+            found["gaps", pair] = (image - size[j]).abs() / size[j]
             if answer.error is not None:
-                parts["errors"] = answer.error / (2 * answer.squared)
+                found["errors", pair] = answer.error / (2 * answer.squared)
             if answer.spread is not None:
-                parts["betas"] = answer.spread.sqrt()
-            if (i, j) in spreads:
-                parts["sampled"] = spreads[i, j].sqrt()
-            for name, values in parts.items():
-                found[name, i, j] = Samples.of(rows.start, values.numpy())
+                found["betas", pair] = answer.spread.sqrt()
+            if pair in spreads:
+                found["sampled", pair] = spreads[pair].sqrt()
         return found
 
     pairs = Pairs(net, len(data), places=places)
-    merged = map_shards(len(data), batch, work, describe="all pairs of layers")
-    for (name, i, j), samples in merged.items():
-        getattr(pairs, name)[i, j] = samples.values()
+    for (name, pair), values in stream(net, data, batch, work, "all pairs of layers").items():
+        getattr(pairs, name)[pair] = values
     return pairs
+
+
+def sampled_spreads(
+    line: Linearisation, pairs: dict[Pair, PairSquares], places: int, seed: int
+) -> dict[Pair, Tensor]:
+    """(n₁n₂) max over `places` sampled places of ‖J at the place‖_F² / ‖J‖_F²: [B], for pairs whose
+    spread is missing.
+
+    At most Definition 9's β², because not all places were looked at; ‖J‖_F² is taken from `pairs`,
+    where it may itself be an estimate. The columns of J^{i,j} at one place are pushed forward, as
+    many as x^i has channels, and reach every later layer at once: exact there.
+    """
+    found: dict[Pair, Tensor] = {}
+    for source in line.net.affine_layers:
+        wanted = [j for (i, j), one in pairs.items() if i == source.index and one.spread is None]
+        if not wanted or len(source.shape) != 3:
+            continue
+        count = source.shape[1] * source.shape[2]
+        generator = probe_generator(seed, "places", source.index)
+        best: dict[int, Tensor] = {}
+        for place in torch.randperm(count, generator=generator)[:places].tolist():
+            for j, energy in _place_energy(line, source, place, max(wanted)).items():
+                best[j] = torch.maximum(best[j], energy) if j in best else energy
+        for j in wanted:
+            found[source.index, j] = best[j] * count / pairs[source.index, j].squared
+    return found
+
+
+def _place_energy(line: Linearisation, source: Node, place: int, last: int) -> dict[int, Tensor]:
+    """‖J^{i,j} restricted to the channels at one place‖_F² for every later j: [B] float64."""
+    energy: dict[int, Tensor] = {}
+
+    def visit(node: Node, t: Tensor) -> None:
+        energy[node.index] = energy.get(node.index, 0) + squared_lengths(t).sum(0)
+
+    for some in torch.split(torch.arange(source.shape[0]), _VECTORS):
+        columns = torch.zeros((len(some), 1, *source.shape), dtype=line.net.dtype)
+        columns.flatten(3)[torch.arange(len(some)), 0, some, place] = 1
+        with torch.no_grad():
+            line.push(source, columns.to(line.net.device), visit, last=last)
+    return energy

@@ -1,5 +1,4 @@
-"""Frobenius norms of the Jacobians J^{i,j} between all pairs of affine layers, exact where that is
-cheap.
+"""Frobenius norms of the Jacobians J^{i,j} between all pairs of layers, exact where it is cheap.
 
 Adjacent layers: closed form from the masked columns of A^{j}. Small outputs, the logits first of
 all: one pulled-back row an output, exact. Dense chains: Gram matrices of the active units, exact
@@ -10,6 +9,8 @@ all: one pulled-back row an output, exact. Dense chains: Gram matrices of the ac
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from typing import TypeAlias
 
 import torch
@@ -24,8 +25,7 @@ from cushion.nets.network import Network, Node
 
 Pair: TypeAlias = tuple[int, int]  # node indices of affine layers i < j
 
-# logits up to this many are pulled back one by one even where fewer probes would cost less
-_ROWS = 100
+_ROWS = 100  # logits up to so many are pulled back one by one even where probes would cost less
 
 
 @dataclass
@@ -57,19 +57,14 @@ class JacobianPlan:
 
 def plan_jacobians(net: Network, probes: int, method: Method = "auto") -> JacobianPlan:
     """Choose for every target layer: all rows where that takes at most twice the probes' products,
-    else probes.
-
-    With `probes` = 0 only what needs none is computed: adjacent layers and a last layer of up to
-    100 outputs.
+    else probes. With `probes` = 0 only adjacent layers and a last layer of up to 100 outputs.
     """
     if probes < 0:
         raise BadInput(f"`probes` must be at least 0, not {probes}")
     layers = net.affine_layers
-    depth_cost = {}
-    total = 0
-    for node in layers:  # the products that pulling one vector back from this layer takes
-        depth_cost[node.index] = total
-        total += node.affine.operator.multiplications if node is not layers[0] else 0
+    # the products that pulling one vector back from each layer takes
+    costs = accumulate([0, *(node.affine.operator.multiplications for node in layers[1:-1])])
+    cost = dict(zip((node.index for node in layers), [0, *costs], strict=False))
     rows, probed = set(), set()
     for at, node in enumerate(layers[1:], 1):
         if at == 1 and feeding_layer(net, node) is layers[0]:
@@ -83,13 +78,11 @@ def plan_jacobians(net: Network, probes: int, method: Method = "auto") -> Jacobi
     grams = None
     if method != "probes" and (chain := GramChain.of(net)) is not None:
         wanted = [index for index in (*rows, *probed) if index != layers[-1].index]
-        vectors = sum(
-            depth_cost[i] * (net.nodes[i].shape[0] if i in rows else probes) for i in wanted
-        )
+        vectors = sum(cost[i] * (net.nodes[i].shape[0] if i in rows else probes) for i in wanted)
         if wanted and chain.multiplications <= (vectors if method == "exact" else 2 * vectors):
             grams, rows, probed = chain, rows - set(wanted), set()
-    work: float = sum(depth_cost[i] * net.nodes[i].affine.operator.output_size for i in rows)
-    work += sum(depth_cost[i] * probes for i in probed) + (grams.multiplications if grams else 0)
+    work: float = sum(cost[i] * net.nodes[i].affine.operator.output_size for i in rows)
+    work += sum(cost[i] * probes for i in probed) + (grams.multiplications if grams else 0)
     return JacobianPlan(frozenset(rows), frozenset(probed), probes, grams, work)
 
 
@@ -116,14 +109,12 @@ def _adjacent(line: Linearisation, target: Node, found: dict[Pair, PairSquares])
         return
     source, energy = answer
     squared = energy.flatten(1).sum(1, dtype=torch.float64)
-    # Through one ReLU and its pooling J x^i is what the layer makes of its own input: its output
-    # without bias.
-    bias = target.affine.bias
-    output = line.outputs[target.index]
+    # Through one ReLU and its pooling J x^i is the layer's own output without bias.
+    bias, output = target.affine.bias, line.outputs[target.index]
     linear = output if bias is None else output - bias.reshape(-1, *[1] * (output.ndim - 2))
-    found[source.index, target.index] = PairSquares(
-        squared, image=squared_lengths(linear[None])[0], spread=_spread(_places(energy), squared)
-    )
+    image, places = squared_lengths(linear[None])[0], energy.sum(1, dtype=torch.float64)
+    spread = _spread(places, squared)
+    found[source.index, target.index] = PairSquares(squared, image=image, spread=spread)
 
 
 def _by_rows(line: Linearisation, target: Node, found: dict[Pair, PairSquares]) -> None:
@@ -143,9 +134,8 @@ def _by_rows(line: Linearisation, target: Node, found: dict[Pair, PairSquares]) 
         line.pull(target, basis.reshape(-1, 1, *operator.output_shape), visit)
     for index, energy in places.items():
         squared = energy.reshape(line.batch, -1).sum(1)
-        found[index, target.index] = PairSquares(
-            squared, image=images[index], spread=_spread(energy, squared)
-        )
+        spread = _spread(energy, squared)
+        found[index, target.index] = PairSquares(squared, image=images[index], spread=spread)
 
 
 def _by_probes(
@@ -170,30 +160,25 @@ def _by_probes(
 def _images(line: Linearisation, found: dict[Pair, PairSquares]) -> None:
     """‖J^{i,j} x^i‖² where it is still missing: one push of x^i reaches every j."""
     layers = line.net.affine_layers
-    homogeneous = line.net.is_chain and not any(_has_bias(node) for node in layers[1:])
+    biases = [node.affine.bias for node in layers[1:]]
+    has_bias = any(bias is not None and bool(bias.any()) for bias in biases)
     for source in layers:
-        missing = [
-            j for (i, j), answer in found.items() if i == source.index and answer.image is None
-        ]
+        missing = [j for (i, j), one in found.items() if i == source.index and one.image is None]
         if not missing:
             continue
-        if homogeneous:  # without biases x^j itself is J^{i,j} x^i
+        if line.net.is_chain and not has_bias:  # x^j itself is J^{i,j} x^i
             for j in missing:
                 found[source.index, j].image = squared_lengths(line.outputs[j][None])[0]
             continue
-
-        def visit(
-            node: Node, t: Tensor, source: Node = source, missing: list[int] = missing
-        ) -> None:
-            if node.index in missing:
-                found[source.index, node.index].image = squared_lengths(t)[0]
-
-        line.push(source, line.outputs[source.index][None], visit, last=max(missing))
+        images: dict[int, Tensor] = {}
+        keep = partial(_keep_squares, images)
+        line.push(source, line.outputs[source.index][None], keep, last=max(missing))
+        for j in missing:
+            found[source.index, j].image = images[j]
 
 
-def _has_bias(node: Node) -> bool:
-    bias = node.affine.bias
-    return bias is not None and bool(bias.any())
+def _keep_squares(found: dict[int, Tensor], node: Node, t: Tensor) -> None:
+    found[node.index] = squared_lengths(t)[0]
 
 
 def _dots(t: Tensor, x: Tensor) -> Tensor:
@@ -203,12 +188,8 @@ def _dots(t: Tensor, x: Tensor) -> Tensor:
     return torch.einsum("pbn,bn->pb", t.flatten(2), x.flatten(1))
 
 
-def _places(energy: Tensor) -> Tensor:
-    """[B, C, H, W] -> [B, H, W]; [B, n] -> [B]: one place."""
-    return energy.sum(1, dtype=torch.float64)
-
-
 def _spread(places: Tensor, squared: Tensor) -> Tensor:
+    """β² from the energies of the places, [B, H, W]; [B] is one place."""
     if places.ndim == 1:
         return torch.ones_like(squared)
     return places.flatten(1).amax(1) * places[0].numel() / squared

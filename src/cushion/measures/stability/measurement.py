@@ -13,27 +13,13 @@ from cushion.measures.distribution import describe
 from cushion.measures.family import Context
 from cushion.measures.probing import chosen_rows, shard_size
 from cushion.measures.spectra import layer_spectrum
-from cushion.measures.stability.attenuation import measure_attenuation
-from cushion.measures.stability.effective import LayerTerms, capacity, effective_parameters
+from cushion.measures.stability import effective, records
+from cushion.measures.stability.effective import LayerTerms, OnePass
 from cushion.measures.stability.family import StabilityOptions
+from cushion.measures.stability.injection import measure_attenuation
 from cushion.measures.stability.interlayer import Pairs, measure_pairs
 from cushion.measures.stability.jacobians import JacobianPlan, plan_jacobians
 from cushion.measures.stability.noise import Noise
-from cushion.measures.stability.one_pass import (
-    OnePass,
-    activation_contractions,
-    layer_cushions,
-    next_layer,
-    noise_sensitivities,
-)
-from cushion.measures.stability.records import (
-    AttenuationCurve,
-    EffectiveParameters,
-    FromInitialisation,
-    LayerStability,
-    NetStability,
-    Smoothness,
-)
 from cushion.measures.stability.smoothness import SmoothnessDraws, measure_smoothness
 from cushion.nets.network import Network, Node
 
@@ -51,12 +37,12 @@ class _Passes:
     rows: NDArray[np.int64]
     pairs: Pairs
     smoothness: dict[Noise, SmoothnessDraws] = field(default_factory=dict)
-    curves: list[dict[int, AttenuationCurve]] = field(default_factory=list)
+    curves: list[dict[int, records.AttenuationCurve]] = field(default_factory=list)
 
-    def laws(self, node: Node, *, from_initialisation: bool) -> tuple[Smoothness, ...]:
+    def laws(self, node: Node, *, from_initialisation: bool) -> tuple[records.Smoothness, ...]:
         """ρ_δ of one layer under each law of noise."""
         return tuple(
-            draws.describe(self.net, node, noise, self.options.delta)
+            draws.describe(noise, self.options.delta, node)
             for noise, draws in self.smoothness.items()
             if (noise.kind == "from-initialisation") == from_initialisation
             and node.index in draws.examples
@@ -64,56 +50,47 @@ class _Passes:
 
     def terms(self, frobenius: list[float]) -> list[LayerTerms]:
         """The factors of Table 1 on the chosen rows; [] unless all of them are known."""
-        terms = []
+        terms, rows = [], self.rows
         for node, norm in zip(self.net.affine_layers, frobenius, strict=True):
-            after, beta = next_layer(self.net, node), self.pairs.worst_betas(node)
+            after, beta = effective.next_layer(self.net, node), self.pairs.worst_betas(node)
             unknown = after is None and node is not self.net.affine_layers[-1]
             if beta is None or norm == 0 or unknown or not self.pairs.minimal(node).all_pairs:
                 return []
-            ones = np.ones(len(self.rows))
-            contraction = (
-                ones if after is None else activation_contractions(self.norms, node, after)
-            )
-            cushion = layer_cushions(self.norms, node, norm)
-            terms.append(
-                LayerTerms(
-                    node,
-                    ones if after is None else contraction[self.rows],
-                    beta,
-                    cushion[self.rows],
-                    self.pairs.unclipped(node),
-                    float(np.fmax.reduce(contraction)),
-                    float(np.fmin.reduce(cushion)),
-                )
-            )
+            cushion = effective.layer_cushions(self.norms, node, norm)
+            contraction = np.ones(len(cushion))
+            if after is not None:
+                contraction = effective.activation_contractions(self.norms, node, after)
+            worst = float(np.fmax.reduce(contraction)), float(np.fmin.reduce(cushion))
+            parts = contraction[rows], beta, cushion[rows], self.pairs.unclipped(node)
+            terms.append(LayerTerms(node, *parts, *worst))
         return terms
 
-    def counts(self, terms: list[LayerTerms]) -> list[EffectiveParameters] | list[None]:
+    def counts(self, terms: list[LayerTerms]) -> list[records.EffectiveParameters] | list[None]:
         """The effective parameters of each layer; None where they are not known."""
-        known = effective_parameters(terms, self.options.zeta) if terms else None
+        known = effective.effective_parameters(terms, self.options.zeta) if terms else None
         return known or [None] * len(self.net.affine_layers)
 
 
-def measure_stability(context: Context) -> tuple[dict[int, LayerStability], NetStability]:
+def measure_stability(
+    context: Context,
+) -> tuple[dict[int, records.LayerStability], records.NetStability]:
     """All layers under their nodes' indices, and the whole net.
 
     Layer cushions, contractions and sensitivities are over all of the data; everything else over
     the first `examples` rows of a seeded permutation of it.
     """
-    net, data, initial, options = context.net, context.data, context.initial, context.options
+    net, initial, options = context.net, context.initial, context.options
     noises = _noises(options, initial is not None)
     norms: OnePass = {key: values for key, values in context.passed.items() if key != "margins"}  # type: ignore[misc]
-    found, some = _pairs(net, data, norms, options, len(noises))
-    batch = shard_size(net)
+    found, some = _pairs(net, context.data, norms, options, len(noises))
+    setting = {"seed": options.seed, "batch": shard_size(net)}
     if options.draws and len(net.affine_layers) > 1:
         found.smoothness = measure_smoothness(
-            net, some, noises, draws=options.draws, seed=options.seed, batch=batch, initial=initial
+            net, some, noises, draws=options.draws, initial=initial, **setting
         )
-    if options.attenuation_draws:
+    if draws := options.attenuation_draws:
         found.curves = [
-            measure_attenuation(
-                net, some, level, draws=options.attenuation_draws, seed=options.seed, batch=batch
-            )
+            measure_attenuation(net, some, level, draws=draws, **setting)
             for level in options.levels
         ]
     terms = found.terms([node.affine.operator.frobenius() for node in net.affine_layers])
@@ -133,10 +110,8 @@ def measure_terms(
     initial: Network | None = None,
 ) -> tuple[list[LayerTerms], NDArray[np.int64]]:
     """What each layer contributes to Lemmas 3 and 14 of Arora 2018, example by example, and the
-    rows of `data` used.
-
-    With `initial` the cushions are those of A - A₀. [] where a layer has no contraction or a pair
-    was not measured.
+    rows of `data` used. With `initial` the cushions are those of A - A₀. [] where a layer has no
+    contraction or a pair was not measured.
     """
     found, _ = _pairs(net, data, norms, options, 0)
     operators = [node.affine.operator for node in net.affine_layers]
@@ -153,9 +128,8 @@ def _pairs(
     plan = plan_jacobians(net, options.probes, options.method)
     count = options.examples or _affordable(net, plan, options, noises)
     some, rows = chosen_rows(data, count, options.seed, "noise stability")
-    pairs = measure_pairs(
-        net, some, plan, places=options.places, seed=options.seed, batch=shard_size(net)
-    )
+    places, seed, batch = options.places, options.seed, shard_size(net)
+    pairs = measure_pairs(net, some, plan, places=places, seed=seed, batch=batch)
     return _Passes(net, options, norms, rows, pairs), some
 
 
@@ -172,28 +146,27 @@ def _affordable(net: Network, plan: JacobianPlan, options: StabilityOptions, noi
     """How many examples `_BUDGET` multiplications are enough for."""
     costs = [node.affine.operator.multiplications for node in net.affine_layers]
     onwards = sum(at * cost for at, cost in enumerate(costs))  # a vector from every layer on
-    each = plan.multiplications + onwards * (
-        1 + 2 * noises * options.draws + len(options.levels) * options.attenuation_draws
-    )
+    injected = len(options.levels) * options.attenuation_draws
+    each = plan.multiplications + onwards * (1 + 2 * noises * options.draws + injected)
     return max(1, int(_BUDGET / each)) if each else 1 << 62
 
 
 def _layer(
     node: Node,
     found: _Passes,
-    count: EffectiveParameters | None,
-    distant: FromInitialisation | None,
-) -> LayerStability:
+    count: records.EffectiveParameters | None,
+    distant: records.FromInitialisation | None,
+) -> records.LayerStability:
     operator, norms = node.affine.operator, found.norms
-    after = next_layer(found.net, node)
-    return LayerStability(
-        layer_cushion=describe(layer_cushions(norms, node, operator.frobenius()), "min"),
-        activation_contraction=None
-        if after is None
-        else describe(activation_contractions(norms, node, after), "max"),
-        noise_sensitivity=describe(
-            noise_sensitivities(norms, node, operator.operator_frobenius()), "max"
-        ),
+    after, contraction = effective.next_layer(found.net, node), None
+    if after is not None:
+        contraction = describe(effective.activation_contractions(norms, node, after), "max")
+    cushions = effective.layer_cushions(norms, node, operator.frobenius())
+    noisy = effective.noise_sensitivities(norms, node, operator.operator_frobenius())
+    return records.LayerStability(
+        layer_cushion=describe(cushions, "min"),
+        activation_contraction=contraction,
+        noise_sensitivity=describe(noisy, "max"),
         interlayer_cushion=found.pairs.interlayer(node),
         minimal_interlayer_cushion=found.pairs.minimal(node),
         jacobian_beta=found.pairs.beta(node),
@@ -205,8 +178,11 @@ def _layer(
 
 
 def _whole(
-    context: Context, layers: dict[int, LayerStability], found: _Passes, terms: list[LayerTerms]
-) -> NetStability:
+    context: Context,
+    layers: dict[int, records.LayerStability],
+    found: _Passes,
+    terms: list[LayerTerms],
+) -> records.NetStability:
     options, parts = context.options, list(layers.values())
     contractions = [one.value for part in parts if (one := part.activation_contraction)]
     # where the net branches, some layers have none
@@ -216,21 +192,21 @@ def _whole(
     moved = [one.effective_parameters.value for one in distant if one.effective_parameters]
     cushions = [part.interlayer_cushion for part in parts if part.interlayer_cushion]
     gaps = [pair.bias_gap for cushion in cushions for pair in cushion.pairs]
-    return NetStability(
+    c = 1.0 if contraction is None else contraction
+    smoothness = [
+        draws.describe(noise, options.delta)
+        for noise, draws in found.smoothness.items()
+        if draws.examples
+    ]
+    return records.NetStability(
         examples=len(found.rows),
         probes=options.probes,
         method=options.method,
         zeta=options.zeta,
         seed=options.seed,
         activation_contraction=contraction,
-        interlayer_smoothness=tuple(
-            draws.describe_net(noise, options.delta)
-            for noise, draws in found.smoothness.items()
-            if draws.examples
-        ),
-        capacity=capacity(len(terms), 1.0 if contraction is None else contraction, terms)
-        if terms
-        else None,
+        interlayer_smoothness=tuple(smoothness),
+        capacity=effective.capacity(len(terms), c, terms) if terms else None,
         effective_parameters=sum(count.value for count in counts) if counts else None,
         effective_parameters_zeta=sum(count.zeta_value for count in counts) if counts else None,
         effective_parameters_from_initialisation=math.fsum(moved) if moved else None,
@@ -239,35 +215,26 @@ def _whole(
     )
 
 
-def _from_initialisation(context: Context, found: _Passes) -> dict[int, FromInitialisation]:
+def _from_initialisation(context: Context, found: _Passes) -> dict[int, records.FromInitialisation]:
     """Every layer's record by its node's index; {} where the initialisation is not known."""
-    net, initial = context.net, context.initial
-    if initial is None:
+    if context.initial is None:
         return {}
-    starts = [node.affine.operator for node in initial.affine_layers]
-    differences = [
-        node.affine.operator.with_weight(node.affine.operator.weight - start.weight)
-        for node, start in zip(net.affine_layers, starts, strict=True)
-    ]
-    counts = found.counts(found.terms([difference.frobenius() for difference in differences]))
-    records = {}
-    for node, start, difference, count in zip(
-        net.affine_layers, starts, differences, counts, strict=True
-    ):
-        distance = difference.frobenius()
-        cushion = sensitivity = None
+    nodes, starts = context.net.affine_layers, context.initial.affine_layers
+    pairs = [(a.affine.operator, b.affine.operator) for a, b in zip(nodes, starts, strict=True)]
+    changes = [own.with_weight(own.weight - start.weight) for own, start in pairs]
+    counts = found.counts(found.terms([change.frobenius() for change in changes]))
+    found_by = {}
+    for node, (own, start), change, count in zip(nodes, pairs, changes, counts, strict=True):
+        distance, norm = change.frobenius(), change.operator_frobenius()
+        cushion = sensitivity = spectrum = None
         if distance > 0:
-            cushion = describe(layer_cushions(found.norms, node, distance), "min")
-            norm = difference.operator_frobenius()
-            sensitivity = describe(noise_sensitivities(found.norms, node, norm), "max")
-        records[node.index] = FromInitialisation(
-            distance=distance,
-            layer_cushion=cushion,
-            noise_sensitivity=sensitivity,
-            interlayer_smoothness=found.laws(node, from_initialisation=True),
-            effective_parameters=count,
-            spectrum=layer_spectrum(node.affine.operator.minus(start), seed=context.seed)
-            if context.singular_values
-            else None,
+            cushion = describe(effective.layer_cushions(found.norms, node, distance), "min")
+            noisy = effective.noise_sensitivities(found.norms, node, norm)
+            sensitivity = describe(noisy, "max")
+        if context.singular_values:
+            spectrum = layer_spectrum(own.minus(start), seed=context.seed)
+        laws = found.laws(node, from_initialisation=True)
+        found_by[node.index] = records.FromInitialisation(
+            distance, cushion, sensitivity, laws, count, spectrum
         )
-    return records
+    return found_by

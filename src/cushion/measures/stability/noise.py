@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cushion.measures.probing import probe_generator
+from cushion.measures.probing import lengths, probe_generator, spread_over
 from cushion.nets.network import Network, Node
 from cushion.nets.operators.sign_projection import sign_project
 
@@ -33,10 +33,9 @@ class Noise:
         """How tables and records call it."""
         if self.kind == "gaussian":
             return f"gaussian at {self.level:g}"
-        start = "sign-projection" + (" of A - A0" if self.kind == "from-initialisation" else "")
-        return f"{start}, k = {self.k}" + (
-            "" if self.level is None else f", scaled to {self.level:g}"
-        )
+        what = "" if self.kind == "sign-projection" else " of A - A0"
+        scaled = "" if self.level is None else f", scaled to {self.level:g}"
+        return f"sign-projection{what}, k = {self.k}{scaled}"
 
     def scale(self, noise: Tensor, signal: Tensor) -> Tensor:
         """The noise at its stated relative norm, example by example; zero noise stays zero."""
@@ -44,14 +43,13 @@ class Noise:
             return noise
         size = lengths(noise)
         factor = torch.where(size > 0, self.level * lengths(signal) / size, size)
-        return noise * factor.to(noise.dtype).reshape(-1, *[1] * (noise.ndim - 1))
+        return noise * spread_over(factor, noise)
 
 
 def project_net(
     net: Network, k: int, seed: int, draw: int, initial: Network | None = None
 ) -> Network:
-    """The net with every weight replaced by its image under Algorithm 1 (Matrix-Project) of Arora
-    2018, biases kept.
+    """The net with every weight's image under Algorithm 1 (Matrix-Project), biases kept.
 
     Each layer and draw has sign matrices of its own. A convolution's kernel is projected as one
     matrix and shared by all places. With `initial`, A₀ + projection(A - A₀).
@@ -74,9 +72,3 @@ def gaussian_like(
     generator = probe_generator(start, f"{purpose} {seed} {draw}", node.index)
     drawn = torch.randn(signal.shape, generator=generator, dtype=signal.dtype).to(signal.device)
     return drawn.contiguous(memory_format=torch.channels_last) if drawn.ndim == 4 else drawn
-
-
-def lengths(t: Tensor) -> Tensor:
-    """‖t‖ of each example: [B, *shape] -> [B] float64, where large squares do not overflow."""
-    norms: Tensor = torch.linalg.vector_norm(t, dim=tuple(range(1, t.ndim)), dtype=torch.float64)
-    return norms

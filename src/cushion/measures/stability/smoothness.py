@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -20,7 +21,8 @@ from torch import Tensor
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.distribution import describe
-from cushion.measures.stability.noise import Noise, gaussian_like, lengths, project_net
+from cushion.measures.probing import lengths
+from cushion.measures.stability.noise import Noise, gaussian_like, project_net
 from cushion.measures.stability.records import PairSmoothness, Smoothness
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, Smallest, map_shards
@@ -34,38 +36,40 @@ Law: TypeAlias = tuple[str, int | None]  # a kind of noise and its k
 class SmoothnessDraws:
     """ρ of every draw of one noise: an example's smallest over j, a pair's over the examples."""
 
-    def __init__(self) -> None:
+    def __init__(self, net: Network) -> None:
+        self.net = net
         self.examples: dict[int, list[NDArray[np.float32]]] = {}  # source -> [rows] a draw
         self.pairs: dict[tuple[int, int], list[float]] = {}
         self.norms: dict[int, list[float]] = {}
 
-    def describe(self, net: Network, source: Node, noise: Noise, delta: float) -> Smoothness:
-        """The record of one layer."""
-        each = np.stack(self.examples[source.index])  # [draws, rows]
-        own = quantile_over_draws(each.astype(np.float64), delta)
+    def describe(self, noise: Noise, delta: float, source: Node | None = None) -> Smoothness:
+        """The record of one layer; without one of the whole net, the smallest over all layers, draw
+        by draw.
+        """
+        sources = self.examples if source is None else [source.index]
+        each = np.stack([np.stack(self.examples[i]) for i in sources]).min(axis=0)  # [draws, rows]
+        by_draw = each.min(axis=1).astype(np.float64)
+        value = float(quantile_over_draws(by_draw, delta))
+        with np.errstate(divide="ignore"):
+            inverse = 1 / quantile_over_draws(each.astype(np.float64), delta)
         pairs = [
-            (net.nodes[j].name, values)
-            for (i, j), values in self.pairs.items()
-            if i == source.index
+            PairSmoothness(self.net.nodes[j].name, float(quantile_over_draws(np.array(own), delta)))
+            for (i, j), own in self.pairs.items()
+            if source is not None and i == source.index
         ]
-        return _record(
-            noise,
-            delta,
-            each.min(axis=1).astype(np.float64),
-            float(np.mean(self.norms[source.index])),
-            own,
-            tuple(
-                PairSmoothness(name, float(quantile_over_draws(np.array(values), delta)))
-                for name, values in pairs
-            ),
+        return Smoothness(
+            noise=noise.name,
+            kind=noise.kind,
+            level=noise.level,
+            delta=delta,
+            draws=len(by_draw),
+            value=value if math.isfinite(value) else None,
+            inverse=1 / value if value > 0 else math.inf,
+            standard_error=quantile_error(by_draw, delta),
+            relative_norm=float(np.mean([np.mean(self.norms[i]) for i in sources])),
+            inverse_spread=describe(inverse, "max"),
+            pairs=tuple(pairs),
         )
-
-    def describe_net(self, noise: Noise, delta: float) -> Smoothness:
-        """The record of the whole net: the smallest over all layers, draw by draw."""
-        each = np.stack([np.stack(parts) for parts in self.examples.values()]).min(axis=0)
-        norm = float(np.mean([np.mean(parts) for parts in self.norms.values()]))
-        own = quantile_over_draws(each.astype(np.float64), delta)
-        return _record(noise, delta, each.min(axis=1).astype(np.float64), norm, own, ())
 
 
 def measure_smoothness(
@@ -79,54 +83,46 @@ def measure_smoothness(
     initial: Network | None = None,
 ) -> dict[Noise, SmoothnessDraws]:
     """Each noise, `draws` times, followed from every layer to all later ones on all of `data`."""
-    found = {noise: SmoothnessDraws() for noise in noises}
+    found = {noise: SmoothnessDraws(net) for noise in noises}
     for draw in progress(range(draws), "smoothness", "draw"):
-        noisy: dict[Law, Network] = {
-            (kind, k): project_net(
-                net, k, seed, draw, initial if kind == "from-initialisation" else None
-            )
-            for kind, k in {(noise.kind, noise.k) for noise in noises}
-            if k is not None
-        }
-
-        def work(
-            rows: slice, draw: int = draw, noisy: Mapping[Law, Network] = noisy
-        ) -> Accumulators[str]:
-            return _work(net, data, noises, noisy, rows, seed, draw)
-
+        noisy: dict[Law, Network] = {}
+        for kind, k in {(noise.kind, noise.k) for noise in noises}:
+            start = initial if kind == "from-initialisation" else None
+            if k is not None:
+                noisy[kind, k] = project_net(net, k, seed, draw, start)
+        work = partial(_shard, net, data, noises, noisy, seed, draw)
         merged = map_shards(len(data), batch, work, describe=f"smoothness, draw {draw + 1}/{draws}")
-        for at, noise in enumerate(noises):
-            for i in net.affine_layers[:-1]:
-                if f"rho {at} {i.index}" not in merged:
-                    continue
-                answer = found[noise]
-                values = merged[f"rho {at} {i.index}"].values().astype(np.float32)
-                answer.examples.setdefault(i.index, []).append(values)
-                norms = merged[f"norm {at} {i.index}"].values()
+        for (at, i, what), part in merged.items():
+            answer = found[noises[at]]
+            if what == "rho":
+                values = part.values().astype(np.float32)
+                answer.examples.setdefault(i, []).append(values)
+            elif what == "norm":
+                norms = part.values()
                 alive = norms[np.isfinite(norms)]  # x^i = 0 has no relative norm
-                answer.norms.setdefault(i.index, []).append(
-                    float(alive.mean()) if len(alive) else math.nan
-                )
-                for j in net.affine_layers:
-                    if f"pair {at} {i.index} {j.index}" in merged:
-                        smallest = merged[f"pair {at} {i.index} {j.index}"].value
-                        answer.pairs.setdefault((i.index, j.index), []).append(smallest)
+                mean = float(alive.mean()) if len(alive) else math.nan
+                answer.norms.setdefault(i, []).append(mean)
+            else:
+                answer.pairs.setdefault((i, int(what)), []).append(part.value)
     return found
 
 
-def _work(
+def _shard(
     net: Network,
     data: Dataset,
     noises: Sequence[Noise],
     noisy: Mapping[Law, Network],
-    rows: slice,
     seed: int,
     draw: int,
-) -> Accumulators[str]:
+    rows: slice,
+) -> Accumulators[tuple[int, int, str | int]]:
+    """Under (noise, source, what): "rho" and "norm" by example, the smallest ρ under each later
+    layer.
+    """
     x = as_floats(data.x[rows]).to(net.dtype)
     line, clean = Linearisation(net, x), Activations(net, x)
     hatted = {law: Activations(other, x) for law, other in noisy.items()}
-    found: dict[str, Samples | Smallest] = {}
+    found: dict[tuple[int, int, str | int], Samples | Smallest] = {}
     for at, noise in enumerate(noises):
         for source in net.affine_layers[:-1]:
             signal = clean.values[source.index]
@@ -145,10 +141,10 @@ def _work(
                 continue  # no later layer reads this one
             size = lengths(eta) / lengths(signal)
             whole = torch.stack(list(ratios.values())).amin(0)
-            found[f"rho {at} {source.index}"] = Samples.of(rows.start, whole.numpy())
-            found[f"norm {at} {source.index}"] = Samples.of(rows.start, size.numpy())
+            found[at, source.index, "rho"] = Samples.of(rows.start, whole.numpy())
+            found[at, source.index, "norm"] = Samples.of(rows.start, size.numpy())
             for j, values in ratios.items():
-                found[f"pair {at} {source.index} {j}"] = Smallest(float(values.min()))
+                found[at, source.index, j] = Smallest(float(values.min()))
     return found
 
 
@@ -163,23 +159,21 @@ def sample_smoothness(
     """
     signal = clean.values[source.index]
     moved: dict[int, Tensor] = {}
-    clean.rerun(
-        source,
-        signal + eta,
-        lambda node, t: moved.__setitem__(node.index, t - clean.values[node.index]),
-    )
-    relative = lengths(eta) / lengths(signal)
     found: dict[int, Tensor] = {}
+    relative = lengths(eta) / lengths(signal)
 
-    def visit(node: Node, t: Tensor) -> None:
+    def keep(node: Node, t: Tensor) -> None:
+        moved[node.index] = t - clean.values[node.index]
+
+    def compare(node: Node, t: Tensor) -> None:
         size = lengths(clean.values[node.index])
         deviation = lengths(moved[node.index] - t[0])
         bends = deviation > 32 * torch.finfo(signal.dtype).eps * (size + lengths(t[0]))
-        found[node.index] = torch.where(bends, relative * size / deviation, torch.inf).nan_to_num(
-            torch.inf, torch.inf
-        )
+        ratio = torch.where(bends, relative * size / deviation, torch.inf)
+        found[node.index] = ratio.nan_to_num(torch.inf, torch.inf)
 
-    line.push(source, eta[None], visit)
+    clean.rerun(source, signal + eta, keep)
+    line.push(source, eta[None], compare)
     return found
 
 
@@ -201,40 +195,9 @@ def quantile_error(values: NDArray[np.float64], delta: float) -> float | None:
     order statistics one binomial standard deviation, √(nδ(1-δ)), above and below it; None if that
     reaches beyond the draws or is not finite.
     """
-    n = len(values)
-    ordered, middle = np.sort(values), _rank(n, delta)
-    width = max(1, math.ceil(math.sqrt(n * delta * (1 - delta))))
+    n, ordered, middle = len(values), np.sort(values), _rank(len(values), delta)
+    deviation = math.sqrt(n * delta * (1 - delta))
+    width = max(1, math.ceil(deviation))
     if middle - width < 0 or middle + width >= n or not np.isfinite(ordered[middle + width]):
         return None
-    return (
-        float(ordered[middle + width] - ordered[middle - width])
-        / 2
-        / width
-        * math.sqrt(n * delta * (1 - delta))
-    )
-
-
-def _record(
-    noise: Noise,
-    delta: float,
-    by_draw: NDArray[np.float64],
-    relative_norm: float,
-    own: NDArray[np.float64],
-    pairs: tuple[PairSmoothness, ...],
-) -> Smoothness:
-    value = float(quantile_over_draws(by_draw, delta))
-    with np.errstate(divide="ignore"):
-        inverse = 1 / own
-    return Smoothness(
-        noise=noise.name,
-        kind=noise.kind,
-        level=noise.level,
-        delta=delta,
-        draws=len(by_draw),
-        value=value if math.isfinite(value) else None,
-        inverse=1 / value if value > 0 else math.inf,
-        standard_error=quantile_error(by_draw, delta),
-        relative_norm=relative_norm,
-        inverse_spread=describe(inverse, "max"),
-        pairs=pairs,
-    )
+    return float(ordered[middle + width] - ordered[middle - width]) / 2 / width * deviation
