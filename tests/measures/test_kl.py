@@ -14,8 +14,8 @@ from tests.cases import CASES
 from torch.distributions import Normal, kl_divergence
 
 from cushion.data import Dataset
+from cushion.measures.sharpness.expected import kl_from_centred
 from cushion.measures.sharpness.family import SharpnessOptions
-from cushion.measures.sharpness.kl import kl_from_centred
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
 from cushion.nets.tracing import trace

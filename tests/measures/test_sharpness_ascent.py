@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cushion.data import Dataset
-from cushion.measures.sharpness.ascent import ascend, max_sharpness
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.sharpness.loss import Losses, all_losses, mini_batches
-from cushion.measures.sharpness.measurement import measure_sharpness
+from cushion.measures.sharpness.measurement import ascend, max_sharpness, measure_sharpness
 from cushion.measures.sharpness.perturbed import parameters
 from cushion.nets.batches import mix_seed
 from cushion.nets.network import Network

@@ -14,7 +14,7 @@ from tests.theorem_cases import facts, layer, random_net
 from torch import nn
 
 from cushion.data.dataset import Dataset
-from cushion.measures.sharpness.noisy import count_noisy_errors
+from cushion.measures.sharpness.expected import count_noisy_errors
 from cushion.nets.tracing import trace
 from cushion.numerics import binomial_inverse, kl, occam_log_delta
 from cushion.theorems.growth import Decisions, bits_bound, log_growth, vc_bound

@@ -36,10 +36,10 @@ from cushion.measures.families import FAMILIES as FAMILY_TABLE
 from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
 from cushion.measures.norms.layers import layer_norms
 from cushion.measures.norms.paths import path_norm
+from cushion.measures.sharpness.expected import count_noisy_errors
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.sharpness.loss import all_losses
 from cushion.measures.sharpness.measurement import measure_sharpness
-from cushion.measures.sharpness.noisy import count_noisy_errors
 from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass, perturb_weights
 from cushion.measures.spectra import layer_spectrum
 from cushion.measures.stability.family import StabilityOptions

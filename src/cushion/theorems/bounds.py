@@ -13,8 +13,8 @@ from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput
 from cushion.measures.norms.layers import squared_distance
 from cushion.measures.records import NetMeasures
+from cushion.measures.sharpness.expected import count_noisy_errors
 from cushion.measures.sharpness.measurement import measure_sharpness
-from cushion.measures.sharpness.noisy import count_noisy_errors
 from cushion.measures.sharpness.records import Sharpness
 from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import measure, traced

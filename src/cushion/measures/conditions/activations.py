@@ -1,6 +1,4 @@
-"""Conditions C2 and C3 of Neyshabur 2017: how many units a perturbation can flip, and how spiky a
-layer's units are.
-"""
+"""Conditions C2 and C3 of Neyshabur 2017: how many units can flip, and how spiky a layer is."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from cushion.nets.network import Network, Node
 from cushion.nets.operations import Affine, ReLU
 
 AT_LEAST = 0.01  # the fraction of units below which the restricted C2 does not look
-DELTAS = tuple(
-    float(f"{10 ** (at / 4):.6g}") for at in range(-24, 13)
-)  # 1e-6 to 1e3, four a decade
+DELTAS = tuple(float(f"{10 ** (at / 4):.6g}") for at in range(-24, 13))  # to 1e3, four a decade
 
 
 def rectified_layers(net: Network) -> dict[int, Node]:
@@ -59,15 +55,9 @@ def flip_constants(values: Tensor, sizes: Tensor) -> NDArray[np.float64]:
     first = math.ceil(AT_LEAST * count - 1e-9) - 1
     deltas = torch.tensor(DELTAS, dtype=torch.float64).repeat(len(ordered), 1)
     within = torch.searchsorted(ordered, deltas, right=True)
-    columns = [
-        steepness.amax(1, keepdim=True),
-        steepness[:, first:].amax(1, keepdim=True),
-        within / count,
-    ]
-    found: NDArray[np.float64] = torch.where(
-        sizes[:, None] > 0, torch.cat(columns, dim=1), torch.nan
-    ).numpy()
-    return found
+    tops = [part.amax(1, keepdim=True) for part in (steepness, steepness[:, first:])]
+    columns = torch.cat([*tops, within / count], dim=1)
+    return np.asarray(torch.where(sizes[:, None] > 0, columns, torch.nan))
 
 
 def describe_flips(layer: Node, units: int, columns: NDArray[np.float64]) -> ActivationFlips | None:
@@ -102,6 +92,5 @@ def unit_norms(layer: Node, h: int, active: NDArray[Any], exact: bool) -> UnitNo
         values = math.sqrt(h) * largest / np.sqrt(active)
     spread = describe(values, "max")
     assert spread is not None
-    return UnitNorms(
-        layer.name, spread.value, spread, largest, describe(norms / norms.mean(), "max"), exact
-    )
+    ratios = describe(norms / norms.mean(), "max")
+    return UnitNorms(layer.name, spread.value, spread, largest, ratios, exact)

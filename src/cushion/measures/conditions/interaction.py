@@ -1,5 +1,4 @@
-"""Condition C1 of Neyshabur 2017: how much of their norms successive layers keep when they are
-multiplied.
+"""Condition C1 of Neyshabur 2017: how much of their norms successive layers keep if multiplied.
 
 ‖M_{a..b}‖_F for every 1 <= a <= b <= d and example: vectors pushed from layer a's input give every
 b at once. All unit vectors give the norms exactly; P Gaussian probes g (random, shared by the
@@ -12,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 import torch
@@ -42,23 +42,15 @@ class PushPlan:
 def plan_pushes(net: Network, probes: int, method: Method) -> PushPlan:
     """Exact at a layer whose inputs are at most twice the probes or take ≤ 10^8 products each."""
     operators = [node.affine.operator for node in net.chain()]
-    onwards = [
-        sum(later.multiplications for later in operators[at:]) for at in range(len(operators))
-    ]
-    exact = tuple(
-        method == "exact"
-        or (
-            method == "auto"
-            and (operator.input_size <= 2 * probes or operator.input_size * cost <= _CHEAP)
-        )
-        for operator, cost in zip(operators, onwards, strict=True)
-    )
-    vectors = [
-        operator.input_size if all_ else probes
-        for operator, all_ in zip(operators, exact, strict=True)
-    ]
+    exact, vectors, onwards = [], [], []
+    for at, operator in enumerate(operators):
+        size, cost = operator.input_size, sum(one.multiplications for one in operators[at:])
+        cheap = method == "auto" and (size <= 2 * probes or size * cost <= _CHEAP)
+        exact.append(method == "exact" or cheap)
+        vectors.append(size if exact[-1] else probes)
+        onwards.append(cost)
     work = sum(count * cost for count, cost in zip(vectors, onwards, strict=True)) + onwards[0]
-    return PushPlan(exact, probes, float(work))
+    return PushPlan(tuple(exact), probes, float(work))
 
 
 def units(net: Network) -> tuple[int, ...]:
@@ -80,20 +72,12 @@ class ProductNorms:
                 if plan.exact[a - 1]:
                     self._by_unit_vectors(line, a, node.affine.operator)
                 else:
-                    self._by_probes(
-                        line,
-                        a,
-                        node.affine.operator,
-                        plan.probes,
-                        probe_generator(seed, "interaction", a),
-                    )
+                    self._by_probes(line, a, node.affine.operator, plan.probes, seed)
                 if selects(line.net, node):
-                    energies = line.push_to_next(
-                        node, row_energies(node.affine.operator)[None, None]
-                    )
-                    self.squares[a, a] = (
-                        energies.flatten(2).sum(2, dtype=torch.float64)[0].expand(line.batch)
-                    )
+                    rows = row_energies(node.affine.operator)[None, None]
+                    energies = line.push_to_next(node, rows).flatten(2)
+                    squared = energies.sum(2, dtype=torch.float64)[0]
+                    self.squares[a, a] = squared.expand(line.batch)
                     self.samples.pop((a, a), None)
 
     def _by_unit_vectors(self, line: Linearisation, a: int, operator: Operator) -> None:
@@ -105,16 +89,10 @@ class ProductNorms:
                 self.squares[a, b] = self.squares[a, b] + sums if (a, b) in self.squares else sums
 
     def _by_probes(
-        self,
-        line: Linearisation,
-        a: int,
-        operator: Operator,
-        probes: int,
-        generator: torch.Generator,
+        self, line: Linearisation, a: int, operator: Operator, probes: int, seed: int
     ) -> None:
-        g = torch.randn((probes, operator.input_size), generator=generator, dtype=torch.float64).to(
-            operator.weight
-        )
+        size, generator = (probes, operator.input_size), probe_generator(seed, "interaction", a)
+        g = torch.randn(size, generator=generator, dtype=torch.float64).to(operator.weight)
         parts: dict[int, list[Tensor]] = {}
         for start, stop in chunks(probes, _largest(line), line.batch):
             for b, squared in _pushed(line, a, g[start:stop].reshape(-1, 1, *operator.input_shape)):
@@ -126,10 +104,7 @@ class ProductNorms:
     def inverse_mu(self, a: int, c: int, b: int, h_c: int) -> NDArray[np.float64]:
         """1/μ of one triple: [B]. ∞ where only the product vanishes, NaN where C1 reads 0 >= 0."""
         factors = self.squares[c + 1, b].sqrt() * self.squares[a, c].sqrt()
-        inverse: NDArray[np.float64] = (
-            factors / (math.sqrt(h_c) * self.squares[a, b].sqrt())
-        ).numpy()
-        return inverse
+        return np.asarray(factors / (math.sqrt(h_c) * self.squares[a, b].sqrt()))
 
     def standard_error(self, a: int, c: int, b: int) -> NDArray[np.float64] | None:
         """Relative, of `inverse_mu`, to first order: [B]; None if no probe entered.
@@ -137,26 +112,24 @@ class ProductNorms:
         ‖M_{a..c}‖ and ‖M_{a..b}‖ share their probes, so their errors partly cancel; ‖M_{c+1..b}‖
         has its own.
         """
-        shared = [self._deviations(a, c), self._deviations(a, b)]
-        parts = [
-            part for part in (_difference(*shared), self._deviations(c + 1, b)) if part is not None
-        ]
+        first, second = self._deviations(a, c), self._deviations(a, b)
+        both = first is not None and second is not None
+        shared = [first - second] if both else [first, second]  # type: ignore[operator]
+        parts = [part for part in (*shared, self._deviations(c + 1, b)) if part is not None]
         if not parts:
             return None
         probes = len(parts[0])
         if probes == 1:
             return np.full(parts[0].shape[1], np.inf)
         variance = torch.stack([part.var(0) for part in parts]).sum(0) / probes
-        # a norm has half its square's relative error
-        error: NDArray[np.float64] = (variance.sqrt() / 2).numpy()
-        return error
+        return np.asarray(variance.sqrt() / 2)  # a norm has half its square's relative error
 
     def _deviations(self, a: int, b: int) -> Tensor | None:
         """Each probe's relative deviation from the mean square, [P, B]; None if exact."""
         samples = self.samples.get((a, b))
-        return (
-            None if samples is None else torch.nan_to_num(samples / self.squares[a, b] - 1, nan=0.0)
-        )
+        if samples is None:
+            return None
+        return torch.nan_to_num(samples / self.squares[a, b] - 1, nan=0.0)
 
 
 def triples(depth: int) -> list[tuple[int, int, int]]:
@@ -182,15 +155,17 @@ def describe_interaction(
         records.append(TripleCondition(a, c, b, value, int((~seen).sum()), error))
     known = None if errors is None else errors[np.isfinite(errors) & np.isfinite(inverse)]
 
-    def over(description: str, keep: list[bool]) -> IndexSet:
-        return _over(description, depth, inverse[:, np.array(keep, dtype=bool)])
+    starts, cuts, ends = np.array(chosen).T
+
+    def over(description: str, kept: NDArray[np.bool_]) -> IndexSet:
+        return _over(description, depth, inverse[:, kept])
 
     return LayerInteraction(
-        text=over("0 <= a < c < b <= d", [a < c for a, c, b in chosen]),
-        figure6=over("a <= c <= b - 1", [True for _ in chosen]),
-        inner=over("a < c < b - 1", [a < c < b - 1 for a, c, b in chosen]),
-        outer=over("c = a or c = b - 1", [c in (a, b - 1) for a, c, b in chosen]),
-        from_input=over("0 = a <= c <= b - 1", [a == 0 for a, c, b in chosen]),
+        text=over("0 <= a < c < b <= d", starts < cuts),
+        figure6=over("a <= c <= b - 1", cuts < ends),
+        inner=over("a < c < b - 1", (starts < cuts) & (cuts < ends - 1)),
+        outer=over("c = a or c = b - 1", (cuts == starts) | (cuts == ends - 1)),
+        from_input=over("0 = a <= c <= b - 1", starts == 0),
         triples=tuple(records),
         exact=errors is None,
         standard_error=None if known is None else float(known.mean()) if len(known) else math.inf,
@@ -217,28 +192,16 @@ def row_energies(operator: Operator) -> Tensor:
 
 def selects(net: Network, node: Node) -> bool:
     """Whether each unit after D_i is one unit of layer i or 0: no average pool before the next."""
-    for later in net.nodes[node.index + 1 :]:
-        if isinstance(later.op, Affine):
-            return True
-        if not later.op.selects:
-            return False
-    return True
+    behind = takewhile(lambda later: not isinstance(later.op, Affine), net.nodes[node.index + 1 :])
+    return all(later.op.selects for later in behind)
 
 
 def _pushed(line: Linearisation, a: int, t: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """(b, squared lengths [P, B or 1] of M_{a..b} t) for b = a..d; t: [P, B or 1, *input_shape] at
-    layer a's input.
-    """
+    """(b, ‖M_{a..b} t‖² [P, B or 1]) for b = a..d; t: [P, B or 1, *input_shape] at layer a."""
     for b, node in enumerate(line.net.affine_layers[a - 1 :], a):
         applied = node.affine.operator.apply(t.flatten(0, 1))
         t = line.push_to_next(node, applied.view(*t.shape[:2], *applied.shape[1:]))
         yield b, squared_lengths(t)
-
-
-def _difference(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    if first is None or second is None:
-        return first if second is None else second
-    return first - second
 
 
 def _largest(line: Linearisation) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import torch
@@ -10,13 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.data import Dataset
-from cushion.measures.conditions.activations import (
-    describe_flips,
-    flip_constants,
-    pre_activations,
-    rectified_layers,
-    unit_norms,
-)
+from cushion.measures.conditions import activations
 from cushion.measures.conditions.family import ConditionOptions
 from cushion.measures.conditions.interaction import (
     ProductNorms,
@@ -27,25 +23,16 @@ from cushion.measures.conditions.interaction import (
     triples,
     units,
 )
-from cushion.measures.conditions.records import (
-    ActivationFlips,
-    NetConditions,
-    TheoremOne,
-    UnitNorms,
-)
+from cushion.measures.conditions.records import DeltaRange, NetConditions, Version
 from cushion.measures.conditions.theorem import Premises, minimise
 from cushion.measures.distribution import describe
-from cushion.measures.probing import check_scores, chosen_rows, shard_size
-from cushion.nets.batches import as_floats
-from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.measures.probing import check_scores, chosen_rows, shard_size, stream
 from cushion.nets.linearisation import Linearisation
 from cushion.nets.network import Network
 from cushion.nets.operations import Affine
 
-# multiplications that the default number of examples may take: a few minutes on one core
-_BUDGET = 2e12
-# values of 1/μ that the default number of examples may leave: one for each triple and example
-_KEPT = 1 << 23
+_BUDGET = 2e12  # multiplications that the default number of examples may take: a few minutes
+_KEPT = 1 << 23  # values of 1/μ that the examples may leave: one for each triple and example
 
 
 def measure_conditions(net: Network, data: Dataset, options: ConditionOptions) -> NetConditions:
@@ -54,31 +41,19 @@ def measure_conditions(net: Network, data: Dataset, options: ConditionOptions) -
 
     Theorem 1 is evaluated for m = len(data), with the constants that those rows show.
     """
+    method, seed, delta = options.method, options.seed, options.delta
+    record = NetConditions(0, options.probes, method, seed, delta)
     if not net.is_chain:
-        return NetConditions(
-            examples=0,
-            probes=options.probes,
-            method=options.method,
-            seed=options.seed,
-            delta=options.delta,
-            not_measured_because="the conditions are about chains of layers, and "
-            f"{net.not_a_chain_because}",
-        )
-    plan = plan_pushes(net, options.probes, options.method)
-    count = min(options.examples or _affordable(plan), _storable(net))
-    some, _ = chosen_rows(data, count, options.seed, "conditions")
-    found = _stream(net, some, plan, options.seed)
-    return _together(net, found, options, len(data))
-
-
-def _affordable(plan: PushPlan) -> int:
-    """How many examples the budget of multiplications is enough for."""
-    return max(1, int(_BUDGET / plan.multiplications))
-
-
-def _storable(net: Network) -> int:
-    """For how many examples the 1/μ of all triples, about depth³/6, may be kept in any case."""
-    return max(1, _KEPT // len(triples(len(net.affine_layers))))
+        why = f"the conditions are about chains of layers, and {net.not_a_chain_because}"
+        return replace(record, not_measured_because=why)
+    plan = plan_pushes(net, options.probes, method)
+    # the 1/μ of all triples, about depth³/6, are kept for each example
+    affordable = max(1, int(_BUDGET / plan.multiplications))
+    storable = max(1, _KEPT // len(triples(len(net.affine_layers))))
+    count = min(options.examples or affordable, storable)
+    some, _ = chosen_rows(data, count, seed, "conditions")
+    found = _stream(net, some, plan, seed)
+    return _together(net, found, record, plan, len(data))
 
 
 def _stream(
@@ -87,35 +62,32 @@ def _stream(
     """One row an example: "inverse" and "errors" [m, triples], "flips k" per ReLU, "active" [m, d],
     and the sizes.
     """
-    chosen, h, rectified = triples(len(net.affine_layers)), units(net), rectified_layers(net)
-    exact = all(plan.exact)
+    chosen, h = triples(len(net.affine_layers)), units(net)
+    rectified = activations.rectified_layers(net)
 
-    def work(rows: slice) -> Accumulators[str]:
-        x = as_floats(data.x[rows]).to(net.dtype)
+    def work(x: Tensor, rows: slice) -> dict[str, NDArray[np.float64] | Tensor]:
         line = Linearisation(net, x)
         check_scores(line.scores, data, rows.start)
-        first = first_input(net, x)
-        norms = ProductNorms(line, first, plan, seed * (1 << 32) + rows.start)
-        parts: dict[str, NDArray[np.float64]] = {
+        norms = ProductNorms(line, first_input(net, x), plan, seed * (1 << 32) + rows.start)
+        sizes = norms.squares[0, 0].sqrt()
+        parts: dict[str, NDArray[np.float64] | Tensor] = {
             "inverse": np.stack([norms.inverse_mu(a, c, b, h[c]) for a, c, b in chosen], axis=1),
-            "active": np.stack([norms.squares[a, a].numpy() for a in range(1, len(h))], axis=1),
-            "inputs": norms.squares[0, 0].sqrt().numpy(),
-            "outputs": torch.linalg.vector_norm(line.scores.flatten(1), dim=1).double().numpy(),
-            "products": norms.squares[0, len(h) - 1].sqrt().numpy(),
+            "active": torch.stack([norms.squares[a, a] for a in range(1, len(h))], dim=1),
+            "inputs": sizes,
+            "outputs": torch.linalg.vector_norm(line.scores.flatten(1), dim=1).double(),
+            "products": norms.squares[0, len(h) - 1].sqrt(),
         }
-        if not exact:
+        if not all(plan.exact):
             unknown = np.full(len(x), np.nan)
             errors = [norms.standard_error(*triple) for triple in chosen]
-            parts["errors"] = np.stack(
-                [unknown if error is None else error for error in errors], axis=1
-            )
+            known = [unknown if error is None else error for error in errors]
+            parts["errors"] = np.stack(known, axis=1)
         for index, relu in rectified.items():
-            values = pre_activations(line, net.nodes[index], relu)
-            parts[f"flips {index}"] = flip_constants(values, norms.squares[0, 0].sqrt())
-        return {key: Samples.of(rows.start, values) for key, values in parts.items()}
+            values = activations.pre_activations(line, net.nodes[index], relu)
+            parts[f"flips {index}"] = activations.flip_constants(values, sizes)
+        return parts
 
-    merged = map_shards(len(data), shard_size(net), work, describe="conditions of Theorem 1")
-    return {key: samples.values() for key, samples in merged.items()}
+    return stream(net, data, shard_size(net), work, "conditions of Theorem 1")
 
 
 def first_input(net: Network, x: Tensor) -> Tensor:
@@ -128,7 +100,11 @@ def first_input(net: Network, x: Tensor) -> Tensor:
 
 
 def _together(
-    net: Network, found: dict[str, NDArray[np.float64]], options: ConditionOptions, m: int
+    net: Network,
+    found: dict[str, NDArray[np.float64]],
+    record: NetConditions,
+    plan: PushPlan,
+    m: int,
 ) -> NetConditions:
     h, layers = units(net), net.affine_layers
     outputs, inputs = found["outputs"], found["inputs"]
@@ -138,75 +114,43 @@ def _together(
     # every product of one layer has its closed form
     if errors is not None and np.isnan(errors).all():
         errors = None
-    flips = [
-        record
-        for index, relu in rectified_layers(net).items()
-        if (
-            record := describe_flips(
-                net.nodes[index], _reads(net, relu.index), found[f"flips {index}"]
-            )
-        )
-        is not None
-    ]
-    exact = plan_pushes(net, options.probes, options.method).exact
-    norms = [
-        unit_norms(node, h[a], found["active"][:, a - 1], exact[a - 1] or selects(net, node))
-        for a, node in enumerate(layers, 1)
-    ]
+    flips = []
+    for index, relu in activations.rectified_layers(net).items():
+        reads = math.prod(net.nodes[relu.inputs[0]].shape)
+        flips.append(activations.describe_flips(net.nodes[index], reads, found[f"flips {index}"]))
+    norms = []
+    for at, node in enumerate(layers):
+        exact = plan.exact[at] or selects(net, node)
+        norms.append(activations.unit_norms(node, h[at + 1], found["active"][:, at], exact))
     interaction = describe_interaction(len(layers), found["inverse"], errors, gaps)
-    scaled = outputs[inputs > 0] / inputs[inputs > 0]
-    return NetConditions(
+    scaled, mu = outputs[inputs > 0] / inputs[inputs > 0], interaction.figure6.mu
+    record = replace(
+        record,
         examples=len(outputs),
-        probes=options.probes,
-        method=options.method,
-        seed=options.seed,
-        delta=options.delta,
         layers=tuple(node.name for node in layers),
         units=h,
         interaction=interaction,
-        activation_flips=tuple(flips),
+        activation_flips=tuple(one for one in flips if one is not None),
         unit_norms=tuple(norms),
         outputs=describe(outputs, "max"),
         zero_inputs=int((inputs == 0).sum()),
-        theorem=_theorem(net, interaction.figure6.mu, flips, norms, scaled, m, options.delta),
     )
-
-
-def _theorem(
-    net: Network,
-    mu: float | None,
-    flips: list[ActivationFlips],
-    norms: list[UnitNorms],
-    scaled: NDArray[np.float64],
-    m: int,
-    delta: float,
-) -> tuple[TheoremOne, ...]:
-    """Every version, with C2 over all δ and restricted. Without a ReLU nothing flips: C2 = 0."""
-    records = []
-    for delta_range in ("all", "restricted"):
-        c2 = max(
-            (part.value if delta_range == "all" else part.restricted for part in flips), default=0.0
-        )
-        premises = Premises(
-            units=units(net),
-            frobenius=tuple(
-                node.affine.operator.operator_frobenius() for node in net.affine_layers
-            ),
-            mu=1.0
-            if mu is None
-            else min(1.0, mu),  # None: every product vanishes with a factor, every μ will do
-            c2=c2,
-            c3=max((part.value for part in norms if part.value is not None), default=0.0),
-            mean_output=float(scaled.mean()) if len(scaled) else math.nan,
-            m=m,
-            delta=delta,
-        )
-        records += [
-            minimise(premises, version, delta_range)
-            for version in ("as printed", "simplified", "corrected")
-        ]
-    return tuple(records)
-
-
-def _reads(net: Network, index: int) -> int:
-    return math.prod(net.nodes[net.nodes[index].inputs[0]].shape)
+    premises = Premises(
+        units=h,
+        frobenius=tuple(node.affine.operator.operator_frobenius() for node in layers),
+        # None: every product vanishes with a factor, every μ will do
+        mu=1.0 if mu is None else min(1.0, mu),
+        c2=0.0,
+        c3=record.c3 or 0.0,
+        mean_output=float(scaled.mean()) if len(scaled) else math.nan,
+        m=m,
+        delta=record.delta,
+    )
+    # Without a ReLU nothing flips: C2 = 0.
+    over: dict[DeltaRange, float | None] = {"all": record.c2_for_all, "restricted": record.c2}
+    theorem = [
+        minimise(replace(premises, c2=c2 or 0.0), version, delta_range)
+        for delta_range, c2 in over.items()
+        for version in get_args(Version)
+    ]
+    return replace(record, theorem=tuple(theorem))

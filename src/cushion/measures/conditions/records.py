@@ -1,5 +1,4 @@
-"""What the conditions of Neyshabur 2017's Theorem 1 are reported in: frozen records, no torch. All
-are measures.
+"""What the conditions of Neyshabur 2017's Theorem 1 are reported in: frozen records, measures.
 
 A net is a chain of affine layers 1..d, W_i the true map of layer i (a convolution's too). D_i is
 what follows layer i, ReLU and pooling, linearised at an example; D_d = I if nothing follows the
@@ -12,6 +11,7 @@ JSON, as everywhere; `infinite` or `because` then says so.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -34,12 +34,8 @@ class TripleCondition(Record):
         "reads 0 >= 0 on every example",
         better="low",
     )
-    undefined: int = column(
-        "examples where C1 reads 0 >= 0: they allow every μ (a layer that is off makes all so)"
-    )
-    standard_error: float | None = column(
-        "relative, that of the worst example; none where the three norms are exact"
-    )
+    undefined: int = column("examples where C1 reads 0 >= 0: they allow every μ")
+    standard_error: float | None = column("relative, of the worst example; none where exact")
 
 
 @dataclass(frozen=True)
@@ -47,13 +43,8 @@ class IndexSet(Record):
     """C1 over one set of triples."""
 
     triples: int = column("how many")
-    mu: float | None = column(
-        "the smallest over triples and examples, up to √h; none if nothing constrains it",
-        better="high",
-    )
-    inverse: Distribution | None = column(
-        "over all triples and examples", label="1/μ", better="low"
-    )
+    mu: float | None = column("the smallest, up to √h; none if unconstrained", better="high")
+    inverse: Distribution | None = column("over triples and examples", label="1/μ", better="low")
     because: str = column("why there is no μ", default="")
 
 
@@ -70,9 +61,7 @@ class LayerInteraction(Record):
     from_input: IndexSet = column("a = 0 in figure6: what a proof of Lemma 1 uses")
     triples: tuple[TripleCondition, ...] = column("those of figure6")
     exact: bool = column("whether no probe entered", label="C1 exact")
-    standard_error: float | None = column(
-        "the mean relative one of 1/μ; the largest of noisy 1/μ overstates the largest a little"
-    )
+    standard_error: float | None = column("mean relative one of 1/μ, whose largest is overstated")
     bias_gap: float | None = column("the largest |‖M_0..d‖ - ‖f(x)‖|/‖f(x)‖")
 
 
@@ -85,10 +74,7 @@ class ActivationFlips(Record):
     value: float = column("the largest over the examples; ∞ if a pre-activation is exactly 0")
     spread: Distribution = column("over the examples")
     at_least: float = column("the share of units that must be able to flip, in `restricted`")
-    restricted: float = column(
-        "the same without the δ at which fewer units can flip: one tiny pre-activation then no "
-        "longer decides"
-    )
+    restricted: float = column("without the δ at which fewer units can flip than `at_least`")
     restricted_spread: Distribution = column("over the examples")
     deltas: tuple[float, ...] = column("the δ of Figure 7")
     mean_fraction: tuple[float, ...] = column("of units that each δ can flip, mean over examples")
@@ -100,10 +86,7 @@ class UnitNorms(Record):
     """Condition C3 at one layer: √h_i ‖W_i‖_{2,∞} / ‖D_i W_i‖_F."""
 
     layer: str = column("its name")
-    value: float | None = column(
-        "the largest over the examples; ∞ where the ReLU switches the whole layer off, none for a "
-        "layer of zeros (any C3 will do)"
-    )
+    value: float | None = column("the largest over the examples; ∞: a layer off, none: of zeros")
     spread: Distribution | None = column("over the examples")
     largest_norm: float = column("‖W_i‖_2,∞")
     unit_ratio: Distribution | None = column(
@@ -139,19 +122,17 @@ class TheoremOne(Record):
     mean_output: float = column("mean of ‖f(x)‖/‖x‖")
     finite: bool = column("whether the conditions hold for some constant")
     because: str = column("why not")
-    sigma: float | None = column("the best of the grid")
-    layer_sigmas: tuple[float, ...] = column("σ_i")
-    log10_linear: float | None = column("of ∏(1+γ_i) - 1")
-    log10_growth: float | None = column("of ∏(1+γ_i C2 C3)")
-    log10_flips: float | None = column("of ∏(1+γ_i C_δ_i C2) - 1")
-    sharpness: float = column("first summand")
-    complexity: float = column("second summand")
-    total: float = column("their sum")
-    log10_sharpness: float | None = column("of the first summand")
-    log10_complexity: float | None = column("of the second")
-    log10_total: float | None = column(
-        "expected sharpness plus the norm term, with 1 in place of O(.)", unit="log10"
-    )
+    sigma: float | None = column("the best of the grid", default=None)
+    layer_sigmas: tuple[float, ...] = column("σ_i", default=())
+    log10_linear: float | None = column("of ∏(1+γ_i) - 1", default=None)
+    log10_growth: float | None = column("of ∏(1+γ_i C2 C3)", default=None)
+    log10_flips: float | None = column("of ∏(1+γ_i C_δ_i C2) - 1", default=None)
+    sharpness: float = column("first summand", default=math.inf)
+    complexity: float = column("second summand", default=math.inf)
+    total: float = column("their sum", default=math.inf)
+    log10_sharpness: float | None = column("of the first summand", default=None)
+    log10_complexity: float | None = column("of the second", default=None)
+    log10_total: float | None = column("of their sum", unit="log10", default=None)
 
 
 @dataclass(frozen=True)
@@ -170,10 +151,7 @@ class NetConditions(Record):
     activation_flips: tuple[ActivationFlips, ...] = column("condition C2, a ReLU each", default=())
     unit_norms: tuple[UnitNorms, ...] = column("condition C3, a layer each", default=())
     outputs: Distribution | None = column("‖f(x)‖ as it is", source="Figure 8", default=None)
-    zero_inputs: int = column(
-        "rows with x = 0: no scale makes ‖x‖ = 1, and they enter C1, C3 and `outputs` only",
-        default=0,
-    )
+    zero_inputs: int = column("rows with x = 0: they enter C1, C3 and `outputs` only", default=0)
     theorem: tuple[TheoremOne, ...] = column("Theorem 1, in all versions", default=())
 
     @property
@@ -185,12 +163,12 @@ class NetConditions(Record):
         return max((flips.value for flips in self.activation_flips), default=None)
 
     @property
-    @described("the same for δ that flip at least 1 %: the paper reports at most 5", label="C2")
+    @described("that share for δ that flip at least 1 %: the paper reports at most 5", label="C2")
     def c2(self) -> float | None:
         return max((flips.restricted for flips in self.activation_flips), default=None)
 
     @property
-    @described("of the same: the worst layer's median over the examples", label="C2: median")
+    @described("of C2 over the examples, in the worst layer", label="C2: median")
     def c2_median(self) -> float | None:
         medians = [flips.restricted_spread.quantiles["0.5"] for flips in self.activation_flips]
         return max(medians, default=None)
@@ -217,18 +195,16 @@ class NetConditions(Record):
         unit="log10",
     )
     def theorem_printed(self) -> float | None:
-        found = self.theorem_one("as printed")
-        return None if found is None else found.log10_total
+        return getattr(self.theorem_one("as printed"), "log10_total", None)
 
     @property
     @described("the same with its slips mended", label="Theorem 1, corrected", unit="log10")
     def theorem_corrected(self) -> float | None:
-        found = self.theorem_one("corrected")
-        return None if found is None else found.log10_total
+        return getattr(self.theorem_one("corrected"), "log10_total", None)
 
 
 @dataclass(frozen=True)
 class ConditionsOfNet(Record):
     """What conditions add to the net's row."""
 
-    conditions: NetConditions | None = column("of Theorem 1, Neyshabur 2017", default=None)
+    conditions: NetConditions | None = column("of Theorem 1, Neyshabur 2017")

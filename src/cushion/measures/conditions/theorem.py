@@ -1,5 +1,4 @@
-"""Theorem 1 of Neyshabur 2017 evaluated: its right-hand side with 1 in place of O(.), smallest over
-σ. A measure.
+"""Theorem 1 of Neyshabur 2017: its right-hand side with 1 for O(.), smallest over σ. A measure.
 
 Everything is kept as logarithms: with a C2 of a few thousand the products pass any float after some
 layers.
@@ -8,7 +7,7 @@ layers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,24 +41,22 @@ class Premises:
         """Why the right-hand side is infinite whatever σ is; "" if it is not."""
         if self.mu == 0:
             return "μ is 0: some product of layers vanishes although its factors do not"
-        for name, value in (("C2", self.c2), ("C3", self.c3)):
-            if not math.isfinite(value):
-                return f"{name} is infinite: " + (
-                    "a pre-activation is exactly 0"
-                    if name == "C2"
-                    else "a layer is switched off on an example"
-                )
+        if not math.isfinite(self.c2):
+            return "C2 is infinite: a pre-activation is exactly 0"
+        if not math.isfinite(self.c3):
+            return "C3 is infinite: a layer is switched off on an example"
         return "" if math.isfinite(self.mean_output) else "no example has x ≠ 0"
 
 
 @dataclass(frozen=True)
 class Terms:
-    """ln at every σ: of the two summands, and of the three products (none if simplified)."""
+    """ln at every σ: of the two summands, and of the three products ∏(1+γ) - 1, ∏(1+γ C2 C3) and
+    ∏(1+γ C_δ C2) - 1 (none if simplified).
+    """
 
     sharpness: Vector
     complexity: Vector
-    # ∏(1+γ) - 1, ∏(1+γ C2 C3), ∏(1+γ C_δ C2) - 1
-    products: tuple[Vector, Vector, Vector] | None = None
+    products: tuple[Vector, ...] = ()
 
     @property
     def total(self) -> Vector:
@@ -67,10 +64,8 @@ class Terms:
 
 
 def deviation_constants(premises: Premises, version: Version) -> Vector:
-    """C_{δ_i} with δ_i = δ/d, [d]: how many standard deviations the largest of h_i Gaussians may
-    reach.
-
-    As printed it is 0 for a layer of one unit, where ln h = 0; γ_i is then infinite.
+    """C_{δ_i} with δ_i = δ/d, [d]: how many deviations the largest of h_i Gaussians may reach. As
+    printed it is 0 for a layer of one unit, where ln h = 0; γ_i is then infinite.
     """
     h = np.array(premises.units[1:], dtype=np.float64)
     each = premises.delta / len(h)
@@ -82,13 +77,10 @@ def deviation_constants(premises: Premises, version: Version) -> Vector:
 def evaluate(premises: Premises, version: Version, sigmas: Vector) -> Terms:
     """All terms of one version at each σ: [len(sigmas)] each. C_δ > 0 unless simplified."""
     depth, m, c2, c3 = len(premises.frobenius), premises.m, premises.c2, premises.c3
-    pairs = np.array(
-        [a * b for a, b in zip(premises.units[1:], premises.units[:-1], strict=True)],
-        dtype=np.float64,
-    )
-    with np.errstate(
-        divide="ignore"
-    ):  # outputs that are all 0 have no sharpness, and without ReLUs C2 = 0: ln 0 = -∞
+    h = np.array(premises.units, dtype=np.float64)
+    pairs = h[1:] * h[:-1]
+    # outputs that are all 0 have no sharpness, and without ReLUs C2 = 0: ln 0 = -∞
+    with np.errstate(divide="ignore"):
         scale, log_c2 = np.log(LIPSCHITZ * premises.mean_output), np.log(c2)
     if version == "simplified":
         sharpness = np.log(sigmas) + np.logaddexp(0, np.log1p(sigmas * (c2 * c3)) + log_c2) + scale
@@ -100,15 +92,13 @@ def evaluate(premises: Premises, version: Version, sigmas: Vector) -> Terms:
     growth = np.log1p(gammas * (c2 * c3)).sum(1)
     flips = _log_minus_one(np.log1p(gammas * c_delta * c2).sum(1))
     # Σ ‖W_i‖_F²/σ_i² with σ_i = γ_i μ² ‖W_i‖_F/√(h_i h_{i-1}): the weights cancel.
-    divergence = np.logaddexp.reduce(np.log(pairs) - 2 * np.log(gammas), axis=1) - 4 * math.log(
-        premises.mu
-    )
-    if version == "as printed":
-        complexity = _root(divergence, math.log(1 / premises.delta), m)
-    else:
-        complexity = _root(
-            divergence - math.log(2), math.log(2 * math.sqrt(m) / premises.delta), 2 * m
-        )
+    squares = np.logaddexp.reduce(np.log(pairs) - 2 * np.log(gammas), axis=1)
+    divergence = squares - 4 * math.log(premises.mu)
+    confidence = math.log(1 / premises.delta)
+    if version == "corrected":
+        divergence, m = divergence - math.log(2), 2 * m
+        confidence = math.log(2 * math.sqrt(premises.m) / premises.delta)
+    complexity = _root(divergence, confidence, m)
     return Terms(np.logaddexp(linear, growth + flips) + scale, complexity, (linear, growth, flips))
 
 
@@ -118,37 +108,7 @@ def minimise(premises: Premises, version: Version, delta_range: DeltaRange) -> T
     c_delta = deviation_constants(premises, version)
     if not because and version != "simplified" and not c_delta.all():
         because = "C_δ is 0 for a layer of one unit, where ln h = 0, and γ = σ/(C_δ d) is infinite"
-    if because:
-        return _record(premises, version, delta_range, because, None, None, 0)
-    terms = evaluate(premises, version, SIGMAS)
-    at = int(np.argmin(terms.total))
-    depth = len(premises.frobenius)
-    with np.errstate(divide="ignore"):
-        gammas = SIGMAS[at] / (c_delta * depth)
-    layers = tuple(
-        float(gamma * premises.mu**2 * norm / math.sqrt(before * after))
-        for gamma, norm, before, after in zip(
-            gammas, premises.frobenius, premises.units[:-1], premises.units[1:], strict=True
-        )
-    )
-    return _record(premises, version, delta_range, "", terms, layers, at)
-
-
-def _record(
-    premises: Premises,
-    version: Version,
-    delta_range: DeltaRange,
-    because: str,
-    terms: Terms | None,
-    layer_sigmas: tuple[float, ...] | None,
-    at: int,
-) -> TheoremOne:
-    linear, growth, flips = (
-        (None, None, None)
-        if terms is None or terms.products is None
-        else (_log10(product[at]) for product in terms.products)
-    )
-    return TheoremOne(
+    record = TheoremOne(
         version=version,
         delta_range=delta_range,
         m=premises.m,
@@ -160,18 +120,26 @@ def _record(
         mean_output=premises.mean_output,
         finite=not because,
         because=because,
-        sigma=None if terms is None else float(SIGMAS[at]),
-        layer_sigmas=layer_sigmas or (),
-        log10_linear=linear,
-        log10_growth=growth,
-        log10_flips=flips,
-        sharpness=math.inf if terms is None else _exp(terms.sharpness[at]),
-        complexity=math.inf if terms is None else _exp(terms.complexity[at]),
-        total=math.inf if terms is None else _exp(terms.total[at]),
-        log10_sharpness=None if terms is None else _log10(terms.sharpness[at]),
-        log10_complexity=None if terms is None else _log10(terms.complexity[at]),
-        log10_total=None if terms is None else _log10(terms.total[at]),
     )
+    if because:
+        return record
+    terms = evaluate(premises, version, SIGMAS)
+    at = int(np.argmin(terms.total))
+    with np.errstate(divide="ignore"):
+        gammas = SIGMAS[at] / (c_delta * len(premises.frobenius))
+    h = premises.units
+    layers = zip(gammas, premises.frobenius, h[:-1], h[1:], strict=True)
+    found: dict[str, float] = {}
+    for name in ("sharpness", "complexity", "total"):
+        log = getattr(terms, name)[at]
+        found |= {name: math.exp(log) if log < 709 else math.inf, f"log10_{name}": _log10(log)}
+    for name, product in zip(("linear", "growth", "flips"), terms.products, strict=False):
+        found[f"log10_{name}"] = _log10(product[at])
+    sigmas = tuple(
+        float(gamma * premises.mu**2 * norm / math.sqrt(before * after))
+        for gamma, norm, before, after in layers
+    )
+    return replace(record, sigma=float(SIGMAS[at]), layer_sigmas=sigmas, **found)  # type: ignore[arg-type]
 
 
 def _log_minus_one(log: Vector) -> Vector:
@@ -183,10 +151,6 @@ def _log_minus_one(log: Vector) -> Vector:
 def _root(log_divergence: Vector, confidence: float, m: int) -> Vector:
     """ln √((e^log_divergence + confidence)/m), confidence > 0."""
     return np.asarray((np.logaddexp(log_divergence, math.log(confidence)) - math.log(m)) / 2)
-
-
-def _exp(log: float) -> float:
-    return math.exp(log) if log < 709 else math.inf
 
 
 def _log10(log: float) -> float:

@@ -1,9 +1,13 @@
-"""Expected sharpness E_ν L̂(w + ν) - L̂(w) (Neyshabur 2017, eq. 5) at several sizes of noise."""
+"""What Gaussian noise in the weights does: the expected sharpness E_ν L̂(w + ν) - L̂(w) of
+Neyshabur 2017 (eq. 5) at several sizes of noise with its KL, and errors counted for a binomial
+bound.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,7 +18,6 @@ from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.probing import probe_generator
 from cushion.measures.sharpness.family import SharpnessOptions
-from cushion.measures.sharpness.kl import kl_from_centred
 from cushion.measures.sharpness.loss import Losses, batch_of, mini_batches, sample_losses
 from cushion.measures.sharpness.perturbed import (
     NoiseRule,
@@ -25,18 +28,18 @@ from cushion.measures.sharpness.perturbed import (
 )
 from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
 from cushion.nets.network import Network
-from cushion.nets.operators import Linear
-from cushion.progress import working
+from cushion.nets.operators import Conv2d, Linear, LocalConv2d
+from cushion.progress import progress, working
 
 _STACK = 1024  # rows that pass the net together: enough for matrix products at full speed
+_KERNELS = 64  # rows that share their kernels where errors of a convolutional net are counted
 _LARGEST = 1 << 22  # numbers in the largest activation or set of kernels of a stack
 
 
 def expected_sharpness(
     net: Network, data: Dataset, options: SharpnessOptions, clean: Losses, *, shared: bool = False
 ) -> ExpectedSharpness:
-    """Both losses under noise of every alpha, from `options.draws` perturbations each, and the
-    divergence.
+    """Both losses under noise of every alpha, from `options.draws` perturbations each, and the KL.
 
     `clean` are the losses of w itself. What is averaged is the change that ν makes on the rows of a
     mini-batch, so that it matters little which rows were drawn; ν and -ν, equally likely, are used
@@ -50,9 +53,8 @@ def expected_sharpness(
     with working("sharpness", options.draws, "draw") as bar:
         for rows, generator in _stacks(net, len(data), options):
             x, y = batch_of(data, rows.reshape(-1), net.dtype)
-            before = torch.from_numpy(
-                np.stack([clean.cross_entropy[rows], clean.wrong[rows]])
-            )  # [2, pairs, b]
+            own = np.stack([clean.cross_entropy[rows], clean.wrong[rows]])
+            before = torch.from_numpy(own)  # [2, pairs, b]
             noise = None if noisy is None else NoisyPass(noisy, x, len(rows), generator)
             start = generator.get_state()
             found = []
@@ -61,18 +63,18 @@ def expected_sharpness(
                 for signed in (alpha, -alpha):
                     if noise is not None:
                         logits = noise.scores(signed)
-                    else:
-                        generator.set_state(start)  # the same normal numbers at every alpha
-                        logits = _shared_scores(net, rule, signed, x, len(rows), generator)
-                    after = torch.stack(
-                        [part.double() for part in sample_losses(logits, y)]
-                    ).reshape(before.shape)
-                    if not bool(torch.isfinite(after).all()):
+                    else:  # the weights of each mini-batch, the same normal numbers at every alpha
+                        generator.set_state(start)
+                        parts = torch.tensor_split(x, len(rows))
+                        nets = (perturb_weights(net, rule, signed, generator) for _ in parts)
+                        logits = torch.cat([next(nets).forward(part) for part in parts])
+                    losses = torch.stack([part.double() for part in sample_losses(logits, y)])
+                    if not bool(torch.isfinite(losses).all()):
                         raise BadInput(
                             f"noise at alpha {alpha:g} overflows the net's scores; use smaller "
                             "`alphas`"
                         )
-                    change += (after - before).mean(2) / 2
+                    change += (losses.reshape(before.shape) - before).mean(2) / 2
                 found.append(change.numpy())
             changes.append(np.stack(found, axis=1))
             bar.advance(2 * len(rows))
@@ -102,24 +104,9 @@ def _stacks(
 def _batches_together(net: Network, batch: int) -> int:
     """How many mini-batches form a stack: limited by activations, and by kernels if drawn."""
     activation = batch * max(math.prod(node.shape) for node in net.nodes)
-    drawn = sum(
-        n.affine.operator.parameters
-        for n in net.affine_layers
-        if not isinstance(n.affine.operator, Linear)
-    )
+    operators = [node.affine.operator for node in net.affine_layers]
+    drawn = sum(one.parameters for one in operators if not isinstance(one, Linear))
     return max(1, min(_STACK // batch, _LARGEST // max(activation, drawn)))
-
-
-def _shared_scores(
-    net: Network, rule: NoiseRule, alpha: float, x: Tensor, draws: int, generator: torch.Generator
-) -> Tensor:
-    """The logits of each mini-batch under its own draw of the weights."""
-    return torch.cat(
-        [
-            perturb_weights(net, rule, alpha, generator).forward(part)
-            for part in torch.tensor_split(x, draws)
-        ]
-    )
 
 
 def _point(
@@ -127,20 +114,77 @@ def _point(
 ) -> SharpnessPoint:
     """From the divergence at α = 1 and the changes of both losses, [2, pairs of draws]."""
     pairs = changes.shape[1]
-    loss, error = changes.mean(1)
-    loss_spread, error_spread = (
-        changes.std(1, ddof=1) / math.sqrt(pairs) if pairs > 1 else (None, None)
-    )
+    loss, error = changes.mean(1).tolist()
+    loss_spread = error_spread = None
+    if pairs > 1:
+        loss_spread, error_spread = (changes.std(1, ddof=1) / math.sqrt(pairs)).tolist()
     return SharpnessPoint(
         alpha=alpha,
         kl=unit / alpha**2,
         kl_as_printed=2 * unit / alpha**2,
-        expected_loss=clean.loss + float(loss),
-        expected_error=clean.error + float(error),
-        sharpness=float(loss),
-        sharpness_standard_error=None if loss_spread is None else float(loss_spread),
-        error_sharpness=float(error),
-        error_sharpness_standard_error=None if error_spread is None else float(error_spread),
+        expected_loss=clean.loss + loss,
+        expected_error=clean.error + error,
+        sharpness=loss,
+        sharpness_standard_error=loss_spread,
+        error_sharpness=error,
+        error_sharpness_standard_error=error_spread,
         draws=2 * pairs,
         batch=batch,
     )
+
+
+def kl_from_centred(weights: Iterable[Tensor], stds: Iterable[Tensor]) -> float:
+    """KL(N(w, diag σ²) ‖ N(0, diag σ²)) = ½ Σ w_i²/σ_i² (Neyshabur 2017, under eq. 6).
+
+    weights and stds are tensors of the same shapes. The prior has the posterior's variances: where
+    they depend on w it is no prior. A parameter with w_i = σ_i = 0 is the same point in both and
+    adds 0; σ_i = 0 ≠ w_i makes the sum infinite.
+
+    >>> kl_from_centred([torch.tensor([3.0, -1.0])], [torch.tensor([1.0, 0.5])])
+    6.5
+    """
+    total = 0.0
+    for weight, std in zip(weights, stds, strict=True):
+        ratio = weight.detach().double() / std.detach().double()
+        total += float(torch.where(weight == 0, torch.zeros_like(ratio), ratio).square().sum())
+    return total / 2
+
+
+@dataclass(frozen=True)
+class ErrorCount:
+    """`errors` among `draws` (row, net) pairs at noise `sigma`; see `independent`."""
+
+    sigma: float
+    errors: int
+    draws: int
+    clusters: int  # groups of pairs that are independent of each other, all of one size
+
+
+def count_noisy_errors(
+    net: Network, data: Dataset, sigmas: Sequence[float], *, draws: int, seed: int
+) -> tuple[list[ErrorCount], bool]:
+    """For each sigma, errors of nets from N(w, σ²I) on about `draws` rows, drawn with replacement.
+
+    The second answer: whether every pair of a row and a net is independent of the others, so that
+    the count is binomial with the mean error of Q on S. That is so in nets without convolutions;
+    with them, clusters of pairs share kernels and only the clusters' means are independent. Random:
+    rows and noise, from `seed`; the same for all sigmas.
+    """
+    operators = [node.affine.operator for node in net.affine_layers]
+    independent = not any(isinstance(one, Conv2d | LocalConv2d) for one in operators)
+    noisy = NoisyNet(net, NoiseRule(0.0, 1.0))
+    stack = min(draws, _STACK if independent else _KERNELS)
+    stacks = max(1, round(draws / stack))
+    wrong = [0] * len(sigmas)
+    for at in progress(range(stacks), "noisy nets", "stack"):
+        generator = probe_generator(seed, "noisy errors", at)
+        rows = torch.randint(len(data), (stack,), generator=generator).numpy()
+        x, y = batch_of(data, rows, net.dtype)
+        noise = NoisyPass(noisy, x, 1, generator)
+        for i, sigma in enumerate(sigmas):
+            _, missed = sample_losses(noise.scores(sigma), y)
+            wrong[i] += int(missed.sum())
+    total = stacks * stack
+    clusters = total if independent else stacks
+    counts = zip(sigmas, wrong, strict=True)
+    return [ErrorCount(sigma, errors, total, clusters) for sigma, errors in counts], independent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,8 +13,9 @@ from torch.nn import functional as F
 
 from cushion.data import Dataset
 from cushion.errors import BadInput
+from cushion.measures.margins import sample_margins
+from cushion.measures.probing import stream
 from cushion.nets.batches import as_floats
-from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network
 
 _SHARD = 256  # rows of a pass over all of them
@@ -41,9 +41,8 @@ class Losses:
 
 def sample_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """[n, classes], [n] -> cross-entropy [n], and whether the true class loses or ties [n]."""
-    own = logits.gather(1, labels[:, None]).squeeze(1)
-    others = logits.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
-    return F.cross_entropy(logits, labels, reduction="none"), ~(own > others)
+    wrong = ~(sample_margins(logits, labels) > 0)
+    return F.cross_entropy(logits, labels, reduction="none"), wrong
 
 
 def batch_of(
@@ -56,31 +55,22 @@ def batch_of(
 def all_losses(net: Network, data: Dataset, describe: str = "loss") -> Losses:
     """One pass over all rows."""
 
-    def work(rows: slice) -> Accumulators[str]:
-        x, y = batch_of(data, rows, net.dtype)
-        losses, wrong = sample_losses(net.forward(x), y)
-        return {
-            "loss": Samples.of(rows.start, losses.double().numpy()),
-            "wrong": Samples.of(rows.start, wrong.double().numpy()),
-        }
+    def work(x: Tensor, rows: slice) -> dict[str, Tensor]:
+        losses, wrong = sample_losses(net.forward(x), torch.from_numpy(np.array(data.y[rows])))
+        return {"loss": losses, "wrong": wrong}
 
-    merged: dict[str, Any] = map_shards(len(data), _SHARD, work, describe=describe)
-    found = Losses(merged["loss"].values(), merged["wrong"].values())
-    if not np.isfinite(found.cross_entropy).all():
+    found = stream(net, data, _SHARD, work, describe)
+    if len(rows := np.flatnonzero(~np.isfinite(found["loss"]))):
         raise BadInput(
-            f"the cross-entropy of row {int(np.flatnonzero(~np.isfinite(found.cross_entropy))[0])} "
-            "is not finite, so its sharpness cannot be measured; check the net's weights, or use a "
-            "smaller `step_size` or `max_alpha`"
+            f"the cross-entropy of row {rows[0]} is not finite, so its sharpness cannot be "
+            "measured; check the net's weights, or use a smaller `step_size` or `max_alpha`"
         )
-    return found
+    return Losses(found["loss"], found["wrong"])
 
 
 def mini_batches(rows: int, batch: int, generator: torch.Generator) -> Iterator[NDArray[np.int64]]:
-    """Batches of min(batch, rows) different rows without end: consecutive parts of one shuffle
-    after another.
-
-    What is left of a shuffle and too small for a batch is dropped, so that every row is equally
-    likely in each.
+    """Batches of min(batch, rows) different rows without end: parts of one shuffle after another,
+    without what is too small for a batch, so that every row is equally likely in each.
     """
     size = min(batch, rows)
     while True:

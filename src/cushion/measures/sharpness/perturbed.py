@@ -1,5 +1,4 @@
-"""A net's scores under Gaussian noise in its weights, without drawing the weights where that can be
-avoided.
+"""A net's scores under Gaussian noise in its weights, without drawing these where it can be helped.
 
 The definition adds one ν to the weights and evaluates a mini-batch (`perturb_weights`). But given
 its input h, what a dense layer hands on, (W + ν)h + b + ν_b, has independent normal entries with
@@ -18,7 +17,7 @@ a module that is called twice is two nodes, which are perturbed separately.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -62,14 +61,17 @@ def perturb_weights(
         normal = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
         return torch.addcmul(parameter, rule.unit_std(parameter), normal, value=alpha)
 
+    return with_parameters(net, moved)
+
+
+def with_parameters(net: Network, changed: Callable[[Tensor], Tensor]) -> Network:
+    """The net with what `changed` makes of each of its `parameters`, in their order."""
     changes = {}
     for node in net.affine_layers:
         affine = node.affine
-        weight = moved(affine.operator.weight)
-        bias = None if affine.bias is None else moved(affine.bias)
-        changes[node.index] = replace(
-            affine, operator=affine.operator.with_weight(weight), bias=bias
-        )
+        operator = affine.operator.with_weight(changed(affine.operator.weight))
+        bias = None if affine.bias is None else changed(affine.bias)
+        changes[node.index] = replace(affine, operator=operator, bias=bias)
     return net.with_affine(changes)
 
 
@@ -88,16 +90,13 @@ class NoisyNet:
                 weight = weight.square_() if rule.scale else weight[:1, :1].square()
                 bias = None if bias is None else bias.square_()
             self.spread[node.index] = weight, bias
-        behind: set[int] = set()
-        for node in net.affine_layers:
-            behind |= net.descendants(node.index)
-        # their input carries no noise
-        self.first = frozenset(node.index for node in net.affine_layers) - behind
+        layers = [node.index for node in net.affine_layers]
+        behind = set[int]().union(*(net.descendants(index) for index in layers))
+        self.first = frozenset(layers) - behind  # their input carries no noise
 
 
 class NoisyPass:
-    """One draw of the noise for each of `draws` mini-batches stacked in x: [draws·b, *input_shape],
-    b rows each.
+    """One draw of the noise for each of `draws` mini-batches in x: [draws·b, *input_shape].
 
     Random: standard normal numbers from `generator`, drawn when scores are first asked for and then
     kept, so that scores at two α differ by nothing else. Kept, too, is what does not depend on α:
@@ -129,8 +128,7 @@ class NoisyPass:
             return mean.add_(noise, alpha=alpha)
         if node.index not in self._kept:
             self._kept[node.index] = self._mean_and_noise(node, h)
-        mean, noise = self._kept[node.index]
-        return torch.add(mean, noise, alpha=alpha)
+        return torch.add(*self._kept[node.index], alpha=alpha)
 
     def _mean_and_noise(self, node: Node, h: Tensor) -> tuple[Tensor, Tensor]:
         """Wh + b and √(Σ_j σ_ij² h_j² + σ_b,i²)·ε at α = 1: [n, out] each, ε standard normal."""
@@ -138,15 +136,13 @@ class NoisyPass:
         normal, _ = self._normal(node, (len(h), *node.shape), (0,))
         largest = torch.linalg.vector_norm(h, torch.inf, dim=1, keepdim=True)
         if bool(((largest > _FAR) | ((largest < 1 / _FAR) & (largest > 0))).any()):
-            # Squares would overflow or vanish, and the noise with them: take them of h over its
-            # largest entry.
+            # Squares would overflow or vanish: take them of h over its largest entry.
             unit = torch.where(largest > 0, largest, torch.ones_like(largest))
             std = _variance(h / unit, weight, None).sqrt_() * unit
             std = std if bias is None else torch.hypot(std, bias.sqrt())
         else:
             std = _variance(h, weight, bias).sqrt_()
-        # In place where a number stands for every output already: a fresh allocation costs more
-        # than the product.
+        # In place where it has all outputs already: allocating costs more than the product.
         return node.affine(h), std.mul_(normal) if std.shape == normal.shape else std * normal
 
     def _diagonal(self, node: Node, h: Tensor, alpha: float) -> Tensor:
@@ -156,18 +152,16 @@ class NoisyPass:
         factors, summands = self._normal(node, size, size if bias is not None else (0,))
         places = (*size, *(1 for _ in node.shape[1:]))
         output = torch.addcmul(node.affine(h), h, (weight * factors).reshape(places), value=alpha)
-        return (
-            output if bias is None else output.add_((bias * summands).reshape(places), alpha=alpha)
-        )
+        if bias is None:
+            return output
+        return output.add_((bias * summands).reshape(places), alpha=alpha)
 
     def _kernels(self, node: Node, h: Tensor, alpha: float) -> Tensor:
         """A kernel and a bias for each mini-batch."""
         affine = node.affine
         weight, bias = self._noisy.spread[node.index]
-        size = (self._draws, *weight.shape)
-        kernels, biases = self._normal(
-            node, size, (0,) if bias is None else (self._draws, *bias.shape)
-        )
+        of_bias = (0,) if bias is None else (self._draws, *bias.shape)
+        kernels, biases = self._normal(node, (self._draws, *weight.shape), of_bias)
         outputs = []
         for draw, rows in enumerate(torch.tensor_split(h, self._draws)):
             moved = torch.addcmul(affine.operator.weight, weight, kernels[draw], value=alpha)
@@ -179,10 +173,8 @@ class NoisyPass:
 
     def _normal(self, node: Node, *sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         if node.index not in self._normals:
-            dtype = self._noisy.net.dtype
-            first, second = (
-                torch.randn(size, generator=self._generator, dtype=dtype) for size in sizes
-            )
+            dtype, generator = self._noisy.net.dtype, self._generator
+            first, second = (torch.randn(size, generator=generator, dtype=dtype) for size in sizes)
             self._normals[node.index] = first, second
         return self._normals[node.index]
 

@@ -1,5 +1,4 @@
-"""What sharpness (Neyshabur 2017, section 2.4) is reported in: frozen records, no torch. Measures,
-not bounds.
+"""What sharpness (Neyshabur 2017, section 2.4) is reported in: frozen records, measures.
 
 w are all parameters of the net, biases included, batch-norms folded; ν is a perturbation of them.
 L̂ is the mean cross-entropy over all rows; the error is the fraction of examples whose true class
@@ -32,22 +31,15 @@ class MaxSharpness(Record):
     error_after: float = column("where the ascent ended, on all rows", label="error after")
     difference: float = column("the rise of the loss, 0 where the ascent ended below its start")
     value: float = column(
-        "the largest rise of the loss in the box over 1 + L̂(w): at least that, since it is "
-        "searched",
-        label="ζ",
-        better="low",
-        source="eq. 4",
+        "largest rise of the loss in the box over 1 + L̂(w)", label="ζ", better="low", source="eq. 4"
     )
     ended_below: bool = column("whether the ascent ended below its start")
-    at_the_edge: float = column(
-        "parameters whose ν_i is at its bound: if few, more or larger steps may still climb"
-    )
+    at_the_edge: float = column("share of ν_i at their bounds: if few, more steps may still climb")
 
 
 @dataclass(frozen=True)
 class SharpnessPoint(Record):
-    """Expected loss under ν_i ~ N(0, σ_i²) with σ_i = α(scale·|w_i| + offset), and the divergence
-    that goes with it.
+    """Expected loss under ν_i ~ N(0, σ_i²) with σ_i = α(scale·|w_i| + offset), and its KL.
 
     Averaged is the change that ν makes on the rows of a mini-batch, ν and -ν on the same rows.
     Standard errors are over these pairs (None: a single one), and those of the expected losses too,
@@ -131,4 +123,4 @@ class Sharpness(Record):
 class SharpnessOfNet(Record):
     """What sharpness adds to the net's row."""
 
-    sharpness: Sharpness | None = column("how much the loss rises as weights move", default=None)
+    sharpness: Sharpness | None = column("how much the loss rises as weights move")

@@ -1,5 +1,4 @@
-"""What noise stability (Arora 2018) is reported in: frozen records, no torch. Every one is a
-measure, not a bound.
+"""What noise stability (Arora 2018) is reported in: frozen records, no torch, measures.
 
 Layers are named; i is the layer that a record belongs to, j a later one. Distributions hold one
 number per example; `standard_error` belongs to random probes or draws and is None where the value
@@ -24,10 +23,7 @@ class PairCushion(Record):
     value: float = column("the minimum over the examples", label="μ_i,j", better="high")
     exact: bool = column("whether no probe entered")
     standard_error: float | None = column("relative: the mean over examples of that of the ratio")
-    bias_gap: float = column(
-        "the largest |‖J x^i‖ - ‖x^j‖| / ‖x^j‖: 0 without biases, and beyond rounding a sign that "
-        "they matter"
-    )
+    bias_gap: float = column("the largest |‖J x^i‖ - ‖x^j‖| / ‖x^j‖: 0 without biases")
     spread: Distribution = column("over the examples")
 
 
@@ -58,9 +54,7 @@ class MinimalInterlayerCushion(Record):
 class JacobianBeta(Record):
     """β of Definition 9 for layer i; a dense layer has one place and β = 1."""
 
-    value: float = column(
-        "the largest √(n₁n₂)·‖J restricted to a place‖_F / ‖J‖_F, over places and examples"
-    )
+    value: float = column("the largest √(n₁n₂)·‖J at a place‖_F / ‖J‖_F, over places and examples")
     to: tuple[str, ...] = column("layers j whose Jacobians entered with all their places")
     sampled_to: tuple[str, ...] = column("those of which only sampled places did: β is too small")
     places: int = column("how many places were sampled")
@@ -96,19 +90,12 @@ class Smoothness(Record):
         source="Def. 7",
     )
     inverse: float = column(
-        "departure from the linearised net under noise: small is smooth",
-        label="1/rho",
-        better="low",
-        source="Def. 7",
+        "departure from linearity: small is smooth", label="1/rho", better="low", source="Def. 7"
     )
-    standard_error: float | None = column(
-        "of rho, from the order statistics one binomial standard deviation away; none if too few "
-        "draws"
-    )
+    standard_error: float | None = column("of rho, by order statistics; none if too few draws")
     relative_norm: float = column("mean ‖η‖/‖x^i‖", label="‖η‖/‖x‖")
     inverse_spread: Distribution | None = column(
-        "each example's own 1/ρ_δ over the draws, 0 where it never left the linear piece",
-        label="1/rho",
+        "each example's own 1/ρ_δ over the draws, 0 on the linear piece", label="1/rho"
     )
     pairs: tuple[PairSmoothness, ...] = column("one for each later layer")
 
@@ -165,9 +152,7 @@ class NoiseSensitivity(Record):
     noise: str = column("the law of η")
     scale: float = column("that η is multiplied by")
     draws: int = column("of the noise")
-    value: float = column(
-        "mean over the draws, largest over the examples; of noisy means that overstates a little"
-    )
+    value: float = column("mean over draws, largest over examples: overstates a little")
     standard_error: float | None = column("of the worst example")
     spread: Distribution = column("over the examples")
 
@@ -178,10 +163,7 @@ class EffectiveParameters(Record):
 
     value: float = column("c²β²⌈κ/s⌉²/(μ²μ_→²)", label="effective", better="low")
     percent: float = column("of the layer's weights", label="% of actual", better="low")
-    zeta_value: float = column(
-        "the same on the sample without its worst fraction ζ, one set of examples for all layers",
-        source="Cor. A.1, C.1",
-    )
+    zeta_value: float = column("without the sample's worst fraction ζ", source="Cor. A.1, C.1")
     parameters: int = column("the layer's weights (the table leaves biases out)")
 
 
@@ -194,7 +176,7 @@ class FromInitialisation(Record):
     noise_sensitivity: Distribution | None = column("Proposition 3.1 for A - A₀", better="low")
     interlayer_smoothness: tuple[Smoothness, ...] = column("under projections of A - A₀")
     effective_parameters: EffectiveParameters | None = column("with that cushion")
-    spectrum: Spectrum | None = column("of the true map of A - A₀", default=None)
+    spectrum: Spectrum | None = column("of the true map of A - A₀")
 
 
 @dataclass(frozen=True)
@@ -206,52 +188,38 @@ class LayerStability(Record):
         label="cushion",
         better="high",
         source="Def. 4",
-        default=None,
     )
     activation_contraction: Distribution | None = column(
         "‖x‖ / ‖φ(x)‖ of what the layer puts out, largest; none after the last",
         label="contraction",
         better="low",
         source="Def. 6",
-        default=None,
     )
     noise_sensitivity: Distribution | None = column(
         "ψ of the layer's true map for Gaussian noise, largest",
         label="sensitivity",
         better="low",
         source="Prop. 3.1",
-        default=None,
     )
     interlayer_cushion: InterlayerCushion | None = column(
-        "μ_i,j of all later layers", better="high", source="Def. 5, 8", default=None
+        "μ_i,j of all later layers", better="high", source="Def. 5, 8"
     )
     minimal_interlayer_cushion: MinimalInterlayerCushion | None = column(
-        "the smallest μ_i,j, clipped", better="high", source="Def. 5, 8", default=None
+        "the smallest μ_i,j, clipped", better="high", source="Def. 5, 8"
     )
     jacobian_beta: JacobianBeta | None = column(
-        "largest share of one place in the Jacobian, 1 = even",
-        label="beta",
-        better="low",
-        source="Def. 9",
-        default=None,
+        "largest share of one place in J, 1 = even", label="beta", better="low", source="Def. 9"
     )
-    interlayer_smoothness: tuple[Smoothness, ...] = column(
-        "ρ_δ under each law of noise", source="Def. 7", default=()
-    )
-    noise_attenuation: tuple[AttenuationCurve, ...] = column(
-        "the fate of injected noise, a curve a level", default=()
-    )
+    interlayer_smoothness: tuple[Smoothness, ...] = column("ρ_δ, a law of noise each, Def. 7")
+    noise_attenuation: tuple[AttenuationCurve, ...] = column("of injected noise, a curve a level")
     effective_parameters: EffectiveParameters | None = column(
         "c²β²⌈κ/s⌉²/(μ²μ_→²), the parameters that the layer counts as, up to constants and "
         "logarithms",
         label="effective",
         better="low",
         source="Table 1",
-        default=None,
     )
-    from_initialisation: FromInitialisation | None = column(
-        "the same with A - A₀ in place of A", default=None
-    )
+    from_initialisation: FromInitialisation | None = column("with A - A₀ in place of A")
 
     @property
     def smoothness(self) -> Smoothness | None:
@@ -259,9 +227,7 @@ class LayerStability(Record):
         return standard(self.interlayer_smoothness)
 
     @property
-    @described(
-        "whether the interlayer cushion is exact, rests on probes (~), or lacks later layers (?)"
-    )
+    @described("whether the interlayer cushion is exact, by probes (~), or lacks later layers (?)")
     def pairs(self) -> str:
         minimal, cushion = self.minimal_interlayer_cushion, self.interlayer_cushion
         if minimal is None or cushion is None:
@@ -271,8 +237,7 @@ class LayerStability(Record):
 
     def flat_columns(self) -> dict[str, Any]:
         """Of a DataFrame, beyond what every record lays flat."""
-        law = self.smoothness
-        return {"interlayer_smoothness": None if law is None else law.value}
+        return {"interlayer_smoothness": getattr(self.smoothness, "value", None)}
 
 
 @dataclass(frozen=True)
@@ -294,14 +259,12 @@ class NetStability(Record):
     )
     effective_parameters: float | None = column("sum over the layers", better="low")
     effective_parameters_zeta: float | None = column(
-        "the same without the worst fraction ζ of examples", better="low"
+        "without the worst fraction ζ of examples", label="effective parameters, ζ", better="low"
     )
     effective_parameters_from_initialisation: float | None = column(
-        "the same with A - A₀ in place of A", better="low"
+        "with A - A₀ in place of A", label="effective parameters, A - A₀", better="low"
     )
-    bias_gap: float | None = column(
-        "the largest of the pairs: above 0.001 biases matter, and the paper has none"
-    )
+    bias_gap: float | None = column("the largest of the pairs: above 0.001 biases matter")
     weights: Weights = column("whose weights these are", default="trained")
 
 
@@ -309,4 +272,4 @@ class NetStability(Record):
 class StabilityOfNet(Record):
     """What stability adds to the net's row."""
 
-    stability: NetStability | None = column("noise stability of the whole net", default=None)
+    stability: NetStability | None = column("noise stability of the whole net")
