@@ -20,8 +20,8 @@ from cushion.measures.distribution import describe
 from cushion.measures.probing import lengths, probe_generator, spread_over, stream
 from cushion.measures.stability.noise import Noise, gaussian_like
 from cushion.measures.stability.records import AttenuationCurve, AttenuationPoint, NoiseSensitivity
-from cushion.nets.network import Network, Node
 from cushion.nets.linearisation import Activations
+from cushion.nets.network import Network, Node
 from cushion.progress import progress
 
 Draw: TypeAlias = Callable[[tuple[int, ...], torch.Generator], Tensor]
