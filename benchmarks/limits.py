@@ -23,10 +23,12 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid
-from cushion.certificates.search.integer.polish import polish
+from cushion.certificates.search.integer.last_layer import polish
 from cushion.certificates.search.integer.search import search
-from cushion.certificates.search.seeded import Budget
-from cushion.certificates.search.subspace import compress_to_subspace
+from cushion.certificates.search.judging import Task
+from cushion.certificates.search.options import SearchOptions
+from cushion.certificates.search.seeded import search_seeded
+from cushion.certificates.search.seeded_weights import seeded_plans
 from cushion.data.dataset import Dataset
 
 ROOT = Path(__file__).parent.parent
@@ -47,7 +49,7 @@ TESTS = {
 def run() -> dict[str, object]:
     """Each limit with what was taken; `held` is whether all were kept."""
     bare = _process("-c", "pass")
-    search(_stripes(50), _bits, seconds=0.1, seed=0)  # loads what torch loads late
+    search(Task(_stripes(50), _bits, SearchOptions(0.1 / 60)))  # loads what torch loads late
     taken: dict[str, tuple[float, float]] = {
         "import cushion": (_process("-c", "import cushion") - bare, 0.3),
         "cushion --help": (_process("-m", "cushion", "--help"), 0.5),
@@ -99,11 +101,12 @@ def _search(judgement: float) -> None:
         time.sleep(judgement)
         return _bits(net)
 
-    search(_stripes(200), judge, seconds=3, seed=0)
+    search(Task(_stripes(200), judge, SearchOptions(3 / 60)))
 
 
 def _subspace() -> None:
-    compress_to_subspace(_stripes(200), _bits, budget=Budget(seconds=1.5), seed=0)
+    task = Task(_stripes(200), _bits, SearchOptions(1.5 / 60, method="subspace"))
+    search_seeded(seeded_plans(task), task)
 
 
 def _polish() -> None:

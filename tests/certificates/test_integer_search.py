@@ -16,10 +16,12 @@ from tests.clock import Clock
 import cushion
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
-from cushion.certificates.search.integer.plans import Plan, plans
+from cushion.certificates.search.integer.blueprints import Plan, plans
 from cushion.certificates.search.integer.search import attempt, search
 from cushion.certificates.search.integer.training import State
-from cushion.certificates.search.sample import Sample, constant_net, quantiser_for
+from cushion.certificates.search.judging import Task
+from cushion.certificates.search.options import SearchOptions
+from cushion.certificates.search.sample import Sample, constant_net
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.theorems.occam import occam_bound
@@ -44,7 +46,7 @@ def test_search_returns_the_best_it_judged_in_time(clock: Clock) -> None:
         judged.append(value)
         return value
 
-    found = search(data, judge, seconds=3, seed=0).net
+    found = search(Task(data, judge, SearchOptions(3 / 60))).net
     assert clock.now < 3.2
     assert len(judged) > 1
     assert judge(found) == min(judged)
@@ -87,7 +89,7 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
             raise KeyboardInterrupt
         return Decimal(1)
 
-    found = search(data, judge, seconds=20, seed=0)
+    found = search(Task(data, judge, SearchOptions(20 / 60)))
     assert found.net is judged[0]
     assert found.interrupted
 
@@ -106,7 +108,7 @@ def test_slow_judging_keeps_the_time(clock: Clock) -> None:
         clock.sleep(0.3)
         return Decimal(encode(net).bits) / 10**4
 
-    search(data, judge, seconds=3, seed=0)
+    search(Task(data, judge, SearchOptions(3 / 60)))
     assert clock.now < 3.4
 
 
@@ -140,11 +142,9 @@ def xor(m: int = 3000) -> Dataset:
 
 
 def test_a_table_that_no_line_parts_gets_hidden_units() -> None:
-    data, shape = xor(), (1, 1, 8)
-    plan = next(plan for plan in plans(shape) if len(plan.blueprint) > 1)
-    quantiser = quantiser_for(data, plan.input_shift)
-    sample = Sample.of(data, quantiser, None, torch.Generator().manual_seed(0))
-    *_, final = attempt(plan, sample, data, shape, quantiser, 60, 0)
+    data = xor()
+    plan = next(plan for plan in plans((1, 1, 8)) if len(plan.blueprint) > 1)
+    *_, final = attempt(plan, Sample.of(data, plan.input_shift, 0), data, 60, 0)
     assert final.net is not None
     assert final.net.errors(data.x, data.y) < 0.1 * len(data)
     assert encode(final.net).bits < 500
@@ -161,7 +161,7 @@ def test_each_time_round_the_plans_take_longer(
         clock.sleep(0.02)
 
     monkeypatch.setattr("cushion.certificates.search.integer.search.attempt", instead)
-    search(blobs(), lambda _: Decimal(1), seconds=0.5, seed=0)
+    search(Task(blobs(), lambda _: Decimal(1), SearchOptions(0.5 / 60)))
     first = [plan.steps for plan in plans((1, 8, 8))]
     assert steps[: 2 * len(first)] == [*first, *(2 * count for count in first)]
 

@@ -13,17 +13,17 @@ from torch import nn
 
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
-from cushion.certificates.format.layers import Dense
+from cushion.certificates.format.layers import Dense, Pool
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.sources import Grid
 from cushion.certificates.search.integer.blueprints import (
     Blueprint,
     ConvBlock,
     DenseBlock,
-    PoolBlock,
+    Plan,
     lay_out,
+    plans,
 )
-from cushion.certificates.search.integer.plans import Plan, plans
 from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet, straight
 from cushion.certificates.search.integer.training import (
     hold,
@@ -39,21 +39,21 @@ from cushion.errors import BadInput, Malformed
 BLUEPRINTS: dict[str, Blueprint] = {
     "linear": (DenseBlock(),),
     "hidden": (DenseBlock(6), DenseBlock()),
-    "plain": (ConvBlock(4, 3, padding=1), PoolBlock("max", 2), DenseBlock()),
+    "plain": (ConvBlock(4, 3, padding=1), Pool("max", 2), DenseBlock()),
     "mirrored": (
         ConvBlock(3, 3, padding=1, symmetry=2),
         ConvBlock(2, 3, stride=2, symmetry=2),
-        PoolBlock("sum", 3),
+        Pool("sum", 3),
         DenseBlock(invariant=True),
     ),
     "eightfold": (
         ConvBlock(2, 3, padding=1, symmetry=8),
         ConvBlock(0, 3, padding=1, depthwise=True, symmetry=8),
         ConvBlock(2, 1, symmetry=8),
-        PoolBlock("max", 2),
+        Pool("max", 2),
         DenseBlock(invariant=True),
     ),
-    "turned": (ConvBlock(2, 3, padding=1, symmetry=4), PoolBlock("max", 4), DenseBlock()),
+    "turned": (ConvBlock(2, 3, padding=1, symmetry=4), Pool("max", 4), DenseBlock()),
 }
 
 
@@ -76,7 +76,8 @@ def model_of(name: str, levels: int = 5, spread: float = 1.0, seed: int = 1) -> 
 
 def sample_of(x: np.ndarray, y: np.ndarray, seed: int = 0) -> Sample:
     generator = torch.Generator().manual_seed(seed)
-    return Sample(torch.from_numpy(x.astype(np.int16)), torch.from_numpy(y), None, generator)
+    pixels, labels = torch.from_numpy(x.astype(np.int16)), torch.from_numpy(y)
+    return Sample(pixels, labels, None, generator, Bytes(0), 3)
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)
@@ -286,7 +287,7 @@ def test_a_try_with_a_warm_start_prunes_and_repeats_under_its_seed() -> None:
     plan = Plan(BLUEPRINTS["mirrored"], 0.4, 2.5, 400)
 
     def last() -> tuple[int, bytes]:
-        *_, state = train(plan, sample_of(x, y), (1, 8, 8), 3, Bytes(0), 1e9)
+        *_, state = train(plan, sample_of(x, y), 1e9)
         assert state.net is not None
         return state.net.errors(x, y), encode(state.net).data
 
@@ -294,7 +295,9 @@ def test_a_try_with_a_warm_start_prunes_and_repeats_under_its_seed() -> None:
     assert errors < 30
     assert last() == (errors, message)
     stored = sum(
-        np.prod(slot.stored) for slot in lay_out(plan.blueprint, (1, 8, 8), 3) if slot.stored
+        np.prod(stage.layer.source.shape)
+        for stage in lay_out(plan.blueprint, (1, 8, 8), 3)
+        if not isinstance(stage.layer, Pool)
     )
     net = decode(message, encode_bits(message))
     used = sum(
@@ -319,12 +322,12 @@ def encode_bits(message: bytes) -> int:
 )
 def test_every_plan_fits_its_shape(shape: tuple[int, int, int]) -> None:
     for plan in plans(shape):
-        slots = lay_out(plan.blueprint, shape, 7)
-        assert slots[-1].after.shape == (7,)
+        stages = lay_out(plan.blueprint, shape, 7)
+        assert stages[-1].after.shape == (7,)
 
 
 def test_blueprints_that_do_not_fit_are_refused() -> None:
     with pytest.raises(BadInput, match="follow a dense"):
-        lay_out((DenseBlock(5), PoolBlock("max", 2)), (1, 8, 8), 3)
+        lay_out((DenseBlock(5), Pool("max", 2)), (1, 8, 8), 3)
     with pytest.raises(BadInput, match="nothing is left"):
-        lay_out((PoolBlock("max", 9), DenseBlock()), (1, 8, 8), 3)
+        lay_out((Pool("max", 9), DenseBlock()), (1, 8, 8), 3)

@@ -18,9 +18,11 @@ from tests.posterior_cases import stripes
 from cushion import verifier
 from cushion.certificates.certify import certify
 from cushion.certificates.format.inputs import Bytes
+from cushion.certificates.format.layers import Pool
 from cushion.certificates.format.posterior import encode_posterior, read_posterior
 from cushion.certificates.pac_bayes import gaussian_kl
-from cushion.certificates.search.integer.blueprints import ConvBlock, DenseBlock, PoolBlock
+from cushion.certificates.search.integer.blueprints import ConvBlock, DenseBlock
+from cushion.certificates.search.options import SearchOptions
 from cushion.certificates.search.posterior import (
     GaussianNumbers,
     PosteriorNet,
@@ -30,7 +32,7 @@ from cushion.certificates.search.posterior import (
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 
-BLUEPRINT = (ConvBlock(2, 3, padding=1, symmetry=2), PoolBlock("max", 2), DenseBlock())
+BLUEPRINT = (ConvBlock(2, 3, padding=1, symmetry=2), Pool("max", 2), DenseBlock())
 
 
 def model(seed: int = 0) -> PosteriorNet:
@@ -114,10 +116,10 @@ def test_a_short_training_gives_a_certificate_that_verifies(tmp_path: Path, cloc
     }
 
 
-def interrupting(at: int) -> Callable[[float, float], None]:
+def interrupting(at: int) -> Callable[[float, Decimal], None]:
     calls = iter(range(10**6))
 
-    def report(seconds: float, bound: float) -> None:
+    def report(share: float, bound: Decimal) -> None:
         if next(calls) == at:
             raise KeyboardInterrupt
 
@@ -125,7 +127,7 @@ def interrupting(at: int) -> Callable[[float, float], None]:
 
 
 def test_an_interrupt_keeps_the_posterior_so_far() -> None:
-    found = train_posterior(stripes(), seconds=600, report=interrupting(1))
+    found = train_posterior(stripes(), SearchOptions(10), interrupting(1))
     assert found.interrupted
     assert found.posterior.size > 0
 
@@ -134,7 +136,7 @@ def test_the_same_seed_draws_the_same_net_and_threads_are_given_back() -> None:
     threads = torch.get_num_threads()
     one, two, other = (
         encode_posterior(
-            train_posterior(stripes(), seconds=600, seed=seed, report=interrupting(0)).posterior
+            train_posterior(stripes(), SearchOptions(10, seed=seed), interrupting(0)).posterior
         ).data
         for seed in (1, 1, 2)
     )
@@ -146,7 +148,7 @@ def test_float_features_get_a_paid_quantiser() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 5)).astype(np.float32)
     sample = Dataset("table", x, (x[:, 0] > 0).astype(np.int64), 2)
-    found = train_posterior(sample, seconds=0.5)
+    found = train_posterior(sample, SearchOptions(0.5 / 60))
     paid = encode_posterior(found.posterior).ledger
     assert any("floats" in item.meaning and item.bits > 5 for item in paid)
     assert found.posterior.skeleton.fault(x) == ""

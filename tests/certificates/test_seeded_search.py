@@ -17,32 +17,36 @@ from torch import nn
 
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
-from cushion.certificates.format.layers import Dense
+from cushion.certificates.format.layers import Dense, Pool
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.sources import SeededMask, SeededProjection
 from cushion.certificates.search.integer.blueprints import (
     Blueprint,
     ConvBlock,
     DenseBlock,
-    PoolBlock,
 )
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet
+from cushion.certificates.search.judging import Task
+from cushion.certificates.search.options import Method, SearchOptions
 from cushion.certificates.search.seeded import (
-    Budget,
     SeededPlan,
     search_seeded,
     settle,
     sizes_of,
     wide_blueprint,
 )
-from cushion.certificates.search.subspace import SubspaceWeights, compress_to_subspace, share_out
-from cushion.certificates.search.supermask import MaskedWeights, compress_to_supermask
+from cushion.certificates.search.seeded_weights import (
+    MaskedWeights,
+    SubspaceWeights,
+    seeded_plans,
+    share_out,
+)
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 
 CONV: Blueprint = (
     ConvBlock(4, 3, padding=1, symmetry=2),
-    PoolBlock("max", 2),
+    Pool("max", 2),
     ConvBlock(5, 3),
     DenseBlock(),
 )
@@ -227,20 +231,19 @@ def bits_and_errors(data: Dataset) -> Callable[[IntegerNet], Decimal]:
     return lambda net: Decimal(net.errors(data.x, data.y) * 20 + encode(net).bits)
 
 
-@pytest.mark.parametrize("method", [compress_to_subspace, compress_to_supermask])
-def test_a_number_of_steps_repeats_exactly(method: Callable[..., object]) -> None:
+@pytest.mark.parametrize("method", ["subspace", "supermask"])
+def test_a_number_of_steps_repeats_exactly(method: Method) -> None:
     data = blobs()
     told: list[list[tuple[float, Decimal]]] = [[], [], []]
     nets = []
     for turn, seed in enumerate((3, 3, 4)):
-        found = method(
+        task = Task(
             data,
             bits_and_errors(data),
-            budget=Budget(steps=120),
-            seed=seed,
+            SearchOptions(steps=120, method=method, seed=seed),
             report=lambda done, best, turn=turn: told[turn].append((done, best)),
         )
-        nets.append(encode(found.net).data)  # type: ignore[attr-defined]
+        nets.append(encode(search_seeded(seeded_plans(task), task).net).data)
     assert nets[0] == nets[1] != nets[2]
     assert told[0] == told[1]
     assert told[0][-1][0] == 1.0
@@ -261,7 +264,7 @@ def test_the_best_that_was_judged_is_returned_and_the_time_is_kept(clock: Clock)
         judged[id(net)] = bits_and_errors(data)(net)
         return judged[id(net)]
 
-    found = search_seeded([tiny_plan(40)], data, judge, budget=Budget(seconds=1.5), seed=0)
+    found = search_seeded([tiny_plan(40)], Task(data, judge, SearchOptions(1.5 / 60)))
     assert clock.now < 1.6
     assert len(judged) > 2
     assert judged[id(found.net)] == min(judged.values())
@@ -279,7 +282,7 @@ def test_slow_judging_is_done_less_often_and_the_time_is_kept(clock: Clock) -> N
         judged.append(clock())
         return Decimal(encode(net).bits)
 
-    search_seeded([tiny_plan()], blobs(), judge, budget=Budget(seconds=3), seed=0)
+    search_seeded([tiny_plan()], Task(blobs(), judge, SearchOptions(3 / 60)))
     assert judged[-1] < 3.3 + 0.4  # leaves room for the count that the certificate makes
     assert 0.4 * (len(judged) - 1) < 2.1
 
@@ -293,12 +296,14 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
             raise KeyboardInterrupt
         return Decimal(-len(judged))
 
-    found = search_seeded([tiny_plan(100)], blobs(), judge, budget=Budget(steps=100), seed=0)
+    options = SearchOptions(steps=100, method="supermask")
+    found = search_seeded([tiny_plan(100)], Task(blobs(), judge, options))
     assert found.interrupted
     assert found.net is judged[1]
 
 
 def test_seeds_that_the_format_cannot_name_are_refused() -> None:
-    for method in (compress_to_subspace, compress_to_supermask):
+    for method in ("subspace", "supermask"):
+        options = SearchOptions(steps=1, method=method, seed=2**32)
         with pytest.raises(BadInput, match="`seed`"):
-            method(blobs(), bits_and_errors(blobs()), budget=Budget(steps=1), seed=2**32)
+            seeded_plans(Task(blobs(), bits_and_errors(blobs()), options))

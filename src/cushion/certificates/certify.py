@@ -12,9 +12,12 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
-from cushion.certificates.search.methods import find_net
-from cushion.certificates.search.options import Method, Report, SearchOptions
+from cushion.certificates.search.integer.search import search
+from cushion.certificates.search.judging import Task
+from cushion.certificates.search.options import Method, Report, SearchOptions, no_report
 from cushion.certificates.search.posterior import train_posterior
+from cushion.certificates.search.seeded import search_seeded
+from cushion.certificates.search.seeded_weights import seeded_plans
 from cushion.certificates.transfer import choose_tolerance, split_delta, transfer
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import Inputs, as_inputs, check_holdout, freshness_fault
@@ -71,7 +74,7 @@ def certify(
                     "`method` = pac-bayes trains its nets itself and imitates none; leave "
                     f"`{name}` out"
                 )
-        return _certify_posterior(sample, holdout, total, options, report)
+        return _certify_posterior(sample, holdout, total, options, report or no_report)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     if unlabelled is not None and not isinstance(model, nn.Module):
         raise BadInput(
@@ -80,13 +83,13 @@ def certify(
     inputs = None if unlabelled is None else _fresh_inputs(unlabelled, sample)
 
     def judge(net: IntegerNet) -> Decimal:
-        return Decimal(
-            occam_bound(net.errors(sample.x, sample.y), len(sample), encode(net).bits, delta_g)
-        )
+        errors = net.errors(sample.x, sample.y)
+        return Decimal(occam_bound(errors, len(sample), encode(net).bits, delta_g))
 
     scores = None if model is None else teacher_scores(model, sample)
     teacher = None if scores is None else scores[:, : sample.classes]
-    found = find_net(options, sample, judge, teacher=teacher, report=report)
+    task = Task(sample, judge, options, teacher, report or no_report)
+    found = search(task) if method == "integer" else search_seeded(seeded_plans(task), task)
     notes = {
         "method": method,
         **_spent(options),
@@ -109,15 +112,9 @@ def _certify_posterior(
     holdout: Dataset | None,
     delta: Decimal,
     options: SearchOptions,
-    report: Report | None,
+    report: Report,
 ) -> Certificate:
-    seconds = options.seconds
-
-    def share(passed: float, estimate: float) -> None:
-        if report is not None:
-            report(min(1.0, passed / seconds), Decimal(str(estimate)))
-
-    found = train_posterior(sample, seconds=seconds, seed=options.seed, report=share)
+    found = train_posterior(sample, options, report)
     notes = {
         "method": options.method,
         **_spent(options),

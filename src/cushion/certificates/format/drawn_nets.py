@@ -8,7 +8,6 @@ range is proved beforehand.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from cushion.certificates.format.evaluation import by_group, padded, pooling, rectifier, windows
 from cushion.certificates.format.integer_net import IntegerNet, floats_for
 from cushion.certificates.format.layers import Conv, Dense, Feature, Pool
-from cushion.certificates.format.sources import Integers, Values
+from cushion.certificates.format.sources import Integers
 
 Maps = NDArray[Any]  # [n, h, w, channels] or [n, values]
 Step = Callable[[Maps, Maps], Maps]  # values, numbers [n, D] -> values
@@ -39,12 +38,8 @@ class DrawnNets:
             if isinstance(layer, Pool):
                 self._steps.append(_alone(pooling(layer.kind, layer.size)))
                 continue
-            size = layer.source.numbers.size
-            # A layer's weights are its numbers in some order, so those of 0, 1, 2, ... are the
-            # order itself.
-            places = Values(np.arange(start, start + size).reshape(layer.source.shape))
-            order = dataclasses.replace(layer, source=places).weight
-            start += size
+            order = start + layer.order
+            start += math.prod(layer.source.shape)
             self.width = max(self.width, order.size)
             self._steps.append(
                 _product(order, before) if isinstance(layer, Dense) else _convolution(layer, order)

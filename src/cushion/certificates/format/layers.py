@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from cushion.certificates.format import symmetry as tying
-from cushion.certificates.format.sources import Integers, Source
+from cushion.certificates.format.sources import Integers, Source, Values
 from cushion.errors import Malformed
 
 
@@ -36,6 +38,16 @@ class _Affine:
     @property
     def biases(self) -> int:
         return 0 if self.bias is None else self.bias.size
+
+    @property
+    def order(self) -> Integers:
+        """In the shape of `weight`: which of the stored numbers, in C order, each weight is."""
+        stored = np.arange(math.prod(self.source.shape)).reshape(self.source.shape)
+        return replace(self, source=Values(stored)).weight
+
+    @property
+    def weight(self) -> Integers:
+        raise NotImplementedError
 
     @property
     def offsets(self) -> Integers | None:

@@ -14,6 +14,12 @@ Method: TypeAlias = Literal["integer", "subspace", "supermask", "pac-bayes"]
 # told now and then which part of the work is done, and the best bound so far
 Report: TypeAlias = Callable[[float, Decimal], None]
 _MINUTES = 1.0
+
+
+def no_report(share: float, bound: Decimal) -> None:
+    """Tells nobody."""
+
+
 # Which methods take an option that not all take.
 _TAKEN_BY = {
     "steps": ("subspace", "supermask"),

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import torch
@@ -21,19 +22,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cushion.certificates.format.inputs import Input
+from cushion.certificates.format.layers import Pool
+from cushion.certificates.format.limits import Shape
 from cushion.certificates.format.posterior import MOST_MEAN, USUAL_PRIOR, Factor, Posterior
 from cushion.certificates.format.rounded_gaussian import LEAST_EXPONENT, MOST_EXPONENT, QUARTERS
 from cushion.certificates.format.sources import Source, Values
-from cushion.certificates.search.integer.blueprints import (
-    Blueprint,
-    ConvBlock,
-    DenseBlock,
-    PoolBlock,
-)
-from cushion.certificates.search.integer.relaxation import price_of_a_nat
+from cushion.certificates.search.integer.blueprints import Blueprint, ConvBlock, DenseBlock
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet, straight
-from cushion.certificates.search.integer.training import anneal, descend
-from cushion.certificates.search.sample import Sample, Shape, image_shape, quantiser_for
+from cushion.certificates.search.integer.training import anneal
+from cushion.certificates.search.judging import price_of_a_nat
+from cushion.certificates.search.options import Report, SearchOptions, no_report
+from cushion.certificates.search.sample import Sample
 from cushion.data.dataset import Dataset
 from cushion.numerics import kl_inverse
 
@@ -85,13 +84,9 @@ class GaussianNumbers(nn.Module):
         return Values(np.zeros(tuple(self.means.shape), dtype=np.int64))
 
     def factor(self, place: int, what: str) -> Factor:
-        return Factor(
-            place,
-            what,
-            USUAL_PRIOR,
-            self.stored_means().detach().numpy().astype(np.int64),
-            self.stored_exponents().detach().numpy().astype(np.int64) + USUAL_PRIOR,
-        )
+        stored = (self.stored_means(), self.stored_exponents() + USUAL_PRIOR)
+        laws = (numbers.detach().numpy().astype(np.int64) for numbers in stored)
+        return Factor(place, what, USUAL_PRIOR, *laws)
 
 
 class PosteriorNet(TrainableIntegerNet):
@@ -107,13 +102,10 @@ class PosteriorNet(TrainableIntegerNet):
     ) -> None:
         # Means begin as draws of the prior and deviations at an eighth of its own; biases begin at
         # zero.
-        super().__init__(
-            blueprint,
-            shape,
-            classes,
-            quantiser,
-            lambda stored, _: GaussianNumbers(stored, generator, 1.0, -6.0),
-        )
+        def weights(stored: tuple[int, ...], _: int) -> GaussianNumbers:
+            return GaussianNumbers(stored, generator, 1.0, -6.0)
+
+        super().__init__(blueprint, shape, classes, quantiser, weights)
         self.drawn_biases = nn.ModuleDict()
         for key, bias in self.biases.items():
             self.drawn_biases[key] = GaussianNumbers(tuple(bias.shape), generator, 0.0, -4.0)
@@ -162,45 +154,38 @@ class FoundPosterior:
 
 def blueprint_for(shape: Shape) -> Blueprint:
     """Few weights, each used often: a Gaussian prior charges about 1.5 nats for each."""
-    side = min(shape[1:])
-    if side >= 16:
-        wide = 1 if shape[0] == 1 else 2
-        return (
-            ConvBlock(3 * wide, 5, stride=2, padding=2, symmetry=2),
-            ConvBlock(5 * wide, 3, padding=1, symmetry=2),
-            PoolBlock("max", 2),
-            ConvBlock(6 * wide, 3, padding=1, symmetry=2),
-            PoolBlock("max", 2),
-            DenseBlock(),
-        )
-    return (DenseBlock(),)
+    if min(shape[1:]) < 16:
+        return (DenseBlock(),)
+    wide = 1 if shape[0] == 1 else 2
+    return (
+        ConvBlock(3 * wide, 5, stride=2, padding=2, symmetry=2),
+        ConvBlock(5 * wide, 3, padding=1, symmetry=2),
+        Pool("max", 2),
+        ConvBlock(6 * wide, 3, padding=1, symmetry=2),
+        Pool("max", 2),
+        DenseBlock(),
+    )
 
 
 def train_posterior(
-    data: Dataset,
-    *,
-    seconds: float,
-    seed: int = 0,
-    report: Callable[[float, float], None] | None = None,
+    data: Dataset, options: SearchOptions, report: Report = no_report
 ) -> FoundPosterior:
     """Train a posterior until the time is over; Ctrl-C ends it early and keeps what there is.
 
-    report is told now and then the seconds passed and an *estimate* of the bound (from training
-    batches). The schedule follows the clock, so it ends in time however slow the machine is; the
-    randomness follows the seed.
+    The bounds reported are *estimates* (from training batches). The schedule follows the clock, so
+    it ends in time however slow the machine is; the randomness follows the seed.
     """
-    shape = image_shape(data)
-    generator = torch.Generator().manual_seed(seed)
-    quantiser = quantiser_for(data, _BYTES_SHIFT if data.x.dtype == np.uint8 else _FLOATS_SHIFT)
-    sample = Sample.of(data, quantiser, None, generator)
+    shift = _BYTES_SHIFT if data.x.dtype == np.uint8 else _FLOATS_SHIFT
+    sample = Sample.of(data, shift, options.seed)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # nets are so small that threads would only wait for each other
     try:
-        model = PosteriorNet(blueprint_for(shape), shape, data.classes, quantiser, generator)
+        blueprint = blueprint_for(sample.kind[0])
+        model = PosteriorNet(blueprint, *sample.kind, sample.generator)
         model.calibrate(sample.pixels[:_BATCH].float())
         steps, interrupted = 0, False
         try:
-            for steps in _descend(model, sample, seconds, report):  # noqa: B007
+            for steps in _descend(model, sample, options.seconds, report):  # noqa: B007
                 pass
         except KeyboardInterrupt:
             interrupted = True
@@ -209,33 +194,24 @@ def train_posterior(
         torch.set_num_threads(threads)
 
 
-def _descend(
-    model: PosteriorNet,
-    sample: Sample,
-    seconds: float,
-    report: Callable[[float, float], None] | None,
-) -> Iterator[int]:
+def _descend(model: PosteriorNet, sample: Sample, seconds: float, report: Report) -> Iterator[int]:
     """Yields the number of steps taken."""
-    m = len(sample.labels)
+    m = len(sample)
     laws = [law for _, _, law in model.numbers()]
     groups = [[law.means for law in laws], [law.exponents for law in laws], [model.log_scale]]
     optimiser = torch.optim.Adam([{"params": group} for group in groups], betas=(0.9, 0.99))
     begin = time.monotonic()
     error, price, progress, step = 0.5, 0.0, 0.0, 0
     while progress < 1.0:
-        passed = time.monotonic() - begin
-        progress = min(1.0, passed / seconds)
+        progress = min(1.0, (time.monotonic() - begin) / seconds)
         anneal(optimiser, _RATES, progress)
-        rows = torch.randint(m, (min(m, _BATCH),), generator=sample.generator)
-        logits = model.logits(sample.pixels[rows].float())
-        divergence = model.divergence()
         if step % 50 == 0:
-            nats = float(divergence.detach()) + _UNKNOWN
+            nats = float(model.divergence().detach()) + _UNKNOWN
             price = _EXCHANGE * price_of_a_nat(error, nats, m)
-            if report is not None:
-                report(passed, kl_inverse(error, nats / m))
-        paid = price * min(1.0, 2.5 * progress) * divergence
-        descend(optimiser, sample.loss(logits, rows) + paid)
-        error = 0.98 * error + 0.02 * sample.wrong(logits, rows)
+            report(progress, Decimal(str(kl_inverse(error, nats / m))))
+        rows = torch.randint(m, (min(m, _BATCH),), generator=sample.generator)
+        rising = price * min(1.0, 2.5 * progress)
+        wrong = sample.descend(model.logits, optimiser, rising, model.divergence, rows)
+        error = 0.98 * error + 0.02 * wrong
         step += 1
         yield step

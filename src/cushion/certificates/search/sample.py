@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -14,10 +15,10 @@ from torch.nn import functional as F
 from cushion.certificates.format.inputs import Bytes, Input, fit_floats
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Dense
+from cushion.certificates.format.limits import Shape
 from cushion.certificates.format.sources import Grid
 from cushion.data.dataset import Dataset
 
-Shape = tuple[int, int, int]
 _BATCH = 128
 _FLOAT_BITS = 8  # of a float feature, at its finest
 
@@ -55,18 +56,29 @@ class Sample:
     labels: Tensor
     teacher: Tensor | None
     generator: torch.Generator
+    quantiser: Input
+    classes: int
 
     def __post_init__(self) -> None:
         self._order = torch.empty(0, dtype=torch.int64)
 
     @classmethod
-    def of(
-        cls, data: Dataset, quantiser: Input, teacher: Tensor | None, generator: torch.Generator
-    ) -> Self:
-        m = len(data)
+    def of(cls, data: Dataset, shift: int, seed: int, teacher: Tensor | None = None) -> Self:
+        """shift: how many of an input's eight bits are left unread."""
+        m, quantiser = len(data), quantiser_for(data, shift)
         numbers = quantiser.read(np.asarray(data.x).reshape(m, -1), np.float32).astype(np.int16)
         pixels = torch.from_numpy(numbers).reshape(m, *image_shape(data))
-        return cls(pixels, torch.from_numpy(np.array(data.y)), teacher, generator)
+        labels, generator = torch.from_numpy(np.array(data.y)), torch.Generator().manual_seed(seed)
+        return cls(pixels, labels, teacher, generator, quantiser, data.classes)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def kind(self) -> tuple[Shape, int, Input]:
+        """Input shape, classes and quantiser of a net for these examples."""
+        channels, height, width = self.pixels.shape[1:]
+        return (channels, height, width), self.classes, self.quantiser
 
     def some(self) -> Tensor:
         """Rows on which steps are calibrated."""
@@ -74,9 +86,8 @@ class Sample:
 
     def rows(self) -> Tensor:
         """The next batch."""
-        m = len(self.labels)
-        if len(self._order) < min(m, _BATCH):
-            self._order = torch.randperm(m, generator=self.generator)
+        if len(self._order) < min(len(self), _BATCH):
+            self._order = torch.randperm(len(self), generator=self.generator)
         rows, self._order = self._order[:_BATCH], self._order[_BATCH:]
         return rows
 
@@ -87,6 +98,19 @@ class Sample:
             loss = 0.5 * loss + 0.5 * F.cross_entropy(logits, F.softmax(self.teacher[rows], dim=1))
         return loss
 
-    def wrong(self, logits: Tensor, rows: Tensor) -> float:
-        """The share of the rows that are misclassified."""
+    def descend(
+        self,
+        logits_of: Callable[[Tensor], Tensor],
+        optimiser: torch.optim.Optimizer,
+        price: float = 0.0,
+        rate: Callable[[], Tensor] = lambda: torch.zeros(()),
+        rows: Tensor | None = None,
+    ) -> float:
+        """One step down the loss of a batch plus price · rate; the share of it that was wrong."""
+        rows = self.rows() if rows is None else rows
+        logits = logits_of(self.pixels[rows].float())
+        loss = self.loss(logits, rows) + price * rate()
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
         return float((logits.detach().argmax(1) != self.labels[rows]).float().mean())

@@ -15,31 +15,22 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from cushion.certificates.format.limits import MOST_WEIGHTS
+from cushion.certificates.format.layers import Pool
+from cushion.certificates.format.limits import MOST_WEIGHTS, Shape
 from cushion.certificates.search.integer.blueprints import (
     Blueprint,
     ConvBlock,
     DenseBlock,
-    PoolBlock,
     lay_out,
 )
-from cushion.certificates.search.integer.relaxation import price_of_a_bit
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet
-from cushion.certificates.search.integer.training import anneal, descend, optimiser_of
-from cushion.certificates.search.judging import Found, Judge, Judging
-from cushion.certificates.search.options import Report
-from cushion.certificates.search.sample import (
-    Sample,
-    Shape,
-    image_shape,
-    quantiser_for,
-)
-from cushion.data.dataset import Dataset
+from cushion.certificates.search.integer.training import anneal, optimiser_of
+from cushion.certificates.search.judging import Found, Judging, Task, price_of_a_bit
+from cushion.certificates.search.sample import Sample
 from cushion.errors import BadInput
 
-MOST_SEED = 2**32 - 1  # the largest that the format can name
 _INPUT_SHIFT = 4  # of byte inputs
 _EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
 _NEWS = 50  # steps between two looks at price and clock
@@ -67,14 +58,6 @@ class SeededPlan:
     steps: int
 
 
-@dataclass(frozen=True)
-class Budget:
-    """For some seconds, or one try of exactly so many steps, which then repeats exactly."""
-
-    seconds: float | None = None
-    steps: int | None = None
-
-
 def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blueprint:
     """Convolutions from 16x16 on, else one hidden layer; `width` multiplies its size."""
 
@@ -85,9 +68,9 @@ def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blu
     blueprint: Blueprint = (
         ConvBlock(scaled(channels), 5, stride=2, padding=2),
         ConvBlock(scaled(channels), 3, padding=1),
-        PoolBlock("max", 2),
+        Pool("max", 2),
         ConvBlock(scaled(2 * channels), 3, padding=1),
-        PoolBlock("max", 2),
+        Pool("max", 2),
         DenseBlock(),
     )
     if min(shape[1:]) < 16:
@@ -102,41 +85,27 @@ def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blu
 
 def sizes_of(blueprint: Blueprint, shape: Shape, classes: int) -> dict[int, int]:
     """Place in the net (from 1) -> how many numbers that layer has, if it has any."""
-    slots = enumerate(lay_out(blueprint, shape, classes), 1)
-    return {place: math.prod(slot.stored) for place, slot in slots if slot.stored}
+    layers = (stage.layer for stage in lay_out(blueprint, shape, classes))
+    return {
+        place: math.prod(layer.source.shape)
+        for place, layer in enumerate(layers, 1)
+        if not isinstance(layer, Pool)
+    }
 
 
-def check_seed(seed: int) -> None:
-    if not 0 <= seed <= MOST_SEED:
-        raise BadInput(
-            f"`seed` = {seed} cannot be written into a net; give a whole number from 0 to "
-            f"{MOST_SEED}"
-        )
+def search_seeded(plans: Sequence[SeededPlan], task: Task) -> Found:
+    """Train plan after plan until the time is over; return the net with the smallest judge(net).
 
-
-def search_seeded(
-    plans: Sequence[SeededPlan],
-    data: Dataset,
-    judge: Judge,
-    *,
-    budget: Budget,
-    seed: int,
-    teacher: Tensor | None = None,
-    report: Report | None = None,
-) -> Found:
-    """Train plan after plan until the budget is spent; return the net with the smallest judge(net).
-
-    A budget of steps trains the first plan only, judges it at fixed steps and never looks at the
-    clock. teacher: [m, classes] scores to imitate, or None. report is told now and then which part
-    of the budget is spent, and the best bound so far. Until a trained net is judged the answer is
-    the net that always says the most frequent class, so there is always one; Ctrl-C ends the search
-    early and keeps the best so far.
+    With a number of steps, the first plan only is trained, judged at fixed steps and without a look
+    at the clock, so that the answer repeats. Until a trained net is judged the answer is the net
+    that always says the most frequent class, so there is always one; Ctrl-C ends the search early
+    and keeps the best so far.
     """
     begin = time.monotonic()
-    judging = Judging(data, judge)
-    timed = budget.steps is None
-    seconds = budget.seconds or math.inf
-    tries = cycle(plans) if timed else iter([replace(plans[0], steps=budget.steps or 1)])
+    judging = Judging(task)
+    steps = task.options.steps
+    seconds = math.inf if steps else task.options.seconds
+    tries = iter([replace(plans[0], steps=steps)]) if steps else cycle(plans)
 
     def deadline() -> float:
         """Moves as the cost becomes known: the last judgement's and the certificate's own."""
@@ -144,13 +113,13 @@ def search_seeded(
 
     try:
         for attempt, plan in enumerate(tries):
-            for progress, due, model in _train(plan, data, teacher, seed + attempt, deadline):
-                if due and (not timed or progress >= 1.0 or judging.rested()):
+            sample = Sample.of(task.data, _INPUT_SHIFT, task.options.seed + attempt, task.teacher)
+            for progress, due, model in _train(plan, sample, deadline):
+                if due and (steps or progress >= 1.0 or judging.rested()):
                     # the method's own net, even where it is the worse one
                     judging.hear(model.freeze(), first=True)
-                if report is not None:
-                    spent = min(1.0, (time.monotonic() - begin) / seconds) if timed else progress
-                    report(spent, judging.lowest)
+                spent = progress if steps else min(1.0, (time.monotonic() - begin) / seconds)
+                task.report(spent, judging.lowest)
             if time.monotonic() >= deadline():
                 break
     except KeyboardInterrupt:
@@ -159,25 +128,15 @@ def search_seeded(
 
 
 def _train(
-    plan: SeededPlan,
-    data: Dataset,
-    teacher: Tensor | None,
-    seed: int,
-    deadline: Callable[[], float],
+    plan: SeededPlan, sample: Sample, deadline: Callable[[], float]
 ) -> Iterator[tuple[float, bool, TrainableIntegerNet]]:
     """One try, in time: its progress, whether the net is due to be judged, and the net."""
     begin = time.monotonic()
-    m, shape = len(data), image_shape(data)
-    generator = torch.Generator().manual_seed(seed)
-    quantiser = quantiser_for(data, _INPUT_SHIFT)
-    sample = Sample.of(data, quantiser, teacher, generator)
-    model = TrainableIntegerNet(
-        plan.blueprint,
-        shape,
-        data.classes,
-        quantiser,
-        lambda stored, place: plan.weights(stored, place, generator),
-    )
+
+    def weights(stored: tuple[int, ...], place: int) -> nn.Module:
+        return plan.weights(stored, place, sample.generator)
+
+    model = TrainableIntegerNet(plan.blueprint, *sample.kind, weights)
     model.calibrate(sample.some())
     rates = (plan.learning_rate, 0.1, 0.02)
     optimiser = optimiser_of(model)
@@ -188,16 +147,13 @@ def _train(
         progress = min(1.0, max(progress, step / plan.steps, passed))
         anneal(optimiser, rates, progress)
         if step % _NEWS == 1:
-            price = plan.price * _EXCHANGE * price_of_a_bit(error, model.bits(), m)
+            price = plan.price * _EXCHANGE * price_of_a_bit(error, model.bits(), len(sample))
             if progress > _SETTLED:
                 settle(model, _PULL * plan.learning_rate)
         if _passed(calibrations, progress):
             model.calibrate(sample.some())
-        rows = sample.rows()
-        logits = model.logits(sample.pixels[rows].float())
-        paid = price * min(1.0, 2.5 * progress) * model.rate()
-        descend(optimiser, sample.loss(logits, rows) + paid)
-        error = 0.98 * error + 0.02 * sample.wrong(logits, rows)
+        rising = price * min(1.0, 2.5 * progress)
+        error = 0.98 * error + 0.02 * sample.descend(model.logits, optimiser, rising, model.rate)
         due = _passed(judgements, progress) or progress >= 1.0
         if due or step % _NEWS == 0:
             yield progress, due, model

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cushion.certificates.search.integer.blueprints import ConvBlock, PoolBlock, Slot
+from cushion.certificates.format.layers import Conv, Pool
+from cushion.certificates.format.limits import Stage
 
 _DAMPING = 0.05  # of a layer's mean need is added to each: estimates of small ones vary
 _HOLD_BACK = 1e-3  # keeps units that nothing determines near 1
@@ -35,19 +36,18 @@ class Stretch:
 
 
 def balanced(
-    slots: list[Slot], weights: list[Tensor], needs: list[Tensor], spread: float
+    stages: list[Stage], weights: list[Tensor], needs: list[Tensor], spread: float
 ) -> tuple[list[Stretch], float]:
     """The stretches of layers with weights, in order, and the mean need of a stretched weight.
 
-    slots: the blueprint's. weights: stored numbers by layer, zero where pruned. needs: squared
+    stages: the blueprint's. weights: stored numbers by layer, zero where pruned. needs: squared
     gradients, alike. spread: root mean square of all kept weights once stretched, in steps of the
     grid.
     """
-    layered = [slot for slot in slots if not isinstance(slot.block, PoolBlock)]
+    layered = [stage for stage in stages if not isinstance(stage.layer, Pool)]
     kept = torch.cat([(w != 0).reshape(-1) for w in weights])
-    need = torch.cat([_damped(n, w).reshape(-1) for n, w in zip(needs, weights, strict=True)])[
-        kept
-    ].log()
+    pairs = zip(needs, weights, strict=True)
+    need = torch.cat([_damped(n, w).reshape(-1) for n, w in pairs])[kept].log()
     layers = torch.tensor([-_log_size(w) for w in weights], dtype=torch.float64, requires_grad=True)
     channels = [torch.zeros(len(w), dtype=torch.float64, requires_grad=True) for w in weights[:-1]]
     # scores of all classes are compared: one unit
@@ -59,10 +59,13 @@ def balanced(
         """Logarithms of the stretches, in the shapes of the weights."""
         before = torch.zeros(layered[0].before.shape[0], dtype=torch.float64)
         found = []
-        for slot, layer, own in zip(layered, layers, [*channels, fixed], strict=True):
-            found.append(layer + _along_outputs(own, slot) - _along_inputs(before, slot))
+        for stage, weight, layer, own in zip(
+            layered, weights, layers, [*channels, fixed], strict=True
+        ):
+            step = layer + _along_outputs(own, weight) - _along_inputs(before, weight, stage)
+            found.append(step.expand(weight.shape))
             before = own
-        return [values.expand(slot.stored) for values, slot in zip(found, layered, strict=True)]
+        return found
 
     def loss() -> Tensor:
         optimiser.zero_grad()
@@ -77,10 +80,8 @@ def balanced(
         optimiser.step(loss)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         found = stretched()
-        sizes = torch.cat([(w * s.exp()).reshape(-1) for w, s in zip(weights, found, strict=True)])[
-            kept
-        ]
-        common = math.log(spread) - _log_size(sizes)
+        sizes = [(w * s.exp()).reshape(-1) for w, s in zip(weights, found, strict=True)]
+        common = math.log(spread) - _log_size(torch.cat(sizes)[kept])
         steps = torch.cat([s.reshape(-1) for s in found])[kept] + common
         stretches = [
             Stretch(math.exp(float(layer) + common), own.exp().float(), (s + common).exp().float())
@@ -98,19 +99,18 @@ def _damped(need: Tensor, weight: Tensor) -> Tensor:
 
 def _log_size(values: Tensor) -> float:
     """Logarithm of the root mean square of what is not zero."""
-    return 0.5 * math.log(
-        float(values.double().square().sum()) / max(1, int((values != 0).sum())) + 1e-30
-    )
+    total, count = float(values.double().square().sum()), int((values != 0).sum())
+    return 0.5 * math.log(total / max(1, count) + 1e-30)
 
 
-def _along_outputs(units: Tensor, slot: Slot) -> Tensor:
-    return units.reshape(-1, *[1] * (len(slot.stored) - 1))
+def _along_outputs(units: Tensor, weight: Tensor) -> Tensor:
+    return units.reshape(-1, *[1] * (weight.ndim - 1))
 
 
-def _along_inputs(units: Tensor, slot: Slot) -> Tensor:
+def _along_inputs(units: Tensor, weight: Tensor, stage: Stage) -> Tensor:
     """Of the channels that a layer reads, along its weights: [outputs, inputs, ...]."""
-    if isinstance(slot.block, ConvBlock) and slot.block.depthwise:
-        return _along_outputs(units, slot)
+    if isinstance(stage.layer, Conv) and not stage.layer.groups:
+        return _along_outputs(units, weight)
     # A flattened or unfolded input has several entries a channel, next to each other.
-    several = slot.stored[1] // len(units)
-    return units.repeat_interleave(several).reshape(1, -1, *[1] * (len(slot.stored) - 2))
+    several = weight.shape[1] // len(units)
+    return units.repeat_interleave(several).reshape(1, -1, *[1] * (weight.ndim - 2))

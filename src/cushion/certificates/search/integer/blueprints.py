@@ -1,9 +1,10 @@
-"""Architectures of integer nets as plain data: what a search trains, before any number is known."""
+"""Architectures of integer nets as plain data, before any number is known, and the plans by which a
+search trains them: blueprints by the data's shape, grids, densities.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,11 +14,15 @@ from cushion.certificates.format.layers import (
     Feature,
     Layer,
     Pool,
+    dense_shape,
     feature_after,
     stored_shape,
 )
+from cushion.certificates.format.limits import Shape, Stage, stages
 from cushion.certificates.format.sources import Values
 from cushion.errors import BadInput, Malformed
+
+_AS_LONG_AS_TIME_ALLOWS = 10**7
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,6 @@ class ConvBlock:
 
 
 @dataclass(frozen=True)
-class PoolBlock:
-    kind: str  # "max" | "sum"
-    size: int
-
-
-@dataclass(frozen=True)
 class DenseBlock:
     """A dense layer; without `outputs` it is the last one and gives one score a class."""
 
@@ -51,58 +50,39 @@ class DenseBlock:
     invariant: bool = False  # ignores the symmetry that its input carries
 
 
-Block = ConvBlock | PoolBlock | DenseBlock
+Block = ConvBlock | Pool | DenseBlock
 Blueprint = tuple[Block, ...]
 
 
-@dataclass(frozen=True)
-class Slot:
-    """One block in a net: what enters it, the layer it is with all numbers zero, what leaves it."""
-
-    block: Block
-    before: Feature
-    layer: Layer
-    after: Feature
-
-    @property
-    def stored(self) -> tuple[int, ...]:
-        """The shape of its stored numbers; () for pooling."""
-        return () if isinstance(self.layer, Pool) else self.layer.source.shape
-
-    @property
-    def biased(self) -> bool:
-        """Whether its outputs have biases."""
-        return bool(self.stored) and not (
-            isinstance(self.block, ConvBlock) and self.block.depthwise
-        )
-
-
-def lay_out(blueprint: Blueprint, shape: tuple[int, int, int], classes: int) -> list[Slot]:
-    """Every block with its shapes on inputs of the given shape; BadInput where one does not fit."""
+def lay_out(blueprint: Blueprint, shape: Shape, classes: int) -> list[Stage]:
+    """Every block as a layer with all numbers zero, between the shapes that it has on such inputs;
+    BadInput where one does not fit.
+    """
     feature = Feature(shape)
-    slots = []
+    layers: list[Layer] = []
     for block in blueprint:
         try:
-            layer = _blank(block, feature, classes)
-            after = feature_after(feature, layer)
+            layers.append(_blank(block, feature, classes))
+            feature = feature_after(feature, layers[-1])
         except Malformed as problem:
             raise BadInput(f"{block} does not fit a blueprint: {problem}") from None
-        slots.append(Slot(block, feature, layer, after))
-        feature = after
-    return slots
+    return list(stages(shape, tuple(layers)))
+
+
+def is_biased(layer: Layer) -> bool:
+    """Whether a layer's outputs have biases."""
+    return isinstance(layer, Dense) or (isinstance(layer, Conv) and layer.groups > 0)
 
 
 def _blank(block: Block, before: Feature, classes: int) -> Layer:
     """The block as a layer of the format, all numbers zero."""
-    if isinstance(block, PoolBlock):
-        return Pool(block.kind, block.size)
+    if isinstance(block, Pool):
+        return block
     if isinstance(block, DenseBlock):
-        outputs = block.outputs or classes
         order = before.symmetry if block.invariant else 1
-        stored: tuple[int, ...] = (outputs, math.prod(before.shape))
-        if order > 1:
-            stored = (outputs, before.shape[0] // order, *before.shape[1:])
-        return Dense(_zeros(stored), None, 0, 0, order)
+        return Dense(
+            _zeros(dense_shape(before, block.outputs or classes, order)), None, 0, 0, order
+        )
     outputs = before.shape[0] // before.symmetry if block.depthwise else block.outputs
     groups = 0 if block.depthwise else 1
     stored = stored_shape(before, outputs, block.side, groups, block.symmetry)
@@ -112,3 +92,93 @@ def _blank(block: Block, before: Feature, classes: int) -> Layer:
 
 def _zeros(shape: tuple[int, ...]) -> Values:
     return Values(np.broadcast_to(np.int64(0), shape))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One try: a blueprint, its grid, and how it is trained.
+
+    density: the part of the weights that pruning leaves. spread: root mean square of the kept
+    weights, in grid steps, before they settle on it. Together they decide the bits: many weights
+    coarsely, or few finely. rate: learning rate of the weights while they settle, in units of the
+    spread. warm: the part of the time that learning and pruning get. share: the part of the
+    search's time that a try may take. polish: the part of a try's time that the last layer gets in
+    the end. price: above 0, weights are rounded from the start and their bits cost so many times
+    what they are worth to the bound (`training.squeeze`), instead of learning, pruning and
+    settling. input_shift: how many of an input's eight bits are left unread.
+    """
+
+    blueprint: Blueprint
+    density: float
+    spread: float
+    steps: int
+    levels: int = 31
+    input_shift: int = 0
+    price: float = 0.0
+    rate: float = 0.004
+    warm: float = 0.65
+    share: float = 1.0
+    polish: float = 0.15
+
+
+def plans(shape: Shape) -> list[Plan]:
+    """Plans for this shape: first a short try, to have something to show, then the real one."""
+    if min(shape[1:]) >= 16:
+        real = Plan(_GREY, 0.052, 2.5, _AS_LONG_AS_TIME_ALLOWS)
+        if shape[0] > 1:
+            real = replace(real, blueprint=_colour(shape), density=0.2, spread=4.0)
+        return [replace(real, steps=1500, share=0.1), real]
+    if min(shape[1:]) >= 6:
+        linear = Plan((DenseBlock(),), 1.0, 0.7, 3000, 3, input_shift=4, rate=0.07, polish=0.5)
+        return [replace(linear, price=price) for price in (6.0, 7.0, 8.0, 5.0)]
+    return [
+        Plan(blueprint, density, spread, 3000, input_shift=shift, polish=0.3)
+        for blueprint, density, spread, shift in _TABLES
+    ]
+
+
+def _hidden(*widths: int) -> Blueprint:
+    return (*map(DenseBlock, widths), DenseBlock())
+
+
+# Blueprint, density, spread, input shift: some of each, as a table may need hidden units, fine
+# inputs, or neither.
+_TABLES = (
+    (_hidden(), 0.25, 2.0, 2),
+    (_hidden(8), 0.5, 4.0, 2),
+    (_hidden(), 0.25, 2.0, 6),
+    (_hidden(16), 0.25, 4.0, 2),
+    (_hidden(4), 0.5, 4.0, 2),
+    (_hidden(8, 8), 0.3, 4.0, 2),
+    (_hidden(), 0.5, 1.0, 4),
+    (_hidden(24), 0.25, 4.0, 2),
+)
+
+
+# Strokes: every filter in eight positions, which the last layer may tell apart.
+_GREY: Blueprint = (
+    ConvBlock(3, 5, stride=2, padding=2, symmetry=8),
+    ConvBlock(4, 3, padding=1, symmetry=8),
+    Pool("max", 2),
+    ConvBlock(4, 3, padding=1, symmetry=8),
+    Pool("max", 2),
+    DenseBlock(),
+)
+
+
+def _colour(shape: Shape) -> Blueprint:
+    """Natural images: every filter also in its mirror image, and scores that ignore which."""
+    each = ConvBlock(0, 3, padding=1, depthwise=True, symmetry=2)
+    return (
+        ConvBlock(8, 4, stride=2, padding=1, symmetry=2),
+        Pool("max", 2),
+        each,
+        ConvBlock(16, 1, symmetry=2),
+        each,
+        ConvBlock(24, 1, symmetry=2),
+        Pool("max", 2),
+        each,
+        ConvBlock(24, 1, symmetry=2),
+        Pool("sum", min(shape[1:]) // 8),
+        DenseBlock(invariant=True),
+    )

@@ -1,14 +1,18 @@
-"""A net's last layer under exact changes of one number: errors by comparison with thresholds, bits
-from counts.
+"""The last layer's numbers improved one by one on the bound itself: exact error counts against
+exact code lengths.
 
 With the layers before it fixed, scores are linear in the last layer's weights and biases, so the
 error count after a change of one number is a comparison of features with thresholds, for all
-weights of a class at once.
+weights of a class at once. Where no single change helps, a few weights are changed at random and
+the descent begins again; what is not better is taken back (iterated local search). Training
+minimises cross-entropy; this minimises what is certified.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +24,9 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid
-from cushion.certificates.search.integer.relaxation import price_of_a_bit, relaxed_bound
+from cushion.certificates.search.integer.training import State
+from cushion.certificates.search.judging import price_of_a_bit, relaxed_bound
+from cushion.errors import Malformed
 
 Integers = NDArray[np.int64]
 _STEPS = (-2, -1, 1, 2)
@@ -29,6 +35,61 @@ _KICK = 4  # numbers that are changed at random where no single change helps
 _FINER, _COARSER = 4, 2  # powers of two by which other bias steps are tried
 _MANY_TIES = 0.01
 _MOST_SAVED = 20.0  # bits, by one smaller bias
+_STEP_AGAIN = 0.15  # of all kicks
+
+
+def polish(
+    net: IntegerNet, x: NDArray[Any], y: Integers, seconds: float, seed: int
+) -> Iterator[State]:
+    """Ever better nets (by the relaxed bound) with the same layers but the last, for so many
+    seconds.
+
+    x: [m, ...] examples as the net reads them, y: [m] labels. Gives nothing if the last layer's
+    weights are not on a grid or too many.
+    """
+    until = time.monotonic() + seconds
+    if (values := features(net, x)) is None:
+        return
+    layer = LastLayer(net, values, y)
+    rng = np.random.default_rng(seed)
+    layer.choose_step(until)
+    layer.descend(until, rng)
+    best, height = layer.with_numbers(net), layer.height()
+    numbers = layer.numbers
+    while time.monotonic() < until:
+        layer.reset(numbers)
+        # weights may have become so small that another step is better
+        if rng.random() < _STEP_AGAIN:
+            layer.choose_step(until)
+        else:
+            layer.kick(rng)
+        layer.descend(until, rng)
+        if layer.height() <= height:
+            best, height, numbers = layer.with_numbers(net), layer.height(), layer.numbers
+            yield State(best, height)
+    yield State(best, height, last=True)
+
+
+def features(net: IntegerNet, x: NDArray[Any]) -> Integers | None:
+    """[m, stored weights of a class]: what each weight of the last layer is multiplied with.
+
+    None if its weights are not on a grid, or too many.
+    """
+    last = net.layers[-1]
+    assert isinstance(last, Dense)
+    if not isinstance(last.source, Grid):
+        return None
+    size = last.weight.shape[1]
+    try:
+        each = np.eye(max(2, size), size, dtype=np.int64)  # a net has two scores at least
+        reader = replace(net, layers=(*net.layers[:-1], Dense(Grid(each, 1), None, 0, 0)))
+        parts = [reader.scores(x[i : i + 500]) for i in range(0, len(x), 500)]
+        values = np.concatenate(parts)[:, :size]
+    except Malformed:  # more numbers than a net may have
+        return None
+    summed = np.zeros((math.prod(last.source.shape[1:]), len(values)), dtype=np.int64)
+    np.add.at(summed, last.order[0], values.T)
+    return summed.T.copy()
 
 
 @dataclass(frozen=True)
@@ -97,12 +158,10 @@ class LastLayer:
                 if time.monotonic() >= until:
                     break
                 self.reset(start.in_steps_of(shift, factor))
-                labels = range(len(start.bias))
-                while any(
-                    time.monotonic() < until and self._improve(label, weights=False)
-                    for label in labels
-                ):
-                    pass
+                better = True
+                while better:
+                    labels = (label for label in range(len(start.bias)) if time.monotonic() < until)
+                    better = any(self._improve(label, weights=False) for label in labels)
                 if self.height() < lowest:
                     best, lowest = self.numbers, self.height()
         self.reset(best)
@@ -143,9 +202,8 @@ class LastLayer:
         price = price_of_a_bit(self.errors / self.m, self.bits, self.m) * self.m
         edge = self.edge(label)
         bias, gain = self._best_bias(label, edge, price)
-        at, value, gain_of_weight = (
-            self._best_weight(label, edge, price) if weights else (0, 0, 0.0)
-        )
+        best = self._best_weight(label, edge, price) if weights else (0, 0, 0.0)
+        at, value, gain_of_weight = best
         if min(gain, gain_of_weight) >= -1e-9:
             return False
         if gain <= gain_of_weight:
@@ -209,9 +267,8 @@ class LastLayer:
                 changed[abs(new)] += 1
                 signs = negative - (old < 0) + (new < 0)
                 if 0 <= signs <= changed[1:].sum():
-                    found[old + self.levels, new + self.levels] = (
-                        counted_length(changed, signs) - here
-                    )
+                    more = counted_length(changed, signs) - here
+                    found[old + self.levels, new + self.levels] = more
         return found
 
     def edge(self, label: int) -> Edge:

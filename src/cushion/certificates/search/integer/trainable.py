@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -19,20 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cushion.certificates.format import symmetry as tying
 from cushion.certificates.format.inputs import Input
 from cushion.certificates.format.integer_net import IntegerNet
-from cushion.certificates.format.layers import Layer, Pool
+from cushion.certificates.format.layers import Conv, Dense, Layer, Pool
+from cushion.certificates.format.limits import Shape, Stage
 from cushion.certificates.format.sources import Grid, Source
-from cushion.certificates.search.integer.blueprints import (
-    Blueprint,
-    ConvBlock,
-    DenseBlock,
-    PoolBlock,
-    Slot,
-    lay_out,
-)
-from cushion.certificates.search.sample import Shape
+from cushion.certificates.search.integer.blueprints import Blueprint, is_biased, lay_out
 
 # typical size of a hidden value after its shift: precision between layers costs no bits
 _TARGET = 256.0
@@ -125,9 +117,8 @@ class GridWeights(nn.Module):
         """Whole numbers where weights are held (no gradient), real ones elsewhere."""
         if self.always_round:
             return straight(self.real.clamp(-self.levels, self.levels)) * self.mask
-        return torch.where(
-            self.held, self.rounded(), self.real.clamp(-self.levels, self.levels) * self.mask
-        )
+        real = self.real.clamp(-self.levels, self.levels) * self.mask
+        return torch.where(self.held, self.rounded(), real)
 
     def distances(self) -> Tensor:
         """How far each free weight is from the grid; infinite for those that are held or pruned."""
@@ -172,29 +163,33 @@ class TrainableIntegerNet(nn.Module):
         """weights(stored shape, place from 1) makes each layer's Weights."""
         super().__init__()
         self.shape, self.quantiser = shape, quantiser
-        self.slots = lay_out(blueprint, shape, classes)
+        self.stages = lay_out(blueprint, shape, classes)
         self.weights = nn.ModuleDict()
         self.biases = nn.ParameterDict()
         self.shifts: dict[str, int] = {}
         self.bias_shifts: dict[str, int] = {}  # biases are multiples of a power of two
         self.settled_biases: dict[str, GridWeights] = {}
         self.units: dict[str, float] = {}  # a typical sum of each layer, see `calibrate`
-        for place, slot in enumerate(self.slots, 1):
-            if slot.stored:
-                key = str(place)
-                self.weights[key] = weights(slot.stored, place)
-                if slot.biased:
-                    self.biases[key] = nn.Parameter(torch.zeros(slot.stored[0]))
-                self.shifts[key], self.bias_shifts[key], self.units[key] = 0, 0, 1.0
-                if (index := _tying(slot)) is not None:
-                    self.register_buffer(f"index{key}", torch.from_numpy(index), persistent=False)
+        self.orders: dict[str, Tensor] = {}  # see `expanded`
+        for key, layer in self.affine():
+            self.weights[key] = weights(layer.source.shape, int(key))
+            if is_biased(layer):
+                self.biases[key] = nn.Parameter(torch.zeros(layer.outputs))
+            self.shifts[key], self.bias_shifts[key], self.units[key] = 0, 0, 1.0
+            if layer.symmetry > 1:
+                self.orders[key] = torch.from_numpy(layer.order)
         self.log_scale = nn.Parameter(torch.zeros(()))
         self.settling = False  # while numbers go to the grid, hidden values are not rounded
 
+    def affine(self) -> Iterator[tuple[str, Dense | Conv]]:
+        """(key, blank layer) of each layer with numbers; a key is its place in the net, from 1."""
+        for place, stage in enumerate(self.stages, 1):
+            if not isinstance(stage.layer, Pool):
+                yield str(place), stage.layer
+
     def expanded(self, key: str, numbers: Tensor) -> Tensor:
         """Stored numbers of a layer as they are used, its symmetry expanded."""
-        index: Tensor | None = getattr(self, f"index{key}", None)
-        return numbers if index is None else numbers.reshape(-1)[index]
+        return numbers.reshape(-1)[self.orders[key]] if key in self.orders else numbers
 
     def weight(self, key: str) -> Tensor:
         """The layer's integers as they are used."""
@@ -225,44 +220,40 @@ class TrainableIntegerNet(nn.Module):
     def pools_next(self, place: int) -> bool:
         """Whether max pooling follows: then ReLU goes behind it, to fewer values."""
         # pixels may be negative
-        block = self.slots[place].block if 0 < place < len(self.slots) else None
-        return isinstance(block, PoolBlock) and block.kind == "max"
+        layer = self.stages[place].layer if 0 < place < len(self.stages) else None
+        return isinstance(layer, Pool) and layer.kind == "max"
 
     @staticmethod
-    def pooled(values: Tensor, block: PoolBlock) -> Tensor:
-        if block.kind == "max":
-            return F.max_pool2d(values, block.size)
-        return F.avg_pool2d(values, block.size) * float(block.size**2)
+    def pooled(values: Tensor, layer: Pool) -> Tensor:
+        if layer.kind == "max":
+            return F.max_pool2d(values, layer.size)
+        return F.avg_pool2d(values, layer.size) * float(layer.size**2)
 
     @staticmethod
-    def linear(values: Tensor, slot: Slot, weight: Tensor) -> Tensor:
+    def linear(values: Tensor, stage: Stage, weight: Tensor) -> Tensor:
         """A layer's sums without biases."""
-        block = slot.block
-        if isinstance(block, ConvBlock):
-            groups = slot.before.shape[0] if block.depthwise else 1
-            return F.conv2d(
-                values, weight, stride=block.stride, padding=block.padding, groups=groups
-            )
+        layer = stage.layer
+        if isinstance(layer, Conv):
+            groups = layer.groups or stage.before.shape[0]
+            return F.conv2d(values, weight, None, layer.stride, layer.padding, groups=groups)
         return F.linear(values.flatten(1), weight.flatten(1))
 
     def forward(self, pixels: Tensor, calibrating: bool = False) -> Tensor:
         """pixels: [n, *shape] whole, as quantised -> [n, classes] integer scores."""
         values = pixels
-        for place, slot in enumerate(self.slots, 1):
-            key, last = str(place), place == len(self.slots)
-            if isinstance(slot.block, PoolBlock):
-                values = self.pooled(values, slot.block)
+        for place, stage in enumerate(self.stages, 1):
+            key, layer, last = str(place), stage.layer, place == len(self.stages)
+            if isinstance(layer, Pool):
+                values = self.pooled(values, layer)
                 if self.pools_next(place - 1):
                     values = self.passed_on(values, str(place - 1))
                 continue
-            values = self.linear(values, slot, self.weight(key))
+            values = self.linear(values, stage, self.weight(key))
             if calibrating:
                 self.set_steps(key, values, last)
-            elif slot.biased:
+            elif key in self.biases:
                 bias = self.stored_bias(key) * 2.0 ** self.bias_shifts[key]
-                if isinstance(slot.block, ConvBlock):
-                    bias = bias.repeat_interleave(slot.block.symmetry)[:, None, None]
-                values = values + bias
+                values = values + along_channels(bias.repeat_interleave(layer.positions), values)
             if not last and not self.pools_next(place):
                 values = self.passed_on(values, key)
         return values
@@ -282,7 +273,7 @@ class TrainableIntegerNet(nn.Module):
 
     def unit_logit(self) -> float:
         """What one score is in logits while `log_scale` is zero."""
-        return 4.0 / self.units[str(len(self.slots))]
+        return 4.0 / self.units[str(len(self.stages))]
 
     def logits(self, pixels: Tensor) -> Tensor:
         """Scores in the units of a softmax; the scale is trained and never stored."""
@@ -310,19 +301,16 @@ class TrainableIntegerNet(nn.Module):
 
     def freeze(self) -> IntegerNet:
         """The integers of the forward pass as a net for the exact evaluator."""
-        layers: list[Layer] = []
-        for place, slot in enumerate(self.slots, 1):
-            layer, key = slot.layer, str(place)
-            if not isinstance(layer, Pool):
-                bias = self.frozen_bias(key) if slot.biased else None
-                layer = dataclasses.replace(
-                    layer,
-                    source=self.weights[key].source(place),  # type: ignore[operator]
-                    bias=bias,
-                    bias_shift=0 if bias is None else self.bias_shifts[key],
-                    shift=self.shifts[key],
-                )
-            layers.append(layer)
+        layers: list[Layer] = [stage.layer for stage in self.stages]
+        for key, layer in self.affine():
+            bias = self.frozen_bias(key) if key in self.biases else None
+            layers[int(key) - 1] = dataclasses.replace(
+                layer,
+                source=self.weights[key].source(int(key)),  # type: ignore[operator]
+                bias=bias,
+                bias_shift=0 if bias is None else self.bias_shifts[key],
+                shift=self.shifts[key],
+            )
         return IntegerNet(self.shape, self.quantiser, tuple(layers))
 
     def frozen_bias(self, key: str) -> NDArray[np.int64] | None:
@@ -332,12 +320,6 @@ class TrainableIntegerNet(nn.Module):
         return stored.numpy().astype(np.int64) if bool((stored != 0).any()) else None
 
 
-def _tying(slot: Slot) -> NDArray[np.int64] | None:
-    """Indices of the stored numbers in the used weight, or None where they are the same."""
-    block = slot.block
-    if isinstance(block, ConvBlock) and block.symmetry > 1:
-        expand = tying.regular if len(slot.stored) == 5 else tying.lifted
-        return expand(slot.stored, block.symmetry)
-    if isinstance(block, DenseBlock) and len(slot.stored) == 4:
-        return tying.invariant(slot.stored, slot.before.symmetry)
-    return None
+def along_channels(units: Tensor, values: Tensor) -> Tensor:
+    """[channels] as they are added to [n, channels, ...]."""
+    return units.reshape(1, -1, *[1] * (values.ndim - 2))

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cushion.certificates.format.inputs import Input
 from cushion.certificates.format.integer_net import IntegerNet
-from cushion.certificates.search.integer.plans import Plan
-from cushion.certificates.search.integer.relaxation import price_of_a_bit, relaxed_bound
+from cushion.certificates.search.integer.blueprints import Plan
 from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet
 from cushion.certificates.search.integer.warm_start import FloatTwin
-from cushion.certificates.search.sample import Sample, Shape
+from cushion.certificates.search.judging import price_of_a_bit, relaxed_bound
+from cushion.certificates.search.sample import Sample
 
 _EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
 _PRUNE_FROM, _PRUNE_UNTIL = 0.1, 0.75  # of the time with real weights
@@ -37,35 +36,25 @@ class State:
     last: bool = False
 
 
-def train(
-    plan: Plan,
-    sample: Sample,
-    shape: Shape,
-    classes: int,
-    quantiser: Input,
-    seconds: float,
-) -> Iterator[State]:
+def train(plan: Plan, sample: Sample, seconds: float) -> Iterator[State]:
     """One try, of plan.steps or as many as there is time for: learn, prune, then settle."""
-    model = TrainableIntegerNet(
-        plan.blueprint,
-        shape,
-        classes,
-        quantiser,
-        lambda stored, _: GridWeights(stored, plan.levels, sample.generator, plan.spread),
-    )
+
+    def weights(stored: tuple[int, ...], _: int) -> GridWeights:
+        return GridWeights(stored, plan.levels, sample.generator, plan.spread)
+
+    def part(share: float) -> Iterator[float]:
+        return schedule(share * plan.steps, share * seconds)
+
+    model = TrainableIntegerNet(plan.blueprint, *sample.kind, weights)
     model.calibrate(sample.some())
     if plan.price:
-        yield from squeeze(model, plan, sample, schedule(plan.steps, seconds))
+        yield from squeeze(model, plan, sample, part(1.0))
         return
     twin = FloatTwin(model, sample.generator)
-    for _ in learn(
-        twin, sample, plan.density, schedule(plan.warm * plan.steps, plan.warm * seconds)
-    ):
+    for _ in learn(twin, sample, plan.density, part(plan.warm)):
         yield State(None, 1.0)
     twin.fold(sample.some(), plan.spread, needs(twin, sample))
-    yield from settle(
-        model, plan, sample, schedule((1 - plan.warm) * plan.steps, (1 - plan.warm) * seconds)
-    )
+    yield from settle(model, plan, sample, part(1 - plan.warm))
 
 
 def schedule(steps: float, seconds: float) -> Iterator[float]:
@@ -85,13 +74,11 @@ def learn(
     optimiser = torch.optim.Adam(twin.parameters(), lr=0.01, fused=True)
     for step, done in enumerate(progress):
         anneal(optimiser, [0.01 * min(1.0, (step + 1) / 100)], done, least=0.03)
-        rows = sample.rows()
-        descend(optimiser, sample.loss(twin(sample.pixels[rows].float()), rows))
+        sample.descend(twin, optimiser)
         pruned = min(1.0, max(0.0, (done - _PRUNE_FROM) / (_PRUNE_UNTIL - _PRUNE_FROM)))
         if density < 1.0 and (done >= 1.0 or (pruned > 0.0 and step % (2 * _LOOK) == 0)):
-            squares = {
-                key: optimiser.state[weight]["exp_avg_sq"] for key, weight in twin.weights.items()
-            }
+            moments = {key: optimiser.state[weight] for key, weight in twin.weights.items()}
+            squares = {key: moment["exp_avg_sq"] for key, moment in moments.items()}
             twin.prune(squares, density + (1.0 - density) * (1.0 - pruned) ** 3)
         if step % _LOOK == 0:
             yield
@@ -101,9 +88,7 @@ def needs(twin: FloatTwin, sample: Sample) -> dict[str, list[Tensor]]:
     """Mean squared gradients of each layer's numbers: how much the loss minds errors."""
     twin.eval()
     trained = {key: twin.numbers(key) for key in twin.weights}
-    found = {
-        key: [torch.zeros_like(numbers) for numbers in layer] for key, layer in trained.items()
-    }
+    found = {key: [torch.zeros_like(part) for part in layer] for key, layer in trained.items()}
     for _ in range(_LOOKS):
         rows = sample.rows()
         twin.zero_grad()
@@ -126,7 +111,6 @@ def settle(
     """
     rates = (plan.rate * plan.spread, 4.0 * plan.rate, 0.01)
     optimiser = optimiser_of(model)
-    m = len(sample.labels)
     error = 0.5
     model.release()
     for step, done in enumerate(progress):
@@ -134,13 +118,11 @@ def settle(
             group["lr"] = rate * min(1.0, (step + 1) / 200) * (1.0 - 0.8 * done)
         if done >= 1.0 or step % _HOLD == _HOLD - 1:
             hold(model, optimiser, min(1.0, max(0.0, (done - _FREE) / (_HELD_BY - _FREE))))
-        rows = sample.rows()
-        logits = model.logits(sample.pixels[rows].float())
-        descend(optimiser, sample.loss(logits, rows))
-        error += max(0.01, 1.0 / (step + 1)) * (sample.wrong(logits, rows) - error)
+        wrong = sample.descend(model.logits, optimiser)
+        error += max(0.01, 1.0 / (step + 1)) * (wrong - error)
         if done >= 1.0 or step % _LOOK == _LOOK - 1:
             net = model.freeze() if done >= _HELD_BY else None
-            yield State(net, relaxed_bound(error, model.bits(), m), done >= 1.0)
+            yield State(net, relaxed_bound(error, model.bits(), len(sample)), done >= 1.0)
 
 
 def squeeze(
@@ -157,29 +139,25 @@ def squeeze(
         layer.always_round = True
     rates = (plan.rate * plan.spread, plan.rate, 0.02)
     optimiser = optimiser_of(model)
-    m = len(sample.labels)
     error, worth, bits = 0.5, 0.0, 0.0
     for step, done in enumerate(progress):
         anneal(optimiser, rates, done)
         if step % _LOOK == 0:
             bits = model.bits()
-            worth = _EXCHANGE * price_of_a_bit(error, bits, m)
-        rows = sample.rows()
-        logits = model.logits(sample.pixels[rows].float())
-        paid = plan.price * worth * min(1.0, 2.0 * done) * model.rate()
-        descend(optimiser, sample.loss(logits, rows) + paid)
-        error += max(0.02, 1.0 / (step + 1)) * (sample.wrong(logits, rows) - error)
+            worth = _EXCHANGE * price_of_a_bit(error, bits, len(sample))
+        price = plan.price * worth * min(1.0, 2.0 * done)
+        wrong = sample.descend(model.logits, optimiser, price, model.rate)
+        error += max(0.02, 1.0 / (step + 1)) * (wrong - error)
         if done >= 1.0 or step % _LOOK == _LOOK - 1:
             net = model.freeze() if done > _WORTH_A_LOOK else None
-            yield State(net, relaxed_bound(error, bits, m), done >= 1.0)
+            yield State(net, relaxed_bound(error, bits, len(sample)), done >= 1.0)
 
 
 def optimiser_of(model: TrainableIntegerNet) -> torch.optim.Adam:
     """Three groups: weights, biases, the scale of the logits."""
     groups = [model.weights.parameters(), model.biases.parameters(), [model.log_scale]]
-    return torch.optim.Adam(
-        [{"params": list(group)} for group in groups], betas=(0.9, 0.99), fused=True
-    )
+    each = [{"params": list(group)} for group in groups]
+    return torch.optim.Adam(each, betas=(0.9, 0.99), fused=True)
 
 
 def anneal(
@@ -202,9 +180,8 @@ def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -
     holders = model.held()
     away = torch.cat([holder.distances().reshape(-1) for holder in holders])
     free = away.isfinite()
-    squares = torch.cat(
-        [optimiser.state[holder.real]["exp_avg_sq"].reshape(-1) for holder in holders]
-    )
+    moments = [optimiser.state[holder.real]["exp_avg_sq"] for holder in holders]
+    squares = torch.cat([moment.reshape(-1) for moment in moments])
     kept = sum(int(holder.mask.sum()) for holder in holders)
     more = round(part * kept) - (kept - int(free.sum()))
     if more <= 0:
@@ -215,9 +192,3 @@ def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -
     parts = torch.split(chosen, [holder.real.numel() for holder in holders])
     for holder, its in zip(holders, parts, strict=True):
         holder.hold(its.reshape(holder.real.shape))
-
-
-def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimiser.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimiser.step()

@@ -18,9 +18,14 @@ import math
 import torch
 from torch import Tensor, nn
 
+from cushion.certificates.format.layers import Pool
 from cushion.certificates.search.integer.balance import balanced
-from cushion.certificates.search.integer.blueprints import PoolBlock
-from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet
+from cushion.certificates.search.integer.blueprints import is_biased
+from cushion.certificates.search.integer.trainable import (
+    GridWeights,
+    TrainableIntegerNet,
+    along_channels,
+)
 
 _VALUE_BITS = 3.0  # of a kept weight, about
 
@@ -55,39 +60,36 @@ class FloatTwin(nn.Module):
         self.weights = nn.ParameterDict()
         self.norms = nn.ModuleDict()
         self.masks: dict[str, Tensor] = {}
-        self.last_bias = nn.Parameter(torch.zeros(net.slots[-1].stored[0]))
-        for place, slot in enumerate(net.slots, 1):
-            if slot.stored:
-                spread = math.sqrt(2.0 / math.prod(slot.stored[1:]))
-                self.weights[str(place)] = nn.Parameter(
-                    torch.randn(slot.stored, generator=generator) * spread
-                )
-                # a linear net has nothing else to centre its inputs
-                if place < len(net.slots) or len(net.slots) == 1:
-                    norm = nn.BatchNorm1d if slot.biased else _Scaled
-                    self.norms[str(place)] = norm(slot.stored[0])
-                self.masks[str(place)] = torch.ones(slot.stored)
+        for key, layer in net.affine():
+            stored, outputs = layer.source.shape, layer.outputs
+            spread = math.sqrt(2.0 / math.prod(stored[1:]))
+            self.weights[key] = nn.Parameter(torch.randn(stored, generator=generator) * spread)
+            # a linear net has nothing else to centre its inputs
+            if int(key) < len(net.stages) or len(net.stages) == 1:
+                norm = nn.BatchNorm1d if is_biased(layer) else _Scaled
+                self.norms[key] = norm(outputs)
+            self.masks[key] = torch.ones(stored)
+        self.last_bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, pixels: Tensor) -> Tensor:
         """pixels: [n, *shape] -> [n, classes] logits."""
         net = self.net[0]
         values = pixels
-        for place, slot in enumerate(net.slots, 1):
-            key = str(place)
-            if isinstance(slot.block, PoolBlock):
-                values = net.pooled(values, slot.block)
+        for place, stage in enumerate(net.stages, 1):
+            key, layer = str(place), stage.layer
+            if isinstance(layer, Pool):
+                values = net.pooled(values, layer)
                 if net.pools_next(place - 1):
                     values = torch.relu(values)
                 continue
-            values = net.linear(
-                values, slot, net.expanded(key, self.weights[key] * self.masks[key])
-            )
+            weight = self.weights[key] * self.masks[key]
+            values = net.linear(values, stage, net.expanded(key, weight))
             if key in self.norms:
                 # One mean and variance for all positions of a filter: [n, stored outputs, the
                 # rest].
-                grouped = values.reshape(len(values), slot.stored[0], -1)
+                grouped = values.reshape(len(values), layer.outputs, -1)
                 values = self.norms[key](grouped).reshape(values.shape)
-                if place < len(net.slots) and not net.pools_next(place):
+                if place < len(net.stages) and not net.pools_next(place):
                     values = torch.relu(values)
             else:
                 values = values + self.last_bias
@@ -103,12 +105,8 @@ class FloatTwin(nn.Module):
             worth = {}
             for key, weight in self.weights.items():
                 kept = min(0.5, float(self.masks[key].mean()))
-                worth[key] = (
-                    weight.square()
-                    * squares[key]
-                    * self.masks[key]
-                    / (_VALUE_BITS + math.log2((1 - kept) / (kept + 1e-3)))
-                )
+                bits = _VALUE_BITS + math.log2((1 - kept) / (kept + 1e-3))
+                worth[key] = weight.square() * squares[key] * self.masks[key] / bits
             ranked = torch.cat([values.reshape(-1) for values in worth.values()])
             least = ranked.topk(max(1, round(density * len(ranked)))).values[-1]
             self.masks = {
@@ -125,25 +123,22 @@ class FloatTwin(nn.Module):
         """
         net = self.net[0]
         self.eval()
+        folded, moved, curved = {}, {}, []
         with torch.no_grad():
-            affine = {key: self._affine(key, len(weight)) for key, weight in self.weights.items()}
-            gains = {
-                key: affine[key][0].reshape(-1, *[1] * (weight.ndim - 1))
-                for key, weight in self.weights.items()
-            }
-            folded = {
-                key: weight * self.masks[key] * gains[key] for key, weight in self.weights.items()
-            }
-            curved = [needs[key][0] / gains[key].square().clamp_min(1e-12) for key in folded]
-        stretches, need = balanced(net.slots, list(folded.values()), curved, spread)
+            for key, weight in self.weights.items():
+                gain, moved[key] = self._affine(key, len(weight))
+                gain = gain.reshape(-1, *[1] * (weight.ndim - 1))
+                folded[key] = weight * self.masks[key] * gain
+                curved.append(needs[key][0] / gain.square().clamp_min(1e-12))
+        stretches, need = balanced(net.stages, list(folded.values()), curved, spread)
         steps = dict(zip(folded, stretches, strict=True))
         with torch.no_grad():
             # scale: the integer net's values over the twin's, but for its channels' own
             values, scale = pixels, 1.0
-            for place, slot in enumerate(net.slots, 1):
-                key, last = str(place), place == len(net.slots)
-                if isinstance(slot.block, PoolBlock):
-                    values = net.pooled(values, slot.block)
+            for place, stage in enumerate(net.stages, 1):
+                key, last = str(place), place == len(net.stages)
+                if isinstance(stage.layer, Pool):
+                    values = net.pooled(values, stage.layer)
                     continue
                 holder = net.weights[key]
                 assert isinstance(holder, GridWeights)
@@ -151,18 +146,15 @@ class FloatTwin(nn.Module):
                 holder.mask.copy_(self.masks[key])
                 scale *= steps[key].layer
                 units = scale * steps[key].channels
-                bias = affine[key][1] * units
-                values = net.linear(values, slot, net.expanded(key, holder.real))
+                bias = moved[key] * units
+                values = net.linear(values, stage, net.expanded(key, holder.real))
                 several = values.shape[1] // len(bias)
-                values = values + bias.repeat_interleave(several).reshape(
-                    1, -1, *[1] * (values.ndim - 2)
-                )
+                values = values + along_channels(bias.repeat_interleave(several), values)
                 net.set_steps(key, values, last)
-                if slot.biased:  # a step of a bias should matter as much as one of a weight
+                if key in net.biases:  # a step of a bias should matter as much as one of a weight
                     matters = float((needs[key][1] / units.square()).mean())
-                    net.bias_shifts[key] = max(
-                        0, round(0.5 * math.log2((need + 1e-30) / (matters + 1e-30)))
-                    )
+                    step = 0.5 * math.log2((need + 1e-30) / (matters + 1e-30))
+                    net.bias_shifts[key] = max(0, round(step))
                     net.biases[key].copy_(bias / 2.0 ** net.bias_shifts[key])
                 if not last:
                     values = torch.relu(values) * 2.0 ** -net.shifts[key]
