@@ -21,10 +21,14 @@ import torch
 from scipy import sparse
 from scipy.optimize import linprog
 
-from cushion.compressors.pruning.ensembles import bipartite
 from cushion.compressors.pruning.masks import apply_masks, masks_for
 from cushion.compressors.pruning.recovery import recover
-from cushion.compressors.pruning.sketch_sizes import MARGIN, default_ones, statistical_dimension
+from cushion.compressors.pruning.sketches import (
+    MARGIN,
+    bipartite,
+    default_ones,
+    statistical_dimension,
+)
 from cushion.compressors.storage.pruned import fitted
 from cushion.nets.models import build
 from cushion.nets.tracing import trace

@@ -17,7 +17,7 @@ import cushion
 from cushion.cli import main
 from cushion.cli.compression import describe
 from cushion.cli.figures.compression import draw
-from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.pruning.records import LayerSketch, PruningSummary
 from cushion.compressors.run import compress_model
 

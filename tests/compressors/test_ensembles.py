@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from cushion.compressors.pruning import ensembles
-from cushion.compressors.pruning.ensembles import bipartite
+from cushion.compressors.pruning import sketches
+from cushion.compressors.pruning.sketches import bipartite
 from cushion.data.counter import stream
 from cushion.errors import BadInput
 
@@ -42,7 +42,7 @@ def test_the_ones_stand_where_the_smallest_hashes_do() -> None:
 
 def test_the_block_size_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bipartite(6, 50, 2, 1, "left")
-    monkeypatch.setattr(ensembles, "_BLOCK", 13)
+    monkeypatch.setattr(sketches, "_BLOCK", 13)
     np.testing.assert_array_equal(bipartite(6, 50, 2, 1, "left"), whole)
 
 

@@ -30,7 +30,7 @@ from cushion.compressors.noise.records import ReplacementSummary
 from cushion.compressors.noise.replacement import threshold_within
 from cushion.compressors.noise.spiked import Spiked
 from cushion.compressors.options import BEST_GRIDS
-from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, CushionError

@@ -10,8 +10,8 @@ import torch
 from scipy.special import ndtr
 from tests.compressors.test_pruning import SHAPES, normal, off_diagonal
 
+from cushion.compressors.pruning.conditions import ks_critical, normality
 from cushion.compressors.pruning.masks import diagonal_mask, layer_variance
-from cushion.compressors.pruning.normality import ks_critical, normality
 
 
 def naive_distance(entries: list[float], psi: float) -> float:

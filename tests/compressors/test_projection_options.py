@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cushion.compressors.projection.method import NetOptions, parse_size
-from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.registry import METHODS, choose
 from cushion.errors import BadInput
 

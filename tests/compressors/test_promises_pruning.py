@@ -15,8 +15,8 @@ from scipy.stats import binom
 from torch import nn
 
 from cushion.compressors.pruning import checks
-from cushion.compressors.pruning.inputs import right_singular_vectors
-from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.conditions import right_singular_vectors
+from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.pruning.records import PruningSummary
 from cushion.compressors.records import Promise, PromiseCheck
 from cushion.compressors.run import compress_model

@@ -18,7 +18,7 @@ from tests.trained_cases import digits, trained
 from torch import nn
 
 from cushion.cli import main
-from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, CushionError

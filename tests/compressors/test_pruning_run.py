@@ -24,9 +24,9 @@ from cushion.compressors import choice
 from cushion.compressors.certified import Compressed
 from cushion.compressors.choice import worthless
 from cushion.compressors.options import BEST_GRIDS
-from cushion.compressors.pruning.lemma_grid import norm_at_least
+from cushion.compressors.pruning.grids import norm_at_least
 from cushion.compressors.pruning.masks import masks_for
-from cushion.compressors.pruning.options import STRENGTHS, PruneOptions
+from cushion.compressors.pruning.method import STRENGTHS, PruneOptions
 from cushion.compressors.pruning.records import PruningSummary, TriedPruning
 from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset

@@ -7,9 +7,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cushion.compressors.pruning.ensembles import bipartite
 from cushion.compressors.pruning.recovery import _Search, recover, row_space
-from cushion.compressors.pruning.support import EXACT, Support, is_injective, places
+from cushion.compressors.pruning.sketches import bipartite
+from cushion.compressors.pruning.splitting import EXACT, Support, is_injective, places
 from cushion.errors import BadInput
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from cushion.compressors.pruning.ensembles import bipartite
 from cushion.compressors.pruning.recovery import recover
+from cushion.compressors.pruning.sketches import bipartite
 
 
 def smallest_norm(A: np.ndarray, B: np.ndarray, Y: np.ndarray) -> tuple[float, np.ndarray]:

@@ -14,19 +14,19 @@ import pytest
 
 from cushion.certificates.format.number_stream import encode_numbers
 from cushion.compressors.pruning import sketched
-from cushion.compressors.pruning.sketch_sizes import (
-    default_ones,
-    ones_within,
-    paper_side,
-    sides,
-    statistical_dimension,
-)
 from cushion.compressors.pruning.sketched import (
     Sketched,
     checksum_of,
     factors,
     sketch_layer,
     sketch_of,
+)
+from cushion.compressors.pruning.sketches import (
+    default_ones,
+    ones_within,
+    paper_side,
+    sides,
+    statistical_dimension,
 )
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Kept, Numbers

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import betainc
 
-from cushion.compressors.pruning.subgaussian import SubgaussianFit, fit_subgaussian
-from cushion.errors import BadInput
+from cushion.compressors.pruning.conditions import SubgaussianFit, fit_subgaussian
 from cushion.theorems.pruning import kappa
 
 
@@ -119,16 +118,6 @@ def test_lemma_c_1_by_simulation(outputs: int, inputs: int) -> None:
         assert abs(broken - exact) < 5 * math.sqrt(exact / runs)
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
-    good = np.full((3, 2), 0.5)
-    for bad in (np.zeros((0, 2)), np.zeros((2, 0)), np.zeros(4), -good, good * math.nan):
-        with pytest.raises(BadInput, match=r"the fit of Condition C\.1 needs"):
-            fit_subgaussian(bad, 5)
-    for a in (0.5, math.inf, math.nan):
-        with pytest.raises(BadInput, match="finite a of at least 1"):
-            fit_subgaussian(good, 5, a)
-    for failure in (0.0, 1.0, math.nan):
-        with pytest.raises(BadInput, match="strictly between"):
-            fit_subgaussian(good, 5).threshold(failure)
-    dead = fit_subgaussian(np.zeros((3, 2)), 5)  # a layer whose Δ sees nothing of its inputs
+def test_a_layer_whose_change_sees_nothing_of_its_inputs() -> None:
+    dead = fit_subgaussian(np.zeros((3, 2)), 5)
     assert (dead.b, dead.threshold(0.1), dead.failure(0.0)) == (math.inf, 0.0, 0.0)

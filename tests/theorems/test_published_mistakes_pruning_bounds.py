@@ -14,7 +14,7 @@ import torch
 from tests.theorems.test_pruning_bounds import FACTS, SAMPLE, rows_of
 from torch import nn
 
-from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
 from cushion.theorems.pruning import keep_probability

@@ -9,9 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from cushion.compressors.pruning.ensembles import bipartite
 from cushion.compressors.pruning.recovery import recover
-from cushion.compressors.pruning.sketch_sizes import statistical_dimension
+from cushion.compressors.pruning.sketches import bipartite, statistical_dimension
 from cushion.papers.guha.sketch import counts, sparse_matrix
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cushion.compressors.file import CompressedNet
     from cushion.compressors.lemmas import LayerErrors
     from cushion.compressors.records import LayerSummary, PromiseCheck, Summary, Tried
+    from cushion.compressors.storage.stored import Numbers
     from cushion.compressors.storage.stored_net import StoredNet
     from cushion.compressors.subject import Subject
     from cushion.data.dataset import Dataset
@@ -146,6 +147,15 @@ class Account(ABC):
             "parameters_before": node.affine.parameters,
             "bits": self.found.stored.layer_bits[at],
         }
+
+    def others(self, stored: StoredNet) -> tuple[list[Numbers], int]:
+        """What is stored as it is, biases and batch-norms, and how many values a number has."""
+        from cushion.compressors.storage.stored import Kept
+
+        parts = [bias for bias in stored.biases if bias is not None]
+        parts += [layer.values for layer in stored.layers if isinstance(layer, Kept)]
+        largest = [int(abs(part.integers).max(initial=0)) for part in parts]
+        return parts, 2 * max(largest, default=0) + 1
 
     def counts(self, stored: StoredNet) -> CompressedFacts:
         """f and its compressed g counted on the sample, g as `stored` writes it."""

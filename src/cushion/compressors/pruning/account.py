@@ -13,13 +13,13 @@ from cushion.compressors.lemmas import LayerErrors, follow_induction
 from cushion.compressors.method import Account, Found
 from cushion.compressors.pruning import checks
 from cushion.compressors.pruning.candidates import PrunedNet
-from cushion.compressors.pruning.inputs import check_condition
-from cushion.compressors.pruning.layers import prune_layer, sides
+from cushion.compressors.pruning.conditions import check_condition
+from cushion.compressors.pruning.layers import prune_layer
+from cushion.compressors.pruning.masks import as_matrix
 from cushion.compressors.pruning.records import LayerPruning, Subgaussian
 from cushion.compressors.records import PromiseCheck
 from cushion.compressors.spectral import LayerShift, layer_shifts, lemma_9
 from cushion.compressors.storage.pruned import Pruned, is_pruned
-from cushion.compressors.storage.stored import Kept
 from cushion.nets.network import Network
 from cushion.progress import progress
 from cushion.theorems.pruning import Shares, failure_shares, keep_probability
@@ -33,17 +33,18 @@ class PruningAccount(Account):
     def __init__(self, found: Found) -> None:
         super().__init__(found)
         self.made: PrunedNet = found.candidate.made
+        self.net: Network = self.subject.net
 
     @cached_property
     def shares(self) -> Shares | None:
         """How δ is shared among the layers; None for a rule without coins."""
-        operators = [node.affine.operator for node in self.subject.net.affine_layers]
-        shapes = [sides(tuple(one.weight.shape)) for one in operators if is_pruned(one)]
+        operators = [node.affine.operator for node in self.net.affine_layers]
+        shapes = [as_matrix(one.weight.shape) for one in operators if is_pruned(one)]
         return None if self.made.d is None else failure_shares(self.subject.delta, shapes)
 
     @cached_property
     def layers(self) -> tuple[LayerPruning, ...]:
-        nodes, shares = self.subject.net.affine_layers, self.shares
+        nodes, shares = self.net.affine_layers, self.shares
         own = iter(() if shares is None else zip(shares.epsilon, shares.lambda_, strict=True))
         found = []
         for at, node in enumerate(progress(nodes, "norms of Δ", "layer")):
@@ -54,62 +55,45 @@ class PruningAccount(Account):
     @property
     def pruned(self) -> list[LayerPruning]:
         """Without batch-norms, of which nothing may go."""
-        pairs = zip(self.layers, self.subject.net.affine_layers, strict=True)
+        pairs = zip(self.layers, self.net.affine_layers, strict=True)
         return [layer for layer, node in pairs if is_pruned(node.affine.operator)]
 
     @cached_property
     def before(self) -> LayerErrors:
         """Of the net that was pruned and neither fine-tuned nor rounded."""
-        net, sample = self.subject.net, self.subject.sample
-        return follow_induction(net, self.made.pruned, sample, scores=self.found.errors.scores)
+        scores = self.found.errors.scores
+        return follow_induction(self.net, self.made.pruned, self.subject.sample, scores=scores)
 
     @cached_property
     def condition(self) -> Subgaussian:
-        subject = self.subject
+        subject, pruned = self.subject, self.made.pruned
         constants = subject.options.subgaussian_constants
-        return check_condition(
-            subject.net, self.made.pruned, subject.sample, constants, subject.delta, subject.seed
-        )
+        about = self.net, pruned, subject.sample, constants
+        return check_condition(*about, subject.delta, subject.seed)
 
     @cached_property
     def silent(self) -> str:
         """Why Lemmas 4.3 and 4.4 do not speak of this net; empty where they do."""
-        net = self.subject.net
-        if not net.is_chain:
-            return str(net.not_a_chain_because)
-        if not self.subject.options.fine_tune:
-            return ""
-        return (
-            "the net was fine-tuned, and the lemma is about weights that were only pruned and "
-            "rounded"
-        )
-
-    def _shifts(self, network: Network) -> list[LayerShift]:
-        return layer_shifts(self.subject.net, network, self.subject.facts)
+        if not self.net.is_chain:
+            return self.net.not_a_chain_because
+        tuned = "the net was fine-tuned, and the lemma is about weights that were only pruned"
+        return f"{tuned} and rounded" if self.subject.options.fine_tune else ""
 
     @cached_property
     def stored_shifts(self) -> list[LayerShift]:
         """Of the net as it comes back."""
-        return self._shifts(self.found.network)
+        return layer_shifts(self.net, self.found.network, self.subject.facts)
 
     @property
     def lemmas(self) -> list[PromiseCheck]:
         facts, inputs, layers = self.subject.facts, self.subject.seen.inputs, self.layers
         promises = [checks.lemma_4_1(layers), checks.lemma_4_2(layers)]
-        for name, network, errors, rounded in (
-            ("Lemma 4.3", self.made.pruned, self.before, False),
-            ("Lemma 4.4", self.found.network, self.found.errors, True),
+        for name, shifts, errors in (
+            ("Lemma 4.3", layer_shifts(self.net, self.made.pruned, facts), self.before),
+            ("Lemma 4.4", self.stored_shifts, self.found.errors),
         ):
-            shifts = self.stored_shifts if rounded else self._shifts(network)
-            promises.append(
-                checks.output_check(name, shifts, facts, inputs, errors.gaps, self.silent)
-            )
-            if not self.silent:
-                printed = checks.printed_check(
-                    name, layers, shifts, facts, inputs, errors.gaps, rounded=rounded
-                )
-                promises += [] if printed is None else [printed]
-            promises.append(checks.subgaussian_check(promises, name, self.condition))
+            about = name, layers, shifts, facts, inputs, errors.gaps
+            promises += checks.output_checks(*about, self.condition, self.silent)
         return [*promises, checks.lemma_c_1(self.condition), checks.lemma_5_1(layers)]
 
     @property
@@ -122,39 +106,26 @@ class PruningAccount(Account):
 
     @property
     def bounds(self) -> list[Bound]:
-        made, layers = self.made, self.layers
-        counted = []
-        others = [bias for bias in made.plain.biases if bias is not None]
+        made, layers, counted = self.made, self.layers, []
         for layer, plain in zip(layers, made.plain.layers, strict=True):
-            if isinstance(plain, Kept):
-                others.append(plain.values)
+            if not isinstance(plain, Pruned):
                 continue
-            assert isinstance(plain, Pruned)
-            rows, columns = sides(layer.shape)
+            rows, columns = as_matrix(layer.shape)
             chi = layer.nonzeros / layer.weights if made.d is None else keep_probability(made.d)
-            counted.append(
-                PrunedLayerFacts(
-                    rows=rows,
-                    columns=columns,
-                    nonzeros=layer.nonzeros,
-                    chi=chi,
-                    rho=layer.rho,
-                    values=2 * int(np.abs(plain.values.integers).max(initial=0)),
-                    row_most=layer.row_most,
-                    column_most=layer.column_most,
-                    share=layer.lambda_l or 1.0,
-                )
-            )
-        values = [2 * int(np.abs(part.integers).max(initial=0)) + 1 for part in others]
+            values = 2 * int(np.abs(plain.values.integers).max(initial=0))
+            most, share = (layer.row_most, layer.column_most), layer.lambda_l or 1.0
+            stored = rows, columns, layer.nonzeros, chi, layer.rho, values
+            counted.append(PrunedLayerFacts(*stored, *most, share))
+        others, other_values = self.others(made.plain)
         facts = PrunedFacts(
-            compressed=self.counts(made.plain),
-            layers=tuple(counted),
+            self.counts(made.plain),
+            tuple(counted),
+            self.found.tried,
+            sum(part.integers.size for part in others),
+            other_values,
             measured=made.d is None,
             gamma_needed=self.gamma_needed,
             normal=all(layer.normality is None or layer.normality.plausible for layer in layers),
-            tried=self.found.tried,
-            others=sum(part.integers.size for part in others),
-            other_values=max(values, default=1),
         )
         return pruning_rows(facts)
 
@@ -173,32 +144,23 @@ class PruningAccount(Account):
         }
 
     def notes(self, summary: Any) -> list[str]:  # noqa: ARG002
-        net, made, notes = self.subject.net, self.made, []
-        if all(layer.kept == layer.weights for layer in self.pruned):
+        layers, made, notes = self.pruned, self.made, []
+        if all(layer.kept == layer.weights for layer in layers):
             notes.append("nothing was pruned: every weight stays, on its grid")
-        if empty := [layer.name for layer in self.pruned if layer.nonzeros == 0]:
-            what = (
-                "the net gives every example the same scores"
-                if net.is_chain
-                else "what passes through it is constant"
-            )
-            notes.append(f"{', '.join(empty)} with no weight left: {what}")
+        if empty := ", ".join(layer.name for layer in layers if layer.nonzeros == 0):
+            what = "the net gives every example the same scores"
+            what = what if self.net.is_chain else "what passes through it is constant"
+            notes.append(f"{empty} with no weight left: {what}")
         exponents = made.grid.exponents or (0,) * len(self.layers)
         pairs = zip(self.layers, exponents, strict=True)
-        if none := [
-            layer.name
-            for layer, exponent in pairs
-            if exponent is None and layer.normality is not None
-        ]:
+        if none := ", ".join(one.name for one, e in pairs if e is None and one.normality):
             notes.append(
-                f"Lemma 4.4 leaves no grid, or none of 16 bits, for {', '.join(none)} (pruning "
-                f"alone may move a layer by at most ‖A‖₂/L): {made.grid.bits} bits a weight there"
+                f"Lemma 4.4 leaves no grid, or none of 16 bits, for {none} (pruning alone may move "
+                f"a layer by at most ‖A‖₂/L): {made.grid.bits} bits a weight there"
             )
-        if lost := [one.name for one in self.layers if one.sketch and not one.sketch.recovered]:
-            notes.append(
-                f"no sketch of {', '.join(lost)} came back exactly, so it is stored as mask and "
-                "values"
-            )
+        if lost := ", ".join(one.name for one in layers if one.sketch and not one.sketch.recovered):
+            why = f"no sketch of {lost} came back exactly"
+            notes.append(f"{why}, so it is stored as mask and values")
         if self.shares is not None and self.shares.note:
             notes.append(self.shares.note)
         return notes

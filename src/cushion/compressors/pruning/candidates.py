@@ -10,10 +10,9 @@ from torch import Tensor
 
 from cushion.certificates.format.number_stream import MOST_NUMBERS
 from cushion.compressors.method import Candidate
-from cushion.compressors.pairs import overlap
-from cushion.compressors.pruning.lemma_grid import lemma_grid
+from cushion.compressors.pruning.grids import lemma_grid
 from cushion.compressors.pruning.masks import apply_masks, masks_for
-from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.pruning.records import LayerSketch
 from cushion.compressors.storage.pruned import Grid, Pruned, is_pruned, store_pruned
 from cushion.compressors.storage.stored import StoredLayer
@@ -72,9 +71,8 @@ def candidates(subject: Subject) -> Iterator[Candidate]:
         masks = masks_for(net, rule, d=d, sparsity=sparsity, seed=seed)
         kept = sum(int(mask.sum()) for mask in masks)
         if 2 * kept > MOST_NUMBERS:
-            raise BadInput(
-                f"{asked} leaves {kept} weights, and a file holds {MOST_NUMBERS // 2}; prune more"
-            )
+            most = MOST_NUMBERS // 2
+            raise BadInput(f"{asked} leaves {kept} weights, and a file holds {most}; prune more")
         pruned = tuned = apply_masks(net, masks)
         if options.fine_tune:
             from cushion.training.masked import fine_tune
@@ -84,8 +82,8 @@ def candidates(subject: Subject) -> Iterator[Candidate]:
             check_weights(tuned)
         for grid, name in _grids(options, net, pruned, masks):
             stored = store_pruned(tuned, masks, grid, seed, faithful=rule == "bernoulli")
-            layers = [layer for layer in stored.layers if isinstance(layer, Pruned)]
-            counts = {"nonzeros": sum(layer.parameters for layer in layers)}
+            left = [one.parameters for one in stored.layers if isinstance(one, Pruned)]
+            counts = {"nonzeros": sum(left)}
             made = PrunedNet(d, masks, pruned, tuned, grid, stored)
             yield Candidate(stored, asked, name, counts, made)
 
@@ -94,8 +92,7 @@ def _grids(
     options: PruneOptions, net: Network, pruned: Network, masks: tuple[Tensor, ...]
 ) -> Iterator[tuple[Grid, str]]:
     if options.grid == "lemma":
-        overlaps = [overlap(node.affine.operator) for node in net.affine_layers]
-        yield lemma_grid(net, pruned, masks, overlaps), "lemma"
+        yield lemma_grid(net, pruned, masks), "lemma"
     for bits in options.grids:
         yield Grid(bits), f"{bits} bits"
 

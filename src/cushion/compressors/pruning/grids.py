@@ -12,8 +12,22 @@ A stored grid's ρ is a power of two (`storage.pruned`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from cushion.errors import BadInput
+import numpy as np
+import torch
+from torch import Tensor
+
+from cushion.compressors.pairs import overlap
+from cushion.compressors.pruning.method import FALLBACK_BITS
+from cushion.compressors.storage.pruned import Grid, is_pruned
+from cushion.compressors.storage.stored import grid_within
+from cushion.data.counter import stream
+from cushion.nets.network import Network, Node
+from cushion.nets.operators import Operator
+
+_MOST_LEMMA_BITS = 16  # a grid on which the largest weight takes more is no compression
+_ITERATIONS = 12  # that usually show a norm to be too large
 
 
 def rho_limit_printed(
@@ -38,12 +52,42 @@ def rounding_limit(rho: float, nonzeros: int, overlap: int = 1) -> float:
     return rho / 2.0 * math.sqrt(nonzeros * overlap)
 
 
-def exponent_below(rho: float) -> int:
-    """The largest e with 2^e ≤ ρ.
+def lemma_grid(net: Network, pruned: Network, masks: Sequence[Tensor]) -> Grid:
+    """The coarsest powers of two that Lemma 4.4 (corrected) allows: (ρ/2)√(J·overlap) ≤ ‖A‖₂/L -
+    ‖Δ‖₂.
 
-    >>> [exponent_below(rho) for rho in (1.0, 0.99, 0.25, 5e-324)]
-    [0, -1, -2, -1074]
+    None for a layer where pruning alone leaves no room, or where a weight would take more than 16
+    bits.
     """
-    if not 0.0 < rho < math.inf:
-        raise BadInput(f"a grid needs a finite step above 0, not {rho}")
-    return math.frexp(rho)[1] - 1  # ρ = mantissa · 2^exponent with ½ ≤ mantissa < 1
+    depth = len(net.affine_layers)
+
+    def exponent(node: Node, kept: int) -> int | None:
+        operator = node.affine.operator
+        if not is_pruned(operator):
+            return None
+        moved, whole = pruned.nodes[node.index].affine.operator.minus(operator), operator.spectral()
+        if depth * norm_at_least(moved) >= whole:
+            return None
+        step = rho_limit(whole, depth, moved.spectral(), kept, overlap(operator))
+        largest = float(operator.weight.abs().max())
+        fits = step > 0 and math.isfinite(step) and largest < 2.0 ** (_MOST_LEMMA_BITS - 2) * step
+        return grid_within(step) if fits else None
+
+    kept = [int(mask.sum()) for mask in masks]
+    return Grid(FALLBACK_BITS, tuple(map(exponent, net.affine_layers, kept)))
+
+
+def norm_at_least(operator: Operator) -> float:
+    """A quick lower bound on ‖A‖₂: some steps of the power method, from a fixed start."""
+    raw = stream("power method", 0, operator.input_size)
+    signs = torch.from_numpy(np.where(raw >> np.uint64(63), 1.0, -1.0))
+    vector = signs.to(operator.weight.dtype).reshape(1, *operator.input_shape)
+    norm = 0.0
+    for _ in range(_ITERATIONS):
+        size = float(torch.linalg.vector_norm(vector))
+        if not size > 0:
+            return norm
+        image = operator.apply(vector / size)
+        norm = max(norm, float(torch.linalg.vector_norm(image)))
+        vector = operator.adjoint(image)
+    return norm * (1 - 1e-5)  # the products were rounded, in float32 perhaps

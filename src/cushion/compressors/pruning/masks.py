@@ -23,21 +23,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.compressors.pruning.options import PruneOptions
+from cushion.compressors.pruning.method import PruneOptions
+from cushion.compressors.storage.pruned import is_pruned
 from cushion.compressors.storage.stored_net import places
 from cushion.data.counter import stream
 from cushion.errors import BadInput
 from cushion.nets.network import Network, Node
-from cushion.nets.operators import Diagonal
 
 Mask: TypeAlias = NDArray[np.bool_]
 # weights whose coins are tossed at a time: what is computed on the way stays in the cache
 _BLOCK = 1 << 16
 
 
+def as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:
+    """(rows, columns) of a weight as the matrix [out, rest]."""
+    return shape[0], math.prod(shape[1:])
+
+
 def diagonal_mask(shape: tuple[int, ...]) -> Tensor:
     """True at the entries (i, i) of a weight seen as the matrix [out, rest]: bool [*shape]."""
-    mask = torch.zeros(shape[0], math.prod(shape[1:]), dtype=torch.bool)
+    mask = torch.zeros(as_matrix(shape), dtype=torch.bool)
     mask.fill_diagonal_(True)  # of a tall matrix too, once
     return mask.reshape(shape)
 
@@ -61,9 +66,8 @@ def layer_variance(weight: Tensor) -> float:
         psi = float(np.sum(sums)) / max(1, int(rows * columns - min(rows, columns)))
     off = np.count_nonzero(matrix) - np.count_nonzero(np.diagonal(matrix))
     if not math.isfinite(psi) or (off and psi < sys.float_info.min):
-        raise BadInput(
-            "the mean square of its weights leaves the range of float64; scale the net's weights"
-        )
+        why = "the mean square of its weights leaves the range of float64"
+        raise BadInput(f"{why}; scale the net's weights")
     return psi
 
 
@@ -76,10 +80,7 @@ def bernoulli_mask(weight: Tensor, psi: float, d: float, seed: int, place: int) 
     bool [*weight.shape].
     """
     if not (0 < d < math.inf and 0 <= psi < math.inf):
-        raise BadInput(
-            f"Algorithm 1 needs a finite d above 0 and a variance of at least 0, not d = {d} and Ψ "
-            f"= {psi}"
-        )
+        raise BadInput(f"Algorithm 1 needs finite d > 0 and Ψ ≥ 0, not d = {d} and Ψ = {psi}")
     mask = diagonal_mask(tuple(weight.shape))
     if psi == 0.0:
         return mask
@@ -87,9 +88,8 @@ def bernoulli_mask(weight: Tensor, psi: float, d: float, seed: int, place: int) 
     scale = 1.0 / math.sqrt(psi)  # w/√Ψ before squaring: w² itself may underflow
     for first in range(0, values.size, _BLOCK):
         part = values[first : first + _BLOCK].astype(np.float64)
-        coins = (
-            stream(f"prune {place}", seed, part.size, first) >> np.uint64(11)
-        ) * 2.0**-53  # uniform in [0, 1)
+        words = stream(f"prune {place}", seed, part.size, first)
+        coins = (words >> np.uint64(11)) * 2.0**-53  # uniform in [0, 1)
         with np.errstate(over="ignore"):  # a Ψ that was given may be far below w²: then w stays
             np.square(part * scale, out=part)
             part /= -d
@@ -107,55 +107,37 @@ def masks_for(
     M consecutive weights of a row the N largest stay (of a shorter last group up to N); "zeros":
     what is zero goes. `seed` matters for "bernoulli" only.
     """
-    options = PruneOptions(
-        rule=rule,
-        d=None if d is None else (float(d),),
-        sparsity=None if sparsity is None else (float(sparsity),),
-    )
+    strengths, shares = (None if one is None else (float(one),) for one in (d, sparsity))
+    pattern = PruneOptions(rule=rule, d=strengths, sparsity=shares).pattern
     if rule == "bernoulli" and d is None:
         raise BadInput("`rule` = bernoulli needs `d`, the strength of Algorithm 1, such as 1")
-    masks = [
-        torch.ones(node.affine.operator.weight.shape, dtype=torch.bool)
-        for node in net.affine_layers
-    ]
-    free = [
-        at
-        for at, node in enumerate(net.affine_layers)
-        if not isinstance(node.affine.operator, Diagonal)
-    ]
-    weights = {at: net.affine_layers[at].affine.operator.weight for at in free}
-    place = places(net)
-    if rule == "global":
-        assert sparsity is not None
-        stays = _smallest_go([_magnitudes(weights[at]) for at in free], sparsity)
-        return _with(masks, dict(zip(free, stays, strict=True)))
-    found: dict[int, Mask] = {}
-    for at in free:
-        if rule == "bernoulli":
-            assert d is not None
-            psi = _named_variance(net.affine_layers[at])
-            masks[at] = bernoulli_mask(weights[at], psi, d, seed, place[at])
-        elif rule == "layer":
-            assert sparsity is not None
-            (found[at],) = _smallest_go([_magnitudes(weights[at])], sparsity)
-        elif rule == "zeros":
-            found[at] = _matrix(weights[at]) != 0
-        else:
-            assert options.pattern is not None
-            found[at] = _largest_stay(_magnitudes(weights[at]), *options.pattern)
-    return _with(masks, found)
+    layers = net.affine_layers
+    masks = [torch.ones(node.affine.operator.weight.shape, dtype=torch.bool) for node in layers]
+    free = [at for at, node in enumerate(layers) if is_pruned(node.affine.operator)]
+    if d is not None:
+        place = places(net)
+        for at in free:
+            weight = layers[at].affine.operator.weight
+            masks[at] = bernoulli_mask(weight, _named_variance(layers[at]), d, seed, place[at])
+        return tuple(masks)
+    sizes = [np.abs(_matrix(layers[at].affine.operator.weight)) for at in free]
+    if pattern is not None:
+        stays = [_largest_stay(one, *pattern) for one in sizes]
+    elif sparsity is None:
+        stays = [one != 0 for one in sizes]
+    else:
+        groups = [sizes] if rule == "global" else [[one] for one in sizes]
+        stays = [mask for group in groups for mask in _smallest_go(group, sparsity)]
+    for at, mask in zip(free, stays, strict=True):
+        masks[at] = torch.from_numpy(np.ascontiguousarray(mask)).reshape(masks[at].shape)
+    return tuple(masks)
 
 
 def apply_masks(net: Network, masks: Sequence[Tensor]) -> Network:
     """The net with zeros where its masks, one a layer, are False; biases are untouched."""
     layers = net.affine_layers
-    if [tuple(mask.shape) for mask in masks] != [
-        tuple(node.affine.operator.weight.shape) for node in layers
-    ]:
-        raise BadInput(
-            "the masks do not fit the net: there must be one for each affine layer, shaped like "
-            "its weight"
-        )
+    if [mask.shape for mask in masks] != [node.affine.operator.weight.shape for node in layers]:
+        raise BadInput("the masks do not fit the net: give one like the weight of each layer")
     changes = {}
     for node, mask in zip(layers, masks, strict=True):
         operator = node.affine.operator
@@ -166,17 +148,9 @@ def apply_masks(net: Network, masks: Sequence[Tensor]) -> Network:
 
 def _matrix(weight: Tensor) -> NDArray[Any]:
     """The weight as [out, rest], without a copy where it is float32 or float64."""
-    wide = (
-        weight.detach()
-        if weight.dtype in (torch.float32, torch.float64)
-        else weight.detach().to(torch.float64)
-    )
-    return wide.cpu().numpy().reshape(wide.shape[0], -1)
-
-
-def _magnitudes(weight: Tensor) -> NDArray[Any]:
-    found: NDArray[Any] = np.abs(_matrix(weight))
-    return found
+    plain = weight.detach().cpu()
+    wide = plain if plain.dtype in (torch.float32, torch.float64) else plain.double()
+    return wide.numpy().reshape(len(wide), -1)
 
 
 def _named_variance(node: Node) -> float:
@@ -192,35 +166,22 @@ def _smallest_go(layers: Sequence[NDArray[Any]], sparsity: float) -> list[Mask]:
     gone = round(sparsity * every.size)
     if gone == 0:
         return [np.ones(layer.shape, dtype=bool) for layer in layers]
-    border = np.partition(every, gone - 1)[
-        gone - 1
-    ]  # the last that goes; linear in N, where a sort is not
+    border = np.partition(every, gone - 1)[gone - 1]  # the last that goes; no sort is needed
     stays = every > border
     equal = np.flatnonzero(every == border)
     left = gone - int(np.count_nonzero(every < border))
     stays[equal[left:]] = True
-    ends = np.cumsum([layer.size for layer in layers])[:-1]
-    return [
-        part.reshape(layer.shape) for part, layer in zip(np.split(stays, ends), layers, strict=True)
-    ]
+    parts = np.split(stays, np.cumsum([layer.size for layer in layers])[:-1])
+    return [part.reshape(layer.shape) for part, layer in zip(parts, layers, strict=True)]
 
 
 def _largest_stay(magnitudes: NDArray[Any], kept: int, of: int) -> Mask:
     """The `kept` largest of each `of` numbers in a row of [rows, columns]; first equals go."""
     rows, columns = magnitudes.shape
     groups = -(-columns // of)
-    padded = np.full(
-        (rows, groups * of), -1.0, dtype=magnitudes.dtype
-    )  # less than any magnitude, so they go first
-    padded[:, :columns] = magnitudes
+    missing = ((0, 0), (0, groups * of - columns))
+    padded = np.pad(magnitudes, missing, constant_values=-1.0)  # below any, so they go first
     order = np.argsort(padded.reshape(rows, groups, of), axis=2, kind="stable")
     stays = np.zeros((rows, groups, of), dtype=bool)
     np.put_along_axis(stays, order[:, :, of - kept :], True, axis=2)
     return stays.reshape(rows, -1)[:, :columns]
-
-
-def _with(masks: list[Tensor], found: dict[int, Mask]) -> tuple[Tensor, ...]:
-    """The masks with those that were found in their places, in the shapes that they have."""
-    for at, mask in found.items():
-        masks[at] = torch.from_numpy(np.ascontiguousarray(mask)).reshape(masks[at].shape)
-    return tuple(masks)

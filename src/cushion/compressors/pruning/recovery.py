@@ -20,8 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from cushion.compressors.pruning.splitting import Splitting
-from cushion.compressors.pruning.support import EXACT, Support, Vector, is_injective, places
+from cushion.compressors.pruning.splitting import (
+    EXACT,
+    Splitting,
+    Support,
+    Vector,
+    is_injective,
+    places,
+)
 from cushion.errors import BadInput
 from cushion.progress import progress
 

@@ -14,12 +14,13 @@ import numpy as np
 from scipy import sparse
 
 from cushion.certificates.format.number_stream import Integers, encode_numbers
-from cushion.compressors.pruning.ensembles import bipartite
+from cushion.compressors.pruning.masks import as_matrix
 from cushion.compressors.pruning.records import LayerSketch
 from cushion.compressors.pruning.recovery import Recovery, recover
-from cushion.compressors.pruning.sketch_sizes import (
+from cushion.compressors.pruning.sketches import (
     GROWTH,
     MARGIN,
+    bipartite,
     default_ones,
     ones_within,
     paper_side,
@@ -50,7 +51,7 @@ def factors(
     shape: tuple[int, ...], rows: int, columns: int, ones: int, seed: int, place: int
 ) -> tuple[Integers, Integers]:
     """A [rows, p1] and B [columns, p2] of a layer; the identity for a side that is not cut."""
-    p1, p2 = _as_matrix(shape)
+    p1, p2 = as_matrix(shape)
     left = _factor(rows, p1, ones, seed, f"sketch left {place}")
     return left, _factor(columns, p2, ones, seed, f"sketch right {place}")
 
@@ -97,7 +98,7 @@ class Sketched(StoredLayer, kind="sketched", number=8, field_count=4):
 
     @classmethod
     def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
-        (p1, p2), (rows, columns, ones, checksum) = _as_matrix(shape), fields
+        (p1, p2), (rows, columns, ones, checksum) = as_matrix(shape), fields
         if not (1 <= rows <= p1 and 1 <= columns <= p2):
             raise BadInput(
                 f"a matrix of {p1} rows and {p2} columns has no sketch of {rows} rows and "
@@ -166,7 +167,7 @@ def sketch_layer(
     """
     begin = time.perf_counter()
     shape = numbers.integers.shape
-    p1, p2 = _as_matrix(shape)
+    p1, p2 = as_matrix(shape)
     matrix = numbers.integers.reshape(p1, p2)
     held = matrix != 0
     in_a_line = int(max(held.sum(axis=0).max(initial=0), held.sum(axis=1).max(initial=0)))
@@ -259,7 +260,3 @@ def _factor(side: int, p: int, ones: int, seed: int, purpose: str) -> Integers:
     if side == p:
         return np.eye(p, dtype=np.int64)
     return bipartite(side, p, ones_within(ones, side), seed, purpose)
-
-
-def _as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:
-    return shape[0], math.prod(shape[1:])

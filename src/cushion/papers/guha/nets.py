@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from cushion.compressors.pruning.options import STRENGTHS, PruneOptions
+from cushion.compressors.pruning.method import STRENGTHS, PruneOptions
 from cushion.compressors.run import compress_model as prune_net
 from cushion.data import Dataset
 from cushion.errors import BadInput

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.compressors.pruning import sketch_sizes
-from cushion.compressors.pruning.ensembles import bipartite
 from cushion.compressors.pruning.recovery import recover
-from cushion.compressors.pruning.sketch_sizes import paper_side
 from cushion.compressors.pruning.sketched import sketch_of
+from cushion.compressors.pruning.sketches import bipartite, paper_side
 from cushion.data.counter import stream
 from cushion.papers.drawings import Picture, Series
 from cushion.papers.pages import Page, Size, Table, Tried

@@ -1,10 +1,17 @@
-"""How large a sketch must be: where ℓ1 recovery sets in, its sides, ones; the paper's side."""
+"""Sketches A X Bᵀ: how large one must be (where ℓ1 recovery sets in, the paper's side), how many
+ones a column has, and the 0/1 matrices A and B from the seed.
+"""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
+
+from cushion.data.counter import stream
+from cushion.errors import BadInput
 
 # numbers of the first sketch that is tried, against the statistical dimension (phase-transition
 # study)
@@ -12,6 +19,7 @@ MARGIN = 1.15
 GROWTH = 1.15  # numbers of each further one
 # sets of rows there should be for every pair of columns, so that hardly ever two columns are equal
 _APART = 500
+_BLOCK = 1 << 22  # hashes at a time
 
 
 def statistical_dimension(share: float) -> float:
@@ -27,14 +35,12 @@ def statistical_dimension(share: float) -> float:
         return float(share > 0.0)
 
     def size(tau: float) -> float:
-        excess = (1 + tau * tau) * math.erfc(tau / math.sqrt(2)) - tau * math.sqrt(
-            2 / math.pi
-        ) * math.exp(-tau * tau / 2)
+        near = tau * math.sqrt(2 / math.pi) * math.exp(-tau * tau / 2)
+        excess = (1 + tau * tau) * math.erfc(tau / math.sqrt(2)) - near
         return share * (1 + tau * tau) + (1 - share) * excess
 
-    return float(
-        minimize_scalar(size, bounds=(0.0, 40.0), method="bounded", options={"xatol": 1e-9}).fun
-    )
+    least = minimize_scalar(size, bounds=(0.0, 40.0), method="bounded", options={"xatol": 1e-9})
+    return float(least.fun)
 
 
 def paper_side(j: int, p: int) -> float:
@@ -80,3 +86,25 @@ def default_ones(p1: int, p2: int, rows: int, columns: int) -> int:
     while crowded(ones):
         ones += 1
     return min(ones, max(rows, columns))
+
+
+def bipartite(rows: int, columns: int, ones: int, seed: int, purpose: str) -> NDArray[np.int64]:
+    """A 0/1 matrix [rows, columns] with exactly `ones` ones in every column, each such matrix
+    equally likely.
+
+    Every *column* has δ = `ones` ones (Dasarathy et al. 2013); Guha 2023, Definition E.1 says every
+    row, which leaves columns empty, and what stands there in X cannot come back. Entry (i, j) has
+    the (j·rows + i)-th hash of the stream of `purpose`; the ones of a column stand where its
+    smallest hashes are. The hashes of one stream are all different (SplitMix64 is one-to-one), so
+    that there are no ties, and by symmetry no set of rows is more likely than another.
+    """
+    if not (1 <= ones <= rows and columns >= 0):
+        raise BadInput(f"no matrix of {rows} rows and {columns} columns has {ones} ones in each")
+    found = np.zeros((rows, columns), dtype=np.int64)
+    step = max(1, _BLOCK // rows)
+    for start in range(0, columns, step):
+        width = min(step, columns - start)
+        keys = stream(purpose, seed, width * rows, start * rows).reshape(width, rows)
+        chosen = np.argpartition(keys, ones - 1, axis=1)[:, :ones]
+        found[chosen, start + np.arange(width)[:, None]] = 1
+    return found
