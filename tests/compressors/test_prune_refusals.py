@@ -118,7 +118,7 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         lambda: trained("mlp")[0],
         digits,
         {"rule": "layer", "d": (1.0,)},
-        "`d` is the strength",
+        "`d` goes with",
     ),
     "no sparsity": (lambda: trained("mlp")[0], digits, {"rule": "global"}, "needs `sparsity`"),
     "sparsity of one": (
