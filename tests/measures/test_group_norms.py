@@ -14,7 +14,7 @@ from tests.cases import LAYERS, Layer, every
 from tests.simulations import few_and_many
 
 from cushion.errors import BadInput
-from cushion.measures.norms.groups import distance_from_initialisation, group_norms, row_norms
+from cushion.measures.norms.layers import distance_from_initialisation, group_norms, row_norms
 from cushion.measures.norms.records import GroupNorms
 from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator

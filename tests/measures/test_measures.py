@@ -250,3 +250,10 @@ def test_nets_in_double_precision_are_measured_and_charged_as_such() -> None:
     ]  # type: ignore[index]
     assert bits[0] == 2 * bits[1] == 64 * 115
     assert cushion.noise_sensitivity(double, data, "1", "3", draws=2).value > 0
+
+
+def test_the_old_order_of_arguments_is_told_apart() -> None:
+    net, data = mlp(), sample((3, 4))
+    for function in (cushion.measure, cushion.margins):
+        with pytest.raises(BadInput, match=r"net comes first.*call measure\(model, data\)"):
+            function(data, net)  # type: ignore[operator]

@@ -39,10 +39,7 @@ class Margin(Record):
 
     epsilon: float = column("the fraction of S that may have a smaller margin", label="ε")
     value: float = column(
-        "the ⌈εm⌉-th smallest margin: all but a fraction ε of the examples exceed it; negative "
-        "where more are misclassified",
-        label="γ",
-        better="high",
+        "the margin that all but a fraction ε of the examples exceed", label="γ", better="high"
     )
     loss: float = column("L̂_γ: the fraction of S with margin at most γ", label="margin loss")
     hard: float = column("the smallest margin of all", label="hard margin", better="high")
@@ -52,15 +49,11 @@ class Margin(Record):
 class NetMargins(Record):
     """Errors and margins on S. Ties count as errors."""
 
-    errors: int | None = column("on these examples", better="low", default=None)
-    error_rate: float | None = column("errors over m", better="low", default=None)
-    margins: Distribution | None = column(
-        "score of the true class minus the best other", better="high", default=None
-    )
-    margin_5th: float | None = column(
-        "the 5th-percentile margin, the papers' γ", label="5th percentile", default=None
-    )
-    margin: Margin | None = column("γ, its ε and its loss", default=None)
+    errors: int | None = column("on these examples", better="low")
+    error_rate: float | None = column("errors over m", better="low")
+    margins: Distribution | None = column("true class's score minus the best other", better="high")
+    margin_5th: float | None = column("the margin that is the papers' γ", label="5th percentile")
+    margin: Margin | None = column("γ, its ε and its loss")
 
 
 def sample_margins(logits: Tensor, labels: Tensor) -> Tensor:
@@ -74,11 +67,8 @@ def sample_margins(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def epsilon_margin(margins: NDArray[np.float64], epsilon: float) -> float:
-    """γ: the ⌈εm⌉-th smallest margin, so that all but a fraction ε of the examples exceed it; ε =
-    0: the hard margin.
-
-    Neyshabur 2017, §2.2 (ε = 0.05 in its figures). Negative where more than a fraction ε is
-    misclassified.
+    """γ: the ⌈εm⌉-th smallest margin, so that all but a fraction ε of the examples exceed it, and
+    the hard margin for ε = 0 (Neyshabur 2017, §2.2, with ε = 0.05 in its figures).
 
     >>> margins = np.array([3.0, -1.0, 2.0, 5.0])
     >>> epsilon_margin(margins, 0.5), epsilon_margin(margins[:2], 0.0)
@@ -111,12 +101,8 @@ def _measure(context: Context) -> Found:
 
 def _views(table: MeasureTable) -> Iterator[View]:
     net = table.net
-    notes = []
-    if net.margin is not None and net.margin.value <= 0:
-        notes.append(
-            "γ is not positive, so norms cannot be compared relative to it: the net errs on too "
-            "many examples"
-        )
+    lost = "γ is not positive: the net errs on too many examples for norms to be compared with it"
+    notes = [lost] if net.margin is not None and net.margin.value <= 0 else []
     columns = "errors error_rate margin.hard margin_5th margins.median margin.value margin.epsilon"
     yield View("Errors and margins", [net], f"{columns} margin.loss", notes, upright=True)
 

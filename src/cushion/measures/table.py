@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -52,7 +53,6 @@ def measure(
     conditions of Theorem 1: as it was), or random weights of the same norms. The model is not
     changed.
     """
-    data = as_dataset(data)
     families = _families(only, spectra)
     if beside not in (None, "init", "random"):
         raise BadInput(f"`beside` must be init or random, not {beside}")
@@ -62,8 +62,8 @@ def measure(
     stability = chosen["stability"]
     assert isinstance(stability, StabilityOptions)
     run = _Run(families, chosen, batch, spectra, stability.seed)
-    net = traced(model, data)
-    initial = None if init is None else traced(init, data)
+    net, sample = _subject(model, data)
+    initial = None if init is None else traced(init, sample)
     if initial is not None:
         check_alike(net, initial, "the initialisation")
     if beside == "init" and initial is None:
@@ -71,24 +71,23 @@ def measure(
             "`beside` = init needs the net's initialisation: give a RUN folder, or use `beside` "
             "random"
         )
-    table = run.measure(Context(net, data, None, initial))
+    table = run.measure(Context(net, sample, None, initial))
     if beside is None:
         return table
     if beside == "init" and initial is not None:
         scaled = scaled_to_match(net, initial)
-        twin = run.measure(Context(scaled, data, None, weights="initial", unscaled=initial))
+        twin = run.measure(Context(scaled, sample, None, weights="initial", unscaled=initial))
     else:
-        twin = run.measure(Context(random_like(net, run.seed), data, None, weights="random"))
+        twin = run.measure(Context(random_like(net, run.seed), sample, None, weights="random"))
     claims = [family.claims(table, twin) for family in families if family.claims is not None]
-    return replace(table, beside=twin, claims=tuple(claim for part in claims for claim in part))
+    return replace(table, beside=twin, claims=tuple(chain.from_iterable(claims)))
 
 
 def margins(
     model: nn.Module | Network, data: Dataset | str, *, batch: int = _BATCH
 ) -> NDArray[np.float64]:
     """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example; at most 0 where the net errs."""
-    sample = as_dataset(data)
-    return one_pass(traced(model, sample), sample, batch, norms=False, margins=True)["margins"]
+    return one_pass(*_subject(model, data), batch, norms=False, margins=True)["margins"]
 
 
 def noise_sensitivity(
@@ -109,9 +108,15 @@ def noise_sensitivity(
     draws [B, *shape] from a torch.Generator; `scale` multiplies it (sphere with scale 0.1: noise of
     10 %). Names are those of `table.layers`.
     """
-    sample = as_dataset(data)
-    net = traced(model, sample)
+    net, sample = _subject(model, data)
     return measure_sensitivity(net, sample, start, end, noise, scale=scale, draws=draws, seed=seed)
+
+
+def _subject(model: nn.Module | Network, data: Dataset | str) -> tuple[Network, Dataset]:
+    if isinstance(data, nn.Module | Network):
+        raise BadInput("the net comes first and the data second: call measure(model, data)")
+    sample = as_dataset(data)
+    return traced(model, sample), sample
 
 
 def traced(model: nn.Module | Network, data: Dataset) -> Network:
@@ -119,15 +124,11 @@ def traced(model: nn.Module | Network, data: Dataset) -> Network:
     known = model.network if isinstance(model, NetworkModule) else model
     net = known if isinstance(known, Network) else trace(known, data.shape)
     if net.input_shape != tuple(data.shape):
-        raise BadInput(
-            f"the net reads examples of shape {net.input_shape}, but {data.name} has "
-            f"{tuple(data.shape)}"
-        )
+        shapes = f"of shape {net.input_shape}, but {data.name} has {tuple(data.shape)}"
+        raise BadInput(f"the net reads examples {shapes}")
     if net.classes < data.classes:
-        raise BadInput(
-            f"the net gives {net.classes} scores, but {data.name} has {data.classes} classes; use "
-            "its own data"
-        )
+        counts = f"{net.classes} scores, but {data.name} has {data.classes} classes"
+        raise BadInput(f"the net gives {counts}; use its own data")
     return net
 
 
@@ -145,13 +146,11 @@ class _Run:
         net, data = context.net, context.data
         sees = {part for family in self.families for part in family.sees}
         with plan({family.name: family.effort for family in self.families}):
+            norms, margins = "norms" in sees, "margins" in sees
             with working("one pass over the data", 1):
-                passed = one_pass(
-                    net, data, self.batch, norms="norms" in sees, margins="margins" in sees
-                )
-            context = replace(
-                context, passed=passed, singular_values=self.singular_values, seed=self.seed
-            )
+                passed = one_pass(net, data, self.batch, norms=norms, margins=margins)
+            values, seed = self.singular_values, self.seed
+            context = replace(context, passed=passed, singular_values=values, seed=seed)
             found = [self._of(family, context) for family in self.families]
         layers = tuple(
             _with_all(_layer(node), [part.layers.get(node.index) for part in found])
@@ -170,9 +169,8 @@ def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[Family, 
     asked = known if only is None else only.split(",") if isinstance(only, str) else only
     for name in asked:
         if name not in known:
-            raise BadInput(
-                f"there is no family of measures called {name!r}; choose from {', '.join(known)}"
-            )
+            choice = f"choose from {', '.join(known)}"
+            raise BadInput(f"there is no family of measures called {name!r}; {choice}")
     wanted = {*asked, *(more for name in asked for more in known[name].brings)}
     wanted -= set() if spectra else {"spectra"}
     if not wanted:
@@ -186,10 +184,8 @@ def _options(given: Mapping[str, Options | None]) -> dict[str, Options]:
     for name, chosen in given.items():
         kind = kinds.get(name)
         if kind is None:
-            raise TypeError(
-                f"measure() got an unexpected keyword argument {name!r}; families with options are "
-                f"{', '.join(kinds)}"
-            )
+            known = f"families with options are {', '.join(kinds)}"
+            raise TypeError(f"measure() got an unexpected keyword argument {name!r}; {known}")
         if not isinstance(chosen, kind | None):
             raise BadInput(f"`{name}` must be {kind.__name__}(...), not {chosen!r}")
     return {name: given.get(name) or kind() for name, kind in kinds.items()}

@@ -33,9 +33,8 @@ def _measure_norms(context: Context) -> Found:
     layers = {}
     for at, node in enumerate(progress(net.affine_layers, "norms", "layer")):
         start = None if initial is None else initial.affine_layers[at].affine
-        layers[node.index] = layer_norms(
-            node.affine, start, trace_norms=context.singular_values, seed=context.seed
-        )
+        trace, seed = context.singular_values, context.seed
+        layers[node.index] = layer_norms(node.affine, start, trace_norms=trace, seed=seed)
     distance = None if initial is None else math.sqrt(squared_distance(net, initial))
     return Found(layers, NetNorms(math.sqrt(squared_distance(net)), distance))
 
@@ -49,15 +48,12 @@ def _measure_paths(context: Context) -> Found:
 def _measure_spectra(context: Context) -> Found:
     from cushion.measures.spectra import kernel_spectrum, layer_spectrum
 
-    return Found(
-        {
-            node.index: LayerSpectra(
-                layer_spectrum(node.affine.operator, seed=context.seed),
-                kernel_spectrum(node.affine.operator, seed=context.seed),
-            )
-            for node in progress(context.net.affine_layers, "spectra", "layer")
-        }
-    )
+    layers = {}
+    for node in progress(context.net.affine_layers, "spectra", "layer"):
+        operator, seed = node.affine.operator, context.seed
+        spectra = layer_spectrum(operator, seed=seed), kernel_spectrum(operator, seed=seed)
+        layers[node.index] = LayerSpectra(*spectra)
+    return Found(layers)
 
 
 def _show_norms(table: MeasureTable) -> Iterator[View]:
@@ -66,10 +62,7 @@ def _show_norms(table: MeasureTable) -> Iterator[View]:
 
 
 def _show_paths(table: MeasureTable) -> Iterator[View]:
-    note = (
-        "unchanged if a hidden unit's incoming weights are multiplied and its outgoing ones "
-        "divided by a number"
-    )
+    note = "unchanged if what enters a hidden unit is multiplied and what leaves it divided by a number"
     yield View("Path norms", table.net.path_norms, "p log10 log10_with_biases", [note])
 
 

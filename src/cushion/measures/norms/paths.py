@@ -1,5 +1,4 @@
-"""Path norms: the sum over all paths of a net of the products of their weights, in one pass from
-the outputs back.
+"""Path norms: the sum over a net's paths of the products of their weights, in one backward pass.
 
 The sum s over the paths from a unit to the outputs is 1 at each output, and every operation hands s
 back to its inputs (`Operation.path_sums`, `Operator.sums_before`). One pass with one vector then
@@ -29,16 +28,12 @@ def path_norm(net: Network, p: float) -> PathNorm:
 
 def path_norms(net: Network, exponents: Sequence[float]) -> tuple[PathNorm, ...]:
     """The path norms for several p, in one pass over the weights."""
-    return tuple(
-        PathNorm(
-            p=float(p),
-            value=inputs.root(p),
-            log10=inputs.log2() / p * math.log10(2) if inputs.mantissa else None,
-            with_biases=both.root(p),
-            log10_with_biases=both.log2() / p * math.log10(2) if both.mantissa else None,
-        )
-        for p, (inputs, both) in zip(exponents, _totals(net, exponents), strict=True)
-    )
+    found = []
+    for p, both in zip(exponents, _totals(net, exponents), strict=True):
+        logs = [one.log2() / p * math.log10(2) if one.mantissa else None for one in both]
+        value, with_biases = (one.root(p) for one in both)
+        found.append(PathNorm(float(p), value, logs[0], with_biases, logs[1]))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -62,11 +57,9 @@ class _Scaled:
 
 
 def _sum(terms: list[_Scaled]) -> _Scaled:
-    exponent = max((term.exponent for term in terms if term.mantissa), default=0.0)
-    return _Scaled(
-        math.fsum(t.mantissa * 2.0 ** (t.exponent - exponent) for t in terms if t.mantissa),
-        exponent,
-    )
+    alive = [term for term in terms if term.mantissa]
+    exponent = max((term.exponent for term in alive), default=0.0)
+    return _Scaled(math.fsum(t.mantissa * 2.0 ** (t.exponent - exponent) for t in alive), exponent)
 
 
 def _totals(net: Network, exponents: Sequence[float]) -> list[tuple[_Scaled, _Scaled]]:
@@ -85,14 +78,12 @@ def _totals(net: Network, exponents: Sequence[float]) -> list[tuple[_Scaled, _Sc
             continue
         if isinstance(node.op, Affine):
             if node.op.bias is not None:
-                for terms, one, (bias, lacks) in zip(
-                    from_biases, sums, powers.of_vector(node.op.bias), strict=True
-                ):
+                biases = powers.of_vector(node.op.bias)
+                for terms, one, (bias, lacks) in zip(from_biases, sums, biases, strict=True):
                     if one is not None:
                         terms.append(_Scaled(float(bias @ one.per_channel()), one.exponent + lacks))
-            handed = [
-                [one and one.in_range()] for one in node.op.operator.sums_before(sums, powers)
-            ]
+            before = node.op.operator.sums_before(sums, powers)
+            handed = [[one and one.in_range()] for one in before]
         else:
             shapes = [net.nodes[i].shape for i in node.inputs]
             handed = [
@@ -105,8 +96,6 @@ def _totals(net: Network, exponents: Sequence[float]) -> list[tuple[_Scaled, _Sc
                     each[i] = each[i] + part if i in each else part
     totals = []
     for each, terms in zip(found, from_biases, strict=True):
-        from_inputs = [
-            _Scaled(float(sums.per_channel().sum()), sums.exponent) for sums in each.values()
-        ]
+        from_inputs = [_Scaled(float(s.per_channel().sum()), s.exponent) for s in each.values()]
         totals.append((_sum(from_inputs), _sum(from_inputs + terms)))
     return totals

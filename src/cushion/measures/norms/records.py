@@ -1,5 +1,4 @@
-"""What norms of weights and paths are reported in: frozen records, no torch. Every one is a
-measure, not a bound.
+"""What norms of weights and paths are reported in: frozen records, no torch, measures.
 
 A unit is one number of a layer's output (a convolution has one at every position); a row of a
 layer's map holds the weights that enter one unit. ℓ_{p,q} is the ℓ_q norm over units of the ℓ_p
@@ -17,8 +16,7 @@ from cushion.records import Record, column
 
 @dataclass(frozen=True)
 class PathNorm(Record):
-    """The ℓ_p path norm: the ℓ_p norm of the vector with one entry, the product of its weights, for
-    every path.
+    """The ℓ_p path norm: of the vector with one entry, the product of its weights, for every path.
 
     A path leads from an input to an output through weights, biases left out. A max-pool is a unit
     that every number of its window enters with weight 1, an average pool one that they enter with
@@ -49,24 +47,15 @@ class PathNorm(Record):
 class GroupNorms(Record):
     """ℓ_{p,q} norms and trace norm of a layer's true map; taps on padding do not count."""
 
-    l1_inf: float = column(
-        "largest ℓ_1 norm of a unit's incoming weights: the map's norm from ℓ_∞ to ℓ_∞",
-        label="‖·‖_1,∞",
-    )
+    l1_inf: float = column("largest ℓ_1 norm of a unit's incoming weights", label="‖·‖_1,∞")
     l2_inf: float = column("largest ℓ_2 norm of a unit's incoming weights")
     l1_1: float = column("sum of all |weights| of the map")
     l1_2: float = column("ℓ_2 over units of the ℓ_1 norm of their incoming weights")
-    l2_1: float = column(
-        "sum over units of the ℓ_2 norm of their incoming weights", label="‖·‖_2,1"
-    )
+    l2_1: float = column("sum of the ℓ_2 norms of units' incoming weights", label="‖·‖_2,1")
     l2_2: float = column("‖A‖_F of the true map")
     l3_15: float = column("p = 3, q = 1.5")
-    trace_norm: float | None = column(
-        "the sum of the singular values; none if it was not asked for"
-    )
-    trace_norm_exact: bool | None = column(
-        "whether it is of all singular values, not estimated by random probes", label="trace exact"
-    )
+    trace_norm: float | None = column("sum of the singular values; none if it was not asked for")
+    trace_norm_exact: bool | None = column("whether no random probe entered", label="trace exact")
     trace_norm_standard_error: float | None = column("of the probes; none where the sum is exact")
     kernel: GroupNorms | None = column(
         "the same of the weight as a matrix with one row a filter; equal for a dense layer, one "
@@ -78,9 +67,7 @@ class GroupNorms(Record):
 class DistanceFromInitialisation(Record):
     """Norms of what training changed in one layer: A - A₀ for its true map A, and b - b₀."""
 
-    frobenius: float = column(
-        "of the layer's own parameters, each kernel once", label="moved ‖·‖_F"
-    )
+    frobenius: float = column("of the parameters, each kernel once", label="moved ‖·‖_F")
     operator_frobenius: float = column("of the true map")
     spectral: float = column("largest singular value (Lanczos, from below)", label="moved ‖·‖₂")
     l2_1: float = column("‖(A - A₀)ᵀ‖_2,1 as the bound of Bartlett 2017 reads it")
@@ -95,52 +82,35 @@ class LayerNorms(Record):
     frobenius: float | None = column(
         "of the layer's own parameters (a convolution's kernel, as Arora 2018 uses it)",
         label="weight ‖·‖_F",
-        default=None,
     )
     operator_frobenius: float | None = column(
-        "of the true map on its feature map, with stride, padding, dilation and groups",
-        label="map ‖·‖_F",
-        default=None,
+        "of the true map, with stride, padding, dilation and groups", label="map ‖·‖_F"
     )
-    spectral: float | None = column(
-        "of the true map, by Lanczos iteration: converged, from below", label="‖·‖₂", default=None
-    )
-    spectral_upper: float | None = column(
-        "above ‖·‖₂ whatever the rounding", label="at most", default=None
-    )
-    stable_rank: float | None = column(
-        "‖·‖_F² / ‖·‖₂² of the true map; undefined for a layer of zeros", default=None
-    )
-    group_norms: GroupNorms | None = column(
-        "‖·‖_p,q: ℓ_q over units of the ℓ_p norm of their incoming weights", default=None
-    )
-    distance: DistanceFromInitialisation | None = column("what training changed", default=None)
+    spectral: float | None = column("of the true map, by Lanczos: from below", label="‖·‖₂")
+    spectral_upper: float | None = column("above ‖·‖₂ whatever the rounding", label="at most")
+    stable_rank: float | None = column("‖·‖_F² / ‖·‖₂² of the true map; undefined for zeros")
+    group_norms: GroupNorms | None = column("‖·‖_p,q: ℓ_q over units of the ℓ_p norm of each")
+    distance: DistanceFromInitialisation | None = column("what training changed")
 
 
 @dataclass(frozen=True)
 class NetNorms(Record):
     """Norms of all parameters together, biases included."""
 
-    l2: float | None = column("of all parameters together", label="‖w‖₂", default=None)
-    distance: float | None = column(
-        "how far training moved them: ‖w - w₀‖₂", label="‖w - w₀‖₂", default=None
-    )
+    l2: float | None = column("of all parameters together", label="‖w‖₂")
+    distance: float | None = column("how far training moved them", label="‖w - w₀‖₂")
 
 
 @dataclass(frozen=True)
 class NetPaths(Record):
     """The path norms of a net."""
 
-    path_norms: tuple[PathNorm, ...] = column("for p = 1 and 2", default=())
+    path_norms: tuple[PathNorm, ...] = column("for p = 1 and 2")
 
 
 @dataclass(frozen=True)
 class LayerSpectra(Record):
     """Singular values of one layer."""
 
-    spectrum: Spectrum | None = column(
-        "of the true map, padding and stride included", label="map", default=None
-    )
-    kernel_spectrum: Spectrum | None = column(
-        "of the weight as a matrix [out, -1]", label="kernel", default=None
-    )
+    spectrum: Spectrum | None = column("of the true map, padding and stride included", label="map")
+    kernel_spectrum: Spectrum | None = column("of the weight as a matrix", label="kernel")
