@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.compressors.pruning import sketch_sizes
+from cushion.compressors.pruning import sketches
 from cushion.compressors.pruning.recovery import recover
 from cushion.compressors.pruning.sketched import sketch_of
 from cushion.compressors.pruning.sketches import bipartite, paper_side
@@ -104,8 +104,8 @@ def _rates(workshop: Workshop, plan: SketchPlan, p: int, j: int) -> dict[int, fl
     """A side beyond p is not tried: there the matrix itself is smaller."""
 
     def made(side: int) -> float:
-        ones = sketch_sizes.default_ones(p, p, side, side)
-        within = sketch_sizes.ones_within(ones, side)
+        ones = sketches.default_ones(p, p, side, side)
+        within = sketches.ones_within(ones, side)
         return recovery_rate(p, j, side, within, plan.trials, workshop.seed)
 
     settings = {"p": p, "j": j, "trials": plan.trials, "seed": workshop.seed}
@@ -174,7 +174,7 @@ def _size(p: int, j: int, found: Rates) -> dict[str, Any]:
         "j": j,
         "m, half come back": half,
         "m, all come back": sure,
-        "generic": math.sqrt(sketch_sizes.statistical_dimension(j / p)) * p,
+        "generic": math.sqrt(sketches.statistical_dimension(j / p)) * p,
         "√(jp)·ln p": theory,
         "half / √(jp)": half and half / root,
         "half / (√(jp)·ln p)": half and half / theory,
