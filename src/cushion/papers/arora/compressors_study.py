@@ -11,15 +11,11 @@ import numpy as np
 from cushion.data import load_pair
 from cushion.papers.commands import LENET, OCCAM, Answer, Need, answers, certified, promised, sized
 from cushion.papers.drawings import Curve, Curves
-from cushion.papers.pages import Page, Table, Tried
+from cushion.papers.pages import Columns, Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 _KEPT = {
-    "method": "",
-    "epsilon": "",
-    "parameters_before": "",
-    "parameters": "",
-    "bits": "",
+    **dict.fromkeys(("method", "epsilon", "parameters_before", "parameters", "bits"), ""),
     "layers": "name stored_as lemma_size_log10 own_accuracy own_ratio promised measured "
     "parameters_before parameters bits dependence",
     "promises": "name held worst_ratio cases",
@@ -118,34 +114,28 @@ def page(workshop: Workshop) -> Page:
 
 def claims(found: dict[str, Answer]) -> tuple[Tried, ...]:
     """What the records must still support when they are made again."""
-    made = [
-        one for record in found.values() for one in record["promises"] if one["held"] is not None
-    ]
-    held = sum(one["held"] for one in made)
-    third = [one for one in _lemmas(found, "Lemma 3") if one["held"] is None]
-    low, signs = (_errors(found, f"lenet/{method}") for method in ("low-rank", "matrix-project"))
-    srht = _errors(found, "lenet/matrix-project-srht")
+    promises = [one for record in found.values() for one in record["promises"]]
+    made = [one["held"] for one in promises if one["held"] is not None]
+    third = [one["held"] for one in promises if one["name"] == "Lemma 3"]
+    kept = sum(one is not None for one in third)
+    low, signs, srht = (
+        _errors(found, f"lenet/{method}")
+        for method in ("low-rank", "matrix-project", "matrix-project-srht")
+    )
     small = found.get("zero-one/vector-project")
-    first = Tried("what is promised at all, holds", held == len(made), f"{held} of {len(made)} do")
-    if not made:
-        first = Tried(first.text, None, "nothing is promised")
+    bound = None if small is None else small["occam"][0]["bound"]
+    lemma = "Lemma 3's (i/d)ε at every layer is promised of Matrix-Project"
+    linear = "a linear classifier of two digits has a bound below 15 %"
+    less = "low rank at 20 % of lenet errs less than Matrix-Project at 100 %"
+    words = f"{sum(made)} of {len(made)} do" if made else "nothing is promised"
     return (
-        first,
-        Tried(
-            "Lemma 3's (i/d)ε at every layer is promised of Matrix-Project",
-            not third,
-            f"in {len(_lemmas(found, 'Lemma 3')) - len(third)} of "
-            f"{len(_lemmas(found, 'Lemma 3'))} records",
-        ),
-        _smaller(
-            "low rank at 20 % of lenet errs less than Matrix-Project at 100 %", low, "20%", signs
-        ),
+        Tried("what is promised at all, holds", all(made) if made else None, words),
+        Tried(lemma, kept == len(third), f"in {kept} of {len(third)} records"),
+        _smaller(less, low, "20%", signs),
         _smaller("Hadamard rows err less than signs at 100 %", srht, "100%", signs),
-        Tried(
-            "a linear classifier of two digits has a bound below 15 %",
-            None if small is None else small["occam"][0]["bound"] < 0.15,
-            "not compressed here" if small is None else certified(small["occam"][0]["bound"]),
-        ),
+        Tried(linear, None, "not compressed here")
+        if bound is None
+        else Tried(linear, bound < 0.15, certified(bound)),
     )
 
 
@@ -161,42 +151,33 @@ def _errors(found: dict[str, Answer], name: str) -> dict[str, float]:
     return {point["asked"]: point["error"] for point in found.get(name, {}).get("curve", ())}
 
 
-def _lemmas(found: dict[str, Answer], name: str) -> list[Answer]:
-    return [one for record in found.values() for one in record["promises"] if one["name"] == name]
-
-
 def _promises(found: dict[str, Answer]) -> Table:
-    rows = [(name, one) for name, record in found.items() for one in record["promises"]]
-    return Table.of(
-        "Every lemma on every record, and the worst of what was seen over what is promised:",
-        rows,
-        {
-            "record": lambda row: row[0],
-            "lemma": lambda row: row[1]["name"],
-            "promise": lambda row: promised({**row[1], "worst_ratio": None}),
-            "worst / promised": lambda row: row[1]["worst_ratio"],
-            "cases": lambda row: row[1]["cases"],
-        },
-    )
+    caption = "Every lemma on every record, and the worst of what was seen over what is promised:"
+    rows = [{"record": name, **one} for name, record in found.items() for one in record["promises"]]
+    columns: Columns = {
+        "record": "record",
+        "lemma": "name",
+        "promise": lambda row: promised({**row, "worst_ratio": None}),
+        "worst / promised": "worst_ratio",
+        "cases": "cases",
+    }
+    return Table.of(caption, rows, columns)
 
 
 def _layers(name: str, record: Answer) -> Table:
-    return Table.of(
-        f"{name}, layer by layer:",
-        record["layers"],
-        {
-            "layer": "name",
-            "stored as": "stored_as",
-            "lemma's k, log10": "lemma_size_log10",
-            "accuracy": "own_accuracy",
-            "seen / allowed": "own_ratio",
-            "promised": "promised",
-            "measured": "measured",
-            "before": "parameters_before",
-            "after": "parameters",
-            "bits": "bits",
-        },
-    )
+    columns = {
+        "layer": "name",
+        "stored as": "stored_as",
+        "lemma's k, log10": "lemma_size_log10",
+        "accuracy": "own_accuracy",
+        "seen / allowed": "own_ratio",
+        "promised": "promised",
+        "measured": "measured",
+        "before": "parameters_before",
+        "after": "parameters",
+        "bits": "bits",
+    }
+    return Table.of(f"{name}, layer by layer:", record["layers"], columns)
 
 
 def _places(found: dict[str, Answer]) -> Sequence[Table]:
@@ -219,26 +200,23 @@ def _places(found: dict[str, Answer]) -> Sequence[Table]:
 
 
 def _curve(net: str, found: dict[str, Answer]) -> Table:
-    rows: list[dict[str, Any]] = [
+    rows = [
         {"method": name.split("/")[1], **point}
         for name, record in found.items()
         if name.startswith(f"{net}/")
         for point in record["curve"]
     ]
-    return Table.of(
-        f"{net}, error against size:",
-        rows,
-        {
-            "method": "method",
-            "size": "asked",
-            "numbers": "parameters",
-            "bits": "bits",
-            "mean relative error": "mean_relative_error",
-            "margin loss": "margin_loss",
-            "training error": "error",
-            "test error": "test_error",
-        },
-    )
+    columns = {
+        "method": "method",
+        "size": "asked",
+        "numbers": "parameters",
+        "bits": "bits",
+        "mean relative error": "mean_relative_error",
+        "margin loss": "margin_loss",
+        "training error": "error",
+        "test error": "test_error",
+    }
+    return Table.of(f"{net}, error against size:", rows, columns)
 
 
 def _proved(found: dict[str, Answer]) -> Table:
@@ -246,19 +224,17 @@ def _proved(found: dict[str, Answer]) -> Table:
         exact = record["occam"][1]
         return exact["because"].split(": ")[-1].split(",")[0] or certified(exact["bound"])
 
-    return Table.of(
-        "What the bits of each compressed net prove of it:",
-        found.items(),
-        {
-            "record": lambda row: row[0],
-            "numbers": lambda row: row[1]["parameters"],
-            "bits": lambda row: row[1]["occam"][0]["bits"],
-            "errors": lambda row: row[1]["occam"][0]["errors"],
-            "of": lambda row: row[1]["occam"][0]["m"],
-            "bound": lambda row: certified(row[1]["occam"][0]["bound"]),
-            "certificate": lambda row: file(row[1]),
-        },
-    )
+    columns: Columns = {
+        "record": "record",
+        "numbers": "parameters",
+        "bits": "occam.0.bits",
+        "errors": "occam.0.errors",
+        "of": "occam.0.m",
+        "bound": lambda row: certified(row["occam"][0]["bound"]),
+        "certificate": file,
+    }
+    rows = [{"record": name, **record} for name, record in found.items()]
+    return Table.of("What the bits of each compressed net prove of it:", rows, columns)
 
 
 def _picture(net: str, found: dict[str, Answer]) -> Curves:
@@ -271,6 +247,5 @@ def _picture(net: str, found: dict[str, Answer]) -> Curves:
             label = name.split("/")[1] + (" (training examples)" if seen == "error" else "")
             curves.append(Curve(label, *map(tuple, zip(*points, strict=True))))
     title = f"{net}: error against size, all methods (measured)"
-    return Curves(
-        f"curves-{net}", title, "numbers stored", "error on held-out examples", tuple(curves), True
-    )
+    axes = ("numbers stored", "error on held-out examples")
+    return Curves(f"curves-{net}", title, *axes, curves, x_log=True)

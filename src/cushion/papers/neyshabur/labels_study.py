@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable
 
 from cushion.papers.commands import Answer, answers, pick
-from cushion.papers.pages import Page, Size, Table, Tried
+from cushion.papers.pages import Columns, Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
 
 _NORMS = ("l2-norm", "l1-path", "l2-path", "spectral")
@@ -18,12 +17,8 @@ _NETS = {"ten": "neyshabur-mlp10 --width 0.25", "two": "neyshabur-mlp-1024"}
 _PAIRS: dict[Size, tuple[tuple[str, int, int], ...]] = {
     "quick": (("two", 300, 0),),
     "recorded": (
-        ("ten", 10000, 0),
-        ("ten", 10000, 1),
-        ("two", 1000, 0),
-        ("two", 1000, 1),
-        ("two", 3000, 0),
-        ("two", 3000, 1),
+        *(("ten", 10000, seed) for seed in (0, 1)),
+        *(("two", m, seed) for m in (1000, 3000) for seed in (0, 1)),
         ("two", 10000, 0),
     ),
 }
@@ -92,80 +87,77 @@ def _kept(answer: Answer) -> Answer:
 
 def claims(found: dict[str, Answer]) -> tuple[Tried, ...]:
     """What the records must still support when they are made again."""
-    ten = [name for name in found if name.startswith("ten")]
-    sharp = {name: _verdict(found[name], "largest sharpness") for name in found}
     fits = [net["errors"] for record in found.values() for net in (record, record["beside"])]
-    two = [record for name, record in found.items() if name.startswith("two-") and name[-1] == "0"]
+    two = _two_layers(found)
     gaps = {
         norm: [_capacity(record["beside"], norm) - _capacity(record, norm) for record in two]
         for norm in _NORMS
     }
     wider = [norm for norm, gap in gaps.items() if gap == sorted(gap)]
-    fooled = [name for name in ten if sharp[name] == "second"]
+    widens = f"over {len(two)} sizes, for {', '.join(wider) or 'none'} of the four norms"
+    fooled = [
+        any(row["prefers"] == "second" for row in _verdicts_of([found[name]], "largest sharpness"))
+        for name in found
+        if name.startswith("ten")
+    ]
     return (
         Tried("all nets fit their labels", not any(fits), f"{max(fits)} training errors at most"),
-        _ranks("every norm over the margin ranks all pairs rightly", found, _RANK),
+        _ranks("every norm over the margin ranks all pairs rightly", found, *_RANK),
         _ranks(
             "expected sharpness ranks all pairs rightly, alone and with KL",
             found,
-            ("expected sharpness", "KL at fixed sharpness"),
+            "expected sharpness",
+            "KL at fixed sharpness",
         ),
         Tried(
             "the largest sharpness by itself does not: it prefers random labels on ten layers",
-            len(fooled) == len(ten) if ten else None,
-            f"in {len(fooled)} of {len(ten)} such pairs",
+            all(fooled) if fooled else None,
+            f"in {sum(fooled)} of {len(fooled)} such pairs",
         ),
-        _ranks(
-            "Theorem 1 (three conditions) ranks all pairs rightly", found, ("three conditions",)
-        ),
+        _ranks("Theorem 1 (three conditions) ranks all pairs rightly", found, "three conditions"),
         Tried(
             "the gap between true and random labels widens with the sample",
             len(wider) == len(_NORMS) if len(two) > 1 else None,
-            f"over {len(two)} sizes, for {', '.join(wider) or 'none'} of the four norms",
+            widens,
         ),
     )
 
 
-def _ranks(text: str, found: dict[str, Answer], names: Sequence[str]) -> Tried:
+def _verdicts_of(records: Iterable[Answer], *names: str) -> list[Answer]:
+    return [row for record in records for row in record["verdicts"] if row["name"] in names]
+
+
+def _ranks(text: str, found: dict[str, Answer], *names: str) -> Tried:
     """Every row of these names prefers the net of true labels."""
-    rows = [row for record in found.values() for row in record["verdicts"] if row["name"] in names]
+    rows = _verdicts_of(found.values(), *names)
     right = sum(row["prefers"] == "first" for row in rows)
     return Tried(text, right == len(rows), f"{right} of {len(rows)} verdicts are right")
 
 
-def _verdict(record: Answer, name: str) -> str:
-    return str(next(row["prefers"] for row in record["verdicts"] if row["name"] == name))
-
-
 def _capacity(net: Answer, norm: str) -> float:
-    rows = net["bounds"]
-    return float(
-        next(
-            row["capacity_log10"]
-            for row in rows
-            if (row["name"], row["form"]) == (norm, "as plotted")
-        )
-    )
+    rows = {(row["name"], row["form"]): row["capacity_log10"] for row in net["bounds"]}
+    return float(rows[norm, "as plotted"])
+
+
+def _by_labels(record: Answer) -> dict[str, Answer]:
+    return {"true": record, "random": record["beside"]}
 
 
 def _nets(found: dict[str, Answer]) -> Table:
     rows = [
-        (name, labels, net)
+        {"pair": name, "labels": labels, **net}
         for name, record in found.items()
-        for labels, net in (("true", record), ("random", record["beside"]))
+        for labels, net in _by_labels(record).items()
     ]
-    return Table.of(
-        "What was compared:",
-        rows,
-        {
-            "pair": lambda row: row[0],
-            "m": lambda row: row[2]["m"],
-            "labels": lambda row: row[1],
-            "training errors": lambda row: row[2]["errors"],
-            "test error": lambda row: row[2]["holdout_errors"] / row[2]["holdout_m"],
-            "γ": lambda row: row[2]["margin"],
-        },
-    )
+    columns: Columns = {
+        "pair": "pair",
+        "m": "m",
+        "labels": "labels",
+        "training errors": "errors",
+        "test error": lambda row: row["holdout_errors"] / row["holdout_m"],
+        "γ": "margin",
+    }
+    return Table.of("What was compared:", rows, columns)
 
 
 def _certified(net: Answer, name: str) -> str:
@@ -175,31 +167,24 @@ def _certified(net: Answer, name: str) -> str:
 
 def _certificates(found: dict[str, Answer]) -> Table:
     first = next(iter(found.values()))["bounds"]
+    nets = [_by_labels(record) for record in found.values()]
     rows = [
-        (row["name"], row["about"], labels)
+        (row["name"], row["about"], labels, *(_certified(net[labels], row["name"]) for net in nets))
         for row in first
         if row["kind"] == "certificate"
         for labels in ("true", "random")
     ]
-    columns: dict[str, Any] = {
-        "certificate": lambda row: row[0],
-        "about": lambda row: row[1],
-        "labels": lambda row: row[2],
-    }
-    for name, record in found.items():
-        nets = {"true": record, "random": record["beside"]}
-        columns[name] = lambda row, nets=nets: _certified(nets[row[2]], row[0])
-    return Table.of("Certificates, in percent:", rows, columns)
+    return Table(("certificate", "about", "labels", *found), rows, "Certificates, in percent:")
 
 
 def _short(found: Answer) -> Table:
-    rows = [row for row in found["bounds"] if row["kind"] == "certificate"]
-    columns: dict[str, Any] = {"certificate": "name", "about": "about"}
-    return Table.of(
-        "An MLP of 512 units after three epochs on all of MNIST, in percent:",
-        rows,
-        columns | {"bound": lambda row: _certified(found, row["name"])},
-    )
+    rows = [
+        (row["name"], row["about"], _certified(found, row["name"]))
+        for row in found["bounds"]
+        if row["kind"] == "certificate"
+    ]
+    caption = "An MLP of 512 units after three epochs on all of MNIST, in percent:"
+    return Table(("certificate", "about", "bound"), rows, caption)
 
 
 def _verdicts(found: dict[str, Answer]) -> Table:
@@ -212,20 +197,22 @@ def _verdicts(found: dict[str, Answer]) -> Table:
         name: {(one["name"], one["form"]): one for one in record["verdicts"]}
         for name, record in found.items()
     }
-    columns: dict[str, Any] = {"row": lambda row: row[0], "form": lambda row: row[1]}
-    for name, table in tables.items():
-        columns[name] = lambda row, table=table: cell(table[row])
-    return Table.of("Every row's verdict:", next(iter(tables.values())), columns)
+    first = next(iter(tables.values()))
+    rows = [(*key, *(cell(table[key]) for table in tables.values())) for key in first]
+    return Table(("row", "form", *tables), rows, "Every row's verdict:")
 
 
 def _growth(found: dict[str, Answer]) -> Table:
-    chosen = [record for name, record in found.items() if name[:4] == "two-" and name[-2:] == "-0"]
-    columns: dict[str, Any] = {
-        "log10 of norm² / γ²": lambda row: row[0],
-        "labels": lambda row: row[1],
-    }
-    for record in chosen:
-        nets = {"true": record, "random": record["beside"]}
-        columns[f"m = {record['m']}"] = lambda row, nets=nets: _capacity(nets[row[1]], row[0])
-    rows = [(norm, labels) for norm in _NORMS for labels in ("true", "random")]
-    return Table.of("Growth with the number of examples, one hidden layer, seed 0:", rows, columns)
+    chosen = _two_layers(found)
+    rows = [
+        (norm, labels, *(_capacity(_by_labels(record)[labels], norm) for record in chosen))
+        for norm in _NORMS
+        for labels in ("true", "random")
+    ]
+    header = ("log10 of norm² / γ²", "labels", *(f"m = {record['m']}" for record in chosen))
+    return Table(header, rows, "Growth with the number of examples, one hidden layer, seed 0:")
+
+
+def _two_layers(found: dict[str, Answer]) -> list[Answer]:
+    """One hidden layer, seed 0, by the number of examples."""
+    return [found[name] for name in found if name.startswith("two-") and name.endswith("-0")]

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
-from operator import attrgetter, methodcaller
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from cushion.nets.loading.weights import load_net
 from cushion.papers.drawings import Curve, Curves
 from cushion.papers.nets import TrainingPlan, held_out_error, train_plan, training_error
 from cushion.papers.neyshabur.plans import EPSILON, LEVEL, Sized, sharpness_options
-from cushion.papers.pages import Table
+from cushion.papers.pages import Columns, Table
 from cushion.papers.runner import Workshop
 from cushion.theorems.capacities import norm_capacities
 from cushion.theorems.facts import NetFacts
@@ -145,21 +145,21 @@ def bicriteria(
     return Curves("", title, *axes, curves, True, x_limits=limits, y_limits=(-0.02, _SHOWN))
 
 
-COLUMNS: dict[str, Callable[[NetFound], Any]] = {
-    "labels": attrgetter("labels"),
-    "parameters": lambda net: net.norms["parameters"],
-    "epochs": lambda net: net.norms["epochs"],
-    "train error": attrgetter("train_error"),
-    "test error": attrgetter("test_error"),
-    "loss": lambda net: net.norms["loss"],
-    "γ": lambda net: float(net.norms["margin"]),
+COLUMNS: Columns = {
+    "labels": "labels",
+    "parameters": "norms.parameters",
+    "epochs": "norms.epochs",
+    "train error": "train_error",
+    "test error": "test_error",
+    "loss": "norms.loss",
+    "γ": "norms.margin",
     **{name: methodcaller("log10", key) for key, name in NORMS.items()},
     "ℓ2-path norm, ∏ 4h": methodcaller("log10", "l2-path", "as printed"),
     "spectral norm, ∏ h": methodcaller("log10", "spectral", "as printed"),
-    "largest sharpness": attrgetter("sharpness"),
-    "at the edge of the box": lambda net: net.sharp["maximum"]["at_the_edge"],
-    f"KL at sharpness {LEVEL:g}": attrgetter("kl"),
-    f"KL at error + {LEVEL:g}": attrgetter("error_kl"),
+    "largest sharpness": "sharpness",
+    "at the edge of the box": "sharp.maximum.at_the_edge",
+    f"KL at sharpness {LEVEL:g}": "kl",
+    f"KL at error + {LEVEL:g}": "error_kl",
 }
 KL = list(COLUMNS)[-2:]
 
@@ -167,7 +167,7 @@ KL = list(COLUMNS)[-2:]
 def net_table(caption: str, label: str, nets: Sequence[NetFound], *names: str) -> Table:
     """One row a net: its size under `label`, and the columns of these names."""
     chosen = {name: COLUMNS[name] for name in names}
-    return Table.of(caption, nets, {label: attrgetter("size"), **chosen})
+    return Table.of(caption, nets, {label: "size", **chosen})
 
 
 def find_net(

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
-from operator import attrgetter, methodcaller
+from operator import methodcaller
 from typing import Any
 
 from cushion.papers.drawings import Panels, Picture, Series
@@ -29,7 +28,7 @@ from cushion.papers.neyshabur.plans import (
     VGG_ALPHAS,
     WIDTHS,
 )
-from cushion.papers.pages import Page, Table, Tried
+from cushion.papers.pages import Columns, Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 FITS, TURNS, SPECTRAL_TURNS = 32, 128, 512  # hidden units at which the text sees a change
@@ -94,15 +93,11 @@ def figure_3(workshop: Workshop) -> Page:
 
 def _union_table(nets: Sequence[NetFound], label: str) -> Table:
     """Of all that a net was trained on: S and its confusion set, if it has one."""
-
-    def log10(key: str, net: NetFound) -> Any:
-        return net.norms["union_log10"][f"{key}, as plotted"]
-
-    columns: dict[str, Callable[[NetFound], Any]] = {
-        label: attrgetter("size"),
+    columns: Columns = {
+        label: "size",
         "error": lambda net: net.norms["union_errors"] / net.norms["union_m"],
-        "γ": lambda net: net.norms["union_margin"],
-        **{name: partial(log10, key) for key, name in NORMS.items()},
+        "γ": "norms.union_margin",
+        **{name: f"norms.union_log10.{key}, as plotted" for key, name in NORMS.items()},
     }
     return Table.of("With the margin over true and random labels together:", nets, columns)
 
