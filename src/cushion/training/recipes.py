@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from cushion.errors import BadInput
 from cushion.nets.specs import Initialisation, Shape, Spec, fit_data, parse, write_shape
@@ -18,6 +19,8 @@ from cushion.records import Record
 
 Optimiser = Literal["sgd", "adam"]
 Labels = Literal["true", "shuffled", "random"]
+
+_LEAST = {"lr": 0, "momentum": 0, "weight_decay": 0, "batch": 1, "epochs": 1, "lr_halve_every": 1}
 
 
 @dataclass(frozen=True)
@@ -50,32 +53,16 @@ class Recipe(Record):
     notes: str = ""
 
     def __post_init__(self) -> None:
-        for option, value in (
-            ("lr", self.lr),
-            ("momentum", self.momentum),
-            ("weight_decay", self.weight_decay),
-        ):
-            if not math.isfinite(value) or value < 0:
-                raise BadInput(
-                    f"recipe {self.name}: {option} must be a number of at least 0, not {value}"
-                )
-        for option, count in (
-            ("batch", self.batch),
-            ("epochs", self.epochs),
-            ("lr_halve_every", self.lr_halve_every),
-        ):
-            if count is not None and count < 1:
-                raise BadInput(f"recipe {self.name}: {option} must be at least 1, not {count}")
+        for option, least in _LEAST.items():
+            value = getattr(self, option)
+            if value is not None and not least <= value < math.inf:
+                rule = f"{option} must be a number of at least {least}"
+                raise BadInput(f"recipe {self.name}: {rule}, not {value}")
 
     def learning_rate(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
         return self.lr * 0.5 ** (epoch // self.lr_halve_every) if self.lr_halve_every else self.lr
 
-
-ARORA = "Arora 2018"
-GUHA = "Guha 2023"
-NEYSHABUR = "Neyshabur 2017"
-SHIN = "Shin 2021"
 
 _VGG19 = (
     "3x32x32: 2*[conv64k3p1 relu] maxpool2 2*[conv128k3p1 relu] maxpool2 4*[conv256k3p1 relu] "
@@ -113,157 +100,91 @@ _DENSENET40 = (
 )
 
 
-def _arora(name: str, title: str, spec: str, labels: Labels, notes: str) -> Recipe:
-    return Recipe(
-        name=name,
-        source=ARORA,
-        title=title,
-        spec=spec,
-        dataset="cifar10",
-        optimiser="sgd",
-        lr=0.05,
-        momentum=0.9,
-        weight_decay=5e-4,
-        batch=128,
-        epochs=299,
-        lr_halve_every=30,
-        labels=labels,
-        augment=labels == "true",
-        init="centred",
-        notes=notes,
-    )
+def _family(source: str, **shared: Any) -> Callable[..., Recipe]:
+    """The recipes of one paper, from what they have in common."""
+
+    def recipe(name: str, title: str, spec: str, notes: str = "", **own: Any) -> Recipe:
+        return Recipe(name, source, title, spec, notes=notes, **(shared | own))
+
+    return recipe
 
 
-def _guha(name: str, width: int, dataset: str, shape: str, batch: int) -> Recipe:
-    return Recipe(
-        name=name,
-        source=GUHA,
-        title=f"5-layer MLP of width {width} on {dataset}",
-        spec=f"{shape}: flatten 4*[fc{width} relu] fc10",
-        dataset=dataset,
-        optimiser="adam",
-        lr=0.02,
-        batch=batch,
-        epochs=300,
-        init="torch",
-        notes="initialisation not stated: PyTorch's own",
-    )
+_ADAM: dict[str, Any] = {"optimiser": "adam", "epochs": 20}
+_SGD: dict[str, Any] = {"optimiser": "sgd", "momentum": 0.9}
+_CIFAR10: dict[str, Any] = {"dataset": "cifar10", "batch": 128, "lr_halve_every": 30, **_SGD}
 
-
-def _neyshabur(
-    name: str, title: str, spec: str, dataset: str, init: Initialisation, notes: str
-) -> Recipe:
-    return Recipe(
-        name=name,
-        source=NEYSHABUR,
-        title=title,
-        spec=spec,
-        dataset=dataset,
-        optimiser="sgd",
-        lr=0.01,
-        momentum=0.9,
-        batch=64,
-        epochs=1000,
-        stop_loss=1e-4,
-        init=init,
-        notes=notes,
-    )
-
-
-def _shin(name: str, title: str, spec: str, notes: str) -> Recipe:
-    return Recipe(
-        name=name,
-        source=SHIN,
-        title=title,
-        spec=spec,
-        dataset="cifar10",
-        optimiser="sgd",
-        lr=0.1,
-        momentum=0.9,
-        weight_decay=1e-4,
-        batch=128,
-        epochs=200,
-        lr_halve_every=30,
-        augment=True,
-        notes="the paper takes trained nets from a model zoo; the training settings are ours; "
-        f"{notes}",
-    )
-
+_cushion = _family("cushion", dataset="digits", lr=3e-3, batch=32, **_ADAM)
+_lecun = _family("LeCun 1998", dataset="mnist", lr=1e-3, batch=128, **_ADAM)
+_arora = _family(
+    "Arora 2018", lr=0.05, weight_decay=5e-4, epochs=299, init="centred", augment=True, **_CIFAR10
+)
+_guha = _family("Guha 2023", optimiser="adam", lr=0.02, epochs=300, init="torch")
+_neyshabur = _family("Neyshabur 2017", lr=0.01, batch=64, epochs=1000, stop_loss=1e-4, **_SGD)
+_shin = _family("Shin 2021", lr=0.1, weight_decay=1e-4, epochs=200, augment=True, **_CIFAR10)
 
 _ALEXNET_NOTES = (
     "the common 32x32 variant: five convolutions and one dense layer; initialisation not stated: "
-    "centred He"
+    "centred He; augmentation not stated"
 )
+_SHIN_NOTES = "the paper takes trained nets from a model zoo; the training settings are ours; "
+
+
+def _guha_mlp(name: str, width: int, dataset: str, shape: str, batch: int) -> Recipe:
+    title = f"5-layer MLP of width {width} on {dataset}"
+    spec = f"{shape}: flatten 4*[fc{width} relu] fc10"
+    notes = "initialisation not stated: PyTorch's own"
+    return _guha(name, title, spec, notes, dataset=dataset, batch=batch)
+
 
 _ALL = (
-    Recipe(
-        name="small",
-        source="cushion",
-        title="a small convolutional net that learns digits in seconds",
-        spec="1x8x8: conv16k3p1 relu maxpool2 flatten fc32 relu fc10",
-        dataset="digits",
-        optimiser="adam",
-        lr=3e-3,
-        batch=32,
-        epochs=20,
+    _cushion(
+        "small",
+        "a small convolutional net that learns digits in seconds",
+        "1x8x8: conv16k3p1 relu maxpool2 flatten fc32 relu fc10",
     ),
-    Recipe(
-        name="lenet-300-100",
-        source="LeCun 1998",
-        title="LeNet-300-100, two hidden dense layers",
-        spec="1x28x28: flatten fc300 relu fc100 relu fc10",
-        dataset="mnist",
-        optimiser="adam",
-        lr=1e-3,
-        batch=128,
-        epochs=20,
-        notes="the net is the paper's, the training settings are ours",
+    _lecun(
+        "lenet-300-100",
+        "LeNet-300-100, two hidden dense layers",
+        "1x28x28: flatten fc300 relu fc100 relu fc10",
+        "the net is the paper's, the training settings are ours",
     ),
     _arora(
         "arora-vgg19",
         "VGG-19 (16 convolutions, FC 512-512-10) on CIFAR-10",
         _VGG19,
-        "true",
         "augmentation and initialisation not stated: crop and mirror, centred He",
     ),
-    _arora(
-        "arora-alexnet",
-        "AlexNet on CIFAR-10",
-        _ALEXNET,
-        "true",
-        f"{_ALEXNET_NOTES}; augmentation not stated: on",
-    ),
+    _arora("arora-alexnet", "AlexNet on CIFAR-10", _ALEXNET, f"{_ALEXNET_NOTES}: on"),
     _arora(
         "arora-alexnet-shuffled",
         "AlexNet on CIFAR-10 with shuffled labels",
         _ALEXNET,
-        "shuffled",
-        f"{_ALEXNET_NOTES}; augmentation not stated: off, because shuffled labels must be "
-        "memorised",
+        f"{_ALEXNET_NOTES}: off, because shuffled labels must be memorised",
+        labels="shuffled",
+        augment=False,
     ),
-    _guha("guha-mlp", 784, "mnist", "1x28x28", 256),
+    _guha_mlp("guha-mlp", 784, "mnist", "1x28x28", 256),
     *(
-        _guha(f"guha-mlp-{width}", width, "mnist", "1x28x28", 256)
+        _guha_mlp(f"guha-mlp-{width}", width, "mnist", "1x28x28", 256)
         for width in (500, 1000, 1500, 2000, 2500)
     ),
-    _guha("guha-mlp-cifar10", 784, "cifar10", "3x32x32", 4),
+    _guha_mlp("guha-mlp-cifar10", 784, "cifar10", "3x32x32", 4),
     _neyshabur(
         "neyshabur-vgg",
         "VGG 2x[64, 128, 256, 512] with batch-norm, FC 512, on CIFAR-10",
         _NEYSHABUR_VGG,
-        "cifar10",
-        "he",
         "pools after three of the four stacks, else the 4x4 average pool does not fit; dropout "
         "rate ours: 1/4",
+        dataset="cifar10",
     ),
     *(
         _neyshabur(
             f"neyshabur-mlp-{hidden}",
             f"two-layer perceptron with {hidden} hidden units on MNIST",
             f"1x28x28: flatten fc{hidden} relu fc10",
-            "mnist",
-            "torch",
             "at most 1000 epochs, because the smallest nets never reach the loss",
+            dataset="mnist",
+            init="torch",
         )
         for hidden in (2**power for power in range(3, 14))
     ),
@@ -271,22 +192,21 @@ _ALL = (
         "neyshabur-mlp10",
         "10 hidden layers of 1000 units on MNIST",
         "1x28x28: flatten 10*[fc1000 relu] fc10",
-        "mnist",
-        "he",
         "initialisation not stated: He, because PyTorch's own fades out over ten layers; at most "
         "1000 epochs",
+        dataset="mnist",
     ),
     _shin(
         "shin-resnet20",
         "ResNet-20 on CIFAR-10",
         _RESNET20,
-        "projections (1x1, stride 2) where the width changes",
+        f"{_SHIN_NOTES}projections (1x1, stride 2) where the width changes",
     ),
     _shin(
         "shin-densenet",
         "DenseNet-40 (growth 12) on CIFAR-10",
         _DENSENET40,
-        "no bottleneck, no compression",
+        f"{_SHIN_NOTES}no bottleneck, no compression",
     ),
 )
 
@@ -298,23 +218,12 @@ def find_recipe(text: str) -> Recipe:
     if text in RECIPES:
         return RECIPES[text]
     if ":" in text or any(letter.isspace() for letter in text.strip()):
-        return Recipe(
-            name="spec",
-            source="free spec",
-            title=f"{parse(text)}",
-            spec=str(parse(text)),
-            dataset="",
-            optimiser="adam",
-            lr=1e-3,
-            batch=128,
-            epochs=20,
-            adapts=False,
-        )
+        spec, free = str(parse(text)), _family("free spec", dataset="", lr=1e-3, batch=128, **_ADAM)
+        return free("spec", spec, spec, adapts=False)
     close = difflib.get_close_matches(text, RECIPES, n=1)
     hint = f"did you mean {close[0]}?" if close else f"the recipes are {', '.join(RECIPES)}"
-    raise BadInput(
-        f"recipe '{text}' is not known ({hint}); or give a spec such as '1x28x28: flatten fc10'"
-    )
+    fix = "or give a spec such as '1x28x28: flatten fc10'"
+    raise BadInput(f"recipe '{text}' is not known ({hint}); {fix}")
 
 
 def fit_recipe(recipe: Recipe, shape: Shape, classes: int) -> Spec:
@@ -323,13 +232,11 @@ def fit_recipe(recipe: Recipe, shape: Shape, classes: int) -> Spec:
     if (spec.input_shape, spec.classes) == (shape, classes):
         return spec
     if not recipe.adapts:
-        raise BadInput(
-            f"the spec reads {write_shape(spec.input_shape)} and gives {spec.classes} scores, but "
-            f"the data are {write_shape(shape)} with {classes} classes; change the spec"
-        )
+        said = f"reads {write_shape(spec.input_shape)} and gives {spec.classes} scores"
+        data = f"the data are {write_shape(shape)} with {classes} classes"
+        raise BadInput(f"the spec {said}, but {data}; change the spec")
     try:
         return fit_data(spec, shape, classes)
     except BadInput as error:
-        raise BadInput(
-            f"recipe {recipe.name} does not fit data of shape {write_shape(shape)}: {error}"
-        ) from None
+        said = f"recipe {recipe.name} does not fit data of shape {write_shape(shape)}"
+        raise BadInput(f"{said}: {error}") from None
