@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from cushion.data.dataset import Dataset
 from cushion.nets import models
 from cushion.progress import working
+from cushion.training.plans import Setting
 from cushion.training.recipes import RECIPES, fit_recipe
 from cushion.training.runs import Run
 from cushion.training.trainer import Trainer
@@ -66,18 +67,13 @@ def run(examples: int = 60_000, turns: int = 5) -> dict[str, Any]:
     bare = models.build(spec, 0, init=recipe.init)
     optimiser = torch.optim.Adam(bare.parameters(), lr=recipe.lr)
     x, y = torch.from_numpy(data.x).float() / 255, torch.from_numpy(data.y)
-    trainer = Trainer(recipe, spec, data, 0, torch.device("cpu"))
+    setting = Setting(recipe, spec, data, None, 1.0, 0, torch.device("cpu"))
+    trainer = Trainer(recipe, spec, data, 0, setting.device)
     ours: list[tuple[float, float]] = []
     theirs: list[tuple[float, float]] = []
     with (
         tempfile.TemporaryDirectory() as folder,
-        Run.open(
-            Path(folder),
-            spec,
-            data,
-            None,
-            {"recipe": recipe, "width": 1.0, "seed": 0, "device": "cpu"},
-        ) as saved,
+        Run.open(Path(folder), setting) as saved,
         working("bench", hidden=True) as bar,
     ):
 

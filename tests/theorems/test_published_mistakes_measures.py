@@ -51,7 +51,7 @@ from cushion.progress import working
 from cushion.theorems.bounds import BoundOptions, bounds
 from cushion.theorems.net_facts import look_at
 from cushion.theorems.norms import peeled
-from cushion.training import evaluation
+from cushion.training import epochs
 from cushion.training.recipes import Recipe, fit_recipe
 from cushion.training.trainer import Trainer
 
@@ -266,8 +266,8 @@ def test_averages_are_over_examples(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("cushion.measures.sharpness.loss._SHARD", batch)
         found = all_losses(trace(model, data.shape), data)
         assert (found.loss, found.error) == pytest.approx((loss, wrong / 23), rel=1e-5)
-        monkeypatch.setattr(evaluation, "EVALUATION_BATCH", batch)
-        assert evaluation.evaluate(model, data) == pytest.approx((loss, wrong), rel=1e-5)
+        monkeypatch.setattr(epochs, "EVALUATION_BATCH", batch)
+        assert epochs.evaluate(model, data) == pytest.approx((loss, wrong), rel=1e-5)
 
 
 @pytest.mark.parametrize("batch", [5, 7, 22])
@@ -280,7 +280,7 @@ def test_the_averages_of_an_epoch_are_over_examples(batch: int) -> None:
         "still", "test", "", "1x6x6: flatten fc8 relu fc3", "", "sgd", 1e-30, batch=batch, epochs=1
     )
     trainer = Trainer(recipe, fit_recipe(recipe, data.shape, 3), data, 0, torch.device("cpu"))
-    expected = evaluation.evaluate(trainer.module, data)
+    expected = epochs.evaluate(trainer.module, data)
     with torch.random.fork_rng(devices=[]), working("", hidden=True) as bar:
         line = trainer.epoch(0, bar)
     assert line["train_loss"] == pytest.approx(expected[0], rel=1e-5)

@@ -22,8 +22,13 @@ from cushion.nets import models
 from cushion.nets.batches import as_floats, mix_seed
 from cushion.nets.loading.weights import load_net
 from cushion.nets.specs import parse
-from cushion.training.epochs import batch_bounds, crop_and_mirror, draw_views
-from cushion.training.evaluation import count_errors, evaluate
+from cushion.training.epochs import (
+    batch_bounds,
+    count_errors,
+    crop_and_mirror,
+    draw_views,
+    evaluate,
+)
 from cushion.training.recipes import RECIPES, Recipe
 from cushion.training.training import train
 

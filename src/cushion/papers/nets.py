@@ -19,8 +19,9 @@ from cushion.errors import BadInput
 from cushion.papers.runner import Unrecorded, Workshop
 from cushion.records import Record
 from cushion.training.options import TrainOptions
+from cushion.training.plans import Setting, label_sample, settle
 from cushion.training.recipes import Recipe, find_recipe
-from cushion.training.training import RunResult, Setting, label_sample, settle, train
+from cushion.training.training import RunResult, train
 
 _WORDS = ("title", "source", "notes")  # of a recipe, that decide nothing
 

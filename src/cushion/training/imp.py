@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -37,10 +37,10 @@ from cushion.nets.specs import Spec
 from cushion.progress import progress as shown
 from cushion.records import Record, column
 from cushion.training.options import SPARSITY, ImpOptions, Scope, TrainOptions
-from cushion.training.plans import open_folder
+from cushion.training.plans import Setting, open_folder, settle
 from cushion.training.recipes import Recipe
 from cushion.training.runs import REWIND_FILE, Status
-from cushion.training.training import Pruning, RunResult, Setting, settle, train_into
+from cushion.training.training import Pruning, RunResult, train_into
 
 MASK_FILE = "mask.safetensors"
 MASK_FORMAT = "cushion-mask-1"
@@ -108,47 +108,37 @@ def train_imp(
     options = TrainOptions(width, epochs, lr_halve_every, None, seed, device)
     setting = settle(recipe, data, test, options)
     if rewind >= setting.recipe.epochs:
-        raise BadInput(
-            f"`rewind` must be below the {setting.recipe.epochs} epochs of a level, not {rewind}"
-        )
-    masks = {
-        name: torch.ones(shape, dtype=torch.bool)
-        for name, shape in prunable(build_empty(setting.spec)).items()
-    }
+        limit = f"below the {setting.recipe.epochs} epochs of a level"
+        raise BadInput(f"`rewind` must be {limit}, not {rewind}")
+    shapes = prunable(build_empty(setting.spec))
+    masks = {name: torch.ones(shape, dtype=torch.bool) for name, shape in shapes.items()}
     sizes = {name: mask.numel() for name, mask in masks.items()}
     groups = grouped(list(sizes), scope, fraction)
     levels = count_rounds(sizes, groups, rounds, SPARSITY if to is None else to) + 1
     folder, total = Path(out), sum(sizes.values())
-    rule = {"fraction": float(fraction), "rewind": rewind, "scope": scope}
+    rule: dict[str, Any] = {"fraction": float(fraction), "rewind": rewind, "scope": scope}
     # a level is the same however many follow it
-    plan = {**setting.options, "prune": {"method": "imp", **rule}}
+    plan = replace(setting, prune={"method": "imp", **rule}).plan()
     found: list[ImpLevel] = []
     news = 0
-    with open_folder(folder, IMP_FILE, setting.spec, setting.sample, test, plan) as begun:
+    with open_folder(folder, IMP_FILE, plan) as begun:
         for level in shown(range(levels), "levels", "level"):
             if level:
                 trained, _ = read_tensors(folder / f"level-{level - 1:02d}" / NET_FILE)
                 masks = prune(trained, masks, groups)
             start = folder / "level-00" / REWIND_FILE if rewind and level else None
-            pruning = Pruning(
-                {**rule, "level": level}, masks, start, rewind if rewind and not level else None
-            )
-            result = _train_level(folder / f"level-{level:02d}", setting, pruning, rewind, progress)
+            pruning = Pruning(masks, start, rewind if rewind and not level else None)
+            one = replace(setting, prune={**rule, "level": level})
+            result = _train_level(folder / f"level-{level:02d}", one, pruning, progress)
             news += result.status != "already done"
             kept = sum(int(mask.sum()) for mask in masks.values())
-            found.append(_level(level, kept, total, result))
+            errors = result.metrics["train_error"], result.metrics.get("test_error")
+            reached = *errors, result.epochs, result.folder
+            found.append(ImpLevel(level, 1 - kept / total, kept, *reached))
     status: Status = "already done" if not news else "resumed" if begun else "trained"
-    return ImpResult(
-        folder=str(folder),
-        recipe=setting.recipe.name,
-        spec=str(setting.spec),
-        status=status,
-        scope=scope,
-        fraction=float(fraction),
-        rewind=rewind,
-        weights=total,
-        levels=tuple(found),
-    )
+    net = setting.recipe.name, str(setting.spec), status
+    how = scope, rule["fraction"], rewind
+    return ImpResult(str(folder), *net, *how, total, tuple(found))
 
 
 def prunable(module: nn.Module) -> dict[str, torch.Size]:
@@ -185,22 +175,15 @@ def count_rounds(
     while done < rounds if rounds is not None else total - sum(left) < to * total:
         gone = [leaving(count, share) for count, (_, share) in zip(left, groups, strict=True)]
         if not any(gone):
-            most = 1 - sum(left) / total
-            asked = (
-                f"`to` = {to} cannot be reached"
-                if rounds is None
-                else f"`rounds` = {rounds} is too many"
-            )
-            raise BadInput(
-                f"{asked}: after {done} rounds one weight is left in each layer, a sparsity of "
-                f"{most:.6g}"
-            )
+            reached = f"after {done} rounds one weight is left in each layer, a sparsity of"
+            too_far = f"`to` = {to} cannot be reached"
+            asked = too_far if rounds is None else f"`rounds` = {rounds} is too many"
+            raise BadInput(f"{asked}: {reached} {1 - sum(left) / total:.6g}")
         left = [count - less for count, less in zip(left, gone, strict=True)]
         done += 1
         if done > MOST_ROUNDS:
-            raise BadInput(
-                f"`fraction` = {groups[0][1]:g} takes more than {MOST_ROUNDS} rounds; raise it"
-            )
+            said = f"`fraction` = {groups[0][1]:g} takes more than {MOST_ROUNDS} rounds"
+            raise BadInput(f"{said}; raise it")
     return done
 
 
@@ -216,15 +199,12 @@ def prune(
         order = size[left].argsort(stable=True)
         stays[left[order[: leaving(len(left), share)]]] = False
         parts = torch.split(stays, [masks[name].numel() for name in names])
-        pruned |= {
-            name: part.reshape(masks[name].shape) for name, part in zip(names, parts, strict=True)
-        }
+        for name, part in zip(names, parts, strict=True):
+            pruned[name] = part.reshape(masks[name].shape)
     return pruned
 
 
-def _train_level(
-    folder: Path, setting: Setting, pruning: Pruning, rewind: int, progress: bool
-) -> RunResult:
+def _train_level(folder: Path, setting: Setting, pruning: Pruning, progress: bool) -> RunResult:
     if pruning.rewind is not None and not pruning.rewind.exists():
         first = pruning.rewind.parent
         raise BadInput(f"{pruning.rewind} is missing; delete {first}, and it is trained again")
@@ -232,21 +212,8 @@ def _train_level(
         folder.mkdir(exist_ok=True)
         save_tensors(folder / MASK_FILE, pruning.masks, {"format": MASK_FORMAT})
     result = train_into(folder, setting, pruning, progress=progress)
-    if result.epochs <= rewind:
-        raise BadInput(
-            f"{folder} reached the recipe's loss after {result.epochs} epochs, so nothing is left "
-            f"to train after epoch {rewind}; choose a smaller `rewind` and another folder"
-        )
+    if setting.prune is not None and result.epochs <= (rewind := setting.prune["rewind"]):
+        said = f"{folder} reached the recipe's loss after {result.epochs} epochs"
+        left = f"nothing is left to train after epoch {rewind}"
+        raise BadInput(f"{said}, so {left}; choose a smaller `rewind` and another folder")
     return result
-
-
-def _level(level: int, kept: int, total: int, result: RunResult) -> ImpLevel:
-    return ImpLevel(
-        level=level,
-        sparsity=1 - kept / total,
-        nonzeros=kept,
-        train_error=result.metrics["train_error"],
-        test_error=result.metrics.get("test_error"),
-        epochs=result.epochs,
-        folder=result.folder,
-    )

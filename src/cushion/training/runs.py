@@ -23,7 +23,6 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from cushion.data.dataset import Dataset
 from cushion.data.files import write_whole
 from cushion.errors import Malformed
 from cushion.nets.loading.weights import (
@@ -35,8 +34,7 @@ from cushion.nets.loading.weights import (
     save_net,
     save_tensors,
 )
-from cushion.nets.specs import Spec
-from cushion.training.plans import CHECKPOINT_FILE, open_folder
+from cushion.training.plans import CHECKPOINT_FILE, Setting, open_folder
 
 CHECKPOINT_FORMAT = "cushion-checkpoint-1"
 HISTORY_FILE = "history.jsonl"
@@ -46,58 +44,50 @@ Status: TypeAlias = Literal["trained", "resumed", "already done"]
 
 
 class Run:
-    """One open RUN folder; `Run.open` checks that it belongs to these very options."""
+    """One open RUN folder; `Run.open` checks that it belongs to this very setting."""
 
-    def __init__(self, folder: Path, spec: Spec, meta: dict[str, Any]) -> None:
-        self.folder, self.spec, self.meta = folder, spec, meta
+    def __init__(self, folder: Path, setting: Setting) -> None:
+        self.folder, self.setting = folder, setting
         self.history: list[dict[str, Any]] = []
         self.stopped = False
         self.keep: int | None = None  # the epoch whose checkpoint stays, as REWIND_FILE
-        self.snapshots: tuple[int, ...] = ()  # the epochs whose nets stay, as snapshot_file says
         self.net_path = folder / NET_FILE
 
     @classmethod
     @contextmanager
-    def open(
-        cls,
-        folder: Path,
-        spec: Spec,
-        sample: Dataset,
-        test: Dataset | None,
-        options: dict[str, Any],
-    ) -> Iterator[Run]:
+    def open(cls, folder: Path, setting: Setting) -> Iterator[Run]:
         """Create or reopen the folder; another run's is refused with the first difference."""
-        with open_folder(folder, RUN_FILE, spec, sample, test, options):
-            meta = {
-                "recipe": options["recipe"].name,
-                "data": sample.name,
-                "data_fingerprint": sample.fingerprint,
-                "data_history": list(sample.history),
-                "seed": options["seed"],
-                "width": options["width"],
-            }
-            yield cls(folder, spec, meta)
+        with open_folder(folder, RUN_FILE, setting.plan()):
+            yield cls(folder, setting)
+
+    def _save(self, file: str, module: nn.Module, metrics: dict[str, Any] | None = None) -> None:
+        """Write the net as it is now."""
+        setting = self.setting
+        meta = {
+            "recipe": setting.recipe.name,
+            "data": setting.sample.name,
+            "data_fingerprint": setting.sample.fingerprint,
+            "data_history": list(setting.sample.history),
+            "seed": setting.seed,
+            "width": setting.width,
+            "metrics": {"epochs": len(self.history)} if metrics is None else metrics,
+        }
+        save_net(self.folder / file, module, setting.spec, meta)
 
     def finished(self) -> dict[str, Any] | None:
         """The metrics of a finished run, else None."""
         if not self.net_path.exists():
             return None
-        metrics = load_net(self.net_path).meta.get("metrics")
-        if (
-            not isinstance(metrics, dict)
-            or type(metrics.get("epochs")) is not int
-            or not _holds_numbers(metrics)
-        ):
-            raise Malformed(
-                f"{self.net_path} holds no metrics of a run; delete it to finish the run again"
-            )
+        metrics: dict[str, Any] = load_net(self.net_path).meta.get("metrics", {})
+        if not _holds_numbers(metrics) or type(metrics.get("epochs")) is not int:
+            said = f"{self.net_path} holds no metrics of a run"
+            raise Malformed(f"{said}; delete it to finish the run again")
         return metrics
 
     def restore(self, module: nn.Module, optimiser: torch.optim.Optimizer) -> Status:
         """Save the module as the run starts from it, then load the last checkpoint, if any."""
         if not (self.folder / INIT_FILE).exists():
-            metrics = {"epochs": len(self.history)}
-            save_net(self.folder / INIT_FILE, module, self.spec, {**self.meta, "metrics": metrics})
+            self._save(INIT_FILE, module)
         path = self.folder / CHECKPOINT_FILE
         if not path.exists():
             return "trained"
@@ -120,18 +110,13 @@ class Run:
             if len(tensors) != len(weights) + sum(map(len, state.values())):
                 raise ValueError("it holds tensors that are not of this net")
             module.load_state_dict(weights)
-            optimiser.load_state_dict(
-                {"state": state, "param_groups": optimiser.state_dict()["param_groups"]}
-            )
-        except Malformed:
-            raise Malformed(
-                f"{path} is not a complete safetensors file; delete it to start the run again"
-            ) from None
-        except (ValueError, RuntimeError) as error:
+            optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+        except (Malformed, ValueError, RuntimeError) as error:
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(":")
-            raise Malformed(
-                f"{path} is damaged ({reason}); delete it to start the run again"
-            ) from None
+            said = f"is damaged ({reason})"
+            if isinstance(error, Malformed):
+                said = "is not a complete safetensors file"
+            raise Malformed(f"{path} {said}; delete it to start the run again") from None
         self.history, self.stopped = history, stopped
 
     def checkpoint(
@@ -140,9 +125,7 @@ class Run:
         """Record a finished epoch; `stop` says that the recipe's loss is reached."""
         self.history.append(line)
         self.stopped = stop
-        tensors: dict[str, Tensor] = {
-            f"model.{name}": tensor for name, tensor in module.state_dict().items()
-        }
+        tensors = {f"model.{name}": tensor for name, tensor in module.state_dict().items()}
         for name, parameter in module.named_parameters():
             for key, value in optimiser.state[parameter].items():
                 if isinstance(value, Tensor):
@@ -156,21 +139,18 @@ class Run:
         # First what stays: a run that is killed in between repeats the epoch.
         if len(self.history) == self.keep:
             save_tensors(self.folder / REWIND_FILE, tensors, metadata)
-        if len(self.history) in self.snapshots:
-            metrics = {"epochs": len(self.history)}
-            path = self.folder / snapshot_file(len(self.history))
-            save_net(path, module, self.spec, {**self.meta, "metrics": metrics})
+        if len(self.history) in self.setting.snapshots:
+            self._save(snapshot_file(len(self.history)), module)
         save_tensors(self.folder / CHECKPOINT_FILE, tensors, metadata)
         self._write_history()
 
     def finish(self, module: nn.Module, metrics: dict[str, Any]) -> None:
         """Write the trained net; from now on the run is done."""
-        save_net(self.net_path, module, self.spec, {**self.meta, "metrics": metrics})
+        self._save(NET_FILE, module, metrics)
 
     def _write_history(self) -> None:
-        write_whole(
-            self.folder / HISTORY_FILE, "".join(json.dumps(line) + "\n" for line in self.history)
-        )
+        lines = "".join(json.dumps(line) + "\n" for line in self.history)
+        write_whole(self.folder / HISTORY_FILE, lines)
 
 
 def snapshot_file(epoch: int) -> str:
@@ -179,32 +159,24 @@ def snapshot_file(epoch: int) -> str:
 
 
 def _entries(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)
-    }
+    whole = tensors.items()
+    return {name[len(prefix) :]: tensor for name, tensor in whole if name.startswith(prefix)}
 
 
 def _holds_numbers(record: Any) -> bool:
-    return isinstance(record, dict) and all(
-        type(value) in (int, float) for value in record.values()
-    )
+    return isinstance(record, dict) and {type(value) for value in record.values()} <= {int, float}
 
 
 def _progress(metadata: dict[str, str]) -> tuple[list[dict[str, Any]], bool]:
     """The history and whether the recipe's loss was reached, from a checkpoint's metadata."""
     try:
-        history, stopped = (
-            json.loads(metadata.get("history", "")),
-            json.loads(metadata.get("stopped", "")),
-        )
+        history, stopped = (json.loads(metadata.get(key, "")) for key in ("history", "stopped"))
     except (ValueError, RecursionError):
         raise ValueError("its history cannot be read") from None
     if not isinstance(history, list) or not history or not all(map(_holds_numbers, history)):
         raise ValueError("its history is not a list of epochs")
-    if any(
-        type(line.get("epoch")) is not int or line["epoch"] != at
-        for at, line in enumerate(history, 1)
-    ):
+    epochs = [line.get("epoch") for line in history]
+    if epochs != list(range(1, len(history) + 1)) or {type(epoch) for epoch in epochs} != {int}:
         raise ValueError("the epochs of its history are not numbered 1, 2, 3, ...")
     if not isinstance(stopped, bool):
         raise ValueError("it does not say whether training stopped")
@@ -215,21 +187,14 @@ def _optimiser_entries(
     optimiser: torch.optim.Optimizer, name: str, parameter: Tensor, tensors: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     """What the optimiser remembers of a parameter, all of it: else no run resumes as it was."""
+    shape = tuple(parameter.shape)
+    shapes: dict[str, tuple[int, ...]] = {}
     if isinstance(optimiser, torch.optim.Adam):
-        shapes = {
-            "step": (),
-            "exp_avg": tuple(parameter.shape),
-            "exp_avg_sq": tuple(parameter.shape),
-        }
-    else:
-        shapes = (
-            {"momentum_buffer": tuple(parameter.shape)}
-            if optimiser.param_groups[0]["momentum"]
-            else {}
-        )
+        shapes = {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
+    elif optimiser.param_groups[0]["momentum"]:
+        shapes = {"momentum_buffer": shape}
     found = _entries(tensors, f"optimiser.{name}.")
-    if {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in found.items()} != {
-        key: (shape, torch.float32) for key, shape in shapes.items()
-    }:
+    kinds = {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in found.items()}
+    if kinds != {key: (shape, torch.float32) for key, shape in shapes.items()}:
         raise ValueError(f"the optimiser's state of {name} is missing or misshapen")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,8 +17,7 @@ from cushion.nets import models
 from cushion.nets.batches import mix_seed
 from cushion.nets.specs import Spec
 from cushion.progress import working
-from cushion.training.epochs import batch_bounds, batches
-from cushion.training.evaluation import count_errors, evaluate
+from cushion.training.epochs import batch_bounds, batches, count_errors, evaluate, learn
 from cushion.training.recipes import Recipe
 from cushion.training.runs import Run
 
@@ -33,17 +32,11 @@ class Trainer:
     ) -> None:
         self.recipe, self.sample, self.seed, self.device = recipe, sample, seed, device
         self.module = models.build(spec, seed, init=recipe.init).to(device)
-        parameters = self.module.parameters()
-        setting: dict[str, Any] = {
-            "lr": recipe.lr,
-            "weight_decay": recipe.weight_decay,
-            "fused": True,
-        }
-        self.optimiser: torch.optim.Optimizer = (
-            torch.optim.Adam(parameters, **setting)
-            if recipe.optimiser == "adam"
-            else torch.optim.SGD(parameters, momentum=recipe.momentum, **setting)
-        )
+        setting: dict[str, Any] = {"weight_decay": recipe.weight_decay, "fused": True}
+        how: Callable[..., torch.optim.Optimizer] = torch.optim.Adam
+        if recipe.optimiser == "sgd":
+            how, setting["momentum"] = torch.optim.SGD, recipe.momentum
+        self.optimiser = how(self.module.parameters(), lr=recipe.lr, **setting)
         self.pruned: list[tuple[nn.Parameter, Tensor]] = []
 
     @torch.no_grad()
@@ -91,12 +84,7 @@ class Trainer:
             y, seen = labels.to(self.device), seen + len(labels)
             scores = self.module(x.to(self.device))
             loss = F.cross_entropy(scores, y)
-            self.optimiser.zero_grad(set_to_none=True)
-            torch.autograd.backward(loss)
-            for parameter, pruned in self.pruned:
-                assert parameter.grad is not None
-                parameter.grad.masked_fill_(pruned, 0.0)
-            self.optimiser.step()
+            learn(self.optimiser, loss, self.pruned)
             with torch.no_grad():
                 loss_sum += loss * len(y)
                 error_sum += count_errors(scores, y)
@@ -117,8 +105,6 @@ class Trainer:
 
     def look(self, epoch: int, loss: float) -> None:
         if not math.isfinite(loss):
-            raise BadInput(
-                f"training {self.recipe.name} diverged in epoch {epoch + 1} (the loss is not "
-                f"finite); lower the learning rate {self.recipe.learning_rate(epoch):g}; the last "
-                "good checkpoint is kept"
-            )
+            said = f"training {self.recipe.name} diverged in epoch {epoch + 1} (the loss is not"
+            fix = f"lower the learning rate {self.recipe.learning_rate(epoch):g}"
+            raise BadInput(f"{said} finite); {fix}; the last good checkpoint is kept")

@@ -9,21 +9,20 @@ RUN are described in runs.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cushion.data.dataset import Dataset
-from cushion.data.samples import randomize_labels, shuffle_labels
-from cushion.errors import BadInput
-from cushion.nets.specs import Spec, scale_width, write_shape
+from cushion.nets.specs import Spec
 from cushion.records import Record
-from cushion.training.evaluation import evaluate
+from cushion.training.epochs import evaluate
 from cushion.training.options import TrainOptions
-from cushion.training.recipes import Recipe, find_recipe, fit_recipe
+from cushion.training.plans import Setting, settle
+from cushion.training.recipes import Recipe
 from cushion.training.runs import Run, Status
 from cushion.training.trainer import Trainer
 
@@ -70,56 +69,14 @@ def train(
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
-    """What is trained on what: the options of `train`, checked and put together."""
-
-    recipe: Recipe
-    spec: Spec
-    sample: Dataset
-    test: Dataset | None
-    width: float
-    seed: int
-    device: torch.device
-    snapshots: tuple[int, ...] = ()  # epochs after which the net stays
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What the plan of a run says besides spec and data."""
-        plan = {
-            "recipe": self.recipe,
-            "width": self.width,
-            "seed": self.seed,
-            "device": str(self.device),
-        }
-        return plan | ({"snapshots": list(self.snapshots)} if self.snapshots else {})
-
-
-def settle(
-    recipe: Recipe | Spec | str, data: Dataset, test: Dataset | None, options: TrainOptions
-) -> Setting:
-    """The setting that the options describe, or one sentence about the first that does not fit."""
-    if not isinstance(recipe, Recipe):
-        recipe = find_recipe(str(recipe))
-    changes = {"epochs": options.epochs, "lr_halve_every": options.lr_halve_every}
-    recipe = replace(recipe, **{key: value for key, value in changes.items() if value is not None})  # type: ignore[arg-type]
-    device = find_device(options.device)
-    width, seed = float(options.width), options.seed
-    spec = scale_width(fit_recipe(recipe, data.shape, data.classes), width)
-    _check_sets(recipe, data, test)
-    sample = label_sample(recipe, data, seed)
-    return Setting(recipe, spec, sample, test, width, seed, device, options.snapshots or ())
-
-
-@dataclass(frozen=True, eq=False)
 class Pruning:
     """What sets a run with pruned weights (imp.py) apart from a plain one.
 
-    plan: what run.json says about it. masks: by parameter name, False where a weight is zero from
-    the start to the end. rewind: the checkpoint from which the run goes on (None: it starts at the
-    initialisation). keep: the epoch after which a checkpoint is kept for such runs.
+    masks: by parameter name, False where a weight is zero from the start to the end. rewind: the
+    checkpoint from which the run goes on (None: it starts at the initialisation). keep: the epoch
+    after which a checkpoint is kept for such runs.
     """
 
-    plan: dict[str, Any]
     masks: Mapping[str, Tensor]
     rewind: Path | None
     keep: int | None
@@ -129,88 +86,28 @@ def train_into(
     folder: Path, setting: Setting, pruning: Pruning | None = None, *, progress: bool
 ) -> RunResult:
     """Train into one RUN folder, or finish the run that it holds."""
-    recipe, device = setting.recipe, setting.device
-    plan = setting.options | ({} if pruning is None else {"prune": pruning.plan})
-    with Run.open(folder, setting.spec, setting.sample, setting.test, plan) as run:
-        done = run.finished()
-        if done is not None:
-            return _result(run, recipe, "already done", done)
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            trainer = Trainer(recipe, setting.spec, setting.sample, setting.seed, device)
-            run.snapshots = setting.snapshots
-            if pruning is not None:
-                run.keep = pruning.keep
-                if pruning.rewind is not None:
-                    run.load(pruning.rewind, trainer.module, trainer.optimiser)
-                trainer.hold(pruning.masks)
-            status = run.restore(trainer.module, trainer.optimiser)
-            trainer.run(run, progress)
-            metrics = _final_metrics(trainer.module, setting.sample, setting.test, device)
-        metrics["epochs"] = len(run.history)
-        run.finish(trainer.module, metrics)
-        return _result(run, recipe, status, metrics)
-
-
-def label_sample(recipe: Recipe, data: Dataset, seed: int) -> Dataset:
-    """The sample as the recipe labels it, seeded by the run's seed and told in its history."""
-    if recipe.labels == "shuffled":
-        return shuffle_labels(data, seed)
-    if recipe.labels == "random":
-        return randomize_labels(data, 1.0, seed)
-    return data
-
-
-def _final_metrics(
-    module: nn.Module, sample: Dataset, test: Dataset | None, device: torch.device
-) -> dict[str, Any]:
-    metrics: dict[str, Any] = {}
-    for name, part in (("train", sample), ("test", test)):
-        if part is not None:
-            loss, errors = evaluate(module, part, device)
-            metrics |= {
-                f"{name}_loss": loss,
-                f"{name}_error": errors / len(part),
-                f"{name}_errors": errors,
-            }
-    return metrics
-
-
-def _check_sets(recipe: Recipe, data: Dataset, test: Dataset | None) -> None:
-    if recipe.augment and len(data.shape) != 3:
-        raise BadInput(
-            f"recipe {recipe.name} crops and mirrors images, but {data.name} has shape "
-            f"{write_shape(data.shape)}; use data of shape channels x height x width"
-        )
-    if test is not None and (test.shape, test.classes) != (data.shape, data.classes):
-        raise BadInput(
-            f"the test set {test.name} is {write_shape(test.shape)} with {test.classes} classes, "
-            f"but {data.name} is {write_shape(data.shape)} with {data.classes}; use sets of one "
-            "kind"
-        )
-    if len(data) < 2:
-        raise BadInput(f"{data.name} has a single example; training needs at least 2")
-
-
-def find_device(name: str) -> torch.device:
-    """cpu, or a cuda device that is there; else a sentence."""
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise BadInput(f"device '{name}' is not known; use cpu or cuda") from None
-    if device.type not in ("cpu", "cuda"):
-        raise BadInput(f"device '{name}' is not supported; use cpu or cuda")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise BadInput(f"device '{name}' is not available on this machine; use `device` = cpu")
-    return device
-
-
-def _result(run: Run, recipe: Recipe, status: Status, metrics: dict[str, Any]) -> RunResult:
-    return RunResult(
-        folder=str(run.folder),
-        net=str(run.net_path),
-        recipe=recipe.name,
-        spec=str(run.spec),
-        status=status,
-        epochs=int(metrics["epochs"]),
-        metrics=metrics,
-    )
+    recipe, sample, device = setting.recipe, setting.sample, setting.device
+    status: Status = "already done"
+    with Run.open(folder, setting) as run:
+        metrics = run.finished()
+        if metrics is None:
+            with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+                trainer = Trainer(recipe, setting.spec, sample, setting.seed, device)
+                if pruning is not None:
+                    run.keep = pruning.keep
+                    if pruning.rewind is not None:
+                        run.load(pruning.rewind, trainer.module, trainer.optimiser)
+                    trainer.hold(pruning.masks)
+                status = run.restore(trainer.module, trainer.optimiser)
+                trainer.run(run, progress)
+                metrics = {}
+                for name, part in (("train", sample), ("test", setting.test)):
+                    if part is not None:
+                        loss, errors = evaluate(trainer.module, part, device)
+                        metrics[f"{name}_loss"] = loss
+                        metrics[f"{name}_error"] = errors / len(part)
+                        metrics[f"{name}_errors"] = errors
+            metrics["epochs"] = len(run.history)
+            run.finish(trainer.module, metrics)
+    names = recipe.name, str(setting.spec)
+    return RunResult(str(folder), str(run.net_path), *names, status, metrics["epochs"], metrics)
