@@ -4,61 +4,61 @@ fleet trained here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
-from typing import Any, TypeAlias
 
 from scipy import stats
 
 from cushion.papers.drawings import Line, Points, Scatter
-from cushion.papers.pages import Page, Size, Table, Tried
+from cushion.papers.pages import Columns, Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
-from cushion.papers.shin.fleet import FLEET
-from cushion.papers.shin.nets import ITERATIONS, NetTails, find_tails
+from cushion.papers.shin.fleet import FLEET, ITERATIONS, NetTails, find_tails
 from cushion.papers.shin.regression_mixture import RegressionMixture, fit_mixture, one_line_p
 
-Read: TypeAlias = Callable[[NetTails], float]
 _LEVEL = 0.05  # of the tests of rank correlation
 _LINES = (1, 2, 3)  # components of the mixtures that are tried
 _DRAWS: dict[Size, int] = {"quick": 39, "recorded": 199, "full": 999}  # of the test of one line
 
 
-@dataclass(frozen=True)
-class RankCorrelation:
-    """Spearman's, of n pairs; p: how often independent numbers have one at least as far from 0."""
-
-    n: int
-    value: float
-    p: float
-
-    def __str__(self) -> str:
-        return f"{self.value:+.2f} (p = {self.p:.2g}, {self.n} nets)"
-
-
-def correlate(x: Sequence[float], y: Sequence[float]) -> RankCorrelation | None:
-    """None where there are fewer than four pairs, or where one side is constant."""
+def correlate(x: Sequence[float], y: Sequence[float]) -> tuple[float, float] | None:
+    """Spearman's, and how often independent numbers have one at least as far from 0; None where
+    there are fewer than four pairs, or where one side is constant.
+    """
     if len(x) < 4 or len(set(x)) < 2 or len(set(y)) < 2:
         return None
     found = stats.spearmanr(x, y)
-    return RankCorrelation(len(x), float(found.statistic), float(found.pvalue))
+    return float(found.statistic), float(found.pvalue)
+
+
+def rises(
+    x: Sequence[float], y: Sequence[float], what: str, lacking: str
+) -> tuple[bool | None, str]:
+    """Whether y rises with x by a rank correlation that chance does not explain."""
+    found = correlate(x, y)
+    if found is None:
+        return None, lacking
+    value, p = found
+    words = f"rank correlation{what} {value:+.2f} (p = {p:.2g}, {len(x)} nets)"
+    return value > 0 and p < _LEVEL, words
 
 
 def figure_3(workshop: Workshop) -> Page:
     """Every net of the fleet, then the mixtures and the claims."""
     nets = [find_tails(workshop, plan) for plan in FLEET[workshop.size]]
-    fitted = [net for net in nets if net.alpha is not None]
-    mixtures = _mixtures(fitted, workshop.seed)
-    claims = (
-        clusters(fitted),
-        _is_a_mixture(workshop, fitted, mixtures),
-        power_iteration_suffices(nets),
-        heavier_later(nets),
-    )
+    fitted = [net for net in nets if net.fit is not None]
+    points = [net.alpha for net in fitted], [net.stable_rank for net in fitted]
+    some = [lines for lines in _LINES if len(fitted) > 4 * lines + 2]
+    mixtures = [fit_mixture(*points, lines, seed=workshop.seed) for lines in some]
     return Page(
         tables=(_fleet(nets), _lines(mixtures), _correlations(fitted)),
         settings={"nets": len(nets), "power iterations": ITERATIONS},
-        claims=claims,
+        claims=(
+            clusters(fitted),
+            _is_a_mixture(workshop, points, mixtures),
+            power_iteration_suffices(nets),
+            heavier_later(nets),
+        ),
         notes=(
             "The paper plots 43 pretrained nets and prints no number of its figure; ours are "
             "trained here, so the figure is like for like in what is computed, not in the nets.",
@@ -77,37 +77,26 @@ def figure_3(workshop: Workshop) -> Page:
     )
 
 
-def _mixtures(nets: Sequence[NetTails], seed: int) -> list[RegressionMixture]:
-    x, y = _pairs(nets)
-    return [fit_mixture(x, y, lines, seed=seed) for lines in _LINES if len(nets) > 4 * lines + 2]
-
-
-def _pairs(nets: Sequence[NetTails]) -> tuple[list[float], list[float]]:
-    return [net.alpha for net in nets if net.alpha is not None], [net.stable_rank for net in nets]
-
-
 def clusters(nets: Sequence[NetTails]) -> Tried:
     """A positive rank correlation of α and stable rank that chance does not explain."""
+    x, y = [net.alpha for net in nets], [net.stable_rank for net in nets]
     text = "smaller values of α go with a smaller stable rank"
-    found = correlate(*_pairs(nets))
-    if found is None:
-        return Tried(text, None, "too few nets have a fit")
-    return Tried(text, found.value > 0 and found.p < _LEVEL, f"rank correlation {found}")
+    return Tried(text, *rises(x, y, "", "too few nets have a fit"))
 
 
 def _is_a_mixture(
-    workshop: Workshop, nets: Sequence[NetTails], mixtures: Sequence[RegressionMixture]
+    workshop: Workshop,
+    points: tuple[list[float], list[float]],
+    mixtures: Sequence[RegressionMixture],
 ) -> Tried:
     """By a test that holds its level: BIC takes two lines too often among so few points."""
     text = "a mixture of two linear regressions describes the nets better than one line"
     if len(mixtures) < 2:
         return Tried(text, None, "too few nets for two lines")
-    x, y = _pairs(nets)
     draws, seed = _DRAWS[workshop.size], workshop.seed
-    settings = {"x": x, "y": y, "draws": draws, "seed": seed}
-    p = workshop.step(
-        "shin-one-line", settings, lambda: one_line_p(x, y, 2, draws=draws, seed=seed)
-    )
+    settings = {"x": points[0], "y": points[1], "draws": draws, "seed": seed}
+    test = partial(one_line_p, *points, 2, draws=draws, seed=seed)
+    p = workshop.step("shin-one-line", settings, test)
     because = (
         f"samples of one line gain as much by a second one with p = {p:.2g} (parametric bootstrap, "
         f"{draws} draws); BIC {mixtures[0].bic:.1f} for one line, {mixtures[1].bic:.1f} for two"
@@ -124,122 +113,96 @@ def power_iteration_suffices(nets: Sequence[NetTails]) -> Tried:
 def heavier_later(nets: Sequence[NetTails]) -> Tried:
     """The last layer's tail is heavier than the first's in more nets than chance explains."""
     text = "later layers have heavier tails (smaller α) than early ones"
-    pairs = []
-    for net in nets:
-        first, last = net.layers[0]["power_law"], net.layers[-1]["power_law"]
-        if len(net.layers) > 1 and first is not None and last is not None:
-            pairs.append((float(first["alpha"]), float(last["alpha"])))
-    if not pairs:
+    ends = [(net.layers[0]["power_law"], net.fit) for net in nets if len(net.layers) > 1]
+    both = [last["alpha"] < first["alpha"] for first, last in ends if first and last]
+    if not both:
         return Tried(text, None, "no net has a fit of both its first and its last layer")
-    heavier = sum(last < first for first, last in pairs)
-    p = float(stats.binomtest(heavier, len(pairs), alternative="greater").pvalue)
-    because = (
-        f"the last layer's α is below the first's in {heavier} of {len(pairs)} nets (sign test p = "
-        f"{p:.2g})"
-    )
-    return Tried(text, p < _LEVEL, because)
+    p = float(stats.binomtest(sum(both), len(both), alternative="greater").pvalue)
+    seen = f"{sum(both)} of {len(both)} nets (sign test p = {p:.2g})"
+    return Tried(text, p < _LEVEL, f"the last layer's α is below the first's in {seen}")
 
 
 def _fleet(nets: Sequence[NetTails]) -> Table:
-    def power(key: str) -> Callable[[NetTails], Any]:
-        return lambda net: (net.layers[-1]["power_law"] or {}).get(key)
-
-    return Table.of(
-        "The last dense layer of every net:",
-        nets,
-        {
-            "net": lambda net: net.plan.name,
-            "varies": lambda net: net.plan.varies,
-            "epochs": lambda net: net.plan.epochs,
-            "label noise": lambda net: net.plan.noise,
-            "error on the sample": lambda net: net.record["errors"] / net.record["m"],
-            "test error": lambda net: net.test_error,
-            "weights": lambda net: net.layers[-1]["weights"],
-            "α": power("alpha"),
-            "± s.e.": power("alpha_error"),
-            "tail": power("tail"),
-            "KS": power("ks_distance"),
-            "α of a stable law": lambda net: (net.layers[-1]["stable"] or {}).get("alpha"),
-            "stable rank": lambda net: net.stable_rank,
-            "‖W‖₂": lambda net: net.last["spectral"],
-        },
-    )
+    columns: Columns = {
+        "net": "plan.name",
+        "varies": "plan.varies",
+        "epochs": "plan.epochs",
+        "label noise": "plan.noise",
+        "error on the sample": lambda net: net.errors / net.m,
+        "test error": "test_error",
+        "weights": "layers.-1.weights",
+        "α": "fit.alpha",
+        "± s.e.": "fit.alpha_error",
+        "tail": "fit.tail",
+        "KS": "fit.ks_distance",
+        "α of a stable law": "layers.-1.stable.alpha",
+        "stable rank": "stable_rank",
+        "‖W‖₂": "last.spectral",
+    }
+    return Table.of("The last dense layer of every net:", nets, columns)
 
 
 def _lines(mixtures: Sequence[RegressionMixture]) -> Table:
-    return Table.of(
-        "Stable rank over α as a mixture of linear regressions, by EM:",
-        [(found, *one) for found in mixtures for one in enumerate(found.lines, 1)],
-        {
-            "lines": lambda row: len(row[0].lines),
-            "BIC": lambda row: row[0].bic,
-            "line": lambda row: row[1],
-            "share of the nets": lambda row: row[2].share,
-            "slope": lambda row: row[2].slope,
-            "intercept": lambda row: row[2].intercept,
-            "standard deviation": lambda row: row[2].deviation,
-        },
-    )
+    columns: Columns = {
+        "lines": lambda row: len(row[0].lines),
+        "BIC": "0.bic",
+        "line": "1",
+        "share of the nets": "2.share",
+        "slope": "2.slope",
+        "intercept": "2.intercept",
+        "standard deviation": "2.deviation",
+    }
+    rows = [(found, *one) for found in mixtures for one in enumerate(found.lines, 1)]
+    caption = "Stable rank over α as a mixture of linear regressions, by EM:"
+    return Table.of(caption, rows, columns)
 
 
 def _correlations(nets: Sequence[NetTails]) -> Table:
     """What α and the stable rank say of the gap: over all nets, by data set, without noise."""
     groups = {"all": list(nets), "labels as they are": [net for net in nets if net.plan.noise == 0]}
-    for data in dict.fromkeys(net.plan.data for net in nets):
-        groups[data] = [net for net in nets if net.plan.data == data]
+    for net in nets:
+        groups.setdefault(net.plan.data, []).append(net)
+    pairs = {
+        "α, stable rank": "alpha stable_rank",
+        "α, gap": "alpha gap",
+        "α, test error": "alpha test_error",
+        "rank, gap": "stable_rank gap",
+        "rank, test error": "stable_rank test_error",
+    }
 
-    def cell(x: Read, y: Read) -> Callable[[tuple[str, list[NetTails]]], str | None]:
-        def read(group: tuple[str, list[NetTails]]) -> str | None:
-            found = correlate([x(net) for net in group[1]], [y(net) for net in group[1]])
-            return None if found is None else f"{found.value:+.2f} (p {found.p:.1g})"
+    def cell(group: Sequence[NetTails], names: str) -> str | None:
+        found = correlate(*(list(map(attrgetter(name), group)) for name in names.split()))
+        return found and f"{found[0]:+.2f} (p {found[1]:.1g})"
 
-        return read
-
-    names = ("alpha", "stable_rank", "gap", "test_error")
-    alpha, rank, gap, error = (attrgetter(name) for name in names)
-    return Table.of(
-        "Rank correlations (Spearman), and how often chance alone is as far from 0:",
-        groups.items(),
-        {
-            "nets": lambda group: group[0],
-            "count": lambda group: len(group[1]),
-            "α, stable rank": cell(alpha, rank),
-            "α, gap": cell(alpha, gap),
-            "α, test error": cell(alpha, error),
-            "rank, gap": cell(rank, gap),
-            "rank, test error": cell(rank, error),
-        },
-    )
+    rows = [
+        (name, len(group), *(cell(group, names) for names in pairs.values()))
+        for name, group in groups.items()
+    ]
+    caption = "Rank correlations (Spearman), and how often chance alone is as far from 0:"
+    return Table(("nets", "count", *pairs), rows, caption)
 
 
-def _pictures(
-    nets: Sequence[NetTails], mixtures: Sequence[RegressionMixture]
-) -> tuple[Scatter, ...]:
+def _pictures(nets: Sequence[NetTails], mixtures: Sequence[RegressionMixture]) -> list[Scatter]:
     """The nets by data set and labels, with the errors of α; one line, and the mixture of two."""
     if not nets:
-        return ()
-    kinds = dict.fromkeys((net.plan.data, net.plan.noise > 0) for net in nets)
-    groups = tuple(
+        return []
+    kinds: dict[str, list[NetTails]] = {}
+    for net in nets:
+        kind = f"{net.plan.data}, random labels" if net.plan.noise > 0 else net.plan.data
+        kinds.setdefault(kind, []).append(net)
+    groups = [
         Points(
-            f"{data}, random labels" if noisy else data,
-            tuple((net.alpha or 0.0, net.stable_rank) for net in some),
-            tuple(float(net.layers[-1]["power_law"]["alpha_error"]) for net in some),
+            kind,
+            [(net.alpha, net.stable_rank) for net in some],
+            [float(net.layers[-1]["power_law"]["alpha_error"]) for net in some],
         )
-        for data, noisy in kinds
-        if (some := [net for net in nets if (net.plan.data, net.plan.noise > 0) == (data, noisy)])
-    )
-    drawn = [
-        Line(
-            "one line" if len(found.lines) == 1 else f"of two: {100 * line.share:.0f} %",
-            line.slope,
-            line.intercept,
-        )
-        for found in mixtures[:2]
-        for line in found.lines
+        for kind, some in kinds.items()
     ]
+    drawn = []
+    for found in mixtures[:2]:
+        for line in found.lines:
+            share = "one line" if len(found.lines) == 1 else f"of two: {100 * line.share:.0f} %"
+            drawn.append(Line(share, line.slope, line.intercept))
     title = "Stable rank of the last dense layer, one line, and a mixture of two"
-    return (
-        Scatter(
-            "figure3", title, "α of the power law", "stable rank ‖W‖_F²/‖W‖₂²", groups, tuple(drawn)
-        ),
-    )
+    axes = ("α of the power law", "stable rank ‖W‖_F²/‖W‖₂²")
+    return [Scatter("figure3", title, *axes, groups, drawn)]
