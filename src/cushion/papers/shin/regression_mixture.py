@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
 
 from cushion.errors import BadInput
 from cushion.progress import progress
-from cushion.records import Record
 
+# Of K lines in standardised coordinates [4, K] or [4, R, K] for R mixtures: slopes, intercepts,
+# deviations, shares.
 Floats = NDArray[np.float64]
 
 # Of the deviation about the one line of least squares. A line through two of the points would have
@@ -29,7 +31,7 @@ _GAIN = 1e-10  # in nats a point: a step that gains less is the last
 
 
 @dataclass(frozen=True)
-class RegressionLine(Record):
+class RegressionLine:
     """y = slope·x + intercept + N(0, deviation²), for its expected share of the points."""
 
     slope: float
@@ -39,78 +41,50 @@ class RegressionLine(Record):
 
 
 @dataclass(frozen=True)
-class RegressionMixture(Record):
+class RegressionMixture:
     """The most likely mixture that was found, its lines in the order of their slopes, then
     intercepts.
 
-    bic: (4K - 1)·ln n - 2·log_likelihood for K lines; smaller is better. responsibilities: of each
-    point, the probabilities that it belongs to each line. iterations: of expectation maximisation,
-    until no restart gained.
+    bic: (4K - 1)·ln n - 2·log_likelihood for K lines; smaller is better.
     """
 
     lines: tuple[RegressionLine, ...]
     log_likelihood: float
     bic: float
-    responsibilities: tuple[tuple[float, ...], ...]
-    iterations: int
-
-
-@dataclass(frozen=True, eq=False)
-class Lines:
-    """K lines in standardised coordinates, each field [K]; [R, K] for R mixtures."""
-
-    slope: Floats
-    intercept: Floats
-    deviation: Floats
-    share: Floats
 
 
 def fit_mixture(
     x: ArrayLike, y: ArrayLike, components: int, *, seed: int, restarts: int = 20
 ) -> RegressionMixture:
-    """The mixture of `components` lines with the largest likelihood among `restarts` seeded starts.
+    """The mixture of `components` lines with the largest likelihood among `restarts` seeded starts,
+    for at least four finite points a line.
 
     Every step of expectation maximisation raises the likelihood or leaves it. No deviation falls
     below a twentieth of that of the one line of least squares, which is the answer, in closed form,
     for one component. With more, a start is a line through two random points for each of them; the
     best of the starts need not be the best of all.
     """
-    x, y = _points(x, y, components, restarts)
-    n = x.size
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if x.max() - x.min() <= 1e-12 * np.abs(x).max():
+        raise BadInput(f"all {x.size} points have the x {x[0]:.6g}: no slope can be fitted")
     moved = (x - x.mean()) / x.std()
-    slope = float(moved @ y) / n
-    rest = y - y.mean() - slope * moved
-    unit = math.sqrt(float(rest @ rest) / n)
+    slope = float(moved @ y) / x.size
+    unit = float(np.std(y - slope * moved))
     if unit <= 1e-12 * float(np.abs(y).max()):
-        raise BadInput(
-            "the points lie on one straight line exactly: a mixture of regressions has no "
-            "deviation to fit"
-        )
+        raise BadInput("the points lie on one straight line exactly: there is no deviation to fit")
     scaled = (y - y.mean()) / unit
-    one = Lines(*(np.array([[value]]) for value in (slope / unit, 0.0, 1.0, 1.0)))
-    rng = np.random.default_rng(seed)
-    start = one if components == 1 else _starts(moved, scaled, components, restarts, rng)
-    lines, responsibilities, likelihood, iterations = _climb(moved, scaled, start)
-    slopes = lines.slope * unit / x.std()
-    intercepts = y.mean() + lines.intercept * unit - slopes * x.mean()
-    order = np.lexsort((intercepts, slopes))
-    likelihood -= n * math.log(unit)
+    start = np.array([slope / unit, 0.0, 1.0, 1.0]).reshape(4, 1, 1)
+    if components > 1:
+        start = _starts(moved, scaled, (restarts, components), np.random.default_rng(seed))
+    (slopes, intercepts, deviations, shares), likelihood = _climb(moved, scaled, start)
+    slopes = slopes * unit / x.std()
+    intercepts = y.mean() + intercepts * unit - slopes * x.mean()
+    likelihood -= x.size * math.log(unit)
+    lines = np.stack([slopes, intercepts, deviations * unit, shares]).T.tolist()
     return RegressionMixture(
-        lines=tuple(
-            RegressionLine(
-                *(
-                    float(value[k])
-                    for value in (slopes, intercepts, lines.deviation * unit, lines.share)
-                )
-            )
-            for k in order
-        ),
+        lines=tuple(RegressionLine(*line) for line in sorted(lines)),
         log_likelihood=likelihood,
-        bic=(4 * components - 1) * math.log(n) - 2 * likelihood,
-        responsibilities=tuple(
-            tuple(float(value) for value in row) for row in responsibilities[:, order]
-        ),
-        iterations=iterations,
+        bic=(4 * components - 1) * math.log(x.size) - 2 * likelihood,
     )
 
 
@@ -123,13 +97,13 @@ def one_line_p(x: ArrayLike, y: ArrayLike, components: int, *, draws: int, seed:
     one line with normal errors is true (up to that its deviation and slope are estimated, which the
     gain does not depend on).
     """
-    x, y = _points(x, y, components, 1)
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     rng = np.random.default_rng(seed)
-    line = fit_mixture(x, y, 1, seed=seed).lines[0]
+    (line,) = fit_mixture(x, y, 1, seed=seed).lines
 
     def gain(values: Floats) -> float:
-        more = fit_mixture(x, values, components, seed=seed).log_likelihood
-        return more - fit_mixture(x, values, 1, seed=seed).log_likelihood
+        one, more = (fit_mixture(x, values, lines, seed=seed) for lines in (1, components))
+        return more.log_likelihood - one.log_likelihood
 
     seen = gain(y)
     expected = line.slope * x + line.intercept
@@ -138,21 +112,18 @@ def one_line_p(x: ArrayLike, y: ArrayLike, components: int, *, draws: int, seed:
     return (1 + as_much) / (1 + draws)
 
 
-def expectation(x: Floats, y: Floats, lines: Lines) -> tuple[Floats, Floats]:
+def expectation(x: Floats, y: Floats, lines: Floats) -> tuple[Floats, Floats]:
     """Responsibilities [..., n, K] of the lines, and the log-likelihood [...] of each mixture."""
-    deviation = lines.deviation[..., None, :]
-    residual = (
-        y[:, None] - x[:, None] * lines.slope[..., None, :] - lines.intercept[..., None, :]
-    ) / deviation
+    slope, intercept, deviation, share = lines[..., None, :]
+    residual = (y[:, None] - x[:, None] * slope - intercept) / deviation
     with np.errstate(divide="ignore"):  # a line may have lost all of its points
-        weight = np.log(lines.share)[..., None, :] - np.log(deviation * math.sqrt(2 * math.pi))
+        weight = np.log(share) - np.log(deviation * math.sqrt(2 * math.pi))
     joint = weight - np.square(residual) / 2
-    largest = joint.max(axis=-1, keepdims=True)
-    total = largest + np.log(np.exp(joint - largest).sum(axis=-1, keepdims=True))
+    total = logsumexp(joint, axis=-1, keepdims=True)
     return np.exp(joint - total), total.sum(axis=(-2, -1))
 
 
-def maximisation(x: Floats, y: Floats, responsibilities: Floats, before: Lines) -> Lines:
+def maximisation(x: Floats, y: Floats, responsibilities: Floats, before: Floats) -> Floats:
     """The lines that maximise the expected log-likelihood: least squares with the responsibilities
     as weights.
 
@@ -167,23 +138,18 @@ def maximisation(x: Floats, y: Floats, responsibilities: Floats, before: Lines) 
     from_x, from_y = x[:, None] - mean_x[..., None, :], y[:, None] - mean_y[..., None, :]
     spread = (weights * from_x * from_x).sum(axis=-2)
     steep = there & (spread > 1e-12)
-    slope = np.where(
-        steep, (weights * from_x * from_y).sum(axis=-2) / np.where(steep, spread, 1.0), before.slope
-    )
-    intercept = np.where(there, mean_y - slope * mean_x, before.intercept)
+    least = (weights * from_x * from_y).sum(axis=-2) / np.where(steep, spread, 1.0)
+    slope = np.where(steep, least, before[0])
+    intercept = np.where(there, mean_y - slope * mean_x, before[1])
     residual = y[:, None] - x[:, None] * slope[..., None, :] - intercept[..., None, :]
     deviation = np.maximum(np.sqrt((weights * residual * residual).sum(axis=-2)), FLOOR)
-    return Lines(
-        slope,
-        intercept,
-        np.where(there, deviation, before.deviation),
-        mass / mass.sum(axis=-1, keepdims=True),
-    )
+    share = mass / mass.sum(axis=-1, keepdims=True)
+    return np.stack([slope, intercept, np.where(there, deviation, before[2]), share])
 
 
-def _climb(x: Floats, y: Floats, lines: Lines) -> tuple[Lines, Floats, float, int]:
-    """Of the mixtures [R, K] the best after some steps climb on; the best of those, with its
-    likelihood and steps.
+def _climb(x: Floats, y: Floats, lines: Floats) -> tuple[Floats, float]:
+    """Of the mixtures [4, R, K] the best after some steps climb on; the best of those, with its
+    likelihood.
 
     A short run tells which start is worth a long one, and a long one may creep for hundreds of
     steps.
@@ -192,56 +158,21 @@ def _climb(x: Floats, y: Floats, lines: Lines) -> tuple[Lines, Floats, float, in
     for step in range(1, _STEPS + 1):
         if step == _SHORT:
             some = np.argsort(-likelihood)[:_LONG]
-            lines = Lines(
-                *(
-                    value[some]
-                    for value in (lines.slope, lines.intercept, lines.deviation, lines.share)
-                )
-            )
-            responsibilities, likelihood = responsibilities[some], likelihood[some]
+            lines, responsibilities = lines[:, some], responsibilities[some]
+            likelihood = likelihood[some]
         lines = maximisation(x, y, responsibilities, lines)
         responsibilities, reached = expectation(x, y, lines)
         gain, likelihood = float((reached - likelihood).max()), reached
         if gain < _GAIN * x.size:
             break
     best = int(likelihood.argmax())
-    own = Lines(
-        *(value[best] for value in (lines.slope, lines.intercept, lines.deviation, lines.share))
-    )
-    return own, responsibilities[best], float(likelihood[best]), step
+    return lines[:, best], float(likelihood[best])
 
 
-def _starts(
-    x: Floats, y: Floats, components: int, restarts: int, rng: np.random.Generator
-) -> Lines:
+def _starts(x: Floats, y: Floats, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
     """Lines through two random points each, as wide as the least-squares line, equal shares."""
-    shape = (restarts, components)
     first = rng.integers(x.size, size=shape)
     second = np.array([[rng.choice(np.flatnonzero(x != x[at])) for at in row] for row in first])
     slope = (y[second] - y[first]) / (x[second] - x[first])
-    return Lines(slope, y[first] - slope * x[first], np.ones(shape), np.full(shape, 1 / components))
-
-
-def _points(x: ArrayLike, y: ArrayLike, components: int, restarts: int) -> tuple[Floats, Floats]:
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if x.ndim != 1 or x.shape != y.shape:
-        raise BadInput(
-            f"a mixture of regressions needs as many x as y, in one row each, not {x.shape} and "
-            f"{y.shape}"
-        )
-    if components < 1 or restarts < 1:
-        raise BadInput(
-            f"a mixture has at least one component and one start, not {components} and {restarts}"
-        )
-    if x.size < 4 * components:
-        raise BadInput(
-            f"{components} lines have {4 * components - 1} parameters and need at least "
-            f"{4 * components} points, not {x.size}; take fewer components"
-        )
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise BadInput(
-            "a mixture of regressions needs finite x and y; leave the points without a number out"
-        )
-    if x.max() - x.min() <= 1e-12 * np.abs(x).max():
-        raise BadInput(f"all {x.size} points have the x {x[0]:.6g}: no slope can be fitted")
-    return x, y
+    shares = np.full(shape, 1 / shape[1])
+    return np.stack([slope, y[first] - slope * x[first], np.ones(shape), shares])
