@@ -35,6 +35,7 @@ from cushion.compressors.storage.stored import Kept, StoredLayer
 from cushion.nets.network import Network, Node
 from cushion.theorems.compression import corollary_a_1, theorem_2_1
 from cushion.theorems.linear_rates import bound_compress, bound_project
+from cushion.theorems.logs import LN10
 from cushion.theorems.projection import corollary_c_1, theorem_2_2, theorem_4_1, theorem_5_1
 from cushion.theorems.records import Bound
 
@@ -43,6 +44,8 @@ _PROJECTIONS = ("matrix-project", "conv-project")
 _RATES = tuple(10**power for power in range(3, 13))
 _MANY = 10**9
 _NO_TAIL = "Hadamard rows have no tail bound of this kind"
+_HADAMARD = "a structured variant: Hadamard rows in place of independent ones"
+_FALSE = "its proof rests on Lemma 12, which is false"
 _INITIAL = (
     "the initialisation was drawn before the data, and not chosen because it did well on them"
 )
@@ -76,67 +79,52 @@ class ProjectionAccount(Account):
 
     def _truncated(self) -> tuple[list[PromiseCheck], _Own]:
         """Lemmas 1 and 9, and Theorem 2.2 where the accuracy follows from γ."""
-        subject, errors = self.subject, self.found.errors
+        subject, errors, options = self.subject, self.found.errors, self.subject.options
         shifts = layer_shifts(subject.net, self.found.network, subject.facts)
         first = checks.lemma_1(shifts, [plan.accuracy for plan in self.plans])
         chain = subject.net.is_chain
         promised = lemma_9(shifts, subject.facts, subject.seen.inputs) if chain else None
-        why = (
-            subject.net.not_a_chain_because
-            or "a layer moved by more than ‖A‖₂/d, where the lemma is silent"
-        )
+        far = "a layer moved by more than ‖A‖₂/d, where the lemma is silent"
+        why = subject.net.not_a_chain_because or far
         promises = [first.check, checks.lemma_9(promised, errors, why)]
-        from_margin = subject.options.k is None and subject.options.epsilon is None
-        if from_margin and subject.gamma is not None:
+        if options.k is None and options.epsilon is None and subject.gamma is not None:
             promises.append(checks.within_margin(subject.gamma, errors))
         return promises, first.own
 
     def _projected(self) -> tuple[list[PromiseCheck], _Own]:
         """Lemma 2 (and 13, of a filter at each place), then the induction of Lemma 3 or 14."""
-        subject, found, zeta = self.subject, self.found, self.subject.options.zeta
-        norms = [_projected_norm(subject, at) for at in range(len(self.plans))]
-        allowed = checks.allowances(
-            subject.net, found.stored, subject.eta, subject.options.constant, norms
-        )
+        subject, found, options = self.subject, self.found, self.subject.options
+        norms = [subject.changed_norm(at) for at in range(len(self.plans))]
+        allowed = checks.allowances(subject.net, found.stored, subject.eta, options.constant, norms)
         some = subject.some_rows("pairs of layers")
-        ratios = check_pairs(subject.net, found.network, some, allowed, seed=subject.seed)
+        pairs = check_pairs(subject.net, found.network, some, allowed, seed=subject.seed)
         located = [isinstance(layer, Located) for layer in found.stored.layers]
-        dense = checks.lemma_pairs(
-            "Lemma 2",
-            ratios,
-            allowed,
-            zeta,
-            chosen=[not one for one in located],
-            silent=self.variant,
-        )
-        promises, own = [dense.check], list(dense.own)
+        dense = [not one for one in located]
+        asked = [("Lemma 2", dense, self.variant, "")]
         if subject.method == "conv-project":
-            filters = checks.lemma_pairs(
-                "Lemma 13",
-                ratios,
-                allowed,
-                zeta,
-                chosen=located,
-                silent=self.variant or self._too_few_places(),
-                note="its proof rests on Lemma 12, which is false",
+            silent = self.variant or self._too_few_places()
+            asked.append(("Lemma 13", located, silent, _FALSE))
+        promises: list[PromiseCheck] = []
+        own: _Own = [None] * len(located)
+        for name, chosen, silent, note in asked:
+            checked = checks.lemma_pairs(
+                name, pairs, allowed, options.zeta, chosen=chosen, silent=silent, note=note
             )
-            own = [mine or other for mine, other in zip(own, filters.own, strict=True)]
-            promises = [*promises] * (not all(located)) + [filters.check] * any(located)
+            own = [mine or other for mine, other in zip(own, checked.own, strict=True)]
+            if any(chosen) or len(asked) == 1:
+                promises.append(checked.check)
         lemma = Lemma("Lemma 14" if subject.method == "conv-project" else "Lemma 3", "Arora 2018")
         if subject.epsilon is None:
             why = "no ε: the margin γ is not positive; give `epsilon` or `gamma`"
             return [*promises, lemma.silent(why)], own
-        why = self._why_no_induction(allowed)
+        why, zeta = self._why_no_induction(allowed), options.zeta
         return [*promises, induction_check(lemma, found.errors, subject.epsilon, why, zeta)], own
 
     def _too_few_places(self) -> str:
         """Why Lemma 13 does not speak of this p: it needs 2^-p ≤ η."""
-        layers = self.found.stored.layers
-        least = min((layer.p for layer in layers if isinstance(layer, Located)), default=0)
-        needed = paper_p(self.subject.eta)
-        if not 0 < least < needed:
-            return ""
-        return f"not promised: p = {least} where the lemma needs {needed}"
+        layers, needed = self.found.stored.layers, paper_p(self.subject.eta)
+        least = min((layer.p for layer in layers if isinstance(layer, Located)), default=needed)
+        return f"not promised: p = {least} where the lemma needs {needed}" * (least < needed)
 
     def _why_no_induction(self, allowed: Sequence[Allowance]) -> str:
         """Why Lemma 3 or 14 does not speak of this compression; empty where it does."""
@@ -151,8 +139,8 @@ class ProjectionAccount(Account):
         shares = [
             math.exp(min(700.0, stability.log_share(layer, epsilon))) for layer in stability.layers
         ]
-        also = self.variant or subject.outside_the_lemma
-        return checks.why_no_induction(counts, list(map(_size, layers)), spent, shares, also)
+        also, sizes = self.variant or subject.outside_the_lemma, [_known(one)[0] for one in layers]
+        return checks.why_no_induction(counts, sizes, spent, shares, also)
 
     def _vectors(self) -> PromiseCheck:
         """Lemma 5 or 7: an example fails with probability η, so about a fraction η may."""
@@ -164,53 +152,47 @@ class ProjectionAccount(Account):
         failed = float((~(ratios <= 1)).mean())
         silent = ""
         if subject.method == "vector-project":
-            k, asked = _size(self.found.stored.layers[0]), subject.linear.projections
-            few = f"not promised at k = {k}: the lemma asks for {asked}" if k < asked else ""
-            silent = self.variant or few
+            k, asked = _known(self.found.stored.layers[0])[0], subject.linear.projections
+            few = f"not promised at k = {k}: the lemma asks for {asked}"
+            silent = self.variant or few * (k < asked)
         text = (
             f"change of the scores over what a margin of {gamma:.3g} allows; {100 * failed:.3g} % "
             f"of the examples exceed it, and η = {eta:.3g} of them may"
         )
         lemma = Lemma("Lemma 5" if subject.method == "vector-compress" else "Lemma 7", "Arora 2018")
-        said, held = f"{text}; {silent}" if silent else text, None if silent else failed <= eta
+        said = f"{text}; {silent}" if silent else text
+        held = None if silent else failed <= eta
         return lemma.seen(held, float(ratios.max()), len(ratios), said)
 
     @property
     def layers(self) -> list[LayerProjection]:
-        subject, found, own = self.subject, self.found, self._checked[1]
-        depth, bits = len(self.plans), found.stored.layer_bits
+        subject, found = self.subject, self.found
+        nodes, depth = subject.net.affine_layers, len(self.plans)
         counts = subject.counts if self.epsilon is not None else None
         rows = []
-        for at, (node, layer) in enumerate(
-            zip(subject.net.affine_layers, found.stored.layers, strict=True)
-        ):
-            count = None if counts is None else counts.layers[at]
-            bias, promised = found.stored.biases[at], own[at]
+        for at, (node, layer) in enumerate(zip(nodes, found.stored.layers, strict=True)):
+            count = None if counts is None else counts.layers[at].projections
+            log_count = None if counts is None else counts.layers[at].log_projections / LN10
+            accuracy, ratio = self._checked[1][at] or (None, None)
+            bias, (size, words) = found.stored.biases[at], _known(layer)
             stored = layer.parameters + (0 if bias is None else bias.integers.size)
+            grows = stored >= node.affine.parameters
             rows.append(
                 LayerProjection(
-                    name=node.name,
-                    kind=node.affine.kind,
-                    shape=tuple(node.affine.operator.weight.shape),
-                    stored_as=_words(layer),
-                    size=0 if isinstance(layer, Kept) else _size(layer),
-                    lemma_size=None if count is None else count.projections,
-                    lemma_size_log10=None
-                    if count is None
-                    else count.log_projections / math.log(10),
-                    parameters_before=node.affine.parameters,
+                    **self.of_layer(at),
+                    stored_as=words,
+                    size=0 if isinstance(layer, Kept) else size,
+                    lemma_size=count,
+                    lemma_size_log10=log_count,
                     parameters=stored,
-                    bits=bits[at],
                     step=layer.numbers[0].step,
                     promised=None if self.epsilon is None else (at + 1) / depth * self.epsilon,
                     measured=float(found.errors.errors[at, at].max()),
-                    own_accuracy=None if promised is None else promised[0],
-                    own_ratio=None if promised is None else promised[1],
+                    own_accuracy=accuracy,
+                    own_ratio=ratio,
                     weight_error=_weight_error(node, found.network),
                     dependence=_dependence(layer, node, found.network),
-                    note="stores no fewer numbers than the layer has"
-                    if stored >= node.affine.parameters
-                    else "",
+                    note="stores no fewer numbers than the layer has" if grows else "",
                 )
             )
         return rows
@@ -235,23 +217,19 @@ class ProjectionAccount(Account):
     @property
     def columns(self) -> Mapping[str, Any]:
         subject, options = self.subject, self.subject.options
-        helper = options.helper_of(subject.method)
+        method, helper = subject.method, options.helper_of(subject.method)
         # None where the accuracy or γ sets the grid
-        fixed = subject.method in _PROJECTIONS or (
-            options.k is not None and subject.method == "low-rank"
-        )
+        fixed = method in _PROJECTIONS or (options.k is not None and method == "low-rank")
         return {
             "helper": helper,
-            "variant": "a structured variant: Hadamard rows in place of independent ones"
-            if helper == "srht"
-            else "",
+            "variant": _HADAMARD if helper == "srht" else "",
             "from_initialisation": options.from_initialisation,
             "epsilon": self.epsilon,
             "zeta": options.zeta,
             "number_bits": options.number_bits if fixed else None,
             "examples": min(options.examples, len(subject.sample)),
             "induction": induction_rows(subject.net, self.found.errors, self.epsilon),
-            "rates": _rates(subject) if subject.method in VECTORS else (),
+            "rates": _rates(subject) if method in VECTORS else (),
             "place_sums": simulate_places(subject.net, self.found.stored, subject.seed),
             "assumptions": ASSUMED if subject.start is None else (*ASSUMED, _INITIAL),
         }
@@ -263,69 +241,44 @@ def _rates(subject: ProjectionSubject) -> tuple[Rate, ...]:
     Vector-Compress twice: with the classifier's own h, which it soon keeps whole, and with so many
     coordinates that its own rate of m^-1/3 shows.
     """
-    gamma, own = (
-        min(0.999, subject.unit_gamma),
-        linear_layer(subject.net, subject.method).affine.operator.input_size,
-    )
-    found = [(h, bound_compress(m, gamma, h, subject.delta)) for h in (own, _MANY) for m in _RATES]
-    found += [(own, bound_project(m, gamma, subject.delta)) for m in _RATES]
+    gamma, delta = min(0.999, subject.unit_gamma), subject.delta
+    own = linear_layer(subject.net, subject.method).affine.operator.input_size
+    found = [(h, bound_compress(m, gamma, h, delta)) for h in (own, _MANY) for m in _RATES]
+    found += [(own, bound_project(m, gamma, delta)) for m in _RATES]
     return tuple(
         Rate(one.method, h, one.m, one.eta, one.numbers, one.bits, one.bound) for h, one in found
     )
 
 
-def _projected_norm(subject: ProjectionSubject, at: int) -> float:
-    operator = subject.net.affine_layers[at].affine.operator
-    if subject.start is not None:
-        operator = operator.minus(subject.start.affine_layers[at].affine.operator)
-    return operator.frobenius()
-
-
-def _size(layer: StoredLayer) -> int:
-    """The rank, or k; the number of weights where they are all kept."""
-    if isinstance(layer, LowRank | LowRankMap):
-        return layer.rank
-    if isinstance(layer, Projected):
-        return int(layer.coefficients.integers.size)
-    if isinstance(layer, ProjectedRows):
-        return int(layer.coefficients.integers.shape[1])
-    if isinstance(layer, Located):
-        return layer.k
-    return layer.parameters
-
-
-def _words(layer: StoredLayer) -> str:
-    if isinstance(layer, LowRank):
-        return f"rank {layer.rank}"
-    if isinstance(layer, LowRankMap):
-        return f"rank {layer.rank} of the map"
-    if isinstance(layer, Projected):
-        return f"k = {layer.coefficients.integers.size}, {layer.helper}"
-    if isinstance(layer, Located):
-        return f"k = {layer.k}, p = {layer.p}, {layer.helper}"
-    if isinstance(layer, Sparse):
-        return f"{layer.parameters} non-zeros"
-    if isinstance(layer, ProjectedRows):
-        return f"k = {layer.coefficients.integers.shape[1]} a vector, {layer.helper}"
-    return "kept"
+def _known(layer: StoredLayer) -> tuple[int, str]:
+    """Its rank, or k (the number of weights where they are all kept), and how it is stored."""
+    match layer:
+        case LowRank():
+            return layer.rank, f"rank {layer.rank}"
+        case LowRankMap():
+            return layer.rank, f"rank {layer.rank} of the map"
+        case Projected():
+            return (k := layer.coefficients.integers.size), f"k = {k}, {layer.helper}"
+        case Located():
+            return layer.k, f"k = {layer.k}, p = {layer.p}, {layer.helper}"
+        case ProjectedRows():
+            k = layer.coefficients.integers.shape[1]
+            return k, f"k = {k} a vector, {layer.helper}"
+    return layer.parameters, f"{layer.parameters} non-zeros" if isinstance(
+        layer, Sparse
+    ) else "kept"
 
 
 def _weight_error(node: Node, network: Network) -> float:
     """‖Â - A‖_F/‖A‖_F of the weight; of a filter at each place, the root mean square."""
     mine, other = node.affine.operator, network.nodes[node.index].affine.operator
-    size = mine.frobenius()
-    if other.weight.shape == mine.weight.shape:
-        gap = float(torch.linalg.vector_norm(other.weight.double() - mine.weight.double()))
-    elif other.weight.ndim == 5:
-        gap = float(
-            torch.linalg.vector_norm(other.weight.double() - mine.weight.double())
-        ) / math.sqrt(len(other.weight))
-    else:
-        dense = mine.to(torch.float64).dense()
-        gap, size = (
-            float(torch.linalg.vector_norm(other.dense().double() - dense)),
-            float(torch.linalg.vector_norm(dense)),
-        )
+    ours, theirs, size = mine.weight.double(), other.weight.double(), mine.frobenius()
+    if theirs.ndim < ours.ndim:  # a whole map
+        ours, theirs = mine.to(torch.float64).dense(), other.dense().double()
+        size = float(torch.linalg.vector_norm(ours))
+    gap = float(torch.linalg.vector_norm(theirs - ours))
+    if theirs.ndim == 5:
+        gap /= math.sqrt(len(theirs))
     return gap / size if size > 0 else 0.0 if gap == 0 else math.inf
 
 
@@ -334,8 +287,6 @@ def _dependence(layer: StoredLayer, node: Node, network: Network) -> Dependence 
         return None
     filters = network.nodes[node.index].affine.operator.weight.double().numpy()
     kernel = node.affine.operator.weight.double().numpy()
-    correlation = measured_dependence(filters, kernel)
+    seen = measured_dependence(filters, kernel)
     expected = filter_correlation(kernel.size, layer.k, layer.p)
-    return Dependence(
-        layer.places, correlation, expected, variance_factor(layer.places, correlation)
-    )
+    return Dependence(layer.places, seen, expected, variance_factor(layer.places, seen))

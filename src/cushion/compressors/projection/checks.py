@@ -109,27 +109,24 @@ def lemma_pairs(
     each = np.fmax.reduce(list(picked.values()))  # an example's worst
     worst = worst_kept(each, zeta)
     sure = sum(pair in ratios.exact for pair in picked)
-    text = (
+    said = [
         f"‖JΔv‖ over its allowance, {len(picked)} pairs of layers ({sure} with an exact ‖J‖_F) on "
         f"{len(each)} examples"
-    )
-    loose = max(
-        (one.epsilon for one, take in zip(allowed, chosen, strict=True) if take and one.spread),
-        default=0.0,
-    )
+    ]
+    taken = [one for one, take in zip(allowed, chosen, strict=True) if take]
+    loose = max((one.epsilon for one in taken if one.spread), default=0.0)
     if loose > 1 and not silent:
         silent = (
             f"not promised: the k that was used stands for an ε of up to {loose:.3g}, and the "
             "lemma needs at most 1"
         )
+    said.append(silent)
     missing = [str(i) for i, take in enumerate(chosen, 1) if take and own[i - 1] is None]
-    left_out = (
-        f"silent on layer {', '.join(missing)}, whose k is too small for any ε up to 1"
-        if missing
-        else ""
-    )
+    if missing:
+        layers = ", ".join(missing)
+        said.append(f"silent on layer {layers}, whose k is too small for any ε up to 1")
+    text = "; ".join(part for part in (*said, note) if part)
     held = None if silent else worst <= 1
-    text = "; ".join(part for part in (text, silent, left_out, note) if part)
     return Checked(lemma.seen(held, worst, len(picked) * len(each), text), own)
 
 
@@ -156,14 +153,10 @@ def why_no_induction(
         if size < layer.projections
     ]
     if short:
-        return (
-            f"{', '.join(short[:3])}{', ...' if len(short) > 3 else ''} got a smaller k than the "
-            "lemma asks for"
-        )
+        some = f"{', '.join(short[:3])}{', ...' if len(short) > 3 else ''}"
+        return f"{some} got a smaller k than the lemma asks for"
     for layer, own, share in zip(counts.layers, spent, shares, strict=True):
         if not own <= share:
-            return (
-                f"{layer.name}: rounding takes it beyond its share of the error; give more "
-                "`number_bits`"
-            )
+            beyond = "rounding takes it beyond its share of the error; give more `number_bits`"
+            return f"{layer.name}: {beyond}"
     return ""
