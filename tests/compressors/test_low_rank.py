@@ -278,12 +278,6 @@ def test_zeros_and_what_did_not_change() -> None:
         to_accuracy(zero, 0.1, Linear(torch.ones(5, 6)))
 
 
-@pytest.mark.parametrize("delta", [0.0, -0.1, 1.5, math.nan, math.inf])
-def test_an_accuracy_that_is_none_is_refused(delta: float) -> None:
-    with pytest.raises(BadInput, match="accuracy"):
-        to_accuracy(DENSE["generic"], delta)
-
-
 LAYERS: list[Operator] = [
     Linear(decaying(5, 8, 0.5, seed=20)),
     Linear(3 * decaying(7, 4, 0.8, seed=22)),

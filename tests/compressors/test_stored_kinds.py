@@ -27,7 +27,7 @@ from cushion.compressors.projection.stored_vectors import ProjectedRows, Sparse
 from cushion.compressors.pruning.sketched import Sketched
 from cushion.compressors.storage import stored
 from cushion.compressors.storage.exact import to_integer_net
-from cushion.compressors.storage.exact_weights import ExactWeight, as_they_are
+from cushion.compressors.storage.exact_layers import ExactWeight, as_they_are
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import (
     KINDS,

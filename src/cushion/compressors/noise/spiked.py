@@ -19,7 +19,7 @@ import numpy as np
 
 from cushion.certificates.format.limits import MOST_AMPLITUDE
 from cushion.certificates.format.sources import SeededNoise, noise
-from cushion.compressors.storage.exact_weights import ExactWeight, check_place
+from cushion.compressors.storage.exact_layers import ExactWeight, check_place
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import Fields, Numbers, Parts, Shape, StoredLayer, Values
 from cushion.errors import BadInput, Unsupported

@@ -30,6 +30,7 @@ from cushion.compressors.projection.products import MOST_MAP_ENTRIES, LowRank, L
 from cushion.compressors.storage.stored import (
     Kept,
     Numbers,
+    Shape,
     StoredLayer,
     Values,
     grid_within,
@@ -68,23 +69,15 @@ def to_accuracy(original: Operator, delta: float, start: Operator | None = None)
     Of a truncated kernel, a truncated map and the weight as it is, the one that stores the fewest
     numbers.
     """
-    if not 0 < delta <= 1:
-        raise BadInput(
-            f"low-rank truncation needs an accuracy above 0 and at most 1, not {delta:g}"
-        )
     # which errs by a millionth, and the rounding of the bias needs some
     allowed = 0.999 * delta * original.spectral()
     if allowed == 0.0:
         if start is not None and bool(less_start(original, start).any()):
-            raise BadInput(
-                "a map of zeros has no relative accuracy; leave out `from_initialisation`"
-            )
+            raise BadInput("a map of zeros has no accuracy; leave out `from_initialisation`")
         return to_rank(original, 1, 2, start)  # a map of zeros
     drafts = [_truncated_kernel(original, allowed, start)]
-    if (
-        isinstance(original, Conv2d)
-        and original.input_size * original.output_size <= MOST_MAP_ENTRIES
-    ):
+    small = original.input_size * original.output_size <= MOST_MAP_ENTRIES
+    if isinstance(original, Conv2d) and small:
         drafts.append(_truncated_map(original, allowed, start))
     drafts.append(_as_it_is(original, allowed, start))
     for draft in sorted(drafts, key=lambda draft: draft.numbers):
@@ -159,10 +152,7 @@ def ranks_for(
     sizes = [operator.parameters for operator in operators]
     ranks = [1] * len(costs)
     spent = sum(map(min, costs, sizes))
-    values = [
-        _kernel_factors(operator, start)[2]
-        for operator, start in zip(operators, starts, strict=True)
-    ]
+    values = [_kernel_factors(*pair)[2] for pair in zip(operators, starts, strict=True)]
     steps = sorted(
         (-one / max(float(np.linalg.norm(own)), 1e-300), at, rank)
         for at, own in enumerate(values)
@@ -196,12 +186,8 @@ def _truncated_kernel(original: Operator, allowed: float, start: Operator | None
         middle = (low + high) // 2
         low, high = (low, middle) if rest(middle) <= _TRUNCATION * allowed else (middle, high)
     # The kernel's matrix understates the map by at most √taps: its rounding gets that much less.
-    taps = math.sqrt(math.prod(shape[2:]))
-    left, right = left[:, :high], right[:high]
-    exponent = _grid_for(
-        left.size, right.size, float(values[0]), (1 - _TRUNCATION) * allowed / taps
-    )
-    return _Draft(left.size + right.size, exponent, partial(LowRank.rounded, left, right, shape))
+    rounding = (1 - _TRUNCATION) * allowed / math.sqrt(math.prod(shape[2:]))
+    return _cut(LowRank, left[:, :high], right[:high], shape, float(values[0]), rounding)
 
 
 def _truncated_map(original: Conv2d, allowed: float, start: Operator | None) -> _Draft:
@@ -210,9 +196,8 @@ def _truncated_map(original: Conv2d, allowed: float, start: Operator | None) -> 
         matrix = matrix - start.to(torch.float64).dense()
     left, right, values = _factors(matrix)
     rank = max(1, int((values > _TRUNCATION * allowed).sum()))
-    left, right, shape = left[:, :rank], right[:rank], tuple(original.weight.shape)
-    exponent = _grid_for(left.size, right.size, float(values[0]), (1 - _TRUNCATION) * allowed)
-    return _Draft(left.size + right.size, exponent, partial(LowRankMap.rounded, left, right, shape))
+    shape, rounding = tuple(original.weight.shape), (1 - _TRUNCATION) * allowed
+    return _cut(LowRankMap, left[:, :rank], right[:rank], shape, float(values[0]), rounding)
 
 
 def _as_it_is(original: Operator, allowed: float, start: Operator | None) -> _Draft:
@@ -221,20 +206,25 @@ def _as_it_is(original: Operator, allowed: float, start: Operator | None) -> _Dr
     """
     weight = less_start(original, start).numpy()
     step = 2 * allowed / math.sqrt(weight.size * math.prod(weight.shape[2:]))
-    return _Draft(
-        weight.size, grid_within(step), lambda exponent: Kept(Numbers.rounded(weight, exponent))
-    )
+    return _Draft(weight.size, grid_within(step), lambda at: Kept(Numbers.rounded(weight, at)))
 
 
-def _grid_for(left: int, right: int, largest: float, allowed: float) -> int:
-    """The exponent of a grid on which U√Σ and √ΣVᵀ provably change their product by at most
-    `allowed`.
+def _cut(
+    kind: type[LowRank | LowRankMap],
+    left: Values,
+    right: Values,
+    shape: Shape,
+    largest: float,
+    allowed: float,
+) -> _Draft:
+    """U√Σ and √ΣVᵀ on a grid that provably changes their product by at most `allowed`.
 
-    left, right: how many numbers they have. largest: σ₁, so that √σ₁ is the spectral norm of both.
+    largest: σ₁, so that √σ₁ is the spectral norm of both.
     """
     norm = math.sqrt(largest) * (1 + 1e-9)
-    tall, wide = math.sqrt(left) / 2, math.sqrt(right) / 2  # ‖E‖_F of a step of 1
+    tall, wide = math.sqrt(left.size) / 2, math.sqrt(right.size) / 2  # ‖E‖_F of a step of 1
     # (tall + wide)·norm·s + tall·wide·s² ≤ allowed
     half = (tall + wide) * norm
     step = 2 * allowed / (half + math.sqrt(half * half + 4 * tall * wide * allowed))
-    return grid_within(step)  # 2^exponent ≤ step
+    build = partial(kind.rounded, left, right, shape)
+    return _Draft(left.size + right.size, grid_within(step), build)

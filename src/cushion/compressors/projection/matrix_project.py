@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from cushion.certificates.format.sources import SignProjection
-from cushion.compressors.storage.exact_weights import ExactWeight, check_place
+from cushion.compressors.storage.exact_layers import ExactWeight, check_place
 from cushion.compressors.storage.stored import (
     Fields,
     Numbers,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from cushion.certificates.format.sources import Product
-from cushion.compressors.storage.exact_weights import ExactWeight
+from cushion.compressors.storage.exact_layers import ExactWeight
 from cushion.compressors.storage.stored import Fields, Numbers, Parts, Shape, StoredLayer, Values
 from cushion.errors import BadInput
 from cushion.nets.operations import Affine
@@ -68,10 +68,7 @@ class LowRank(_Factors, kind="low-rank", number=1, field_count=1):
     def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
         rows, columns = shape[0], math.prod(shape[1:])
         if not 1 <= fields[0] <= min(rows, columns):
-            raise BadInput(
-                f"a matrix of {rows} rows and {columns} columns has no truncation to rank "
-                f"{fields[0]}"
-            )
+            raise BadInput(f"a matrix of {rows} x {columns} has no truncation to rank {fields[0]}")
         return (rows, fields[0]), (fields[0], columns)
 
     @classmethod
@@ -106,16 +103,13 @@ class LowRankMap(_Factors, kind="low-rank map", number=2, field_count=3):
     def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:  # noqa: ARG003
         rank, rows, columns = fields
         if not 1 <= rank <= min(rows, columns) or rows * columns > MOST_MAP_ENTRIES:
-            raise BadInput(
-                f"a map of {rows} rows and {columns} columns has no stored truncation to rank "
-                f"{rank}"
-            )
+            raise BadInput(f"a map of {rows} x {columns} has no stored truncation to rank {rank}")
         return (rows, rank), (rank, columns)
 
     @classmethod
     def check_fit(cls, fields: Fields, layer: Affine) -> None:
         if fields[1:] != (layer.operator.output_size, layer.operator.input_size):
-            raise BadInput(f"a map of {fields[1]} rows and {fields[2]} columns is not this layer's")
+            raise BadInput(f"a map of {fields[1]} x {fields[2]} is not this layer's")
 
     @classmethod
     def work(cls, fields: Fields, weights: int) -> float:  # noqa: ARG003
@@ -128,6 +122,5 @@ class LowRankMap(_Factors, kind="low-rank map", number=2, field_count=3):
         weight = torch.from_numpy(self.weight(seed))
         if start is not None:
             weight = weight + start.to(torch.float64).dense()
-        return FlatMap(
-            weight.to(original.weight.dtype), original.input_shape, original.output_shape
-        )
+        sides = original.input_shape, original.output_shape
+        return FlatMap(weight.to(original.weight.dtype), *sides)

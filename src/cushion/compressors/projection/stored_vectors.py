@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cushion.compressors.projection.matrix_project import HELPERS, Helper, Projected
-from cushion.compressors.storage.exact_weights import ExactWeight, as_they_are
+from cushion.compressors.storage.exact_layers import ExactWeight, as_they_are
 from cushion.compressors.storage.stored import Fields, Numbers, Parts, Shape, StoredLayer, Values
 from cushion.errors import BadInput
 from cushion.nets.operations import Affine

@@ -8,6 +8,7 @@ none. Both make further weights zero, and what is zero costs no bits.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,9 +58,7 @@ def without_dead_units(layers: Sequence[WithBias], linked: Sequence[bool]) -> tu
     A constant is passed on where the next layer has a bias to carry it; rows that this empties come
     next, so one pass forwards finds them all, and one backwards all units that nobody reads.
     """
-    found = [
-        WithBias(one.weight.copy(), None if one.bias is None else one.bias.copy()) for one in layers
-    ]
+    found = [copy.deepcopy(one) for one in layers]
     for at, (here, joined) in enumerate(zip(found, linked, strict=True)):
         if not joined:
             continue

@@ -25,31 +25,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cushion.certificates.format import inputs, limits
 from cushion.certificates.format.arithmetic import MOST_DECISIONS
-from cushion.certificates.format.inputs import (
-    MOST_EXPONENT,
-    MOST_OFFSET,
-    MOST_WIDTH,
-    Bytes,
-    Floats,
-    Input,
-)
+from cushion.certificates.format.inputs import Bytes, Floats, Input
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Layer, Pool
-from cushion.certificates.format.limits import (
-    MOST_BIAS_BITS,
-    MOST_SHIFT,
-    MOST_WEIGHTS,
-    check_sizes,
-    prove_range,
-)
 from cushion.certificates.format.sources import EXACT, Grid, Integers, Values
-from cushion.compressors.storage.exact_chain import Image, Pooling, Step, Weighted, steps_of
-from cushion.compressors.storage.exact_weights import ExactWeight, coded_decisions
+from cushion.compressors.storage.exact_layers import (
+    ExactWeight,
+    Image,
+    Pooling,
+    Step,
+    Weighted,
+    coded_decisions,
+    steps_of,
+)
 from cushion.compressors.storage.stored import Numbers, StoredLayer
 from cushion.compressors.storage.stored_net import about
 from cushion.data.dataset import Dataset
-from cushion.errors import BadInput, Malformed, Unsupported
+from cushion.errors import Malformed, Unsupported
 from cushion.nets.network import Network, Node, Stage
 
 _LOOKED_AT = 1024  # examples that choose the shifts
@@ -58,7 +52,7 @@ _BIAS_BITS = 16  # of a bias that has no grid of its own
 _SAME = 1e-5
 # of weights that are made: ⌊·⌋ takes half a unit off each, which adds up over the inputs
 _WEIGHT_BITS = (16, 14, 12)
-_FEWEST, _MOST = 4, 24  # bits of activations
+_FEWEST = 4  # bits of activations
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,26 +100,13 @@ def to_integer_net(
 
     It answers as `net` but for rounding, and its weights are made of the very integers that are
     stored; biases are rounded to as many bits as they had. The sample chooses the shifts:
-    activations take about `activation_bits` bits, or fewer if only then every sum provably stays
-    below 2^53. Unsupported, in one sentence, for what the format of certificates cannot hold.
+    activations take about `activation_bits` bits (4 to 24), or fewer if only then every sum
+    provably stays below 2^53. Unsupported for what the format of certificates cannot hold.
     """
-    if not _FEWEST <= activation_bits <= _MOST:
-        raise BadInput(
-            f"activations cannot have {activation_bits} bits; ask for {_FEWEST} to {_MOST}"
-        )
-    if math.prod(sample.shape) != math.prod(net.input_shape):
-        raise BadInput(
-            f"the net reads examples of shape {net.input_shape}, but {sample.name} has "
-            f"{sample.shape}"
-        )
-    if not len(net.affine_layers) == len(layers) == len(biases):
-        raise BadInput(
-            f"a net of {len(net.affine_layers)} layers cannot come from {len(layers)} stored ones"
-        )
     size = sum(node.affine.operator.parameters for node in net.affine_layers)
-    if size > MOST_WEIGHTS:
+    if size > limits.MOST_WEIGHTS:
         raise Unsupported(
-            f"the net has {size} weights, and a certificate holds at most {MOST_WEIGHTS}"
+            f"the net has {size} weights, and a certificate at most {limits.MOST_WEIGHTS}"
         )
     for node, layer in zip(net.affine_layers, layers, strict=True):
         if layer.not_exact:
@@ -139,14 +120,12 @@ def to_integer_net(
         quantiser, scale, offset = _quantiser(sample.x, bits, padded)
         try:
             drafts = _drafts(parts, largest, scale, offset, weight_bits, bits)
-            prove_range(shape, quantiser, tuple(layer for layer, _ in drafts))
+            limits.prove_range(shape, quantiser, tuple(layer for layer, _ in drafts))
         except Malformed as refused:
             problem = refused
             continue
         return IntegerNet(shape, quantiser, _with_sources(parts, drafts))
-    raise Unsupported(
-        f"the net is too deep for a certificate, even with activations of {_FEWEST} bits: {problem}"
-    )
+    raise Unsupported(f"too deep for a certificate, even with {_FEWEST} bits: {problem}")
 
 
 def _prepare(
@@ -159,9 +138,11 @@ def _prepare(
     """The steps with their numbers: within the limits before any is made, the net's own after."""
     stored = iter(zip(layers, biases, strict=True))
     parts: list[_Part] = []
+    empty: list[Layer] = []
     for place, step in enumerate(steps, 1):
         if isinstance(step, Pooling):
             parts.append(step)
+            empty.append(step.pool)
             continue
         layer, bias = next(stored)
         with about(step.node, Unsupported):
@@ -169,14 +150,9 @@ def _prepare(
             if exact.only_last and step is not steps[-1]:
                 raise Unsupported(exact.only_last)
         parts.append(_Layer(step, exact, bias))
-    empty = tuple(
-        part.pool
-        if isinstance(part, Pooling)
-        else part.step.layer(part.exact.source(0), None, 0, 0)
-        for part in parts
-    )
+        empty.append(step.layer(exact.source(0), None, 0, 0))
     try:
-        check_sizes(shape, Bytes(0), empty)
+        limits.check_sizes(shape, Bytes(0), tuple(empty))
     except Malformed as problem:
         raise Unsupported(f"a certificate cannot hold this net: {problem}") from None
     for part in parts:
@@ -198,24 +174,15 @@ def _check_same(part: _Layer, *, last: bool) -> None:
         own = np.zeros(1) if affine.bias is None else affine.bias.double().numpy()
         pairs.append((own, part.beside.values))
     for theirs, ours in pairs:
-        if (
-            theirs.shape != ours.shape
-            or not np.abs(theirs - ours).max() <= _SAME * np.abs(theirs).max()
-        ):
-            raise Unsupported(
-                "the net's numbers are not those that its stored integers make, as where they are "
-                "added to an initialisation, which is floating point"
-            )
+        same = theirs.shape == ours.shape
+        if not (same and np.abs(theirs - ours).max() <= _SAME * np.abs(theirs).max()):
+            raise Unsupported("the net's numbers are not those that its stored integers make")
 
 
 def _largest_outputs(net: Network, sample: Dataset) -> dict[int, float]:
     """The largest output of every affine layer, by node, on some examples; at least 0."""
-    rows = np.asarray(sample.x[:: -(-len(sample) // _LOOKED_AT)])
-    x = (
-        torch.from_numpy(np.ascontiguousarray(rows))
-        .to(net.device, net.dtype)
-        .reshape(-1, *net.input_shape)
-    )
+    rows = np.ascontiguousarray(sample.x[:: -(-len(sample) // _LOOKED_AT)])
+    x = torch.from_numpy(rows).to(net.device, net.dtype).reshape(-1, *net.input_shape)
     found: dict[int, float] = {}
 
     def observe(node: Node, stage: Stage, values: Tensor) -> None:
@@ -243,24 +210,18 @@ def _quantiser(x: NDArray[Any], bits: int, padded: bool) -> tuple[Input, Fractio
     """
     if x.dtype == np.uint8:
         return Bytes(0), Fraction(1, 255), Fraction(0)
-    width = min(bits, MOST_WIDTH)
+    width = min(bits, inputs.MOST_WIDTH)
     low, high = float(x.min()), float(x.max())
     if padded and low < 0:
-        raise Unsupported(
-            "the first layer pads inputs that may be negative, and a certificate's inputs begin at "
-            "0"
-        )
+        raise Unsupported("the first layer pads inputs that may be negative")
     low = 0.0 if padded else low
     exponent = math.floor(math.log2((2**width - 1) / max(high - low, 2.0**-100)))
-    exponent = max(-MOST_EXPONENT, min(MOST_EXPONENT, exponent))
-    while abs(math.floor(math.ldexp(low, exponent))) > MOST_OFFSET:
+    exponent = max(-inputs.MOST_EXPONENT, min(inputs.MOST_EXPONENT, exponent))
+    while abs(math.floor(math.ldexp(low, exponent))) > inputs.MOST_OFFSET:
         exponent -= 1
     offset = math.floor(math.ldexp(low, exponent))
-    return (
-        Floats(width, (exponent,), (offset,)),
-        Fraction(2) ** -exponent,
-        offset + Fraction(not padded, 2),
-    )
+    scale, middle = Fraction(2) ** -exponent, offset + Fraction(not padded, 2)
+    return Floats(width, (exponent,), (offset,)), scale, middle
 
 
 def _drafts(
@@ -287,16 +248,14 @@ def _drafts(
         shift = 0
         if part is not parts[-1]:
             before_relu = Fraction(largest[part.step.node.index])
-            shift = min(MOST_SHIFT, _excess(int(before_relu / scale), bits))
+            shift = min(limits.MOST_SHIFT, _excess(int(before_relu / scale), bits))
         added, bias_bits = part.bias, part.bias_bits
         if offset:
             # what the offset adds may be far larger than the bias
             bias_bits = max(bias_bits, _BIAS_BITS)
             sums = weight.reshape(len(weight), -1).sum(axis=1).tolist()
-            added = [
-                b + scale * offset * s
-                for b, s in zip(part.bias or [Fraction(0)] * len(sums), sums, strict=True)
-            ]
+            own = part.bias or [Fraction(0)] * len(sums)
+            added = [b + scale * offset * s for b, s in zip(own, sums, strict=True)]
         # makes the floor of the shift a rounding, at no bits
         half = Fraction(1 << shift, 2) if shift else Fraction(0)
         wanted = None if added is None else [b / scale + half for b in added]
@@ -315,26 +274,21 @@ def _rounded(wanted: list[Fraction] | None, bits: int) -> tuple[Integers | None,
     largest = round(max(map(abs, wanted or [Fraction(0)])))
     if largest >= EXACT:
         raise Malformed("a bias leaves the exact range of ±2^53")
-    shift = min(MOST_BIAS_BITS, _excess(largest, bits))
+    shift = min(limits.MOST_BIAS_BITS, _excess(largest, bits))
     numbers = np.array([round(value / 2**shift) for value in wanted or []], dtype=np.int64)
     return (numbers, shift) if numbers.any() else (None, 0)
 
 
 def _with_sources(parts: Sequence[_Part], drafts: Sequence[tuple[Layer, int]]) -> tuple[Layer, ...]:
     """The layers with the stored integers as they are coded; Unsupported if they are too many."""
-    layers = [
-        replace(layer, source=part.exact.source(down))
-        if isinstance(part, _Layer) and not isinstance(layer, Pool)
-        else layer
-        for part, (layer, down) in zip(parts, drafts, strict=True)
-    ]
+    layers = [layer for layer, _ in drafts]
+    for at, (part, (layer, down)) in enumerate(zip(parts, drafts, strict=True)):
+        if isinstance(part, _Layer) and not isinstance(layer, Pool):
+            layers[at] = replace(layer, source=part.exact.source(down))
     if _decisions(layers) > MOST_DECISIONS:  # a wide number takes fewer than a large one of a grid
-        layers = [
-            replace(layer, source=Values(layer.source.coded))
-            if not isinstance(layer, Pool) and isinstance(layer.source, Grid)
-            else layer
-            for layer in layers
-        ]
+        for at, layer in enumerate(layers):
+            if not isinstance(layer, Pool) and isinstance(layer.source, Grid):
+                layers[at] = replace(layer, source=Values(layer.source.coded))
     if (asked := _decisions(layers)) > MOST_DECISIONS:
         raise Unsupported(
             f"its numbers take {asked} decisions of the arithmetic code, and a certificate holds "
@@ -346,8 +300,8 @@ def _with_sources(parts: Sequence[_Part], drafts: Sequence[tuple[Layer, int]]) -
 def _decisions(layers: Sequence[Layer]) -> int:
     total = 0
     for layer in layers:
-        if isinstance(layer, Pool):
-            continue
-        total += coded_decisions(layer.source.coded, grid=isinstance(layer.source, Grid))
-        total += 0 if layer.bias is None else coded_decisions(layer.bias, grid=False)
+        if not isinstance(layer, Pool):
+            grid = isinstance(layer.source, Grid)
+            total += coded_decisions(layer.source.coded, grid=grid)
+            total += 0 if layer.bias is None else coded_decisions(layer.bias, grid=False)
     return total

@@ -21,58 +21,36 @@ from cushion.nets.operations.vocabulary import Refused
 _LONGEST_NAME = 500
 _MOST_NODES = 10_000
 _MOST_EDGES = 100_000
+# what a description that was made up may run into
+_RAISED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 
 
 def describe_graph(net: Network) -> dict[str, Any]:
     """The graph without its numbers, JSON-ready."""
     for node in net.affine_layers:
         if type(node.affine.operator) not in KINDS.values():
-            raise Unsupported(
-                f"{node.name} was compressed before and has no plain weight; compress the original "
-                "net"
-            )
-    return {
-        "dtype": str(net.dtype).removeprefix("torch."),
-        "nodes": [
-            {
-                "name": node.name,
-                "inputs": list(node.inputs),
-                "shape": list(node.shape),
-                **node.op.describe(),
-            }
-            for node in net.nodes
-        ],
-    }
+            raise Unsupported(f"{node.name} was compressed before; compress the original net")
+    nodes = [
+        {"name": node.name, "inputs": list(node.inputs), "shape": list(node.shape)}
+        | node.op.describe()
+        for node in net.nodes
+    ]
+    return {"dtype": str(net.dtype).removeprefix("torch."), "nodes": nodes}
 
 
 def rebuild_graph(description: Any, where: str) -> Network:
-    """A net of zeros with this graph; Malformed, naming `where`, unless it is one that can be
-    run.
-    """
+    """A net of zeros with this graph; Malformed, naming `where`, unless it can be run."""
     try:
         dtype = {"float32": torch.float32, "float64": torch.float64}[description["dtype"]]
-        if not 0 < len(description["nodes"]) <= _MOST_NODES:
+        nodes = description["nodes"]
+        if not 0 < len(nodes) <= _MOST_NODES:
             raise ValueError("a net has at least one node")
-        if sum(len(entry["inputs"]) for entry in description["nodes"]) > _MOST_EDGES:
+        if sum(len(entry["inputs"]) for entry in nodes) > _MOST_EDGES:
             raise ValueError("nodes read few others")
-        net = Network(
-            tuple(_node(index, entry, dtype) for index, entry in enumerate(description["nodes"]))
-        )
+        net = Network(tuple(_node(index, entry, dtype) for index, entry in enumerate(nodes)))
         _check(net)
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        IndexError,
-        AttributeError,
-        ArithmeticError,
-        RuntimeError,
-        CushionError,
-        Refused,
-    ):
-        raise Malformed(
-            f"{where} describes no net that can be run; write it again with cushion compress"
-        ) from None
+    except (*_RAISED, CushionError, Refused):
+        raise Malformed(f"{where} describes no net that can be run; compress it again") from None
     return net
 
 
@@ -88,9 +66,7 @@ def _node(index: int, entry: dict[str, Any], dtype: torch.dtype) -> Node:
 
 
 def _check(net: Network) -> None:
-    """ValueError unless every node computes the shape that it says, and all weights together are
-    few enough.
-    """
+    """ValueError unless every node computes the shape that it says, and weights are few enough."""
     if net.parameters > LARGEST:
         raise ValueError("too many weights")
     for node in net.nodes[1:]:

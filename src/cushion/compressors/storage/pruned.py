@@ -18,9 +18,8 @@ from torch import Tensor
 
 from cushion.certificates.format.sources import Integers
 from cushion.compressors.storage.dead_units import WithBias, linked_layers, without_dead_units
-from cushion.compressors.storage.exact_weights import ExactWeight, as_they_are
+from cushion.compressors.storage.exact_layers import ExactWeight, as_they_are
 from cushion.compressors.storage.stored import (
-    MOST_BITS,
     Fields,
     Kept,
     Numbers,
@@ -68,28 +67,24 @@ class Pruned(StoredLayer, kind="pruned", number=7, field_count=1):
 
     @classmethod
     def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
-        if math.prod(shape) > _MOST_WEIGHTS:
-            raise BadInput(
-                f"a pruned weight of {math.prod(shape)} numbers is larger than any that is read"
-            )
-        if fields[0] > math.prod(shape):
-            raise BadInput(f"a weight of {math.prod(shape)} numbers has no {fields[0]} non-zeros")
+        size = math.prod(shape)
+        if size > _MOST_WEIGHTS:
+            raise BadInput(f"a pruned weight of {size} numbers is larger than any that is read")
+        if fields[0] > size:
+            raise BadInput(f"a weight of {size} numbers has no {fields[0]} non-zeros")
         return (fields[0],), (fields[0],)
 
     @classmethod
     def restore(cls, shape: Shape, place: int, fields: Fields, numbers: Parts) -> Self:  # noqa: ARG003
         coded, values = numbers
-        size = math.prod(shape)
-        folded = coded.integers
-        gaps = Numbers(np.where(folded < 0, -2 * folded, 2 * folded + 1), coded.exponent)
-        fits = (
-            (gaps.integers >= 1) & (gaps.integers <= size)
-        ).all() and gaps.integers.sum() <= size
-        if not fits or gaps.exponent != 0:
+        size, folded = math.prod(shape), coded.integers
+        gaps = np.where(folded < 0, -2 * folded, 2 * folded + 1)
+        fits = ((gaps >= 1) & (gaps <= size)).all() and gaps.sum() <= size
+        if not fits or coded.exponent != 0:
             raise BadInput("the gaps between its non-zeros do not fit the weight")
         if (values.integers == 0).any():
             raise BadInput("a stored non-zero is zero")
-        return cls(gaps, values, shape)
+        return cls(Numbers(gaps, 0), values, shape)
 
     @property
     def integers(self) -> Integers:
@@ -148,10 +143,8 @@ def store_pruned(
         else Numbers.fitted(_values(operator.weight), _FACTOR_BITS)
         for at, (operator, mask) in enumerate(zip(operators, masks, strict=True))
     ]
-    given = [
-        None if node.affine.bias is None else _values(node.affine.bias)
-        for node in net.affine_layers
-    ]
+    own = [node.affine.bias for node in net.affine_layers]
+    given = [None if bias is None else _values(bias) for bias in own]
     if faithful:
         biases = [None if bias is None else Numbers.fitted(bias, _FACTOR_BITS) for bias in given]
     else:
@@ -192,44 +185,20 @@ def discretise(weight: Tensor, mask: Tensor, exponent: int) -> Numbers:
 
     What the mask drops takes no part, however large it is; what stays may still round to zero.
     """
-    _check_fit(weight, mask)
     values, stays = weight.detach().cpu().reshape(-1), mask.detach().cpu().reshape(-1)
     integers = np.empty(values.numel(), dtype=np.int64)
     for first in range(0, integers.size, _BLOCK):
         here = slice(first, first + _BLOCK)
         kept = values[here].masked_fill(~stays[here], 0.0).double().numpy()
-        integers[here] = _rounded(kept, exponent).integers
+        integers[here] = Numbers.rounded(kept, exponent).integers
     return Numbers(integers.reshape(tuple(weight.shape)), exponent)
 
 
 def fitted(weight: Tensor, mask: Tensor, bits: int) -> Numbers:
     """On the finest grid of a power of two on which every weight that stays takes at most `bits`
-    bits, with its sign.
-
-    Zeros where the mask is False; [*weight.shape].
+    bits, with its sign; zeros where the mask is False; [*weight.shape].
     """
-    _check_fit(weight, mask)
     kept = weight.detach().masked_fill(~mask.to(weight.device), 0.0).abs()
     largest = np.array([float(kept.max()) if kept.numel() else 0.0])
     # the largest alone decides the grid
     return discretise(weight, mask, Numbers.fitted(largest, bits).exponent)
-
-
-def _rounded(kept: Values, exponent: int) -> Numbers:
-    try:
-        return Numbers.rounded(kept, exponent)
-    except BadInput:
-        if not np.isfinite(kept).all():
-            raise
-        raise BadInput(
-            f"on a grid of 2^{exponent} the largest weight takes more than {MOST_BITS} bits; give "
-            "the bits of a weight with `grid`, such as 8"
-        ) from None
-
-
-def _check_fit(weight: Tensor, mask: Tensor) -> None:
-    if weight.shape != mask.shape:
-        raise BadInput(
-            f"a mask of shape {tuple(mask.shape)} does not fit a weight of shape "
-            f"{tuple(weight.shape)}"
-        )

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.compressors.storage.exact_weights import ExactWeight, as_they_are
+from cushion.compressors.storage.exact_layers import ExactWeight, as_they_are
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.operations import Affine
 from cushion.nets.operators import Operator
@@ -44,24 +44,20 @@ class Numbers:
     def rounded(cls, values: Values, exponent: int) -> Numbers:
         """The nearest multiples of 2^exponent, ties to even: each moves by half a step at most."""
         if not np.isfinite(values).all():
-            raise BadInput(
-                "the numbers to store must be finite, and some are infinite or not a number"
-            )
+            raise BadInput("the numbers to store must be finite, and some are not")
         with np.errstate(over="ignore"):
             scaled = np.rint(np.ldexp(values, -exponent))
         if np.abs(scaled).max(initial=0.0) >= 2.0 ** (MOST_BITS - 1):
             raise BadInput(
-                f"a grid of 2^{exponent} is too fine for numbers of this size; ask for a coarser "
-                "accuracy or fewer `number_bits`"
+                f"a grid of 2^{exponent} is too fine: a number takes more than {MOST_BITS} bits; "
+                "ask for a coarser accuracy, fewer `number_bits`, or a `grid` such as 8"
             )
         return cls(scaled.astype(np.int64), exponent)
 
     @classmethod
     def fitted(cls, values: Values, bits: int) -> Numbers:
         """On the finest grid of a power of two on which every number takes at most `bits` bits, its
-        sign included.
-
-        The grid of 2^-1074 is exact for every float64, so none is finer.
+        sign included; none is finer than 2^-1074, which is exact for every float64.
         """
         largest = float(np.abs(values).max(initial=0.0))
         if largest == 0.0:
@@ -73,7 +69,6 @@ class Numbers:
 
     @property
     def step(self) -> float:
-        """Of the grid."""
         return math.ldexp(1.0, self.exponent)
 
     @property
@@ -191,13 +186,9 @@ class StoredLayer(ABC):
 
     def exact(self, shape: Shape, seed: int, place: int) -> ExactWeight:  # noqa: ARG002
         """The layer's integers as a source of weights of this shape, for layer `place` of an
-        integer net.
-
-        Unsupported, with the reason, where the format of certificates has no source for it.
+        integer net; Unsupported where the format of certificates has no source for it.
         """
-        raise Unsupported(
-            self.not_exact or f"the format has no source for a layer stored as {self.kind!r}"
-        )
+        raise Unsupported(self.not_exact)
 
     @property
     def parameters(self) -> int:

@@ -45,10 +45,7 @@ class StoredNet:
 
     def __post_init__(self) -> None:
         if type(self.seed) is not int or not 0 <= self.seed < MOST_FIELD:
-            raise BadInput(
-                f"`seed` must be a whole number of at least 0 and below {MOST_FIELD}, not "
-                f"{self.seed}"
-            )
+            raise BadInput(f"`seed` = {self.seed} must be a whole number below {MOST_FIELD}")
 
     @cached_property
     def coded(self) -> Coded:
@@ -62,8 +59,8 @@ class StoredNet:
     def _parts(self) -> tuple[list[int], list[Integers]]:
         fields, arrays = [self.seed], []
         for layer, numbers in zip(self.layers, self._numbers(), strict=True):
-            fields += [layer.number, *layer.fields]
-            fields += [part.exponent + _EXPONENTS for part in numbers]
+            exponents = [part.exponent + _EXPONENTS for part in numbers]
+            fields += [layer.number, *layer.fields, *exponents]
             arrays += [part.integers for part in numbers]
         return fields, arrays
 
@@ -76,7 +73,6 @@ class StoredNet:
 
     @property
     def bits(self) -> int:
-        """Length of the message."""
         return self.coded.bits
 
     @cached_property
@@ -97,12 +93,11 @@ class StoredNet:
         if start is not None:
             starts = [node.affine for node in start.affine_layers]
         parts = zip(frame.affine_layers, self.layers, self.biases, starts, strict=True)
-        return frame.with_affine(
-            {
-                node.index: layer.affine(node.affine, bias, self.seed, first)
-                for node, layer, bias, first in parts
-            }
-        )
+        changes = {
+            node.index: layer.affine(node.affine, bias, self.seed, first)
+            for node, layer, bias, first in parts
+        }
+        return frame.with_affine(changes)
 
 
 @dataclass(frozen=True)
@@ -140,9 +135,7 @@ def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
             head = _Head.read(reader, node.affine)
         work += head.kind.work(head.fields, node.affine.operator.parameters)
         if work > MOST_WORK:
-            raise Malformed(
-                f"{node.name}: rebuilding the net up to here takes longer than any real net does"
-            )
+            raise Malformed(f"{node.name}: rebuilding the net takes longer than any real net does")
         heads.append(head)
         exponents += [reader.field(2 * _EXPONENTS) - _EXPONENTS for _ in head.shapes]
     arrays = reader.arrays([shape for head in heads for shape in head.shapes])
