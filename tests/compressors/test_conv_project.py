@@ -213,18 +213,16 @@ def test_blocks_change_rounding_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_cannot_be_compressed_is_refused() -> None:
     assert project_filters(CONVOLUTION, 9, 4, 8, 0, 1).parameters == 36  # q = n is allowed
-    with pytest.raises(BadInput, match="37·1 = 37 numbers are more than the kernel's own 36"):
+    with pytest.raises(BadInput, match="37·1 numbers are more than the kernel's own 36"):
         project_filters(CONVOLUTION, 37, 1, 8, 0, 1)
-    with pytest.raises(BadInput, match="nothing is compressed"):
+    with pytest.raises(BadInput, match="use a smaller k"):
         Located.sizes((3, 2, 3, 2), (2, 10, 4, 12))
     for fields in ((0, 3, 4, 12), (7, 3, 4, 12), (2, 3, 4, 0), (2, 0, 4, 12)):
         with pytest.raises(BadInput):
             Located.sizes((3, 2, 3, 2), fields)
-    with pytest.raises(BadInput, match="gaussian or srht"):
-        project_filters(CONVOLUTION, 3, 4, 8, 0, 1, "signs")
     with pytest.raises(BadInput, match="matrix-project"):
         project_filters(Linear(_normal(3, 4)), 1, 1, 8, 0, 1)
-    with pytest.raises(BadInput, match="2 groups"):
+    with pytest.raises(BadInput, match="one group, not 2"):
         project_filters(Conv2d(_normal(4, 1, 3, 3), (2, 6, 6), groups=2), 1, 1, 8, 0, 1)
     with pytest.raises(
         BadInput, match="as many filters"
@@ -261,12 +259,6 @@ def test_the_papers_k_and_p() -> None:
             <= 0.2
             < epsilon_of(k - 1, eta, (3, 3), (2, 2), constant)
         )
-    for bad in (
-        lambda: paper_p(1.0),
-        lambda: epsilon_of(0, 0.1, (3, 3), (1, 1)),
-    ):
-        with pytest.raises(BadInput):
-            bad()
 
 
 def test_the_proofs_constant() -> None:

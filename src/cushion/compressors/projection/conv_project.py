@@ -41,7 +41,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -98,18 +97,14 @@ class Located(StoredLayer, kind="located", number=4, field_count=4):
     def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
         helper, k, p, places = fields
         if helper >= len(HELPERS) or HELPERS[helper] == "signs" or places < 1:
-            raise BadInput(
-                f"filters for every place have no helper number {helper} with {places} places"
-            )
+            raise BadInput(f"filters have no helper number {helper} with {places} places")
         return ((_dimension(math.prod(shape), k, p),),)
 
     @classmethod
     def check_fit(cls, fields: Fields, layer: Affine) -> None:
         places = math.prod(layer.operator.output_shape[1:])
         if fields[3] != places or places * layer.operator.parameters > _MOST_FILTERS:
-            raise BadInput(
-                f"filters for {fields[3]} places are not those of this layer, or too many"
-            )
+            raise BadInput(f"filters for {fields[3]} places are not this layer's, or too many")
 
     @classmethod
     def restore(cls, shape: Shape, place: int, fields: Fields, numbers: Parts) -> Self:
@@ -124,34 +119,22 @@ class Located(StoredLayer, kind="located", number=4, field_count=4):
 
     def weight(self, seed: int) -> Values:
         """The filters, float64 [places, *shape]."""
-        a = torch.from_numpy(self.coordinates.values)
+        a, places = torch.from_numpy(self.coordinates.values), range(self.places)
+        n, q, purpose = math.prod(self.shape), len(a), self.purpose
         with one_thread():
-            mixed = [
-                _mixed(a, self.k, seed, f"{self.purpose} filters {place}")
-                for place in range(self.places)
-            ]
+            mixed = [_mixed(a, self.k, seed, f"{purpose} filters {place}") for place in places]
             if self.helper == "srht":
-                return self._hadamard_filters(mixed, seed)
-            return self._gaussian_filters(torch.stack(mixed), seed)
-
-    def _gaussian_filters(self, mixed: Tensor, seed: int) -> Values:
-        """(n/q) B m_l for every row m_l = G_lᵀG_l a / k of `mixed`."""
-        n, q = math.prod(self.shape), len(mixed[0])
-        filters = torch.empty((self.places, n), dtype=torch.float64)
-        across = _triangle(n, q, seed, self.purpose) @ mixed.T * (n / q)
-        for entries, block in _normals(n, q, seed, self.purpose):
-            filters[:, entries] = (block @ across).T
-        return filters.reshape(self.places, *self.shape).numpy()
-
-    def _hadamard_filters(self, mixed: list[Tensor], seed: int) -> Values:
-        """(N/q) B m_l, with B = [M_1, ..., M_q]/√N and (1/q) Σ c_t M_t what a decoder of Hadamard
-        rows answers.
-        """
-        unit = math.sqrt(padded_size(math.prod(self.shape)))
-        filters = np.empty((self.places, *self.shape))
-        for place, m in enumerate(mixed):
-            filters[place] = srht_reconstruction(m * unit, self.shape, seed, self.purpose).numpy()
-        return filters
+                # (N/q) B m_l, with B = [M_1, ..., M_q]/√N and (1/q) Σ c_t M_t what a decoder of
+                # Hadamard rows answers
+                unit = math.sqrt(padded_size(n))
+                rows = [srht_reconstruction(m * unit, self.shape, seed, purpose) for m in mixed]
+                return torch.stack(rows).numpy()
+            # (n/q) B m_l for every m_l = G_lᵀG_l a / k
+            filters = torch.empty((self.places, n), dtype=torch.float64)
+            across = _triangle(n, q, seed, purpose) @ torch.stack(mixed).T * (n / q)
+            for entries, block in _normals(n, q, seed, purpose):
+                filters[:, entries] = (block @ across).T
+            return filters.reshape(self.places, *self.shape).numpy()
 
     def operator(self, original: Operator, seed: int, start: Operator | None = None) -> Operator:
         """The compressed map, in the original's dtype; `start`'s kernel is added at every place."""
@@ -176,16 +159,12 @@ def project_filters(
     kernel = less_start(convolution, start)
     n = kernel.numel()
     q = _dimension(n, k, p)
-    purpose = helper_purpose(place)
-    match helper:
-        case "gaussian":
-            with one_thread():
-                a = _coordinates(kernel.reshape(-1), q, seed, purpose).numpy()
-        case "srht":
-            a = srht_coefficients(kernel, q, seed, purpose).numpy() / math.sqrt(padded_size(n))
-        case _:
-            raise BadInput(f"conv-project takes the helper gaussian or srht, not {helper}")
-    places = math.prod(convolution.output_shape[1:])
+    purpose, places = helper_purpose(place), math.prod(convolution.output_shape[1:])
+    if helper == "srht":
+        a = srht_coefficients(kernel, q, seed, purpose).numpy() / math.sqrt(padded_size(n))
+    else:
+        with one_thread():
+            a = _coordinates(kernel.reshape(-1), q, seed, purpose).numpy()
     return Located(Numbers.fitted(a, bits), tuple(kernel.shape), k, p, places, helper, place)
 
 
@@ -195,7 +174,6 @@ def paper_p(eta: float) -> int:
     >>> paper_p(0.01)
     7
     """
-    _check_eta(eta)
     return max(1, math.ceil(-math.log2(eta)))
 
 
@@ -208,9 +186,6 @@ def epsilon_of(
     ⌈κ/s⌉² is ⌈K_h/s_h⌉·⌈K_w/s_w⌉ for kernels that are not square, the number of places that read
     one number of the input, at most; the count is that of kernels without dilation.
     """
-    _check_eta(eta)
-    if k < 1:
-        raise BadInput(f"Algorithm 4 needs at least 1 vector for every place, not {k}")
     overlap = math.prod(-(-taps // step) for taps, step in zip(kernel, stride, strict=True))
     return math.sqrt(constant * overlap / k) * -math.log(eta)
 
@@ -218,32 +193,18 @@ def epsilon_of(
 def _dimension(n: int, k: int, p: int) -> int:
     """k·p, that of S (Lemma 11): nothing is compressed where it reaches the kernel's own size."""
     if k < 1 or p < 1:
-        raise BadInput(
-            f"filters for every place need k and p of at least 1, not k = {k} and p = {p}"
-        )
-    q = k * p
-    if q > n:
-        raise BadInput(
-            f"k·p = {k}·{p} = {q} numbers are more than the kernel's own {n}: nothing is "
-            "compressed; choose a smaller k"
-        )
-    return q
+        raise BadInput(f"filters need k and p of at least 1, not k = {k} and p = {p}")
+    if k * p > n:
+        raise BadInput(f"k·p = {k}·{p} numbers are more than the kernel's own {n}; use a smaller k")
+    return k * p
 
 
 def _convolution(operator: Operator) -> Conv2d:
     if not isinstance(operator, Conv2d):
         raise BadInput("conv-project takes convolutions only; use matrix-project for a dense layer")
     if operator.groups != 1:
-        raise BadInput(
-            "conv-project takes convolutions in one group only, and this one has "
-            f"{operator.groups} groups"
-        )
+        raise BadInput(f"conv-project takes convolutions of one group, not {operator.groups}")
     return operator
-
-
-def _check_eta(eta: float) -> None:
-    if not 0.0 < eta < 1.0:
-        raise BadInput(f"the failure probability η must lie strictly between 0 and 1, not {eta}")
 
 
 def _mixed(a: Tensor, k: int, seed: int, purpose: str) -> Tensor:
@@ -276,9 +237,7 @@ def _triangle(n: int, q: int, seed: int, purpose: str) -> Tensor:
             gram += part.T @ part
         lower, failed = torch.linalg.cholesky_ex(gram)
         if failed:
-            raise BadInput(
-                f"the random subspace of {purpose} is degenerate in float64; choose another seed"
-            )
+            raise BadInput(f"the random subspace of {purpose} is degenerate; choose another seed")
         inverse = torch.linalg.solve_triangular(lower.mT, identity, upper=True)
         triangle = inverse if triangle is None else triangle @ inverse
     assert triangle is not None

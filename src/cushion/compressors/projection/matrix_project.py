@@ -18,16 +18,9 @@ import torch
 from torch import Tensor
 
 from cushion.certificates.format.sources import SignProjection
+from cushion.compressors.storage import stored
 from cushion.compressors.storage.exact_layers import ExactWeight, check_place
-from cushion.compressors.storage.stored import (
-    Fields,
-    Numbers,
-    Parts,
-    Shape,
-    StoredLayer,
-    Values,
-    less_start,
-)
+from cushion.compressors.storage.stored import Fields, Numbers, Parts, Shape, StoredLayer, Values
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.operators import Operator
 from cushion.nets.operators.gaussian_projection import (
@@ -39,15 +32,10 @@ from cushion.nets.operators.sign_projection import sign_coefficients, sign_recon
 
 Helper: TypeAlias = Literal["signs", "srht", "gaussian"]
 HELPERS: tuple[Helper, ...] = ("signs", "srht", "gaussian")  # a message names one by its place
-_COEFFICIENTS = {
-    "signs": sign_coefficients,
-    "srht": srht_coefficients,
-    "gaussian": gaussian_coefficients,
-}
-_RECONSTRUCTIONS = {
-    "signs": sign_reconstruction,
-    "srht": srht_reconstruction,
-    "gaussian": gaussian_reconstruction,
+_CODES = {  # how coefficients are made, and a weight of them
+    "signs": (sign_coefficients, sign_reconstruction),
+    "srht": (srht_coefficients, srht_reconstruction),
+    "gaussian": (gaussian_coefficients, gaussian_reconstruction),
 }
 _NOT_EXACT = {
     "gaussian": "its helper numbers are floating point, which differ between machines; use "
@@ -79,9 +67,7 @@ class Projected(StoredLayer, kind="projected", number=3, field_count=2):
     @classmethod
     def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:  # noqa: ARG003
         if fields[0] >= len(HELPERS) or fields[1] < 1:
-            raise BadInput(
-                f"a projection has no helper number {fields[0]} and {fields[1]} coefficients"
-            )
+            raise BadInput(f"there is no helper number {fields[0]} with {fields[1]} coefficients")
         return ((fields[1],),)
 
     @classmethod
@@ -94,10 +80,8 @@ class Projected(StoredLayer, kind="projected", number=3, field_count=2):
         return each * weights * fields[1] + 100.0 * weights
 
     def weight(self, seed: int) -> Values:
-        coefficients = torch.from_numpy(self.coefficients.values)
-        return _RECONSTRUCTIONS[self.helper](
-            coefficients, self.shape, seed, helper_purpose(self.place)
-        ).numpy()
+        known, purpose = torch.from_numpy(self.coefficients.values), helper_purpose(self.place)
+        return _CODES[self.helper][1](known, self.shape, seed, purpose).numpy()
 
     def exact(self, shape: Shape, seed: int, place: int) -> ExactWeight:
         if self.helper in _NOT_EXACT:
@@ -112,7 +96,7 @@ def coefficients(weight: Tensor, k: int, seed: int, purpose: str, helper: Helper
     """⟨M_t, weight⟩ for t = 1, ..., k: [k]."""
     if k < 1:
         raise BadInput(f"a projection needs at least 1 coefficient, not {k}")
-    return _COEFFICIENTS[helper](weight, k, seed, purpose).numpy()
+    return _CODES[helper][0](weight, k, seed, purpose).numpy()
 
 
 def project(
@@ -125,7 +109,7 @@ def project(
     start: Operator | None = None,
 ) -> Projected:
     """The weight (less `start`'s) as k numbers of at most `bits` bits; a kernel as one matrix."""
-    weight = less_start(original, start)
+    weight = stored.less_start(original, start)
     found = coefficients(weight, k, seed, helper_purpose(place), helper)
     return Projected(Numbers.fitted(found, bits), tuple(weight.shape), helper, place)
 

@@ -53,13 +53,9 @@ class StoredVectors(StoredLayer):
         first = None if start is None else (start.operator.weight, start.bias)
         weight, given = self.classifier(seed, first)
         dtype = original.operator.weight.dtype
-        return replace(
-            original,
-            operator=original.operator.with_weight(
-                torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
-            ),
-            bias=None if given is None else torch.tensor(given, dtype=dtype),
-        )
+        operator = original.operator.with_weight(torch.tensor(weight, dtype=dtype))
+        offset = None if given is None else torch.tensor(given, dtype=dtype)
+        return replace(original, operator=operator, bias=offset)
 
     @classmethod
     def check_fit(cls, fields: Fields, layer: Affine) -> None:
@@ -70,8 +66,7 @@ class StoredVectors(StoredLayer):
     def _rows_and_coordinates(cls, shape: Shape, bias: int) -> tuple[int, int]:
         if len(shape) != 2 or shape[0] < 2 or bias > 1:
             raise BadInput(
-                f"the vectors of a linear classifier fit no weight of shape {shape} with bias flag "
-                f"{bias}"
+                f"a linear classifier's vectors fit no weight {shape} with bias flag {bias}"
             )
         return (1 if shape[0] == 2 else shape[0]), shape[1] + bias
 
@@ -147,11 +142,10 @@ class ProjectedRows(StoredVectors, kind="projected rows", number=6, field_count=
         return Projected.work(fields[:2], weights)
 
     def vectors(self, seed: int) -> Values:
-        size = (self.shape[1] + self.has_bias,)
-        rows = (Numbers(row, self.coefficients.exponent) for row in self.coefficients.integers)
-        return np.stack(
-            [Projected(row, size, self.helper, self.place).weight(seed) for row in rows]
-        )
+        size, exponent = (self.shape[1] + self.has_bias,), self.coefficients.exponent
+        rows = [Numbers(row, exponent) for row in self.coefficients.integers]
+        setting = size, self.helper, self.place
+        return np.stack([Projected(row, *setting).weight(seed) for row in rows])
 
 
 def homogeneous(weight: Tensor, bias: Tensor | None, *, has_bias: bool) -> Values:
