@@ -72,6 +72,26 @@ def test_public_names_are_written_once() -> None:
         assert getattr(cushion, name) is getattr(sys.modules[str(home)], name)
 
 
+def test_a_package_without_sources_has_its_names(tmp_path: Path) -> None:
+    """Compiled files are enough: nothing reads the package's own source."""
+    import compileall
+    import shutil
+
+    home = tmp_path / "cushion"
+    skip = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "src" / "cushion", home, ignore=skip)
+    compileall.compile_dir(home, legacy=True, quiet=1)
+    for path in home.rglob("*.py"):
+        path.unlink()
+    code = "import cushion; print(cushion.__file__, cushion.BadInput, len(cushion.__all__))"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={}, capture_output=True, text=True
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "__init__.pyc" in shown.stdout
+    assert "cushion.errors.BadInput" in shown.stdout
+
+
 def test_every_dependency_is_pinned() -> None:
     """What setup installs is what constraints.txt says, and nothing is left to the day's newest
     release.

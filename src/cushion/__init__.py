@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-# The public names, written once: a type checker follows these imports, and `_HOME` is read off
-# this file. Each is resolved on first use, so that `import cushion` costs no torch.
+# The public names, written once: a type checker follows these imports, which never run; `_HOME` is
+# read off this module's own instructions. Each is resolved on first use: no torch until then.
 if TYPE_CHECKING:
     from cushion.certificates.certificate import Certificate as Certificate
     from cushion.certificates.certify import certify as certify
@@ -44,12 +44,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no other names
-    import re as _re
+    import dis as _dis
     from importlib import import_module as _import_module
+    from sys import _getframe
 
-    _IMPORT = _re.compile(r"^    from (\S+) import (\w+) as \2$", _re.MULTILINE)
-    _SOURCE = __spec__.loader.get_source(__name__)
-    _HOME = {name: module for module, name in _IMPORT.findall(_SOURCE)}
+    _HOME, _module = {}, ""
+    for _step in _dis.get_instructions(_getframe().f_code):
+        if _step.opname == "IMPORT_NAME":
+            _module = _step.argval
+        elif _step.opname == "IMPORT_FROM" and _module.startswith("cushion."):
+            _HOME[_step.argval] = _module
     __all__ = sorted(_HOME)
 
     def __getattr__(name: str) -> object:

@@ -8,16 +8,7 @@ Throughout, S is the sample (m labelled examples), x^i the pre-activation output
 φ the ReLU and everything else between two affine layers, A^i the weights of layer i.
 """
 
-from cushion.records.columns import Column, column, columns_of
 from cushion.records.options import Options, option
-from cushion.records.record import Distribution, Record
+from cushion.records.record import Column, Distribution, Record, column, columns_of
 
-__all__ = [
-    "Column",
-    "Distribution",
-    "Options",
-    "Record",
-    "column",
-    "columns_of",
-    "option",
-]
+__all__ = ["Column", "Distribution", "Options", "Record", "column", "columns_of", "option"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sized
-from dataclasses import MISSING, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from numbers import Real
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -50,17 +50,10 @@ class Option:
         if self.kind is str:
             return "words" if self.many else "a word"
         noun = "whole number" if self.kind is int else "number"
-        limits = [
-            f"{word} {_limit(limit)}"
-            for word, limit in (
-                ("of at least", self.least),
-                ("above", self.above),
-                ("at most", self.most),
-                ("below", self.below),
-            )
-            if limit is not None
-        ]
-        text = " ".join([f"{noun}s" if self.many else f"a {noun}", " and ".join(limits)]).strip()
+        words = ("of at least", "above", "at most", "below")
+        limits = zip(words, (self.least, self.above, self.most, self.below), strict=True)
+        said = " and ".join(f"{word} {_limit(at)}" for word, at in limits if at is not None)
+        text = f"{noun}s {said}".strip() if self.many else f"a {noun} {said}".strip()
         return f"{text}, such as {_shown(self.default)}" if self.many and self.default else text
 
     def accepts(self, value: Any) -> bool:
@@ -69,10 +62,10 @@ class Option:
             return True
         if not self.many:
             return self._takes(value)
-        listed = isinstance(value, Sized) and isinstance(value, Iterable)
-        listed = listed and not isinstance(value, str | bytes | Mapping)
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Collection):
+            return False
         empty_is_meant = self.default == ()
-        return listed and (len(value) > 0 or empty_is_meant) and all(map(self._takes, value))
+        return (len(value) > 0 or empty_is_meant) and all(map(self._takes, value))
 
     def check(self, value: Any) -> None:
         """BadInput unless the option takes the value."""
@@ -84,18 +77,15 @@ class Option:
             return value in self.choices
         if self.kind in (bool, str):
             return type(value) is self.kind
-        real = isinstance(value, Real)
-        if isinstance(value, bool) or not real:  # numpy's numbers are real too
+        if isinstance(value, bool) or not isinstance(value, Real):  # numpy's numbers are real too
             return False
-        if self.kind is int and not float(value).is_integer():
-            return False
+        number: Any = value
         return (
-            not math.isnan(value)
-            and (self.least is None or value >= self.least)
-            and (self.above is None or value > self.above)
-            and (self.most is None or value <= self.most)
-            and (self.below is None or value < self.below)
-            and (self.kind is int or math.isfinite(value))
+            (float(number).is_integer() if self.kind is int else math.isfinite(number))
+            and (self.least is None or number >= self.least)
+            and (self.above is None or number > self.above)
+            and (self.most is None or number <= self.most)
+            and (self.below is None or number < self.below)
         )
 
 
@@ -128,10 +118,9 @@ def option(
     field's own. The type, its choices (Literal) and whether None is allowed are read off the
     annotation.
     """
-    said = {"meaning": meaning, "least": least, "above": above, "most": most, "below": below}
-    return dataclasses.field(
-        default=default, metadata={_KEY: {**said, "shown": shown, "flag": flag}}
-    )
+    limits = {"least": least, "above": above, "most": most, "below": below}
+    said = {"meaning": meaning, **limits, "shown": shown, "flag": flag}
+    return dataclasses.field(default=default, metadata={_KEY: said})
 
 
 class Options:
@@ -147,11 +136,10 @@ def options_of(cls: type) -> tuple[Option, ...]:
     hints = get_type_hints(cls)
     found = []
     for field in dataclasses.fields(cls):
-        said = field.metadata.get(_KEY)
-        if said is not None:
+        if (said := field.metadata.get(_KEY)) is not None:
             kind, many, optional, choices = _kind(hints[field.name])
-            default = None if field.default is MISSING else field.default
-            found.append(Option(field.name, kind, many, optional, default, choices=choices, **said))
+            given = (field.name, kind, many, optional, field.default)
+            found.append(Option(*given, choices=choices, **said))
     return tuple(found)
 
 

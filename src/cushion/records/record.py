@@ -1,27 +1,31 @@
-"""Frozen records: JSON out, field names as keys; no torch."""
+"""Frozen records: JSON out, field names as keys; no torch. A field says once what it is: text
+tables, legends, DataFrames and docs are drawn from that.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import MISSING, dataclass
+from typing import Any, Literal, TypeAlias
+
+Unit: TypeAlias = Literal["", "bits", "nats", "fraction", "error", "bound", "seconds", "log10"]
+Better: TypeAlias = Literal["", "low", "high"]
+_KEY = "cushion.column"
 
 
 class Record:
     """Mixin: a frozen dataclass that writes itself as JSON with its field names as keys."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts, lists, strings and numbers; a non-finite float becomes null (JSON has
-        none).
-        """
+        """Plain dicts, lists, strings and numbers; JSON has no non-finite float: null."""
         result = _plain(self)
         assert isinstance(result, dict)
         return result
 
     def dumps(self) -> str:
-        """Return the record as indented JSON text."""
+        """The record as indented JSON text."""
         return json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False)
 
 
@@ -32,9 +36,49 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one field of a record is.
+
+    name: the field's, which is its key in JSON and in DataFrames. label: its header in a table.
+    unit: "fraction" is printed as it is, "error" in percent, "bound" in percent rounded up,
+    "vacuous" from 1 on. better: which way a good net lies, "" where neither. meaning: one sentence
+    for legends and docs. source: the definition or theorem that it comes from.
+    """
+
+    name: str
+    label: str
+    meaning: str
+    unit: Unit = ""
+    better: Better = ""
+    source: str = ""
+
+
+def column(
+    meaning: str,
+    *,
+    label: str = "",
+    unit: Unit = "",
+    better: Better = "",
+    source: str = "",
+    default: Any = MISSING,
+) -> Any:
+    """A dataclass field that knows what it is; without a default it must be given."""
+    said = {"meaning": meaning, "label": label, "unit": unit, "better": better, "source": source}
+    return dataclasses.field(default=default, metadata={_KEY: said})
+
+
+def columns_of(record: Any, *names: str) -> tuple[Column, ...]:
+    """The described fields of a record or its class: those named, in that order, or all of them."""
+    found = {}
+    for field in dataclasses.fields(record):
+        if (said := field.metadata.get(_KEY)) is not None:
+            label = said["label"] or field.name.replace("_", " ")
+            found[field.name] = Column(field.name, **{**said, "label": label})
+    return tuple(found[name] for name in names or found)
 
 
 @dataclass(frozen=True)
