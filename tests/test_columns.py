@@ -60,7 +60,7 @@ def test_a_table_of_records_is_drawn_from_them() -> None:
     assert lines[1].split() == ["a", "12.35", "%", "12.35", "%", "-"]  # a bound is rounded up
     assert lines[2].split() == ["b", "50.00", "%", "50.00", "%", "10^12.0", "3x4"]
     assert render.records(ROWS[:1]).split("\n")[0].split() == ["layer", "error", "bound"]
-    assert "error: share of errors (Definition 1)" in render.legend(Row)
+    assert "error: share of errors (Definition 1)" in render.legend(columns_of(Row))
 
 
 @pytest.mark.parametrize("columns", [40, 60, 100])

@@ -182,3 +182,12 @@ def float_up(text: str) -> float:
     """
     value = float(text)
     return value if Decimal(value) >= Decimal(text) else math.nextafter(value, math.inf)
+
+
+def counted(number: int | str, noun: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "error"), counted("1 500", "error")
+    ('1 error', '1 500 errors')
+    """
+    return f"{number} {noun}" if str(number) == "1" else f"{number} {noun}s"

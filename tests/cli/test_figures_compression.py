@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 from tests.trained_cases import digits, trained
 
-from cushion.cli.figures import compression
-from cushion.cli.figures.compression import draw
+from cushion.cli.figures import compression, draw
 from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.projection.records import ProjectionSummary
 from cushion.compressors.run import compress_model

@@ -35,13 +35,9 @@ def found() -> MeasureTable:
 
 
 @pytest.fixture
-def figures(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The figures that are saved from now on, by name."""
-    kept: dict[str, Any] = {}
-    monkeypatch.setattr(
-        tails, "save", lambda figure, folder, name: kept.update({name: figure}) or []
-    )
-    return kept
+def figures() -> dict[str, Any]:
+    """The figures that are drawn, by name."""
+    return {}
 
 
 def lines_of(axes: Any, colour: str) -> list[Any]:
@@ -62,7 +58,7 @@ def test_whole_files_are_drawn(found: MeasureTable, tmp_path: Path) -> None:
 def test_axes_are_labelled_and_colours_are_apart(
     found: MeasureTable, figures: dict[str, Any]
 ) -> None:
-    tails.draw_tails(found, "")
+    figures.update(tails.pictures(found))
     assert set(figures) == NAMES
     for name, figure in figures.items():
         first = figure.axes[0]
@@ -79,7 +75,7 @@ def test_axes_are_labelled_and_colours_are_apart(
 
 
 def test_the_line_is_the_fitted_law(found: MeasureTable, figures: dict[str, Any]) -> None:
-    tails.draw_tails(replace(found, beside=None), "")
+    figures.update(tails.pictures(replace(found, beside=None)))
     layer = found.layers[0].tails
     assert layer is not None
     law, points, hill = layer.weights.power_law, layer.weights.survival, layer.weights.hill
@@ -110,14 +106,10 @@ def test_the_line_is_the_fitted_law(found: MeasureTable, figures: dict[str, Any]
 
 
 def test_layers_without_a_fit_are_left_out(found: MeasureTable, figures: dict[str, Any]) -> None:
-    assert (
-        tails.draw_tails(
-            replace(found, layers=tuple(replace(row, tails=None) for row in found.layers)), ""
-        )
-        == []
-    )
+    bare = replace(found, layers=tuple(replace(row, tails=None) for row in found.layers))
+    assert list(tails.pictures(bare)) == []
     last = replace(found, layers=found.layers[1:])
-    tails.draw_tails(last, "")
+    figures.update(tails.pictures(last))
     assert set(figures) == {"tails-weights", "hill-weights"}
     assert len(figures["tails-weights"].axes) == 1
 
@@ -128,9 +120,8 @@ def test_a_hill_plot_without_points_is_an_empty_panel(
     layer = found.layers[0].tails
     assert layer is not None
     bare = replace(layer, weights=replace(layer.weights, hill=HillPlot((), (), ())))
-    tails.draw_tails(
-        replace(found, layers=(replace(found.layers[0], tails=bare),), beside=None), ""
-    )
+    layers = (replace(found.layers[0], tails=bare),)
+    figures.update(tails.pictures(replace(found, layers=layers, beside=None)))
     assert figures["hill-weights"].axes[0].get_lines() == []
     assert figures["tails-weights"].axes[0].get_lines() != []
 
@@ -139,7 +130,7 @@ def test_deep_nets_show_some_layers_and_say_so(
     found: MeasureTable, figures: dict[str, Any]
 ) -> None:
     deep = tuple(replace(found.layers[0], name=f"layer{at}") for at in range(60))
-    tails.draw_tails(replace(found, layers=deep, beside=None), "")
+    figures.update(tails.pictures(replace(found, layers=deep, beside=None)))
     shown = [axes.get_title() for axes in figures["tails-weights"].axes]
     assert len(shown) == len(set(shown)) == 24
     assert (shown[0], shown[-1]) == ("layer0", "layer59")

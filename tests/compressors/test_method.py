@@ -15,7 +15,7 @@ from tests.trained_cases import digits, trained
 
 import cushion
 from cushion.cli.compression import describe
-from cushion.cli.figures.compression import draw
+from cushion.cli.figures import draw
 from cushion.compressors.method import Account, Candidate, Found, Method
 from cushion.compressors.options import MarginOptions
 from cushion.compressors.records import LayerSummary, PromiseCheck, Summary

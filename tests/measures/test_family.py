@@ -11,7 +11,7 @@ import pytest
 from torch import nn
 
 import cushion
-from cushion.cli.views import show
+from cushion.cli.render import show
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.measures import table as module

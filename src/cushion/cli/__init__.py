@@ -21,6 +21,12 @@ from cushion.cli.output import check_files
 from cushion.errors import CushionError
 
 _VERBS = (data, train, measure, bounds, compress, certify, verify, inspect, reproduce)
+_SUMMARY = (
+    "Measure why a trained classifier generalises, compress it, and prove a bound on its error."
+)
+_EXAMPLE = (
+    "example: cushion certify --data digits -o d.cushion && cushion verify d.cushion --data digits"
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -31,15 +37,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="cushion",
-        description="Measure why a trained classifier generalises, compress it, and prove a "
-        "bound on its "
-        "error.",
-        epilog="example: cushion certify --data digits -o d.cushion && cushion verify d.cushion "
-        "--data digits",
-        allow_abbrev=False,
-    )
+    parser = _Parser(prog="cushion", description=_SUMMARY, epilog=_EXAMPLE, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"cushion {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
     for verb in _VERBS:
@@ -58,48 +56,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     # slow each other down. It must be set before torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a terminal that knows no δ gets its code instead of an error
-            stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # where a terminal knows no δ
     args = build_parser().parse_args(argv)
     try:
         check_files(args)
-        code: int = args.run(args)
+        code: int = args.run(args) or 0
         sys.stdout.flush()
         return code
     except CushionError as problem:
-        return _refuse(translate(str(problem), args.flags))
+        return _stop(translate(str(problem), args.flags))
     except BrokenPipeError:  # the reader of our output went away: not an error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
-        return _refuse(
-            f"{where}{problem.strerror or problem}; check the path, its permissions and the free "
-            "space"
-        )
+        how = "check the path, its permissions and the free space"
+        return _stop(f"{where}{problem.strerror or problem}; {how}")
     except KeyboardInterrupt:
-        again = (
-            "; run the same command again to continue"
-            if args.verb in ("train", "reproduce")
-            else ""
-        )
-        print(f"cushion: interrupted{again}", file=sys.stderr)
-        return 130
+        resumes = args.verb in ("train", "reproduce")
+        again = "; run the same command again to continue" if resumes else ""
+        return _stop(f"interrupted{again}", 130)
     except Exception as problem:
-        if isinstance(problem, MemoryError) or "allocate memory" in str(
-            problem
-        ):  # torch says it in its own words
-            return _refuse("out of memory; use a smaller net or fewer examples")
+        # torch says it in its own words
+        if isinstance(problem, MemoryError) or "allocate memory" in str(problem):
+            return _stop("out of memory; use a smaller net or fewer examples")
         traceback.print_exc()
-        print(
-            "cushion: this is a bug in cushion; please report it with the lines above",
-            file=sys.stderr,
-        )
-        return 70  # not 1, which means that a certificate does not hold
+        # not 1, which means that a certificate does not hold
+        return _stop("this is a bug in cushion; please report it with the lines above", 70)
 
 
-def _refuse(sentence: str) -> int:
+def _stop(sentence: str, code: int = 2) -> int:
     print(f"cushion: {sentence}", file=sys.stderr)
-    return 2
+    return code

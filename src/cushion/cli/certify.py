@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import signal
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.certificate import holdout_sentence, sentence, spaced, total_delta
 from cushion.certificates.format.claims import Claim, OccamClaim
 from cushion.certificates.search.options import SearchOptions
+from cushion.cli import options
 from cushion.cli.flags import add_options, from_flags
 from cushion.cli.ledger import claim_json, show_assumptions, show_ledger, show_numbers
-from cushion.cli.options import (
-    CONSTANT,
-    add_data,
-    add_net,
-    add_verb,
-    filled,
-    load_named_net,
-    say_if_untrained,
-)
 from cushion.cli.output import answer
-from cushion.cli.verify import UNLABELLED_HELP, check_net_flags, errors_sentence
+from cushion.cli.verify import UNLABELLED_HELP, errors_sentence
 from cushion.data.files import check_writable
 from cushion.errors import BadInput
-from cushion.numerics import float_up, percent_up
+from cushion.numerics import counted, float_up, percent_up
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,75 +26,46 @@ if TYPE_CHECKING:
 
 
 def add_parser(verbs: Any) -> None:
-    parser = add_verb(
-        verbs,
-        "certify",
-        summary="find a small integer net and write a certificate that bounds its error; Ctrl-C "
-        "keeps the best so far",
-        example="cushion certify --data digits -o digits.cushion --minutes 1",
-    )
-    add_data(parser)
-    add_net(parser, flag=True)
-    parser.add_argument(
-        "--unlabelled",
-        type=filled,
-        metavar="U",
-        help=f"bound the error of NET itself, with {UNLABELLED_HELP}",
-    )
-    parser.add_argument(
-        "-o",
-        "--out",
-        type=filled,
-        required=True,
-        metavar="FILE.cushion",
-        help="where to write the certificate",
-    )
-    parser.add_argument(
-        "--kind",
-        choices=("occam", "pac-bayes"),
-        help="occam: one integer net, paid by its bits (default); pac-bayes: as --method pac-bayes",
-    )
+    summary = "find a small integer net and certify a bound on its error; Ctrl-C keeps the best"
+    example = "cushion certify --data digits -o digits.cushion --minutes 1"
+    parser = options.add_verb(verbs, "certify", run, summary=summary, example=example)
+    options.add_data(parser)
+    options.add_net(parser, "--net")
+    bound = f"bound the error of NET itself, with {UNLABELLED_HELP}"
+    options.add_word(parser, "--unlabelled", "U", bound)
+    options.add_out(parser, "FILE.cushion", "where to write the certificate")
+    kinds = "occam: one integer net, paid by its bits (default); pac-bayes: as --method pac-bayes"
+    parser.add_argument("--kind", choices=("occam", "pac-bayes"), help=kinds)
     add_options(parser, SearchOptions)
-    parser.set_defaults(run=run)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from cushion.certificates.certify import certify
     from cushion.data import load_pair
     from cushion.data.inputs import as_inputs
-    from cushion.progress import working
     from cushion.theorems.occam import parse_delta
 
-    options = _options(args)
-    parse_delta(options.delta)
+    chosen = _options(args)
+    parse_delta(chosen.delta)
     check_writable(args.out)
-    check_net_flags(args)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the search as Ctrl-C does
+    options.check_net_flags(args)
     data, holdout = load_pair(args.data)
-    model = None if args.net is None else load_named_net(args, data).module
+    model = None if args.net is None else options.load_named_net(args, data).module
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
-    with working("searching", 1.0) as bar:
-
-        def report(done: float, best: Decimal) -> None:
-            bar.say(f"best bound {percent_up(str(best))}")
-            bar.reach(done)
-
-        certificate = certify(
-            model, data, unlabelled=inputs, holdout=holdout, report=report, **vars(options)
-        )
+    given: dict[str, Any] = {"unlabelled": inputs, "holdout": holdout, **vars(chosen)}
+    with options.searching("searching") as report:
+        certificate = certify(model, data, report=report, **given)
     certificate.save(args.out)
-    say_if_untrained(args)
+    options.say_if_untrained(args)
     claim = certificate.claim
     obj = {"ok": True, "file": args.out, **claim_json(claim)}
     if isinstance(claim, OccamClaim):
         obj["net"] = None if model is None else _own_net(model, data, holdout, claim)
-        lines = [*_words(claim, obj["net"], inputs, holdout), "", *show_ledger(claim), ""]
+        lines = [*_words(claim, obj["net"], inputs, holdout), "", *show_ledger(claim)]
     else:
-        lines = [*show_numbers(claim), ""]
-    lines += show_assumptions(claim)
-    lines.append(f"Check it with: cushion verify {args.out} --data {args.data}{_own_flags(args)}")
-    answer(args, obj, "\n".join(lines))
-    return 0
+        lines = show_numbers(claim)
+    check = f"Check it with: cushion verify {args.out} --data {args.data}{_own_flags(args)}"
+    answer(args, obj, *lines, "", *show_assumptions(claim), check)
 
 
 def _options(args: argparse.Namespace) -> SearchOptions:
@@ -153,15 +115,13 @@ def _words(
     if claim.made_with["interrupted"]:
         lines.append("The search was interrupted; this is the best net until then.")
     if not claim.made_with["trained"]:
-        lines.append(CONSTANT)
+        lines.append(options.CONSTANT)
     if claim.holdout is not None:
         lines.append(holdout_sentence(claim.holdout, whose))
-    if own is not None and own["holdout"] is not None:
-        line = own["holdout"]
-        lines.append(
-            f"The same for f: {spaced(line['errors'])} errors on them bound f's error by "
-            f"{percent_up(line['bound'])} (δ = {total_delta(claim)})."
-        )
+    if own is not None and (line := own["holdout"]) is not None:
+        errors = counted(spaced(line["errors"]), "error")
+        bound = f"{percent_up(line['bound'])} (δ = {total_delta(claim)})"
+        lines.append(f"The same for f: {errors} on them bound f's error by {bound}.")
     if inputs is not None and holdout is not None:
         from cushion.data.inputs import count_shared
 

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
-import signal
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cushion.cli import render
-from cushion.cli.options import (
-    CONSTANT,
-    add_data,
-    add_verb,
-    filled,
-    load_named_net,
-    say_if_other_data,
-    say_if_untrained,
-    seed,
-)
+from cushion.cli import options, render
+from cushion.cli.flags import add_option, help_of, value_of
 from cushion.cli.output import answer
 from cushion.compressors.method import Method
 from cushion.compressors.registry import METHODS, choose
@@ -33,206 +21,149 @@ if TYPE_CHECKING:
     from cushion.data import Dataset
     from cushion.nets.loading.weights import LoadedNet
 
+_EXAMPLE = (
+    "cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% -o "
+    "lenet.net; or: cushion compress runs/mlp --data mnist --method heavy-tail --tau 1,2 --t 0,1 "
+    "-o mlp.net"
+)
+_NET = (
+    "the net to compress, or for a search to imitate: weights that cushion wrote, a RUN folder, "
+    "file.py:factory, or a torch.export program (.pt2)"
+)
+_OUT = "where to write: a certificate file (integer, subspace, supermask), or the compressed NET"
+_SEED = "seed of the training, or of the helper string, which is part of the net and paid"
+
 
 def add_parser(verbs: Any) -> None:
-    parser = add_verb(
-        verbs,
-        "compress",
-        summary="compress a net, or search for a small one, by a method of your choice; check what "
-        "the method promises",
-        example="cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% "
-        "-o lenet.net; "
-        "or: cushion compress runs/mlp --data mnist --method heavy-tail --tau 1,2 --t 0,1 -o "
-        "mlp.net",
-    )
-    parser.add_argument(
-        "net",
-        metavar="NET",
-        nargs="?",
-        help="the net to compress, or for a search to imitate: weights that cushion wrote, a RUN "
-        "folder, "
-        "file.py:factory, or a torch.export program (.pt2)",
-    )
-    parser.add_argument(
-        "--weights", metavar="W", help="with file.py:factory: its state dict, .safetensors or .pt"
-    )
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="load a .pt2 program, although loading one can run code",
-    )
-    add_data(parser)
-    parser.add_argument(
-        "--method",
-        type=filled,
-        required=True,
-        metavar="M",
-        help="; ".join(f"{method.name}: {method.meaning}" for method in METHODS.values()),
-    )
-    parser.add_argument(
-        "-o",
-        "--out",
-        type=filled,
-        required=True,
-        metavar="OUT",
-        help="where to write: a certificate file (integer, subspace, supermask), or the "
-        "compressed NET",
-    )
-    parser.add_argument(
-        "--delta",
-        default="0.05",
-        metavar="P",
-        help="probability that the bound fails (default 0.05)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        metavar="N",
-        help="seed of the training, or of the helper string, which is part of the net and paid "
-        "(default 0)",
-    )
-    parser.add_argument(
-        "--certificate", metavar="FILE", help="also write the certificate of the compressed NET"
-    )
-    parser.add_argument(
-        "--figures", metavar="DIR", help="also draw errors and the curve of --sweep (PNG and SVG)"
-    )
-    for name in dict.fromkeys(name for method in METHODS.values() for name in method.takes):
-        _add(parser, name)
-    parser.set_defaults(run=run)
+    summary = "compress a net, or search for a small one, and check what the method promises"
+    parser = options.add_verb(verbs, "compress", run, summary=summary, example=_EXAMPLE)
+    options.add_net(parser, meaning=_NET, nargs="?")
+    options.add_data(parser)
+    methods = "; ".join(f"{method.name}: {method.meaning}" for method in METHODS.values())
+    options.add_word(parser, "--method", "M", methods, required=True)
+    options.add_out(parser, "OUT", _OUT)
+    delta = "probability that the bound fails (default 0.05)"
+    parser.add_argument("--delta", default="0.05", metavar="P", help=delta)
+    seed = f"{_SEED} (default 0)"
+    parser.add_argument("--seed", type=options.seed, default=0, metavar="N", help=seed)
+    certificate = "also write the certificate of the compressed NET"
+    options.add_word(parser, "--certificate", "FILE", certificate)
+    figures = "also draw errors and the curve of --sweep (PNG and SVG)"
+    options.add_word(parser, "--figures", "DIR", figures)
+    for takers in _takers().values():
+        _add(parser, takers)
 
 
-def _add(parser: argparse.ArgumentParser, name: str) -> None:
+def _takers() -> dict[str, dict[str, Option]]:
+    """Every option by its name, and what it is to each method that takes it."""
+    found: dict[str, dict[str, Option]] = {}
+    for method in METHODS.values():
+        for one in method.flags:
+            found.setdefault(one.name, {})[method.name] = one
+    return found
+
+
+def _add(parser: argparse.ArgumentParser, takers: dict[str, Option]) -> None:
     """One flag for all methods that take an option of this name, with what it means to each; its
     text is read once the method is known.
     """
-    takers: dict[str, list[str]] = {}
-    for method in METHODS.values():
-        for one in method.flags:
-            if one.name == name:
-                default = "" if one.default in (None, False) else f" (default {one.default})"
-                takers.setdefault(f"{one.meaning}{default}", []).append(method.name)
-                kind = one
-    text = "; ".join(f"{meaning} [{', '.join(names)}]" for meaning, names in takers.items())
-    text = re.sub("`(\\w+)`", r"--\1", text).replace("%", "%%")
-    flag = f"--{name.replace('_', '-')}"
-    if kind.kind is bool:
-        parser.add_argument(flag, action="store_true", default=None, help=text)
-    else:
-        shown = kind.shown or {int: "N", float: "F"}.get(kind.kind, "WORD")
-        metavar = f"{shown},{shown}" if kind.many else shown
-        parser.add_argument(flag, metavar=metavar, help=text)
+    meanings: dict[str, list[str]] = {}
+    for method, one in takers.items():
+        meanings.setdefault(help_of(one), []).append(method)
+    text = "; ".join(f"{meaning} [{', '.join(names)}]" for meaning, names in meanings.items())
+    add_option(parser, one, text, read=str)
 
 
-def _read(one: Option, text: Any) -> Any:
-    """What the text behind a flag says, or BadInput."""
-    if one.kind is bool:
-        return text
-    try:
-        return tuple(one.kind(part) for part in text.split(",")) if one.many else one.kind(text)
-    except ValueError:
-        raise BadInput(f"`{one.name}` must be {one.rule}, not {text!r}") from None
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of the method that were given, read as it reads them, or BadInput."""
+    if args.method not in METHODS:
+        choose(args.method, {})
+    found = {}
+    for name, takers in _takers().items():
+        text, one = getattr(args, name), takers.get(args.method)
+        try:
+            value = text if one is None or one.kind is bool or text is None else value_of(one, text)
+        except ValueError:
+            raise BadInput(f"`{name}` must be {one and one.rule}, not {text!r}") from None
+        if value is not None:
+            found[name] = value
+    if {"gamma", "level"} <= found.keys():
+        raise BadInput("`gamma` is the margin, and `level` says how to find it; give one of them")
+    return found
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from cushion.data import load_pair
     from cushion.theorems.occam import parse_delta
 
     parse_delta(args.delta)
-    if args.method not in METHODS:
-        choose(args.method, {})
-    known = {one.name: one for one in METHODS[args.method].flags}
-    names = dict.fromkeys(name for method in METHODS.values() for name in method.takes)
-    options = {
-        name: _read(known[name], text) if name in known else text
-        for name in names
-        if (text := getattr(args, name)) is not None
-    }
-    method, chosen = choose(args.method, options)
+    given = _given(args)
+    method, chosen = choose(args.method, given)
     of_a_net = isinstance(method, Method)
     for name in ("certificate", "figures"):
         if getattr(args, name) is not None and not of_a_net:
-            raise BadInput(
-                f"--method {method.name} does not take --{name}; -o is its certificate, and it has "
-                "no curve"
-            )
-    for path in (args.out, args.certificate):
-        if path is not None:
-            check_writable(path)
-    run = None if args.net is None or not Path(args.net).is_dir() else Path(args.net).resolve()
-    written = {"-o": args.out, "--certificate": args.certificate, "--json": args.json}
-    for option, path in written.items():
-        if run is not None and path not in (None, "-") and Path(path).resolve().parent == run:
-            raise BadInput(
-                f"{option} lies in {args.net}, the folder of the net's run; give another folder"
-            )
-    if (
-        args.certificate is not None
-        and isinstance(method, Method)
-        and (why := method.uncertifiable(chosen))
-    ):
-        raise BadInput(
-            f"--certificate {args.certificate}: there is none for this net ({why}); leave it out"
-        )
+            why = "-o is its certificate, and it has no curve"
+            raise BadInput(f"--method {method.name} does not take --{name}; {why}")
+    _check_written(args)
+    if args.certificate and isinstance(method, Method) and (why := method.uncertifiable(chosen)):
+        _refuse_certificate(args, why)
     if args.figures is not None:
         from cushion.cli.figures import prepare
 
         prepare(args.figures)
-    if args.net is None and (args.weights or args.trust):
-        raise BadInput("--weights and --trust say how to load a net; give NET as well")
+    options.check_net_flags(args, "NET")
     if args.net is None and of_a_net:
-        raise BadInput(
-            f"--method {method.name} compresses a trained net; give NET, such as a RUN folder"
-        )
+        trained = f"--method {method.name} compresses a trained net"
+        raise BadInput(f"{trained}; give NET, such as a RUN folder")
     data, holdout = load_pair(args.data)
-    net = None if args.net is None else load_named_net(args, data)
+    net = None if args.net is None else options.load_named_net(args, data)
     if net is not None and of_a_net:
-        return _compress_net(args, net, data, holdout, chosen)
-    return _search(args, net, data, holdout, options)
+        _compress_net(args, net, data, holdout, chosen)
+    else:
+        _search(args, net, data, holdout, given)
+
+
+def _check_written(args: argparse.Namespace) -> None:
+    """BadInput for a file that cannot be written, or that would lie in the net's RUN folder."""
+    folder = Path(args.net).resolve() if args.net is not None and Path(args.net).is_dir() else None
+    written = {"-o": args.out, "--certificate": args.certificate, "--json": args.json}
+    for option, path in written.items():
+        if path in (None, "-"):
+            continue
+        check_writable(path)
+        if Path(path).resolve().parent == folder:
+            where = f"lies in {args.net}, the folder of the net's run"
+            raise BadInput(f"{option} {where}; give another folder")
+
+
+def _refuse_certificate(args: argparse.Namespace, why: str) -> None:
+    none = f"there is none for this net ({why})"
+    raise BadInput(f"--certificate {args.certificate}: {none}; leave it out")
 
 
 def _compress_net(
-    args: argparse.Namespace,
-    net: LoadedNet,
-    data: Dataset,
-    holdout: Dataset | None,
-    options: Any,
-) -> int:
+    args: argparse.Namespace, net: LoadedNet, data: Dataset, holdout: Dataset | None, chosen: Any
+) -> None:
     from cushion.cli.compression import describe
-    from cushion.cli.figures.compression import draw
+    from cushion.cli.figures import draw
     from cushion.compressors.run import compress_model
 
-    other = say_if_other_data(args, net, data)
-    found = compress_model(
-        net.module,
-        data,
-        method=args.method,
-        options=options,
-        holdout=None if other else holdout,
-        init=net.init,
-        delta=args.delta,
-        seed=args.seed,
-    )
-    if args.certificate is not None and found.certificate is None:
-        because = next(row.because for row in found.summary.occam if row.kind == "certificate")
-        raise BadInput(
-            f"--certificate {args.certificate}: there is none for this net ({because}); leave it "
-            "out"
-        )
+    other = options.say_if_other_data(args, net, data)
+    how = {"method": args.method, "options": chosen, "delta": args.delta, "seed": args.seed}
+    held = None if other else holdout
+    found = compress_model(net.module, data, holdout=held, init=net.init, **how)
+    if args.certificate is not None:
+        if found.certificate is None:
+            none = (row.because for row in found.summary.occam if row.kind == "certificate")
+            _refuse_certificate(args, next(none))
+        else:
+            found.certificate.save(args.certificate)
     found.save(args.out)
-    if args.certificate is not None and found.certificate is not None:
-        found.certificate.save(args.certificate)
-    figures = [] if args.figures is None else draw(found.summary, args.figures)
-    say_if_untrained(args)
-    files = {
-        "file": args.out,
-        "certificate": args.certificate,
-        "figures": [str(path) for path in figures],
-    }
+    figures = [] if args.figures is None else map(str, draw(found.summary, args.figures))
+    options.say_if_untrained(args)
+    files = {"file": args.out, "certificate": args.certificate, "figures": list(figures)}
     text = describe(found.summary, args.out, args.certificate, args.data)
     answer(args, {**files, **found.summary.to_json()}, text)
-    return 0
 
 
 def _search(
@@ -240,33 +171,17 @@ def _search(
     net: LoadedNet | None,
     data: Dataset,
     holdout: Dataset | None,
-    options: dict[str, Any],
-) -> int:
+    given: dict[str, Any],
+) -> None:
     from cushion.compressors.run import compress
-    from cushion.numerics import percent_up
-    from cushion.progress import working
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the training as Ctrl-C does
-    with working(args.method, 1.0) as bar:
-
-        def report(done: float, best: Decimal) -> None:
-            bar.say(f"best bound {percent_up(str(best))}")
-            bar.reach(done)
-
-        found = compress(
-            None if net is None else net.module,
-            data,
-            method=args.method,
-            holdout=holdout,
-            delta=args.delta,
-            seed=args.seed,
-            report=report,
-            **options,
-        )
+    module = None if net is None else net.module
+    how = {"method": args.method, "delta": args.delta, "seed": args.seed, **given}
+    with options.searching(args.method) as report:
+        found = compress(module, data, holdout=holdout, report=report, **how)
     found.save(args.out)
-    say_if_untrained(args)
-    answer(args, {"file": args.out, **found.summary.to_json()}, "\n".join(_words(args, found)))
-    return 0
+    options.say_if_untrained(args)
+    answer(args, {"file": args.out, **found.summary.to_json()}, *_words(args, found))
 
 
 def _words(args: argparse.Namespace, found: Compressed[SearchSummary]) -> list[str]:
@@ -285,16 +200,13 @@ def _words(args: argparse.Namespace, found: Compressed[SearchSummary]) -> list[s
         f"It errs on {spaced(summary.errors)} of these {spaced(summary.m)} examples itself.",
     ]
     if args.net is not None:
-        lines.append(
-            "This is about the compressed net in the file, which imitates your net; not about your "
-            "net."
-        )
+        imitates = "the compressed net in the file, which imitates your net"
+        lines.append(f"This is about {imitates}; not about your net.")
     if summary.interrupted:
         lines.append("The training was interrupted; this is the best net until then.")
     if not claim.made_with["trained"]:
-        lines.append(CONSTANT)
+        lines.append(options.CONSTANT)
     if claim.holdout is not None:
         lines.append(holdout_sentence(claim.holdout, "its"))
     lines.append(f"What it assumes, and every bit: cushion inspect {args.out}")
-    lines.append(f"Check it with: cushion verify {args.out} --data {args.data}")
-    return lines
+    return [*lines, f"Check it with: cushion verify {args.out} --data {args.data}"]

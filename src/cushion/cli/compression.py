@@ -4,135 +4,89 @@ method: tables and legends are drawn from what the fields of a summary say of th
 
 from __future__ import annotations
 
-import dataclasses
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cushion.cli import render
-from cushion.compressors.records import InductionError, LayerSummary, Occam, PromiseCheck, Summary
+from cushion.compressors.records import InductionError, Occam, PromiseCheck, Summary
 from cushion.compressors.registry import METHODS
-from cushion.numerics import percent_up
-from cushion.records import Column, Record, columns_of
+from cushion.measures.family import View
+from cushion.numerics import counted, percent_up
+from cushion.records import Record, columns_of
 from cushion.theorems.records import Bound
 
 
 def describe(found: Summary, file: str, certificate: str | None, data: str) -> str:
     """Everything that was found, and what to do with the files."""
-    parts = [_about(found)]
+    return render.show(_parts(found, file, certificate, data))
+
+
+def _parts(found: Summary, file: str, certificate: str | None, data: str) -> Iterator[View | str]:
+    yield _about(found)
     if tried := getattr(found, "tried", ()):
-        parts.append(_titled("What was tried", tried))
-    parts += [_layers(found), *_nested(found.layers), *_fields(found), promises(found.promises)]
+        yield View("What was tried", tried, "")
+    yield from _layers(found)
+    yield from _fields(found)
+    yield _promises(found.promises)
     if len(found.layers) > 1 and (rows := getattr(found, "induction", ())):
-        parts.append(_induction([layer.name for layer in found.layers], rows))
-    parts += [_proved(found, len(tried)), bounds(found.paper_bounds)]
+        yield _induction([layer.name for layer in found.layers], rows)
+    yield _proved(found, len(tried))
+    yield _bounds(found.paper_bounds)
     files = f"The compressed net is in {file}; in Python: cushion.load_compressed"
     if certificate is not None:
         files += f"\nCheck the certificate with: cushion verify {certificate} --data {data}"
     elif not any(row.because for row in found.occam):
-        files += (
-            "\nFor a file that anybody can check with cushion verify, add --certificate "
-            "FILE.cushion"
-        )
-    return "\n\n".join([*parts, files])
+        anybody = "For a file that anybody can check with cushion verify"
+        files += f"\n{anybody}, add --certificate FILE.cushion"
+    yield files
 
 
 def _about(found: Summary) -> str:
-    share = 100 * found.parameters / found.parameters_before
+    share = f"{100 * found.parameters / found.parameters_before:.3g} %"
+    size = f"{found.parameters} numbers ({share}) in {found.bits} bits"
     lines = [
-        *_wrapped(f"{found.method}: {METHODS[found.method].meaning} (seed {found.seed})"),
-        *_wrapped(
-            f"{found.parameters_before} parameters become {found.parameters} numbers "
-            f"({share:.3g} %) in {found.bits} bits"
-        ),
+        f"{found.method}: {METHODS[found.method].meaning} (seed {found.seed})",
+        f"{found.parameters_before} parameters become {size}",
     ]
     if found.gamma is None:
         lines.append("no positive margin")
-    plain = [
-        column
-        for column in columns_of(found)
-        if not isinstance(getattr(found, column.name), Record | tuple)
-        and getattr(found, column.name) not in (None, "", False)
-    ]
-    lines.append(render.facts(found, *(column.name for column in plain)))
+    held = {one.name: getattr(found, one.name) for one in columns_of(found)}
+    plain = [name for name, value in held.items() if not isinstance(value, Record | tuple)]
+    plain = [name for name in plain if held[name] not in (None, "", False)]
+    lines.append(render.facts(found, *plain))
     if all(getattr(layer, "size", None) == 0 for layer in found.layers):
-        lines.append(
-            "At this accuracy nothing can be cut: every layer is kept, on a grid; give `k` or a "
-            "larger `epsilon`"
-        )
-    for note in getattr(found, "notes", ()):
-        lines += _wrapped(f"note: {note}")
-    return "\n".join(lines)
+        kept = "At this accuracy nothing can be cut: every layer is kept, on a grid"
+        lines.append(f"{kept}; give `k` or a larger `epsilon`")
+    return "\n".join([*lines, *(f"note: {note}" for note in getattr(found, "notes", ()))])
 
 
-def _titled(title: str, rows: Sequence[Record]) -> str:
-    return "\n".join([*_wrapped(title), render.records(rows), *_legend(type(rows[0]))])
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, render.width())
-
-
-def _legend(cls: type, *names: str) -> list[str]:
-    """What the columns mean whose labels do not say it, each once."""
-    told = [column.name for column in columns_of(cls, *names) if column.meaning]
-    return list(dict.fromkeys(render.legend(cls, *told).splitlines())) if told else []
-
-
-def _layers(found: Summary) -> str:
-    """Flat columns of the layers, those that say nothing left out, and their sums."""
-    layers: Sequence[LayerSummary] = found.layers
-    shown = [
-        column.name
-        for column in columns_of(layers[0])
-        if not _records_in(layers, column)
-        and any(getattr(layer, column.name) not in (None, "", ()) for layer in layers)
-    ]
+def _layers(found: Summary) -> Iterator[View]:
+    """Flat columns of the layers, and a table for each column that holds records."""
+    layers = found.layers
+    flat, nested = [], {}
+    for one in columns_of(layers[0]):
+        rows = [layer for layer in layers if isinstance(getattr(layer, one.name), Record)]
+        if rows:
+            inner = columns_of(getattr(rows[0], one.name))
+            paths = " ".join(f"{one.name}.{part.name}" for part in inner)
+            nested[one.name] = View(one.meaning, rows, f"name {paths}")
+        else:
+            flat.append(one.name)
     rest = found.bits - sum(layer.bits for layer in layers)
-    return "\n".join(
-        [
-            render.records(layers, *shown),
-            *_wrapped(
-                f"total: {found.parameters_before} parameters before, {found.parameters} numbers "
-                f"and {found.bits} bits after, {rest} of them sizes and grids"
-            ),
-            *_legend(type(layers[0]), *shown),
-        ]
-    )
+    after = f"{found.parameters} numbers and {found.bits} bits after"
+    total = f"total: {found.parameters_before} parameters before, {after}"
+    yield View(f"{total}, {rest} of them sizes and grids", layers, " ".join(flat))
+    yield from nested.values()
 
 
-def _records_in(layers: Sequence[LayerSummary], column: Column) -> list[tuple[str, Record]]:
-    """(layer, record) of the layers that have one in this column."""
-    found = ((layer.name, getattr(layer, column.name)) for layer in layers)
-    return [(name, value) for name, value in found if isinstance(value, Record)]
-
-
-def _nested(layers: Sequence[LayerSummary]) -> list[str]:
-    """One table for each column of the layers that holds records."""
-    tables = []
-    for column in columns_of(layers[0]):
-        if rows := _records_in(layers, column):
-            own = columns_of(rows[0][1])
-            cells = [
-                [name, *(render.cell(one, getattr(record, one.name)) for one in own)]
-                for name, record in rows
-            ]
-            header = ["layer", *(one.label for one in own)]
-            lines = [*_wrapped(column.meaning), render.table(header, cells)]
-            tables.append("\n".join([*lines, *_legend(type(rows[0][1]))]))
-    return tables
-
-
-def _fields(found: Summary) -> list[str]:
+def _fields(found: Summary) -> Iterator[View | str]:
     """A table for each field of the net that holds records, titled by its meaning."""
-    parts = []
-    for column in columns_of(found):
-        value = getattr(found, column.name)
-        if isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
-            parts.append(_titled(column.meaning, value))
+    for one in columns_of(found):
+        value = getattr(found, one.name)
+        if isinstance(value, tuple) and value and isinstance(value[0], Record):
+            yield View(one.meaning, value, "")
         elif isinstance(value, Record):
-            parts.append("\n".join([*_wrapped(column.meaning), *_record(found, value)]))
-    return parts
+            yield "\n".join([one.meaning, *_record(found, value)])
 
 
 def _record(found: Summary, record: Record) -> list[str]:
@@ -143,24 +97,19 @@ def _record(found: Summary, record: Record) -> list[str]:
     if wide:
         names = [layer.name for layer in found.layers]
         values = [[render.cell(one, v) for v in getattr(record, one.name)] for one in wide]
-        rows = [list(row) for row in zip(names, *values, strict=True)]
+        rows = list(zip(names, *values, strict=True))
         lines.append(render.table(["layer", *(one.label for one in wide)], rows))
-    return [*lines, *_legend(type(record))]
+    return [*lines, *render.legend(columns)]
 
 
-def promises(checks: Sequence[PromiseCheck]) -> str:
+def _promises(checks: Sequence[PromiseCheck]) -> str:
     """Every lemma, and whether it held."""
     words = {True: "held", False: "BROKEN", None: "not promised"}
-    rows = [
-        [
-            one.name,
-            words[one.held],
-            "-" if one.worst_ratio is None else f"{one.worst_ratio:.4g}",
-            one.cases,
-            f"{one.meaning} [{one.source}]",
-        ]
-        for one in checks
-    ]
+    rows = []
+    for one in checks:
+        ratio = "-" if one.worst_ratio is None else f"{one.worst_ratio:.4g}"
+        meaning = f"{one.meaning} [{one.source}]"
+        rows.append([one.name, words[one.held], ratio, one.cases, meaning])
     header = ["lemma", "", "worst/promised", "cases", "meaning"]
     return f"What the lemmas promise\n{render.table(header, rows)}"
 
@@ -175,14 +124,14 @@ def _induction(names: Sequence[str], induction: Sequence[InductionError]) -> str
         own = [seen.get((i, name), "-") for name in names]
         rows.append([str(i), "-" if allowed is None else f"{allowed:.4g}", *own])
     title = "Worst relative error at each layer when the first i layers are changed, beside (i/d)ε"
-    return "\n".join([*_wrapped(title), render.table(["i", "(i/d)ε", *names], rows)])
+    return f"{title}\n{render.table(['i', '(i/d)ε', *names], rows)}"
 
 
 def _proved(found: Summary, tried: int) -> str:
     """What is proved, what that assumes, and what it costs that a setting was chosen."""
+    before = f"Before: {counted(found.errors_before, 'error')} on {found.m} examples"
     lines = [
-        f"Before: {found.errors_before} errors on {found.m} examples. What is proved of the "
-        "compressed net:",
+        f"{before}. What is proved of the compressed net:",
         *map(_occam, found.occam),
         f"assuming that {'; '.join(found.assumptions)}",
     ]
@@ -194,44 +143,40 @@ def _proved(found: Summary, tried: int) -> str:
         )
     elif tried:
         lines.append("One setting was tried, so there was no choice to pay for.")
-    return "\n".join(part for line in lines for part in _wrapped(line))
+    return "\n".join(lines)
 
 
 def _occam(row: Occam) -> str:
     if row.because:
         return f"no certificate file: {row.because}"
-    held = f"; {row.holdout_errors} errors on {row.holdout_m} held-out" if row.holdout_m else ""
-    kind = (
-        "as an integer net, for cushion verify"
-        if row.kind == "certificate"
-        else "in this machine's floating point"
-    )
+    errors = counted(row.errors, "error")
+    if row.holdout_m:
+        errors += f"; {counted(row.holdout_errors or 0, 'error')} on {row.holdout_m} held-out"
+    kind = "in this machine's floating point"
+    if row.kind == "certificate":
+        kind = "as an integer net, for cushion verify"
     shown = percent_up(str(row.bound))
     bound = "vacuous" if shown == "100.00 %" else f"errs on at most {shown} of new examples"
-    return f"{kind}: {row.errors} errors{held}, {row.bits} bits, {bound} (delta = {row.delta:g})"
+    return f"{kind}: {errors}, {row.bits} bits, {bound} (delta = {row.delta:g})"
 
 
-def bounds(rows: Sequence[Bound]) -> str:
+def _bounds(rows: Sequence[Bound]) -> str:
     """The rows with a value, each once, then for the others why they have none."""
-    parts = _wrapped(
-        "The paper's bounds for this net, with explicit constants; kind says what each is"
-    )
+    lines = ["The paper's bounds for this net, with explicit constants; kind says what each is"]
     known: dict[tuple[Any, ...], Bound] = {}  # without failures two theorems may say the same
+    silent: dict[str, dict[str, None]] = {}
     for row in rows:
-        if not row.abstains:
+        if row.abstains:
+            why = row.meaning.removeprefix("abstains: ")
+            silent.setdefault(why, {})[f"{row.name} [{row.source}]"] = None
+        else:
             known.setdefault((row.name.split(",")[0], row.form, row.value, row.log10), row)
     if known:
+        header = ["bound", "form", "kind", "error at most", "meaning"]
         cells = [
             [one.name, one.form, one.kind, one.shown, f"{one.meaning} [{one.source}]"]
             for one in known.values()
         ]
-        header = ["bound", "form", "kind", "error at most", "meaning"]
-        parts.append(render.table(header, cells))
-    silent: dict[str, list[Bound]] = {}
-    for row in rows:
-        if row.abstains:
-            silent.setdefault(row.meaning.removeprefix("abstains: "), []).append(row)
-    for why, these in silent.items():
-        names = ", ".join(dict.fromkeys(f"{bound.name} [{bound.source}]" for bound in these))
-        parts += _wrapped(f"No value for {names}: {why}")
-    return "\n".join(parts)
+        lines.append(render.table(header, cells))
+    lines += [f"No value for {', '.join(names)}: {why}" for why, names in silent.items()]
+    return "\n".join(lines)

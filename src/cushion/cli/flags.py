@@ -57,18 +57,16 @@ def translated(value: Any, flags: Collection[str]) -> Any:
     return [translated(part, flags) for part in value] if isinstance(value, list | tuple) else value
 
 
-def add_options(
-    parser: Any, cls: type, *, leave_out: Collection[str] = (), taken: str = ""
-) -> None:
-    """A flag for each option of the class; what is not given stays None. taken: for the help."""
+def add_options(parser: Any, cls: type, *, leave_out: Collection[str] = ()) -> None:
+    """A flag for each option of the class; what is not given stays None."""
     for one in options_of(cls):
         if one.name not in leave_out:
-            add_option(parser, one, taken)
+            add_option(parser, one)
 
 
-def add_option(parser: Any, one: Option, taken: str = "") -> None:
-    default = "" if one.default in (None, (), "", False) else f" (default {_default(one)})"
-    text = f"{one.meaning}{default}{taken}".replace("%", "%%")
+def add_option(parser: Any, one: Option, text: str = "", read: Any = None) -> None:
+    """One flag; text: its help, where that is not its meaning; read: its reader, if not its own."""
+    text = (text or help_of(one)).replace("%", "%%")
     flag, kept = flag_of(one), _kept_as(one)
     if one.kind is bool:
         parser.add_argument(flag, dest=kept, action="store_true", default=None, help=text)
@@ -76,7 +74,16 @@ def add_option(parser: Any, one: Option, taken: str = "") -> None:
     shown = one.shown or {int: "N", float: "F"}.get(one.kind, "|".join(one.choices) or "WORD")
     if one.many and not one.shown:
         shown = f"{shown},{shown}"
-    parser.add_argument(flag, dest=kept, type=_reader(one), metavar=shown, help=text)
+    parser.add_argument(flag, dest=kept, type=read or _reader(one), metavar=shown, help=text)
+
+
+def help_of(one: Option) -> str:
+    """Its meaning and its default."""
+    if one.default in (None, (), "", False):
+        return one.meaning
+    values = one.default if one.many else (one.default,)
+    shown = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+    return f"{one.meaning} (default {','.join(shown)})"
 
 
 def from_flags(cls: type[Chosen], args: argparse.Namespace, **fixed: Any) -> Chosen:
@@ -106,19 +113,12 @@ def _kept_as(one: Option) -> str:
     return (one.flag or one.name).replace("-", "_")
 
 
-def _default(one: Option) -> str:
-    values = one.default if one.many else (one.default,)
-    return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
-
-
 def _reader(one: Option) -> Any:
     """From the text behind a flag to a value; argparse prints the sentence of a refusal."""
 
     def read(text: str) -> Any:
         try:
-            value = (
-                tuple(one.kind(part) for part in text.split(",")) if one.many else one.kind(text)
-            )
+            value = value_of(one, text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"must be {one.rule}, not '{text}'") from None
         if not one.accepts(value):
@@ -126,3 +126,8 @@ def _reader(one: Option) -> Any:
         return value
 
     return read
+
+
+def value_of(one: Option, text: str) -> Any:
+    """What the text behind a flag says; ValueError where it is no such number."""
+    return tuple(map(one.kind, text.split(","))) if one.many else one.kind(text)

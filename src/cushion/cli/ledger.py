@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from cushion.certificates.certificate import sentence, spaced, total_delta
 from cushion.certificates.format.claims import Claim, GaussianClaim, OccamClaim
-from cushion.cli.render import records, table
-from cushion.numerics import float_up, percent_up
-from cushion.records import Record, column
+from cushion.cli.render import table
+from cushion.numerics import counted, float_up, percent_up
 
 
-@dataclasses.dataclass(frozen=True)
-class DeltaItem(Record):
-    """A share of the failure probability, and what it pays for."""
-
-    item: str = column("what the share pays for", label="paid for")
-    delta: str = column("the share of the failure probability", label="δ")
-    meaning: str = column("the probability that it stands for", label="the probability")
-
-
-def delta_items(claim: OccamClaim) -> list[DeltaItem]:
+def deltas(claim: OccamClaim) -> list[dict[str, str]]:
     """What each share of δ pays; the hold-out line is a statement of its own."""
     own = f"that any message of the code breaks its bound; this one's own part is δ·2^-{claim.bits}"
-    line = claim.transfer
-    if line is None:
-        return [DeltaItem("bound on the net in the file", claim.delta, own)]
-    apart = f"that they disagree more often than their count on {line.m} unlabelled inputs implies"
-    return [
-        DeltaItem("bound on g, the net in the file", claim.delta, own),
-        DeltaItem("f and g disagree", line.delta, apart),
-    ]
+    net = "the net in the file" if claim.transfer is None else "g, the net in the file"
+    found = [{"item": f"bound on {net}", "delta": claim.delta, "meaning": own}]
+    if (line := claim.transfer) is not None:
+        apart = f"more often than their count on {line.m} unlabelled inputs implies"
+        meaning = f"that they disagree {apart}"
+        found.append({"item": "f and g disagree", "delta": line.delta, "meaning": meaning})
+    return found
 
 
 def bit_positions(claim: OccamClaim) -> list[tuple[int, int]]:
@@ -55,61 +43,54 @@ def show_ledger(claim: Claim) -> list[str]:
     ]
     rows.append(["total", claim.bits, f"0-{claim.bits - 1}", "the length of the message"])
     about = "the net in the file" if claim.transfer is None else "your net f"
-    total = DeltaItem("total", total_delta(claim), f"that the statement about {about} is false")
+    shares = [list(item.values()) for item in deltas(claim)]
+    shares.append(["total", total_delta(claim), f"that the statement about {about} is false"])
     lines = [
         "What was paid in bits:",
         table(["paid for", "bits", "positions", "what it is"], rows),
         "",
         "What was paid in failure probability:",
-        records([*delta_items(claim), total]),
+        table(["paid for", "δ", "the probability"], shares),
     ]
     if claim.holdout is not None:
-        lines.append(
-            f"The hold-out line is a statement of its own, with its own δ = {claim.holdout.delta}."
-        )
+        own = f"with its own δ = {claim.holdout.delta}"
+        lines.append(f"The hold-out line is a statement of its own, {own}.")
     return lines
 
 
 def show_assumptions(claim: Claim) -> list[str]:
-    return [
-        "What nobody can check, and is assumed:",
-        *(f"- {text}" for text in claim.assumptions),
-    ]
+    return ["What nobody can check, and is assumed:", *(f"- {text}" for text in claim.assumptions)]
 
 
 def show_numbers(claim: Claim) -> list[str]:
     """The statement, every count and fingerprint behind it, and the ledger, as lines of text."""
     m = f"{spaced(claim.m)} examples of {claim.data}"
-    at_most = f"at most {percent_up(claim.bound)}"
+    errors = counted(spaced(claim.errors), "error")
     if isinstance(claim, GaussianClaim):
         counts = (
-            f"Q: {spaced(claim.errors)} errors in {spaced(claim.draws)} draws on {m}, KL = "
-            f"{claim.kl} nats, δ = {claim.delta}, of which {claim.delta_draws} pay for the draws"
+            f"Q: {errors} in {spaced(claim.draws)} draws on {m}, KL = {claim.kl} nats, δ = "
+            f"{claim.delta}, of which {claim.delta_draws} pay for the draws"
         )
     else:
         assert isinstance(claim, OccamClaim)
-        counts = (
-            f"g, the net in the file: {spaced(claim.errors)} errors on {m}, {spaced(claim.bits)} "
-            f"bits, δ = {claim.delta}"
-        )
+        bits = f"{spaced(claim.bits)} bits, δ = {claim.delta}"
+        counts = f"g, the net in the file: {errors} on {m}, {bits}"
     lines = [
-        sentence(claim),
-        "",
-        f"{counts}: {at_most}",
+        *(sentence(claim), "", f"{counts}: at most {percent_up(claim.bound)}"),
         f"   fingerprint of the examples: {claim.data_fingerprint}",
     ]
     if (line := claim.holdout) is not None:
+        missed = f"{counted(spaced(line.errors), 'error')} on {spaced(line.m)} examples"
         lines += [
-            f"   held out: {spaced(line.errors)} errors on {spaced(line.m)} examples, δ = "
-            f"{line.delta}: at most {percent_up(line.bound)}",
+            f"   held out: {missed}, δ = {line.delta}: at most {percent_up(line.bound)}",
             f"   fingerprint of the held-out examples: {line.data_fingerprint}",
         ]
     if isinstance(claim, OccamClaim) and (change := claim.transfer) is not None:
+        apart = f"{spaced(change.disagreements)} of {spaced(change.m)} unlabelled inputs"
+        gap = f"a gap between its two largest scores of at most {change.tolerance} counts"
         lines += [
-            f"f: disagrees with g on {spaced(change.disagreements)} of {spaced(change.m)} "
-            "unlabelled inputs (a gap between its two largest scores of at most "
-            f"{change.tolerance} counts), δ = {change.delta}: at most {percent_up(change.bound)}; "
-            f"so f errs on at most {percent_up(change.bound_f)}",
+            f"f: disagrees with g on {apart} ({gap}), δ = {change.delta}: at most "
+            f"{percent_up(change.bound)}; so f errs on at most {percent_up(change.bound_f)}",
             f"   fingerprint of f's numbers: {change.net_fingerprint}",
             f"   fingerprint of the unlabelled inputs: {change.data_fingerprint}",
         ]
@@ -127,7 +108,7 @@ def claim_json(claim: Claim, *, f_confirmed: bool = True) -> dict[str, Any]:
     stated = claim.bound
     if isinstance(claim, OccamClaim):
         obj |= {"bound_g": claim.bound, "delta_g": claim.delta, "bound_f": None}
-        obj["deltas"] = [item.to_json() for item in delta_items(claim)]
+        obj["deltas"] = deltas(claim)
         if claim.transfer is not None:
             obj["bound_f"] = claim.transfer.bound_f
             if f_confirmed:
@@ -141,14 +122,5 @@ def claim_json(claim: Claim, *, f_confirmed: bool = True) -> dict[str, Any]:
     return obj
 
 
-_PROBABILITIES = {
-    "bound",
-    "bound_f",
-    "bound_g",
-    "delta",
-    "delta_draws",
-    "delta_g",
-    "kl",
-    "sample_bound",
-    "tolerance",
-}
+_BOUNDS = {"bound", "bound_f", "bound_g", "sample_bound"}
+_PROBABILITIES = _BOUNDS | {"delta", "delta_draws", "delta_g", "kl", "tolerance"}

@@ -1,13 +1,21 @@
-"""Options that several verbs share, each with one meaning."""
+"""Options that several verbs share, each with one meaning, and what verbs do with them."""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cushion.cli.output import add_json
+from cushion.certificates.format.container import MAGIC
+from cushion.certificates.search.options import Report
 from cushion.errors import BadInput
+from cushion.numerics import percent_up
+from cushion.progress import working
 
 if TYPE_CHECKING:
     from cushion.data import Dataset
@@ -17,57 +25,56 @@ CONSTANT = (
     "This net always gives the most frequent class: nothing that was trained has a smaller bound. "
     "Give it longer (--minutes), or more examples."
 )
+_JSON = "write the answer as one JSON object to FILE, or to stdout with -"
+_DATA = (
+    "a set's name (see `cushion data list`), a folder or an .npz file; steps may follow, such as "
+    "cifar10,subset=10000,random-labels=1,seed=0"
+)
+_NET = (
+    "weights that cushion wrote, a RUN folder, a compressed net, file.py:factory, or a .pt2 program"
+)
 
 
-def add_verb(verbs: Any, name: str, *, summary: str, example: str) -> argparse.ArgumentParser:
+def add_verb(
+    verbs: Any, name: str, run: Callable[..., int | None], *, summary: str, example: str
+) -> argparse.ArgumentParser:
     """A verb's parser, with its example and --json."""
     parser: argparse.ArgumentParser = verbs.add_parser(
         name, help=summary, description=summary, epilog=f"example: {example}", allow_abbrev=False
     )
-    add_json(parser)
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", metavar="FILE|-", help=_JSON)
     return parser
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data",
-        required=True,
-        type=filled,
-        metavar="D",
-        help="a set's name (see `cushion data list`), a folder or an .npz file; steps may follow, "
-        "such as cifar10,subset=10000,random-labels=1,seed=0",
-    )
+def add_word(parser: Any, flag: str, shown: str, meaning: str, **more: Any) -> None:
+    """A flag with a word behind it, which must not be empty."""
+    parser.add_argument(*flag.split(), metavar=shown, type=filled, help=meaning, **more)
 
 
-def add_net(parser: argparse.ArgumentParser, *, flag: bool) -> None:
+def add_switch(parser: Any, flag: str, meaning: str) -> None:
+    parser.add_argument(flag, action="store_true", help=meaning)
+
+
+def add_data(parser: Any) -> None:
+    add_word(parser, "--data", "D", _DATA, required=True)
+
+
+def add_out(parser: Any, shown: str, meaning: str) -> None:
+    add_word(parser, "-o --out", shown, meaning, required=True)
+
+
+def add_net(parser: Any, name: str = "net", meaning: str = _NET, **more: Any) -> None:
     """NET as a positional argument, or as --net where it is optional."""
-    text = (
-        "weights that cushion wrote, a RUN folder, a compressed net, file.py:factory, or a .pt2 "
-        "program"
-    )
-    if flag:
-        parser.add_argument("--net", metavar="NET", help=text)
-    else:
-        parser.add_argument("net", metavar="NET", help=text)
-    parser.add_argument(
-        "--weights", metavar="W", help="with file.py:factory: its state dict, .safetensors or .pt"
-    )
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="load a .pt2 program, although loading one can run code",
-    )
+    parser.add_argument(name, metavar="NET", help=meaning, **more)
+    state = "with file.py:factory: its state dict, .safetensors or .pt"
+    parser.add_argument("--weights", metavar="W", help=state)
+    add_switch(parser, "--trust", "load a .pt2 program, although loading one can run code")
 
 
-def add_examples(
-    parser: argparse.ArgumentParser, what: str, default: str = "what some minutes allow"
-) -> None:
-    parser.add_argument(
-        "--examples",
-        type=whole_or_all,
-        metavar="N|all",
-        help=f"rows for {what} (default: {default})",
-    )
+def add_examples(parser: Any, what: str, default: str = "what some minutes allow") -> None:
+    text = f"rows for {what} (default: {default})"
+    parser.add_argument("--examples", type=whole_or_all, metavar="N|all", help=text)
 
 
 def filled(text: str) -> str:
@@ -75,14 +82,6 @@ def filled(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text
-
-
-def whole(text: str) -> int:
-    """An option's whole number ≥ 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text}")
-    return value
 
 
 def seed(text: str) -> int:
@@ -95,34 +94,54 @@ def seed(text: str) -> int:
 
 def whole_or_all(text: str) -> int:
     """A number of rows; "all" is more than any sample has."""
-    try:
-        return sys.maxsize if text == "all" else whole(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"must be a whole number of at least 1, or all, not '{text}'"
-        ) from None
+    if text != "all" and not (text.isdecimal() and int(text) > 0):
+        rule = "must be a whole number of at least 1, or all"
+        raise argparse.ArgumentTypeError(f"{rule}, not '{text}'")
+    return sys.maxsize if text == "all" else int(text)
 
 
-def say_if_untrained(args: argparse.Namespace) -> None:
-    """A factory without --weights gives a net that nobody trained, unless it loads weights
-    itself.
-    """
+def note(sentence: str) -> None:
+    print(f"cushion: note: {sentence}", file=sys.stderr)
+
+
+def say_if_untrained(args: argparse.Namespace, flag: str = "--weights") -> None:
+    """A factory without weights gives a net that nobody trained, unless it loads them itself."""
     if args.net is not None and ".py:" in args.net and args.weights is None:
-        print(
-            f"cushion: note: no --weights, so {args.net} is taken as its factory returns it",
-            file=sys.stderr,
-        )
+        note(f"no {flag}, so {args.net} is taken as its factory returns it")
 
 
 def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -> bool:
     """Say, and return, whether the net was trained on other data than these."""
     other = net.meta.get("data_fingerprint", data.fingerprint) != data.fingerprint
     if other:
-        print(
-            f"cushion: note: {args.net} was trained on other examples or labels than {args.data}",
-            file=sys.stderr,
-        )
+        note(f"{args.net} was trained on other examples or labels than {args.data}")
     return bool(other)
+
+
+def check_net_flags(args: argparse.Namespace, name: str = "--net") -> None:
+    """BadInput where a flag says how to load a net that is not there."""
+    if args.net is None and (args.weights or args.trust):
+        raise BadInput(f"--weights and --trust say how to load a net; give {name} as well")
+    nets = [net for net in (args.net, getattr(args, "beside", None)) if net is not None]
+    if args.trust and not any(net.endswith(".pt2") for net in nets):
+        raise BadInput(f"--trust is for .pt2 programs, which {args.net} is not; leave it out")
+
+
+def is_certificate(path: str | Path) -> bool:
+    """Whether the file begins as a certificate does."""
+    if not Path(path).is_file():
+        return False
+    with open(path, "rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+def check_certificate(path: str) -> None:
+    """BadInput for what is a compressed net instead."""
+    from cushion.compressors.file import is_compressed
+
+    if is_compressed(path):
+        how = "give the file that cushion compress wrote with --certificate"
+        raise BadInput(f"{path} is a compressed net and not a certificate; {how}")
 
 
 def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
@@ -130,16 +149,25 @@ def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
     from cushion.nets.loading.weights import LoadedNet, load_net
     from cushion.nets.network import NetworkModule
 
+    if is_certificate(args.net):
+        how = "check it with cushion verify, or see what it states with cushion inspect"
+        raise BadInput(f"{args.net} is a certificate and not a NET; {how}")
     if is_compressed(args.net):
-        if args.weights or args.trust:
-            raise BadInput(
-                f"--weights and --trust do not go with {args.net}, a compressed net; leave them out"
-            )
+        if args.weights:
+            raise BadInput(f"--weights does not go with {args.net}, a compressed net; leave it out")
         return LoadedNet(NetworkModule(load_compressed(args.net).network).eval(), None, {})
-    return load_net(
-        args.net,
-        weights=args.weights,
-        trust=args.trust,
-        input_shape=data.shape,
-        classes=data.classes,
-    )
+    known: dict[str, Any] = {"input_shape": data.shape, "classes": data.classes}
+    return load_net(args.net, weights=args.weights, trust=args.trust, **known)
+
+
+@contextmanager
+def searching(what: str) -> Iterator[Report]:
+    """A search under way, which shows what it reports; SIGTERM ends it as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with working(what, 1.0) as bar:
+
+        def report(done: float, best: Decimal) -> None:
+            bar.say(f"best bound {percent_up(str(best))}")
+            bar.reach(done)
+
+        yield report

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from cushion.cli.flags import add_options, from_flags, given
-from cushion.cli.options import add_data, add_verb, filled
+from cushion.cli.options import add_data, add_out, add_verb
 from cushion.cli.output import answer
 from cushion.cli.render import records
 from cushion.errors import BadInput
@@ -15,41 +15,26 @@ from cushion.training.options import ImpOptions, TrainOptions
 if TYPE_CHECKING:
     from cushion.training.imp import ImpResult
 
+_RECIPE = (
+    'a recipe (such as arora-vgg19, guha-mlp, small) or a spec such as "1x28x28: flatten fc300 '
+    'relu fc10"'
+)
+
 
 def add_parser(verbs: Any) -> None:
-    parser = add_verb(
-        verbs,
-        "train",
-        summary="train a paper's net, or a free spec; run it again to resume",
-        example="cushion train guha-mlp --data mnist --epochs 3 -o runs/guha",
-    )
+    summary = "train a paper's net, or a free spec; run it again to resume"
+    example = "cushion train guha-mlp --data mnist --epochs 3 -o runs/guha"
+    parser = add_verb(verbs, "train", run, summary=summary, example=example)
     parser.epilog = f"{parser.epilog}. Recipes: {', '.join(recipe_names())}"
-    parser.add_argument(
-        "recipe",
-        metavar="RECIPE",
-        help='a recipe (such as arora-vgg19, guha-mlp, small) or a spec such as "1x28x28: flatten '
-        'fc300 relu fc10"',
-    )
+    parser.add_argument("recipe", metavar="RECIPE", help=_RECIPE)
     add_data(parser)
-    parser.add_argument(
-        "-o",
-        "--out",
-        type=filled,
-        required=True,
-        metavar="RUN",
-        help="folder of the run: init, checkpoint, net",
-    )
+    add_out(parser, "RUN", "folder of the run: init, checkpoint, net")
     add_options(parser, TrainOptions)
-    group = parser.add_argument_group(
-        "iterative magnitude pruning", "(lottery tickets; RUN gets a folder a level)"
-    )
-    group.add_argument(
-        "--prune",
-        choices=["imp"],
-        help="train, prune the smallest weights, rewind the others, train again",
-    )
+    about = "(lottery tickets; RUN gets a folder a level)"
+    group = parser.add_argument_group("iterative magnitude pruning", about)
+    how = "train, prune the smallest weights, rewind the others, train again"
+    group.add_argument("--prune", choices=["imp"], help=how)
     add_options(group, ImpOptions)
-    parser.set_defaults(run=run)
 
 
 def recipe_names() -> list[str]:
@@ -76,26 +61,23 @@ def run(args: argparse.Namespace) -> int:
     data, test = load_pair(args.data)
     if args.prune is not None:
         found = train_imp(args.recipe, data, args.out, test=test, **options, **vars(pruning))
-        answer(args, found.to_json(), describe_levels(found))
+        answer(args, found.to_json(), *describe_levels(found))
         return 0
     result = train(args.recipe, data, args.out, test=test, snapshots=snapshots, **options)
-    metrics = ", ".join(
-        f"{key} {value:.4g}" for key, value in result.metrics.items() if isinstance(value, float)
-    )
-    answer(
-        args,
-        result.to_json(),
-        f"{result.status} after {result.epochs} epochs: {result.net}\n{metrics}",
-    )
+    numbers = {key: value for key, value in result.metrics.items() if isinstance(value, float)}
+    done = f"{result.status} after {result.epochs} epochs: {result.net}"
+    metrics = ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())
+    answer(args, result.to_json(), done, metrics)
     return 0
 
 
-def describe_levels(found: ImpResult) -> str:
+def describe_levels(found: ImpResult) -> list[str]:
     """The levels as a table, and where their nets are."""
     last = found.levels[-1]
-    return (
-        f"{found.status}: {found.recipe}, {len(found.levels)} levels, {last.nonzeros} of "
-        f"{found.weights} weights left\n{records(found.levels)}\nCertify a level with: cushion "
-        f"compress {last.folder} --data D --method magnitude --rule zeros --grid best -o NET "
-        "--certificate FILE"
-    )
+    left = f"{last.nonzeros} of {found.weights} weights left"
+    return [
+        f"{found.status}: {found.recipe}, {len(found.levels)} levels, {left}",
+        records(found.levels),
+        f"Certify a level with: cushion compress {last.folder} --data D --method magnitude --rule "
+        "zeros --grid best -o NET --certificate FILE",
+    ]

@@ -5,15 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from cushion.certificates.certificate import (
-    holdout_sentence,
-    sentence,
-    sentence_about_g,
-    spaced,
-)
+from cushion.certificates.certificate import holdout_sentence, sentence, sentence_about_g, spaced
 from cushion.certificates.format.claims import Claim, GaussianClaim, OccamClaim, Verdict
+from cushion.cli import options
 from cushion.cli.ledger import claim_json, show_assumptions
-from cushion.cli.options import add_data, add_net, add_verb, filled, load_named_net
 from cushion.cli.output import answer
 from cushion.errors import BadInput
 
@@ -28,30 +23,15 @@ UNLABELLED_HELP = (
 
 
 def add_parser(verbs: Any) -> None:
-    parser = add_verb(
-        verbs,
-        "verify",
-        summary="recheck a certificate from its bytes and the data; exit code 1 if it does not "
-        "hold",
-        example="cushion verify digits.cushion --data digits --json -",
-    )
+    summary = "recheck a certificate from its bytes and the data; exit code 1 if it does not hold"
+    example = "cushion verify digits.cushion --data digits --json -"
+    parser = options.add_verb(verbs, "verify", run, summary=summary, example=example)
     parser.add_argument("file", metavar="FILE.cushion")
-    add_data(parser)
-    add_net(parser, flag=True)
-    parser.add_argument(
-        "--unlabelled", type=filled, metavar="U", help=f"with --net: {UNLABELLED_HELP}"
-    )
-    parser.add_argument(
-        "--slow",
-        action="store_true",
-        help="replay even a certificate that takes more than some minutes",
-    )
-    parser.set_defaults(run=run)
-
-
-def check_net_flags(args: argparse.Namespace) -> None:
-    if args.net is None and (args.weights or args.trust):
-        raise BadInput("--weights and --trust say how to load a net; give --net as well")
+    options.add_data(parser)
+    options.add_net(parser, "--net")
+    options.add_word(parser, "--unlabelled", "U", f"with --net: {UNLABELLED_HELP}")
+    slow = "replay even a certificate that takes more than some minutes"
+    options.add_switch(parser, "--slow", slow)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,30 +39,25 @@ def run(args: argparse.Namespace) -> int:
     from cushion.data.inputs import as_inputs
     from cushion.verifier import verify
 
-    check_net_flags(args)
+    options.check_certificate(args.file)
+    options.check_net_flags(args)
     if (args.net is None) != (args.unlabelled is None):
-        raise BadInput(
-            "the bound on your net f is replayed with both --net and --unlabelled; give both, or "
-            "neither"
-        )
+        how = "is replayed with both --net and --unlabelled; give both, or neither"
+        raise BadInput(f"the bound on your net f {how}")
     data, holdout = load_pair(args.data)
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
     answering = None if args.net is None else _answering(args, data)
-    verdict = verify(
-        args.file, data, holdout, unlabelled=inputs, answering=answering, slow=args.slow
-    )
-    obj = {
-        **{key: value for key, value in vars(verdict).items() if key != "claim"},
-        **claim_json(verdict.claim, f_confirmed=verdict.transfer_replayed),
-    }
-    answer(args, obj, "\n".join(_words(verdict)))
-    return 0 if verdict.ok else 1
+    found = verify(args.file, data, holdout, unlabelled=inputs, answering=answering, slow=args.slow)
+    verdict = {key: value for key, value in vars(found).items() if key != "claim"}
+    claim = claim_json(found.claim, f_confirmed=found.transfer_replayed)
+    answer(args, verdict | claim, *_words(found))
+    return 0 if found.ok else 1
 
 
 def _answering(args: argparse.Namespace, data: Dataset) -> Answering:
     from cushion.certificates import answers as float_nets
 
-    module = load_named_net(args, data).module
+    module = options.load_named_net(args, data).module
     return lambda inputs: float_nets.answer(module, inputs.x)
 
 
@@ -90,19 +65,14 @@ def _words(verdict: Verdict) -> list[str]:
     claim = verdict.claim
     if not verdict.ok:
         lines = [f"NOT OK: {verdict.reason}", f"highest level that holds: {verdict.level}"]
-        if verdict.sample_replayed:
-            lines.append(
-                f"The errors of {claim.about} on the sample were replayed and are as stated."
-            )
-        return lines
+        replayed = f"The errors of {claim.about} on the sample were replayed and are as stated."
+        return [*lines, replayed] if verdict.sample_replayed else lines
     own = isinstance(claim, OccamClaim) and claim.transfer is None
     lines = ["ok: arithmetic, message and replay all hold"]
     lines += _statement(claim, verdict.transfer_replayed)
     if isinstance(claim, GaussianClaim):
-        lines.append(
-            f"Q: {spaced(claim.errors)} of {spaced(claim.draws)} nets drawn err, each on one of "
-            f"these {spaced(claim.m)} examples."
-        )
+        drawn = f"{spaced(claim.errors)} of {spaced(claim.draws)} nets drawn err"
+        lines.append(f"Q: {drawn}, each on one of these {spaced(claim.m)} examples.")
     else:
         lines.append(errors_sentence(claim, "It" if own else "g"))
     if claim.holdout is not None:

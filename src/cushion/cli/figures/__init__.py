@@ -1,29 +1,30 @@
-"""Records as pictures, on demand: needs matplotlib, reads records only."""
+"""Records as pictures, on demand: needs matplotlib, reads records only.
+
+A module of this folder that names the records it draws (`OF`) has their `pictures`, by name.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
-from cushion.cli.figures.conditions import draw_conditions
-from cushion.cli.figures.curves import draw_curves
-from cushion.cli.figures.stability import draw_stability
-from cushion.cli.figures.tails import draw_tails
 from cushion.errors import BadInput
-from cushion.measures.records import MeasureTable
-from cushion.papers.canvas import new_figure
+from cushion.papers.canvas import new_figure, save
+from cushion.records import Record
 
 
 def prepare(folder: str) -> None:
     """Refuse before the work: matplotlib must be there, and only folders in the way."""
     new_figure()
-    for path in (Path(folder), *Path(folder).parents):
-        if path.exists():
-            if not path.is_dir():
-                raise BadInput(f"--figures {folder}: {path} is a file; give a folder")
-            return
+    there = next(path for path in (Path(folder), *Path(folder).parents) if path.exists())
+    if not there.is_dir():
+        raise BadInput(f"--figures {folder}: {there} is a file; give a folder")
 
 
-def draw(found: MeasureTable, folder: str) -> list[Path]:
-    """Every picture that the table has the numbers for."""
-    pictures = (draw_stability, draw_curves, draw_conditions, draw_tails)
-    return [path for picture in pictures for path in picture(found, folder)]
+def draw(found: Record, folder: str) -> list[Path]:
+    """Every picture that the record has the numbers for."""
+    modules = (import_module(f"{__name__}.{one.name}") for one in iter_modules(__path__))
+    fitting = [module for module in modules if isinstance(found, getattr(module, "OF", ()))]
+    drawn = (picture for module in fitting for picture in module.pictures(found))
+    return [path for name, figure in drawn for path in save(figure, Path(folder), name)]

@@ -4,33 +4,33 @@ error and bound of all that was tried, layer by layer, and two rates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cushion.compressors.records import CurvePoint
-from cushion.papers.canvas import MINE, OTHER, new_figure, save
+from cushion.compressors.records import CurvePoint, Summary
+from cushion.papers.canvas import MINE, OTHER, new_figure
+
+OF = Summary
 
 # Stays apart from MINE and OTHER in every common kind of colour blindness (Okabe and Ito).
 _THIRD = "#009E73"
 _BEFORE = {"color": "#666666", "linewidth": 1, "linestyle": "-."}
 
 
-def draw(found: Any, folder: str) -> list[Path]:
+def pictures(found: Any) -> Iterator[tuple[str, Any]]:
     """Every picture that the summary has the numbers for; settings that were tried are a curve."""
-    paths: list[Path] = []
-    tried = getattr(found, "tried", ())
+    names = ("tried", "curve", "induction", "rates")
+    tried, curve, induction, rates = (getattr(found, name, ()) for name in names)
     if len(tried) > 1:
-        paths += save(_tried(found), Path(folder), f"{found.method}-tried")
-    if len(tried) == 0 and len(getattr(found, "curve", ())) > 0:
-        paths += save(_curve(found), Path(folder), f"{found.method}-size")
+        yield f"{found.method}-tried", _tried(found)
+    if len(tried) == 0 and curve:
+        yield f"{found.method}-size", _curve(found)
     if hasattr(found.layers[0], "shift"):
-        paths += save(_shifts(found), Path(folder), f"{found.method}-layers")
-    elif len(found.layers) > 1 and len(getattr(found, "induction", ())) > 0:
-        paths += save(_layers(found), Path(folder), f"{found.method}-layers")
-    if getattr(found, "rates", ()):
-        paths += save(_rates(found), Path(folder), "vector-rates")
-    return paths
+        yield f"{found.method}-layers", _shifts(found)
+    elif len(found.layers) > 1 and induction:
+        yield f"{found.method}-layers", _layers(found)
+    if rates:
+        yield "vector-rates", _rates(found)
 
 
 def _curve(found: Any) -> Any:
@@ -75,9 +75,8 @@ def _bits_above(axes: Any, points: Sequence[CurvePoint]) -> None:
     above.set_xscale("log")
     above.set_xlim(axes.get_xlim())
     above.minorticks_off()
-    above.set_xticks(
-        [point.parameters for point in shown], [f"{point.bits:.2g}" for point in shown], fontsize=7
-    )
+    bits = [f"{point.bits:.2g}" for point in shown]
+    above.set_xticks([point.parameters for point in shown], bits, fontsize=7)
     above.set_xlabel("bits", fontsize=8)
 
 
@@ -88,11 +87,8 @@ def _layers(found: Any) -> Any:
     names = [layer.name for layer in found.layers]
     depth = len(names)
     for i in range(1, depth + 1):
-        line = sorted(
-            (names.index(one.at), max(one.worst, 1e-9))
-            for one in found.induction
-            if one.compressed == i
-        )
+        seen = [one for one in found.induction if one.compressed == i]
+        line = sorted((names.index(one.at), max(one.worst, 1e-9)) for one in seen)
         shade = MINE if i == depth else str(0.85 - 0.7 * (i - 1) / max(1, depth - 1))
         label = f"first {i} of {depth} compressed" if i in (1, depth) else None
         axes.plot(*zip(*line, strict=True), "o-", color=shade, markersize=4, label=label)
@@ -146,13 +142,11 @@ def _tried(found: Any) -> Any:
     grids = list(dict.fromkeys(one.grid for one in found.tried))
     sizes = [max(1, one.count) for one in found.tried]
     ticks = _apart(sorted(set(sizes)))
+    errors, bounds = zip(*((one.errors / found.m, one.bound) for one in found.tried), strict=True)
+    bound = f"Occam bound on the error (delta = {found.delta:g})"
     for axes, values, name in (
-        (left, [one.errors / found.m for one in found.tried], "error, training set (measured)"),
-        (
-            right,
-            [one.bound for one in found.tried],
-            f"Occam bound on the error (delta = {found.delta:g})",
-        ),
+        (left, errors, "error, training set (measured)"),
+        (right, bounds, bound),
     ):
         points = list(zip(sizes, values, found.tried, strict=True))
         for at, grid in enumerate(grids):

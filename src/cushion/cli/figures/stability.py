@@ -2,70 +2,55 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Any
 
 from cushion.cli.figures.panels import panels
-from cushion.measures.distribution import Spectrum
 from cushion.measures.records import LayerMeasures, MeasureTable
-from cushion.papers.canvas import legend_below, new_figure, save, steps
-from cushion.records import Distribution
+from cushion.papers.canvas import legend_below, new_figure, steps
 
-Spread: TypeAlias = Distribution | Spectrum
+OF = MeasureTable
+_CUSHION = "minimal interlayer cushion, unclipped"
+_SMOOTHNESS = "interlayer smoothness, 1/ρ under sign-projection noise"
 # name of the picture -> its title, and where in a layer's row the numbers are
 _HISTOGRAMS = {
     "layer-cushion": ("layer cushion ‖Aφ(x)‖ / (‖A‖_F ‖φ(x)‖)", "layer_cushion"),
     "activation-contraction": ("activation contraction ‖x‖ / ‖φ(x)‖", "activation_contraction"),
-    "interlayer-cushion": (
-        "minimal interlayer cushion, unclipped",
-        "minimal_interlayer_cushion.unclipped",
-    ),
-    "interlayer-smoothness": (
-        "interlayer smoothness, 1/ρ under sign-projection noise",
-        "smoothness.inverse_spread",
-    ),
+    "interlayer-cushion": (_CUSHION, "minimal_interlayer_cushion.unclipped"),
+    "interlayer-smoothness": (_SMOOTHNESS, "smoothness.inverse_spread"),
     "jacobian-beta": ("well-distributed Jacobian β", "jacobian_beta.spread"),
     "singular-values": ("singular values of the true map", "spectrum"),
 }
 
 
-def _at(layer: LayerMeasures, path: str) -> Spread | None:
-    found: Any = layer
-    for name in path.split("."):
-        found = getattr(found, name, None)
-    return found  # type: ignore[no-any-return]
-
-
-def draw_stability(found: MeasureTable, folder: str) -> list[Path]:
+def pictures(found: MeasureTable) -> Iterator[tuple[str, Any]]:
     """Every picture that the table has the numbers for."""
-    paths: list[Path] = []
+    twin = None if found.beside is None else found.beside.net.stability
+    initial = twin is not None and twin.weights == "initial"
+    other = f"{'its initialisation' if initial else 'a random net'}, scaled to match"
     for name, (title, path) in _HISTOGRAMS.items():
-        pick = partial(_at, path=path)
+
+        def pick(layer: LayerMeasures, path: str = path) -> Any:
+            first, *inner = path.split(".")
+            part = getattr(layer, first)
+            return attrgetter(*inner)(part) if inner and part is not None else part
+
         if any(pick(layer) is not None for layer in found.layers):
-            counted = "singular values" if path == "spectrum" else "examples"
+            labels = ("value", "singular values" if path == "spectrum" else "examples")
             title = f"{title}, {found.net.data} (measure)"
-            labels = ("value", counted)
-            figure = panels(found, title, pick, _histogram, labels, _other_name(found))
+            figure = panels(found, title, pick, _histogram, labels, other)
             legend_below(figure)
-            paths += save(figure, Path(folder), name)
-    levels = [curve.level for curve in found.layers[0].noise_attenuation]
-    for at, level in enumerate(levels):
-        paths += save(_attenuation(found, at), Path(folder), f"noise-attenuation-{level:g}")
-    return paths
+            yield name, figure
+    for at, curve in enumerate(found.layers[0].noise_attenuation):
+        yield f"noise-attenuation-{curve.level:g}", _attenuation(found, at)
 
 
-def _histogram(axes: Any, spread: Spread, colour: str, label: str) -> None:
+def _histogram(axes: Any, spread: Any, colour: str, label: str) -> None:
     """The density over the values."""
     steps(axes, spread, colour, label)
     axes.set_yticks([])
     axes.locator_params(axis="x", nbins=4)
-
-
-def _other_name(found: MeasureTable) -> str:
-    whole = None if found.beside is None else found.beside.net.stability
-    initial = whole is not None and whole.weights == "initial"
-    return "its initialisation, scaled to match" if initial else "a random net, scaled to match"
 
 
 def _attenuation(found: MeasureTable, at: int) -> Any:
@@ -84,8 +69,6 @@ def _attenuation(found: MeasureTable, at: int) -> Any:
     axes.set_yscale("log")
     axes.set_xlabel("layer")
     axes.set_ylabel("relative error ‖x̂ - x‖ / ‖x‖")
-    axes.set_title(
-        f"noise of {level:.0%} in the input of each layer, followed upwards\n{found.net.data} "
-        "(measure)"
-    )
+    title = f"noise of {level:.0%} in the input of each layer, followed upwards"
+    axes.set_title(f"{title}\n{found.net.data} (measure)")
     return figure

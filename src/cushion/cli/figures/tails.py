@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from cushion.cli.figures.panels import panels
 from cushion.measures.records import LayerMeasures, MeasureTable
 from cushion.measures.tails.records import TailFits
-from cushion.papers.canvas import MINE, OTHER, save
+from cushion.papers.canvas import MINE, OTHER
 
+OF = MeasureTable
 _BLACK = "#000000"
 _STEADY = 10  # k from which Hill's estimates set the height of a panel: before, they jump
+_INDEX = "tail index ± 2 errors"
+_THIN = {"color": _BLACK, "linestyle": ":", "linewidth": 0.8}
 _WHAT = {"weights": "weights |w|", "eigenvalues": "eigenvalues of WWᵀ"}
 
 
-def draw_tails(found: MeasureTable, folder: str) -> list[Path]:
+def pictures(found: MeasureTable) -> Iterator[tuple[str, Any]]:
     """Survival functions and Hill plots of weights and eigenvalues, if a power law was fitted."""
-    paths: list[Path] = []
     for what, name in _WHAT.items():
         pick = partial(_fits, what=what)
         if not any(map(pick, found.layers)):
             continue
         about = f"{name}, {found.net.data} (measure)"
-        survivals = panels(
-            found, f"tails of the {about}", pick, _survival, ("x", "share of values ≥ x")
-        )
-        plots = panels(
-            found,
-            f"Hill plots of the {about}: is there a flat stretch?",
-            pick,
-            _hill,
-            ("largest values used, k", "tail index ± 2 errors"),
-        )
-        for figure, kind in ((survivals, "tails"), (plots, "hill")):
-            _legend(figure)
-            paths += save(figure, Path(folder), f"{kind}-{what}")
-    return paths
+        tails, plots = f"tails of the {about}", f"Hill plots of the {about}"
+        flat = f"{plots}: is there a flat stretch?"
+        shares, indices = ("x", "share of values ≥ x"), ("largest values used, k", _INDEX)
+        yield f"tails-{what}", _legend(panels(found, tails, pick, _survival, shares))
+        yield f"hill-{what}", _legend(panels(found, flat, pick, _hill, indices))
 
 
 def _fits(layer: LayerMeasures, what: str) -> TailFits | None:
@@ -57,16 +50,10 @@ def _survival(axes: Any, fits: TailFits, colour: str, label: str) -> None:
     axes.loglog(points.x, points.share, color=colour, label=label, zorder=over, **dots)
     start = law.tail / law.values
     heights = [start, start * (law.largest / law.xmin) ** -law.tail_index]
-    line = "power law from xmin" if colour == MINE else None
-    axes.loglog(
-        [law.xmin, law.largest],
-        heights,
-        color=_BLACK if colour == MINE else OTHER,
-        linewidth=1.2,
-        label=line,
-    )
+    shade, line = (_BLACK, "power law from xmin") if colour == MINE else (OTHER, None)
+    axes.loglog([law.xmin, law.largest], heights, color=shade, linewidth=1.2, label=line)
     if colour == MINE:
-        axes.axvline(law.xmin, color=_BLACK, linestyle=":", linewidth=0.8)
+        axes.axvline(law.xmin, **_THIN)
         median = next(x for x, share in zip(points.x, points.share, strict=True) if share >= 0.5)
         left = min(law.xmin, median) / 3  # half of all values are smaller, and no tail
         axes.set_xlim(left=left)
@@ -90,28 +77,17 @@ def _hill(axes: Any, fits: TailFits, colour: str, label: str) -> None:
     below = [index - 2 * error for index, error in zip(plot.tail_index, plot.errors, strict=True)]
     above = [index + 2 * error for index, error in zip(plot.tail_index, plot.errors, strict=True)]
     axes.fill_between(plot.k, below, above, color=colour, alpha=0.25, linewidth=0)
-    axes.plot(
-        plot.k,
-        plot.tail_index,
-        color=colour,
-        linewidth=1.2,
-        label=label,
-        zorder=3 if colour == MINE else 2,
-    )
+    over = 3 if colour == MINE else 2
+    axes.plot(plot.k, plot.tail_index, color=colour, linewidth=1.2, label=label, zorder=over)
     axes.set_xscale("log")
     if colour == MINE:
-        axes.axhline(
-            law.tail_index,
-            color=_BLACK,
-            linestyle=":",
-            linewidth=0.8,
-            label="fitted tail: size and index",
-        )
-        axes.axvline(law.tail, color=_BLACK, linestyle=":", linewidth=0.8)
+        axes.axhline(law.tail_index, label="fitted tail: size and index", **_THIN)
+        axes.axvline(law.tail, **_THIN)
         steady = [height for k, height in zip(plot.k, above, strict=True) if k >= _STEADY] or above
         axes.set_ylim(0, 1.1 * max(*steady, law.tail_index))
 
 
-def _legend(figure: Any) -> None:
+def _legend(figure: Any) -> Any:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
+    return figure
