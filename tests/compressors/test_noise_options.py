@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cushion.compressors.noise.options import FORMS, TAUS, HeavyTailOptions
+from cushion.compressors.noise.method import FORMS, TAUS, HeavyTailOptions
 from cushion.compressors.options import BEST_GRIDS
 from cushion.compressors.registry import METHODS, choose
 from cushion.errors import BadInput

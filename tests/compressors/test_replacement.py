@@ -13,7 +13,8 @@ import torch
 from tests.compressed_cases import NAMED, network
 from torch import Tensor
 
-from cushion.compressors.noise.options import FORMS, Form
+from cushion.compressors.noise.candidates import store_replaced
+from cushion.compressors.noise.method import FORMS, Form
 from cushion.compressors.noise.replacement import (
     choose_layers,
     replace_layer,
@@ -22,7 +23,6 @@ from cushion.compressors.noise.replacement import (
     threshold_within,
 )
 from cushion.compressors.noise.spiked import Spiked
-from cushion.compressors.noise.storing import store_replaced
 from cushion.compressors.pruning.masks import masks_for
 from cushion.compressors.storage.pruned import Grid, store_pruned
 from cushion.errors import BadInput

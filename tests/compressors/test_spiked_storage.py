@@ -17,10 +17,10 @@ from tests.compressors.test_pruned_storage import EXPONENTS, grid
 import cushion
 from cushion.certificates.format.number_stream import encode_numbers
 from cushion.certificates.format.sources import SeededNoise
-from cushion.compressors.noise.options import FORMS, Form
+from cushion.compressors.noise.candidates import store_replaced
+from cushion.compressors.noise.method import FORMS, Form
 from cushion.compressors.noise.replacement import replace_layer, spread
 from cushion.compressors.noise.spiked import Spiked, bell_numbers, on_a_grid
-from cushion.compressors.noise.storing import store_replaced
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored_net import StoredNet, read_stored
 from cushion.data.counter import stream

@@ -212,20 +212,19 @@ def test_lemma_2_1_holds_at_its_bound() -> None:
 
 
 def test_rounding_by_just_epsilon_is_no_note() -> None:
-    found: Any = SimpleNamespace(settings={"epsilon": 0.1})
-    layers: Any = [SimpleNamespace(name="fc1", rounding=0.1)]
-    assert heavy_tail_notes._rounding(found, layers) == []
+    layers: Any = [SimpleNamespace(name="fc1", rounding=0.1, t=0, kept=1, replaced=1, nonzeros=1)]
+    assert heavy_tail_notes._left(layers, 0.1) == []
+    assert len(heavy_tail_notes._left(layers, 0.0999)) == 1
 
 
 def test_the_mean_that_survives_is_measured_from_that_of_the_draws() -> None:
-    found: Any = SimpleNamespace(form="appendix")
     same: Any = SimpleNamespace(
         name="fc1", tau=1.0, replaced_largest=0.9, replaced_mean=0.5, noise_mean=0.5, deviation=1.0
     )
     apart: Any = SimpleNamespace(
         name="fc2", tau=1.0, replaced_largest=0.9, replaced_mean=-0.1, noise_mean=0.1, deviation=1.0
     )
-    (note,) = heavy_tail_notes._signs(found, [same, apart])
+    (note,) = heavy_tail_notes._signs("appendix", [same, apart])
     assert (
         "from fc2 has the mean -0.1 and what replaces it 0.1, 0.2 standard deviations apart" in note
     )

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from cushion.data import Dataset
-from cushion.errors import BadInput
 from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
+from cushion.measures.probing import check_scores
 from cushion.measures.records import LayerMeasures, MeasureTable
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, Total, map_shards
@@ -48,29 +49,19 @@ def look_at(net: Network, data: Dataset, batch: int = _BATCH) -> SampleFacts:
     def work(rows: slice) -> Accumulators[str]:
         x = as_floats(data.x[rows]).to(net.dtype)
         logits = net.forward(x)
-        if not bool(torch.isfinite(logits).all()):
-            raise BadInput(
-                f"the net's scores on {data.name} are not finite near row {rows.start}; check its "
-                "weights"
-            )
-        labels = torch.from_numpy(np.array(data.y[rows]))
-        squares = x.flatten(1).double().square()
-        return {
-            "margins": Samples.of(rows.start, sample_margins(logits, labels).numpy()),
-            "scores": Samples.of(
-                rows.start, torch.linalg.vector_norm(logits.double(), dim=1).numpy()
-            ),
-            "inputs": Samples.of(rows.start, squares.sum(1).sqrt().numpy()),
-            "columns": Total(squares.sum(0).numpy()),
+        check_scores(logits, data, rows.start)
+        labels, squares = torch.from_numpy(np.array(data.y[rows])), x.flatten(1).double().square()
+        found = {
+            "margins": sample_margins(logits, labels),
+            "scores": torch.linalg.vector_norm(logits.double(), dim=1),
+            "inputs": squares.sum(1).sqrt(),
         }
+        samples = {name: Samples.of(rows.start, part.numpy()) for name, part in found.items()}
+        return {**samples, "columns": Total(squares.sum(0).numpy())}
 
     found = map_shards(len(data), batch, work, describe="margins")
-    return SampleFacts(
-        found["margins"].values(),
-        found["scores"].values(),
-        found["inputs"].values(),
-        found["columns"].sum,
-    )
+    each = (found[name].values() for name in ("margins", "scores", "inputs"))
+    return SampleFacts(*each, found["columns"].sum)
 
 
 def gather(
@@ -85,18 +76,16 @@ def gather(
 ) -> NetFacts:
     """The theorems' numbers; `table` holds at least the families norms and paths."""
     margin = epsilon_margin(seen.margins, epsilon)
-    starts = (
-        [None] * len(net.affine_layers)
-        if initial is None
-        else [node.affine for node in initial.affine_layers]
-    )
+    starts = [None] * len(net.affine_layers) if initial is None else initial.affine_layers
     size = math.prod(net.input_shape)
     first_two, first_sup = _after(net, net.nodes[0])
     radius = math.sqrt(size) if in_unit_cube(data) else float(seen.inputs.max())
-    layers = tuple(
-        _layer(net, node, row, start)
-        for node, row, start in zip(net.affine_layers, table.layers, starts, strict=True)
-    )
+    plain = all(isinstance(one.op, Affine) or one.op.unitwise for one in net.nodes[1:])
+    paths = {
+        int(path.p): -math.inf if path.log10 is None else path.log10 * math.log(10.0)
+        for path in table.net.path_norms
+    }
+    known = repeat(net), net.affine_layers, table.layers, starts
     return NetFacts(
         m=len(data),
         delta=delta,
@@ -104,23 +93,19 @@ def gather(
         errors=seen.errors,
         margin=margin,
         margin_loss=margin_loss(seen.margins, margin),
-        layers=layers,
+        layers=tuple(map(_layer, *known)),
         input_size=size,
         input_energy=first_two * float(np.sqrt((seen.inputs**2).sum())),
         input_column=float(np.sqrt(seen.columns.max())),
         radius=first_two * radius,
         is_chain=net.is_chain,
         not_a_chain_because=net.not_a_chain_because,
-        plain=net.is_chain
-        and all(isinstance(n.op, Affine) or n.op.unitwise for n in net.nodes[1:]),
+        plain=net.is_chain and plain,
         largest_score=float(seen.scores.max()),
         weight_bits=8 * net.dtype.itemsize,
         first_lipschitz=first_two,
         first_lipschitz_inf=first_sup,
-        path_logs={
-            int(path.p): -math.inf if path.log10 is None else path.log10 * math.log(10.0)
-            for path in table.net.path_norms
-        },
+        path_logs=paths,
     )
 
 
@@ -129,21 +114,18 @@ def in_unit_cube(data: Dataset) -> bool:
     return data.x.dtype == np.uint8
 
 
-def _layer(net: Network, node: Node, row: LayerMeasures, start: Affine | None) -> LayerFacts:
-    operator, bias = node.affine.operator, node.affine.bias
-    places = math.prod(operator.output_shape[1:])
-    norms = row.group_norms
+def _layer(net: Network, node: Node, row: LayerMeasures, start: Node | None) -> LayerFacts:
+    operator, norms, moved = node.affine.operator, row.group_norms, row.distance
     assert norms is not None
     assert row.operator_frobenius is not None
     assert row.spectral is not None
     assert row.spectral_upper is not None
+    zero = torch.zeros(operator.output_shape[0], dtype=torch.float64)
+    starting = zero if start is None or start.affine.bias is None else start.affine.bias.double()
+    bias = zero if node.affine.bias is None else node.affine.bias.double()
+    root = math.sqrt(math.prod(operator.output_shape[1:]))
+    changed = root * float(torch.linalg.vector_norm(bias - starting))
     two, sup = _after(net, node)
-    moved = row.distance
-    changed = None
-    if start is not None:
-        zero = torch.zeros(operator.output_shape[0], dtype=torch.float64)
-        ours, theirs = (zero if b is None else b.double() for b in (bias, start.bias))
-        changed = math.sqrt(places) * float(torch.linalg.vector_norm(ours - theirs))
     return LayerFacts(
         name=node.name,
         inputs=operator.input_size,
@@ -155,14 +137,12 @@ def _layer(net: Network, node: Node, row: LayerMeasures, start: Affine | None) -
         l1_inf=norms.l1_inf,
         l2_inf=norms.l2_inf,
         l2_1=norms.l2_1,
-        bias=0.0
-        if bias is None
-        else math.sqrt(places) * float(torch.linalg.vector_norm(bias.double())),
-        bias_largest=0.0 if bias is None else float(bias.abs().max()),
+        bias=root * float(torch.linalg.vector_norm(bias)),
+        bias_largest=float(bias.abs().max()),
         lipschitz=two,
         lipschitz_inf=sup,
         moved_l2_1=None if moved is None else moved.l2_1,
-        moved_bias=changed,
+        moved_bias=None if start is None else changed,
     )
 
 

@@ -6,47 +6,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from cushion.compressors.lemmas import LayerErrors, follow_induction, induction_rows
 from cushion.compressors.method import Account, Found
-from cushion.compressors.noise import checks
-from cushion.compressors.noise.candidates import ReplacedNet, kept_values, rounding
+from cushion.compressors.noise import candidates, checks
 from cushion.compressors.noise.notes import notes_on
 from cushion.compressors.noise.records import Accuracy, LayerReplacement, Trial
 from cushion.compressors.noise.replacement import Replacement
 from cushion.compressors.noise.spiked import Spiked
-from cushion.compressors.noise.storing import store_replaced
 from cushion.compressors.pairs import Allowance, PairRatios, check_pairs, overlap
 from cushion.compressors.records import PromiseCheck
 from cushion.compressors.storage.pruned import Pruned
-from cushion.compressors.storage.stored import Kept, StoredLayer
+from cushion.compressors.storage.stored import StoredLayer
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.data import Dataset
 from cushion.measures.tails.power_law import Magnitudes, fit_power_law
-from cushion.measures.tails.records import PowerLawFit
 from cushion.nets.network import Network, Node
 from cushion.progress import progress
-from cushion.theorems.heavy_tails import (
-    HeavyTailFacts,
-    HeavyTailLayerFacts,
-    epsilon_promised,
-    epsilon_promised_printed,
-    heavy_tail_rows,
-)
+from cushion.theorems import heavy_tails
+from cushion.theorems.heavy_tails import HeavyTailFacts, HeavyTailLayerFacts
 from cushion.theorems.logs import exp, log, price
 from cushion.theorems.net_facts import look_at
 from cushion.theorems.records import Bound
 from cushion.theorems.sparsity import exceeds
 
 
-@dataclass(frozen=True)
-class _Spent:
+class _Spent(NamedTuple):
     """What the propositions allow one layer relative to ‖W‖_F, in both forms; its rounding."""
 
     corrected: float | None
@@ -59,17 +50,18 @@ class ReplacementAccount(Account):
 
     def __init__(self, found: Found) -> None:
         super().__init__(found)
-        self.made: ReplacedNet = found.candidate.made
+        self.made: candidates.ReplacedNet = found.candidate.made
         self.net: Network = self.subject.net
         self.printed = self.subject.options.form != "corrected"
+        self.is_dense = self.net.is_chain and all(
+            node.affine.kind == "linear" for node in self.net.affine_layers
+        )
 
     @cached_property
     def faithful(self) -> StoredNet:
         """The lemmas are about every weight that stays, also where no later layer reads it."""
-        made = self.made
-        return store_replaced(
-            self.net, made.replacements, made.bits, self.subject.seed, faithful=True
-        )
+        about = self.net, self.made.replacements, self.made.bits, self.subject.seed
+        return candidates.store_replaced(*about, faithful=True)
 
     @cached_property
     def network(self) -> Network:
@@ -86,19 +78,20 @@ class ReplacementAccount(Account):
         return self._spent(self.subject.eta)
 
     def _spent(self, eta: float) -> list[_Spent]:
-        found = []
-        parts = zip(
-            self.net.affine_layers, self.made.replacements, self.faithful.layers, strict=True
-        )
-        for node, one, stored in parts:
-            weight, moved = node.affine.operator.weight.double(), rounding(node, one, stored)
+        found, nodes = [], self.net.affine_layers
+        parts = zip(nodes, self.made.replacements, self.faithful.layers, strict=True)
+        for node, one, layer in parts:
+            moved = candidates.rounding(node, one, layer)
             if one is None:
                 found.append(_Spent(None, None, moved))
                 continue
+            weight = node.affine.operator.weight.double()
             norm = float(torch.linalg.vector_norm(weight))
-            spread = one.tau**2 + _variance(stored) if one.kept < weight.numel() else 0.0
-            printed = epsilon_promised_printed(spread, eta, "main text") / norm + moved
-            corrected = None if self.printed else epsilon_promised(spread, eta, norm) + moved
+            spread = one.tau**2 + _variance(layer) if one.kept < weight.numel() else 0.0
+            printed = heavy_tails.epsilon_promised_printed(spread, eta, "main text") / norm + moved
+            corrected = (
+                None if self.printed else heavy_tails.epsilon_promised(spread, eta, norm) + moved
+            )
             found.append(_Spent(corrected, printed, moved))
         return found
 
@@ -108,13 +101,11 @@ class ReplacementAccount(Account):
 
     @cached_property
     def ratios(self) -> PairRatios:
-        operators = [node.affine.operator for node in self.net.affine_layers]
-        allowed = [
-            None
-            if epsilon is None
-            else Allowance(epsilon, operator.frobenius(), math.sqrt(overlap(operator)))
-            for epsilon, operator in zip(self._own(self.spent), operators, strict=True)
-        ]
+        allowed: list[Allowance | None] = []
+        for epsilon, node in zip(self._own(self.spent), self.net.affine_layers, strict=True):
+            operator = node.affine.operator
+            geometry = operator.frobenius(), math.sqrt(overlap(operator))
+            allowed.append(None if epsilon is None else Allowance(epsilon, *geometry))
         return check_pairs(self.net, self.network, self.some, allowed, seed=self.subject.seed)
 
     @cached_property
@@ -124,36 +115,30 @@ class ReplacementAccount(Account):
 
         A layer that is left as it is spends its rounding.
         """
-        if not _is_dense(self.net):
+        if not self.is_dense:
             return None, "the lemma is about fully connected nets without branches"
         facts = self.subject.stability
         if facts is None or facts.undefined:
-            why = "cushions are not defined for this net" if facts is None else facts.undefined
-            return None, why
-        parts = zip(facts.layers, self.spent, self._own(self.spent), strict=True)
-        worst = max(
-            log(one.rounding if own is None else own) - facts.log_share(layer, 1.0)
-            for layer, one, own in parts
-        )
-        return exp(worst), self._silent(exp(worst))
+            return None, facts.undefined if facts else "cushions are not defined for this net"
+        spent = [
+            one.rounding if own is None else own
+            for one, own in zip(self.spent, self._own(self.spent), strict=True)
+        ]
+        pairs = zip(facts.layers, spent, strict=True)
+        worst = exp(max(log(one) - facts.log_share(layer, 1.0) for layer, one in pairs))
+        return worst, self._silent(worst)
 
     def _silent(self, epsilon: float) -> str:
-        facts, m = self.subject.stability, len(self.subject.sample)
-        examples = self.subject.options.examples
-        if self.printed:
-            return (
-                "Proposition 1.1 as printed, on which it rests, is false: the mean of what goes "
-                "survives"
-            )
-        if facts.unmet:
-            return str(facts.unmet)
-        if epsilon > 1:
-            return f"the induction needs ε ≤ 1, and these thresholds give {epsilon:.3g}"
-        if self.subject.facts.has_bias:
-            return "the lemma is about nets without biases"
-        if examples < m:
-            return f"cushions were measured on {examples} of {m} examples"
-        return ""
+        examples, m = self.subject.options.examples, len(self.subject.sample)
+        false = "Proposition 1.1 as printed, on which it rests, is false"
+        reasons = {
+            f"{false}: the mean of what goes survives": self.printed,
+            self.subject.stability.unmet: bool(self.subject.stability.unmet),
+            f"the induction needs ε ≤ 1, and these thresholds give {epsilon:.3g}": epsilon > 1,
+            "the lemma is about nets without biases": self.subject.facts.has_bias,
+            f"cushions were measured on {examples} of {m} examples": examples < m,
+        }
+        return next((why for why, holds in reasons.items() if holds), "")
 
     @cached_property
     def induced(self) -> LayerErrors:
@@ -161,103 +146,103 @@ class ReplacementAccount(Account):
 
     @property
     def lemmas(self) -> list[PromiseCheck]:
-        subject, (epsilon, why) = self.subject, self.lemma_2_2
+        subject, printed, promises = self.subject, self.printed, []
         # the user's own η, for which τ was chosen
         eta = subject.eta if subject.options.eta is None else subject.options.eta
         own = self._own(self._spent(eta))
-        promises: list[PromiseCheck] = []
         if any(one is not None for one in own):
-            promises.append(
-                checks.proposition_1_1(
-                    self.net, self.network, self.some, own, eta, printed=self.printed
-                )
-            )
-        promises.append(checks.lemma_2_1(self.ratios, subject.eta, printed=self.printed))
-        return [*promises, checks.lemma_2_2(self.induced, epsilon, why)]
+            about = self.net, self.network, self.some, own, eta
+            promises.append(checks.proposition_1_1(*about, printed=printed))
+        promises.append(checks.lemma_2_1(self.ratios, subject.eta, printed=printed))
+        return [*promises, checks.lemma_2_2(self.induced, *self.lemma_2_2)]
 
     @property
     def layers(self) -> list[LayerReplacement]:
-        return [self._layer(node, at) for at, node in enumerate(self.net.affine_layers)]
+        return [self._layer(at, node) for at, node in enumerate(self.net.affine_layers)]
 
-    def _layer(self, node: Node, at: int) -> LayerReplacement:
+    def _layer(self, at: int, node: Node) -> LayerReplacement:
         operator, one = node.affine.operator, self.made.replacements[at]
-        stored = self.found.stored.layers[at]
-        size, spent = operator.weight.numel(), self.spent[at]
+        stored, size = self.found.stored.layers[at], operator.weight.numel()
         kept = size if one is None else one.kept
-        fit = None if one is None else _power_law(node)
-        model = fitted = None
-        if one is not None and fit is not None and not self.printed and one.tau >= fit.xmin:
-            share = exceeds(one.tau, fit.tail_index, fit.xmin)
-            model, fitted = size * share, fit.tail * share
-        faithful = int(np.count_nonzero(kept_values(self.faithful.layers[at])))
+        faithful = int(np.count_nonzero(candidates.kept_values(self.faithful.layers[at])))
+        spent = self.spent[at]
         return LayerReplacement(
             **self.of_layer(at),
+            **({} if one is None else self._replaced(at, node, one)),
             stored_as=_words(one),
             deviation=self.made.deviations[at],
-            tau=None if one is None else one.tau,
             t=_variance(stored),
-            t_asked=None if one is None or not one.everywhere else self.made.asked_t,
             noise_mean=stored.mean if isinstance(stored, Spiked) else 0.0,
             kept=kept,
             replaced=size - kept,
-            nonzeros=int(np.count_nonzero(kept_values(stored))),
+            nonzeros=int(np.count_nonzero(candidates.kept_values(stored))),
             rounded_away=kept - faithful,
             frobenius=operator.frobenius(),
-            replaced_mean=0.0 if one is None else one.removed_mean,
-            replaced_largest=0.0 if one is None else one.removed_largest,
             rounding=spent.rounding,
             epsilon=spent.corrected,
             epsilon_printed=spent.printed,
-            worst_ratio=None if one is None else self.ratios.worst(at),
-            alpha=None if fit is None else fit.alpha,
-            xmin=None if fit is None else fit.xmin,
-            kept_model=model,
-            kept_fitted=fitted,
         )
+
+    def _replaced(self, at: int, node: Node, one: Replacement) -> dict[str, Any]:
+        """What is said of a layer only where it is replaced."""
+        found: dict[str, Any] = {
+            "tau": one.tau,
+            "t_asked": self.made.asked_t if one.everywhere else None,
+            "replaced_mean": one.removed_mean,
+            "replaced_largest": one.removed_largest,
+            "worst_ratio": self.ratios.worst(at),
+        }
+        weight = node.affine.operator.weight
+        sample = Magnitudes.of(weight.detach().double().numpy())
+        if sample.refusal:
+            return found
+        fit = fit_power_law(sample)
+        found |= {"alpha": fit.alpha, "xmin": fit.xmin}
+        if not self.printed and one.tau >= fit.xmin:
+            share = exceeds(one.tau, fit.tail_index, fit.xmin)
+            found |= {"kept_model": weight.numel() * share, "kept_fitted": fit.tail * share}
+        return found
 
     @property
     def bounds(self) -> Sequence[Bound]:
         """Theorem 2 on what is written, biases and batch-norms beside."""
         stored, (epsilon, why) = self.found.stored, self.lemma_2_2
-        others = [bias for bias in stored.biases if bias is not None]
         counted = []
         for layer in stored.layers:
-            if isinstance(layer, Kept):
-                others.append(layer.values)
-                continue
             kept = layer.kept if isinstance(layer, Spiked) else layer
-            assert isinstance(kept, Pruned)
+            if not isinstance(kept, Pruned):
+                continue
             header = price(kept.values.exponent)
             if isinstance(layer, Spiked):  # the numbers of the law and their grid
                 law = layer.law
                 header += price(law.exponent) + sum(price(int(one)) for one in law.integers)
             largest = 2 * int(np.abs(kept.values.integers).max(initial=0))
-            counted.append(
-                HeavyTailLayerFacts(math.prod(layer.shape), kept.parameters, largest, header)
-            )
-        values = [2 * int(np.abs(part.integers).max(initial=0)) + 1 for part in others]
+            size = math.prod(layer.shape)
+            counted.append(HeavyTailLayerFacts(size, kept.parameters, largest, header))
+        others, values = self.others(stored)
+        header = price(stored.seed) + price(values) + sum(price(one.exponent) for one in others)
         facts = HeavyTailFacts(
-            compressed=self.counts(stored),
-            layers=tuple(counted),
+            self.counts(stored),
+            tuple(counted),
+            self.found.tried,
+            sum(part.integers.size for part in others),
+            values,
             epsilon=None if why else epsilon,
             largest_score=float(self.subject.seen.scores.max()),
             silent_because=why,
-            tried=self.found.tried,
-            others=sum(part.integers.size for part in others),
-            other_values=max(values, default=1),
-            header_nats=price(stored.seed)
-            + price(max(values, default=1))
-            + sum(price(one.exponent) for one in others),
+            header_nats=header,
         )
-        return heavy_tail_rows(facts)
+        return heavy_tails.heavy_tail_rows(facts)
 
     @property
     def columns(self) -> Mapping[str, Any]:
         subject, holdout, (epsilon, why) = self.subject, self.found.holdout, self.lemma_2_2
-        stability = subject.stability if _is_dense(self.net) else None
-        trials = self._trials()
-        before = subject.seen.errors
-        held = None if holdout is None else look_at(self.net, holdout).errors
+        stability = subject.stability if self.is_dense else None
+        trials, held = self._trials(), None
+        if holdout is not None:
+            wrong = [one.holdout_errors or 0 for one in trials]
+            held = _accuracy(len(holdout), look_at(self.net, holdout).errors, wrong)
+        seen = [one.errors for one in trials]
         return {
             "form": subject.options.form,
             "eta": subject.eta,
@@ -265,10 +250,8 @@ class ReplacementAccount(Account):
             "smoothness": None if stability is None else stability.smoothness,
             "induction": induction_rows(self.net, self.induced, None if why else epsilon),
             "trials": trials,
-            "accuracy": _accuracy(len(subject.sample), before, [one.errors for one in trials]),
-            "holdout_accuracy": None
-            if holdout is None or held is None
-            else _accuracy(len(holdout), held, [one.holdout_errors or 0 for one in trials]),
+            "accuracy": _accuracy(len(subject.sample), subject.seen.errors, seen),
+            "holdout_accuracy": held,
         }
 
     def _trials(self) -> tuple[Trial, ...]:
@@ -292,15 +275,6 @@ class ReplacementAccount(Account):
 
 def _variance(layer: StoredLayer) -> float:
     return layer.deviation**2 if isinstance(layer, Spiked) else 0.0
-
-
-def _is_dense(net: Network) -> bool:
-    return net.is_chain and all(node.affine.kind == "linear" for node in net.affine_layers)
-
-
-def _power_law(node: Node) -> PowerLawFit | None:
-    sample = Magnitudes.of(node.affine.operator.weight.detach().double().numpy())
-    return None if sample.refusal else fit_power_law(sample)
 
 
 def _words(one: Replacement | None) -> str:

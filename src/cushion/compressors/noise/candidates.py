@@ -1,15 +1,19 @@
-"""What replacing tries: every threshold that was asked for with every variance and grid."""
+"""What replacing tries: every threshold that was asked for with every variance and grid; and how it
+is stored: kept weights on a grid, √t on a finer one, biases, seed.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from cushion.certificates.format.number_stream import MOST_NUMBERS
 from cushion.compressors.method import Candidate
-from cushion.compressors.noise.options import HeavyTailOptions
+from cushion.compressors.noise.method import HeavyTailOptions
 from cushion.compressors.noise.replacement import (
     Replacement,
     choose_layers,
@@ -17,22 +21,17 @@ from cushion.compressors.noise.replacement import (
     standard_deviations,
     threshold_within,
 )
-from cushion.compressors.noise.spiked import Spiked
-from cushion.compressors.noise.storing import store_replaced
+from cushion.compressors.noise.spiked import Spiked, on_a_grid
+from cushion.compressors.storage.pruned import Grid, Pruned, store_pruned
 from cushion.compressors.storage.stored import StoredLayer
+from cushion.compressors.storage.stored_net import StoredNet, places
 from cushion.compressors.subject import Subject
 from cushion.errors import BadInput
 from cushion.nets.network import Network, Node
 from cushion.theorems.heavy_tails import spread_allowed, spread_allowed_printed
 
-
-@dataclass(frozen=True)
-class Setting:
-    """One threshold, in standard deviations (None: from epsilon), and one variance."""
-
-    asked: str
-    tau: float | None
-    t: float
+_LAW_BITS = 10  # of √t: to a relative 2^-9
+_PAIR_BITS = 16  # of deviation and mean on one grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,32 +48,33 @@ class ReplacedNet:
     bits: int
 
 
-def settings(options: HeavyTailOptions) -> list[Setting]:
-    """What is tried, each once."""
+def settings(options: HeavyTailOptions) -> list[tuple[str, float | None, float]]:
+    """What is tried, each once: (asked, τ in standard deviations or None: from epsilon, t)."""
     if options.epsilon is not None:
-        return [Setting(f"epsilon={options.epsilon:g}, t={t:g}", None, t) for t in options.ts]
+        return [(f"epsilon={options.epsilon:g}, t={t:g}", None, t) for t in options.ts]
     if options.form == "appendix":
-        return [Setting("Appendix E", 1.0, 1.0)]
-    return [Setting(f"tau={tau:g}, t={t:g}", tau, t) for tau in options.taus for t in options.ts]
+        return [("Appendix E", 1.0, 1.0)]
+    return [(f"tau={tau:g}, t={t:g}", tau, t) for tau in options.taus for t in options.ts]
 
 
 def candidates(subject: Subject) -> Iterator[Candidate]:
     """Every setting with every grid."""
     net, options, seed = subject.net, subject.options, subject.seed
     deviations = standard_deviations(net, choose_layers(net, options.chosen_layers))
-    for setting in settings(options):
-        replaced = _replacements(net, options, setting, deviations)
+    for asked, tau, t in settings(options):
+        replaced = tuple(
+            None if deviation is None else _replaced(node, options, tau, deviation, t)
+            for node, deviation in zip(net.affine_layers, deviations, strict=True)
+        )
         gone = sum(one.mask.numel() - one.kept for one in replaced if one is not None)
         if 2 * (net.parameters - gone) > MOST_NUMBERS:
-            raise BadInput(
-                f"{setting.asked} leaves more weights than the {MOST_NUMBERS // 2} of a file; use "
-                "a larger `tau`"
-            )
+            many = f"{asked} leaves more weights than the {MOST_NUMBERS // 2} of a file"
+            raise BadInput(f"{many}; use a larger `tau`")
         counts = {"kept": sum(one.kept for one in replaced if one is not None)}
         for bits in _grids(net, options, replaced, seed):
             stored = store_replaced(net, replaced, bits, seed)
-            made = ReplacedNet(replaced, deviations, setting.t, bits)
-            yield Candidate(stored, setting.asked, f"{bits} bits", counts, made)
+            made = ReplacedNet(replaced, deviations, t, bits)
+            yield Candidate(stored, asked, f"{bits} bits", counts, made)
 
 
 def _grids(
@@ -90,27 +90,20 @@ def _grids(
         yield bits
 
 
-def _replacements(
-    net: Network, options: HeavyTailOptions, setting: Setting, deviations: Sequence[float | None]
-) -> tuple[Replacement | None, ...]:
-    form = options.form
-    found: list[Replacement | None] = []
-    for node, deviation in zip(net.affine_layers, deviations, strict=True):
-        if deviation is None:
-            found.append(None)
-            continue
-        weight, norm = node.affine.operator.weight, node.affine.operator.frobenius()
-        if setting.tau is not None:
-            tau = setting.tau * deviation
-        else:
-            assert options.epsilon is not None
-            assert options.eta is not None
-            budget = spread_allowed(options.epsilon, options.eta, norm)
-            if form == "algorithm":
-                budget = spread_allowed_printed(options.epsilon * norm, options.eta, "main text")
-            tau = threshold_within(weight, form, budget, setting.t)
-        found.append(replace_layer(weight, form, tau, setting.t))
-    return tuple(found)
+def _replaced(
+    node: Node, options: HeavyTailOptions, tau: float | None, deviation: float, t: float
+) -> Replacement:
+    operator, form, epsilon, eta = node.affine.operator, options.form, options.epsilon, options.eta
+    if tau is not None:
+        return replace_layer(operator.weight, form, tau * deviation, t)
+    assert epsilon is not None
+    assert eta is not None
+    norm = operator.frobenius()
+    budget = spread_allowed(epsilon, eta, norm)
+    if form == "algorithm":
+        budget = spread_allowed_printed(epsilon * norm, eta, "main text")
+    within = threshold_within(operator.weight, form, budget, t)
+    return replace_layer(operator.weight, form, within, t)
 
 
 def rounding(node: Node, one: Replacement | None, stored: StoredLayer) -> float:
@@ -124,3 +117,38 @@ def rounding(node: Node, one: Replacement | None, stored: StoredLayer) -> float:
 def kept_values(layer: StoredLayer) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """What is stored of a weight, without the noise."""
     return layer.kept.weight(0) if isinstance(layer, Spiked) else layer.weight(0)
+
+
+def store_replaced(
+    net: Network,
+    replacements: Sequence[Replacement | None],
+    bits: int,
+    seed: int,
+    *,
+    faithful: bool = False,
+) -> StoredNet:
+    """`bits` of a kept weight on its layer's own grid; of a layer without a replacement every
+    weight is kept.
+
+    Without any noise this is what pruning stores: units that it left without inputs or readers go
+    as well, unless `faithful`. With noise no unit is without inputs, and the biases take 16 bits.
+    """
+    masks = [
+        torch.ones(node.affine.operator.weight.shape, dtype=torch.bool) if one is None else one.mask
+        for node, one in zip(net.affine_layers, replacements, strict=True)
+    ]
+    noisy = any(one is not None and one.is_random for one in replacements)
+    plain = store_pruned(net, masks, Grid(bits), seed, faithful=faithful or noisy)
+    layers = [
+        layer if one is None or not one.is_random else _spiked(layer, one, place)
+        for layer, one, place in zip(plain.layers, replacements, places(net), strict=True)
+    ]
+    return replace(plain, layers=tuple(layers))
+
+
+def _spiked(layer: StoredLayer, one: Replacement, place: int) -> Spiked:
+    assert isinstance(layer, Pruned)
+    deviation = math.sqrt(one.t)
+    if one.everywhere:
+        return Spiked(layer, on_a_grid(np.array([deviation]), _LAW_BITS), place)
+    return Spiked(layer, on_a_grid(np.array([deviation, one.mean]), _PAIR_BITS), place)

@@ -13,14 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cushion.compressors.lemmas import LayerErrors, Lemma, induction_check
 from cushion.compressors.pairs import PairRatios
 from cushion.compressors.records import PromiseCheck
 from cushion.data import Dataset
-from cushion.measures.probing import lengths
-from cushion.nets.batches import as_floats
-from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.measures.probing import lengths, stream
 from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network
 
@@ -44,40 +43,28 @@ def proposition_1_1(
     The proposition with a unit vector for u. epsilons: what it promises each layer, None where it
     is not asked.
     """
-    layers = net.affine_layers
+    asked = [
+        (at, node, epsilon * float(torch.linalg.vector_norm(node.affine.operator.weight.double())))
+        for at, (node, epsilon) in enumerate(zip(net.affine_layers, epsilons, strict=True))
+        if epsilon is not None
+    ]
 
     @torch.no_grad()
-    def work(rows: slice) -> Accumulators[tuple[int, str]]:
-        clean = Activations(net, as_floats(data.x[rows]).to(net.dtype)).values
-        found: dict[tuple[int, str], Samples] = {}
-        for i, (node, epsilon) in enumerate(zip(layers, epsilons, strict=True)):
-            if epsilon is None:
-                continue
+    def work(x: Tensor, rows: slice) -> dict[tuple[int, str], Tensor]:  # noqa: ARG001
+        clean, found = Activations(net, x).values, {}
+        for at, node, allowed in asked:
             v = clean[node.inputs[0]]
-            moved = compressed.nodes[node.index].affine.operator.apply(
-                v
-            ) - node.affine.operator.apply(v)
-            allowed = epsilon * _frobenius(node.affine.operator.weight) * lengths(v)
-            size = moved.double().abs().flatten(1)
-            ratio = torch.where(size == 0, 0.0, size / allowed[:, None])
-            found[i, "worst"] = Samples.of(rows.start, ratio.amax(1).numpy())
-            found[i, "above"] = Samples.of(rows.start, (~(ratio <= 1)).sum(1).double().numpy())
+            moved = compressed.nodes[node.index].affine.operator.apply(v)
+            size = (moved - node.affine.operator.apply(v)).double().abs().flatten(1)
+            ratio = torch.where(size == 0, 0.0, size / (allowed * lengths(v))[:, None])
+            found[at, "worst"] = ratio.amax(1)
+            found[at, "above"] = (~(ratio <= 1)).sum(1).double()
         return found
 
-    merged = {
-        key: part.values()
-        for key, part in map_shards(len(data), _BATCH, work, describe="units").items()
-    }
-    cases = len(data) * sum(
-        node.affine.operator.output_size
-        for node, one in zip(layers, epsilons, strict=True)
-        if one is not None
-    )
-    above = sum(float(values.sum()) for (_, what), values in merged.items() if what == "above")
-    worst = max(
-        (float(values.max()) for (_, what), values in merged.items() if what == "worst"),
-        default=0.0,
-    )
+    merged = stream(net, data, _BATCH, work, "units")
+    cases = len(data) * sum(node.affine.operator.output_size for _, node, _ in asked)
+    above = sum(float(part.sum()) for (_, what), part in merged.items() if what == "above")
+    worst = max(float(part.max()) for (_, what), part in merged.items() if what == "worst")
     name = "Proposition 1.1" + (" as printed" if printed else "")
     text = (
         f"|(W - W(t))φ(x)| of every unit over ε‖W‖_F‖φ(x)‖; {100 * above / max(1, cases):.3g} % "
@@ -98,8 +85,7 @@ def lemma_2_1(ratios: PairRatios, eta: float, *, printed: bool) -> PromiseCheck:
         f"({sure} with an exact ‖J‖_F) on {len(each)} examples; {_DEPENDS}"
     )
     worst = float(np.fmax(np.fmax.reduce(each), 0.0))  # NaN says nothing
-    cases = len(each) * len(ratios.ratios)
-    return lemma.checked(worst, cases, text)
+    return lemma.checked(worst, len(each) * len(ratios.ratios), text)
 
 
 def lemma_2_2(errors: LayerErrors, epsilon: float | None, why: str) -> PromiseCheck:
@@ -112,7 +98,3 @@ def lemma_2_2(errors: LayerErrors, epsilon: float | None, why: str) -> PromiseCh
     if epsilon == 0.0:
         return lemma.silent("nothing was replaced or rounded, so nothing moves")
     return induction_check(lemma, errors, epsilon, why, 0.0, _DEPENDS)
-
-
-def _frobenius(weight: torch.Tensor) -> float:
-    return float(torch.linalg.vector_norm(weight, dtype=torch.float64))

@@ -1,17 +1,137 @@
-"""Small weights replaced by noise (Shin 2021) as a method; no torch until it runs."""
+"""Small weights replaced by noise (Shin 2021) as a method, and what a user may choose for it; no
+torch until it runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 from cushion.compressors.method import Account, Candidate, Found, Method
-from cushion.compressors.noise.options import HeavyTailOptions
 from cushion.compressors.noise.records import ReplacementSummary, TriedTail
+from cushion.compressors.options import MarginOptions, grids_of
+from cushion.errors import BadInput
+from cushion.records import option
 
 if TYPE_CHECKING:
     from cushion.compressors.subject import Subject
+
+Form: TypeAlias = Literal["corrected", "algorithm", "appendix"]
+FORMS: tuple[Form, ...] = get_args(Form)
+TAUS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)  # in standard deviations; tried where none is given
+# what a form tries where nothing is given: t, grid, layers; Appendix E rounds nothing
+_DEFAULTS: dict[Form, tuple[tuple[float, ...], str, str]] = {
+    "corrected": ((0.0, 1.0), "8", "all"),
+    "algorithm": ((1.0,), "8", "all"),
+    "appendix": ((1.0,), "16", "last"),
+}
+
+
+@dataclass(frozen=True)
+class HeavyTailOptions(MarginOptions):
+    """form: "corrected" keeps |w| > τ and adds √t·G everywhere; "algorithm" is Algorithm 1 as
+    printed, which keeps w > τ, so that every negative weight goes; "appendix" is Appendix E as
+    printed, which replaces w ≤ σ by draws from N(mean, σ²) and leaves the others as they are.
+    """
+
+    examples: ClassVar[int] = 1000  # rows for cushions and pairs of layers
+    zeta: ClassVar[float] = 0.0
+
+    form: Form = option(
+        "corrected",
+        "corrected (|w| > tau stays), algorithm (w > tau stays, as Algorithm 1 of Shin 2021 prints "
+        "it), or appendix (its Appendix E)",
+        shown="WORD",
+    )
+    tau: tuple[float, ...] | None = option(
+        None,
+        "thresholds in standard deviations of a layer; of several the best is taken",
+        above=0,
+        most=1e6,
+    )
+    t: tuple[float, ...] | None = option(
+        None,
+        "variances of the noise, in mean squares of what goes; 0: none; several as for `tau`",
+        least=0,
+        most=1e6,
+    )
+    epsilon: float | None = option(
+        None,
+        "the relative error that Proposition 1.1 promises a layer, by which tau is chosen",
+        above=0,
+        most=1,
+    )
+    eta: float | None = option(
+        None, "how often the proposition may fail, with `epsilon`", above=0, below=1
+    )
+    layers: tuple[str, ...] | None = option(
+        None, "which layers: all, last (the final dense one), or names"
+    )
+    trials: int = option(
+        10, "seeds of the noise to try, for mean and standard deviation", least=1, most=10_000
+    )
+    grid: str | None = option(
+        None,
+        "the bits of a stored weight, also in layers that are left as they are, or best of several",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.layers and not all(self.layers):
+            raise BadInput("`layers` must be all, last, or names of layers separated by commas")
+        if self.layers and len(self.layers) > 1 and {"all", "last"} & set(self.layers):
+            raise BadInput("`layers` all and last stand alone; give one of them, or names")
+        self.grids  # noqa: B018
+        if (self.epsilon is None) != (self.eta is None):
+            given, lacks = ("epsilon", "eta") if self.eta is None else ("eta", "epsilon")
+            why = "Proposition 1.1 promises an error but for a probability"
+            raise BadInput(f"`{given}` goes with `{lacks}`: {why}")
+        if self.epsilon is not None and self.tau:
+            raise BadInput("`tau` and `epsilon` both set the threshold; give one of them")
+        if self.form != "appendix":
+            return
+        own = "`form` = appendix has the threshold of one standard deviation; leave out"
+        if self.epsilon is not None:
+            raise BadInput(f"{own} `epsilon` and `eta`")
+        if set(self.tau or ()) - {1.0}:
+            raise BadInput(f"{own} `tau`")
+        if self.t:
+            own = "`form` = appendix draws with the layer's own standard deviation"
+            raise BadInput(f"{own}; leave out `t`")
+
+    @property
+    def taus(self) -> tuple[float, ...]:
+        """The thresholds that are tried, in standard deviations; none where epsilon sets them."""
+        if self.epsilon is not None:
+            return ()
+        return (1.0,) if self.form == "appendix" else tuple(dict.fromkeys(self.tau or TAUS))
+
+    @property
+    def ts(self) -> tuple[float, ...]:
+        """The variances that are tried, in mean squares of what goes."""
+        quiet = self.epsilon is not None and self.form == "corrected"
+        return tuple(dict.fromkeys(self.t or ((0.0,) if quiet else _DEFAULTS[self.form][0])))
+
+    @property
+    def chosen_layers(self) -> tuple[str, ...]:
+        return self.layers or (_DEFAULTS[self.form][2],)
+
+    @property
+    def chosen_grid(self) -> str:
+        return self.grid or _DEFAULTS[self.form][1]
+
+    @property
+    def grids(self) -> tuple[int, ...]:
+        """The bits of a weight that are tried."""
+        return grids_of(self.chosen_grid, "best")
+
+    def settings(self) -> dict[str, Any]:
+        """Every option by name, as it was given or by default, for records and files."""
+        lists = {"tau": self.taus, "t": self.ts}
+        given = {name: ",".join(f"{one:g}" for one in ones) for name, ones in lists.items()}
+        layers = ",".join(self.chosen_layers)
+        return {**super().settings(), **given, "layers": layers, "grid": self.chosen_grid}
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ class LayerReplacement(LayerSummary):
     """
 
     deviation: float | None = column("σ of its weights, in which tau counts", label="σ")
-    tau: float | None = column("the threshold itself", label="τ")
+    tau: float | None = column("the threshold itself", label="τ", default=None)
     t: float = column("variance of the noise as it is stored")
-    t_asked: float | None
+    t_asked: float | None = None
     noise_mean: float
     kept: int = column("weights that stay", label="k")
     replaced: int = column("weights that go")
@@ -47,23 +47,31 @@ class LayerReplacement(LayerSummary):
     )
     epsilon_printed: float | None = column("the same as printed", label="ε printed")
     worst_ratio: float | None = column(
-        "the worst ‖JΔφ(x)‖ over what the form's ε allows", label="seen/allowed"
+        "the worst ‖JΔφ(x)‖ over what the form's ε allows", label="seen/allowed", default=None
     )
     replaced_mean: float = column(
-        "mean of what goes, which noise of mean 0 does not replace", label="mean of what goes"
+        "mean of what goes, which noise of mean 0 does not replace",
+        label="mean of what goes",
+        default=0.0,
     )
     replaced_largest: float = column(
-        "the largest magnitude that goes, at most τ in the corrected form", label="largest"
+        "the largest magnitude that goes, at most τ in the corrected form",
+        label="largest",
+        default=0.0,
     )
     alpha: float | None = column(
-        "exponent of the power law fitted to |w| (of the density; the paper's is α - 1)", label="α"
+        "exponent of the power law fitted to |w| (of the density; the paper's is α - 1)",
+        label="α",
+        default=None,
     )
-    xmin: float | None = column("where the power law begins")
+    xmin: float | None = column("where the power law begins", default=None)
     kept_model: float | None = column(
-        "k by Proposition 1.2 if all weights were Pareto from xmin on", label="k of Prop. 1.2"
+        "k by Proposition 1.2 if all weights were Pareto from xmin on",
+        label="k of Prop. 1.2",
+        default=None,
     )
     kept_fitted: float | None = column(
-        "the same with only the fitted tail as Pareto", label="k of the tail"
+        "the same with only the fitted tail as Pareto", label="k of the tail", default=None
     )
 
     @property

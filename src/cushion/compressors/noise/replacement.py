@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.compressors.noise.options import Form
+from cushion.compressors.noise.method import Form
 from cushion.errors import BadInput
-from cushion.nets.network import Network, Node
+from cushion.nets.network import Network
 from cushion.nets.operators import Diagonal, Linear
 
 Floats = NDArray[np.float64]
@@ -63,17 +63,12 @@ def spread(weight: Tensor) -> tuple[float, float]:
     with np.errstate(over="ignore", invalid="ignore"):
         mean = float(values.mean())
         deviation = float(np.sqrt(np.square(values - mean).mean()))
-    if not math.isfinite(deviation) or (
-        deviation < math.sqrt(sys.float_info.min) and values.min() != values.max()
-    ):
-        raise BadInput(
-            "the spread of its weights leaves the range of float64; scale the net's weights"
-        )
-    if deviation == 0.0 or values.min() == values.max():
-        raise BadInput(
-            f"all its {values.size} weights are equal, so that no threshold parts them; leave it "
-            "out with `layers`"
-        )
+    if values.min() == values.max():
+        why = f"all its {values.size} weights are equal, so that no threshold parts them"
+        raise BadInput(f"{why}; leave it out with `layers`")
+    if not math.sqrt(sys.float_info.min) <= deviation < math.inf:
+        why = "the spread of its weights leaves the range of float64"
+        raise BadInput(f"{why}; scale the net's weights")
     return mean, deviation
 
 
@@ -81,13 +76,10 @@ def replace_layer(weight: Tensor, form: Form, tau: float, t: float) -> Replaceme
     """tau: τ itself. t: in mean squares of what goes; without what goes there is no noise.
     "appendix" uses neither.
     """
-    values = _values(weight)
+    values, mean = _values(weight), 0.0
     if form == "appendix":
         mean, tau = spread(weight)
-        stays = values > tau
-    else:
-        mean = 0.0
-        stays = np.abs(values) > tau if form == "corrected" else values > tau
+    stays = (np.abs(values) if form == "corrected" else values) > tau
     gone = values[~stays]
     square = float(np.square(gone).mean()) if gone.size else 0.0
     variance = t * square
@@ -122,45 +114,33 @@ def threshold_within(weight: Tensor, form: Form, budget: float, t: float) -> flo
 
 def choose_layers(net: Network, names: Sequence[str]) -> tuple[bool, ...]:
     """Whether each affine layer is replaced; BadInput where a name is none of them."""
-    layers = net.affine_layers
-    free = [node for node in layers if not isinstance(node.affine.operator, Diagonal)]
+    free = [node for node in net.affine_layers if not isinstance(node.affine.operator, Diagonal)]
+    known = [node.name for node in free]
     if not free:
-        raise BadInput(
-            "the net has no dense or convolutional layer, so there is nothing to replace"
-        )
+        raise BadInput("the net has no dense or convolutional layer, so nothing to replace")
     if tuple(names) == ("all",):
-        chosen = free
+        names = known
     elif tuple(names) == ("last",):
-        dense = [node for node in free if isinstance(node.affine.operator, Linear)]
-        if not dense:
-            raise BadInput(
-                "`layers` = last is the final dense layer, and the net has none; name a layer"
-            )
-        chosen = dense[-1:]
-    else:
-        for name in names:
-            if name not in {node.name for node in free}:
-                known = ", ".join(node.name for node in free)
-                raise BadInput(
-                    f"`layers` = {name}: the net has no such layer to replace; it has {known}"
-                )
-        chosen = [node for node in free if node.name in names]
-    indices = {node.index for node in chosen}
-    return tuple(node.index in indices for node in layers)
+        names = [node.name for node in free if isinstance(node.affine.operator, Linear)][-1:]
+        if not names:
+            why = "`layers` = last is the final dense layer, and the net has none"
+            raise BadInput(f"{why}; name a layer")
+    for name in names:
+        if name not in known:
+            why = f"`layers` = {name}: the net has no such layer to replace"
+            raise BadInput(f"{why}; it has {', '.join(known)}")
+    return tuple(node.name in names for node in net.affine_layers)
 
 
 def standard_deviations(net: Network, chosen: Sequence[bool]) -> tuple[float | None, ...]:
     """σ of every layer that is replaced; BadInput names a layer that has none."""
-    return tuple(
-        _named(node) if take else None for node, take in zip(net.affine_layers, chosen, strict=True)
-    )
-
-
-def _named(node: Node) -> float:
-    try:
-        return spread(node.affine.operator.weight)[1]
-    except BadInput as problem:
-        raise BadInput(f"{node.name}: {problem}") from None
+    found: list[float | None] = []
+    for node, take in zip(net.affine_layers, chosen, strict=True):
+        try:
+            found.append(spread(node.affine.operator.weight)[1] if take else None)
+        except BadInput as problem:
+            raise BadInput(f"{node.name}: {problem}") from None
+    return tuple(found)
 
 
 def _values(weight: Tensor) -> NDArray[Any]:

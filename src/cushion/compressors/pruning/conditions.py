@@ -23,10 +23,7 @@ from torch import Tensor
 
 from cushion.compressors.pruning.records import Normality, Subgaussian
 from cushion.data import Dataset
-from cushion.data.samples import permutation
-from cushion.measures.probing import lengths
-from cushion.nets.batches import as_floats
-from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.measures.probing import chosen_rows, lengths, stream
 from cushion.nets.network import Network, Node, Stage
 from cushion.nets.operators import Operator
 from cushion.theorems.pruning import kappa
@@ -139,8 +136,7 @@ def check_condition(
     The inputs of a layer are those of the net as it was, on up to 2000 examples; the lemma's m is
     that of the sample.
     """
-    chosen = np.sort(permutation(len(sample), seed)[:_ROWS])
-    some = sample.select(chosen, f"{len(chosen)} rows for Condition C.1, seed={seed}")
+    some, _ = chosen_rows(sample, _ROWS, seed, "Condition C.1")
     moved = {}
     for node in net.affine_layers:
         difference = pruned.nodes[node.index].affine.operator.minus(node.affine.operator)
@@ -204,28 +200,26 @@ def _project(
     without x = 0.
     """
 
-    def work(rows: slice) -> Accumulators[str]:
-        found: dict[str, Samples] = {}
+    @torch.no_grad()
+    def work(x: Tensor, rows: slice) -> dict[tuple[str, int], Tensor]:  # noqa: ARG001
+        found = {}
 
         def observe(node: Node, stage: Stage, values: Tensor) -> None:
             if stage != "input" or node.index not in moved:
                 return
             flat = values.double().flatten(1)
-            size = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
-            unit = flat / size  # NaN where the input is 0
-            stretch = lengths(moved[node.index].apply(unit.reshape(values.shape)))
-            along = (unit @ looks[node.index].mT).abs()
-            found[f"p {node.index}"] = Samples.of(rows.start, along.numpy())
-            found[f"s {node.index}"] = Samples.of(rows.start, stretch.numpy())
+            unit = flat / lengths(flat)[:, None]  # NaN where the input is 0
+            stretched = moved[node.index].apply(unit.reshape(values.shape))
+            found["along", node.index] = (unit @ looks[node.index].mT).abs()
+            found["stretch", node.index] = lengths(stretched)
 
-        net.run(as_floats(some.x[rows]).to(net.dtype), observe)
+        net.run(x, observe)
         return found
 
-    merged = map_shards(len(some), 128, work, describe="inputs of layers") if moved else {}
-    projections, stretches = {}, {}
-    for index in moved:
-        stretch = merged[f"s {index}"].values()
-        there = ~np.isnan(stretch)
-        projections[index] = merged[f"p {index}"].values()[there]
-        stretches[index] = stretch[there]
+    merged = stream(net, some, 128, work, "inputs of layers") if moved else {}
+    there = {index: ~np.isnan(merged["stretch", index]) for index in moved}
+    projections, stretches = (
+        {index: merged[what, index][rows] for index, rows in there.items()}
+        for what in ("along", "stretch")
+    )
     return projections, stretches
