@@ -47,9 +47,8 @@ class CompressedNet:
 
     def save(self, path: str | Path) -> Path:
         """Write the file; it appears whole or not at all."""
-        tensors = {
-            "message": torch.frombuffer(bytearray(self.stored.coded.data), dtype=torch.uint8)
-        }
+        data = bytearray(self.stored.coded.data)
+        tensors = {"message": torch.frombuffer(data, dtype=torch.uint8)}
         if self.start is not None:
             for at, node in enumerate(self.start.affine_layers, 1):
                 tensors[f"start.{at}.weight"] = node.affine.operator.weight
@@ -70,9 +69,8 @@ def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
 
     A flipped bit of the message may be another net's, and so may one of the graph's.
     """
-    found = hashlib.sha256(
-        json.dumps([metadata[key] for key in ("bits", "graph", "notes")]).encode()
-    )
+    said = [metadata[key] for key in ("bits", "graph", "notes")]
+    found = hashlib.sha256(json.dumps(said).encode())
     for name, tensor in sorted(tensors.items()):
         plain = tensor.detach().cpu().contiguous()
         found.update(name.encode() + b"\n" + plain.reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -90,27 +88,15 @@ def load_compressed(path: str | Path) -> CompressedNet:
     if metadata.get("format") != FORMAT:
         raise BadInput(f"{path} is not a compressed net; give a file that cushion compress wrote")
     try:
-        bits, graph, notes = (
-            metadata["bits"],
-            json.loads(metadata["graph"]),
-            json.loads(metadata["notes"]),
-        )
-        message = tensors.pop("message")
-        if (
-            message.dtype != torch.uint8
-            or message.ndim != 1
-            or not isinstance(notes, dict)
-            or not _BITS.fullmatch(bits)
-        ):
+        bits, message = metadata["bits"], tensors.pop("message")
+        graph, notes = json.loads(metadata["graph"]), json.loads(metadata["notes"])
+        bytes_ = message.dtype == torch.uint8 and message.ndim == 1
+        if not (bytes_ and isinstance(notes, dict) and _BITS.fullmatch(bits)):
             raise ValueError("no message")
     except (KeyError, ValueError, RecursionError):
-        raise Malformed(
-            f"{path} lacks the message or the notes of a compressed net; write it again"
-        ) from None
+        raise Malformed(f"{path} lacks the message or notes of a compressed net") from None
     if metadata.get("sha256") != _digest({"message": message, **tensors}, metadata):
-        raise Malformed(
-            f"{path} is damaged: its contents are not those that were written; write it again"
-        )
+        raise Malformed(f"{path} is damaged: its contents are not those that were written")
     frame = rebuild_graph(graph, str(path))
     load_kinds()
     try:
@@ -134,13 +120,10 @@ def _start(frame: Network, tensors: Mapping[str, Tensor]) -> Network | None:
         affine = node.affine
         weight, bias = left.pop(f"start.{at}.weight", None), left.pop(f"start.{at}.bias", None)
         if not _alike(weight, affine.operator.weight) or not _alike(bias, affine.bias):
-            raise Malformed(
-                f"the initialisation of {node.name} is missing or has another shape or dtype"
-            )
+            raise Malformed(f"the initialisation of {node.name} lacks its shape or dtype")
         assert weight is not None
-        changes[node.index] = replace(
-            affine, operator=affine.operator.with_weight(weight), bias=bias
-        )
+        operator = affine.operator.with_weight(weight)
+        changes[node.index] = replace(affine, operator=operator, bias=bias)
     if left:
         raise Malformed(f"it holds a tensor {min(left)!r} that no compressed net has")
     return frame.with_affine(changes)

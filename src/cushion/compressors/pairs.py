@@ -16,8 +16,10 @@ them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -34,6 +36,8 @@ from cushion.nets.network import Network, Node
 from cushion.nets.operators import Conv2d, Operator
 
 _VALUES = 1 << 22
+_Number: TypeAlias = Tensor | float
+_Ratio: TypeAlias = Callable[[Tensor, _Number, _Number], Tensor]
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,7 @@ class Allowance:
 @dataclass(frozen=True)
 class PairRatios:
     """Observed over allowed, one number per example, under (i, j): places in `net.affine_layers`, j
-    ≥ i.
-
-    exact: the pairs whose ‖J‖_F is not an estimate from random probes.
+    ≥ i. exact: the pairs whose ‖J‖_F is not an estimate from random probes.
     """
 
     ratios: dict[tuple[int, int], NDArray[np.float64]]
@@ -59,10 +61,8 @@ class PairRatios:
 
     def worst(self, i: int) -> float:
         """Over all examples and j, of layer i."""
-        return max(
-            (float(np.fmax.reduce(values)) for (at, _), values in self.ratios.items() if at == i),
-            default=0.0,
-        )
+        own = [values for (at, _), values in self.ratios.items() if at == i]
+        return max((float(np.fmax.reduce(values)) for values in own), default=0.0)
 
 
 def overlap(operator: Operator) -> int:
@@ -102,52 +102,36 @@ def check_pairs(
         for i, (node, allowance) in enumerate(zip(layers, allowances, strict=True)):
             if allowance is None:
                 continue
-            v = clean[node.inputs[0]]
-            noise = compressed.nodes[node.index].affine.operator.apply(
-                v
-            ) - node.affine.operator.apply(v)
-            size = lengths(v)
-            own = _ratio(
-                noise, math.sqrt(node.affine.operator.output_size), size, allowance, 1.0, node
-            )
+            v, operator = clean[node.inputs[0]], node.affine.operator
+            noise = compressed.nodes[node.index].affine.operator.apply(v) - operator.apply(v)
+            ratio = partial(_ratio, allowance, lengths(v), math.prod(node.shape[1:]))
+            own = ratio(noise, math.sqrt(operator.output_size), 1.0)
             found[i, i] = Samples.of(rows.start, own.numpy())
             exact.add((i, i))
 
-            def visit(
-                later: Node,
-                t: Tensor,
-                i: int = i,
-                allowance: Allowance = allowance,
-                node: Node = node,
-                size: Tensor = size,
-            ) -> None:
-                pair = jacobians.get((node.index, later.index))
-                if pair is None or (allowance.spread and pair.spread is None):
+            def visit(later: Node, t: Tensor, i: int = i, ratio: _Ratio = ratio) -> None:
+                one, j = allowances[i], position[later.index]
+                pair = jacobians.get((layers[i].index, later.index))
+                if one is None or pair is None or (one.spread and pair.spread is None):
                     return
                 beta = 1.0 if pair.spread is None else pair.spread.sqrt()
-                ratio = _ratio(t[0], pair.squared.sqrt(), size, allowance, beta, node)
-                found[i, position[later.index]] = Samples.of(rows.start, ratio.numpy())
+                seen = ratio(t[0], pair.squared.sqrt(), beta)
+                found[i, j] = Samples.of(rows.start, seen.numpy())
                 if pair.error is None:
-                    exact.add((i, position[later.index]))
+                    exact.add((i, j))
 
             line.push(node, noise[None].clone(), visit)
         return found
 
     merged = map_shards(len(data), batch, work, describe="pairs of layers")
-    ratios = {pair: part.values() for pair, part in merged.items()}
-    return PairRatios(ratios, frozenset(exact))
+    return PairRatios({pair: part.values() for pair, part in merged.items()}, frozenset(exact))
 
 
 def _ratio(
-    image: Tensor,
-    jacobian: Tensor | float,
-    size: Tensor,
-    allowance: Allowance,
-    beta: Tensor | float,
-    node: Node,
+    one: Allowance, size: Tensor, places: int, image: Tensor, jacobian: _Number, beta: _Number
 ) -> Tensor:
-    allowed = allowance.epsilon * allowance.factor * allowance.frobenius * jacobian * size
-    if allowance.spread:
-        allowed = allowed * beta / math.sqrt(math.prod(node.shape[1:]))
+    allowed = one.epsilon * one.factor * one.frobenius * jacobian * size
+    if one.spread:
+        allowed = allowed * beta / math.sqrt(places)
     observed = lengths(image)
     return torch.where(observed == 0, 0.0, observed / allowed)

@@ -17,10 +17,8 @@ from cushion.theorems.records import Bound
 
 @dataclass(frozen=True)
 class Promise(Record):
-    """What a method's theorem promises of the compressed net, checked on the sample.
-
-    worst_ratio: the largest observed deviation over the promised one; held: whether it is at most
-    1.
+    """What a method's theorem promises of the compressed net, checked on the sample: the largest
+    observed deviation over the promised one, and whether all checks held.
     """
 
     held: bool
@@ -32,9 +30,8 @@ class Promise(Record):
         made = [one for one in checks if one.held is not None and one.worst_ratio is not None]
         if not made:
             return None
-        return cls(
-            all(one.held for one in made), max(float(one.worst_ratio or 0.0) for one in made)
-        )
+        worst = max(float(one.worst_ratio or 0.0) for one in made)
+        return cls(all(one.held for one in made), worst)
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,8 @@ def compress(
     given = {name: value for name, value in options.items() if value is not None}
     chosen, own = choose(method, given)
     if isinstance(chosen, Search):
-        sample = as_dataset(data)
+        sample, exact = as_dataset(data), parse_delta(str(delta))
         check_holdout(holdout, sample)
-        exact = parse_delta(str(delta))
         return chosen.run(
             sample, own, model=model, holdout=holdout, delta=exact, seed=seed, report=report
         )
@@ -105,9 +104,8 @@ def compress_model(
         raise BadInput(f"`method` = {method} compresses no net; use one of {known}")
     options = chosen.options() if options is None else options
     if not isinstance(options, chosen.options):
-        raise BadInput(
-            f"`method` = {method} takes {chosen.options.__name__}, not {type(options).__name__}"
-        )
+        kind = type(options).__name__
+        raise BadInput(f"`method` = {method} takes {chosen.options.__name__}, not {kind}")
     chosen.check(options)
     _check_seed(seed, chosen.seeds(options))
     sample = as_dataset(data)
@@ -126,10 +124,8 @@ def compress_model(
 def _check_seed(seed: int, used: int) -> None:
     if type(seed) is not int or not 0 <= seed < MOST_FIELD - used:
         trials = ", and the trials count up from it" if used > 1 else ""
-        raise BadInput(
-            f"`seed` = {seed} must be a whole number from 0 to {MOST_FIELD - used - 1}: it is part "
-            f"of the message{trials}"
-        )
+        must = f"must be a whole number from 0 to {MOST_FIELD - used - 1}"
+        raise BadInput(f"`seed` = {seed} {must}: it is part of the message{trials}")
 
 
 def _traced(
@@ -141,16 +137,11 @@ def _traced(
     if not getattr(options, "from_initialisation", False):
         return net, None
     if init is None:
-        raise BadInput(
-            "`from_initialisation` needs the net's initialisation: give a RUN folder as the net"
-        )
+        raise BadInput("`from_initialisation` needs an initialisation: give a RUN folder as NET")
     start = traced(init, sample)
     check_alike(net, start, "the initialisation")
     if squared_distance(net, start) == 0.0:
-        raise BadInput(
-            "the initialisation is the net itself: there is nothing that training changed to "
-            "compress"
-        )
+        raise BadInput("the initialisation is the net itself: training changed nothing to compress")
     return net, start
 
 

@@ -10,19 +10,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from cushion.certificates.certificate import Certificate
+from cushion.certificates.format import sources
+from cushion.certificates.format.claims import Claim
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Conv, Layer, Pool
 from cushion.certificates.format.message import read
-from cushion.certificates.format.sources import (
-    Grid,
-    Product,
-    SeededMask,
-    SeededNoise,
-    SeededProjection,
-    SignProjection,
-    Source,
-    Values,
-)
 from cushion.certificates.search.options import Budgeted, Report
 from cushion.compressors.method import Named
 from cushion.compressors.options import MethodOptions
@@ -36,14 +28,14 @@ if TYPE_CHECKING:
     from cushion.compressors.certified import Compressed
     from cushion.data.dataset import Dataset
 
-_SOURCES: dict[type[Source], str] = {
-    Grid: "grid",
-    Values: "mask and values",
-    SeededMask: "mask of seeded signs",
-    SeededProjection: "projection of seeded signs",
-    SeededNoise: "values over seeded noise",
-    SignProjection: "Matrix-Project of seeded signs",
-    Product: "product of two factors",
+_SOURCES: dict[type[sources.Source], str] = {
+    sources.Grid: "grid",
+    sources.Values: "mask and values",
+    sources.SeededMask: "mask of seeded signs",
+    sources.SeededProjection: "projection of seeded signs",
+    sources.SeededNoise: "values over seeded noise",
+    sources.SignProjection: "Matrix-Project of seeded signs",
+    sources.Product: "product of two factors",
 }
 
 
@@ -99,9 +91,7 @@ SUBSPACE = Search(
     ("minutes", "steps", "k", "width"),
 )
 SUPERMASK = Search(
-    "supermask",
-    "which of the signs of a seeded net to keep",
-    ("minutes", "steps", "width"),
+    "supermask", "which of the signs of a seeded net to keep", ("minutes", "steps", "width")
 )
 
 
@@ -146,14 +136,7 @@ def summarise(
 ) -> SearchSummary:
     """The summary of a net whose certificate this is."""
     claim = certificate.claim
-    layers = tuple(
-        _layer(
-            layer,
-            place,
-            sum(item.bits for item in claim.ledger if item.item.startswith(f"layer {place}: ")),
-        )
-        for place, layer in enumerate(net.layers, 1)
-    )
+    layers = tuple(_layer(layer, at, claim) for at, layer in enumerate(net.layers, 1))
     return SearchSummary(
         method=method,
         parameters=sum(layer.stored for layer in layers),
@@ -168,16 +151,14 @@ def summarise(
     )
 
 
-def _layer(layer: Layer, place: int, bits: int) -> SearchedLayer:
+def _layer(layer: Layer, place: int, claim: Claim) -> SearchedLayer:
     name = f"layer {place}"
+    bits = sum(item.bits for item in claim.ledger if item.item.startswith(f"{name}: "))
     if isinstance(layer, Pool):
         return SearchedLayer(name, f"{layer.kind} pooling", (), "", 0, bits)
-    kind = (
-        ("depthwise convolution" if layer.groups == 0 else "convolution")
-        if isinstance(layer, Conv)
-        else "dense"
-    )
+    kind = "convolution" if isinstance(layer, Conv) else "dense"
+    if isinstance(layer, Conv) and layer.groups == 0:
+        kind = "depthwise convolution"
     stored = layer.source.coded.size + (0 if layer.bias is None else layer.bias.size)
-    return SearchedLayer(
-        name, kind, tuple(layer.source.shape), _SOURCES[type(layer.source)], stored, bits
-    )
+    shape, source = tuple(layer.source.shape), _SOURCES[type(layer.source)]
+    return SearchedLayer(name, kind, shape, source, stored, bits)

@@ -34,13 +34,9 @@ class LayerShift:
     @property
     def relative(self) -> float:
         """‖Â - A‖₂/‖A‖₂, erring upwards."""
-        return (
-            0.0
-            if self.shift == 0
-            else math.inf
-            if self.spectral == 0
-            else self.shift / self.spectral
-        )
+        if self.spectral == 0:
+            return 0.0 if self.shift == 0 else math.inf
+        return self.shift / self.spectral
 
 
 def layer_shifts(net: Network, compressed: Network, facts: NetFacts) -> list[LayerShift]:
@@ -49,16 +45,9 @@ def layer_shifts(net: Network, compressed: Network, facts: NetFacts) -> list[Lay
     for at, (node, layer) in enumerate(zip(net.affine_layers, facts.layers, strict=True)):
         mine, other = node.affine, compressed.nodes[node.index].affine
         shift = _shift(mine, other)
-        moved = _bias_shift(mine, other, math.prod(node.shape[1:]))
-        last = at == len(facts.layers) - 1
-        found.append(
-            LayerShift(
-                shift,
-                layer.spectral,
-                math.hypot(shift, moved),
-                lifted_spectral(layer, facts.has_bias, last=last),
-            )
-        )
+        moved = math.hypot(shift, _bias_shift(mine, other, math.prod(node.shape[1:])))
+        lifted = lifted_spectral(layer, facts.has_bias, last=at == len(facts.layers) - 1)
+        found.append(LayerShift(shift, layer.spectral, moved, lifted))
     return found
 
 
@@ -66,10 +55,9 @@ def _shift(mine: Affine, other: Affine) -> float:
     """At least ‖Â - A‖₂."""
     if type(mine.operator) is type(other.operator):
         return other.operator.minus(mine.operator).spectral_upper()
-    difference = other.operator.to(torch.float64).dense() - mine.operator.to(torch.float64).dense()
-    return FlatMap(
-        difference, mine.operator.input_shape, mine.operator.output_shape
-    ).spectral_upper()
+    ours, theirs = (one.operator.to(torch.float64) for one in (mine, other))
+    moved = FlatMap(theirs.dense() - ours.dense(), ours.input_shape, ours.output_shape)
+    return moved.spectral_upper()
 
 
 def _bias_shift(mine: Affine, other: Affine, places: int) -> float:
@@ -77,9 +65,7 @@ def _bias_shift(mine: Affine, other: Affine, places: int) -> float:
     if mine.bias is None and other.bias is None:
         return 0.0
     zero = torch.zeros((), dtype=torch.float64)
-    ours, theirs = (
-        zero if part is None else part.to(torch.float64) for part in (mine.bias, other.bias)
-    )
+    ours, theirs = (zero if one.bias is None else one.bias.double() for one in (mine, other))
     return float(torch.linalg.vector_norm(theirs - ours)) * math.sqrt(places) * (1 + 1e-12)
 
 

@@ -30,9 +30,8 @@ _HELPERS = {
     "conv-project": ("gaussian", "srht"),
 }
 _MOST = 10**12
-_PERCENTAGE = re.compile(
-    r"(\d{1,9}|\d{0,9}\.\d{1,30}) ?%", re.ASCII
-)  # no exponents: 1e999999999 would take for ever
+# no exponents: 1e999999999 would take for ever
+_PERCENTAGE = re.compile(r"(\d{1,9}|\d{0,9}\.\d{1,30}) ?%", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -100,26 +99,20 @@ class NetOptions(MarginOptions):
         name, equals, value = asked.partition("=")
         if not equals:
             if method == "vector-compress":
-                raise BadInput(
-                    f"`sweep` = {asked}: vector-compress has no k; sweep gamma=G or eta=P instead"
-                )
+                raise BadInput(f"`sweep` = {asked}: {method} has no k; sweep gamma=G or eta=P")
             parse_size(asked, "`sweep`")
             return replace(self, sweep=None, k=asked, epsilon=None)
         swept = ("gamma", "eta") if method in VECTORS else ("epsilon", "gamma")
         if name not in swept:
-            raise BadInput(
-                f"`sweep` = {asked}: for {method} only {swept[0]}= or {swept[1]}= may stand before "
-                "a value, or a size alone"
-            )
+            ways = f"{swept[0]}= or {swept[1]}="
+            raise BadInput(f"`sweep` = {asked}: for {method} only {ways} may stand before a value")
         try:
             number = float(value)
         except ValueError:
             raise BadInput(f"`sweep` = {asked}: {value!r} is not a number") from None
         if not 0 < number < math.inf or (name != "gamma" and number > 1):
-            raise BadInput(
-                f"`sweep` = {asked}: the value must be above "
-                f"0{'' if name == 'gamma' else ' and at most 1'}"
-            )
+            most = "" if name == "gamma" else " and at most 1"
+            raise BadInput(f"`sweep` = {asked}: the value must be above 0{most}")
         changes: dict[str, Any] = {"k": None, "epsilon": None, name: number}
         return replace(self, sweep=None, **changes)
 
@@ -142,10 +135,7 @@ def parse_size(size: Size, option: str) -> int | Fraction:
             return part
     elif text.isascii() and text.isdigit() and len(text) <= 20 and 1 <= int(text) <= _MOST:
         return int(text)
-    raise BadInput(
-        f"{option} {size} must be a whole number of at least 1, or a percentage of the weights "
-        "such as 5%"
-    )
+    raise BadInput(f"{option} {size} must be a whole number of at least 1, or a percentage as 5%")
 
 
 _OF_NETS = ("gamma", "level", "from_initialisation", "zeta", "sweep")
@@ -168,10 +158,7 @@ class Projection(Method):
 
     def uncertifiable(self, options: NetOptions) -> str:
         if options.from_initialisation:
-            return (
-                "the initialisation is floating point, which a decoder cannot make again from a "
-                "seed"
-            )
+            return "the initialisation is floating point, which no decoder makes again from a seed"
         if self.name in ("conv-project", "vector-project"):
             return f"the format has no weights as {self.name} makes them"
         return "the format has no Hadamard rows; use `helper` = signs" * (options.helper == "srht")

@@ -35,11 +35,9 @@ class ProjectionSubject(Subject):
         """The ε of Lemmas 3 and 14: as given, or the one that keeps margins of γ (Lemma 10)."""
         if self.options.epsilon is not None:
             return self.options.epsilon
-        return (
-            None
-            if self.gamma is None
-            else epsilon_from_margin(self.gamma, float(self.seen.scores.max()))
-        )
+        if self.gamma is None:
+            return None
+        return epsilon_from_margin(self.gamma, float(self.seen.scores.max()))
 
     @cached_property
     def counts(self) -> StabilityCounts | None:
@@ -50,11 +48,11 @@ class ProjectionSubject(Subject):
         if self.method != "conv-project":
             return dense
         filters = lemma_14(self.stability, self.epsilon, self.options.constant)
-        pairs = zip(self.net.affine_layers, dense.layers, filters.layers, strict=True)
-        located = [
-            two if isinstance(node.affine.operator, Conv2d) else one for node, one, two in pairs
-        ]
-        return replace(filters, layers=tuple(located))  # dense layers go by Algorithm 1
+        layers = list(filters.layers)
+        for at, node in enumerate(self.net.affine_layers):
+            if not isinstance(node.affine.operator, Conv2d):
+                layers[at] = dense.layers[at]  # by Algorithm 1
+        return replace(filters, layers=tuple(layers))
 
     @cached_property
     def outside_the_lemma(self) -> str:
@@ -67,16 +65,9 @@ class ProjectionSubject(Subject):
         if self.facts.has_bias:
             return "the lemma is about nets without biases"
         if any(layer.lipschitz > 1 + 1e-9 for layer in self.facts.layers[:-1]):
-            return (
-                "the lemma is about φ that lengthens nothing, and windows of this net's pooling "
-                "overlap"
-            )
-        if self.options.examples < len(self.sample):
-            return (
-                f"cushions were measured on {self.options.examples} of {len(self.sample)} examples "
-                "(`examples`)"
-            )
-        return ""
+            return "φ must lengthen nothing, and windows of this net's pooling overlap"
+        some, m = self.options.examples, len(self.sample)
+        return f"cushions were measured on {some} of {m} examples (`examples`)" * (some < m)
 
     @cached_property
     def vector_eta(self) -> float:
@@ -121,17 +112,12 @@ class ProjectionSubject(Subject):
 
     def at(self, options: NetOptions) -> ProjectionSubject:
         """The same net and sample under the options of one point of a curve."""
-        other = ProjectionSubject(
-            self.net, self.start, self.sample, self.method, options, self.delta, self.seed
-        )
-        same = (
-            ("seen", "net_scores", "stability", "facts")
-            if options.gamma == self.options.gamma
-            else ("seen", "net_scores", "stability")
-        )
-        for name in same:
-            if name in self.__dict__:
-                other.__dict__[name] = self.__dict__[name]
+        asked = self.method, options, self.delta, self.seed
+        other = ProjectionSubject(self.net, self.start, self.sample, *asked)
+        same = ["seen", "net_scores", "stability"]
+        same += ["facts"] if options.gamma == self.options.gamma else []
+        known = self.__dict__
+        other.__dict__.update({name: known[name] for name in same if name in known})
         return other
 
 
