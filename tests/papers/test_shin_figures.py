@@ -17,10 +17,9 @@ from scipy.stats import binom
 from cushion.papers import runner
 from cushion.papers.shin import figures as shin_figures
 from cushion.papers.shin.figures import (
-    Plane,
     heavier,
     is_a_bound,
-    law_probability,
+    law_probabilities,
     more_paths,
     power_law,
     probable,
@@ -76,9 +75,10 @@ def test_a_tail_that_is_no_power_law_is_noticed() -> None:
 
 
 def test_the_laws_own_p_is_its_integral() -> None:
-    for i in (0.0, 2.5, 5.0):
+    powers = (0.0, 2.5, 5.0)
+    for i, found in zip(powers, law_probabilities(powers, 1.0), strict=True):
         cauchy = (math.atan(1.3**i) - math.atan(1.3 ** (i - 1))) / math.pi
-        assert law_probability(i, 1.0) == pytest.approx(cauchy, rel=1e-4)
+        assert found == pytest.approx(cauchy, rel=1e-4)
 
 
 def test_figure_2_is_equation_16_and_the_binomial_tail(tmp_path: Path) -> None:
@@ -134,17 +134,17 @@ def test_a_plot_below_the_probability_is_no_bound() -> None:
 
 
 def test_regions_and_paths_are_counted_over_the_plane() -> None:
-    plane = Plane((0.5, 1.0, 1.5), (0.0, 1.0))
+    alphas = (0.5, 1.0, 1.5)
     every = [[SURE] * 3] * 2
-    assert probable(plane, every).holds
-    assert more_paths(plane, every).holds
+    assert probable(alphas, every).holds
+    assert more_paths(alphas, every).holds
     falling = [[RARE, SURE, SURE], [RARE, SURE, RARE]]  # none, both, one of two i
-    assert probable(plane, falling).holds  # at two of three α half of the i
-    assert "from 1 to 1.5, 2 of 3" in probable(plane, falling).because
-    claim = more_paths(plane, falling)
+    assert probable(alphas, falling).holds  # at two of three α half of the i
+    assert "from 1 to 1.5, 2 of 3" in probable(alphas, falling).because
+    claim = more_paths(alphas, falling)
     assert not claim.holds
     assert "0% at α = 0.5, 100% at α = 1, 50% at α = 1.5" in claim.because
     rising = [[SURE, SURE, RARE], [SURE, RARE, RARE]]
-    assert more_paths(plane, rising).holds
-    assert not probable(plane, [[RARE, RARE, SURE], [RARE, RARE, RARE]]).holds
-    assert "at no α" in probable(plane, [[RARE] * 3] * 2).because
+    assert more_paths(alphas, rising).holds
+    assert not probable(alphas, [[RARE, RARE, SURE], [RARE, RARE, RARE]]).holds
+    assert "at no α" in probable(alphas, [[RARE] * 3] * 2).because

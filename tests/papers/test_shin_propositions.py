@@ -43,12 +43,8 @@ def test_draws_are_of_their_law() -> None:
 
 def test_everything_is_drawn_though_not_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shin_simulations, "_AT_ONCE", 40)
-    shapes: list[tuple[int, ...]] = []
-    for some in shin_simulations._matrices(
-        (3, 5), 7, lambda shape: shapes.append(shape) or np.zeros(shape)
-    ):
-        assert some.shape[1:] == (3, 5)
-    assert [shape[0] for shape in shapes] == [2, 2, 2, 1]
+    drawn = shin_simulations._paretos(np.random.default_rng(0), (3, 5), 7, 2.0, "signed")
+    assert [some.shape for some in drawn] == [(2, 3, 5), (2, 3, 5), (2, 3, 5), (1, 3, 5)]
 
 
 def test_errors_are_those_of_the_propositions(page: dict[str, Any]) -> None:

@@ -5,45 +5,25 @@ what draws show.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from cushion.papers.pages import Page, Size, Table
+from cushion.papers.pages import Columns, Page, Size, Table
 from cushion.papers.runner import Workshop
+from cushion.papers.shin import claims
 from cushion.papers.shin import simulations as drawn
-from cushion.papers.shin.claims import (
-    Row,
-    brackets_as_printed,
-    energy_as_printed,
-    error_is_small,
-    fewer_with_alpha,
-    is_sparse,
-    more_as_alpha_shrinks,
-    setting_is_enough,
-)
+from cushion.papers.shin.claims import Row
 from cushion.papers.shin.resilience import bracket_probability
 from cushion.papers.shin.simulations import Law, Shape
-from cushion.theorems.heavy_tails import (
-    FACTORS,
-    failure,
-    failure_printed,
-    spread_allowed,
-    spread_allowed_printed,
-)
-from cushion.theorems.sparsity import (
-    energy,
-    energy_printed,
-    exceeds,
-    exceeds_printed,
-    log_chernoff,
-    log_tail,
-    sparsity,
-)
+from cushion.theorems import heavy_tails, sparsity
+from cushion.theorems.sparsity import exceeds, log_chernoff, log_tail
 
+Make: TypeAlias = Callable[..., dict[str, Any]]
 ALPHA, TAU, ETA = 2.5, 2.0, 0.05
 MEAN = ALPHA / (ALPHA - 1.0) * (1.0 - TAU ** (1.0 - ALPHA))  # E A_ij of positive weights, w_m = 1
 SQUARE = ALPHA / (ALPHA - 2.0) * (1.0 - TAU ** (2.0 - ALPHA))  # E A_ij²
@@ -79,41 +59,37 @@ PLANS: dict[Size, Draws] = {
 }
 
 
+_SIMULATIONS: dict[str, Make] = {
+    "shin-error": drawn.proposition_1_1,
+    "shin-dependent": drawn.dependent,
+    "shin-count": drawn.proposition_1_2,
+    "shin-spike": drawn.equation_10,
+    "shin-stable": drawn.equation_13,
+    "shin-share": drawn.replaced,
+}
+
+
 def propositions(workshop: Workshop) -> Page:
     """One step a row; the claims are the paper's, tried on the rows."""
     plan = PLANS[workshop.size]
-    make = partial(_made, workshop)
+    make, own = partial(_made, workshop), {"tau": TAU, "alpha": ALPHA}
+    matrices = {"draws": plan.matrices, "side": plan.side, **own}
     errors = [
-        make("shin-error", **one, draws=plan.matrices, side=plan.side) for one in _error_settings()
+        make("shin-error", law=law, kind=kind, t=t, eta=eta, **matrices)
+        for law, kind, t, eta in product(_LAWS, _SHAPES, (0.0, SQUARE, 100.0 * TAU * TAU), _ETAS)
     ]
-    shape = {"rows": 512, "columns": 32, "draws": plan.matrices // 20}
-    own = make("shin-dependent", eta=ETA, tau=TAU, alpha=ALPHA, **shape)
+    few = {"rows": 512, "columns": 32, "draws": plan.matrices // 20}
+    jacobian = make("shin-dependent", eta=ETA, **few, **own)
     counts = [
         _count(make, alpha, tau, n, plan.counts)
-        for n in (plan.side * plan.side, plan.side)
-        for alpha, tau in _TAILS
+        for n, (alpha, tau) in product((plan.side * plan.side, plan.side), _TAILS)
     ]
-    spikes = [
-        _spike(make, law, kind, alpha, plan)
-        for alpha in _SPIKES
-        for kind in _SHAPES
-        for law in _LAWS
-    ]
+    spikes = [_spike(make, *one, plan.rows) for one in product(_SPIKES, _SHAPES, _LAWS)]
     stable = [
         make("shin-stable", alpha=alpha, c=c, m=m, draws=plan.weights)
-        for c, m in _SCALES
-        for alpha in _STABLE
+        for (c, m), alpha in product(_SCALES, _STABLE)
     ]
     shares = [_share(make, alpha, plan) for alpha in _EXPONENTS]
-    claims = (
-        error_is_small(errors),
-        setting_is_enough(errors),
-        is_sparse(counts),
-        energy_as_printed(spikes),
-        brackets_as_printed(stable),
-        fewer_with_alpha(shares),
-        more_as_alpha_shrinks(shares),
-    )
     return Page(
         tables=(
             *_error_tables(errors),
@@ -124,7 +100,15 @@ def propositions(workshop: Workshop) -> Page:
             _share_table(shares),
         ),
         settings={"alpha": ALPHA, "tau": TAU, "w_m": 1, **asdict(plan)},
-        claims=claims,
+        claims=(
+            claims.error_is_small(errors),
+            claims.setting_is_enough(errors),
+            claims.is_sparse(counts),
+            claims.energy_as_printed(spikes),
+            claims.brackets_as_printed(stable),
+            claims.fewer_with_alpha(shares),
+            claims.more_as_alpha_shrinks(shares),
+        ),
         notes=(
             "The paper makes no such experiment and prints no numbers, so no column of its own "
             "stands beside ours.",
@@ -134,8 +118,8 @@ def propositions(workshop: Workshop) -> Page:
             "corrected: P ≤ 2 exp(-ε²/(2(τ² + t))), which says nothing of positive weights. ours: "
             "the same with the magnitudes seen in the place of τ².",
             "With u the row of a ReLU net's Jacobian, which depends on W, the corrected ε of η = "
-            f"{ETA:g} fails in {own['failed']:.1%} of the draws: Proposition 1.1 is about fixed u "
-            "and v, and Lemma 2.2 uses such u.",
+            f"{ETA:g} fails in {jacobian['failed']:.1%} of the draws: Proposition 1.1 is about "
+            "fixed u and v, and Lemma 2.2 uses such u.",
             "Eq. 13 leaves out what is at most 1, and so every negative weight: it is no "
             "decomposition of W.",
             "All of it is about the law that the paper assumes; none of it bounds the error of a "
@@ -146,79 +130,51 @@ def propositions(workshop: Workshop) -> Page:
 
 def _made(workshop: Workshop, name: str, **settings: Any) -> dict[str, Any]:
     """One step: its settings and what was drawn for them."""
-    simulations: dict[str, Callable[..., dict[str, Any]]] = {
-        "shin-error": drawn.proposition_1_1,
-        "shin-dependent": drawn.dependent,
-        "shin-count": drawn.proposition_1_2,
-        "shin-spike": drawn.equation_10,
-        "shin-stable": drawn.equation_13,
-        "shin-share": drawn.replaced,
-    }
     full = {**settings, "seed": workshop.seed}
-    found: dict[str, Any] = workshop.step(name, full, lambda: simulations[name](**full))
-    return {**full, **found}
+    return {**full, **workshop.step(name, full, lambda: _SIMULATIONS[name](**full))}
 
 
-def _error_settings() -> Iterable[dict[str, Any]]:
-    for law in _LAWS:
-        for kind in _SHAPES:
-            for t in (0.0, SQUARE, 100.0 * TAU * TAU):
-                for eta in _ETAS:
-                    yield {"law": law, "kind": kind, "t": t, "eta": eta, "tau": TAU, "alpha": ALPHA}
-
-
-def _count(
-    make: Callable[..., dict[str, Any]], alpha: float, tau: float, n: int, draws: int
-) -> dict[str, Any]:
+def _count(make: Make, alpha: float, tau: float, n: int, draws: int) -> dict[str, Any]:
     """Both k of Proposition 1.2 (eq. 11 for a row) at η, and how often Chernoff's is reached."""
     p = exceeds(tau, alpha)
-    k = sparsity(n, p, ETA, log_chernoff)
-    tails = {"chernoff": math.exp(log_chernoff(k, n, p)), "exact": math.exp(log_tail(k, n, p))}
-    more = {"p": p, "p printed": exceeds_printed(tau, alpha), "k exact": sparsity(n, p, ETA)}
-    return {**make("shin-count", k=k, tau=tau, alpha=alpha, n=n, draws=draws), **tails, **more}
-
-
-def _spike(
-    make: Callable[..., dict[str, Any]], law: Law, kind: Shape, alpha: float, plan: Draws
-) -> dict[str, Any]:
-    x = drawn.vector(kind, _LENGTH)
-    found = make(
-        "shin-spike", law=law, kind=kind, length=_LENGTH, tau=TAU, alpha=alpha, draws=plan.rows
-    )
-    printed = energy_printed(float(x[0]), _LENGTH, TAU, alpha)
+    k = sparsity.sparsity(n, p, ETA, log_chernoff)
     return {
-        **found,
-        "printed": printed,
-        "corrected": energy(x, TAU, alpha, symmetric=law == "signed"),
+        **make("shin-count", k=k, tau=tau, alpha=alpha, n=n, draws=draws),
+        "chernoff": math.exp(log_chernoff(k, n, p)),
+        "exact": math.exp(log_tail(k, n, p)),
+        "p": p,
+        "p printed": sparsity.exceeds_printed(tau, alpha),
+        "k exact": sparsity.sparsity(n, p, ETA),
     }
 
 
-def _share(make: Callable[..., dict[str, Any]], alpha: float, plan: Draws) -> dict[str, Any]:
-    draws = max(20, plan.matrices // 20)
-    found = make("shin-share", alpha=alpha, epsilon=_RELATIVE, eta=ETA, side=plan.side, draws=draws)
+def _spike(make: Make, alpha: float, kind: Shape, law: Law, draws: int) -> dict[str, Any]:
+    x, own = drawn.vector(kind, _LENGTH), {"tau": TAU, "alpha": alpha}
+    return {
+        **make("shin-spike", law=law, kind=kind, length=_LENGTH, draws=draws, **own),
+        "printed": sparsity.energy_printed(float(x[0]), _LENGTH, TAU, alpha),
+        "corrected": sparsity.energy(x, TAU, alpha, symmetric=law == "signed"),
+    }
+
+
+def _share(make: Make, alpha: float, plan: Draws) -> dict[str, Any]:
+    own = {"side": plan.side, "draws": max(20, plan.matrices // 20)}
+    found = make("shin-share", alpha=alpha, epsilon=_RELATIVE, eta=ETA, **own)
     return {**found, "fixed": 1.0 - exceeds(TAU, alpha)}
 
 
 def _error_tables(rows: Sequence[Row]) -> tuple[Table, Table]:
-    places = {f"beyond ε, {place}": place for place in _PLACES}
     kinds = {"weights": "law", "u, v": "kind", "t": "t"}
-    return (
-        Table.of(
-            f"Proposition 1.1: share of draws beyond ε (α = {ALPHA:g}, τ = {TAU:g} w_m):",
-            rows,
-            {**kinds, "η claimed": "eta", **places},
-        ),
-        Table.of(
-            "What the noise adds: t and nothing else, so t = 0 is best:",
-            [one for one in rows if one["eta"] == ETA],
-            {
-                **kinds,
-                "E(uᵀ(W - W(t))v)²/(‖u‖²‖v‖²)": _mean_square,
-                "seen": "mean square",
-                "ours / corrected ε": "ours, size",
-            },
-        ),
-    )
+    failed = {"η claimed": "eta", **{f"beyond ε, {place}": place for place in _PLACES}}
+    squares: Columns = {
+        "E(uᵀ(W - W(t))v)²/(‖u‖²‖v‖²)": _mean_square,
+        "seen": "mean square",
+        "ours / corrected ε": "ours, size",
+    }
+    some = [one for one in rows if one["eta"] == ETA]
+    caption = f"Proposition 1.1: share of draws beyond ε (α = {ALPHA:g}, τ = {TAU:g} w_m):"
+    adds = "What the noise adds: t and nothing else, so t = 0 is best:"
+    return Table.of(caption, rows, kinds | failed), Table.of(adds, some, {**kinds, **squares})
 
 
 def _mean_square(one: Row) -> float:
@@ -232,74 +188,61 @@ def _setting_table() -> Table:
     """At ε = 1; with noise alone the error is normal and its tail known."""
     rows: list[tuple[float, str, float]] = []
     for eta in _ETAS:
-        rows += [(eta, place, spread_allowed_printed(1.0, eta, place)) for place in FACTORS]
-        rows.append((eta, "corrected", spread_allowed(1.0, eta)))
-    return Table.of(
-        "The paper's three settings at ε = 1, and what they promise:",
-        rows,
-        {
-            "η claimed": lambda row: row[0],
-            "setting": lambda row: row[1],
-            "τ² + t": lambda row: row[2],
-            "P by eq. 37, one side": lambda row: failure_printed(row[2], 1.0),
-            "P corrected, both": lambda row: failure(row[2], 1.0),
-            "P exact, noise alone": lambda row: math.erfc(1.0 / math.sqrt(2.0 * row[2])),
-        },
-    )
+        for place in heavy_tails.FACTORS:
+            rows.append((eta, place, heavy_tails.spread_allowed_printed(1.0, eta, place)))
+        rows.append((eta, "corrected", heavy_tails.spread_allowed(1.0, eta)))
+    columns: Columns = {
+        "η claimed": "0",
+        "setting": "1",
+        "τ² + t": "2",
+        "P by eq. 37, one side": lambda row: heavy_tails.failure_printed(row[2], 1.0),
+        "P corrected, both": lambda row: heavy_tails.failure(row[2], 1.0),
+        "P exact, noise alone": lambda row: math.erfc(1.0 / math.sqrt(2.0 * row[2])),
+    }
+    return Table.of("The paper's three settings at ε = 1, and what they promise:", rows, columns)
 
 
 def _count_table(rows: Sequence[Row]) -> Table:
-    return Table.of(
-        "Proposition 1.2 for a matrix and eq. 11 for one of its rows: the k reached with "
-        f"probability {ETA:g} at most:",
-        rows,
-        {
-            "n": "n",
-            "α": "alpha",
-            "τ/w_m": "tau",
-            "p": "p",
-            "p of eq. 40": "p printed",
-            "k by eq. 6": "k",
-            "P(X ≥ k) by eq. 6": "chernoff",
-            "exact": "exact",
-            "seen": "seen",
-            "k by the exact tail": "k exact",
-        },
-    )
+    columns = {
+        "n": "n",
+        "α": "alpha",
+        "τ/w_m": "tau",
+        "p": "p",
+        "p of eq. 40": "p printed",
+        "k by eq. 6": "k",
+        "P(X ≥ k) by eq. 6": "chernoff",
+        "exact": "exact",
+        "seen": "seen",
+        "k by the exact tail": "k exact",
+    }
+    reached = f"the k reached with probability {ETA:g} at most"
+    caption = f"Proposition 1.2 for a matrix and eq. 11 for one of its rows: {reached}:"
+    return Table.of(caption, rows, columns)
 
 
 def _spike_table(rows: Sequence[Row]) -> Table:
-    printed = energy_printed(1.0, _LENGTH, TAU, _TABLE_1)
+    printed = sparsity.energy_printed(1.0, _LENGTH, TAU, _TABLE_1)
     last = {"law": "signed", "kind": "spread", "corrected": "infinite", "seen": None}
-    return Table.of(
-        "E[Bx]₁² for x of 16 numbers:",
-        [*rows, {"alpha": _TABLE_1, "printed": printed, **last}],
-        {
-            "α": "alpha",
-            "weights": "law",
-            "x": "kind",
-            "eq. 10": "printed",
-            "corrected": "corrected",
-            "seen": "seen",
-        },
-    )
+    named = {"α": "alpha", "weights": "law", "x": "kind", "eq. 10": "printed"}
+    columns = named | {"corrected": "corrected", "seen": "seen"}
+    all_rows = [*rows, {"alpha": _TABLE_1, "printed": printed, **last}]
+    return Table.of("E[Bx]₁² for x of 16 numbers:", all_rows, columns)
 
 
 def _stable_table(rows: Sequence[Row]) -> Table:
-    return Table.of(
-        "Share of stable weights of scale c between c^i and c^(i+1):",
-        [{**one, "i": i} for one in rows for i in range(one["m"] + 1)],
-        {
-            "c": "c",
-            "α": "alpha",
-            "i": "i",
-            "p by eq. 14": lambda one: bracket_probability(one["i"], one["alpha"], one["c"]),
-            "seen, W": lambda one: one["printed"][one["i"]],
-            "seen, abs(W)": lambda one: one["magnitudes"][one["i"]],
-            "lost by eq. 13": "lost as printed",
-            "abs(W) < 1": "below 1",
-        },
-    )
+    columns: Columns = {
+        "c": "c",
+        "α": "alpha",
+        "i": "i",
+        "p by eq. 14": lambda one: bracket_probability(one["i"], one["alpha"], one["c"]),
+        "seen, W": lambda one: one["printed"][one["i"]],
+        "seen, abs(W)": lambda one: one["magnitudes"][one["i"]],
+        "lost by eq. 13": "lost as printed",
+        "abs(W) < 1": "below 1",
+    }
+    brackets = [{**one, "i": i} for one in rows for i in range(one["m"] + 1)]
+    caption = "Share of stable weights of scale c between c^i and c^(i+1):"
+    return Table.of(caption, brackets, columns)
 
 
 def _share_table(rows: Sequence[Row]) -> Table:

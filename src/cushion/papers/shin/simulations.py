@@ -5,7 +5,8 @@ and stable ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,13 +15,8 @@ from numpy.typing import NDArray
 from cushion.measures.tails.stable_law import sample_stable
 from cushion.papers.shin.resilience import brackets, brackets_printed
 from cushion.progress import progress
-from cushion.theorems.heavy_tails import (
-    FACTORS,
-    epsilon_promised,
-    epsilon_promised_printed,
-    spread_allowed,
-    spread_seen,
-)
+from cushion.theorems import heavy_tails
+from cushion.theorems.heavy_tails import epsilon_promised
 
 Law: TypeAlias = Literal["positive", "signed"]
 Shape: TypeAlias = Literal["spread", "spiky"]
@@ -62,14 +58,16 @@ def proposition_1_1(
     u = v = vector(kind, side)
     length = float(np.linalg.norm(u) * np.linalg.norm(v))
     spread = tau * tau + t
-    promised = {place: epsilon_promised_printed(spread, eta, place) for place in FACTORS}
+    printed = partial(heavy_tails.epsilon_promised_printed, spread, eta)
+    promised = {place: printed(place) for place in heavy_tails.FACTORS}
     corrected = epsilon_promised(spread, eta)
     errors, own = [], []
-    for weights in _matrices((side, side), draws, lambda shape: pareto(rng, shape, alpha, law)):
+    for weights in _paretos(rng, (side, side), draws, alpha, law):
         small = weights * (np.abs(weights) <= tau)
         noise = math.sqrt(t) * rng.standard_normal(len(small))
         errors.append(np.abs(np.einsum("i,bij,j->b", u, small, v) / length + noise))
-        own.append([epsilon_promised(spread_seen(np.abs(one), u, v, t), eta) for one in small])
+        seen = (heavy_tails.spread_seen(np.abs(one), u, v, t) for one in small)
+        own.append([epsilon_promised(one, eta) for one in seen])
     error, ours = np.concatenate(errors), np.concatenate(own)
     return {
         **{place: float((error > epsilon).mean()) for place, epsilon in promised.items()},
@@ -90,15 +88,11 @@ def dependent(
     """
     rng = np.random.default_rng(seed)
     failed = 0
-    for weights in _matrices(
-        (rows, columns), draws, lambda shape: pareto(rng, shape, alpha, "signed")
-    ):
+    for weights in _paretos(rng, (rows, columns), draws, alpha, "signed"):
         active = weights.sum(axis=2) > 0
         small = (weights * (np.abs(weights) <= tau)).sum(axis=2)
-        length = np.sqrt(active.sum(axis=1) * columns)
-        failed += int(
-            (np.abs((active * small).sum(axis=1)) > epsilon_promised(tau * tau, eta) * length).sum()
-        )
+        promised = epsilon_promised(tau * tau, eta) * np.sqrt(active.sum(axis=1) * columns)
+        failed += int((np.abs((active * small).sum(axis=1)) > promised).sum())
     return {"failed": failed / draws}
 
 
@@ -107,10 +101,8 @@ def proposition_1_2(
 ) -> dict[str, float]:
     """The share of draws in which at least k of n weights exceed τ."""
     rng = np.random.default_rng(seed)
-    kept = [
-        (weights > tau).sum(axis=1)
-        for weights in _matrices((n,), draws, lambda shape: pareto(rng, shape, alpha, "positive"))
-    ]
+    drawn = _paretos(rng, (n,), draws, alpha, "positive")
+    kept = [(weights > tau).sum(axis=1) for weights in drawn]
     return {"seen": float((np.concatenate(kept) >= k).mean())}
 
 
@@ -120,10 +112,8 @@ def equation_10(
     """The mean of [Bx]_1² over the draws of B's first row, x a `vector` of that length."""
     rng = np.random.default_rng(seed)
     x = vector(kind, length)
-    squares = [
-        np.square((rows * (np.abs(rows) > tau)) @ x)
-        for rows in _matrices((length,), draws, lambda shape: pareto(rng, shape, alpha, law))
-    ]
+    drawn = _paretos(rng, (length,), draws, alpha, law)
+    squares = [np.square((rows * (np.abs(rows) > tau)) @ x) for rows in drawn]
     return {"seen": float(np.concatenate(squares).mean())}
 
 
@@ -145,19 +135,17 @@ def replaced(
     """The mean share of weights [side, side] that Proposition 1.1 corrected lets go, t = 0."""
     rng = np.random.default_rng(seed)
     shares = []
-    for weights in _matrices(
-        (side * side,), draws, lambda shape: pareto(rng, shape, alpha, "signed")
-    ):
-        norms = np.linalg.norm(weights, axis=1)
-        limits = [math.sqrt(spread_allowed(epsilon, eta, float(norm))) for norm in norms]
-        shares.append((np.abs(weights) <= np.array(limits)[:, None]).mean(axis=1))
+    for weights in _paretos(rng, (side * side,), draws, alpha, "signed"):
+        norms = np.linalg.norm(weights, axis=1).tolist()
+        limits = np.sqrt([heavy_tails.spread_allowed(epsilon, eta, norm) for norm in norms])
+        shares.append((np.abs(weights) <= limits[:, None]).mean(axis=1))
     return {"share": float(np.concatenate(shares).mean())}
 
 
-def _matrices(
-    shape: tuple[int, ...], draws: int, draw: Callable[[tuple[int, ...]], Array]
+def _paretos(
+    rng: np.random.Generator, shape: tuple[int, ...], draws: int, alpha: float, law: Law
 ) -> Iterator[Array]:
     """`draws` arrays of this shape, some at once along a first axis."""
     some = max(1, _AT_ONCE // math.prod(shape))
     for start in progress(range(0, draws, some), "draws"):
-        yield draw((min(some, draws - start), *shape))
+        yield pareto(rng, (min(some, draws - start), *shape), alpha, law)
