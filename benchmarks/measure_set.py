@@ -31,7 +31,7 @@ import cushion
 from benchmarks.workloads import W1
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin
-from cushion.measures.norms.paths import path_norm
+from cushion.measures.norms.paths import path_norms
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.nets.models import build
 from cushion.nets.tracing import trace
@@ -126,7 +126,7 @@ def _cushion_norms(work: Workload) -> list[float]:
     distributions.
     """
     net, start = (trace(each, (1, 28, 28)) for each in (work.net, work.start))
-    found = [path_norm(net, 2.0).value, epsilon_margin(cushion.margins(net, work.data), 0.1)]
+    found = [path_norms(net, [2.0])[0].value, epsilon_margin(cushion.margins(net, work.data), 0.1)]
     for node, before in zip(net.affine_layers, start.affine_layers, strict=True):
         operator = node.affine.operator
         for one in (

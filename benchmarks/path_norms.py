@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.workloads import W1, W2
-from cushion.measures.norms.paths import path_norm, path_norms
+from cushion.measures.norms.paths import path_norms
 from cushion.nets.models import build
 from cushion.nets.network import Network
 from cushion.nets.operations import Affine, MaxPool
@@ -51,15 +51,15 @@ def _compare(text: str, shape: tuple[int, ...]) -> dict[str, float]:
     medians = _medians(
         {
             "forward": lambda: net.forward(example),
-            "p1": lambda: path_norm(net, 1.0),
-            "p2": lambda: path_norm(net, 2.0),
+            "p1": lambda: path_norms(net, [1.0]),
+            "p2": lambda: path_norms(net, [2.0]),
             "both": lambda: path_norms(net, (1.0, 2.0)),
         }
     )
     # In rounds of their own: the naive copies leave the caches cold for whoever comes next.
     slow = _medians({"forward": lambda: net.forward(example), "naive": lambda: _naive(net, 2.0)})
     naive = slow["naive"] / slow["forward"]
-    errors = [abs(path_norm(net, p).value / _naive(net, p)[0] - 1) for p in (1.0, 2.0)]
+    errors = [abs(path_norms(net, [p])[0].value / _naive(net, p)[0] - 1) for p in (1.0, 2.0)]
     return {
         "p1_over_forward": medians["p1"] / medians["forward"],
         "p2_over_forward": medians["p2"] / medians["forward"],

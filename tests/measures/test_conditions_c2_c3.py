@@ -23,10 +23,14 @@ from tests.condition_cases import (
 from tests.jacobian_cases import activations, traced
 from torch import Tensor, nn
 
-from cushion.measures.conditions.activations import DELTAS, flip_constants, rectified_layers
 from cushion.measures.conditions.family import ConditionOptions
 from cushion.measures.conditions.interaction import row_energies
-from cushion.measures.conditions.measurement import measure_conditions
+from cushion.measures.conditions.measurement import (
+    DELTAS,
+    flip_constants,
+    measure_conditions,
+    rectified_layers,
+)
 from cushion.measures.conditions.records import NetConditions
 from cushion.nets.operations import Affine, ReLU
 from cushion.nets.tracing import trace

@@ -16,7 +16,7 @@ from tests.cases import CASES, Case, traced
 from torch import nn
 
 from cushion.errors import BadInput
-from cushion.measures.norms.paths import path_norm, path_norms
+from cushion.measures.norms.paths import path_norms
 from cushion.measures.norms.records import PathNorm
 from cushion.nets.network import Network, Node
 from cushion.nets.operations import Affine, Input, MaxPool
@@ -27,6 +27,10 @@ torch.set_num_threads(1)
 _FEW = 120_000  # paths that a test may walk one by one
 _NAMES = [case.name for case in CASES]
 _MANY_PATHS = {"mlp-deep", "vgg-tiny", "residual"}  # more than that
+
+
+def path_norm(net: Network, p: float) -> PathNorm:
+    return path_norms(net, (p,))[0]
 
 
 def _matrices(net: Network, node: Node) -> list[np.ndarray]:

@@ -14,12 +14,13 @@ import torch
 from scipy.integrate import quad
 from scipy.stats import norm
 from tests.cases import CASES, Case
+from tests.noise_cases import ExplicitPass
 from torch import nn
 from torch.nn import functional as F
 
 from cushion.data import Dataset
 from cushion.errors import BadInput
-from cushion.measures.sharpness.expected import expected_sharpness
+from cushion.measures.sharpness import expected
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.sharpness.loss import all_losses, mini_batches, sample_losses
 from cushion.measures.sharpness.measurement import measure_sharpness
@@ -55,7 +56,10 @@ def curve(
     net: Network, data: Dataset, *, shared: bool = False, **chosen: object
 ) -> ExpectedSharpness:
     options = SharpnessOptions(ascent_steps=0, **chosen)  # type: ignore[arg-type]
-    return expected_sharpness(net, data, options, all_losses(net, data), shared=shared)
+    with pytest.MonkeyPatch.context() as patch:
+        if shared:
+            patch.setattr(expected, "NoisyPass", ExplicitPass)
+        return expected.expected_sharpness(net, data, options, all_losses(net, data))
 
 
 def noisy_loss(z: float, gap: float, std: float) -> float:

@@ -12,10 +12,11 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 from tests.cases import CASES, Case
+from tests.noise_cases import perturb_weights
 from tests.simulations import few_and_many
 from torch import Tensor, nn
 
-from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass, perturb_weights
+from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass
 from cushion.nets.network import Network
 from cushion.nets.tracing import trace
 

@@ -14,12 +14,12 @@ from tests.jacobian_cases import activations, traced
 from torch import Tensor, nn
 
 from cushion.data import Dataset
-from cushion.measures.stability.injection import (
+from cushion.measures.stability.noise import (
+    gaussian_like,
     injected_errors,
     measure_attenuation,
     sample_sensitivity,
 )
-from cushion.measures.stability.noise import gaussian_like
 from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network, Node
 from cushion.nets.operations import Affine

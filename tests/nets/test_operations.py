@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import cushion
 from cushion.compressors.storage.graphs import describe_graph, rebuild_graph
 from cushion.errors import Malformed, Unsupported
-from cushion.measures.norms.paths import path_norm
+from cushion.measures.norms.paths import path_norms
 from cushion.nets.linearisation import Linearisation
 from cushion.nets.operations.operation import OPERATIONS, Masked, Operation, Shape
 from cushion.nets.operations.vocabulary import MODULES, Step, feature, traces
@@ -109,7 +109,7 @@ def test_one_file_is_stored_and_bounded() -> None:
     assert json.dumps(describe_graph(rebuild_graph(json.loads(text), "it"))) == text
     assert [level.count for level in decisions(net)] == [3 * 4 * 4, 3 * 2 * 2 * 4 * 3, 3 * 2]
     plain = nn.Sequential(*(nn.ReLU() if isinstance(m, nn.LeakyReLU) else m for m in module()))
-    assert path_norm(net, 2.0) == path_norm(cushion.trace(plain, SHAPE), 2.0)
+    assert path_norms(net, [2.0]) == path_norms(cushion.trace(plain, SHAPE), [2.0])
 
 
 def test_a_stored_operation_that_nobody_knows_is_refused() -> None:

@@ -19,6 +19,7 @@ import pytest
 import torch
 from scipy.stats import norm
 from tests.command_line import ask
+from tests.noise_cases import perturb_weights
 from tests.theorem_cases import facts, layer
 from tests.training_cases import make_data
 from torch import Tensor, nn
@@ -35,12 +36,12 @@ from cushion.measures.conditions.family import ConditionOptions
 from cushion.measures.families import FAMILIES as FAMILY_TABLE
 from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
 from cushion.measures.norms.layers import layer_norms
-from cushion.measures.norms.paths import path_norm
+from cushion.measures.norms.paths import path_norms
 from cushion.measures.sharpness.expected import count_noisy_errors
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.sharpness.loss import all_losses
 from cushion.measures.sharpness.measurement import measure_sharpness
-from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass, perturb_weights
+from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass
 from cushion.measures.spectra import layer_spectrum
 from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.table import measure
@@ -369,11 +370,8 @@ def test_perturbations_are_taken_back(model: nn.Module) -> None:
     """
     traced, data = trace(model, (1, 8, 8)), sample()
     weights = [node.affine.operator.weight.clone() for node in traced.affine_layers]
-    for shared in (False, True):
-        first, second = (
-            measure_sharpness(traced, data, QUICK["sharpness"], shared=shared) for _ in range(2)
-        )
-        assert first == second
+    first, second = (measure_sharpness(traced, data, QUICK["sharpness"]) for _ in range(2))
+    assert first == second
     x = torch.from_numpy(data.x).float()
     noise = NoisyPass(NoisyNet(traced, NoiseRule(0.0, 1.0)), x, 1, torch.Generator().manual_seed(0))
     scores = [noise.scores(alpha).clone() for alpha in (0.2, -0.1, 0.2, 0.0)]
@@ -495,5 +493,5 @@ def test_path_norms_sum_over_a_pooling_window() -> None:
     for parameter in model.parameters():
         nn.init.ones_(parameter)
     traced = trace(model, (1, 2, 2))
-    assert path_norm(traced, 1.0).value == pytest.approx(8.0)
-    assert path_norm(traced, 2.0).value == pytest.approx(math.sqrt(8.0))
+    assert path_norms(traced, [1.0])[0].value == pytest.approx(8.0)
+    assert path_norms(traced, [2.0])[0].value == pytest.approx(math.sqrt(8.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Literal, TypeVar
 
@@ -14,13 +14,13 @@ from torch import nn
 from cushion.data import Dataset, as_dataset
 from cushion.errors import BadInput
 from cushion.measures.families import FAMILIES
-from cushion.measures.family import Context, Family, Found
+from cushion.measures.family import Context, Family
 from cushion.measures.margins import MarginOptions
 from cushion.measures.one_pass import one_pass
 from cushion.measures.records import LayerMeasures, MeasureTable, NetMeasures
 from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
 from cushion.measures.stability.family import StabilityOptions
-from cushion.measures.stability.injection import Draw, measure_sensitivity
+from cushion.measures.stability.noise import Draw, measure_sensitivity
 from cushion.measures.stability.records import NoiseSensitivity
 from cushion.nets.network import Network, NetworkModule, Node
 from cushion.nets.tracing import trace
@@ -61,24 +61,22 @@ def measure(
     chosen = _options({"margins": MarginOptions(epsilon), **options})
     stability = chosen["stability"]
     assert isinstance(stability, StabilityOptions)
-    run = _Run(families, chosen, batch, spectra, stability.seed)
     net, sample = _subject(model, data)
     initial = None if init is None else traced(init, sample)
     if initial is not None:
         check_alike(net, initial, "the initialisation")
-    if beside == "init" and initial is None:
-        raise BadInput(
-            "`beside` = init needs the net's initialisation: give a RUN folder, or use `beside` "
-            "random"
-        )
-    table = run.measure(Context(net, sample, None, initial))
+    how = Context(net, sample, None, initial, singular_values=spectra, seed=stability.seed)
     if beside is None:
-        return table
-    if beside == "init" and initial is not None:
+        return _table(how, families, chosen, batch)
+    if beside == "random":
+        other = replace(how, net=random_like(net, how.seed), initial=None, weights="random")
+    elif initial is not None:
         scaled = scaled_to_match(net, initial)
-        twin = run.measure(Context(scaled, sample, None, weights="initial", unscaled=initial))
+        other = replace(how, net=scaled, initial=None, weights="initial", unscaled=initial)
     else:
-        twin = run.measure(Context(random_like(net, run.seed), sample, None, weights="random"))
+        known = "give a RUN folder, or use `beside` random"
+        raise BadInput(f"`beside` = init needs the net's initialisation: {known}")
+    table, twin = (_table(context, families, chosen, batch) for context in (how, other))
     claims = [family.claims(table, twin) for family in families if family.claims is not None]
     return replace(table, beside=twin, claims=tuple(chain.from_iterable(claims)))
 
@@ -101,8 +99,7 @@ def noise_sensitivity(
     draws: int = 20,
     seed: int = 0,
 ) -> NoiseSensitivity:
-    """The noise sensitivity of the part of a net from the input of layer `start` to the output of
-    layer `end`.
+    """The noise sensitivity from the input of layer `start` to the output of layer `end`.
 
     `noise` is "gaussian" (N(0, I) as in Proposition 3.1), "sphere", "signs", or a function that
     draws [B, *shape] from a torch.Generator; `scale` multiplies it (sphere with scale 0.1: noise of
@@ -132,35 +129,25 @@ def traced(model: nn.Module | Network, data: Dataset) -> Network:
     return net
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What is measured and how, the same for a net and for the one beside it."""
-
-    families: tuple[Family, ...]
-    options: Mapping[str, Options]
-    batch: int
-    singular_values: bool
-    seed: int
-
-    def measure(self, context: Context) -> MeasureTable:
-        net, data = context.net, context.data
-        sees = {part for family in self.families for part in family.sees}
-        with plan({family.name: family.effort for family in self.families}):
-            norms, margins = "norms" in sees, "margins" in sees
-            with working("one pass over the data", 1):
-                passed = one_pass(net, data, self.batch, norms=norms, margins=margins)
-            values, seed = self.singular_values, self.seed
-            context = replace(context, passed=passed, singular_values=values, seed=seed)
-            found = [self._of(family, context) for family in self.families]
-        layers = tuple(
-            _with_all(_layer(node), [part.layers.get(node.index) for part in found])
-            for node in net.affine_layers
-        )
-        return MeasureTable(layers, _with_all(_net(net, data), [part.net for part in found]))
-
-    def _of(self, family: Family, context: Context) -> Found:
-        with working(family.name, 1):
-            return family.measure(replace(context, options=self.options.get(family.name)))
+def _table(
+    context: Context, families: Sequence[Family], options: Mapping[str, Options], batch: int
+) -> MeasureTable:
+    """What the families find on one net."""
+    net, data, found = context.net, context.data, []
+    sees = {part for family in families for part in family.sees}
+    norms, margins = "norms" in sees, "margins" in sees
+    with plan({family.name: family.effort for family in families}):
+        with working("one pass over the data", 1):
+            passed = one_pass(net, data, batch, norms=norms, margins=margins)
+        for family in families:
+            own = replace(context, passed=passed, options=options.get(family.name))
+            with working(family.name, 1):
+                found.append(family.measure(own))
+    layers = tuple(
+        _with_all(_layer(node), [part.layers.get(node.index) for part in found])
+        for node in net.affine_layers
+    )
+    return MeasureTable(layers, _with_all(_net(net, data), [part.net for part in found]))
 
 
 def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[Family, ...]:

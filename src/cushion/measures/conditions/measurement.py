@@ -1,4 +1,6 @@
-"""C1, C2, C3 and Theorem 1 of Neyshabur 2017 on a sample: rows chosen, streamed, put together."""
+"""C1, C2, C3 and Theorem 1 of Neyshabur 2017 on a sample: rows chosen, streamed, put together. C2:
+how many units a perturbation can flip; C3: how spiky a layer's units are.
+"""
 
 from __future__ import annotations
 
@@ -12,41 +14,36 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.data import Dataset
-from cushion.measures.conditions import activations
+from cushion.measures.conditions import interaction, records
 from cushion.measures.conditions.family import ConditionOptions
-from cushion.measures.conditions.interaction import (
-    ProductNorms,
-    PushPlan,
-    describe_interaction,
-    plan_pushes,
-    selects,
-    triples,
-    units,
-)
-from cushion.measures.conditions.records import DeltaRange, NetConditions, Version
+from cushion.measures.conditions.interaction import triples, units
 from cushion.measures.conditions.theorem import Premises, minimise
 from cushion.measures.distribution import describe
 from cushion.measures.probing import check_scores, chosen_rows, shard_size, stream
 from cushion.nets.linearisation import Linearisation
-from cushion.nets.network import Network
-from cushion.nets.operations import Affine
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Affine, ReLU
 
+AT_LEAST = 0.01  # the fraction of units below which the restricted C2 does not look
+DELTAS = tuple(float(f"{10 ** (at / 4):.6g}") for at in range(-24, 13))  # to 1e3, four a decade
 _BUDGET = 2e12  # multiplications that the default number of examples may take: a few minutes
 _KEPT = 1 << 23  # values of 1/μ that the examples may leave: one for each triple and example
 
 
-def measure_conditions(net: Network, data: Dataset, options: ConditionOptions) -> NetConditions:
+def measure_conditions(
+    net: Network, data: Dataset, options: ConditionOptions
+) -> records.NetConditions:
     """All conditions on the first `examples` rows of a seeded permutation of `data`; only the
     reason if `net` branches.
 
     Theorem 1 is evaluated for m = len(data), with the constants that those rows show.
     """
     method, seed, delta = options.method, options.seed, options.delta
-    record = NetConditions(0, options.probes, method, seed, delta)
+    record = records.NetConditions(0, options.probes, method, seed, delta)
     if not net.is_chain:
         why = f"the conditions are about chains of layers, and {net.not_a_chain_because}"
         return replace(record, not_measured_because=why)
-    plan = plan_pushes(net, options.probes, method)
+    plan = interaction.plan_pushes(net, options.probes, method)
     # the 1/μ of all triples, about depth³/6, are kept for each example
     affordable = max(1, int(_BUDGET / plan.multiplications))
     storable = max(1, _KEPT // len(triples(len(net.affine_layers))))
@@ -57,18 +54,20 @@ def measure_conditions(net: Network, data: Dataset, options: ConditionOptions) -
 
 
 def _stream(
-    net: Network, data: Dataset, plan: PushPlan, seed: int
+    net: Network, data: Dataset, plan: interaction.PushPlan, seed: int
 ) -> dict[str, NDArray[np.float64]]:
     """One row an example: "inverse" and "errors" [m, triples], "flips k" per ReLU, "active" [m, d],
     and the sizes.
     """
     chosen, h = triples(len(net.affine_layers)), units(net)
-    rectified = activations.rectified_layers(net)
+    rectified = rectified_layers(net)
 
     def work(x: Tensor, rows: slice) -> dict[str, NDArray[np.float64] | Tensor]:
         line = Linearisation(net, x)
         check_scores(line.scores, data, rows.start)
-        norms = ProductNorms(line, first_input(net, x), plan, seed * (1 << 32) + rows.start)
+        norms = interaction.ProductNorms(
+            line, first_input(net, x), plan, seed * (1 << 32) + rows.start
+        )
         sizes = norms.squares[0, 0].sqrt()
         parts: dict[str, NDArray[np.float64] | Tensor] = {
             "inverse": np.stack([norms.inverse_mu(a, c, b, h[c]) for a, c, b in chosen], axis=1),
@@ -83,8 +82,8 @@ def _stream(
             known = [unknown if error is None else error for error in errors]
             parts["errors"] = np.stack(known, axis=1)
         for index, relu in rectified.items():
-            values = activations.pre_activations(line, net.nodes[index], relu)
-            parts[f"flips {index}"] = activations.flip_constants(values, sizes)
+            values = pre_activations(line, net.nodes[index], relu)
+            parts[f"flips {index}"] = flip_constants(values, sizes)
         return parts
 
     return stream(net, data, shard_size(net), work, "conditions of Theorem 1")
@@ -102,10 +101,10 @@ def first_input(net: Network, x: Tensor) -> Tensor:
 def _together(
     net: Network,
     found: dict[str, NDArray[np.float64]],
-    record: NetConditions,
-    plan: PushPlan,
+    record: records.NetConditions,
+    plan: interaction.PushPlan,
     m: int,
-) -> NetConditions:
+) -> records.NetConditions:
     h, layers = units(net), net.affine_layers
     outputs, inputs = found["outputs"], found["inputs"]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -115,21 +114,21 @@ def _together(
     if errors is not None and np.isnan(errors).all():
         errors = None
     flips = []
-    for index, relu in activations.rectified_layers(net).items():
+    for index, relu in rectified_layers(net).items():
         reads = math.prod(net.nodes[relu.inputs[0]].shape)
-        flips.append(activations.describe_flips(net.nodes[index], reads, found[f"flips {index}"]))
+        flips.append(describe_flips(net.nodes[index], reads, found[f"flips {index}"]))
     norms = []
     for at, node in enumerate(layers):
-        exact = plan.exact[at] or selects(net, node)
-        norms.append(activations.unit_norms(node, h[at + 1], found["active"][:, at], exact))
-    interaction = describe_interaction(len(layers), found["inverse"], errors, gaps)
-    scaled, mu = outputs[inputs > 0] / inputs[inputs > 0], interaction.figure6.mu
+        exact = plan.exact[at] or interaction.selects(net, node)
+        norms.append(unit_norms(node, h[at + 1], found["active"][:, at], exact))
+    interplay = interaction.describe_interaction(len(layers), found["inverse"], errors, gaps)
+    scaled, mu = outputs[inputs > 0] / inputs[inputs > 0], interplay.figure6.mu
     record = replace(
         record,
         examples=len(outputs),
         layers=tuple(node.name for node in layers),
         units=h,
-        interaction=interaction,
+        interaction=interplay,
         activation_flips=tuple(one for one in flips if one is not None),
         unit_norms=tuple(norms),
         outputs=describe(outputs, "max"),
@@ -147,10 +146,90 @@ def _together(
         delta=record.delta,
     )
     # Without a ReLU nothing flips: C2 = 0.
-    over: dict[DeltaRange, float | None] = {"all": record.c2_for_all, "restricted": record.c2}
+    over: dict[records.DeltaRange, float | None] = {
+        "all": record.c2_for_all,
+        "restricted": record.c2,
+    }
     theorem = [
         minimise(replace(premises, c2=c2 or 0.0), version, delta_range)
         for delta_range, c2 in over.items()
-        for version in get_args(Version)
+        for version in get_args(records.Version)
     ]
     return replace(record, theorem=tuple(theorem))
+
+
+def rectified_layers(net: Network) -> dict[int, Node]:
+    """Layers with a ReLU before the next one: node index -> that ReLU's node. Chains only."""
+    found: dict[int, Node] = {}
+    layer = None
+    for node in net.nodes:
+        if isinstance(node.op, Affine):
+            layer = node
+        elif isinstance(node.op, ReLU) and layer is not None:
+            found.setdefault(layer.index, node)
+    return found
+
+
+def pre_activations(line: Linearisation, layer: Node, relu: Node) -> Tensor:
+    """What the ReLU reads, bias included, [B, units]: x^k, or its map after a first pooling."""
+    t = line.outputs[layer.index]
+    for node in line.net.nodes[layer.index + 1 : relu.index]:
+        t = node.op(t)
+    return t.flatten(1)
+
+
+def flip_constants(values: Tensor, sizes: Tensor) -> NDArray[np.float64]:
+    """[B, units], ‖x‖ [B] -> [B, 2 + len(DELTAS)]: C2, the restricted C2, and the fraction of units
+    within each δ.
+
+    With the |values|/‖x‖ sorted, u_1 <= ... <= u_h, the fraction over δ jumps at u_r and falls in
+    between, so its supremum is the largest (r/h)/u_r: ∞ if u_1 = 0. Rows with x = 0 are NaN.
+    """
+    ordered = torch.sort(values.abs().double() / sizes[:, None].double(), dim=1).values
+    count = ordered.shape[1]
+    steepness = torch.arange(1, count + 1).to(ordered) / count / ordered
+    # r from ⌈h/100⌉ on; 0.01·700 rounds to more than 7
+    first = math.ceil(AT_LEAST * count - 1e-9) - 1
+    deltas = torch.tensor(DELTAS, dtype=torch.float64).repeat(len(ordered), 1)
+    within = torch.searchsorted(ordered, deltas, right=True)
+    tops = [part.amax(1, keepdim=True) for part in (steepness, steepness[:, first:])]
+    columns = torch.cat([*tops, within / count], dim=1)
+    return np.asarray(torch.where(sizes[:, None] > 0, columns, torch.nan))
+
+
+def describe_flips(
+    layer: Node, units: int, columns: NDArray[np.float64]
+) -> records.ActivationFlips | None:
+    """The record from `flip_constants` of all examples; None if every x was 0."""
+    known = columns[~np.isnan(columns[:, 2])]
+    if len(known) == 0:
+        return None
+    spread, restricted = describe(known[:, 0], "max"), describe(known[:, 1], "max")
+    assert spread is not None
+    assert restricted is not None
+    return records.ActivationFlips(
+        layer=layer.name,
+        units=units,
+        value=spread.value,
+        spread=spread,
+        at_least=AT_LEAST,
+        restricted=restricted.value,
+        restricted_spread=restricted,
+        deltas=DELTAS,
+        mean_fraction=tuple(known[:, 2:].mean(0).tolist()),
+        max_fraction=tuple(known[:, 2:].max(0).tolist()),
+    )
+
+
+def unit_norms(layer: Node, h: int, active: NDArray[np.float64], exact: bool) -> records.UnitNorms:
+    """C3 of one layer from ‖D_i W_i‖_F² of every example, `active` [m], and h_i = `h`."""
+    norms = interaction.row_energies(layer.affine.operator).double().sqrt().flatten().numpy()
+    largest = float(norms.max())
+    if largest == 0:
+        return records.UnitNorms(layer.name, None, None, 0.0, None, exact)
+    with np.errstate(divide="ignore"):
+        values = math.sqrt(h) * largest / np.sqrt(active)
+    spread = describe(values, "max")
+    assert spread is not None
+    ratios = describe(norms / norms.mean(), "max")
+    return records.UnitNorms(layer.name, spread.value, spread, largest, ratios, exact)

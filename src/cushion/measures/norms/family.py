@@ -62,7 +62,9 @@ def _show_norms(table: MeasureTable) -> Iterator[View]:
 
 
 def _show_paths(table: MeasureTable) -> Iterator[View]:
-    note = "unchanged if what enters a hidden unit is multiplied and what leaves it divided by a number"
+    note = (
+        "unchanged if what enters a hidden unit is multiplied, and what leaves it divided, by a > 0"
+    )
     yield View("Path norms", table.net.path_norms, "p log10 log10_with_biases", [note])
 
 

@@ -21,13 +21,10 @@ from cushion.nets.operations import Affine
 from cushion.nets.operators.path_sums import PathSums, Powers, as_map
 
 
-def path_norm(net: Network, p: float) -> PathNorm:
-    """The ℓ_p path norm of a net, without and with biases, p ≥ 1; 0 if every path has a zero."""
-    return path_norms(net, (p,))[0]
-
-
 def path_norms(net: Network, exponents: Sequence[float]) -> tuple[PathNorm, ...]:
-    """The path norms for several p, in one pass over the weights."""
+    """The ℓ_p path norms for several p ≥ 1, without and with biases, in one pass over the weights.
+    0 if every path has a zero.
+    """
     found = []
     for p, both in zip(exponents, _totals(net, exponents), strict=True):
         logs = [one.log2() / p * math.log10(2) if one.mantissa else None for one in both]

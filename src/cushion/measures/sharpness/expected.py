@@ -24,7 +24,6 @@ from cushion.measures.sharpness.perturbed import (
     NoisyNet,
     NoisyPass,
     parameters,
-    perturb_weights,
 )
 from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
 from cushion.nets.network import Network
@@ -37,44 +36,34 @@ _LARGEST = 1 << 22  # numbers in the largest activation or set of kernels of a s
 
 
 def expected_sharpness(
-    net: Network, data: Dataset, options: SharpnessOptions, clean: Losses, *, shared: bool = False
+    net: Network, data: Dataset, options: SharpnessOptions, clean: Losses
 ) -> ExpectedSharpness:
     """Both losses under noise of every alpha, from `options.draws` perturbations each, and the KL.
 
     `clean` are the losses of w itself. What is averaged is the change that ν makes on the rows of a
     mini-batch, so that it matters little which rows were drawn; ν and -ν, equally likely, are used
-    on the same rows, so that what is linear in ν cancels. `shared` draws the weights, one ν for
-    each mini-batch, as the definition has it; otherwise `perturbed` says what is drawn. Random: the
-    mini-batches and ν, both from `options.seed`.
+    on the same rows, so that what is linear in ν cancels. `perturbed` says what is drawn. Random:
+    the mini-batches and ν, both from `options.seed`.
     """
     rule = NoiseRule(options.scale, options.offset)
     changes: list[NDArray[np.float64]] = []  # [2, alphas, pairs of one stack]
-    noisy = None if shared else NoisyNet(net, rule)
+    noisy = NoisyNet(net, rule)
     with working("sharpness", options.draws, "draw") as bar:
         for rows, generator in _stacks(net, len(data), options):
             x, y = batch_of(data, rows.reshape(-1), net.dtype)
             own = np.stack([clean.cross_entropy[rows], clean.wrong[rows]])
             before = torch.from_numpy(own)  # [2, pairs, b]
-            noise = None if noisy is None else NoisyPass(noisy, x, len(rows), generator)
-            start = generator.get_state()
+            noise = NoisyPass(noisy, x, len(rows), generator)
             found = []
             for alpha in options.alphas:
                 change = torch.zeros(2, len(rows), dtype=torch.float64)
                 for signed in (alpha, -alpha):
-                    if noise is not None:
-                        logits = noise.scores(signed)
-                    else:  # the weights of each mini-batch, the same normal numbers at every alpha
-                        generator.set_state(start)
-                        parts = torch.tensor_split(x, len(rows))
-                        nets = (perturb_weights(net, rule, signed, generator) for _ in parts)
-                        logits = torch.cat([next(nets).forward(part) for part in parts])
-                    losses = torch.stack([part.double() for part in sample_losses(logits, y)])
-                    if not bool(torch.isfinite(losses).all()):
-                        raise BadInput(
-                            f"noise at alpha {alpha:g} overflows the net's scores; use smaller "
-                            "`alphas`"
-                        )
-                    change += (losses.reshape(before.shape) - before).mean(2) / 2
+                    losses = sample_losses(noise.scores(signed), y)
+                    after = torch.stack([part.double() for part in losses]).reshape(before.shape)
+                    if not bool(torch.isfinite(after).all()):
+                        what = f"noise at alpha {alpha:g} overflows the net's scores"
+                        raise BadInput(f"{what}; use smaller `alphas`")
+                    change += (after - before).mean(2) / 2
                 found.append(change.numpy())
             changes.append(np.stack(found, axis=1))
             bar.advance(2 * len(rows))
@@ -84,7 +73,7 @@ def expected_sharpness(
     points = tuple(
         _point(alpha, unit, whole[:, at], batch, clean) for at, alpha in enumerate(options.alphas)
     )
-    return ExpectedSharpness(options.scale, options.offset, clean.loss, clean.error, shared, points)
+    return ExpectedSharpness(options.scale, options.offset, clean.loss, clean.error, False, points)
 
 
 def _stacks(

@@ -22,20 +22,15 @@ from cushion.progress import progress
 
 
 def measure_sharpness(
-    net: Network, data: Dataset, options: SharpnessOptions | None = None, *, shared: bool = False
+    net: Network, data: Dataset, options: SharpnessOptions | None = None
 ) -> Sharpness:
     """Both kinds (Neyshabur 2017, section 2.4); the losses of w and of the ascent's end are over
-    all rows of `data`.
-
-    `shared` draws weights for the expected sharpness, one ν for each mini-batch: slower, the same
-    expectation. Neither the net nor the global random state is touched.
+    all rows of `data`. Neither the net nor the global random state is touched.
     """
     options = options or SharpnessOptions()
     clean = all_losses(net, data)
     largest = max_sharpness(net, data, options, clean) if options.ascent_steps else None
-    mean = None
-    if options.draws:
-        mean = expected_sharpness(net, data, options, clean, shared=shared)
+    mean = expected_sharpness(net, data, options, clean) if options.draws else None
     return Sharpness(len(data), net.parameters, options.seed, largest, mean)
 
 

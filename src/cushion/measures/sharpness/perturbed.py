@@ -1,6 +1,6 @@
 """A net's scores under Gaussian noise in its weights, without drawing these where it can be helped.
 
-The definition adds one ν to the weights and evaluates a mini-batch (`perturb_weights`). But given
+The definition adds one ν to the weights and evaluates a mini-batch (as the tests do). But given
 its input h, what a dense layer hands on, (W + ν)h + b + ν_b, has independent normal entries with
 mean Wh + b and variance Σ_j σ_ij² h_j² + σ_b,i²: `NoisyPass` draws those, a number per output
 instead of one per weight. Each example then has a ν of its own. The ν of different layers are
@@ -49,19 +49,6 @@ def parameters(net: Network) -> Iterator[Tensor]:
         yield node.affine.operator.weight
         if node.affine.bias is not None:
             yield node.affine.bias
-
-
-@torch.no_grad()
-def perturb_weights(
-    net: Network, rule: NoiseRule, alpha: float, generator: torch.Generator
-) -> Network:
-    """The definition itself: the net with weights and biases w + ν, for one draw of ν."""
-
-    def moved(parameter: Tensor) -> Tensor:
-        normal = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-        return torch.addcmul(parameter, rule.unit_std(parameter), normal, value=alpha)
-
-    return with_parameters(net, moved)
 
 
 def with_parameters(net: Network, changed: Callable[[Tensor], Tensor]) -> Network:

@@ -80,10 +80,7 @@ class ExpectedSharpness(Record):
     offset: float = column("of the noise")
     loss: float = column("cross-entropy of w")
     error: float = column("of w")
-    shared: bool = column(
-        "whether one ν served all rows of a mini-batch, as in the definition; else each example "
-        "had its own wherever that costs less, with the same expectation"
-    )
+    shared: bool = column("whether one ν served all rows of a mini-batch, as in the definition")
     points: tuple[SharpnessPoint, ...] = column("one for each α")
 
     def kl_at(self, rise: float) -> float | None:

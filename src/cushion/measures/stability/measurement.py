@@ -16,15 +16,13 @@ from cushion.measures.spectra import layer_spectrum
 from cushion.measures.stability import effective, records
 from cushion.measures.stability.effective import LayerTerms, OnePass
 from cushion.measures.stability.family import StabilityOptions
-from cushion.measures.stability.injection import measure_attenuation
 from cushion.measures.stability.interlayer import Pairs, measure_pairs
-from cushion.measures.stability.jacobians import JacobianPlan, plan_jacobians
-from cushion.measures.stability.noise import Noise
+from cushion.measures.stability.jacobians import plan_jacobians
+from cushion.measures.stability.noise import Noise, measure_attenuation
 from cushion.measures.stability.smoothness import SmoothnessDraws, measure_smoothness
 from cushion.nets.network import Network, Node
 
-# multiplications that the default number of examples may take: some minutes on two cores
-_BUDGET = 1e13
+_BUDGET = 1e13  # multiplications that the default number of examples may take: some minutes
 
 
 @dataclass
@@ -83,16 +81,13 @@ def measure_stability(
     noises = _noises(options, initial is not None)
     norms: OnePass = {key: values for key, values in context.passed.items() if key != "margins"}  # type: ignore[misc]
     found, some = _pairs(net, context.data, norms, options, len(noises))
-    setting = {"seed": options.seed, "batch": shard_size(net)}
-    if options.draws and len(net.affine_layers) > 1:
-        found.smoothness = measure_smoothness(
-            net, some, noises, draws=options.draws, initial=initial, **setting
-        )
+    how = {"seed": options.seed, "batch": shard_size(net)}
+    if (draws := options.draws) and len(net.affine_layers) > 1:
+        drawn = measure_smoothness(net, some, noises, draws=draws, initial=initial, **how)
+        found.smoothness = drawn
     if draws := options.attenuation_draws:
-        found.curves = [
-            measure_attenuation(net, some, level, draws=draws, **setting)
-            for level in options.levels
-        ]
+        levels = options.levels
+        found.curves = [measure_attenuation(net, some, at, draws=draws, **how) for at in levels]
     terms = found.terms([node.affine.operator.frobenius() for node in net.affine_layers])
     distant = _from_initialisation(context, found)
     layers = {
@@ -126,29 +121,23 @@ def _pairs(
 ) -> tuple[_Passes, Dataset]:
     """All pairs of layers on as many rows as were asked for, or are affordable; and those rows."""
     plan = plan_jacobians(net, options.probes, options.method)
-    count = options.examples or _affordable(net, plan, options, noises)
-    some, rows = chosen_rows(data, count, options.seed, "noise stability")
+    costs = [node.affine.operator.multiplications for node in net.affine_layers]
+    onwards = sum(at * cost for at, cost in enumerate(costs))  # a vector from every layer on
+    injected = len(options.levels) * options.attenuation_draws
+    each = plan.multiplications + onwards * (1 + 2 * noises * options.draws + injected)
+    count = options.examples or (max(1, int(_BUDGET / each)) if each else len(data))
     places, seed, batch = options.places, options.seed, shard_size(net)
+    some, rows = chosen_rows(data, count, seed, "noise stability")
     pairs = measure_pairs(net, some, plan, places=places, seed=seed, batch=batch)
     return _Passes(net, options, norms, rows, pairs), some
 
 
 def _noises(options: StabilityOptions, from_initialisation: bool) -> list[Noise]:
     """The laws for ρ_δ: Algorithm 1's as it comes, and it and Gaussian at the first level."""
+    kinds = ("sign-projection", "from-initialisation")[: 1 + from_initialisation]
     level = options.levels[0]
-    laws = [Noise("sign-projection", None, options.k), Noise("sign-projection", level, options.k)]
-    if from_initialisation:
-        laws += [Noise("from-initialisation", own, options.k) for own in (None, level)]
+    laws = [Noise(kind, own, options.k) for kind in kinds for own in (None, level)]  # type: ignore[arg-type]
     return [*laws, Noise("gaussian", level)]
-
-
-def _affordable(net: Network, plan: JacobianPlan, options: StabilityOptions, noises: int) -> int:
-    """How many examples `_BUDGET` multiplications are enough for."""
-    costs = [node.affine.operator.multiplications for node in net.affine_layers]
-    onwards = sum(at * cost for at, cost in enumerate(costs))  # a vector from every layer on
-    injected = len(options.levels) * options.attenuation_draws
-    each = plan.multiplications + onwards * (1 + 2 * noises * options.draws + injected)
-    return max(1, int(_BUDGET / each)) if each else 1 << 62
 
 
 def _layer(

@@ -99,15 +99,11 @@ class Smoothness(Record):
     )
     pairs: tuple[PairSmoothness, ...] = column("one for each later layer")
 
-    @property
-    def is_standard(self) -> bool:
-        """Whether tables show this law first: Algorithm 1's noise at a relative norm."""
-        return self.kind == "sign-projection" and self.level is not None
-
 
 def standard(laws: tuple[Smoothness, ...]) -> Smoothness | None:
-    """The law of noise that tables show."""
-    return next((law for law in laws if law.is_standard), None)
+    """The law of noise that tables show: Algorithm 1's at a relative norm."""
+    shown = (law for law in laws if law.kind == "sign-projection" and law.level is not None)
+    return next(shown, None)
 
 
 @dataclass(frozen=True)
@@ -117,11 +113,7 @@ class AttenuationPoint(Record):
     to: str = column("layer j")
     mean: float = column("over examples and draws")
     standard_error: float | None = column("over draws")
-    sensitivity: float = column(
-        "ψ of the part from the noisy input to x^j, for noise uniform on a sphere: the largest "
-        "mean squared relative error of an example",
-        source="Def. 3",
-    )
+    sensitivity: float = column("ψ from the noisy input to x^j, noise on a sphere", source="Def. 3")
 
 
 @dataclass(frozen=True)
