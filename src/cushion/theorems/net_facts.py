@@ -60,8 +60,8 @@ def look_at(net: Network, data: Dataset, batch: int = _BATCH) -> SampleFacts:
         return {**samples, "columns": Total(squares.sum(0).numpy())}
 
     found = map_shards(len(data), batch, work, describe="margins")
-    each = (found[name].values() for name in ("margins", "scores", "inputs"))
-    return SampleFacts(*each, found["columns"].sum)
+    margins, scores, inputs = (found[name].values() for name in ("margins", "scores", "inputs"))
+    return SampleFacts(margins, scores, inputs, found["columns"].sum)
 
 
 def gather(
