@@ -230,7 +230,7 @@ def test_nets_scored_together_score_as_they_do_alone(seed: int, spread: int) -> 
     posterior = Posterior(skeleton, tuple(factors))
     x = rng.integers(0, 256, (6, 1, 8, 8), dtype=np.uint8)
     alone = [posterior.with_numbers(numbers[j]).scores(x[j : j + 1])[0] for j in range(6)]
-    assert (posterior.nets.scores(numbers, x) == np.array(alone)).all()
+    assert (posterior.scores(numbers, x) == np.array(alone)).all()
 
 
 def test_counted_share_is_the_true_error() -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cushion.certificates.format import evaluation
 from cushion.certificates.format.inputs import Input
-from cushion.certificates.format.layers import Dense, Layer, Pool
+from cushion.certificates.format.layers import Layer, Pool
 from cushion.certificates.format.limits import Stage, prove_range, stages
 from cushion.certificates.format.sources import Integers
 from cushion.errors import BadInput
@@ -63,23 +63,16 @@ class IntegerNet:
         return floats_for(self.reach)
 
     @cached_property
-    def _steps(self) -> list[evaluation.Step]:
-        """The layers, ready to be applied one after the other to [n, h, w, channels]."""
-        steps: list[evaluation.Step] = []
+    def _numbers(self) -> list[evaluation.Numbers]:
+        """Of every layer that has some, ready to be evaluated."""
+        found: list[evaluation.Numbers] = []
         for layer, before, *_ in self.stages:
-            if isinstance(layer, Pool):
-                steps.append(evaluation.pooling(layer.kind, layer.size))
-                continue
-            if isinstance(layer, Dense):
-                steps.append(evaluation.dense(layer.weight, before.shape, self._floats))
-            else:
-                shape = (layer.stride, layer.padding)
-                steps.append(evaluation.convolution(layer.weight, *shape, self._floats))
-            if layer.offsets is not None:
-                steps.append(evaluation.addition(layer.offsets, self._floats))
-            if layer is not self.layers[-1]:
-                steps.append(evaluation.rectifier(layer.shift))
-        return steps
+            if not isinstance(layer, Pool):
+                filters = np.ascontiguousarray(evaluation.arranged(layer.weight, before))
+                offsets = None if layer.offsets is None else layer.offsets.astype(self._floats)
+                added = None if offsets is None else offsets[None]
+                found.append((filters.astype(self._floats)[None], added))
+        return found
 
     @property
     def classes(self) -> int:
@@ -99,10 +92,7 @@ class IntegerNet:
 
     def scores(self, x: NDArray[Any]) -> Integers:
         """x: [n, ...] as many entries as input_shape -> [n, classes] exact scores."""
-        values = self.maps(x, self._floats)
-        for step in self._steps:
-            values = step(values)
-        return values.astype(np.int64)
+        return evaluation.evaluate(self.stages, self.maps(x, self._floats), self._numbers)
 
     def maps(self, x: NDArray[Any], floats: Floating) -> NDArray[Any]:
         """The quantised inputs, [n, h, w, channels]; BadInput if the net cannot read them."""

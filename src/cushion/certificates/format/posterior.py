@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,10 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.certificates.format.bits import BitReader, BitWriter
-from cushion.certificates.format.drawn_nets import DrawnNets
-from cushion.certificates.format.evaluation import for_each
+from cushion.certificates.format.evaluation import arranged, evaluate, for_each
 from cushion.certificates.format.headers import code_front
-from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.integer_net import Floating, IntegerNet, floats_for
 from cushion.certificates.format.layers import Layer, Pool
 from cushion.certificates.format.limits import multiplications
 from cushion.certificates.format.message import Message, check_canonical
@@ -87,7 +87,7 @@ class Posterior:
             _check_factor(factor)
         if self.size > MOST_NUMBERS:
             raise Malformed(f"a posterior is over at most {MOST_NUMBERS} numbers")
-        _ = self.nets
+        _ = self._floats
 
     @property
     def size(self) -> int:
@@ -108,9 +108,38 @@ class Posterior:
         return RoundedGaussians(*_flat(self.factors))
 
     @cached_property
-    def nets(self) -> DrawnNets:
-        """Ready to be scored; Malformed if a sum in any of them could leave the exact range."""
-        return DrawnNets(self.skeleton, self.with_numbers(self._law.largest()).reach)
+    def _floats(self) -> Floating:
+        """Exact for every net; Malformed if a sum in any could leave the exact range."""
+        return floats_for(self.with_numbers(self._law.largest()).reach)
+
+    @cached_property
+    def _places(self) -> list[tuple[Integers, Integers, float]]:
+        """Where each layer's filters and biases stand among the numbers, and the biases' step."""
+        found, start = [], 0
+        for layer, before, *_ in self.skeleton.stages:
+            if not isinstance(layer, Pool):
+                filters = start + arranged(layer.order, before)
+                start += math.prod(layer.source.shape)
+                biases = np.arange(start, start + layer.biases).repeat(layer.positions)
+                start += layer.biases
+                found.append((filters, biases, 2.0**layer.bias_shift))
+        return found
+
+    @cached_property
+    def width(self) -> int:
+        """Values that one net takes at once, at most."""
+        stages = self.skeleton.stages
+        maps = [max(s.padded, s.patches, math.prod(s.after.shape)) for s in stages]
+        return max(self.skeleton.weights, *maps, *(filters.size for filters, _, _ in self._places))
+
+    def scores(self, numbers: Integers, x: NDArray[Any]) -> Integers:
+        """numbers: [n, size], x: [n, *input_shape] -> [n, classes] exact, net i on input i."""
+        held = numbers.astype(self._floats)
+        layers = (
+            (held[:, filters], held[:, biases] * held.dtype.type(step) if biases.size else None)
+            for filters, biases, step in self._places
+        )
+        return evaluate(self.skeleton.stages, self.skeleton.maps(x, self._floats), layers)
 
     def with_numbers(self, numbers: Integers) -> IntegerNet:
         """numbers: [size] in the factors' order -> the net that has them."""
@@ -204,7 +233,7 @@ def count_draws(
     posterior's size. Memory does not grow with the number of nets: a file may ask for 10^7.
     """
     size = posterior.size
-    at_once = max(1, min(_NETS_AT_ONCE, _VALUES_AT_ONCE // posterior.nets.width))
+    at_once = max(1, min(_NETS_AT_ONCE, _VALUES_AT_ONCE // posterior.width))
     errors, lock = 0, Lock()
 
     def work(start: int) -> None:
@@ -212,13 +241,13 @@ def count_draws(
         n = min(at_once, nets - start)
         numbers = posterior.draw(stream(f"net {key}", 0, n * size, start * size).reshape(n, size))
         chosen = rows(start, n)
-        scores = posterior.nets.scores(numbers, np.asarray(x[chosen]))
+        scores = posterior.scores(numbers, np.asarray(x[chosen]))
         right = scores[np.arange(n), y[chosen]]
         wrong = int(((scores >= right[:, None]).sum(axis=1) != 1).sum())
         with lock:
             errors += wrong
 
-    for_each(range(0, nets, at_once), work, at_once * posterior.nets.width, progress)
+    for_each(range(0, nets, at_once), work, at_once * posterior.width, progress)
     return errors
 
 
