@@ -33,15 +33,12 @@ def fingerprint_net(model: nn.Module) -> str:
     It says which numbers f has; the code that computes with them is not part of it.
     """
     digest = hashlib.sha256(b"cushion-net-1\n")
-    named = [
-        *model.named_parameters(remove_duplicate=False),
-        *model.named_buffers(remove_duplicate=False),
-    ]
-    for name, tensor in sorted(named, key=lambda pair: pair[0]):
+    named: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
+    named |= dict(model.named_buffers(remove_duplicate=False))
+    for name, tensor in sorted(named.items()):
         kind = str(tensor.dtype).removeprefix("torch.")
-        digest.update(
-            json.dumps([name, kind, list(tensor.shape)], separators=(",", ":")).encode() + b"\n"
-        )
+        said = json.dumps([name, kind, list(tensor.shape)], separators=(",", ":"))
+        digest.update(said.encode() + b"\n")
         plain = tensor.detach().cpu().contiguous()
         digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
     return digest.hexdigest()
@@ -75,10 +72,8 @@ def score(model: nn.Module, x: NDArray[Any], *, describe: str = "scoring") -> Te
 def teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
     """[m, at least classes] scores of a net to imitate on its sample."""
     if isinstance(model, Network):
-        starts = range(0, len(data), _BATCH)
-        scores = torch.cat(
-            [model.forward(as_floats(data.x[s : s + _BATCH]).to(model.dtype)) for s in starts]
-        )
+        batches = (as_floats(data.x[s : s + _BATCH]) for s in range(0, len(data), _BATCH))
+        scores = torch.cat([model.forward(batch.to(model.dtype)) for batch in batches])
     else:
         scores = score(model, data.x, describe="f's scores").float()
     if scores.shape[1] < data.classes:

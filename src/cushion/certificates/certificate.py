@@ -78,22 +78,15 @@ def certify_net(
     held-out labels).
 
     Valid however the net was found, as long as it was found without the held-out examples: only its
-    message is paid. Guarantee as in `occam_bound`, under `format.assumptions`.
+    message is paid. Guarantee as in `occam_bound`, under `claims.assumptions_of`.
     """
     check_holdout(holdout, sample)
     message = encode(net)
     stated = format(delta, "f")
-    errors = net.errors(sample.x, sample.y)
-    line = None
+    errors, line = net.errors(sample.x, sample.y), None
     if holdout is not None:
-        missed = net.errors(holdout.x, holdout.y)
-        line = Holdout(
-            holdout.fingerprint,
-            missed,
-            len(holdout),
-            stated,
-            holdout_bound(missed, len(holdout), delta),
-        )
+        missed, n = net.errors(holdout.x, holdout.y), len(holdout)
+        line = Holdout(holdout.fingerprint, missed, n, stated, holdout_bound(missed, n, delta))
     claim = OccamClaim(
         data=sample.name,
         data_fingerprint=sample.fingerprint,
@@ -115,23 +108,26 @@ def sentence(claim: Claim) -> str:
 
     Percentages are rounded up.
     """
+    m, line = spaced(claim.m), _transfer(claim)
     if isinstance(claim, GaussianClaim):
-        return _sentence_about_q(claim)
+        return _proved(
+            claim,
+            f"a divergence of {claim.kl} nats on {m} examples proves nothing about new examples.",
+            f"{m} examples and of the nets counted, a net drawn anew from this posterior",
+            "new examples",
+        )
     assert isinstance(claim, OccamClaim)
     about_g = sentence_about_g(claim)
-    line = claim.transfer
     if line is None:
         return about_g
-    m, n = spaced(claim.m), spaced(line.m)
+    n = spaced(line.m)
     shares = (
         f"{about_g} f and g disagree on {spaced(line.disagreements)} of the {n} unlabelled inputs, "
         f"so on at most {percent_up(line.bound)} of new ones with probability {_sure(line.delta)}."
     )
     if Decimal(line.bound_f) >= 1:
-        return (
-            "Vacuous for your net f: the bounds below prove nothing about its errors on new "
-            f"examples.\n{shares}"
-        )
+        vacuous = "Vacuous for your net f: the bounds below prove nothing about its errors on new"
+        return f"{vacuous} examples.\n{shares}"
     return (
         f"With probability {_sure(total_delta(claim))} over the draw of these {m} examples and {n} "
         f"unlabelled inputs, your net f errs on at most {percent_up(line.bound_f)} of new "
@@ -142,30 +138,20 @@ def sentence(claim: Claim) -> str:
 def sentence_about_g(claim: OccamClaim) -> str:
     """The part of the statement that is about g, the net in the file."""
     m, bits = spaced(claim.m), spaced(claim.bits)
-    if Decimal(claim.bound) >= 1:
-        return (
-            f"Vacuous: {spaced(claim.errors)} errors on {m} examples and {bits} bits prove nothing "
-            "about new examples."
-        )
-    name = "this" if claim.transfer is None else "g, the integer net in the file, a"
-    return (
-        f"With probability {_sure(claim.delta)} over the draw of these {m} examples, {name} "
-        f"{bits}-bit classifier{'' if claim.transfer is None else ','} errs on at most "
-        f"{percent_up(claim.bound)} of new ones."
-    )
+    g = f"this {bits}-bit classifier"
+    if claim.transfer is not None:
+        g = f"g, the integer net in the file, a {bits}-bit classifier,"
+    counted = f"{spaced(claim.errors)} errors on {m} examples and {bits} bits"
+    nothing = f"{counted} prove nothing about new examples."
+    return _proved(claim, nothing, f"{m} examples, {g}", "new ones")
 
 
-def _sentence_about_q(claim: GaussianClaim) -> str:
-    m = spaced(claim.m)
+def _proved(claim: Claim, nothing: str, draws_and_subject: str, new: str) -> str:
     if Decimal(claim.bound) >= 1:
-        return (
-            f"Vacuous: a divergence of {claim.kl} nats on {m} examples proves nothing about new "
-            "examples."
-        )
+        return f"Vacuous: {nothing}"
     return (
-        f"With probability {_sure(claim.delta)} over the draw of these {m} examples and of the "
-        "nets counted, a net drawn anew from this posterior errs on at most "
-        f"{percent_up(claim.bound)} of new examples."
+        f"With probability {_sure(claim.delta)} over the draw of these {draws_and_subject} errs on "
+        f"at most {percent_up(claim.bound)} of {new}."
     )
 
 

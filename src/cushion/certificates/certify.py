@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 from torch import nn
 
@@ -68,12 +69,11 @@ def certify(
     check_holdout(holdout, sample)
     total = parse_delta(options.delta)
     if method == "pac-bayes":
-        for name, given in (("model", model), ("unlabelled", unlabelled)):
-            if given is not None:
-                raise BadInput(
-                    "`method` = pac-bayes trains its nets itself and imitates none; leave "
-                    f"`{name}` out"
-                )
+        given = {"model": model, "unlabelled": unlabelled}
+        for name in (name for name, value in given.items() if value is not None):
+            raise BadInput(
+                f"`method` = pac-bayes trains its nets itself and imitates none; leave `{name}` out"
+            )
         return _certify_posterior(sample, holdout, total, options, report or no_report)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     if unlabelled is not None and not isinstance(model, nn.Module):
@@ -91,12 +91,9 @@ def certify(
     task = Task(sample, judge, options, teacher, report or no_report)
     found = search(task) if method == "integer" else search_seeded(seeded_plans(task), task)
     notes = {
-        "method": method,
-        **_spent(options),
-        "seed": seed,
+        **_notes(options, found.interrupted),
         "imitates_a_model": model is not None,
         "trained": found.trained,
-        "interrupted": found.interrupted,
     }
     certificate = certify_net(found.net, sample, delta_g, holdout=holdout, made_with=notes)
     if inputs is None or delta_f is None:
@@ -115,24 +112,20 @@ def _certify_posterior(
     report: Report,
 ) -> Certificate:
     found = train_posterior(sample, options, report)
-    notes = {
-        "method": options.method,
-        **_spent(options),
-        "seed": options.seed,
-        "steps": found.steps,
-        "interrupted": found.interrupted,
-    }
+    notes = {**_notes(options, found.interrupted), "steps": found.steps}
     draws = min(options.draws, max(_FEWEST, _WORDS // found.posterior.size))
     return certify_gaussian(
         found.posterior, sample, delta, draws=draws, holdout=holdout, made_with=notes
     )
 
 
-def _spent(options: SearchOptions) -> dict[str, float]:
-    """The time or the steps, and the sizes that were asked for."""
+def _notes(options: SearchOptions, interrupted: bool) -> dict[str, Any]:
+    """Method and seed, the time or the steps, and the sizes that were asked for."""
     asked = {"steps": options.steps, "k": options.k, "width": options.width}
     time = {"minutes": options.seconds / 60} if options.steps is None else {}
-    return time | {name: value for name, value in asked.items() if value is not None}
+    told = {name: value for name, value in asked.items() if value is not None}
+    said = {"method": options.method, "seed": options.seed, "interrupted": interrupted}
+    return said | time | told
 
 
 def _fresh_inputs(unlabelled: Inputs | Dataset | str, sample: Dataset) -> Inputs:

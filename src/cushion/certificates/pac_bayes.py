@@ -21,6 +21,7 @@ from cushion.certificates.format.claims import (
 from cushion.certificates.format.posterior import (
     Factor,
     Posterior,
+    Rows,
     count_draws,
     encode_posterior,
     key_of,
@@ -114,17 +115,17 @@ def certify_gaussian(
             f"{problem}; ask for fewer draws, hold out fewer examples, or take a smaller net"
         ) from None
     message = encode_posterior(posterior)
-    share = (delta / _SHARE_OF_DRAWS).quantize(
-        Decimal("1e-18"), context=Context(prec=40, rounding=ROUND_FLOOR)
-    )
-    payments = [
-        Payment(paid.item, paid.bits, paid.meaning, nats_up(paid.bits * _LN2_UP))
-        for paid in message.ledger
-    ]
+    m, stated, line = len(sample), format(delta, "f"), None
+    floor = Context(prec=40, rounding=ROUND_FLOOR)
+    share = (delta / _SHARE_OF_DRAWS).quantize(Decimal("1e-18"), context=floor)
+    confidence = confidence_nats(m, Fraction(delta - share))
     prices = [Payment(f.item, 0, f.meaning, nats_up(gaussian_kl(f))) for f in posterior.factors]
     kl = sum((Decimal(paid.nats) for paid in prices), Decimal(0))
-    m = len(sample)
-    confidence = confidence_nats(m, Fraction(delta - share))
+    ledger = [
+        *(Payment(p.item, p.bits, p.meaning, nats_up(p.bits * _LN2_UP)) for p in message.ledger),
+        *prices,
+        Payment(CONFIDENCE[0], 0, CONFIDENCE[1], nats_up(Fraction(confidence))),
+    ]
     nats = float(message.bits * _LN2_UP + Fraction(kl) + Fraction(confidence))
 
     def left(failure: Decimal, nets: int, rows: int) -> Fraction:
@@ -136,19 +137,17 @@ def certify_gaussian(
             )
         return exact
 
-    for_draws = left(share, draws, m)
-    key = key_of(message.data, draws)
-    errors = count_draws(
-        posterior, key, sample.x, sample.y, draws, random_rows(key, m), progress=True
-    )
+    def count(data: Dataset, nets: int, rows: Rows) -> int:
+        return count_draws(posterior, key, data.x, data.y, nets, rows, progress=True)
+
+    for_draws, key = left(share, draws, m), key_of(message.data, draws)
+    errors = count(sample, draws, random_rows(key, m))
     empirical = binomial_bound(errors, draws, for_draws)
-    stated, line = format(delta, "f"), None
     if holdout is not None:
         n = len(holdout)
-        missed = count_draws(posterior, key, holdout.x, holdout.y, n, row_by_row, progress=True)
-        line = Holdout(
-            holdout.fingerprint, missed, n, stated, binomial_bound(missed, n, left(delta, n, 0))
-        )
+        missed = count(holdout, n, row_by_row)
+        bound = binomial_bound(missed, n, left(delta, n, 0))
+        line = Holdout(holdout.fingerprint, missed, n, stated, bound)
     claim = GaussianClaim(
         data=sample.name,
         data_fingerprint=sample.fingerprint,
@@ -161,11 +160,7 @@ def certify_gaussian(
         delta_draws=format(share.normalize(), "f"),
         sample_bound=empirical,
         bound=pac_bayes_bound(empirical, m, nats),
-        ledger=(
-            *payments,
-            *prices,
-            Payment(CONFIDENCE[0], 0, CONFIDENCE[1], nats_up(Fraction(confidence))),
-        ),
+        ledger=tuple(ledger),
         assumptions=assumptions_of("pac-bayes", holdout=line is not None),
         holdout=line,
         made_with=dict(made_with or {}),

@@ -34,11 +34,8 @@ def split_delta(total: Decimal) -> tuple[Decimal, Decimal]:
     >>> split_delta(Decimal("0.05"))
     (Decimal('0.04'), Decimal('0.01'))
     """
-    share = (
-        _EXACT.multiply(total, SHARE_OF_G)
-        .quantize(_LAST_PLACE, rounding=ROUND_DOWN, context=_EXACT)
-        .normalize(_EXACT)
-    )
+    part = _EXACT.multiply(total, SHARE_OF_G)
+    share = part.quantize(_LAST_PLACE, ROUND_DOWN, _EXACT).normalize(_EXACT)
     rest = _EXACT.subtract(total, share).normalize(_EXACT)
     if not (share > 0 and rest > 0):
         raise BadInput(
@@ -60,11 +57,8 @@ def choose_tolerance(largest: NDArray[np.float64]) -> Decimal:
     typical = Decimal(RELATIVE_TOLERANCE * float(np.median(largest)))
     if typical <= _LAST_PLACE:
         return _LAST_PLACE
-    tolerance = typical.quantize(
-        max(_LAST_PLACE, Decimal(1).scaleb(typical.adjusted() - 1)),
-        rounding=ROUND_CEILING,
-        context=_EXACT,
-    )
+    place = max(_LAST_PLACE, Decimal(1).scaleb(typical.adjusted() - 1))
+    tolerance = typical.quantize(place, ROUND_CEILING, _EXACT)
     if tolerance >= 10**18:
         raise BadInput(
             "the net's scores are too large for a certificate to state a tolerance; scale them down"

@@ -124,9 +124,9 @@ class PosteriorNet(TrainableIntegerNet):
         assert isinstance(laws, GaussianNumbers)
         return laws.integers()
 
-    def set_steps(self, key: str, values: Tensor, last: bool) -> None:
+    def set_steps(self, key: str, values: Tensor) -> None:
         """The prior's deviation of a bias is about half a typical sum."""
-        super().set_steps(key, values, last)
+        super().set_steps(key, values)
         self.bias_shifts[key] = max(0, round(math.log2(self.units[key] / 2 / _SPREAD)))
 
     def frozen_bias(self, key: str) -> NDArray[np.int64]:

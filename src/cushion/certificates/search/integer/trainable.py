@@ -32,22 +32,9 @@ _ANY = 2**15
 _BIAS_STEPS = 16.0  # bias steps in one typical sum
 
 
-class _Round(torch.autograd.Function):
-    """Floor of the value plus an offset, passing the gradient straight through."""
-
-    @staticmethod
-    def forward(ctx: object, value: Tensor, offset: float) -> Tensor:  # noqa: ARG004
-        return torch.floor(value + offset)
-
-    @staticmethod
-    def backward(ctx: object, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ARG004
-        return gradient, None
-
-
 def straight(value: Tensor, offset: float = 0.5) -> Tensor:
     """⌊value + offset⌋ going forward, the identity going back."""
-    rounded: Tensor = _Round.apply(value, offset)  # type: ignore[no-untyped-call]
-    return rounded
+    return torch.floor(value.detach() + offset) + (value - value.detach())
 
 
 def interpolated(costs: Tensor, sizes: Tensor) -> Tensor:
@@ -115,10 +102,10 @@ class GridWeights(nn.Module):
 
     def integers(self) -> Tensor:
         """Whole numbers where weights are held (no gradient), real ones elsewhere."""
+        real = self.real.clamp(-self.levels, self.levels)
         if self.always_round:
-            return straight(self.real.clamp(-self.levels, self.levels)) * self.mask
-        real = self.real.clamp(-self.levels, self.levels) * self.mask
-        return torch.where(self.held, self.rounded(), real)
+            return straight(real) * self.mask
+        return torch.where(self.held, self.rounded(), real * self.mask)
 
     def distances(self) -> Tensor:
         """How far each free weight is from the grid; infinite for those that are held or pruned."""
@@ -208,13 +195,13 @@ class TrainableIntegerNet(nn.Module):
     def release(self) -> None:
         """From now on numbers are real until they are held on the grid, one by one."""
         self.settling = True
-        for key, bias in self.biases.items():
-            self.settled_biases[key] = GridWeights.of(bias)
+        self.settled_biases = {key: GridWeights.of(bias) for key, bias in self.biases.items()}
 
-    def set_steps(self, key: str, values: Tensor, last: bool) -> None:
+    def set_steps(self, key: str, values: Tensor) -> None:
         """Shift and bias step of a layer (powers of two) from its sums on a batch."""
         self.units[key] = max(1.0, float(values.std()))
         self.bias_shifts[key] = max(0, round(math.log2(self.units[key] / _BIAS_STEPS)))
+        last = int(key) == len(self.stages)
         self.shifts[key] = 0 if last else max(0, round(math.log2(self.units[key] / _TARGET)))
 
     def pools_next(self, place: int) -> bool:
@@ -238,25 +225,40 @@ class TrainableIntegerNet(nn.Module):
             return F.conv2d(values, weight, None, layer.stride, layer.padding, groups=groups)
         return F.linear(values.flatten(1), weight.flatten(1))
 
+    def walk(
+        self,
+        values: Tensor,
+        sums: Callable[[str, Stage, Tensor], Tensor],
+        passed_on: Callable[[Tensor, str], Tensor],
+    ) -> Tensor:
+        """Through all layers: sums(key, stage, values) of one, then passed_on(sums, key) to the
+        next.
+        """
+        for place, stage in enumerate(self.stages, 1):
+            key = str(place)
+            if isinstance(stage.layer, Pool):
+                values = self.pooled(values, stage.layer)
+                if self.pools_next(place - 1):
+                    values = passed_on(values, str(place - 1))
+                continue
+            values = sums(key, stage, values)
+            if place < len(self.stages) and not self.pools_next(place):
+                values = passed_on(values, key)
+        return values
+
     def forward(self, pixels: Tensor, calibrating: bool = False) -> Tensor:
         """pixels: [n, *shape] whole, as quantised -> [n, classes] integer scores."""
-        values = pixels
-        for place, stage in enumerate(self.stages, 1):
-            key, layer, last = str(place), stage.layer, place == len(self.stages)
-            if isinstance(layer, Pool):
-                values = self.pooled(values, layer)
-                if self.pools_next(place - 1):
-                    values = self.passed_on(values, str(place - 1))
-                continue
+
+        def sums(key: str, stage: Stage, values: Tensor) -> Tensor:
             values = self.linear(values, stage, self.weight(key))
             if calibrating:
-                self.set_steps(key, values, last)
+                self.set_steps(key, values)
             elif key in self.biases:
                 bias = self.stored_bias(key) * 2.0 ** self.bias_shifts[key]
-                values = values + along_channels(bias.repeat_interleave(layer.positions), values)
-            if not last and not self.pools_next(place):
-                values = self.passed_on(values, key)
-        return values
+                values = values + along_channels(bias, values)
+            return values
+
+        return self.walk(pixels, sums, self.passed_on)
 
     def passed_on(self, values: Tensor, key: str) -> Tensor:
         """ReLU and shift behind a layer."""
@@ -315,11 +317,12 @@ class TrainableIntegerNet(nn.Module):
 
     def frozen_bias(self, key: str) -> NDArray[np.int64] | None:
         """A layer's biases in steps, or None if all are zero."""
-        settled = self.settled_biases[key].rounded() if self.settling else None
-        stored = straight(self.biases[key]).detach() if settled is None else settled
+        held = self.settled_biases.get(key)
+        stored = straight(self.biases[key]).detach() if held is None else held.rounded()
         return stored.numpy().astype(np.int64) if bool((stored != 0).any()) else None
 
 
 def along_channels(units: Tensor, values: Tensor) -> Tensor:
-    """[channels] as they are added to [n, channels, ...]."""
-    return units.reshape(1, -1, *[1] * (values.ndim - 2))
+    """[outputs] as they are added to [n, channels, ...], one for all positions of a filter."""
+    each = units.repeat_interleave(values.shape[1] // len(units))
+    return each.reshape(1, -1, *[1] * (values.ndim - 2))

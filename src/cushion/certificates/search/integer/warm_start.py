@@ -18,7 +18,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from cushion.certificates.format.layers import Pool
+from cushion.certificates.format.limits import Stage
 from cushion.certificates.search.integer.balance import balanced
 from cushion.certificates.search.integer.blueprints import is_biased
 from cushion.certificates.search.integer.trainable import (
@@ -33,7 +33,7 @@ _VALUE_BITS = 3.0  # of a kept weight, about
 class _Scaled(nn.Module):
     """Batch normalisation for layers without biases: scales, and moves nothing."""
 
-    eps, momentum = 1e-5, 0.1
+    eps, momentum, bias = 1e-5, 0.1, None
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
@@ -73,27 +73,17 @@ class FloatTwin(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """pixels: [n, *shape] -> [n, classes] logits."""
-        net = self.net[0]
-        values = pixels
-        for place, stage in enumerate(net.stages, 1):
-            key, layer = str(place), stage.layer
-            if isinstance(layer, Pool):
-                values = net.pooled(values, layer)
-                if net.pools_next(place - 1):
-                    values = torch.relu(values)
-                continue
-            weight = self.weights[key] * self.masks[key]
-            values = net.linear(values, stage, net.expanded(key, weight))
-            if key in self.norms:
-                # One mean and variance for all positions of a filter: [n, stored outputs, the
-                # rest].
-                grouped = values.reshape(len(values), layer.outputs, -1)
-                values = self.norms[key](grouped).reshape(values.shape)
-                if place < len(net.stages) and not net.pools_next(place):
-                    values = torch.relu(values)
-            else:
-                values = values + self.last_bias
-        return values
+        return self.net[0].walk(pixels, self._sums, lambda values, _: torch.relu(values))
+
+    def _sums(self, key: str, stage: Stage, values: Tensor) -> Tensor:
+        net, weight = self.net[0], self.weights[key] * self.masks[key]
+        values = net.linear(values, stage, net.expanded(key, weight))
+        if key not in self.norms:
+            return values + self.last_bias
+        # One mean and variance for all positions of a filter: [n, stored outputs, the rest].
+        grouped = values.reshape(len(values), len(weight), -1)
+        normed: Tensor = self.norms[key](grouped)
+        return normed.reshape(values.shape)
 
     def prune(self, squares: dict[str, Tensor], density: float) -> None:
         """Keep a part of all weights: those with the largest weight² times mean squared gradient
@@ -132,43 +122,37 @@ class FloatTwin(nn.Module):
                 curved.append(needs[key][0] / gain.square().clamp_min(1e-12))
         stretches, need = balanced(net.stages, list(folded.values()), curved, spread)
         steps = dict(zip(folded, stretches, strict=True))
+        scale = 1.0  # the integer net's values over the twin's, but for its channels' own
+
+        def sums(key: str, stage: Stage, values: Tensor) -> Tensor:
+            nonlocal scale
+            holder = net.weights[key]
+            assert isinstance(holder, GridWeights)
+            holder.real.copy_(folded[key] * steps[key].each)
+            holder.mask.copy_(self.masks[key])
+            scale *= steps[key].layer
+            units = scale * steps[key].channels
+            bias = moved[key] * units
+            values = net.linear(values, stage, net.expanded(key, holder.real))
+            values = values + along_channels(bias, values)
+            net.set_steps(key, values)
+            if key in net.biases:  # a step of a bias should matter as much as one of a weight
+                matters = float((needs[key][1] / units.square()).mean())
+                step = 0.5 * math.log2((need + 1e-30) / (matters + 1e-30))
+                net.bias_shifts[key] = max(0, round(step))
+                net.biases[key].copy_(bias / 2.0 ** net.bias_shifts[key])
+            scale *= 2.0 ** -net.shifts[key]  # of the last layer none
+            return values
+
         with torch.no_grad():
-            # scale: the integer net's values over the twin's, but for its channels' own
-            values, scale = pixels, 1.0
-            for place, stage in enumerate(net.stages, 1):
-                key, last = str(place), place == len(net.stages)
-                if isinstance(stage.layer, Pool):
-                    values = net.pooled(values, stage.layer)
-                    continue
-                holder = net.weights[key]
-                assert isinstance(holder, GridWeights)
-                holder.real.copy_(folded[key] * steps[key].each)
-                holder.mask.copy_(self.masks[key])
-                scale *= steps[key].layer
-                units = scale * steps[key].channels
-                bias = moved[key] * units
-                values = net.linear(values, stage, net.expanded(key, holder.real))
-                several = values.shape[1] // len(bias)
-                values = values + along_channels(bias.repeat_interleave(several), values)
-                net.set_steps(key, values, last)
-                if key in net.biases:  # a step of a bias should matter as much as one of a weight
-                    matters = float((needs[key][1] / units.square()).mean())
-                    step = 0.5 * math.log2((need + 1e-30) / (matters + 1e-30))
-                    net.bias_shifts[key] = max(0, round(step))
-                    net.biases[key].copy_(bias / 2.0 ** net.bias_shifts[key])
-                if not last:
-                    values = torch.relu(values) * 2.0 ** -net.shifts[key]
-                    scale *= 2.0 ** -net.shifts[key]
+            net.walk(pixels, sums, lambda sums, key: torch.relu(sums) * 2.0 ** -net.shifts[key])
             net.log_scale.fill_(-math.log(scale) - math.log(net.unit_logit()))
         net.refresh()
 
     def numbers(self, key: str) -> list[Tensor]:
         """What a layer trains: its weights, and what shifts its sums if it has biases."""
-        if key not in self.norms:
-            return [self.weights[key], self.last_bias]
-        norm = self.norms[key]
-        moved = [norm.bias] if isinstance(norm, nn.BatchNorm1d) else []
-        return [self.weights[key], *moved]
+        moving = self.norms[key].bias if key in self.norms else self.last_bias
+        return [self.weights[key], *([moving] if isinstance(moving, Tensor) else [])]
 
     def _affine(self, key: str, outputs: int) -> tuple[Tensor, Tensor]:
         """Gains and biases behind a layer's sums: its normalisation, or the last one's bias."""
