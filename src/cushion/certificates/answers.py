@@ -62,9 +62,9 @@ def score(model: nn.Module, x: NDArray[Any], *, describe: str = "scoring") -> Te
     moved = float((scores[:_FEW] - again).abs().max())
     if moved > _STEADY * float(again.abs().max()):
         raise BadInput(
-            "the net's scores for an example change with chance or with the rest of its batch, so "
-            "it is not one function; put it into a form that is the same on every call (batch-norm "
-            "needs running statistics)"
+            "the net is not one function: its scores for an example change with chance or with "
+            "the rest of its batch; make it the same on every call (batch-norm needs running "
+            "statistics)"
         )
     return scores
 
@@ -78,8 +78,7 @@ def teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
         scores = score(model, data.x, describe="f's scores").float()
     if scores.shape[1] < data.classes:
         raise BadInput(
-            f"the net gives {scores.shape[1]} scores, but {data.name} has {data.classes} classes; "
-            "use its own data"
+            f"the net gives {scores.shape[1]} scores for {data.classes} classes of {data.name}"
         )
     return scores
 

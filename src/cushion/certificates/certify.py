@@ -71,15 +71,11 @@ def certify(
     if method == "pac-bayes":
         given = {"model": model, "unlabelled": unlabelled}
         for name in (name for name, value in given.items() if value is not None):
-            raise BadInput(
-                f"`method` = pac-bayes trains its nets itself and imitates none; leave `{name}` out"
-            )
+            raise BadInput(f"`method` = pac-bayes trains nets of its own; leave `{name}` out")
         return _certify_posterior(sample, holdout, total, options, report or no_report)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     if unlabelled is not None and not isinstance(model, nn.Module):
-        raise BadInput(
-            "`unlabelled` serves to bound the error of your own net; give `model` as well"
-        )
+        raise BadInput("`unlabelled` serves to bound the error of your own net; give `model` too")
     inputs = None if unlabelled is None else _fresh_inputs(unlabelled, sample)
 
     def judge(net: IntegerNet) -> Decimal:

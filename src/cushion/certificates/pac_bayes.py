@@ -111,9 +111,7 @@ def certify_gaussian(
     try:
         posterior.check_draws(draws + (0 if holdout is None else len(holdout)))
     except Malformed as problem:
-        raise BadInput(
-            f"{problem}; ask for fewer draws, hold out fewer examples, or take a smaller net"
-        ) from None
+        raise BadInput(f"{problem}; take fewer draws, held-out examples or weights") from None
     message = encode_posterior(posterior)
     m, stated, line = len(sample), format(delta, "f"), None
     floor = Context(prec=40, rounding=ROUND_FLOOR)
@@ -132,8 +130,7 @@ def certify_gaussian(
         exact = Fraction(failure) - sampling_slack(posterior.size, nets, rows)
         if exact <= 0:
             raise BadInput(
-                f"`delta` = {delta} is too small for {nets} draws of {posterior.size} numbers; "
-                "give a larger one"
+                f"`delta` = {delta} is too small for {nets} draws of {posterior.size} numbers"
             )
         return exact
 

@@ -38,9 +38,7 @@ def split_delta(total: Decimal) -> tuple[Decimal, Decimal]:
     share = part.quantize(_LAST_PLACE, ROUND_DOWN, _EXACT).normalize(_EXACT)
     rest = _EXACT.subtract(total, share).normalize(_EXACT)
     if not (share > 0 and rest > 0):
-        raise BadInput(
-            f"`delta` = {total} is too small to be shared between g and its disagreements with f"
-        )
+        raise BadInput(f"`delta` = {total} is too small to be shared between g and f")
     return share, rest
 
 
@@ -60,9 +58,7 @@ def choose_tolerance(largest: NDArray[np.float64]) -> Decimal:
     place = max(_LAST_PLACE, Decimal(1).scaleb(typical.adjusted() - 1))
     tolerance = typical.quantize(place, ROUND_CEILING, _EXACT)
     if tolerance >= 10**18:
-        raise BadInput(
-            "the net's scores are too large for a certificate to state a tolerance; scale them down"
-        )
+        raise BadInput("the net's scores are too large to state a tolerance; scale them down")
     return tolerance
 
 

@@ -52,25 +52,19 @@ def verify(
     unless `slow`.
     """
     if not isinstance(path, (str, Path)):
-        raise BadInput(
-            f"verify reads a certificate file, not a {type(path).__name__}; save it, give its path"
-        )
+        raise BadInput(f"give the path of a certificate file, not a {type(path).__name__}")
     for given in (data, holdout, unlabelled):
         if isinstance(given, (str, Path)):
             raise BadInput(
-                f"this verifier reads examples, not the name of a data set such as {str(given)!r}; "
-                "cushion.verify takes names"
+                f"examples are needed here, not the name {str(given)!r}; cushion.verify takes names"
             )
     if (unlabelled is None) != (answering is None):
-        raise BadInput(
-            "to replay the bound on f give both its net and the unlabelled inputs, or neither"
-        )
+        raise BadInput("to replay the bound on f give both its net and the unlabelled inputs")
     try:
         claim, message = unpack(_read(path))
         if answering is not None and getattr(claim, "transfer", None) is None:
             raise BadInput(
-                f"{path}: this certificate says nothing about a net f; leave out the net and "
-                "unlabelled inputs"
+                f"{path} says nothing about a net f; leave out the net and unlabelled inputs"
             )
         return _verdict(claim, message, data, holdout, unlabelled, answering, slow)
     except Malformed as problem:
@@ -124,13 +118,9 @@ def _read(path: str | Path) -> bytes:
         with open(path, "rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except OSError as problem:
-        raise BadInput(
-            f"{path}: cannot be read ({problem.strerror}); name a certificate file"
-        ) from None
-    except ValueError:  # a name that no file can have
-        raise BadInput(
-            f"{str(path)!r} cannot be the name of a file; name a certificate file"
-        ) from None
+        raise BadInput(f"{path}: cannot be read ({problem.strerror})") from None
+    except ValueError:
+        raise BadInput(f"{str(path)!r} cannot be the name of a file") from None
     if len(content) > _MOST_BYTES:
         raise Malformed("longer than any certificate file", _MOST_BYTES)
     return content

@@ -109,9 +109,7 @@ def check_fields(claim: GaussianClaim) -> None:
     check_line(claim.delta_draws, claim.sample_bound)
     fifth = _DOWN.quantize(_DOWN.divide(Decimal(claim.delta), 5), _SMALLEST)
     if Decimal(claim.delta_draws) != fifth:
-        raise Malformed(
-            "the share of δ for the draws must be a fifth of it, rounded down to 18 places"
-        )
+        raise Malformed("the draws must have a fifth of δ, rounded down to 18 places")
     if not all(_NATS.fullmatch(text) for text in (claim.kl, *(paid.nats for paid in claim.ledger))):
         raise Malformed("nats must be plain decimals with six places, such as 12.345678")
 

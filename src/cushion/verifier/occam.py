@@ -83,9 +83,7 @@ def _check_transfer(claim: OccamClaim) -> None:
     if not _TOLERANCE.fullmatch(line.tolerance) or not Decimal(line.tolerance) > 0:
         raise Malformed("the tolerance must be a plain decimal above 0, such as 0.001")
     if _EXACT.add(Decimal(claim.delta), Decimal(line.delta)) > Decimal("0.5"):
-        raise Malformed(
-            "the failure probabilities of g's bound and of the disagreements exceed 0.5 together"
-        )
+        raise Malformed("the failure probabilities of both bounds exceed 0.5 together")
 
 
 def transfer_replay_fault(

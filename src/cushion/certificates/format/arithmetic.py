@@ -60,9 +60,7 @@ class Coder:
     def decide(self, bit: int, context: Context) -> int:
         self._left -= 1
         if self._left < 0:
-            raise Malformed(
-                f"a message of more than the {MOST_DECISIONS} decisions that the format allows"
-            )
+            raise Malformed(f"more than the {MOST_DECISIONS} decisions that the format allows")
         low, high = self._low, self._high
         split = low + (high - low + 1) * context.zero // context.total - 1
         if self._code >= 0:

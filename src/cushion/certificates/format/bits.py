@@ -47,7 +47,7 @@ class Bits:
             value = self.gamma(value)
         if not 1 <= value <= most:
             raise Malformed(
-                f"a field of {value} is beyond the format's limits of 1 and {most}", self.position
+                f"a field of {value} is beyond its limits of 1 and {most}", self.position
             )
         return value
 
@@ -86,9 +86,7 @@ class BitReader(Bits):
 
     def __init__(self, data: bytes, length: int) -> None:
         if len(data) != (length + 7) // 8:
-            raise Malformed(
-                f"a message of {length} bits fills {(length + 7) // 8} bytes, not {len(data)}"
-            )
+            raise Malformed(f"{length} bits fill {(length + 7) // 8} bytes, not {len(data)}")
         if length % 8 and data[-1] & ((1 << (-length % 8)) - 1):
             raise Malformed("the bits that pad the message to a whole byte must be zero", length)
         self._data, self._length, self.position = data, length, 0

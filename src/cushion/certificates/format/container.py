@@ -32,13 +32,10 @@ def unpack(data: bytes) -> tuple[Claim, bytes]:
     message, position = _block(data, position, _MOST_MESSAGE, "message")
     if len(data) != position + _DIGEST:
         raise Malformed(
-            f"{len(data) - position} bytes follow the message where a digest of {_DIGEST} belongs",
-            position,
+            f"a digest of {_DIGEST} bytes ends a file, not {len(data) - position}", position
         )
     if hashlib.sha256(data[:position]).digest() != data[position:]:
-        raise Malformed(
-            "the file's digest does not fit its contents: it was damaged or altered", position
-        )
+        raise Malformed("the digest does not fit the file: it was damaged or altered", position)
     try:
         obj = json.loads(text.decode("utf-8"))
         canonical = _canonical(obj) == text

@@ -100,8 +100,7 @@ def code_front(
     version = bits.gamma(VERSION)
     if version != VERSION:
         raise Malformed(
-            f"format version {version} is not known to this decoder (it knows {VERSION})",
-            bits.position,
+            f"format version {version} is not {VERSION}, which this decoder knows", bits.position
         )
     bill.charge("format version", "all versions share one prefix code")
     shape, quantiser = code_input(bits, *((net.input_shape, net.input) if net else (None, None)))
@@ -212,9 +211,7 @@ def _code_source(
     elif "count" in header:
         coded = (header.pop("count"),)
     if used > room:
-        raise Malformed(
-            f"more than the {MOST_WEIGHTS} weights that the format allows", bits.position
-        )
+        raise Malformed(f"more weights than the {MOST_WEIGHTS} of the format", bits.position)
     if "seed" in header:
         header["layer"] = place
     if coded is not shape:

@@ -60,15 +60,11 @@ class Floats:
         if not 1 <= self.width <= MOST_WIDTH:
             raise Malformed(f"quantised inputs have 1 to {MOST_WIDTH} bits, not {self.width}")
         if len(self.exponents) != len(self.offsets) or len(self.exponents) not in (1, features):
-            raise Malformed(
-                "an input quantiser has one exponent and offset, or one of each for every feature"
-            )
+            raise Malformed("a quantiser has one exponent and offset, or one for every feature")
         if any(abs(e) > MOST_EXPONENT for e in self.exponents) or any(
             abs(o) > MOST_OFFSET for o in self.offsets
         ):
-            raise Malformed(
-                "an exponent or offset of the input quantiser is beyond the format's limits"
-            )
+            raise Malformed("a quantiser's exponent or offset is beyond the format's limits")
 
     def fault(self, x: NDArray[Any]) -> str:
         return "" if x.dtype == np.float32 else f"the net reads float32 inputs, not {x.dtype}"

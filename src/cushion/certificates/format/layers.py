@@ -130,14 +130,10 @@ def stored_shape(
     channels = before.shape[0] // symmetry if regular else before.shape[0]
     if groups == 0:
         if outputs != channels or (symmetry > 1 and not regular):
-            raise Malformed(
-                "a depthwise convolution keeps the channels and the symmetry of its input"
-            )
+            raise Malformed("a depthwise convolution keeps the channels and symmetry before it")
         return (outputs, 1, side, side)
     if groups < 0 or channels % groups or outputs % groups:
-        raise Malformed(
-            f"{groups} groups do not divide {channels} input and {outputs} output channels"
-        )
+        raise Malformed(f"{groups} groups do not divide {channels} inputs and {outputs} outputs")
     return (outputs, channels // groups, *([symmetry] if regular else []), side, side)
 
 
@@ -147,7 +143,7 @@ def feature_after(before: Feature, layer: Layer) -> Feature:
         _check_maps(before)
         if layer.kind not in ("max", "sum") or layer.size < 2:
             raise Malformed(
-                f"pooling must be 'max' or 'sum' over at least 2x2, not {layer.kind!r} {layer.size}"
+                f"pooling is 'max' or 'sum' from 2x2 on, not {layer.kind!r} {layer.size}"
             )
         sides = [side // layer.size for side in before.shape[1:]]
         return _maps(before, before.shape[0], sides, before.symmetry)
@@ -156,9 +152,7 @@ def feature_after(before: Feature, layer: Layer) -> Feature:
         raise Malformed(f"a layer cannot have weights of shape {stored}")
     if isinstance(layer, Dense):
         if layer.symmetry not in (1, before.symmetry):
-            raise Malformed(
-                "an invariant dense layer needs a feature map of its own symmetry before it"
-            )
+            raise Malformed("an invariant dense layer follows maps of its own symmetry")
         if layer.symmetry > 2:
             tying.check_square(*before.shape[1:])
         if stored != dense_shape(before, layer.outputs, layer.symmetry):

@@ -118,9 +118,7 @@ def prove_range(shape: Shape, quantiser: Input, layers: tuple[Layer, ...]) -> in
             largest = _largest_output(layer, largest)
         reach = max(reach, largest)
         if reach >= EXACT:
-            raise Malformed(
-                "a sum could leave the exact range of ±2^53, so two machines could disagree"
-            )
+            raise Malformed("a sum could leave the exact range of ±2^53 and differ by machine")
         largest >>= getattr(layer, "shift", 0)
     return reach
 

@@ -84,16 +84,12 @@ def read(data: bytes, bits: int) -> tuple[IntegerNet, tuple[LedgerItem, ...]]:
 def check_canonical(data: bytes, bits: int, again: Message, what: str) -> None:
     """Malformed unless what was read encodes to the very same message."""
     if again.bits != bits or again.data != data:
-        raise Malformed(
-            f"the message is not the canonical one of its {what} (trailing or altered bits)"
-        )
+        raise Malformed(f"the message is not the canonical one of its {what} (altered bits)")
 
 
 def _check_length(bits: int) -> None:
     if bits > MOST_BITS:
-        raise Malformed(
-            f"a message of {bits} bits is longer than the {MOST_BITS} that the format allows"
-        )
+        raise Malformed(f"{bits} bits are longer than the {MOST_BITS} that a message has")
 
 
 def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[str, str]]:

@@ -120,9 +120,7 @@ class NumberReader:
 def check_canonical(data: bytes, bits: int, again: Coded) -> None:
     """Malformed unless what was read encodes to the very same message."""
     if again.bits != bits or again.data != data:
-        raise Malformed(
-            "the stored numbers are not their net's canonical message (trailing or altered bits)"
-        )
+        raise Malformed("the stored numbers are not in their canonical message (altered bits)")
 
 
 class _Bounded(Context):

@@ -82,6 +82,6 @@ class SearchOptions(Budgeted):
         for name, methods in _TAKEN_BY.items():
             if self.method not in methods and getattr(self, name) != getattr(type(self), name):
                 raise BadInput(
-                    f"`method` = {self.method} does not take `{name}`, only {', '.join(methods)}"
+                    f"`{name}` is for `method` = {' or '.join(methods)}, not {self.method}"
                 )
         super().__post_init__()

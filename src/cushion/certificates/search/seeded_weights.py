@@ -142,10 +142,7 @@ def seeded_plans(task: Task) -> list[SeededPlan]:
     options, shape, classes = task.options, image_shape(task.data), task.data.classes
     seed = options.seed
     if seed > MOST_SEED:
-        raise BadInput(
-            f"`seed` = {seed} cannot be written into a net; give a whole number from 0 to "
-            f"{MOST_SEED}"
-        )
+        raise BadInput(f"`seed` = {seed} cannot be written into a net; the largest is {MOST_SEED}")
     large = min(shape[1:]) >= 16
     steps, width = 8000 if large else 3000, options.width or 1.0
     if options.method == "supermask":
@@ -165,9 +162,7 @@ def seeded_plans(task: Task) -> list[SeededPlan]:
     def plan(total: int) -> SeededPlan:
         shares = share_out(total, sizes)
         if sum(shares[place] * size for place, size in sizes.items()) > MOST_SIGNS:
-            raise BadInput(
-                f"`k` = {total} is too many for a net of {most} weights; lower `k` or `width`"
-            )
+            raise BadInput(f"`k` = {total} of {most} weights is too many; lower `k` or `width`")
 
         def moved(stored: tuple[int, ...], place: int, _: torch.Generator) -> nn.Module:
             return SubspaceWeights(stored, shares[place], seed, place)
@@ -187,10 +182,7 @@ def share_out(k: int, sizes: Mapping[int, int]) -> dict[int, int]:
     """
     most = sum(sizes.values())
     if not len(sizes) <= k <= most:
-        raise BadInput(
-            f"`k` = {k}: this net has {len(sizes)} layers and {most} weights; give {len(sizes)} to "
-            f"{most} coefficients"
-        )
+        raise BadInput(f"`k` = {k}: this net's layers and weights ask for {len(sizes)} to {most}")
     exact = {place: k * size / most for place, size in sizes.items()}
     shares = {place: max(1, int(share)) for place, share in exact.items()}
     while (left := k - sum(shares.values())) != 0:
