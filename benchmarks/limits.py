@@ -25,10 +25,10 @@ from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid
 from cushion.certificates.search.integer.last_layer import polish
 from cushion.certificates.search.integer.search import search
-from cushion.certificates.search.judging import Task
 from cushion.certificates.search.options import SearchOptions
 from cushion.certificates.search.seeded import search_seeded
 from cushion.certificates.search.seeded_weights import seeded_plans
+from cushion.certificates.search.task import Task
 from cushion.data.dataset import Dataset
 
 ROOT = Path(__file__).parent.parent

@@ -20,7 +20,7 @@ from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid, SeededMask
 from cushion.certificates.search.integer.last_layer import LastLayer, features, polish
 from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet
-from cushion.certificates.search.judging import relaxed_bound
+from cushion.certificates.search.task import relaxed_bound
 
 
 def case(name: str, seed: int = 0, m: int = 300) -> tuple[IntegerNet, np.ndarray, np.ndarray]:

@@ -18,10 +18,8 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.search.integer.blueprints import Plan, plans
 from cushion.certificates.search.integer.search import attempt, search
-from cushion.certificates.search.integer.training import State
-from cushion.certificates.search.judging import Task
 from cushion.certificates.search.options import SearchOptions
-from cushion.certificates.search.sample import Sample, constant_net
+from cushion.certificates.search.task import Sample, State, Task, constant_net
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.theorems.occam import occam_bound

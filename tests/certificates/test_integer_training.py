@@ -24,16 +24,16 @@ from cushion.certificates.search.integer.blueprints import (
     lay_out,
     plans,
 )
-from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet, straight
-from cushion.certificates.search.integer.training import (
+from cushion.certificates.search.integer.search import (
     hold,
     price_of_a_bit,
     relaxed_bound,
     schedule,
     train,
 )
+from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet, straight
 from cushion.certificates.search.integer.warm_start import FloatTwin
-from cushion.certificates.search.sample import Sample
+from cushion.certificates.search.task import Sample
 from cushion.errors import BadInput, Malformed
 
 BLUEPRINTS: dict[str, Blueprint] = {

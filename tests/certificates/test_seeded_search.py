@@ -26,7 +26,6 @@ from cushion.certificates.search.integer.blueprints import (
     DenseBlock,
 )
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet
-from cushion.certificates.search.judging import Task
 from cushion.certificates.search.options import Method, SearchOptions
 from cushion.certificates.search.seeded import (
     SeededPlan,
@@ -41,6 +40,7 @@ from cushion.certificates.search.seeded_weights import (
     seeded_plans,
     share_out,
 )
+from cushion.certificates.search.task import Task
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 

@@ -14,11 +14,11 @@ from cushion.certificates.format.message import encode
 from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.certificates.search.integer.search import search
-from cushion.certificates.search.judging import Task
 from cushion.certificates.search.options import Method, Report, SearchOptions, no_report
 from cushion.certificates.search.posterior import train_posterior
 from cushion.certificates.search.seeded import search_seeded
 from cushion.certificates.search.seeded_weights import seeded_plans
+from cushion.certificates.search.task import Task
 from cushion.certificates.transfer import choose_tolerance, split_delta, transfer
 from cushion.data import Dataset, as_dataset
 from cushion.data.inputs import Inputs, as_inputs, check_holdout, freshness_fault

@@ -22,17 +22,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cushion.certificates.format.inputs import Input
-from cushion.certificates.format.layers import Pool
 from cushion.certificates.format.limits import Shape
 from cushion.certificates.format.posterior import MOST_MEAN, USUAL_PRIOR, Factor, Posterior
 from cushion.certificates.format.rounded_gaussian import LEAST_EXPONENT, MOST_EXPONENT, QUARTERS
 from cushion.certificates.format.sources import Source, Values
-from cushion.certificates.search.integer.blueprints import Blueprint, ConvBlock, DenseBlock
+from cushion.certificates.search.integer.blueprints import Blueprint, DenseBlock, convolutional
+from cushion.certificates.search.integer.search import anneal
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet, straight
-from cushion.certificates.search.integer.training import anneal
-from cushion.certificates.search.judging import price_of_a_nat
 from cushion.certificates.search.options import Report, SearchOptions, no_report
-from cushion.certificates.search.sample import Sample
+from cushion.certificates.search.task import Sample, price_of_a_nat
 from cushion.data.dataset import Dataset
 from cushion.numerics import kl_inverse
 
@@ -156,15 +154,7 @@ def blueprint_for(shape: Shape) -> Blueprint:
     """Few weights, each used often: a Gaussian prior charges about 1.5 nats for each."""
     if min(shape[1:]) < 16:
         return (DenseBlock(),)
-    wide = 1 if shape[0] == 1 else 2
-    return (
-        ConvBlock(3 * wide, 5, stride=2, padding=2, symmetry=2),
-        ConvBlock(5 * wide, 3, padding=1, symmetry=2),
-        Pool("max", 2),
-        ConvBlock(6 * wide, 3, padding=1, symmetry=2),
-        Pool("max", 2),
-        DenseBlock(),
-    )
+    return convolutional(3, 5, 6, 2) if shape[0] == 1 else convolutional(6, 10, 12, 2)
 
 
 def train_posterior(

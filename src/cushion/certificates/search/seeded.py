@@ -21,14 +21,13 @@ from cushion.certificates.format.layers import Pool
 from cushion.certificates.format.limits import MOST_WEIGHTS, Shape
 from cushion.certificates.search.integer.blueprints import (
     Blueprint,
-    ConvBlock,
     DenseBlock,
+    convolutional,
     lay_out,
 )
+from cushion.certificates.search.integer.search import anneal, optimiser_of
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet
-from cushion.certificates.search.integer.training import anneal, optimiser_of
-from cushion.certificates.search.judging import Found, Judging, Task, price_of_a_bit
-from cushion.certificates.search.sample import Sample
+from cushion.certificates.search.task import Found, Judging, Sample, Task, price_of_a_bit
 from cushion.errors import BadInput
 
 _INPUT_SHIFT = 4  # of byte inputs
@@ -65,14 +64,7 @@ def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blu
         return max(1, round(count * width))
 
     channels = 8 if shape[0] == 1 else 16
-    blueprint: Blueprint = (
-        ConvBlock(scaled(channels), 5, stride=2, padding=2),
-        ConvBlock(scaled(channels), 3, padding=1),
-        Pool("max", 2),
-        ConvBlock(scaled(2 * channels), 3, padding=1),
-        Pool("max", 2),
-        DenseBlock(),
-    )
+    blueprint = convolutional(scaled(channels), scaled(channels), scaled(2 * channels))
     if min(shape[1:]) < 16:
         blueprint = (DenseBlock(scaled(hidden)), DenseBlock())
     if (total := sum(sizes_of(blueprint, shape, classes).values())) > MOST_WEIGHTS:

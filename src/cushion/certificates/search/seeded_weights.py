@@ -29,9 +29,8 @@ from cushion.certificates.format.sources import (
 )
 from cushion.certificates.search.integer.blueprints import DenseBlock
 from cushion.certificates.search.integer.trainable import interpolated, straight
-from cushion.certificates.search.judging import Task
-from cushion.certificates.search.sample import image_shape
 from cushion.certificates.search.seeded import SeededPlan, sizes_of, wide_blueprint
+from cushion.certificates.search.task import Task, image_shape
 from cushion.errors import BadInput
 
 MOST_SEED = 2**32 - 1  # the largest that the format can name

@@ -124,7 +124,8 @@ class Plan:
 def plans(shape: Shape) -> list[Plan]:
     """Plans for this shape: first a short try, to have something to show, then the real one."""
     if min(shape[1:]) >= 16:
-        real = Plan(_GREY, 0.052, 2.5, _AS_LONG_AS_TIME_ALLOWS)
+        # Strokes: every filter in eight positions, which the last layer may tell apart.
+        real = Plan(convolutional(3, 4, 4, 8), 0.052, 2.5, _AS_LONG_AS_TIME_ALLOWS)
         if shape[0] > 1:
             real = replace(real, blueprint=_colour(shape), density=0.2, spread=4.0)
         return [replace(real, steps=1500, share=0.1), real]
@@ -155,15 +156,16 @@ _TABLES = (
 )
 
 
-# Strokes: every filter in eight positions, which the last layer may tell apart.
-_GREY: Blueprint = (
-    ConvBlock(3, 5, stride=2, padding=2, symmetry=8),
-    ConvBlock(4, 3, padding=1, symmetry=8),
-    Pool("max", 2),
-    ConvBlock(4, 3, padding=1, symmetry=8),
-    Pool("max", 2),
-    DenseBlock(),
-)
+def convolutional(first: int, second: int, third: int, symmetry: int = 1) -> Blueprint:
+    """Three convolutions, the first of them halving the image, two poolings and the scores."""
+    return (
+        ConvBlock(first, 5, stride=2, padding=2, symmetry=symmetry),
+        ConvBlock(second, 3, padding=1, symmetry=symmetry),
+        Pool("max", 2),
+        ConvBlock(third, 3, padding=1, symmetry=symmetry),
+        Pool("max", 2),
+        DenseBlock(),
+    )
 
 
 def _colour(shape: Shape) -> Blueprint:

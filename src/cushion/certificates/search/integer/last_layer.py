@@ -24,8 +24,7 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid
-from cushion.certificates.search.integer.training import State
-from cushion.certificates.search.judging import price_of_a_bit, relaxed_bound
+from cushion.certificates.search.task import State, price_of_a_bit, relaxed_bound
 from cushion.errors import Malformed
 
 Integers = NDArray[np.int64]

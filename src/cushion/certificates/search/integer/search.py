@@ -1,4 +1,5 @@
-"""Rate-aware search for the integer net whose Occam bound is smallest.
+"""Rate-aware search for the integer net whose Occam bound is smallest: each try learns a blueprint,
+prunes it with real weights, settles it on the grid and polishes its last layer.
 
 Nothing in here is trusted: what counts is the message of the net that comes out, and its error
 count by exact evaluation. How a net was found (initialisation, schedule, number of tries) costs no
@@ -7,23 +8,42 @@ bits, because the decoder never reads it.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cushion.certificates.search.integer.blueprints import Plan, plans
 from cushion.certificates.search.integer.last_layer import polish
-from cushion.certificates.search.integer.training import State, train
-from cushion.certificates.search.judging import Found, Judging, Task
-from cushion.certificates.search.sample import Sample, image_shape
+from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet
+from cushion.certificates.search.integer.warm_start import FloatTwin
+from cushion.certificates.search.task import (
+    Found,
+    Judging,
+    Sample,
+    State,
+    Task,
+    image_shape,
+    price_of_a_bit,
+    relaxed_bound,
+)
 from cushion.data.dataset import Dataset
 
 # values in an example; below, threads spend longer waiting for one another than computing
 _WORTH_THREADS = 256
+_EXCHANGE = 2.5  # cross-entropy that goes with one unit of error rate
+_PRUNE_FROM, _PRUNE_UNTIL = 0.1, 0.75  # of the time with real weights
+_FREE, _HELD_BY = 0.1, 0.97  # of the time after it: when holding begins and ends
+_CHOICE = 4  # candidates for every number that is held next
+_HOLD = 20  # steps between two rounds of holding
+_WORTH_A_LOOK = 0.15  # of a squeeze; earlier nets are not judged
+_LOOKS = 200  # batches on which curvature is measured
+_LOOK = 50  # steps between two looks at the code's costs and the bound
 
 
 def search(task: Task) -> Found:
@@ -76,3 +96,161 @@ def attempt(
         return
     rest = plan.polish / (1.0 - plan.polish) * (time.monotonic() - begin)
     yield from polish(net, np.asarray(data.x), np.asarray(data.y), rest, seed)
+
+
+def train(plan: Plan, sample: Sample, seconds: float) -> Iterator[State]:
+    """One try, of plan.steps or as many as there is time for: learn, prune, then settle."""
+
+    def weights(stored: tuple[int, ...], _: int) -> GridWeights:
+        return GridWeights(stored, plan.levels, sample.generator, plan.spread)
+
+    def part(share: float) -> Iterator[float]:
+        return schedule(share * plan.steps, share * seconds)
+
+    model = TrainableIntegerNet(plan.blueprint, *sample.kind, weights)
+    model.calibrate(sample.some())
+    if plan.price:
+        yield from squeeze(model, plan, sample, part(1.0))
+        return
+    twin = FloatTwin(model, sample.generator)
+    for _ in learn(twin, sample, plan.density, part(plan.warm)):
+        yield State(None, 1.0)
+    twin.fold(sample.some(), plan.spread, needs(twin, sample))
+    yield from settle(model, plan, sample, part(1 - plan.warm))
+
+
+def schedule(steps: float, seconds: float) -> Iterator[float]:
+    """Progress up to 1.0: through the steps, or through the seconds if those end sooner."""
+    begin = time.monotonic()
+    step, progress = 0, 0.0
+    while progress < 1.0:
+        step += 1
+        progress = min(1.0, max(step / steps, (time.monotonic() - begin) / seconds))
+        yield progress
+
+
+def learn(
+    twin: FloatTwin, sample: Sample, density: float, progress: Iterator[float]
+) -> Iterator[None]:
+    """Train the twin and prune it to the density; gives the caller a turn now and then."""
+    optimiser = torch.optim.Adam(twin.parameters(), lr=0.01, fused=True)
+    for step, done in enumerate(progress):
+        anneal(optimiser, [0.01 * min(1.0, (step + 1) / 100)], done, least=0.03)
+        sample.descend(twin, optimiser)
+        pruned = min(1.0, max(0.0, (done - _PRUNE_FROM) / (_PRUNE_UNTIL - _PRUNE_FROM)))
+        if density < 1.0 and (done >= 1.0 or (pruned > 0.0 and step % (2 * _LOOK) == 0)):
+            moments = {key: optimiser.state[weight] for key, weight in twin.weights.items()}
+            squares = {key: moment["exp_avg_sq"] for key, moment in moments.items()}
+            twin.prune(squares, density + (1.0 - density) * (1.0 - pruned) ** 3)
+        if step % _LOOK == 0:
+            yield
+
+
+def needs(twin: FloatTwin, sample: Sample) -> dict[str, list[Tensor]]:
+    """Mean squared gradients of each layer's numbers: how much the loss minds errors."""
+    twin.eval()
+    trained = {key: twin.numbers(key) for key in twin.weights}
+    found = {key: [torch.zeros_like(part) for part in layer] for key, layer in trained.items()}
+    for _ in range(_LOOKS):
+        rows = sample.rows()
+        twin.zero_grad()
+        sample.loss(twin(sample.pixels[rows].float()), rows).backward()  # type: ignore[no-untyped-call]
+        for key, layer in trained.items():
+            for numbers, squares in zip(layer, found[key], strict=True):
+                assert numbers.grad is not None
+                squares += numbers.grad.square() / _LOOKS
+    return found
+
+
+def settle(
+    model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]
+) -> Iterator[State]:
+    """Bring weights and biases to the grid while those still free make up for the rounding of the
+    others.
+
+    Incremental quantisation (Zhou et al., "Incremental network quantization", 2017), a few numbers
+    at a time.
+    """
+    rates = (plan.rate * plan.spread, 4.0 * plan.rate, 0.01)
+    optimiser = optimiser_of(model)
+    error = 0.5
+    model.release()
+    for step, done in enumerate(progress):
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * min(1.0, (step + 1) / 200) * (1.0 - 0.8 * done)
+        if done >= 1.0 or step % _HOLD == _HOLD - 1:
+            hold(model, optimiser, min(1.0, max(0.0, (done - _FREE) / (_HELD_BY - _FREE))))
+        wrong = sample.descend(model.logits, optimiser)
+        error += max(0.01, 1.0 / (step + 1)) * (wrong - error)
+        if done >= 1.0 or step % _LOOK == _LOOK - 1:
+            net = model.freeze() if done >= _HELD_BY else None
+            yield State(net, relaxed_bound(error, model.bits(), len(sample)), done >= 1.0)
+
+
+def squeeze(
+    model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]
+) -> Iterator[State]:
+    """Train rounded weights (straight through) on cross-entropy plus the price of their bits.
+
+    The price is what a bit is worth to the bound at the present error and length, times plan.price,
+    and rises to that by half-time. The best way for small nets on few examples, where every try is
+    short.
+    """
+    for layer in model.weights.values():
+        assert isinstance(layer, GridWeights)
+        layer.always_round = True
+    rates = (plan.rate * plan.spread, plan.rate, 0.02)
+    optimiser = optimiser_of(model)
+    error, worth, bits = 0.5, 0.0, 0.0
+    for step, done in enumerate(progress):
+        anneal(optimiser, rates, done)
+        if step % _LOOK == 0:
+            bits = model.bits()
+            worth = _EXCHANGE * price_of_a_bit(error, bits, len(sample))
+        price = plan.price * worth * min(1.0, 2.0 * done)
+        wrong = sample.descend(model.logits, optimiser, price, model.rate)
+        error += max(0.02, 1.0 / (step + 1)) * (wrong - error)
+        if done >= 1.0 or step % _LOOK == _LOOK - 1:
+            net = model.freeze() if done > _WORTH_A_LOOK else None
+            yield State(net, relaxed_bound(error, bits, len(sample)), done >= 1.0)
+
+
+def optimiser_of(model: TrainableIntegerNet) -> torch.optim.Adam:
+    """Three groups: weights, biases, the scale of the logits."""
+    groups = [model.weights.parameters(), model.biases.parameters(), [model.log_scale]]
+    each = [{"params": list(group)} for group in groups]
+    return torch.optim.Adam(each, betas=(0.9, 0.99), fused=True)
+
+
+def anneal(
+    optimiser: torch.optim.Optimizer, rates: Sequence[float], done: float, least: float = 0.02
+) -> None:
+    """Learning rates of the groups, down a cosine to the least part of them."""
+    part = least + (1.0 - least) * 0.5 * (1 + math.cos(math.pi * done))
+    for group, rate in zip(optimiser.param_groups, rates, strict=True):
+        group["lr"] = rate * part
+
+
+def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -> None:
+    """Hold this part of all kept weights and of all biases: first those whose rounding the loss
+    minds most.
+
+    While most numbers are free they make up for the rounding of one. The last has nothing left to
+    make up for it, so it should matter least. Of the few most sensitive (by mean squared gradient,
+    in grid steps), those go that happen to be nearest to the grid.
+    """
+    holders = model.held()
+    away = torch.cat([holder.distances().reshape(-1) for holder in holders])
+    free = away.isfinite()
+    moments = [optimiser.state[holder.real]["exp_avg_sq"] for holder in holders]
+    squares = torch.cat([moment.reshape(-1) for moment in moments])
+    kept = sum(int(holder.mask.sum()) for holder in holders)
+    more = round(part * kept) - (kept - int(free.sum()))
+    if more <= 0:
+        return
+    sensitive = torch.where(free, squares, -1.0).topk(min(_CHOICE * more, int(free.sum()))).indices
+    chosen = torch.zeros_like(free)
+    chosen[sensitive[away[sensitive].topk(more, largest=False).indices]] = True
+    parts = torch.split(chosen, [holder.real.numel() for holder in holders])
+    for holder, its in zip(holders, parts, strict=True):
+        holder.hold(its.reshape(holder.real.shape))
