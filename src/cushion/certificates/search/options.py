@@ -81,7 +81,6 @@ class SearchOptions(Budgeted):
     def __post_init__(self) -> None:
         for name, methods in _TAKEN_BY.items():
             if self.method not in methods and getattr(self, name) != getattr(type(self), name):
-                raise BadInput(
-                    f"`{name}` is for `method` = {' or '.join(methods)}, not {self.method}"
-                )
+                takers = ", ".join(methods)
+                raise BadInput(f"`method` = {self.method} does not take `{name}`, only {takers}")
         super().__post_init__()
