@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import math
 
+from scipy.stats import binom
+
 from cushion.theorems.pruning import at_least, likely_pruned
 
 
@@ -24,3 +26,12 @@ def lemma_d3_printed(alpha: int, tau: int, kappa: float) -> float:
 def kappa_printed(rows: int, columns: int, t: float) -> float:
     """√(d_2·t) where d_2 ≤ d_1, else 1; the proof of Lemma C.1 has √d_2·t."""
     return math.sqrt(columns * t) if columns <= rows else 1.0
+
+
+def nonzeros_limit(rows: int, columns: int, chi: float, failure: float) -> int:
+    """With probability ≥ 1 - failure at most so many entries stay: min(d_1, d_2) + Binomial(the
+    others, χ), exactly.
+    """
+    diagonal = min(rows, columns)
+    others = rows * columns - diagonal
+    return diagonal + (int(binom.isf(failure, others, chi)) if others else 0)

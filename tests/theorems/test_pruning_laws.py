@@ -13,7 +13,7 @@ import torch
 from scipy.integrate import quad
 from scipy.special import betainc
 from tests.compressors.test_pruning import normal
-from tests.guha_printed import lemma_d2_printed, lemma_d3_printed
+from tests.guha_printed import lemma_d2_printed, lemma_d3_printed, nonzeros_limit
 
 from cushion.compressors.pruning.masks import bernoulli_mask, diagonal_mask
 from cushion.theorems.pruning import (
@@ -25,7 +25,6 @@ from cushion.theorems.pruning import (
     kept_by_d2_d3,
     lemma_d2,
     lemma_d3,
-    nonzeros_limit,
     row_limit,
     row_limit_printed,
     second_moment,

@@ -15,7 +15,7 @@ import pytest
 import torch
 from scipy.special import betainc
 from tests.compressors.test_pruning import normal
-from tests.guha_printed import kappa_printed, lemma_d2_printed, lemma_d3_printed
+from tests.guha_printed import kappa_printed, lemma_d2_printed, lemma_d3_printed, nonzeros_limit
 
 from cushion.compressors.pruning.conditions import SubgaussianFit, fit_subgaussian
 from cushion.compressors.pruning.grids import rho_limit, rho_limit_printed, rounding_limit
@@ -31,7 +31,6 @@ from cushion.theorems.pruning import (
     kept_by_d2_d3,
     lemma_d2,
     lemma_d3,
-    nonzeros_limit,
     row_limit,
     row_limit_printed,
     second_moment,

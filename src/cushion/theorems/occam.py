@@ -18,16 +18,12 @@ def parse_delta(text: str) -> Decimal:
     try:
         delta = Decimal(text)
     except ArithmeticError:
-        raise BadInput(
-            f"`delta` = {text!r} is not a number; give a failure probability such as 0.05"
-        ) from None
+        raise BadInput(f"`delta` = {text!r} is not a number; give one such as 0.05") from None
     if not delta.is_finite() or not 0 < delta <= Decimal("0.5"):
         raise BadInput(f"`delta` = {text} must be above 0 and at most 0.5, such as 0.05")
     if delta != delta.quantize(Decimal("1e-18"), context=Context(prec=40)):
-        raise BadInput(
-            f"`delta` = {text} has more digits than a certificate can state; give at most 18 "
-            "decimals"
-        )
+        why = "has more digits than a certificate can state"
+        raise BadInput(f"`delta` = {text} {why}; give at most 18 decimals")
     return delta.normalize(Context(prec=40))
 
 

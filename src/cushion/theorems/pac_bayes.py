@@ -67,22 +67,17 @@ def isotropic(
     row = Statement(name, SOURCE.format(6), "corrected", "Q")
     if not found:
         return row.abstains(_NONE, "certificate")
-    best, at = math.inf, found[0]
-    for one in found:
+    confidence = math.log(2 * math.sqrt(m) * len(SIGMAS) / ((1 - _SHARE) * delta))
+
+    def bound(one: NoisyErrors) -> float:
         sample = one.upper(_SHARE * delta / len(SIGMAS))
-        nats = squared_distance / (2 * one.sigma**2) + math.log(
-            2 * math.sqrt(m) * len(SIGMAS) / ((1 - _SHARE) * delta)
-        )
-        bound = kl_inverse(min(1.0, sample), nats / m * (1 + 1e-12))
-        if bound < best:
-            best, at = bound, one
-    return row.proves(
-        best,
-        f"the net with noise of std {at.sigma:.3g} in every weight, prior around {start}",
-        sigma=at.sigma,
-        kl=squared_distance / (2 * at.sigma**2),
-        sampled_error=at.errors / at.draws,
-    )
+        nats = squared_distance / (2 * one.sigma**2) + confidence
+        return kl_inverse(min(1.0, sample), nats / m * _SLACK)
+
+    best, at = min(((bound(one), one) for one in found), key=lambda pair: pair[0])
+    text = f"the net with noise of std {at.sigma:.3g} in every weight, prior around {start}"
+    kl, sampled = squared_distance / (2 * at.sigma**2), at.errors / at.draws
+    return row.proves(best, text, sigma=at.sigma, kl=kl, sampled_error=sampled)
 
 
 def isotropic_as_printed(
@@ -92,12 +87,10 @@ def isotropic_as_printed(
     row = Statement("noise", SOURCE.format(6), "as printed", "Q")
     if not found:
         return row.abstains(_NONE)
-    values = [
-        one.errors / one.draws + math.sqrt((squares / (2 * one.sigma**2) + math.log(1 / delta)) / m)
-        for one in found
-    ]
     text = "eq. 6 as printed: without ln m and without paying for the choice of σ"
-    return row.states(log(min(values)), text)
+    nats = math.log(1 / delta)
+    kls = ((one.errors / one.draws, squares / (2 * one.sigma**2)) for one in found)
+    return row.states(log(min(error + math.sqrt((kl + nats) / m) for error, kl in kls)), text)
 
 
 def magnitude_noise(
@@ -109,15 +102,11 @@ def magnitude_noise(
     rows = [Statement("noise like the weights", SOURCE.format(5), form, "Q") for form in FORMS]
     if not points:
         return [row.abstains(why_not) for row in rows]
-    printed = [error + math.sqrt((2 * kl + math.log(2 * m / delta)) / m) for error, kl in points]
-    corrected = [
-        error + math.sqrt((kl + math.log(2 * math.sqrt(m) / delta)) / (2 * m))
-        for error, kl in points
-    ]
+    slip, right = math.log(2 * m / delta), math.log(2 * math.sqrt(m) / delta)
+    printed = min(error + math.sqrt((2 * kl + slip) / m) for error, kl in points)
+    corrected = min(error + math.sqrt((kl + right) / (2 * m)) for error, kl in points)
     why = "its prior has the posterior's variances, which depend on the sample: no certificate"
     return [
-        row.states(log(min(values)), f"eq. 5 with {kl}; {why}")
-        for row, values, kl in zip(
-            rows, (printed, corrected), ("the appendix's KL (no ½)", "KL = ½Σw²/σ²"), strict=True
-        )
+        rows[0].states(log(printed), f"eq. 5 with the appendix's KL (no ½); {why}"),
+        rows[1].states(log(corrected), f"eq. 5 with KL = ½Σw²/σ²; {why}"),
     ]

@@ -16,6 +16,7 @@ known; nothing here is a certificate of a real net.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -81,11 +82,8 @@ class Shares:
         """What the printed statement is worth."""
         if self.printed <= self.delta * _UP:
             return ""
-        worth = (
-            "is empty"
-            if self.printed >= 1.0
-            else f"holds with probability {1.0 - self.printed:.3g} only"
-        )
+        holds = f"holds with probability {1.0 - self.printed:.3g} only"
+        worth = "is empty" if self.printed >= 1.0 else holds
         return (
             f"Lemma 5.1 as printed fails with Σ d_1^(-1/3) + d_2^(-1/3) = {self.lemma_5_1:.3g} for "
             f"any λ_l, above δ = {self.delta:g}: the printed statement {worth}; exact binomial "
@@ -128,15 +126,6 @@ def row_limit(rows: int, columns: int, chi: float, failure: float) -> int:
     return _first(lambda j: fails(j) * _UP <= failure, columns)
 
 
-def nonzeros_limit(rows: int, columns: int, chi: float, failure: float) -> int:
-    """With probability ≥ 1 - failure at most so many entries stay: min(d_1, d_2) + Binomial(the
-    others, χ), exactly.
-    """
-    diagonal = min(rows, columns)
-    others = rows * columns - diagonal
-    return diagonal + _first(lambda j: _above(j, others, chi) * _UP <= failure, others)
-
-
 def lemma_d2(tau: int, rows: int, columns: int, d: float, kappa: float) -> float:
     """P(|C| ≥ τ), erring downwards: of at least τ entries each is pruned with probability ≥ κ.
 
@@ -159,8 +148,8 @@ def kept_by_d2_d3(rows: int, columns: int, d: float, kappa: float, failure: floa
     """The most non-zeros that Lemmas D.2 and D.3 leave with probability ≥ 1 - failure, half of it
     each.
 
-    Never fewer than `nonzeros_limit` says at the same failure: that is exact, and "pruned with
-    probability ≥ κ" forgets by how much more.
+    Never fewer than the exact tail of min(d_1, d_2) + Binomial(the others, χ) at the same failure:
+    "pruned with probability ≥ κ" forgets by how much more.
     """
     size, half = rows * columns, failure / 2.0
     others = size - min(rows, columns)
@@ -190,24 +179,18 @@ def likely_pruned(d: float, kappa: float) -> float:
 
 def _above(j: int, n: int, p: float) -> float:
     """P[Binomial(n, p) > j], erring upwards: that at most n - j - 1 of the n fail."""
-    if j < 0:
-        return 1.0
-    if j >= n:
-        return 0.0
+    if not 0 <= j < n:
+        return 1.0 if j < 0 else 0.0
     return math.exp(log_binomial_cdf_upper(n - j - 1, n, math.nextafter(1.0 - p, 0.0))) * _UP
 
 
 def at_least(k: int, n: int, p: float) -> float:
     """P[Binomial(n, p) ≥ k], erring downwards."""
-    if k <= 0:
-        return 1.0
-    return 0.0 if k > n else max(0.0, -math.expm1(log_binomial_cdf_upper(k - 1, n, p)) / _UP)
+    if not 0 < k <= n:
+        return 1.0 if k <= 0 else 0.0
+    return max(0.0, -math.expm1(log_binomial_cdf_upper(k - 1, n, p)) / _UP)
 
 
 def _first(holds: Callable[[int], bool], most: int) -> int:
     """The smallest j from 0 to `most` for which `holds`, which is True from some j on."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
+    return bisect_left(range(most), True, key=holds)

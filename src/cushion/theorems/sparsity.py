@@ -11,6 +11,7 @@ of a real net.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -65,10 +66,9 @@ def log_tail(k: float, n: int, p: float) -> float:
     found = float(binom.logsf(k - 1, n, p))
     if found > _UNDERFLOW:
         return found
-    ratio = (n - k) * p / ((k + 1) * (1.0 - p))
-    terms = (
-        n - k + 1 if ratio == 0.0 else min(n - k + 1, math.ceil(_FORGOTTEN / -math.log(ratio)) + 1)
-    )
+    ratio, terms = (n - k) * p / ((k + 1) * (1.0 - p)), n - k + 1
+    if ratio > 0.0:
+        terms = min(terms, math.ceil(_FORGOTTEN / -math.log(ratio)) + 1)
     return float(logsumexp(binom.logpmf(np.arange(k, k + terms), n, p)))
 
 
@@ -80,42 +80,30 @@ def sparsity(
 
     So there are at most k - 1 non-zeros with probability ≥ 1 - failure.
     """
-    low, high, allowed = 1, n + 1, math.log(failure)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if log_bound(middle, n, p) <= allowed else (middle + 1, high)
-    return low
+    allowed = math.log(failure)
+    return 1 + bisect_left(range(1, n + 1), True, key=lambda k: log_bound(k, n, p) <= allowed)
 
 
 def spike_mean(tau: float, alpha: float, w_m: float = 1.0) -> float:
     """E B_ij of positive weights, α w_m^α τ^(1-α)/(α-1); ∞ for α ≤ 1."""
-    return (
-        alpha * exceeds(tau, alpha, w_m) * max(tau, w_m) / (alpha - 1.0)
-        if alpha > 1.0
-        else math.inf
-    )
+    return _moment(1, tau, alpha, w_m)
 
 
 def spike_square(tau: float, alpha: float, w_m: float = 1.0) -> float:
     """E B_ij² = α w_m^α τ^(2-α)/(α-2); ∞ for α ≤ 2, where eq. 10 as printed is negative."""
-    return (
-        alpha * exceeds(tau, alpha, w_m) * max(tau, w_m) ** 2 / (alpha - 2.0)
-        if alpha > 2.0
-        else math.inf
-    )
+    return _moment(2, tau, alpha, w_m)
+
+
+def _moment(power: int, tau: float, alpha: float, w_m: float) -> float:
+    if alpha <= power:
+        return math.inf
+    return alpha * exceeds(tau, alpha, w_m) * max(tau, w_m) ** power / (alpha - power)
 
 
 def energy_printed(x_i: float, columns: int, tau: float, alpha: float, w_m: float = 1.0) -> float:
     """E[Bx]_i² of eq. 10, N₂·α w_m^α τ^(2-α)/(α-2)·x_i²: of one x_i, negative for α < 2."""
-    return (
-        columns
-        * alpha
-        * math.pow(w_m, alpha)
-        * math.pow(tau, 2.0 - alpha)
-        / (alpha - 2.0)
-        * x_i
-        * x_i
-    )
+    law = columns * alpha * math.pow(w_m, alpha) * math.pow(tau, 2.0 - alpha)
+    return law / (alpha - 2.0) * x_i * x_i
 
 
 def energy(
@@ -127,8 +115,7 @@ def energy(
     (E B)²((Σ x_j)² - ‖x‖²), which eq. 10 drops.
     """
     squares, total = float(np.square(x).sum()), float(x.sum())
-    if symmetric or not math.isfinite(spike_square(tau, alpha, w_m)):
-        return squares * spike_square(tau, alpha, w_m)
-    return squares * spike_square(tau, alpha, w_m) + spike_mean(tau, alpha, w_m) ** 2 * (
-        total * total - squares
-    )
+    own = squares * spike_square(tau, alpha, w_m)
+    if symmetric or not math.isfinite(own):
+        return own
+    return own + spike_mean(tau, alpha, w_m) ** 2 * (total * total - squares)

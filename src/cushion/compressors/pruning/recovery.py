@@ -13,7 +13,6 @@ certificate. A matrix U whose lift W = P U Qᵀ (a matrix of the form Aᵀ U' B)
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,8 +53,8 @@ class Recovery:
     feasible_error: max |A X Bᵀ - Y| / max |Y|. dual: a proven lower bound on the ℓ1 norm of every
     feasible matrix; optimal_gap: (‖X‖₁ - dual) / ‖X‖₁, 0 (to rounding) where nothing feasible is
     smaller. unique: whether the certificate also shows that no other matrix reaches it (strictly
-    below 1 off the support, and A X Bᵀ one-to-one on it). support: the non-zeros. All are float64
-    arithmetic: a proof up to rounding.
+    below 1 off the support, and A X Bᵀ one-to-one on it). All are float64 arithmetic: a proof up to
+    rounding.
     """
 
     matrix: Matrix
@@ -64,8 +63,6 @@ class Recovery:
     optimal_gap: float
     dual: float
     unique: bool
-    support: int
-    seconds: float
 
 
 def recover(
@@ -74,21 +71,17 @@ def recover(
     right: NDArray[np.generic],
     *,
     most_iterations: int = MOST_ITERATIONS,
-    tolerance: float = TOLERANCE,
 ) -> Recovery:
     """The matrix of smallest ℓ1 norm with left · X · rightᵀ = sketch: [r, c], [r, p1] and [c, p2]
     give [p1, p2].
 
-    Stops as soon as the duality gap is at most `tolerance`; else after most_iterations, with the
-    gap as it is. Where no matrix has this sketch, feasible_error says so, at once.
+    Stops as soon as the duality gap is at most TOLERANCE; else after most_iterations, with the gap
+    as it is. Where no matrix has this sketch, feasible_error says so, at once.
     """
-    begin = time.perf_counter()
     A, B, Y = (np.asarray(part, dtype=np.float64) for part in (left, right, sketch))
     if A.ndim != 2 or B.ndim != 2 or Y.shape != (len(A), len(B)):
-        raise BadInput(
-            f"a sketch of shape {Y.shape} does not fit matrices of shapes {A.shape} and {B.shape}"
-        )
-    if not (np.isfinite(Y).all() and np.isfinite(A).all() and np.isfinite(B).all()):
+        raise BadInput(f"a sketch {Y.shape} does not fit matrices {A.shape} and {B.shape}")
+    if not all(np.isfinite(part).all() for part in (A, B, Y)):
         raise BadInput("a sketch and its matrices must be finite numbers")
     # One thread: the same steps, and so the same answer, whatever the machine has.
     with threadpool_limits(1, user_api="blas"):
@@ -101,20 +94,12 @@ def recover(
         elif not search.feasible(search.nearest):
             search.best = search.nearest
         else:
-            iterations = search.run(most_iterations, tolerance)
+            iterations = search.run(most_iterations)
         matrix = search.best * size
         error = float(np.abs(A @ matrix @ B.T - Y).max(initial=0.0)) / (size or 1.0)
     dual = max(search.dual, 0.0)
-    return Recovery(
-        matrix=matrix,
-        iterations=iterations,
-        feasible_error=error,
-        optimal_gap=max(0.0, 1.0 - dual / search.norm) if search.norm > 0.0 else 0.0,
-        dual=dual * size,
-        unique=search.unique,
-        support=int(np.count_nonzero(matrix)),
-        seconds=time.perf_counter() - begin,
-    )
+    gap = max(0.0, 1.0 - dual / search.norm) if search.norm > 0.0 else 0.0
+    return Recovery(matrix, iterations, error, gap, dual * size, search.unique)
 
 
 def row_space(factor: Matrix) -> tuple[Matrix, Matrix]:
@@ -151,22 +136,21 @@ class _Search:
     def bound(self, U: Matrix) -> Matrix:
         """Take the lower bound that U gives after scaling; answers its lift, not scaled."""
         W: Matrix = self.P @ U @ self.Q.T
-        self.dual = max(
-            self.dual, float((U * self.C).sum()) / max(1.0, float(np.abs(W).max(initial=0.0)))
-        )
+        scale = max(1.0, float(np.abs(W).max(initial=0.0)))
+        self.dual = max(self.dual, float((U * self.C).sum()) / scale)
         return W
 
-    def run(self, most: int, tolerance: float) -> int:
-        """Iterate until the gap is at most `tolerance`; how many iterations it took."""
+    def run(self, most: int) -> int:
+        """Iterate until the gap is at most TOLERANCE; how many iterations it took."""
         self.offer(self.nearest)
         # enough where the sketch loses nothing
-        self.look(self.nearest, np.zeros_like(self.C), tolerance)
+        self.look(self.nearest, np.zeros_like(self.C))
         main = state = Splitting(self.P, self.Q, self.C, self.nearest)
         due, back = _FIRST_LOOK, 0
         found: tuple[Support, Vector] | None = None
         count: int
         for count in progress(range(1, most + 1), "recovering"):
-            if self.norm - self.dual <= tolerance * self.norm:
+            if self.norm - self.dual <= TOLERANCE * self.norm:
                 return count - 1
             if count % _LOOK == 1:
                 state.adapt(count >= most // 2)
@@ -174,26 +158,23 @@ class _Search:
             if count % _LOOK and count != most:
                 continue
             if state is not main and found is not None:
-                if self.certify(found, state.certificate, tolerance) or count < back:
+                if self.certify(found, state.certificate) or count < back:
                     continue
                 state, due = main, int(_GROWTH * count)
             elif count >= due or count == most:
                 due = int(_GROWTH * count)
-                found = self.look(state.sparse.astype(np.float64), state.certificate, tolerance)
+                found = self.look(state.sparse.astype(np.float64), state.certificate)
                 self.offer(state.feasible_point())
                 if found is not None:
                     # A certificate belongs to signs alone, and the matrix of signs, whose non-zeros
                     # are all of one size, shows its own soonest.
-                    support, values = found
-                    signs = np.sign(values)
-                    start = support.scattered(signs)
-                    state = Splitting(
-                        self.P, self.Q, support.sketch(signs), start, main.certificate
-                    )
+                    support, signs = found[0], np.sign(found[1])
+                    start, C = support.scattered(signs), support.sketch(signs)
+                    state = Splitting(self.P, self.Q, C, start, main.certificate)
                     back = count + max(_FIRST_STAY, count)
         return most
 
-    def look(self, sparse: Matrix, U: Matrix, tolerance: float) -> tuple[Support, Vector] | None:
+    def look(self, sparse: Matrix, U: Matrix) -> tuple[Support, Vector] | None:
         """Polish the support of `sparse`; what is feasible there, and kept if it is smaller than
         all before.
         """
@@ -202,10 +183,10 @@ class _Search:
         if found is not None:
             support, values = found
             self.offer(support.scattered(values))
-            self.certify(found, U, tolerance)
+            self.certify(found, U)
         return found
 
-    def certify(self, found: tuple[Support, Vector], U: Matrix, tolerance: float) -> bool:
+    def certify(self, found: tuple[Support, Vector], U: Matrix) -> bool:
         """Move U so that its lift has the signs on the support; whether this proves it optimal."""
         support, values = found
         wanted = np.sign(values) - self.bound(U)[support.at]
@@ -215,7 +196,7 @@ class _Search:
             off = float(np.abs(W).max(initial=0.0))
             if off > 1.0 + 10 * _ROUGH:
                 return False
-        if np.abs(values).sum() - self.dual > tolerance * self.norm:
+        if np.abs(values).sum() - self.dual > TOLERANCE * self.norm:
             return False
         self.best, self.norm = support.scattered(values), float(np.abs(values).sum())
         self.unique = off < 1.0 - _STRICT and is_injective(support)

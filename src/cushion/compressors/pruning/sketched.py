@@ -14,19 +14,10 @@ import numpy as np
 from scipy import sparse
 
 from cushion.certificates.format.number_stream import Integers, encode_numbers
+from cushion.compressors.pruning import sketches
 from cushion.compressors.pruning.masks import as_matrix
 from cushion.compressors.pruning.records import LayerSketch
 from cushion.compressors.pruning.recovery import Recovery, recover
-from cushion.compressors.pruning.sketches import (
-    GROWTH,
-    MARGIN,
-    bipartite,
-    default_ones,
-    ones_within,
-    paper_side,
-    sides,
-    statistical_dimension,
-)
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import (
     MOST_BITS,
@@ -58,17 +49,12 @@ def factors(
 
 def sketch_of(left: Integers, matrix: Integers, right: Integers) -> Integers:
     """A X Bᵀ, exactly; BadInput where a number would not fit those that can be stored."""
-    # no sum of these entries can leave int64
-    if np.abs(matrix).astype(np.float64).sum() >= 2.0**62:
-        raise BadInput(
-            "the numbers of a layer are too large to be sketched; ask for a coarser `grid`"
-        )
+    if np.abs(matrix).astype(np.float64).sum() >= 2.0**62:  # else no sum of them leaves int64
+        raise BadInput("the numbers of a layer are too large to be sketched; give a coarser `grid`")
     product = sparse.csr_array(left) @ sparse.csr_array(matrix) @ sparse.csr_array(right).T
     found: Integers = np.asarray(product.todense(), dtype=np.int64)
     if np.abs(found).max(initial=0) >= 2 ** (MOST_BITS - 1):
-        raise BadInput(
-            f"a sum of a sketch needs more than {MOST_BITS} bits; ask for a coarser `grid`"
-        )
+        raise BadInput(f"a sum of a sketch takes above {MOST_BITS} bits; give a coarser `grid`")
     return found
 
 
@@ -100,16 +86,11 @@ class Sketched(StoredLayer, kind="sketched", number=8, field_count=4):
     def sizes(cls, shape: Shape, fields: Fields) -> tuple[Shape, ...]:
         (p1, p2), (rows, columns, ones, checksum) = as_matrix(shape), fields
         if not (1 <= rows <= p1 and 1 <= columns <= p2):
-            raise BadInput(
-                f"a matrix of {p1} rows and {p2} columns has no sketch of {rows} rows and "
-                f"{columns} columns"
-            )
+            raise BadInput(f"a matrix of {p1} x {p2} numbers has no sketch of {rows} x {columns}")
         if not 1 <= ones <= max(rows, columns) or checksum >= 2**32:
             raise BadInput(f"a sketch has no {ones} ones in a column and no checksum {checksum}")
         if any(side < p and side * p > _MOST_FACTOR for side, p in ((rows, p1), (columns, p2))):
-            raise BadInput(
-                f"a sketch of {rows} rows and {columns} columns is larger than any that is stored"
-            )
+            raise BadInput(f"a sketch of {rows} x {columns} is larger than any that is stored")
         return ((rows, columns),)
 
     @classmethod
@@ -126,11 +107,8 @@ class Sketched(StoredLayer, kind="sketched", number=8, field_count=4):
         rows, columns = fields[0], fields[1]
         widths = rows * weights / columns + columns * weights / rows
         bases = rows * rows * weights / columns + columns * columns * weights / rows
-        return (
-            MOST_ITERATIONS * (0.5 * weights * (rows + columns) + 1e6)
-            + 15.0 * bases
-            + 100.0 * widths
-        )
+        steps = MOST_ITERATIONS * (0.5 * weights * (rows + columns) + 1e6)
+        return steps + 15.0 * bases + 100.0 * widths
 
     def integers(self, seed: int) -> Integers:
         """The weight in steps of the grid, [*shape]; Malformed unless it comes back."""
@@ -142,7 +120,7 @@ class Sketched(StoredLayer, kind="sketched", number=8, field_count=4):
             if (
                 matrix is None
                 or checksum_of(matrix) != self.checksum
-                or not np.array_equal(sketch_of(left, matrix, right), self.sketch.integers)
+                or (sketch_of(left, matrix, right) != self.sketch.integers).any()
             ):
                 raise Malformed(
                     f"the layer at place {self.place} did not come back from its sketch of {rows} "
@@ -165,39 +143,23 @@ def sketch_layer(
     larger; given up where the sketch would hold as many numbers as the matrix, or its recovery
     would take minutes.
     """
-    begin = time.perf_counter()
-    shape = numbers.integers.shape
+    begin, shape = time.perf_counter(), numbers.integers.shape
     p1, p2 = as_matrix(shape)
     matrix = numbers.integers.reshape(p1, p2)
     held = matrix != 0
     in_a_line = int(max(held.sum(axis=0).max(initial=0), held.sum(axis=1).max(initial=0)))
-    record = LayerSketch(
-        rows=0,
-        columns=0,
-        ones=0,
-        numbers=0,
-        theory=paper_side(in_a_line, max(p1, p2)),
-        recovered=False,
-        wrong=int(held.sum()),
-        optimal_gap=math.inf,
-        iterations=0,
-        seconds=0.0,
-        bits=0,
-        pruned_bits=_bits(Pruned.of(numbers)),
-    )
-    layer = None
+    theory, plain = sketches.paper_side(in_a_line, max(p1, p2)), _bits(Pruned.of(numbers))
+    none = False, int(held.sum()), math.inf, 0, 0.0, 0
+    layer, record = None, LayerSketch(0, 0, 0, 0, theory, *none, plain)
     for rows, columns in _candidates(matrix, m):
-        chosen = (
-            default_ones(p1, p2, rows, columns)
-            if ones is None
-            else ones_within(ones, max(rows, columns))
-        )
-        fields = (rows, columns, chosen, checksum_of(matrix))
+        many = sketches.default_ones(p1, p2, rows, columns)
+        many = many if ones is None else sketches.ones_within(ones, max(rows, columns))
+        fields = (rows, columns, many, checksum_of(matrix))
         try:
             Sketched.sizes(shape, fields)
             if Sketched.work(fields, p1 * p2) > _MOST_WORK:
                 break
-            left, right = factors(shape, rows, columns, chosen, seed, place)
+            left, right = factors(shape, rows, columns, many, seed, place)
             sketch = Numbers(sketch_of(left, matrix, right), numbers.exponent)
         except BadInput:  # too large a matrix, or sums that do not fit: no larger sketch helps
             break
@@ -205,18 +167,8 @@ def sketch_layer(
         again = _rounded(found)
         wrong = matrix.size if again is None else int(np.count_nonzero(again != matrix))
         tried = Sketched.restore(shape, place, fields, (sketch,))
-        record = replace(
-            record,
-            rows=rows,
-            columns=columns,
-            ones=chosen,
-            numbers=rows * columns,
-            recovered=wrong == 0,
-            wrong=wrong,
-            optimal_gap=found.optimal_gap,
-            iterations=found.iterations,
-            bits=_bits(tried),
-        )
+        seen = wrong == 0, wrong, found.optimal_gap, found.iterations, 0.0, _bits(tried)
+        record = LayerSketch(rows, columns, many, rows * columns, theory, *seen, plain)
         if wrong == 0:
             layer = tried
             layer._known[seed] = matrix.copy()
@@ -229,14 +181,12 @@ def _candidates(matrix: Integers, m: int | None) -> list[tuple[int, int]]:
     p1, p2 = matrix.shape
     if m is not None:
         return [(min(m, p1), min(m, p2))]
-    part = MARGIN * statistical_dimension(np.count_nonzero(matrix) / matrix.size)
+    part = sketches.MARGIN * sketches.statistical_dimension(np.count_nonzero(matrix) / matrix.size)
     found: list[tuple[int, int]] = [(1, 1)] if part == 0.0 else []
     while 0.0 < part < 1.0:
-        found.append(sides(p1, p2, part))
-        part *= GROWTH
-    return [
-        pair for pair in dict.fromkeys(found) if pair[0] * pair[1] < matrix.size or matrix.size == 1
-    ]
+        found.append(sketches.sides(p1, p2, part))
+        part *= sketches.GROWTH
+    return [pair for pair in dict.fromkeys(found) if math.prod(pair) < max(2, matrix.size)]
 
 
 def _bits(layer: StoredLayer) -> int:
@@ -259,4 +209,4 @@ def checksum_of(matrix: Integers) -> int:
 def _factor(side: int, p: int, ones: int, seed: int, purpose: str) -> Integers:
     if side == p:
         return np.eye(p, dtype=np.int64)
-    return bipartite(side, p, ones_within(ones, side), seed, purpose)
+    return sketches.bipartite(side, p, sketches.ones_within(ones, side), seed, purpose)
