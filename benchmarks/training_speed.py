@@ -27,7 +27,7 @@ from cushion.progress import working
 from cushion.training.plans import Setting
 from cushion.training.recipes import RECIPES, fit_recipe
 from cushion.training.runs import Run
-from cushion.training.trainer import Trainer
+from cushion.training.training import Trainer
 
 GOAL = 0.8
 

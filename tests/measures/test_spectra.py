@@ -14,8 +14,13 @@ from cushion.errors import BadInput
 from cushion.measures.spectra import Spectrum, kernel_spectrum, layer_spectrum
 from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.nets.operators import spectrum as spectrum_module
-from cushion.nets.operators.density import GaussRule, estimate_density
-from cushion.nets.operators.spectrum import is_exact, singular_values, top_values
+from cushion.nets.operators.spectrum import (
+    GaussRule,
+    estimate_density,
+    is_exact,
+    singular_values,
+    top_values,
+)
 
 torch.set_num_threads(1)
 

@@ -54,7 +54,7 @@ from cushion.theorems.net_facts import look_at
 from cushion.theorems.norms import peeled
 from cushion.training import epochs
 from cushion.training.recipes import Recipe, fit_recipe
-from cushion.training.trainer import Trainer
+from cushion.training.training import Trainer
 
 FAMILIES = [family.name for family in FAMILY_TABLE]
 

@@ -28,13 +28,13 @@ import sys, time
 import torch
 torch.set_num_threads(1)
 from tests.training_cases import RECIPE, make_data
-from cushion.training import trainer, training
+from cushion.training import training
 
-count_errors = trainer.count_errors
+count_errors = training.count_errors
 def slowly(scores, y):
     time.sleep(0.05)
     return count_errors(scores, y)
-trainer.count_errors = slowly
+training.count_errors = slowly
 training.train(RECIPE, make_data(), sys.argv[1], seed=4, epochs=5, progress=False)
 """
 

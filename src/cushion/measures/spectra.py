@@ -10,8 +10,7 @@ from torch import Tensor
 
 from cushion.measures.distribution import LEVELS, Spectrum
 from cushion.nets.operators import Diagonal, Linear, Operator
-from cushion.nets.operators.density import estimate_density
-from cushion.nets.operators.spectrum import is_exact, singular_values, top_values
+from cushion.nets.operators.spectrum import estimate_density, is_exact, singular_values, top_values
 
 _BINS = 24  # wide enough to hold several nodes of the quadrature each
 _TOP = 16

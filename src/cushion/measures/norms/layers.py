@@ -16,7 +16,7 @@ from cushion.measures.spectra import kernel_map
 from cushion.nets.network import Network
 from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, Linear, Operator
-from cushion.nets.operators.density import estimate_density
+from cushion.nets.operators.spectrum import estimate_density
 from cushion.nets.operators.spectrum import is_exact, singular_values
 
 

@@ -20,17 +20,13 @@ from torch.nn import functional as F
 from cushion.errors import Unsupported
 
 _ATEN = torch.ops.aten
+_SAME_NAME = (
+    "linear conv2d relu max_pool2d avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d dropout"
+)
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    _ATEN.linear.default: F.linear,
-    _ATEN.conv2d.default: F.conv2d,
+    **{getattr(_ATEN, name).default: getattr(F, name) for name in _SAME_NAME.split()},
     _ATEN.conv2d.padding: F.conv2d,
-    _ATEN.relu.default: F.relu,
     _ATEN.relu_.default: torch.relu_,
-    _ATEN.max_pool2d.default: F.max_pool2d,
-    _ATEN.avg_pool2d.default: F.avg_pool2d,
-    _ATEN.adaptive_avg_pool2d.default: F.adaptive_avg_pool2d,
-    _ATEN.adaptive_max_pool2d.default: F.adaptive_max_pool2d,
-    _ATEN.dropout.default: F.dropout,
     _ATEN.feature_dropout.default: F.dropout2d,
     _ATEN.flatten.using_ints: torch.flatten,
     _ATEN.unflatten.int: torch.unflatten,

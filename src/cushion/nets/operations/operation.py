@@ -55,7 +55,11 @@ class Operation(ABC):
 
     def linearise(self, x: Tensor) -> tuple[Tensor, Derivative]:
         """The output for a batch, and the derivative there."""
-        raise NotImplementedError(f"{type(self).__name__} reads no single map")
+        return self(x), Unchanging(self, tuple(x.shape[1:]))
+
+    def adjoint(self, t: Tensor, shape: Shape) -> Tensor:
+        """The transpose of a linear operation on inputs of this shape: [B, *shape]."""
+        raise NotImplementedError(f"{type(self).__name__} has no transpose")
 
     @property
     def selects(self) -> bool:
@@ -138,6 +142,23 @@ class Masked:
 
     pull = push
     pull_energy = push
+
+
+class Unchanging:
+    """The derivative of a linear operation: itself."""
+
+    def __init__(self, op: Operation, shape: Shape) -> None:
+        self.op, self.shape = op, shape
+
+    def push(self, t: Tensor) -> Tensor:
+        return each(self.op, t)
+
+    def pull(self, t: Tensor) -> Tensor:
+        return each(lambda y: self.op.adjoint(y, self.shape), t)
+
+    def pull_energy(self, t: Tensor) -> Tensor:
+        """Each input feeds one output, with the weight that a one there pulls back."""
+        return self.pull(t) * self.pull(torch.ones_like(t))
 
 
 def each(apply: Callable[[Tensor], Tensor], t: Tensor) -> Tensor:

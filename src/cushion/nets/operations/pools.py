@@ -43,8 +43,11 @@ class Mean(Pool):
 
     linear: ClassVar[bool] = True
 
-    def linearise(self, x: Tensor) -> tuple[Tensor, Derivative]:
-        return self(x), _Averaged(self, tuple(x.shape[1:]))
+    def adjoint(self, t: Tensor, shape: Shape) -> Tensor:
+        with torch.enable_grad():
+            x = t.new_zeros((len(t), *shape), requires_grad=True)
+            (adjoint,) = torch.autograd.grad(self(x), x, t)
+        return adjoint
 
     def divisor_along(self, axis: int, size: int, places: range) -> int:
         return len(places)
@@ -158,29 +161,6 @@ class _Chosen:
 
     def pull_energy(self, t: Tensor) -> Tensor:
         raise AssertionError(f"windows that overlap have no closed form for {tuple(t.shape)}")
-
-
-class _Averaged:
-    """An average pool is its own derivative."""
-
-    def __init__(self, op: Mean, shape: Shape) -> None:
-        self.op, self.shape = op, shape
-
-    def push(self, t: Tensor) -> Tensor:
-        return each(self.op, t)
-
-    def pull(self, t: Tensor) -> Tensor:
-        return each(self._adjoint, t)
-
-    def _adjoint(self, t: Tensor) -> Tensor:
-        with torch.enable_grad():
-            x = t.new_zeros((len(t), *self.shape), requires_grad=True)
-            (adjoint,) = torch.autograd.grad(self.op(x), x, t)
-        return adjoint
-
-    def pull_energy(self, t: Tensor) -> Tensor:
-        """Each input feeds one output, with the weight that a one there pulls back."""
-        return self.pull(t) * self.pull(torch.ones_like(t))
 
 
 def _windows(kernel_size: Any, stride: Any, padding: Any) -> tuple[Pair, Pair, Pair]:

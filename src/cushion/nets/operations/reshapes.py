@@ -25,9 +25,8 @@ class _Reshape(Operation):
     def __call__(self, x: Tensor) -> Tensor:
         return x.reshape(x.shape[0], *self.output_shape(tuple(x.shape[1:])))
 
-    def linearise(self, x: Tensor) -> tuple[Tensor, _Reshaped]:
-        before = tuple(x.shape[1:])
-        return self(x), _Reshaped(before, self.output_shape(before))
+    def adjoint(self, t: Tensor, shape: Shape) -> Tensor:
+        return t.reshape(len(t), *shape)
 
     def path_sums(self, sums: PathSums, shapes: Sequence[Shape], p: float) -> list[PathSums | None]:
         channels, height, width = as_map(shapes[0])
@@ -58,19 +57,6 @@ class Unflatten(_Reshape):
     def rebuild(cls, entry: dict[str, Any], dtype: torch.dtype) -> Unflatten:
         """Its own shape is the node's."""
         return cls(sides(entry["shape"]))
-
-
-class _Reshaped:
-    def __init__(self, before: Shape, after: Shape) -> None:
-        self.before, self.after = before, after
-
-    def push(self, t: Tensor) -> Tensor:
-        return t.reshape(*t.shape[:2], *self.after)
-
-    def pull(self, t: Tensor) -> Tensor:
-        return t.reshape(*t.shape[:2], *self.before)
-
-    pull_energy = pull
 
 
 @traces(nn.Flatten, torch.flatten, "flatten")

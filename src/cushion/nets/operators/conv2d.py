@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from cushion.errors import BadInput
 from cushion.nets.entries import sides, two, whole
 from cushion.nets.operators.norms import EXPLICIT, gram_upper
 from cushion.nets.operators.operator import Operator
-from cushion.nets.operators.path_sums import PathSums, Powered, before_convolution
+from cushion.nets.operators.path_sums import PathSums, Powered, Sums, before_convolution
 
 _CHUNK = 1 << 22  # numbers of Fourier blocks held at a time
 
@@ -209,9 +208,7 @@ class Conv2d(Convolution):
         stride, dilation = two(entry["stride"], 1), two(entry["dilation"], 1)
         return cls(weight, sides(entry["input_shape"]), stride, (a, b, c, d), dilation, groups)
 
-    def _sums_before(
-        self, sums: Sequence[PathSums | None], powered: Powered
-    ) -> list[PathSums | None]:
+    def _sums_before(self, sums: Sums, powered: Powered) -> list[PathSums | None]:
         return before_convolution(self, sums, powered)
 
 

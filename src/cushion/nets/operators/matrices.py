@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,7 +16,7 @@ from cushion.errors import BadInput
 from cushion.nets.entries import sides
 from cushion.nets.operators.norms import gram_upper
 from cushion.nets.operators.operator import Operator
-from cushion.nets.operators.path_sums import PathSums, Powered
+from cushion.nets.operators.path_sums import PathSums, Powered, Sums
 
 
 class Matrix(Operator):
@@ -64,9 +63,7 @@ class Linear(Matrix):
         _, _ = weight.shape
         return cls(weight)
 
-    def _sums_before(
-        self, sums: Sequence[PathSums | None], powered: Powered
-    ) -> list[PathSums | None]:
+    def _sums_before(self, sums: Sums, powered: Powered) -> list[PathSums | None]:
         rows, columns = self.weight.shape
         totals = [np.zeros(columns) for _ in sums]
         step = max(1, powered.powers.block // columns)
@@ -160,9 +157,7 @@ class Diagonal(Operator):
             raise ValueError("one factor a channel")
         return cls(weight, shape)
 
-    def _sums_before(
-        self, sums: Sequence[PathSums | None], powered: Powered
-    ) -> list[PathSums | None]:
+    def _sums_before(self, sums: Sums, powered: Powered) -> list[PathSums | None]:
         return [
             one and PathSums(power[:, None, None] * one.values, one.rows, one.columns)
             for one, power in zip(sums, powered.each(), strict=True)

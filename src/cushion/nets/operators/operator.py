@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from cushion.errors import BadInput
 from cushion.nets.operators.norms import lanczos_norm
-from cushion.nets.operators.path_sums import PathSums, Powered, Powers
+from cushion.nets.operators.path_sums import PathSums, Powered, Powers, Sums
 
 
 class Operator(ABC):
@@ -94,7 +93,7 @@ class Operator(ABC):
         """The map with this weight and the `setting` in a stored description, which is checked."""
         raise NotImplementedError(f"a {cls.__name__} is stored by its compressor")
 
-    def sums_before(self, sums: Sequence[PathSums | None], powers: Powers) -> list[PathSums | None]:
+    def sums_before(self, sums: Sums, powers: Powers) -> list[PathSums | None]:
         """(|A|^p)ᵀ s for each p: sums over paths of the input from the output's; None stays."""
         powered = powers.of(self.weight)
         before = self._sums_before(sums, powered)
@@ -103,9 +102,7 @@ class Operator(ABC):
                 found.exponent = one.exponent + lacks
         return before
 
-    def _sums_before(
-        self, sums: Sequence[PathSums | None], powered: Powered
-    ) -> list[PathSums | None]:
+    def _sums_before(self, sums: Sums, powered: Powered) -> list[PathSums | None]:
         """All but the exponent; here by the adjoint, for what a layer was compressed to."""
         before: list[PathSums | None] = []
         for one, power in zip(sums, powered.each(), strict=True):

@@ -76,6 +76,9 @@ class PathSums:
         return PathSums(self.values * 2.0**-power, self.rows, self.columns, self.exponent + power)
 
 
+Sums: TypeAlias = Sequence[PathSums | None]
+
+
 class Powers:
     """|w|^p in float64 for several p, block by block, in one buffer that stays in cache."""
 
@@ -164,9 +167,7 @@ def _power_of_two(largest: float) -> int:
     return max(-_FAR, min(_FAR, math.frexp(largest)[1]))
 
 
-def before_convolution(
-    operator: Conv2d, sums: Sequence[PathSums | None], powered: Powered
-) -> list[PathSums | None]:
+def before_convolution(operator: Conv2d, sums: Sums, powered: Powered) -> list[PathSums | None]:
     """The transpose of a convolution with |w|^p, for distinct rows and columns of its input.
 
     First the product of every tap with every distinct output position, then for each input row the
@@ -191,18 +192,9 @@ class _Transposed:
         self.size = sums.values.shape[1:]  # distinct rows and columns of the output
         # [groups, outputs of a group, distinct positions]
         self.seen = sums.values.reshape(self.groups, out // self.groups, math.prod(self.size))
-        (self.down, self.rows), (self.across, self.columns) = (
-            _readers(side, taps, stride, dilation, before, seen)
-            for side, taps, stride, dilation, before, seen in zip(
-                operator.input_shape[1:],
-                kernel,
-                operator.stride,
-                operator.dilation,
-                operator.padding[::2],
-                (sums.rows, sums.columns),
-                strict=True,
-            )
-        )
+        taken = operator.stride, operator.dilation, operator.padding[::2], (sums.rows, sums.columns)
+        sides = zip(operator.input_shape[1:], kernel, *taken, strict=True)
+        (self.down, self.rows), (self.across, self.columns) = (_readers(*side) for side in sides)
         # [groups, inputs of a group, distinct input rows, distinct input columns]
         self.result = np.empty((self.groups, inside, len(self.down), len(self.across)))
 

@@ -39,11 +39,11 @@ of Â. Memory is O(n + k): never k·n signs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -63,7 +63,6 @@ _SHARE = 1 << 13  # entries that make a thread worth its while
 # matrices between two looks at the progress bar, and between two waits for all threads
 _ROUND = 32 * _WORD
 
-_Map: TypeAlias = Callable[[Callable[[Any], None], Iterable[Any]], Iterator[None]]
 # the first of 64 matrices, and the tables of their part of Â
 _Group: TypeAlias = tuple[int, NDArray[np.float64]]
 
@@ -137,7 +136,7 @@ def sign_projection_k(epsilon: float, eta: float) -> int:
 
 
 @contextmanager
-def _threads(n: int) -> Iterator[_Map]:
+def _threads(n: int) -> Iterator[Callable[..., Iterator[None]]]:
     """As many threads as torch may use and n entries can feed; errors are raised to the reader."""
     if _thread_count(n) == 1:
         yield map
