@@ -62,8 +62,8 @@ def test_the_answer_has_tables_doubts_and_meanings(
         "needed",
         "5: no fit: only 10 non-zero eigenvalues, and 50 are needed",
     ):
-        assert reason in lines
-    assert any(line.startswith("1, weights: ") for line in lines)
+        assert f"layer {reason}" in lines
+    assert any(line.startswith("layer 1, weights: ") for line in lines)
     assert "index: alpha - 1: P(X > x) falls as x^-index" in out
     header = "layer shape count alpha ± index xmin KS tail share reach likeliest"
     assert lines[places[0] + 1].split() == header.split()
@@ -173,7 +173,7 @@ def test_pictures_are_drawn_on_demand(
             )
             for text, shown in (("-1", "-1"), ("x", "'x'"), ("1.5", "'1.5'"))
         ),
-        (["--only", "tails,foo"], "there is no family of measures called 'foo'; choose from"),
+        (["--only", "tails,foo"], "--only foo: there is no family of measures called so; choose"),
         (["--only", "tail"], "conditions, tails"),
     ],
 )

@@ -210,7 +210,7 @@ def test_hostile_messages_are_refused(
     fields: list[int], arrays: list[list[int]], words: str
 ) -> None:
     head = [0, Spiked.number, *fields, EXPONENTS, EXPONENTS, EXPONENTS - 2]
-    with pytest.raises(Malformed, match=f"^0: .*{words}"):
+    with pytest.raises(Malformed, match=f"^layer 0: .*{words}"):
         craft(head, arrays)
     good = craft([0, Spiked.number, 1, 0, EXPONENTS, EXPONENTS, EXPONENTS - 2], [[-1], [3], [5]])
     noise = bell_numbers(0, 1, 6).reshape(2, 3)

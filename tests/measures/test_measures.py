@@ -196,7 +196,7 @@ def test_quantiles_are_order_statistics_and_the_histogram_counts_everything() ->
     [
         (
             lambda: cushion.measure(mlp(), sample((1, 3, 4)), only=["typo"]),
-            "no family of measures called 'typo'",
+            "`only` = typo: there is no family of measures called so; choose from stability, ",
         ),
         (lambda: cushion.measure(mlp(), sample((1, 3, 4), classes=5)), "5 classes"),
         (lambda: cushion.measure(mlp(), sample((1, 3, 5))), r"shape|fit|12"),

@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> None:
     if args.beside is None and (args.beside_data is not None or args.beside_weights is not None):
         about = "--beside-data and --beside-weights are about a second net"
         raise BadInput(f"{about}; give it with --beside as well")
-    if args.beside == args.net and args.beside_data in (None, args.data):
+    same = (args.beside, args.beside_weights) == (args.net, args.weights)
+    if same and args.beside_data in (None, args.data):
         raise BadInput("--beside names the same net on the same data; give another one")
     found = _bounds(args, how)
     if args.beside is not None:

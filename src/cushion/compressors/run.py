@@ -36,6 +36,7 @@ from cushion.measures.table import traced
 from cushion.nets.network import Network
 from cushion.theorems.net_facts import look_at
 from cushion.theorems.occam import parse_delta
+from cushion.theorems.records import Bound
 
 Value: TypeAlias = bool | int | float | str | Sequence[float] | Sequence[str] | None
 
@@ -178,7 +179,7 @@ def _report(
         "errors": found.wrong,
         "output_error": float(found.errors.gaps.max()),
         "occam": occam,
-        "paper_bounds": tuple(account.bounds),
+        "paper_bounds": tuple(map(_in_own_words, account.bounds)),
         "curve": tuple(curve),
         "assumptions": ASSUMED,
         **account.columns,
@@ -189,6 +190,11 @@ def _report(
         said = (*account.notes(summary), *worthless(tried, subject.net.classes))
         summary = replace(summary, notes=said)  # type: ignore[call-arg]
     return summary, certificate
+
+
+def _in_own_words(row: Bound) -> Bound:
+    """A row of a theorem as compress says it: here ε is an accuracy, and `level` finds γ."""
+    return replace(row, meaning=row.meaning.replace("`epsilon` lets γ", "`level` lets γ"))
 
 
 def _point(subject: Subject, asked: str, stored: StoredNet, holdout: Dataset | None) -> CurvePoint:

@@ -41,10 +41,8 @@ def check_weights(net: Network) -> None:
     for node in net.affine_layers:
         for part in (node.affine.operator.weight, node.affine.bias):
             if part is not None and not bool(torch.isfinite(part).all()):
-                raise BadInput(
-                    f"{node.name}: a weight or bias is infinite or not a number; check how it was "
-                    "trained"
-                )
+                why = "a weight or bias is infinite or not a number; check how it was trained"
+                raise BadInput(f"layer {node.name}: {why}")
 
 
 class Subject:

@@ -157,7 +157,7 @@ def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[Family, 
     for name in asked:
         if name not in known:
             choice = f"choose from {', '.join(known)}"
-            raise BadInput(f"there is no family of measures called {name!r}; {choice}")
+            raise BadInput(f"`only` = {name}: there is no family of measures called so; {choice}")
     wanted = {*asked, *(more for name in asked for more in known[name].brings)}
     wanted -= set() if spectra else {"spectra"}
     if not wanted:

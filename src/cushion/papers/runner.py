@@ -127,13 +127,16 @@ def reproduce(
     find_device(device)
     root = Path(out)
     folder = folder_of(item, root, size)
+    workshop = Workshop(root, size, device, seed, from_records)
+    if from_records:  # a refusal leaves no folder behind
+        page = _make(item, workshop)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         problem = f"{folder} is not a folder and cannot become one"
         raise BadInput(f"{problem}; choose another -o than {root}") from None
-    workshop = Workshop(root, size, device, seed, from_records)
-    page = _make(item, workshop)
+    if not from_records:
+        page = _make(item, workshop)
     done = folder / "done.json"
     done.unlink(missing_ok=True)  # until everything below is written again, it is not done
     where = "" if device == "cpu" else f" --device {device}"

@@ -139,7 +139,7 @@ def standard_deviations(net: Network, chosen: Sequence[bool]) -> tuple[float | N
         try:
             found.append(spread(node.affine.operator.weight)[1] if take else None)
         except BadInput as problem:
-            raise BadInput(f"{node.name}: {problem}") from None
+            raise BadInput(f"layer {node.name}: {problem}") from None
     return tuple(found)
 
 

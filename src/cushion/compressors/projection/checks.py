@@ -158,5 +158,5 @@ def why_no_induction(
     for layer, own, share in zip(counts.layers, spent, shares, strict=True):
         if not own <= share:
             beyond = "rounding takes it beyond its share of the error; give more `number_bits`"
-            return f"{layer.name}: {beyond}"
+            return f"layer {layer.name}: {beyond}"
     return ""

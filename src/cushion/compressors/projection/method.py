@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cushion.compressors.method import Account, Candidate, Found, Method
 from cushion.compressors.options import MarginOptions
@@ -56,7 +56,7 @@ class NetOptions(MarginOptions):
         None, "how many places Algorithm 4 takes as independent (default: log2 of 1/eta)", least=1
     )
     constant: float = option(1.0, "the constant Q of Algorithm 4", above=0)
-    helper: Literal["signs", "gaussian", "srht"] | None = option(
+    helper: str | None = option(
         None, "the helper string: signs, gaussian, or srht, a fast structured variant", shown="WORD"
     )
     from_initialisation: bool = option(False, "compress what training changed; NET is a RUN folder")

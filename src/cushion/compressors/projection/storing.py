@@ -91,8 +91,9 @@ def _plan(subject: ProjectionSubject) -> list[LayerPlan]:
         filters = method == "conv-project" and isinstance(operator, Conv2d)
         if filters and size * p > operator.parameters:
             raise BadInput(
-                f"{node.name}: k·p = {size}·{p} numbers are more than its {operator.parameters} "
-                "weights, so nothing would be compressed; give a smaller `k` or `p`"
+                f"layer {node.name}: k·p = {size}·{p} numbers are more than its "
+                f"{operator.parameters} weights, so nothing would be compressed; give a smaller "
+                "`k` or `p`"
             )
     return [LayerPlan(size=size, p=p) for size in sizes]
 
@@ -124,7 +125,7 @@ def _lemma_plans(subject: ProjectionSubject, p: int) -> list[LayerPlan]:
             if count.numbers >= 1e9:
                 asked = f"10^{count.log_numbers / math.log(10):.1f}"
             raise BadInput(
-                f"{count.name}: the lemma asks for {asked} numbers where the layer has "
+                f"layer {count.name}: the lemma asks for {asked} numbers where the layer has "
                 f"{count.weights} weights, so nothing would be compressed and it was not run; give "
                 "the size of the run with `k`, such as `k` = 5%"
             )

@@ -157,7 +157,7 @@ def _named_variance(node: Node) -> float:
     try:
         return layer_variance(node.affine.operator.weight)
     except BadInput as problem:
-        raise BadInput(f"{node.name}: {problem}") from None
+        raise BadInput(f"layer {node.name}: {problem}") from None
 
 
 def _smallest_go(layers: Sequence[NDArray[Any]], sparsity: float) -> list[Mask]:

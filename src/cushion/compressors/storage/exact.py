@@ -110,7 +110,7 @@ def to_integer_net(
         )
     for node, layer in zip(net.affine_layers, layers, strict=True):
         if layer.not_exact:
-            raise Unsupported(f"{node.name}: {layer.not_exact}")
+            raise Unsupported(f"layer {node.name}: {layer.not_exact}")
     shape, steps = steps_of(net, nonnegative=sample.x.dtype == np.uint8)
     padded = next(step for step in steps if isinstance(step, Weighted)).padded
     parts = _prepare(shape, steps, layers, biases, seed)

@@ -89,21 +89,18 @@ def steps_of(net: Network, *, nonnegative: bool) -> tuple[Image, tuple[Step, ...
             steps.append(_weighted(node))
         elif isinstance(op, ReLU):
             if not nonnegative and not any(isinstance(step, Weighted) for step in steps):
-                raise Unsupported(
-                    f"{node.name} rectifies inputs that may be negative, and a certificate's do not"
-                )
+                why = "rectifies inputs that may be negative, and a certificate's do not"
+                raise Unsupported(f"layer {node.name} {why}")
             open_ = None
         elif isinstance(op, Reshape):
             if steps:
-                raise Unsupported(f"{node.name} reshapes between layers, as no certificate does")
+                raise Unsupported(f"layer {node.name} reshapes, as no layer of a certificate does")
             shape = node.shape
         elif not isinstance(op, Flatten):
             pooling = _pooling(node, net.nodes[node.inputs[0]].shape)
             if pooling is not None and pooling.pool.kind == "sum" and open_ is not None:
-                raise Unsupported(
-                    f"{node.name} averages before the ReLU of {open_.name}, which a certificate "
-                    "does not"
-                )
+                why = f"averages before the ReLU of {open_.name}, which a certificate does not"
+                raise Unsupported(f"layer {node.name} {why}")
             steps += [] if pooling is None else [pooling]
     end = steps[-1]
     if open_ is None or not (isinstance(end, Weighted) and end.window is None):
@@ -124,7 +121,7 @@ def _weighted(node: Node) -> Weighted:
         # a depthwise convolution of side 1
         return Weighted(node, (operator.weight.shape[0], 1, 1, 1), (1, 0, 0))
     if not isinstance(operator, Conv2d):
-        raise Unsupported(f"{node.name}: a certificate has no batch-norm of single numbers")
+        raise Unsupported(f"layer {node.name}: a certificate has no batch-norm of single numbers")
     out, _, height, width = operator.weight.shape
     padding, stride, groups = operator.padding[0], operator.stride[0], operator.groups
     plain = operator.dilation == (1, 1) or height == 1
@@ -136,7 +133,7 @@ def _weighted(node: Node) -> Weighted:
         (padding >= height, f"its padding of {padding} is not smaller than its kernel"),
     ):
         if refused:
-            raise Unsupported(f"{node.name}: {what}")
+            raise Unsupported(f"layer {node.name}: {what}")
     depthwise = groups == operator.input_shape[0] == out and groups > 1
     window = stride, padding, 0 if depthwise else groups
     return Weighted(node, tuple(operator.weight.shape), window)
@@ -156,9 +153,11 @@ def _pooling(node: Node, before: tuple[int, ...]) -> Pooling | None:
         size = op.kernel[0] if plain else 0
         kind = "sum" if isinstance(op, AvgPool) else "max"
     else:
-        raise Unsupported(f"{node.name}: a certificate has no {type(op).__name__}")
+        raise Unsupported(f"layer {node.name}: a certificate has no {type(op).__name__}")
     if not size:
-        raise Unsupported(f"{node.name}: its windows are not squares side by side without padding")
+        raise Unsupported(
+            f"layer {node.name}: its windows are no squares side by side without padding"
+        )
     mean = size**2 if kind == "sum" else 1
     divisor = (op.divisor or mean) if isinstance(op, AvgPool) else mean
     return None if size == divisor == 1 else Pooling(Pool(kind, size), divisor)

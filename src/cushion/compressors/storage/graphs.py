@@ -29,7 +29,7 @@ def describe_graph(net: Network) -> dict[str, Any]:
     """The graph without its numbers, JSON-ready."""
     for node in net.affine_layers:
         if type(node.affine.operator) not in KINDS.values():
-            raise Unsupported(f"{node.name} was compressed before; compress the original net")
+            raise Unsupported(f"layer {node.name} was compressed before; compress the original net")
     nodes = [
         {"name": node.name, "inputs": list(node.inputs), "shape": list(node.shape)}
         | node.op.describe()

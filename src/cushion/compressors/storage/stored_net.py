@@ -135,7 +135,7 @@ def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
             head = _Head.read(reader, node.affine)
         work += head.kind.work(head.fields, node.affine.operator.parameters)
         if work > MOST_WORK:
-            raise Malformed(f"{node.name}: rebuilding the net takes longer than any real net does")
+            raise Malformed(f"layer {node.name}: rebuilding it takes longer than any real net does")
         heads.append(head)
         exponents += [reader.field(2 * _EXPONENTS) - _EXPONENTS for _ in head.shapes]
     arrays = reader.arrays([shape for head in heads for shape in head.shapes])
@@ -159,7 +159,7 @@ def about(node: Node, refusal: type[CushionError]) -> Iterator[None]:
     try:
         yield
     except CushionError as problem:
-        raise refusal(f"{node.name}: {problem}") from None
+        raise refusal(f"layer {node.name}: {problem}") from None
 
 
 def places(net: Network) -> Sequence[int]:

@@ -53,7 +53,7 @@ def _views(table: MeasureTable) -> Iterator[View]:
     fits = _fits(table, "weights")
     plain = _below("tails.weights.stable", _PLAIN)
     columns = f"name tails.weights.count {plain} {_below('tails.weights.stable_skewed', _SKEWED)}"
-    refused = [f"{name}: no fit: {one.no_stable}" for name, one in fits if one.no_stable]
+    refused = [f"layer {name}: no fit: {one.no_stable}" for name, one in fits if one.no_stable]
     yield View("Stable laws of all weights of a layer", table.layers, columns, refused)
     title = "Tails of the eigenvalues of WWᵀ (heavy-tailed self-regularisation)"
     yield _power_laws(table, "eigenvalues", title)
@@ -75,9 +75,11 @@ def _below(record: str, names: str) -> str:
 def _power_laws(table: MeasureTable, what: str, title: str) -> View:
     rest = f"{_below(f'tails.{what}.power_law', _POWER)} tails.{what}.goodness.p"
     columns = f"name shape tails.{what}.count {rest} tails.{what}.likeliest"
-    notes = [f"{name}: no fit: {one.no_fit}" for name, one in _fits(table, what) if one.no_fit]
+    notes = [
+        f"layer {name}: no fit: {one.no_fit}" for name, one in _fits(table, what) if one.no_fit
+    ]
     for name, one in _fits(table, what):
-        notes += [f"{name}: not compared: {one.no_comparisons}"] if one.no_comparisons else []
+        notes += [f"layer {name}: not compared: {one.no_comparisons}"] if one.no_comparisons else []
     column = column_of(LayerTails, what)
     notes += [] if column is None else [f"{what}: {column.meaning}"]
     return View(title, table.layers, columns, notes)
@@ -86,8 +88,8 @@ def _power_laws(table: MeasureTable, what: str, title: str) -> View:
 def _doubts(fits: list[tuple[str, TailFits]]) -> list[str]:
     """A sentence each; nothing where nothing was fitted."""
     fitted = [(name, one) for name, one in fits if one.power_law or one.stable or one.doubts]
-    lines = [f"{name}, {one.what}: {doubt}" for name, one in fitted for doubt in one.doubts]
-    silent = [f"{name} ({one.what})" for name, one in fitted if not one.doubts]
+    lines = [f"layer {name}, {one.what}: {doubt}" for name, one in fitted for doubt in one.doubts]
+    silent = [f"layer {name} ({one.what})" for name, one in fitted if not one.doubts]
     if silent:
         lines.append(f"nothing that was looked at speaks against: {', '.join(silent)}")
     return lines
