@@ -20,6 +20,7 @@ from cushion.measures.family import (
     Context,
     Family,
     Found,
+    Measure,
     View,
     column_of,
     composed,
@@ -72,8 +73,7 @@ def test_families_add_their_columns_in_their_order_and_never_twice() -> None:
         assert all(default in (None, ()) for default in defaults)
 
 
-@dataclass(frozen=True)
-class Largest(Record):
+class Largest(Measure):
     largest: float | None = column("the largest |w|", default=None)
 
     @property
@@ -98,8 +98,7 @@ def measure_largest(context: Context) -> Found:
 
 def test_a_new_family_is_measured_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     @composed([Largest])
-    @dataclass(frozen=True)
-    class Row(Record):
+    class Row(Measure):
         name: str = column("its name", label="layer")
 
     family = Family("largest", measure_largest, options=Near, layer=Largest)

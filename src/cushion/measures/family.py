@@ -4,9 +4,10 @@ and what people are shown. A family is one folder (or file) and one line in `fam
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from cushion.records import Column, Options, Record, column, columns_of
 
@@ -23,8 +24,18 @@ Composed = TypeVar("Composed")
 Getter = TypeVar("Getter", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
-class PaperClaim(Record):
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(column,))
+class Measure(Record):
+    """A record of diagnostics, relative and not a bound: every subclass is a frozen dataclass."""
+
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
+class PaperClaim(Measure):
     """One qualitative claim of a paper, held against the net that was measured."""
 
     held: bool = column("whether the net does what the claim says")
@@ -123,7 +134,7 @@ def _names(record: type[Record] | None) -> list[str]:
 def composed(
     records: Iterable[type[Record] | None],
 ) -> Callable[[type[Composed]], type[Composed]]:
-    """A class decorator: the dataclass with the fields of all these records after its own, each
+    """A class decorator: the record with the fields of all these records after its own, each
     None, or () where it holds several, until it is given.
     """
 
@@ -132,13 +143,13 @@ def composed(
         types: dict[str, Any] = {}
         namespace: dict[str, Any] = {"__doc__": cls.__doc__, "__module__": cls.__module__}
         for part in parts:
-            types |= (own := get_type_hints(part))
+            types |= (own := typing.get_type_hints(part))
             for one in fields(part):  # type: ignore[arg-type]
-                empty = () if get_origin(own[one.name]) is tuple else None
+                empty = () if typing.get_origin(own[one.name]) is tuple else None
                 namespace[one.name] = field(default=empty, metadata=one.metadata)
         namespace["__annotations__"] = types
         made: Any = type(cls.__name__, (*reversed(parts), cls), namespace)
-        return dataclass(frozen=True)(made)
+        return made  # type: ignore[no-any-return]
 
     return build
 

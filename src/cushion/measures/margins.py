@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from cushion.errors import BadInput
 from cushion.measures.distribution import describe
-from cushion.measures.family import Context, Family, Found, View
-from cushion.records import Distribution, Options, Record, column, option
+from cushion.measures.family import Context, Family, Found, Measure, View
+from cushion.records import Distribution, Options, column, option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,15 +26,11 @@ class MarginOptions(Options):
     """Which margin is called γ."""
 
     epsilon: float = option(
-        0.05,
-        "gamma is the margin that all but this fraction of examples exceed; 0: the hard margin",
-        least=0,
-        below=1,
+        0.05, "all but this fraction of examples exceed gamma; 0: hard margin", least=0, below=1
     )
 
 
-@dataclass(frozen=True)
-class Margin(Record):
+class Margin(Measure):
     """The margin γ that all but a fraction ε of S exceed (Neyshabur 2017, §2.2)."""
 
     epsilon: float = column("the fraction of S that may have a smaller margin", label="ε")
@@ -45,8 +41,7 @@ class Margin(Record):
     hard: float = column("the smallest margin of all", label="hard margin", better="high")
 
 
-@dataclass(frozen=True)
-class NetMargins(Record):
+class NetMargins(Measure):
     """Errors and margins on S. Ties count as errors."""
 
     errors: int | None = column("on these examples", better="low")
@@ -108,12 +103,12 @@ def _views(table: MeasureTable) -> Iterator[View]:
 
 
 FAMILY = Family(
-    name="margins",
-    effort=0.2,
-    title="margins (Neyshabur 2017)",
-    options=MarginOptions,
+    "margins",
+    _measure,
+    "margins (Neyshabur 2017)",
+    MarginOptions,
     net=NetMargins,
+    effort=0.2,
     sees=frozenset({"margins"}),
-    measure=_measure,
     views=_views,
 )

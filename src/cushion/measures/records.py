@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from cushion.errors import BadInput
 from cushion.measures.families import FAMILIES
-from cushion.measures.family import PaperClaim, composed
-from cushion.records import Record, column
+from cushion.measures.family import Measure, PaperClaim, composed
+from cushion.records import column
 
 MEASURE_NOTE = "measure: relative, not a bound"
 _SHAPES = ("shape", "input_shape", "output_shape")
 
 
 @composed(family.layer for family in FAMILIES)
-@dataclass(frozen=True)
-class LayerMeasures(Record):
+class LayerMeasures(Measure):
     """One affine layer, in the order in which data passes them: what it is, and every family's
     columns.
     """
@@ -51,8 +49,7 @@ class LayerMeasures(Record):
 
 
 @composed(family.net for family in FAMILIES)
-@dataclass(frozen=True)
-class NetMeasures(Record):
+class NetMeasures(Measure):
     """The whole net on S, and every family's columns."""
 
     m: int = column("examples in S")
@@ -70,8 +67,7 @@ class NetMeasures(Record):
             """A column of one of the families."""
 
 
-@dataclass(frozen=True)
-class MeasureTable(Record):
+class MeasureTable(Measure):
     """Everything `cushion measure` computed: one row per affine layer, and the whole net.
 
     `beside` is the same table of the net's initialisation, or of random weights, scaled to match;

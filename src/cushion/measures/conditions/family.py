@@ -69,11 +69,11 @@ def _views(table: MeasureTable) -> Iterator[View]:
 
 
 FAMILY = Family(
-    name="conditions",
-    effort=5,
-    title="conditions of Theorem 1 (Neyshabur 2017)",
-    options=ConditionOptions,
+    "conditions",
+    _measure,
+    "conditions of Theorem 1 (Neyshabur 2017)",
+    ConditionOptions,
     net=ConditionsOfNet,
-    measure=_measure,
+    effort=5,
     views=_views,
 )

@@ -109,8 +109,7 @@ class ProductNorms:
     def standard_error(self, a: int, c: int, b: int) -> NDArray[np.float64] | None:
         """Relative, of `inverse_mu`, to first order: [B]; None if no probe entered.
 
-        ‖M_{a..c}‖ and ‖M_{a..b}‖ share their probes, so their errors partly cancel; ‖M_{c+1..b}‖
-        has its own.
+        ‖M_{a..c}‖ and ‖M_{a..b}‖ share their probes, so their errors partly cancel.
         """
         first, second = self._deviations(a, c), self._deviations(a, b)
         both = first is not None and second is not None

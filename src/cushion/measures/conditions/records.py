@@ -12,18 +12,16 @@ JSON, as everywhere; `infinite` or `because` then says so.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from cushion.measures.family import described
-from cushion.records import Distribution, Record, column
+from cushion.measures.family import Measure, described
+from cushion.records import Distribution, column
 
 Version: TypeAlias = Literal["as printed", "simplified", "corrected"]
 DeltaRange: TypeAlias = Literal["all", "restricted"]
 
 
-@dataclass(frozen=True)
-class TripleCondition(Record):
+class TripleCondition(Measure):
     """C1 at one (a, c, b): 1/μ = ‖M_{c+1..b}‖_F ‖M_{a..c}‖_F / (√h_c ‖M_{a..b}‖_F)."""
 
     a: int = column("first layer of the product")
@@ -38,8 +36,7 @@ class TripleCondition(Record):
     standard_error: float | None = column("relative, of the worst example; none where exact")
 
 
-@dataclass(frozen=True)
-class IndexSet(Record):
+class IndexSet(Measure):
     """C1 over one set of triples."""
 
     triples: int = column("how many")
@@ -48,8 +45,7 @@ class IndexSet(Record):
     because: str = column("why there is no μ", default="")
 
 
-@dataclass(frozen=True)
-class LayerInteraction(Record):
+class LayerInteraction(Measure):
     """Condition C1 in the versions that the paper and its figures use."""
 
     text: IndexSet = column("0 <= a < c < b <= d", label="C1, a < c < b as in the text")
@@ -65,8 +61,7 @@ class LayerInteraction(Record):
     bias_gap: float | None = column("the largest |‖M_0..d‖ - ‖f(x)‖|/‖f(x)‖")
 
 
-@dataclass(frozen=True)
-class ActivationFlips(Record):
+class ActivationFlips(Measure):
     """Condition C2 at a ReLU: sup over δ > 0 of #{units with |pre-activation| ≤ δ‖x‖} / (h_k δ)."""
 
     layer: str = column("before the ReLU")
@@ -81,8 +76,7 @@ class ActivationFlips(Record):
     max_fraction: tuple[float, ...] = column("of units that each δ can flip, largest over examples")
 
 
-@dataclass(frozen=True)
-class UnitNorms(Record):
+class UnitNorms(Measure):
     """Condition C3 at one layer: √h_i ‖W_i‖_{2,∞} / ‖D_i W_i‖_F."""
 
     layer: str = column("its name")
@@ -96,8 +90,7 @@ class UnitNorms(Record):
     exact: bool = column("whether no probe entered")
 
 
-@dataclass(frozen=True)
-class TheoremOne(Record):
+class TheoremOne(Measure):
     """Theorem 1's right-hand side with 1 in place of its O(.), at the σ of a grid that makes it
     smallest: no bound.
 
@@ -135,8 +128,7 @@ class TheoremOne(Record):
     log10_total: float | None = column("of their sum", unit="log10", default=None)
 
 
-@dataclass(frozen=True)
-class NetConditions(Record):
+class NetConditions(Measure):
     """C1, C2, C3 and Theorem 1 of one net on some rows of its sample, and how they were found."""
 
     examples: int = column("rows that were measured")
@@ -203,8 +195,7 @@ class NetConditions(Record):
         return getattr(self.theorem_one("corrected"), "log10_total", None)
 
 
-@dataclass(frozen=True)
-class ConditionsOfNet(Record):
+class ConditionsOfNet(Measure):
     """What conditions add to the net's row."""
 
     conditions: NetConditions | None = column("of Theorem 1, Neyshabur 2017")

@@ -8,14 +8,12 @@ norm of the weights that enter each (Neyshabur et al. 2015), so that Bartlett 20
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cushion.measures.distribution import Spectrum
-from cushion.records import Record, column
+from cushion.measures.family import Measure
+from cushion.records import column
 
 
-@dataclass(frozen=True)
-class PathNorm(Record):
+class PathNorm(Measure):
     """The ℓ_p path norm: of the vector with one entry, the product of its weights, for every path.
 
     A path leads from an input to an output through weights, biases left out. A max-pool is a unit
@@ -43,8 +41,7 @@ class PathNorm(Record):
     )
 
 
-@dataclass(frozen=True)
-class GroupNorms(Record):
+class GroupNorms(Measure):
     """ℓ_{p,q} norms and trace norm of a layer's true map; taps on padding do not count."""
 
     l1_inf: float = column("largest ℓ_1 norm of a unit's incoming weights", label="‖·‖_1,∞")
@@ -63,8 +60,7 @@ class GroupNorms(Record):
     )
 
 
-@dataclass(frozen=True)
-class DistanceFromInitialisation(Record):
+class DistanceFromInitialisation(Measure):
     """Norms of what training changed in one layer: A - A₀ for its true map A, and b - b₀."""
 
     frobenius: float = column("of the parameters, each kernel once", label="moved ‖·‖_F")
@@ -75,8 +71,7 @@ class DistanceFromInitialisation(Record):
     bias: float = column("‖b - b₀‖₂, a missing bias standing for zeros")
 
 
-@dataclass(frozen=True)
-class LayerNorms(Record):
+class LayerNorms(Measure):
     """Norms of one layer: of its parameters, and of the true linear map that they define."""
 
     frobenius: float | None = column(
@@ -93,23 +88,20 @@ class LayerNorms(Record):
     distance: DistanceFromInitialisation | None = column("what training changed")
 
 
-@dataclass(frozen=True)
-class NetNorms(Record):
+class NetNorms(Measure):
     """Norms of all parameters together, biases included."""
 
     l2: float | None = column("of all parameters together", label="‖w‖₂")
     distance: float | None = column("how far training moved them", label="‖w - w₀‖₂")
 
 
-@dataclass(frozen=True)
-class NetPaths(Record):
+class NetPaths(Measure):
     """The path norms of a net."""
 
     path_norms: tuple[PathNorm, ...] = column("for p = 1 and 2")
 
 
-@dataclass(frozen=True)
-class LayerSpectra(Record):
+class LayerSpectra(Measure):
     """Singular values of one layer."""
 
     spectrum: Spectrum | None = column("of the true map, padding and stride included", label="map")

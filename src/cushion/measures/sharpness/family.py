@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _LARGEST = (
     "value alpha steps loss_before loss_after error_before error_after ended_below at_the_edge"
 )
+_ALPHAS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _LEAST = 1e-12  # noise far below the rounding of the weights
 _EXPECTED = (
     "alpha kl sharpness sharpness_standard_error error_sharpness error_sharpness_standard_error"
@@ -28,10 +29,7 @@ class SharpnessOptions(Options):
     """Defaults are quick; `as_published` has the counts of Neyshabur 2017, Appendix A."""
 
     alphas: tuple[float, ...] = option(
-        (1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
-        "sizes of the noise alpha(scale|w| + offset) in the weights",
-        least=_LEAST,
-        shown="A,...",
+        _ALPHAS, "sizes of the noise alpha(scale|w| + offset)", least=_LEAST, shown="A,..."
     )
     draws: int = option(
         100,
@@ -87,11 +85,11 @@ def _views(table: MeasureTable) -> Iterator[View]:
 
 
 FAMILY = Family(
-    name="sharpness",
-    effort=4,
-    title="sharpness (Neyshabur 2017)",
-    options=SharpnessOptions,
+    "sharpness",
+    _measure,
+    "sharpness (Neyshabur 2017)",
+    SharpnessOptions,
     net=SharpnessOfNet,
-    measure=_measure,
+    effort=4,
     views=_views,
 )

@@ -8,14 +8,13 @@ does not win (ties are errors).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 
-from cushion.records import Record, column
+from cushion.measures.family import Measure
+from cushion.records import column
 
 
-@dataclass(frozen=True)
-class MaxSharpness(Record):
+class MaxSharpness(Measure):
     """Keskar's ζ_α (eq. 4), as far as stochastic gradient ascent climbs. ν = 0 lies in the box too,
     so that ζ_α is never negative.
     """
@@ -37,8 +36,7 @@ class MaxSharpness(Record):
     at_the_edge: float = column("share of ν_i at their bounds: if few, more steps may still climb")
 
 
-@dataclass(frozen=True)
-class SharpnessPoint(Record):
+class SharpnessPoint(Measure):
     """Expected loss under ν_i ~ N(0, σ_i²) with σ_i = α(scale·|w_i| + offset), and its KL.
 
     Averaged is the change that ν makes on the rows of a mini-batch, ν and -ν on the same rows.
@@ -68,8 +66,7 @@ class SharpnessPoint(Record):
     batch: int = column("rows of a mini-batch")
 
 
-@dataclass(frozen=True)
-class ExpectedSharpness(Record):
+class ExpectedSharpness(Measure):
     """The bi-criteria curve (Figure 2): sharpness against KL as α grows.
 
     Points share their mini-batches and their standard normal numbers, so that the curve is smooth:
@@ -105,8 +102,7 @@ class ExpectedSharpness(Record):
         return f"alpha*({self.scale:g}|w|" + (f"+{self.offset:g})" if self.offset else ")")
 
 
-@dataclass(frozen=True)
-class Sharpness(Record):
+class Sharpness(Measure):
     """Both kinds of sharpness of a net; None: not asked for."""
 
     examples: int = column("rows of the sample")
@@ -116,8 +112,7 @@ class Sharpness(Record):
     expected: ExpectedSharpness | None = column("under Gaussian noise")
 
 
-@dataclass(frozen=True)
-class SharpnessOfNet(Record):
+class SharpnessOfNet(Measure):
     """What sharpness adds to the net's row."""
 
     sharpness: Sharpness | None = column("how much the loss rises as weights move")

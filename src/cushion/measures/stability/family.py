@@ -25,6 +25,7 @@ _WHOLE = (
     "activation_contraction effective_parameters zeta effective_parameters_zeta "
     "effective_parameters_from_initialisation capacity bias_gap"
 )
+_SMOOTHNESS = "noise delta draws value inverse standard_error relative_norm"
 _MEDIANS = (
     "name layer_cushion.median activation_contraction.median "
     "minimal_interlayer_cushion.unclipped.median smoothness.inverse_spread.median"
@@ -46,10 +47,7 @@ class StabilityOptions(Options):
     delta: float = option(0.05, "of the smoothness rho_delta", least=0, below=1)
     k: int = option(1000, "sign matrices of Algorithm 1", least=1, most=10**9, shown="K")
     levels: tuple[float, ...] = option(
-        (0.1, 1.0),
-        "relative norms of injected noise; the smoothness uses the first",
-        above=0,
-        shown="L,...",
+        (0.1, 1.0), "norms of injected noise; smoothness uses the first", above=0, shown="L,..."
     )
     attenuation_draws: int = option(4, "of injected noise; 0: none", least=0)
     zeta: float = option(0.05, "examples that Corollaries A.1 and C.1 may drop", least=0, below=1)
@@ -83,23 +81,21 @@ def _views(table: MeasureTable) -> Iterator[View]:
     yield View("Noise stability of the whole net", [whole], _WHOLE, upright=True)
     law = standard(whole.interlayer_smoothness)
     few = law is not None and law.delta * law.draws < 1
-    yield View(
-        "Interlayer smoothness of the whole net" + ("" if law else ": not measured (`draws` = 0)"),
-        whole.interlayer_smoothness,
-        "noise delta draws value inverse standard_error relative_norm",
-        ["with so few draws rho is the worst of them: this δ needs more"] if few else [],
+    title = "Interlayer smoothness of the whole net" + (
+        "" if law else ": not measured (`draws` = 0)"
     )
+    notes = ["with so few draws rho is the worst of them: this δ needs more"] if few else []
+    yield View(title, whole.interlayer_smoothness, _SMOOTHNESS, notes)
     for at, curve in enumerate(table.layers[0].noise_attenuation):
         columns = f"name noise_attenuation.{at}.after noise_attenuation.{at}.at_the_end"
         yield View(f"Noise of {curve.level:.0%} in each layer's input", table.layers, columns)
     if table.beside is not None:
         title = "Medians over the examples, and those of the net beside it"
         yield View(title, table.layers, _MEDIANS, beside=table.beside.layers)
-        claims = [
-            f"{'holds' if one.held else 'FAILS'}: {one.claim}: {one.found} "
-            f"(threshold: {one.threshold})"
-            for one in table.claims
-        ]
+        claims = []
+        for one in table.claims:
+            verdict = "holds" if one.held else "FAILS"
+            claims.append(f"{verdict}: {one.claim}: {one.found} (threshold: {one.threshold})")
         yield View("What the paper says of trained nets, on this one", [], "", claims)
 
 
@@ -120,15 +116,15 @@ def _pairs(table: MeasureTable) -> str:
 
 
 FAMILY = Family(
-    name="stability",
+    "stability",
+    _measure,
+    "noise stability (Arora 2018)",
+    StabilityOptions,
+    LayerStability,
+    StabilityOfNet,
     effort=20,
-    title="noise stability (Arora 2018)",
-    options=StabilityOptions,
-    layer=LayerStability,
-    net=StabilityOfNet,
     sees=frozenset({"norms"}),
     brings=("spectra",),  # noise spreads over the whole spectrum
-    measure=_measure,
     views=_views,
     claims=_claims,
 )

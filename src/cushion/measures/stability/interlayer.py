@@ -49,16 +49,12 @@ class Pairs:
             spread = describe(values, "min", _PAIR_BINS) if i == node.index else None
             if spread is None:
                 continue
-            error, gap = self.errors.get((i, j)), self.gaps[i, j]
-            pair = records.PairCushion(
-                to=self.net.nodes[j].name,
-                value=spread.value,
-                exact=error is None,
-                standard_error=None if error is None else float(np.nanmean(error)),
-                bias_gap=float(np.nanmax(gap)) if np.isfinite(gap).any() else math.nan,
-                spread=spread,
+            errors, gaps, name = self.errors.get((i, j)), self.gaps[i, j], self.net.nodes[j].name
+            error = None if errors is None else float(np.nanmean(errors))
+            gap = float(np.nanmax(gaps)) if np.isfinite(gaps).any() else math.nan
+            found.append(
+                records.PairCushion(name, spread.value, errors is None, error, gap, spread)
             )
-            found.append(pair)
         smallest = min((pair.value for pair in found), default=math.inf)
         return records.InterlayerCushion(smallest, tuple(found)) if found else None
 
@@ -73,12 +69,10 @@ class Pairs:
         spread = None if values is None else describe(values, "min")
         after = self.net.descendants(node.index)
         later = [other.index for other in self.net.affine_layers if other.index in after]
-        return records.MinimalInterlayerCushion(
-            value=clip if spread is None else min(clip, spread.value),
-            clip=clip,
-            unclipped=spread,
-            all_pairs=all((node.index, j) in self.cushions for j in later),
-        )
+        value, every = clip, all((node.index, j) in self.cushions for j in later)
+        if spread is not None:
+            value = min(clip, spread.value)
+        return records.MinimalInterlayerCushion(value, clip, spread, every)
 
     def worst_betas(self, node: Node) -> NDArray[np.float64] | None:
         """The largest β_{i,j}(x) over j > i; ones for the last layer, which sends nothing on."""

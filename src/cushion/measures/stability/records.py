@@ -7,16 +7,14 @@ is exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from cushion.measures.distribution import Spectrum
-from cushion.measures.family import Weights, described
-from cushion.records import Distribution, Record, column
+from cushion.measures.family import Measure, Weights, described
+from cushion.records import Distribution, column
 
 
-@dataclass(frozen=True)
-class PairCushion(Record):
+class PairCushion(Measure):
     """μ_{i,j} for one later layer (Definitions 5, 8): √(n₁n₂)·‖J x^i‖ / (‖J‖_F ‖x^i‖)."""
 
     to: str = column("layer j")
@@ -27,16 +25,14 @@ class PairCushion(Record):
     spread: Distribution = column("over the examples")
 
 
-@dataclass(frozen=True)
-class InterlayerCushion(Record):
+class InterlayerCushion(Measure):
     """μ_{i,j} for all j > i that were measured."""
 
     value: float = column("the smallest of them", better="high")
     pairs: tuple[PairCushion, ...] = column("one for each j")
 
 
-@dataclass(frozen=True)
-class MinimalInterlayerCushion(Record):
+class MinimalInterlayerCushion(Measure):
     """μ_{i→}, the smallest μ_{i,j} over j ≥ i."""
 
     value: float = column("min(clip, smallest μ_i,j)", label="μ_i→", better="high")
@@ -50,8 +46,7 @@ class MinimalInterlayerCushion(Record):
     all_pairs: bool = column("whether every later layer j entered")
 
 
-@dataclass(frozen=True)
-class JacobianBeta(Record):
+class JacobianBeta(Measure):
     """β of Definition 9 for layer i; a dense layer has one place and β = 1."""
 
     value: float = column("the largest √(n₁n₂)·‖J at a place‖_F / ‖J‖_F, over places and examples")
@@ -61,16 +56,14 @@ class JacobianBeta(Record):
     spread: Distribution = column("over the examples")
 
 
-@dataclass(frozen=True)
-class PairSmoothness(Record):
+class PairSmoothness(Measure):
     """ρ for one later layer j alone, as `Smoothness.value` is for all."""
 
     to: str = column("layer j")
     value: float = column("ρ_δ of this pair", better="high")
 
 
-@dataclass(frozen=True)
-class Smoothness(Record):
+class Smoothness(Measure):
     """ρ_δ of Definition 7 under one kind of noise at layer i.
 
     For one draw of the noise ρ is the smallest ‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i+η) - x^j - Jη‖) over the
@@ -106,8 +99,7 @@ def standard(laws: tuple[Smoothness, ...]) -> Smoothness | None:
     return next(shown, None)
 
 
-@dataclass(frozen=True)
-class AttenuationPoint(Record):
+class AttenuationPoint(Measure):
     """The relative error ‖x̂^j - x^j‖/‖x^j‖ at one layer."""
 
     to: str = column("layer j")
@@ -116,8 +108,7 @@ class AttenuationPoint(Record):
     sensitivity: float = column("ψ from the noisy input to x^j, noise on a sphere", source="Def. 3")
 
 
-@dataclass(frozen=True)
-class AttenuationCurve(Record):
+class AttenuationCurve(Measure):
     """Noise in the input of layer i, followed to every later layer, i included."""
 
     level: float = column("relative norm of the noise")
@@ -135,8 +126,7 @@ class AttenuationCurve(Record):
         return self.points[-1].mean
 
 
-@dataclass(frozen=True)
-class NoiseSensitivity(Record):
+class NoiseSensitivity(Measure):
     """ψ of Definition 3 of a part of a net, from one layer's input to another's output."""
 
     start: str = column("the layer whose input is noisy")
@@ -149,8 +139,7 @@ class NoiseSensitivity(Record):
     spread: Distribution = column("over the examples")
 
 
-@dataclass(frozen=True)
-class EffectiveParameters(Record):
+class EffectiveParameters(Measure):
     """Table 1 of Arora 2018, without the theorem's constants and logarithms."""
 
     value: float = column("c²β²⌈κ/s⌉²/(μ²μ_→²)", label="effective", better="low")
@@ -159,8 +148,7 @@ class EffectiveParameters(Record):
     parameters: int = column("the layer's weights (the table leaves biases out)")
 
 
-@dataclass(frozen=True)
-class FromInitialisation(Record):
+class FromInitialisation(Measure):
     """A layer seen from its initialisation: A - A₀ in place of A as what is compressed."""
 
     distance: float = column("‖A - A₀‖_F of the parameters")
@@ -171,8 +159,7 @@ class FromInitialisation(Record):
     spectrum: Spectrum | None = column("of the true map of A - A₀")
 
 
-@dataclass(frozen=True)
-class LayerStability(Record):
+class LayerStability(Measure):
     """One layer's share."""
 
     layer_cushion: Distribution | None = column(
@@ -232,8 +219,7 @@ class LayerStability(Record):
         return {"interlayer_smoothness": getattr(self.smoothness, "value", None)}
 
 
-@dataclass(frozen=True)
-class NetStability(Record):
+class NetStability(Measure):
     """Whole-net noise stability, and how it was measured."""
 
     examples: int = column("rows for all but cushion, contraction and sensitivity, which saw all")
@@ -260,8 +246,7 @@ class NetStability(Record):
     weights: Weights = column("whose weights these are", default="trained")
 
 
-@dataclass(frozen=True)
-class StabilityOfNet(Record):
+class StabilityOfNet(Measure):
     """What stability adds to the net's row."""
 
     stability: NetStability | None = column("noise stability of the whole net")

@@ -43,9 +43,7 @@ class SmoothnessDraws:
         self.norms: dict[int, list[float]] = {}
 
     def describe(self, noise: Noise, delta: float, source: Node | None = None) -> Smoothness:
-        """The record of one layer; without one of the whole net, the smallest over all layers, draw
-        by draw.
-        """
+        """The record of one layer; without one that of the net, the smallest of all, by draw."""
         sources = self.examples if source is None else [source.index]
         each = np.stack([np.stack(self.examples[i]) for i in sources]).min(axis=0)  # [draws, rows]
         by_draw = each.min(axis=1).astype(np.float64)
@@ -95,8 +93,7 @@ def measure_smoothness(
         for (at, i, what), part in merged.items():
             answer = found[noises[at]]
             if what == "rho":
-                values = part.values().astype(np.float32)
-                answer.examples.setdefault(i, []).append(values)
+                answer.examples.setdefault(i, []).append(part.values().astype(np.float32))
             elif what == "norm":
                 norms = part.values()
                 alive = norms[np.isfinite(norms)]  # x^i = 0 has no relative norm
@@ -116,9 +113,7 @@ def _shard(
     draw: int,
     rows: slice,
 ) -> Accumulators[tuple[int, int, str | int]]:
-    """Under (noise, source, what): "rho" and "norm" by example, the smallest ρ under each later
-    layer.
-    """
+    """Under (noise, source, what): "rho" and "norm" by example, the smallest ρ a later layer."""
     x = as_floats(data.x[rows]).to(net.dtype)
     line, clean = Linearisation(net, x), Activations(net, x)
     hatted = {law: Activations(other, x) for law, other in noisy.items()}
@@ -132,10 +127,8 @@ def _shard(
                 raw = hatted[noise.kind, noise.k].values[source.index] - signal
             eta = noise.scale(raw, signal)
             if not bool(torch.isfinite(eta).all()):
-                raise BadInput(
-                    f"{source.name}: noise ({noise.name}) overflows; use more sign matrices (`k`) "
-                    "or a smaller level (`levels`)"
-                )
+                how = "use more sign matrices (`k`) or a smaller level (`levels`)"
+                raise BadInput(f"{source.name}: noise ({noise.name}) overflows; {how}")
             ratios = sample_smoothness(line, clean, source, eta)
             if not ratios:
                 continue  # no later layer reads this one

@@ -28,10 +28,7 @@ class TailOptions(Options):
     """100 draws of the bootstrap tell p to 0.05, 2500 to 0.01; each costs a fit."""
 
     bootstrap: int = option(
-        0,
-        "samples of each fitted power law that test its goodness of fit, such as 100; 0: no test",
-        least=0,
-        most=10**6,
+        0, "samples that test each power law's fit, such as 100; 0: no test", least=0, most=10**6
     )
     seed: int = option(0, "of those draws; all layers use the same", least=0, most=2**63 - 1)
 
@@ -96,11 +93,5 @@ def _doubts(fits: list[tuple[str, TailFits]]) -> list[str]:
 
 
 FAMILY = Family(
-    name="tails",
-    effort=8,
-    title="tails (Shin 2021)",
-    options=TailOptions,
-    layer=TailsOfLayer,
-    measure=_measure,
-    views=_views,
+    "tails", _measure, "tails (Shin 2021)", TailOptions, TailsOfLayer, effort=8, views=_views
 )

@@ -10,17 +10,15 @@ measures: relative, not a bound.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from cushion.measures.family import described
-from cushion.records import Record, column
+from cushion.measures.family import Measure, described
+from cushion.records import column
 
 Rival: TypeAlias = Literal["log-normal", "exponential", "gaussian"]
 
 
-@dataclass(frozen=True)
-class PowerLawFit(Record):
+class PowerLawFit(Measure):
     """A power law p(x) = (alpha - 1)/xmin · (x/xmin)^-alpha on x ≥ xmin, by maximum likelihood
     (Clauset et al. 2009): alpha = 1 + tail/Σ ln(x/xmin) over the values that are at least xmin.
 
@@ -70,8 +68,7 @@ class PowerLawFit(Record):
         return math.log10(self.reach)
 
 
-@dataclass(frozen=True)
-class Goodness(Record):
+class Goodness(Measure):
     """Bootstrap test of a power-law fit (Clauset et al. 2009, §4)."""
 
     p: float = column(
@@ -83,8 +80,7 @@ class Goodness(Record):
     draws: int = column("samples of the fitted law")
 
 
-@dataclass(frozen=True)
-class LikelihoodRatio(Record):
+class LikelihoodRatio(Measure):
     """The power law against another on the same tail, both by maximum likelihood (Vuong's test)."""
 
     rival: Rival = column("the other law")
@@ -100,8 +96,7 @@ class LikelihoodRatio(Record):
         return "power law" if self.ratio > 0 else self.rival
 
 
-@dataclass(frozen=True)
-class StableFit(Record):
+class StableFit(Measure):
     """A stable law S(alpha, beta, scale, location), E exp(iuX) = exp(-|cu|^α + iδu) where beta = 0
     (Nolan's S0); fitted to all weights with their signs, so that the body counts as well as the
     tail.
@@ -130,8 +125,7 @@ class StableFit(Record):
         return self.errors.get("beta")
 
 
-@dataclass(frozen=True)
-class HillPlot(Record):
+class HillPlot(Measure):
     """Hill's estimate of the tail index from the k largest values, 1/mean ln(x_(i)/x_(k+1)). A tail
     that is a power law shows a flat stretch; without one, no exponent is meant.
     """
@@ -141,8 +135,7 @@ class HillPlot(Record):
     errors: tuple[float, ...] = column("estimate/√k")
 
 
-@dataclass(frozen=True)
-class Survival(Record):
+class Survival(Measure):
     """The empirical P(X ≥ x) of the numbers that are not zero, at some of their values, from the
     largest down, dense in the tail: what a picture on logarithmic axes shows.
     """
@@ -151,8 +144,7 @@ class Survival(Record):
     share: tuple[float, ...] = column("of all that are at least x")
 
 
-@dataclass(frozen=True)
-class TailFits(Record):
+class TailFits(Measure):
     """Everything fitted to one set of numbers."""
 
     what: Literal["weights", "eigenvalues"] = column("|w| of the layer, or eigenvalues of WWᵀ")
@@ -188,8 +180,7 @@ class TailFits(Record):
         return "undecided" if undecided else " or ".join(["power law", *left])
 
 
-@dataclass(frozen=True)
-class LayerTails(Record):
+class LayerTails(Measure):
     """The tails of one layer."""
 
     weights: TailFits = column(
@@ -203,8 +194,7 @@ class LayerTails(Record):
     )
 
 
-@dataclass(frozen=True)
-class TailsOfLayer(Record):
+class TailsOfLayer(Measure):
     """What tails add to a layer's row."""
 
     tail_alpha: float | None = column("exponent of the tail of |w|: p ∝ |w|^-alpha from xmin on")
