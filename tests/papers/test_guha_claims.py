@@ -22,7 +22,7 @@ from cushion.papers.guha.claims import (
     smaller_by,
 )
 from cushion.papers.guha.items import scaled
-from cushion.papers.guha.nets import NetFound, NetPlan, PrunedFound, worst_reach
+from cushion.papers.guha.nets import NetFound, NetPlan, worst_reach
 from cushion.papers.guha.paper import (
     EXPLAINS,
     METHODS,
@@ -158,11 +158,7 @@ def net(shift: float | None) -> NetFound:
         {"spectral": 0.0, "shift": 0.0},
         {"spectral": 4.0, "shift": 0.1},
     ]
-    pruned = (
-        None
-        if shift is None
-        else PrunedFound(1.0, 1, 1, 0.5, 8, 0.5, worst_reach(layers), {}, {}, {})
-    )
+    pruned = {} if shift is None else {"d": 1.0, "reach": worst_reach(layers)}
     plan = NetPlan("", "", 0, 1, 0.1)
     return NetFound("", plan, pruned, pruned, "", [], 1, 1, 0, 0, 1.0, {})
 

@@ -22,7 +22,6 @@ from cushion.papers.guha.lottery import (
     find_ticket,
     forward,
     largest_error,
-    net_shapes,
     target_net,
     ticket_error,
 )
@@ -36,6 +35,12 @@ def run(layers: list[Matrix], x: Matrix) -> Matrix:
         x = x @ weight.T
         x = np.maximum(x, 0) if at + 1 < len(layers) else x
     return x
+
+
+def net_shapes(dims: Sequence[int], width: int) -> list[tuple[int, int]]:
+    """The 2L shapes [out, in] of G for a target of these sizes, all hidden layers of `width`."""
+    inside = [width] * (2 * len(dims) - 3)
+    return list(zip([*inside, dims[-1]], [dims[0], *inside], strict=True))
 
 
 def random_net(dims: Sequence[int], width: int, seed: int) -> list[Matrix]:

@@ -6,17 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from cushion.papers.guha import paper
 from cushion.papers.guha.nets import BEFORE, NetFound
-from cushion.papers.guha.paper import (
-    BARTLETT_2017,
-    METHODS,
-    OURS,
-    RIVALS,
-    TABLE_1,
-    TABLE_2,
-    TRUE_ERROR,
-    Column,
-)
+from cushion.papers.guha.paper import BARTLETT_2017, METHODS, OURS, RIVALS, TRUE_ERROR, Column
 from cushion.papers.pages import Tried
 
 Columns: TypeAlias = Sequence[Column]
@@ -40,7 +32,7 @@ def _try(
     return Tried(text, *parts)
 
 
-def smaller_by(orders: int, paper: Columns, here: Columns, where: str) -> Tried:
+def smaller_by(orders: int, printed: Columns, here: Columns, where: str) -> Tried:
     """Ours is smaller than the closest rival by a factor of at least 10^orders, on every net."""
     text = f"Ours is at least 10^{orders} times smaller than the closest rival on {where}"
 
@@ -50,10 +42,10 @@ def smaller_by(orders: int, paper: Columns, here: Columns, where: str) -> Tried:
         return least >= orders, f"the closest rival is 10^{least:.1f} times Ours at its closest"
 
     lacking = "{} nets have no number for Ours or for a rival"
-    return _try(text, (OURS, *RIVALS), lacking, judge, here, paper)
+    return _try(text, (OURS, *RIVALS), lacking, judge, here, printed)
 
 
-def closest_is_bartlett(paper: Columns, here: Columns) -> Tried:
+def closest_is_bartlett(printed: Columns, here: Columns) -> Tried:
     """Of the rivals Bartlett 2017 is the closest, on every net."""
 
     def judge(known: Known) -> Judged:
@@ -61,7 +53,7 @@ def closest_is_bartlett(paper: Columns, here: Columns) -> Tried:
         return list(closest) == [BARTLETT_2017], f"the closest is {', '.join(closest)}"
 
     text = "the rival closest to Ours is Bartlett 2017"
-    return _try(text, RIVALS, "a rival has no number", judge, here, paper)
+    return _try(text, RIVALS, "a rival has no number", judge, here, printed)
 
 
 def grows_slower(here: Columns, widths: Sequence[int]) -> Tried:
@@ -80,11 +72,11 @@ def grows_slower(here: Columns, widths: Sequence[int]) -> Tried:
 
     text = "Ours grows more slowly with the width than Bartlett 2017"
     lacking = "the narrowest or the widest net has no number"
-    both = ends(here, widths), ends(list(TABLE_1.values()), list(TABLE_1))
+    both = ends(here, widths), ends(list(paper.TABLE_1.values()), list(paper.TABLE_1))
     return _try(text, (OURS, BARTLETT_2017, "width"), lacking, judge, *both)
 
 
-def below_bartlett(here: Columns, paper: Columns) -> Tried:
+def below_bartlett(here: Columns, printed: Columns) -> Tried:
     """At every width Ours is below Bartlett 2017."""
 
     def judge(known: Known) -> Judged:
@@ -92,7 +84,7 @@ def below_bartlett(here: Columns, paper: Columns) -> Tried:
         return gap > 0, f"by a factor e^{gap:.2f} at least"
 
     text = "Ours is below Bartlett 2017 at every width"
-    return _try(text, (OURS, BARTLETT_2017), "{} nets lack a number", judge, here, paper)
+    return _try(text, (OURS, BARTLETT_2017), "{} nets lack a number", judge, here, printed)
 
 
 def costs_little(here: Columns) -> Tried:
@@ -112,8 +104,8 @@ def costs_little(here: Columns) -> Tried:
 def applies(found: Sequence[NetFound]) -> Tried:
     """Theorem 5.2 says something of these nets: no layer moves further than Lemma 4.3 allows."""
     text = "Theorem 5.2 applies: every layer's ‖Δ_l‖₂ is at most ‖A_l‖₂/L, which Lemma 4.3 needs"
-    reaches = [net.smallest_bound.reach for net in found if net.smallest_bound is not None]
-    gentlest = [net.fewest_errors.reach for net in found if net.fewest_errors is not None]
+    reaches = [net.smallest_bound["reach"] for net in found if net.smallest_bound]
+    gentlest = [net.fewest_errors["reach"] for net in found if net.fewest_errors]
     if not reaches:
         return Tried(text, None, "no net was pruned")
     words = f"‖Δ_l‖₂ is up to {max(reaches):.3g} times that"
@@ -123,7 +115,8 @@ def applies(found: Sequence[NetFound]) -> Tried:
 
 def orders_between() -> Tried:
     """A sentence about the paper's own two tables, tried on them: nothing of ours enters."""
-    jumps = {row: (TABLE_2[row] - TABLE_1[784][row]) / math.log(10.0) for row in METHODS}
+    mnist, cifar10 = paper.TABLE_1[784], paper.TABLE_2
+    jumps = {method: (cifar10[method] - mnist[method]) / math.log(10.0) for method in METHODS}
     least = min(jumps[method] for method in RIVALS)
     text = (
         "between MNIST and CIFAR-10 Ours and the true error differ by one order of magnitude, the "
@@ -139,7 +132,7 @@ def orders_between() -> Tried:
 
 def reaches_error(here: Columns) -> Tried:
     """The paper's error on CIFAR-10 is reached by an MLP, pruned or not; a tenth more passes."""
-    printed = TABLE_2[TRUE_ERROR]
+    printed = paper.TABLE_2[TRUE_ERROR]
     text = f"the MLP errs on e^{printed:.2f} = {math.exp(printed):.1%} of the test set"
     shown = (one[name] for one in here for name in (TRUE_ERROR, BEFORE))
     best = min((value for value in shown if value is not None), default=None)

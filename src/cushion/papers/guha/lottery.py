@@ -88,12 +88,6 @@ def target_net(dims: Sequence[int], seed: int = 0) -> tuple[Matrix, ...]:
     return tuple(layers)
 
 
-def net_shapes(dims: Sequence[int], width: int) -> list[tuple[int, int]]:
-    """The 2L shapes [out, in] of G for a target of these sizes, all hidden layers of `width`."""
-    inside = [width] * (2 * len(dims) - 3)
-    return list(zip([*inside, dims[-1]], [dims[0], *inside], strict=True))
-
-
 def find_ticket(target: Sequence[Matrix], width: int, seed: int = 0) -> list[TicketLayer]:
     """The ticket of the construction above; BadInput for too narrow a G.
 
@@ -144,7 +138,7 @@ def ticket_error(dims: Sequence[int], width: int, seed: int = 0) -> dict[str, An
         "worst_weight": max(float(np.abs(layer.off).max()) for layer in ticket),
         "active": sum(layer.active for layer in ticket),
         "target_weights": sum(layer.target.size for layer in ticket),
-        "all_weights": sum(rows * columns for rows, columns in net_shapes(dims, width)),
+        "all_weights": width * (dims[0] + (2 * len(ticket) - 2) * width + dims[-1]),
         "printed": dims[0] * width + width * width * len(ticket),
     }
 

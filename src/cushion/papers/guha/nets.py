@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from cushion.compressors.pruning.method import STRENGTHS, PruneOptions
 from cushion.compressors.run import compress_model as prune_net
@@ -28,6 +28,7 @@ from cushion.theorems.logs import LN10
 from cushion.theorems.net_facts import gather, look_at
 from cushion.theorems.norms import covered, noise_tolerance, peeled
 
+Pruned: TypeAlias = dict[str, Any]  # what pages read of one pruned net, as `_pruned` has it
 DELTA = "0.05"
 # The rows of `cushion bounds` that stand for the paper's rivals, whose formulas it does not write:
 # what each depends on (norms, widths, margin, 2^depth where the source has it) without numerical
@@ -100,41 +101,19 @@ FIGURE_2: dict[Size, tuple[NetPlan, ...]] = {
 
 
 @dataclass(frozen=True)
-class PrunedFound:
-    """What pages read of one pruned net. Errors are counted, on the sample and on the test set.
-
-    bound: the Occam bound from the bits of mask and values, on this machine's scores. reach: the
-    largest ‖Δ_l‖₂ over ‖A_l‖₂/L of a layer; above 1, Lemma 4.3 and so Theorem 5.2 say nothing.
-    logs, nats: of the paper's bounds by "name, form", ln of the value and what the count pays; None
-    where a row abstains. tried: training errors by d.
-    """
-
-    d: float
-    errors: int
-    test_errors: int
-    sparsity: float
-    bits: int
-    bound: float
-    reach: float
-    logs: dict[str, float | None]
-    nats: dict[str, float | None]
-    tried: dict[str, int]
-
-
-@dataclass(frozen=True)
 class NetFound:
     """One trained net under its title on pages, the rivals' bounds on it in natural logarithms, and
     two prunings of it.
 
     Errors are counted; a tie is an error. smallest_bound: pruned with the d that `prune_net` takes
     for its bound; fewest_errors: with the d, of those tried, at which the pruned net errs least on
-    the sample. Both are None where pruning refused, and `refused` says why.
+    the sample. Both are empty where pruning refused, and `refused` says why.
     """
 
     title: str
     plan: NetPlan
-    smallest_bound: PrunedFound | None
-    fewest_errors: PrunedFound | None
+    smallest_bound: Pruned
+    fewest_errors: Pruned
     refused: str
     shapes: list[list[int]]  # (inputs, outputs) of each layer
     m: int
@@ -145,9 +124,9 @@ class NetFound:
     logs: dict[str, float | None]
 
     @property
-    def ways(self) -> list[PrunedFound]:
+    def ways(self) -> list[Pruned]:
         """Its prunings, one where both choices of d agree."""
-        found = {one.d: one for one in (self.fewest_errors, self.smallest_bound) if one is not None}
+        found = {one["d"]: one for one in (self.fewest_errors, self.smallest_bound) if one}
         return list(found.values())[::-1]
 
     @property
@@ -160,25 +139,23 @@ class NetFound:
         """Our column with the d of the fewest errors."""
         return self._column(self.fewest_errors)
 
-    def _column(self, pruned: PrunedFound | None) -> dict[str, float | None]:
+    def _column(self, pruned: Pruned) -> dict[str, float | None]:
         """ln by row: the paper's rows first, then what the paper does not show."""
-        rows = (paper.OURS, paper.TRUE_ERROR, *COUNTS, CERTIFICATE, TRAINING_ERROR)
-        after: dict[str, float | None] = dict.fromkeys(rows)
-        if pruned is not None:
-            after |= {
-                paper.OURS: pruned.logs.get(OURS_ROW),
-                paper.TRUE_ERROR: _log_error(pruned.test_errors, self.test_m),
-                **{row: pruned.logs.get(row) for row in COUNTS},
-                CERTIFICATE: math.log(pruned.bound),
-                TRAINING_ERROR: _log_error(pruned.errors, self.m),
-            }
-        rivals = {rival: self.logs.get(row) for rival, row in RIVAL_ROWS.items()}
-        return {**rivals, **after, BEFORE: _log_error(self.test_errors, self.test_m)}
+        logs = pruned.get("logs", {})
+        return {
+            **{rival: self.logs.get(row) for rival, row in RIVAL_ROWS.items()},
+            paper.OURS: logs.get(OURS_ROW),
+            paper.TRUE_ERROR: _log_rate(pruned.get("test_errors"), self.test_m),
+            **{row: logs.get(row) for row in COUNTS},
+            CERTIFICATE: _log_rate(pruned.get("bound"), 1),
+            TRAINING_ERROR: _log_rate(pruned.get("errors"), self.m),
+            BEFORE: _log_rate(self.test_errors, self.test_m),
+        }
 
 
-def _log_error(errors: int, m: int) -> float | None:
-    """ln of an error rate; None for no errors at all."""
-    return math.log(errors / m) if errors else None
+def _log_rate(count: float | None, m: int) -> float | None:
+    """None for no errors at all, and where none were counted."""
+    return math.log(count / m) if count else None
 
 
 def find_net(workshop: Workshop, plan: NetPlan, title: str) -> NetFound:
@@ -195,14 +172,20 @@ def find_net(workshop: Workshop, plan: NetPlan, title: str) -> NetFound:
     if "refused" not in best:
         d = float(min(best["tried"], key=best["tried"].__getitem__))
         least = best if d == best["d"] else pruning((d,), d=d)
-    first, second = (None if "refused" in one else PrunedFound(**one) for one in (best, least))
+    first, second = ({} if "refused" in one else one for one in (best, least))
     refused = best.get("refused") or least.get("refused", "")
     return NetFound(title, plan, first, second, refused, **found)
 
 
 def _pruned(workshop: Workshop, plan: NetPlan, strengths: tuple[float, ...]) -> dict[str, Any]:
-    """A PrunedFound as JSON: with all strengths, or without the smallest ones, where more weights
-    of a wide net stay than a file holds; or why pruning refuses (a net without a margin, say).
+    """The net pruned with all strengths, or without the smallest ones, where more weights of a wide
+    net stay than a file holds; or why pruning refuses (a net without a margin, say).
+
+    Errors are counted, on the sample and on the test set. bound: the Occam bound from the bits of
+    mask and values, on this machine's scores. reach: the largest ‖Δ_l‖₂ over ‖A_l‖₂/L of a layer;
+    above 1, Lemma 4.3 and so Theorem 5.2 say nothing. logs, nats: of the paper's bounds by "name,
+    form", ln of the value and what the count pays; None where a row abstains. tried: training
+    errors by d.
     """
     net, data, test = _trained(workshop, plan)
     refusals = []
@@ -214,26 +197,19 @@ def _pruned(workshop: Workshop, plan: NetPlan, strengths: tuple[float, ...]) -> 
         except BadInput as problem:
             refusals.append(str(problem))
             continue
-        return _read(made.summary.to_json())
+        record = made.summary.to_json()
+        rows, here = record["paper_bounds"], record["occam"][0]
+        factors = {f"{row['name']}, {row['form']}": row["factors"] for row in rows}
+        return {
+            **{key: record[key] for key in ("d", "errors", "sparsity", "bits")},
+            "test_errors": here["holdout_errors"],
+            "bound": here["bound"],
+            "reach": worst_reach(record["layers"]),
+            "logs": logs_of(rows),
+            "nats": {name: (one or {}).get("nats") for name, one in factors.items()},
+            "tried": {one["asked"].removeprefix("d="): one["errors"] for one in record["tried"]},
+        }
     return {"refused": refusals[0]}
-
-
-def _read(record: dict[str, Any]) -> dict[str, Any]:
-    """Of NetPruning as JSON."""
-    rows, here = record["paper_bounds"], record["occam"][0]
-    factors = {f"{row['name']}, {row['form']}": row["factors"] for row in rows}
-    return {
-        "d": record["d"],
-        "errors": record["errors"],
-        "test_errors": here["holdout_errors"],
-        "sparsity": record["sparsity"],
-        "bits": record["bits"],
-        "bound": here["bound"],
-        "reach": worst_reach(record["layers"]),
-        "logs": logs_of(rows),
-        "nats": {name: (one or {}).get("nats") for name, one in factors.items()},
-        "tried": {one["asked"].removeprefix("d="): one["errors"] for one in record["tried"]},
-    }
 
 
 def worst_reach(layers: list[dict[str, Any]]) -> float:

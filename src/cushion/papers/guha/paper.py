@@ -14,11 +14,8 @@ from itertools import pairwise
 from typing import TypeAlias
 
 Column: TypeAlias = Mapping[str, float | None]  # by the name of a row; None: it has no number
-RIVALS = NEYSHABUR_2015, NEYSHABUR_2017, BARTLETT_2017 = (
-    "Neyshabur 2015",
-    "Neyshabur 2017",
-    "Bartlett 2017",
-)
+NEYSHABUR_2015, NEYSHABUR_2017, BARTLETT_2017 = "Neyshabur 2015", "Neyshabur 2017", "Bartlett 2017"
+RIVALS = (NEYSHABUR_2015, NEYSHABUR_2017, BARTLETT_2017)
 OURS, TRUE_ERROR = "Ours", "True error"
 METHODS = (*RIVALS, OURS, TRUE_ERROR)
 MNIST_EXAMPLES, CIFAR10_EXAMPLES = 60_000, 50_000

@@ -52,10 +52,7 @@ def page(workshop: Workshop) -> Page:
     needs = [sized(workshop, training) for training in (commands.LENET, commands.TICKETS)]
     found = commands.answers(workshop, "guha-pruning", asked, _KEPT, needs)
     two = {"sketched": asked["sketch"], "pruned": asked["mask-and-values"]}
-    files = [
-        workshop.out / sized(workshop, f".runs/nets/{name}.net")
-        for name in ("sketch", "mask-and-values")
-    ]
+    files = (workshop.out / command.split(" -o ")[1] for command in two.values())
     trip = workshop.step("study-round-trip", two, partial(round_trip, *files))
     coins = {name: found[name] for name in found if name.startswith("bernoulli")}
     return Page(
@@ -122,6 +119,9 @@ def claims(found: dict[str, Answer], trip: dict[str, Any]) -> tuple[Tried, ...]:
 
 
 def _nets(found: dict[str, Answer]) -> Table:
+    def errors(record: Answer) -> str:
+        return ", ".join(str(record[key]) for key in _ERRORS)
+
     def held_out(record: Answer) -> float:
         return float(record["occam"][0]["holdout_errors"] / record["occam"][0]["holdout_m"])
 
@@ -132,9 +132,7 @@ def _nets(found: dict[str, Answer]) -> Table:
         "weights left": "taken.nonzeros",
         "share left": lambda one: 1 - one["sparsity"],
         "bits": "bits",
-        "training errors before, pruned, stored": lambda one: ", ".join(
-            str(one[key]) for key in _ERRORS
-        ),
+        "training errors before, pruned, stored": errors,
         "bound here": "bound here",
         "certificate": "certificate",
         "held-out": held_out,

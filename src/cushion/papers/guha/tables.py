@@ -7,17 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from cushion.papers.guha import paper
-from cushion.papers.guha.nets import (
-    BEFORE,
-    CERTIFICATE,
-    COUNTS,
-    OURS_ROW,
-    RIVAL_ROWS,
-    TRAINING_ERROR,
-    NetFound,
-    PrunedFound,
-)
+from cushion.papers.guha import nets, paper
+from cushion.papers.guha.nets import CERTIFICATE, NetFound, Pruned
 from cushion.papers.guha.paper import OURS, Column, explained, implied_constant, mlp_shapes
 from cushion.papers.pages import Columns, Table
 
@@ -29,7 +20,7 @@ OTHER_FORMS = {
     "spec-l1,2, corrected": paper.BARTLETT_2017,
     "spec-l2,1, stated": paper.BARTLETT_2017,
 }
-_RIVALS = (f"{row.replace(', as', ' (as')}) for {rival}" for rival, row in RIVAL_ROWS.items())
+_RIVALS = (f"{row.replace(', as', ' (as')}) for {rival}" for rival, row in nets.RIVAL_ROWS.items())
 ROW_NOTES = (
     "All numbers of the first table are natural logarithms, as the paper's are; a value above 0 is "
     "a bound above 100 % and says nothing. A dash: the row abstains, or no error was counted.",
@@ -62,7 +53,7 @@ def beside_paper(found: Nets, papers: Sequence[Column | None], caption: str) -> 
             columns[f"{net.title}, paper"] = printed.get
         for way, column in (("smallest bound", net.bounded), ("fewest errors", net.gentle)):
             columns[f"{net.title}, {way}"] = partial(_cell, column)
-    beside = (*COUNTS, CERTIFICATE, TRAINING_ERROR, BEFORE)
+    beside = (*nets.COUNTS, CERTIFICATE, nets.TRAINING_ERROR, nets.BEFORE)
     return Table.of(f"{caption} (natural logarithms):", (*paper.METHODS, *beside), columns)
 
 
@@ -83,10 +74,10 @@ def _cell(numbers: Column, name: str) -> float | None:
 def trained(found: Nets) -> Table:
     """What was trained and what Algorithm 1 made of it; errors are fractions, not logarithms."""
 
-    def pruned_error(row: tuple[NetFound, PrunedFound | None], kind: str) -> float | None:
+    def pruned_error(kind: str, row: tuple[NetFound, Pruned | None]) -> float | None:
         net, pruned = row
         sizes = {"errors": net.m, "test_errors": net.test_m}
-        return None if pruned is None else getattr(pruned, kind) / sizes[kind]
+        return None if pruned is None else pruned[kind] / sizes[kind]
 
     columns: Columns = {
         "net": "0.title",
@@ -97,8 +88,8 @@ def trained(found: Nets) -> Table:
         "d": "1.d",
         "pruned away": "1.sparsity",
         "‖Δ‖₂L/‖A‖₂, worst layer": "1.reach",
-        "pruned: training error": lambda row: pruned_error(row, "errors"),
-        "pruned: test error": lambda row: pruned_error(row, "test_errors"),
+        "pruned: training error": partial(pruned_error, "errors"),
+        "pruned: test error": partial(pruned_error, "test_errors"),
         "bits": "1.bits",
         "certified error": "1.bound",
     }
@@ -109,20 +100,21 @@ def trained(found: Nets) -> Table:
 def counts(found: Nets) -> Table:
     """Nats that each count pays for the same pruned net; the certificate's a coder wrote."""
 
-    def paid(name: str, row: tuple[NetFound, PrunedFound]) -> float | None:
-        return row[1].nats.get(name)
+    def paid(name: str, row: tuple[NetFound, Pruned]) -> float | None:
+        nats: dict[str, float | None] = row[1]["nats"]
+        return nats.get(name)
 
-    def ratio(pruned: PrunedFound) -> float | None:
-        sketch, naive = (pruned.nats.get(f"{one} count, corrected") for one in ("sketch", "naive"))
+    def ratio(row: tuple[NetFound, Pruned]) -> float | None:
+        sketch, naive = (paid(f"{one} count, corrected", row) for one in ("sketch", "naive"))
         return sketch / naive if sketch is not None and naive else None
 
     columns: Columns = {
         "net": "0.title",
         "d": "1.d",
         "weights": lambda row: sum(inputs * outputs for inputs, outputs in row[0].shapes),
-        **{name: partial(paid, name) for name in (OURS_ROW, *COUNTS)},
-        "mask and values, coded": lambda row: row[1].bits * math.log(2.0),
-        "sketch over naive, corrected": lambda row: ratio(row[1]),
+        **{name: partial(paid, name) for name in (nets.OURS_ROW, *nets.COUNTS)},
+        "mask and values, coded": lambda row: row[1]["bits"] * math.log(2.0),
+        "sketch over naive, corrected": ratio,
     }
     rows = [(net, pruned) for net in found for pruned in net.ways]
     return Table.of("Nats that each count pays for the same pruned net:", rows, columns)
@@ -130,12 +122,10 @@ def counts(found: Nets) -> Table:
 
 def by_strength(found: Nets) -> Table:
     """The training error of the pruned net at every d that was tried, beside what stays."""
-    tried = {
-        net.title: {float(d): errors / net.m for d, errors in net.smallest_bound.tried.items()}
-        if net.smallest_bound
-        else {}
-        for net in found
-    }
+    tried = {}
+    for net in found:
+        errors = net.smallest_bound.get("tried", {})
+        tried[net.title] = {float(d): count / net.m for d, count in errors.items()}
     columns: Columns = {
         "d": float,
         "χ = 1 - √(d/(d+2))": lambda d: 1.0 - math.sqrt(d / (d + 2.0)),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -16,18 +17,15 @@ from cushion.measures.tails.stable_law import SMALLEST_ALPHA, density
 from cushion.papers.drawings import Contour, Picture, Series
 from cushion.papers.pages import Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
-from cushion.papers.shin.resilience import (
-    PathProbability,
-    asymptotic_density,
-    path_probability,
-    tail_constant,
-)
+from cushion.papers.shin import resilience
+from cushion.papers.shin.resilience import PathProbability, asymptotic_density
 from cushion.theorems.sparsity import log_tail
 
 Floats: TypeAlias = NDArray[np.float64]
 Grid: TypeAlias = Sequence[Sequence[PathProbability]]  # one row an i, one column an α
 ALPHAS = (0.5, 1.0, 1.5, 2.0)
 C, M, N = 1.3, 5, 64  # Figure 2's
+_path = partial(resilience.path_probability, c=C, m=M, n=N)
 _PROBABLE = 0.5
 _FAR = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _SHOWN = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)  # rows of Figure 2's table
@@ -49,7 +47,7 @@ def figure_1(workshop: Workshop) -> Page:
     powers = [
         Series(f"eq. 12, α = {alpha:g}", [asymptotic_density(w, alpha) for w in far.tolist()], True)
         for alpha in ALPHAS
-        if tail_constant(alpha) > 0
+        if resilience.tail_constant(alpha) > 0
     ]
     title = "Their right tails, and the power of eq. 12 (dashed)"
     lines = [*_densities(far, 1e-9), *powers]
@@ -60,7 +58,7 @@ def figure_1(workshop: Workshop) -> Page:
                 ["x", *(f"α = {alpha:g}" for alpha in ALPHAS)],
                 list(zip(_FAR, *(tails[alpha].tolist() for alpha in ALPHAS), strict=True)),
                 "Densities (β = 0, scale 1):",
-            ),
+            )
         ],
         settings={"beta": 0, "scale": 1, "location": 0},
         claims=(
@@ -158,10 +156,6 @@ def figure_2(workshop: Workshop) -> Page:
             for kind, title, over, values in surfaces
         ],
     )
-
-
-def _path(i: float, alpha: float) -> PathProbability:
-    return path_probability(i, alpha, C, M, N)
 
 
 def _values(grid: Grid, field: str) -> list[list[float]]:

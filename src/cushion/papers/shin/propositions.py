@@ -59,6 +59,29 @@ PLANS: dict[Size, Draws] = {
 }
 
 
+_COUNTED = (
+    "Proposition 1.2 for a matrix and eq. 11 for one of its rows: the k reached with probability"
+)
+_COUNTS = {
+    "n": "n",
+    "α": "alpha",
+    "τ/w_m": "tau",
+    "p": "p",
+    "p of eq. 40": "p printed",
+    "k by eq. 6": "k",
+    "P(X ≥ k) by eq. 6": "chernoff",
+    "exact": "exact",
+    "seen": "seen",
+    "k by the exact tail": "k exact",
+}
+_SPIKE = {"α": "alpha", "weights": "law", "x": "kind", "eq. 10": "printed"}
+_SPIKE |= {"corrected": "corrected", "seen": "seen"}
+_LAST_SPIKE = {"law": "signed", "kind": "spread", "corrected": "infinite", "seen": None} | {
+    "alpha": _TABLE_1,
+    "printed": sparsity.energy_printed(1.0, _LENGTH, TAU, _TABLE_1),
+}
+_ON_FROBENIUS = f"τ from ε = {_RELATIVE:g} relative to ‖W‖_F"
+_SHARES = {"α": "alpha", f"τ = {TAU:g} w_m": "fixed", _ON_FROBENIUS: "share"}
 _SIMULATIONS: dict[str, Make] = {
     "shin-error": drawn.proposition_1_1,
     "shin-dependent": drawn.dependent,
@@ -94,10 +117,10 @@ def propositions(workshop: Workshop) -> Page:
         tables=(
             *_error_tables(errors),
             _setting_table(),
-            _count_table(counts),
-            _spike_table(spikes),
+            Table.of(f"{_COUNTED} {ETA:g} at most:", counts, _COUNTS),
+            Table.of("E[Bx]₁² for x of 16 numbers:", [*spikes, _LAST_SPIKE], _SPIKE),
             _stable_table(stable),
-            _share_table(shares),
+            Table.of("Share of the weights that is replaced (t = 0):", shares, _SHARES),
         ),
         settings={"alpha": ALPHA, "tau": TAU, "w_m": 1, **asdict(plan)},
         claims=(
@@ -202,33 +225,6 @@ def _setting_table() -> Table:
     return Table.of("The paper's three settings at ε = 1, and what they promise:", rows, columns)
 
 
-def _count_table(rows: Sequence[Row]) -> Table:
-    columns = {
-        "n": "n",
-        "α": "alpha",
-        "τ/w_m": "tau",
-        "p": "p",
-        "p of eq. 40": "p printed",
-        "k by eq. 6": "k",
-        "P(X ≥ k) by eq. 6": "chernoff",
-        "exact": "exact",
-        "seen": "seen",
-        "k by the exact tail": "k exact",
-    }
-    reached = f"the k reached with probability {ETA:g} at most"
-    caption = f"Proposition 1.2 for a matrix and eq. 11 for one of its rows: {reached}:"
-    return Table.of(caption, rows, columns)
-
-
-def _spike_table(rows: Sequence[Row]) -> Table:
-    printed = sparsity.energy_printed(1.0, _LENGTH, TAU, _TABLE_1)
-    last = {"law": "signed", "kind": "spread", "corrected": "infinite", "seen": None}
-    named = {"α": "alpha", "weights": "law", "x": "kind", "eq. 10": "printed"}
-    columns = named | {"corrected": "corrected", "seen": "seen"}
-    all_rows = [*rows, {"alpha": _TABLE_1, "printed": printed, **last}]
-    return Table.of("E[Bx]₁² for x of 16 numbers:", all_rows, columns)
-
-
 def _stable_table(rows: Sequence[Row]) -> Table:
     columns: Columns = {
         "c": "c",
@@ -243,9 +239,3 @@ def _stable_table(rows: Sequence[Row]) -> Table:
     brackets = [{**one, "i": i} for one in rows for i in range(one["m"] + 1)]
     caption = "Share of stable weights of scale c between c^i and c^(i+1):"
     return Table.of(caption, brackets, columns)
-
-
-def _share_table(rows: Sequence[Row]) -> Table:
-    relative = f"τ from ε = {_RELATIVE:g} relative to ‖W‖_F"
-    columns = {"α": "alpha", f"τ = {TAU:g} w_m": "fixed", relative: "share"}
-    return Table.of("Share of the weights that is replaced (t = 0):", rows, columns)

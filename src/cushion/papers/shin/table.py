@@ -9,7 +9,7 @@ nothing is random.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from cushion.measures.margins import sample_margins
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Total, map_shards
 from cushion.nets.network import Network, Node
-from cushion.papers.pages import Columns, Page, Size, Table, Tried
+from cushion.papers.pages import Columns, Page, Table, Tried
 from cushion.papers.runner import Workshop
 from cushion.papers.shin.fleet import FLEET, NetTails, find_tails, settings_of, train_net
 from cushion.papers.shin.stable_rank import rises
@@ -36,11 +36,6 @@ _BITS = 16  # of a kept weight: the paper rounds nothing
 _COMPARABLE = 1.0  # points of accuracy that a compressed net may lose and be called comparable
 TRIALS = 10
 _QUICK = ("digits-fc32", "digits-fc128", "digits-fc128x4", "digits-fc384")
-_ROWS: dict[Size, Callable[[str], bool]] = {
-    "quick": lambda name: name in _QUICK,
-    "recorded": lambda name: "-noise" not in name and "-seed" not in name,
-    "full": lambda name: "-noise" not in name and "-seed" not in name,
-}
 # The paper's own: net, data set, α, accuracy in percent, of ten compressed nets mean and deviation.
 PAPER = (
     ("densenet40_k12", "CIFAR-10", 2.84, 94.46, 94.26, 0.09),
@@ -57,13 +52,7 @@ PAPER = (
     ("pyramidnet110_a48", "SVHN", 3.64, 97.56, 97.28, 0.11),
 )
 _PAPER_LOST = [original - compressed for _, _, _, original, compressed, _ in PAPER]
-_HEADER = (
-    "architecture",
-    "data set",
-    "α-fit",
-    "original accuracy, %",
-    "compressed accuracy, %",
-)
+_HEADER = ("architecture", "data set", "α-fit", "original accuracy, %", "compressed accuracy, %")
 
 
 @dataclass(frozen=True)
@@ -112,7 +101,9 @@ class Accuracies:
 
 def table_1(workshop: Workshop) -> Page:
     """The nets of the fleet with their labels as they are, one seed each."""
-    plans = [plan for plan in FLEET[workshop.size] if _ROWS[workshop.size](plan.name)]
+    fleet, quick = FLEET[workshop.size], workshop.size == "quick"
+    chosen = (plan.name in _QUICK if quick else not plan.noise and not plan.seed for plan in fleet)
+    plans = [plan for plan, take in zip(fleet, chosen, strict=True) if take]
     found = [_accuracies(workshop, find_tails(workshop, plan)) for plan in plans]
     epochs = [plan.epochs for plan in plans]
 
@@ -191,16 +182,16 @@ def count_errors(networks: Sequence[Network], first: int, data: Dataset) -> list
         values = {0: as_floats(data.x[rows]).to(networks[0].dtype)}
         labels = torch.from_numpy(np.array(data.y[rows]))
         _run(networks[0].nodes[1:first], values, networks[0].users)
-        found = {}
-        for number, net in enumerate(networks):
+        errors = []
+        for net in networks:
             own = dict(values)
             _run(net.nodes[first:], own, net.users)
             margins = sample_margins(own[len(net.nodes) - 1], labels)
-            found[str(number)] = Total((margins <= 0).sum().double().numpy())
-        return found
+            errors.append(float((margins <= 0).sum()))
+        return {"errors": Total(np.array(errors))}
 
     counts = map_shards(len(data), _BATCH, work, describe="trials")
-    return [int(counts[str(number)].sum) for number in range(len(networks))]
+    return [int(count) for count in counts["errors"].sum]
 
 
 def _run(nodes: Sequence[Node], values: dict[int, Tensor], users: Sequence[Sequence[int]]) -> None:
@@ -251,16 +242,10 @@ def _tables(found: Sequence[Accuracies]) -> list[Table]:
         **{way.name: partial(Accuracies.shown, way=way) for way in WAYS},
         "weights of the layer that stay, %: printed / |w|": kept,
     }
-    layout = [
-        (
-            one.net.plan.name,
-            one.net.plan.data,
-            fitted(one),
-            f"{one.original:.2f}",
-            one.shown(PRINTED),
-        )
-        for one in found
-    ]
+    layout = []
+    for one in found:
+        plan, original = one.net.plan, f"{one.original:.2f}"
+        layout.append((plan.name, plan.data, fitted(one), original, one.shown(PRINTED)))
     printed = [
         (net, data, f"{alpha:.2f}", f"{original:.2f}", f"{compressed:.2f} ± {deviation:.2f}")
         for net, data, alpha, original, compressed, deviation in PAPER
