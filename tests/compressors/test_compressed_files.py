@@ -22,9 +22,15 @@ from tests.compressed_cases import compressed, moved, network
 
 import cushion
 from cushion.certificates.format.number_stream import encode_numbers
-from cushion.compressors.file import FORMAT, CompressedNet, _digest, is_compressed, load_compressed
+from cushion.compressors.file import (
+    FORMAT,
+    CompressedNet,
+    _digest,
+    describe_graph,
+    is_compressed,
+    load_compressed,
+)
 from cushion.compressors.projection.products import LowRank
-from cushion.compressors.storage.graphs import describe_graph
 from cushion.compressors.storage.stored import Numbers
 from cushion.compressors.storage.stored_net import StoredNet, read_stored
 from cushion.errors import BadInput, CushionError, Malformed

@@ -14,7 +14,7 @@ from tests.cases import CASES, Case
 from torch.nn import functional as F
 
 import cushion
-from cushion.compressors.storage.graphs import describe_graph, rebuild_graph
+from cushion.compressors.file import describe_graph, rebuild_graph
 from cushion.errors import Malformed, Unsupported
 from cushion.nets.network import Network
 from cushion.nets.operations import Affine, AvgPool, MaxPool

@@ -24,7 +24,7 @@ from torch import nn
 
 import cushion
 from cushion.compressors import choice
-from cushion.compressors.certified import Compressed
+from cushion.compressors.choice import Compressed
 from cushion.compressors.noise.method import TAUS, HeavyTailOptions
 from cushion.compressors.noise.records import ReplacementSummary
 from cushion.compressors.noise.replacement import threshold_within

@@ -18,7 +18,7 @@ from tests.trained_cases import ROWS, compressions, digits, near_its_start, trai
 from torch import nn
 
 import cushion
-from cushion.compressors.certified import Compressed
+from cushion.compressors.choice import Compressed
 from cushion.compressors.projection import account
 from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.projection.records import ProjectionSummary

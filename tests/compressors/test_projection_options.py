@@ -295,7 +295,7 @@ def test_helpers_go_with_their_methods(method: str) -> None:
             assert options.helper_of(method) == helper
         else:
             with pytest.raises(
-                BadInput, match=f"`helper` = {helper} does not go with `method` = {method}"
+                BadInput, match=f"`helper` = {helper} with `method` = {method} must be"
             ):
                 options.check(method)
     own = {"matrix-project": "signs", "vector-project": "gaussian", "conv-project": "gaussian"}

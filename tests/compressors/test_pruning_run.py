@@ -21,8 +21,7 @@ from torch import nn
 
 import cushion
 from cushion.compressors import choice
-from cushion.compressors.certified import Compressed
-from cushion.compressors.choice import worthless
+from cushion.compressors.choice import Compressed, worthless
 from cushion.compressors.options import BEST_GRIDS
 from cushion.compressors.pruning.grids import norm_at_least
 from cushion.compressors.pruning.masks import masks_for

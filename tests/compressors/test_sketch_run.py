@@ -17,7 +17,7 @@ from tests.trained_cases import trained
 
 import cushion
 from cushion.cli import main
-from cushion.compressors.certified import Compressed
+from cushion.compressors.choice import Compressed
 from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.pruning.records import PruningSummary
 from cushion.compressors.run import compress_model

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import cushion
-from cushion.compressors.storage.graphs import describe_graph, rebuild_graph
+from cushion.compressors.file import describe_graph, rebuild_graph
 from cushion.errors import Malformed, Unsupported
 from cushion.measures.norms.paths import path_norms
 from cushion.nets.linearisation import Linearisation

@@ -16,7 +16,7 @@ from cushion.errors import BadInput
 from cushion.records.options import Option
 
 if TYPE_CHECKING:
-    from cushion.compressors.certified import Compressed
+    from cushion.compressors.choice import Compressed
     from cushion.compressors.searches import SearchSummary
     from cushion.data import Dataset
     from cushion.nets.loading.weights import LoadedNet

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from cushion.compressors.records import InductionError, PromiseCheck
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.margins import sample_margins
-from cushion.measures.probing import lengths
-from cushion.nets.batches import as_floats
-from cushion.nets.engine import Accumulators, Samples, map_shards
+from cushion.measures.probing import lengths, stream
 from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network
 from cushion.theorems.compression import CompressedFacts
@@ -71,47 +70,33 @@ def follow_induction(
     batch = max(1, min(256, _ACTIVATIONS // values))
 
     @torch.no_grad()
-    def work(rows: slice) -> Accumulators[Pair | str]:
-        x = as_floats(data.x[rows]).to(net.dtype)
-        found: dict[Pair | str, Samples] = {}
+    def work(x: Tensor, rows: slice) -> dict[Pair | str, Tensor | Values]:
+        found: dict[Pair | str, Tensor | Values] = {}
         if scores is None:
             clean = Activations(net, x).values
-            own = clean[net.nodes[-1].index]
-            changed = _follow(net, compressed, clean, found, rows.start)
+            own, changed = clean[net.nodes[-1].index], _follow(net, compressed, clean, found)
         else:
             own, changed = torch.from_numpy(scores[rows]).to(net.dtype), compressed.forward(x)
         if not bool(torch.isfinite(changed).all()):
-            raise BadInput(
-                f"the compressed net's scores are not finite near row {rows.start}: so few numbers "
-                "lose the net; use more (`k`)"
-            )
-        gap = changed.double() - own.double()
-        columns = {
+            raise BadInput(f"scores are not finite near row {rows.start}: use more numbers (`k`)")
+        gap, labels = changed.double() - own.double(), torch.from_numpy(np.array(data.y[rows]))
+        return found | {
             "gaps": lengths(gap),
             "largest_gaps": gap.abs().amax(1),
             "sizes": lengths(own),
-            "margins": sample_margins(changed.double(), torch.from_numpy(np.array(data.y[rows]))),
+            "margins": sample_margins(changed.double(), labels),
             "scores": own,
         }
-        return found | {key: Samples.of(rows.start, part.numpy()) for key, part in columns.items()}
 
-    shards = map_shards(len(data), batch, work, describe="errors of the compressed layers")
-    errors, whole = {}, {}
-    for key, part in shards.items():
-        if isinstance(key, str):
-            whole[key] = part.values()
-        else:
-            errors[key] = part.values()
+    found = stream(net, data, batch, work, "errors of the compressed layers")
+    errors = {pair: values for pair, values in found.items() if not isinstance(pair, str)}
+    whole = {name: values for name, values in found.items() if isinstance(name, str)}
     return LayerErrors(errors, **whole)
 
 
 def _follow(
-    net: Network,
-    compressed: Network,
-    clean: dict[int, torch.Tensor],
-    found: dict[Pair | str, Samples],
-    start: int,
-) -> torch.Tensor:
+    net: Network, compressed: Network, clean: dict[int, Tensor], found: dict[Any, Any]
+) -> Tensor:
     """Fill in the errors of every (i, j); the scores of the whole compressed net."""
     values, layers = dict(clean), net.affine_layers
     for i, node in enumerate(layers):
@@ -124,7 +109,7 @@ def _follow(
             at = layers[j].index
             if at == node.index or at in after:
                 moved = lengths(values[at] - clean[at]).numpy()
-                found[i, j] = Samples.of(start, over(moved, lengths(clean[at]).numpy()))
+                found[i, j] = over(moved, lengths(clean[at]).numpy())
     return values[net.nodes[-1].index]
 
 

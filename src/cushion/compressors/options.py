@@ -26,9 +26,7 @@ class MethodOptions(Options):
             if value == "":
                 raise BadInput(f"`{one.name}` must not be empty")
             if one.many and isinstance(value, tuple) and len(value) > _MOST_TRIED:
-                raise BadInput(
-                    f"`{one.name}` lists {len(value)} values, and at most {_MOST_TRIED} are tried"
-                )
+                raise BadInput(f"`{one.name}` lists more than {_MOST_TRIED} values to try")
         super().__post_init__()
 
     def settings(self) -> dict[str, Any]:

@@ -27,10 +27,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.data import Dataset
-from cushion.measures.probing import lengths
+from cushion.measures.probing import lengths, stream
 from cushion.measures.stability.jacobians import pair_squares, plan_jacobians
-from cushion.nets.batches import as_floats
-from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.linearisation import Activations, Linearisation
 from cushion.nets.network import Network, Node
 from cushion.nets.operators import Conv2d, Operator
@@ -94,19 +92,17 @@ def check_pairs(
     exact: set[tuple[int, int]] = set()
 
     @torch.no_grad()
-    def work(rows: slice) -> Accumulators[tuple[int, int]]:
-        x = as_floats(data.x[rows]).to(net.dtype)
+    def work(x: Tensor, rows: slice) -> dict[tuple[int, int], Tensor]:
         line, clean = Linearisation(net, x), Activations(net, x).values
         jacobians = pair_squares(line, plan, seed * (1 << 32) + rows.start)
-        found: dict[tuple[int, int], Samples] = {}
+        found: dict[tuple[int, int], Tensor] = {}
         for i, (node, allowance) in enumerate(zip(layers, allowances, strict=True)):
             if allowance is None:
                 continue
             v, operator = clean[node.inputs[0]], node.affine.operator
             noise = compressed.nodes[node.index].affine.operator.apply(v) - operator.apply(v)
             ratio = partial(_ratio, allowance, lengths(v), math.prod(node.shape[1:]))
-            own = ratio(noise, math.sqrt(operator.output_size), 1.0)
-            found[i, i] = Samples.of(rows.start, own.numpy())
+            found[i, i] = ratio(noise, math.sqrt(operator.output_size), 1.0)
             exact.add((i, i))
 
             def visit(later: Node, t: Tensor, i: int = i, ratio: _Ratio = ratio) -> None:
@@ -115,16 +111,14 @@ def check_pairs(
                 if one is None or pair is None or (one.spread and pair.spread is None):
                     return
                 beta = 1.0 if pair.spread is None else pair.spread.sqrt()
-                seen = ratio(t[0], pair.squared.sqrt(), beta)
-                found[i, j] = Samples.of(rows.start, seen.numpy())
+                found[i, j] = ratio(t[0], pair.squared.sqrt(), beta)
                 if pair.error is None:
                     exact.add((i, j))
 
             line.push(node, noise[None].clone(), visit)
         return found
 
-    merged = map_shards(len(data), batch, work, describe="pairs of layers")
-    return PairRatios({pair: part.values() for pair, part in merged.items()}, frozenset(exact))
+    return PairRatios(stream(net, data, batch, work, "pairs of layers"), frozenset(exact))
 
 
 def _ratio(

@@ -18,8 +18,15 @@ from cushion.certificates.certificate import Certificate
 from cushion.certificates.format.number_stream import MOST_FIELD
 from cushion.certificates.model_first import model_first
 from cushion.certificates.search.options import Report
-from cushion.compressors.certified import ASSUMED, Compressed, certificate_of, occam_rows
-from cushion.compressors.choice import curve_point, take_best, worthless
+from cushion.compressors.choice import (
+    ASSUMED,
+    Compressed,
+    certificate_of,
+    curve_point,
+    occam_rows,
+    take_best,
+    worthless,
+)
 from cushion.compressors.lemmas import follow_induction
 from cushion.compressors.method import Found, Method
 from cushion.compressors.records import CurvePoint, Promise, Summary, Tried

@@ -25,7 +25,7 @@ from cushion.records import Record, column
 if TYPE_CHECKING:
     from torch import nn
 
-    from cushion.compressors.certified import Compressed
+    from cushion.compressors.choice import Compressed
     from cushion.data.dataset import Dataset
 
 _SOURCES: dict[type[sources.Source], str] = {
@@ -63,7 +63,7 @@ class Search(Named):
     ) -> Compressed[SearchSummary]:
         """The net with the smallest bound that was found, its summary and its certificate."""
         from cushion.certificates.certify import certify
-        from cushion.compressors.certified import Compressed
+        from cushion.compressors.choice import Compressed
 
         certificate = certify(
             model,

@@ -92,16 +92,11 @@ def accuracy_for(gamma: float, facts: NetFacts, longest: float) -> float:
     """δ = γ/(√2·e·max‖x‖·d·∏L‖A‖₂), at most 1/d: Lemma 1 at this δ in every layer keeps ‖f̂ - f‖₂ ≤
     γ/√2 (Thm 2.2).
     """
-    last = len(facts.layers) - 1
-    norms = [
-        lifted_spectral(layer, facts.has_bias, last=at == last)
-        for at, layer in enumerate(facts.layers)
-    ]
+    biased, final = facts.has_bias, facts.layers[-1]
+    norms = [lifted_spectral(one, biased, last=one is final) for one in facts.layers]
     size = (math.hypot(longest, 1.0) if facts.has_bias else longest) * first_step(facts)
     if not all(one > 0 for one in (*norms, size)):
         return 1.0 / facts.depth  # the scores are 0 whatever the other layers do
-    total = math.fsum(map(math.log, norms)) + math.fsum(
-        facts.log_step(layer) for layer in facts.layers
-    )
+    total = math.fsum(map(math.log, norms)) + math.fsum(map(facts.log_step, facts.layers))
     log_delta = math.log(gamma) - total - math.log(math.sqrt(2.0) * math.e * size * facts.depth)
     return min(1.0 / facts.depth, math.exp(min(max(log_delta, -700.0), 0.0)))

@@ -10,21 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from cushion.compressors.pairs import overlap
 from cushion.data import Dataset
-from cushion.data.samples import permutation
 from cushion.errors import BadInput
 from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.one_pass import one_pass
+from cushion.measures.probing import check_scores, chosen_rows, stream
 from cushion.measures.stability.effective import LayerTerms, kept_rows
 from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.measurement import measure_terms
 from cushion.measures.stability.noise import Noise
 from cushion.measures.stability.smoothness import measure_smoothness
 from cushion.measures.table import measure
-from cushion.nets.batches import as_floats
-from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network
 from cushion.nets.operators import Conv2d
 from cushion.theorems.facts import NetFacts
@@ -74,19 +73,12 @@ class Subject:
         """Of the net as it was, [m, classes]."""
         net, sample = self.net, self.sample
 
-        def work(rows: slice) -> Accumulators[str]:
-            found = net.forward(as_floats(sample.x[rows]).to(net.dtype))
-            if not bool(torch.isfinite(found).all()):
-                raise BadInput(
-                    f"the net's scores on {sample.name} are not finite near row {rows.start}; "
-                    "check its weights"
-                )
-            return {"scores": Samples.of(rows.start, found.numpy())}
+        def work(x: Tensor, rows: slice) -> dict[str, Tensor]:
+            found = net.forward(x)
+            check_scores(found, sample, rows.start)
+            return {"scores": found}
 
-        found: NDArray[np.float64] = map_shards(len(sample), _BATCH, work, describe="scores")[
-            "scores"
-        ].values()
-        return found
+        return stream(net, sample, _BATCH, work, "scores")["scores"]
 
     @cached_property
     def gamma(self) -> float | None:
@@ -112,15 +104,14 @@ class Subject:
         None unless the net is a chain in which every quantity is defined.
         """
         net, data, zeta, seed = self.net, self.sample, self.options.zeta, self.seed
-        asked = StabilityOptions(
-            examples=self.options.examples, seed=seed, draws=_DRAWS, attenuation_draws=0
-        )
+        rows = self.options.examples
+        asked = StabilityOptions(examples=rows, seed=seed, draws=_DRAWS, attenuation_draws=0)
         norms = one_pass(net, data, _BATCH, norms=True, margins=False)
-        terms, rows = measure_terms(net, data, norms, asked, self.start)  # type: ignore[arg-type]
+        terms, seen = measure_terms(net, data, norms, asked, self.start)  # type: ignore[arg-type]
         if not terms:
             return None
         kept = kept_rows(terms, zeta)
-        some = data.select(rows[kept], f"{int(kept.sum())} rows for noise stability, seed={seed}")
+        some = data.select(seen[kept], f"{int(kept.sum())} rows for noise stability, seed={seed}")
         return StabilityFacts(
             layers=tuple(self._layer(at, term, kept) for at, term in enumerate(terms)),
             contraction=max(_contraction(term, kept, zeta == 0.0) for term in terms),
@@ -174,8 +165,7 @@ class Subject:
 
     def some_rows(self, what: str) -> Dataset:
         """As many examples as the options ask for, by the seed."""
-        rows = np.sort(permutation(len(self.sample), self.seed)[: self.options.examples])
-        return self.sample.select(rows, f"{len(rows)} rows for {what}, seed={self.seed}")
+        return chosen_rows(self.sample, self.options.examples, self.seed, what)[0]
 
 
 def _contraction(term: LayerTerms, kept: NDArray[Any], whole: bool) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cushion.compressors.certified import ASSUMED
+from cushion.compressors.choice import ASSUMED
 from cushion.compressors.lemmas import Lemma, induction_check, induction_rows
 from cushion.compressors.method import Account, Found
 from cushion.compressors.pairs import Allowance, check_pairs
@@ -261,12 +261,12 @@ def _known(layer: StoredLayer) -> tuple[int, str]:
             return (k := layer.coefficients.integers.size), f"k = {k}, {layer.helper}"
         case Located():
             return layer.k, f"k = {layer.k}, p = {layer.p}, {layer.helper}"
+        case Sparse():
+            return layer.parameters, f"{layer.parameters} non-zeros"
         case ProjectedRows():
             k = layer.coefficients.integers.shape[1]
             return k, f"k = {k} a vector, {layer.helper}"
-    return layer.parameters, f"{layer.parameters} non-zeros" if isinstance(
-        layer, Sparse
-    ) else "kept"
+    return layer.parameters, "kept"
 
 
 def _weight_error(node: Node, network: Network) -> float:

@@ -147,11 +147,8 @@ def why_no_induction(
         return "cushions are not defined for this net"
     if counts.why_not or also:
         return counts.why_not or also
-    short = [
-        layer.name
-        for layer, size in zip(counts.layers, sizes, strict=True)
-        if size < layer.projections
-    ]
+    pairs = zip(counts.layers, sizes, strict=True)
+    short = [layer.name for layer, size in pairs if size < layer.projections]
     if short:
         some = f"{', '.join(short[:3])}{', ...' if len(short) > 3 else ''}"
         return f"{some} got a smaller k than the lemma asks for"

@@ -82,13 +82,9 @@ class NetOptions(MarginOptions):
         helpers = _HELPERS.get(method, ())
         if self.helper is not None and self.helper not in helpers:
             takes = f"one of {', '.join(helpers)}" if helpers else "left out: it has none"
-            raise BadInput(
-                f"`helper` = {self.helper} does not go with `method` = {method}; it must be {takes}"
-            )
+            raise BadInput(f"`helper` = {self.helper} with `method` = {method} must be {takes}")
         if method == "vector-compress" and self.k is not None:
-            raise BadInput(
-                "vector-compress chooses what it keeps: leave out `k`, or use vector-project"
-            )
+            raise BadInput("vector-compress has no k: leave out `k`, or use vector-project")
         if method == "low-rank" and self.k is not None and self.epsilon is not None:
             raise BadInput("`k` and `epsilon` both say where to truncate; give one of them")
         for asked in self.sweep or ():

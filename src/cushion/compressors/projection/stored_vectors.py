@@ -65,9 +65,7 @@ class StoredVectors(StoredLayer):
     @classmethod
     def _rows_and_coordinates(cls, shape: Shape, bias: int) -> tuple[int, int]:
         if len(shape) != 2 or shape[0] < 2 or bias > 1:
-            raise BadInput(
-                f"a linear classifier's vectors fit no weight {shape} with bias flag {bias}"
-            )
+            raise BadInput(f"linear classifiers fit no weight {shape} with bias flag {bias}")
         return (1 if shape[0] == 2 else shape[0]), shape[1] + bias
 
 

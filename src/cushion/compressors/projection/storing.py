@@ -82,10 +82,7 @@ def _plan(subject: ProjectionSubject) -> list[LayerPlan]:
         return _lemma_plans(subject, p)
     sizes = [size_of(options.k, node.affine.operator, method, p) for node in net.affine_layers]
     if sum(sizes) > MOST_NUMBERS:
-        raise BadInput(
-            f"`k` = {options.k} makes {sum(sizes)} numbers, and a file holds {MOST_NUMBERS} at "
-            "most; give fewer"
-        )
+        raise BadInput(f"`k` = {options.k} makes more numbers than the {MOST_NUMBERS} of a file")
     for node, size in zip(net.affine_layers, sizes, strict=True):
         operator = node.affine.operator
         filters = method == "conv-project" and isinstance(operator, Conv2d)

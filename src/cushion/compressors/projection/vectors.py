@@ -122,9 +122,7 @@ class LinearTask:
     def __post_init__(self) -> None:
         _check(self.gamma, self.eta)
         if not 0.0 <= self.radius < math.inf or self.longest == 0.0:
-            raise BadInput(
-                f"the longest input must have a positive, finite length, not {self.radius:g}"
-            )
+            raise BadInput(f"the longest input must have a positive length, not {self.radius:g}")
         shape = tuple(self.weight.shape)
         if len(shape) != 2 or shape[0] < 2:
             raise BadInput(f"a linear classifier has one layer of 2 classes or more, not {shape}")

@@ -105,9 +105,7 @@ def to_integer_net(
     """
     size = sum(node.affine.operator.parameters for node in net.affine_layers)
     if size > limits.MOST_WEIGHTS:
-        raise Unsupported(
-            f"the net has {size} weights, and a certificate at most {limits.MOST_WEIGHTS}"
-        )
+        raise Unsupported(f"{size} weights are more than a certificate's {limits.MOST_WEIGHTS}")
     for node, layer in zip(net.affine_layers, layers, strict=True):
         if layer.not_exact:
             raise Unsupported(f"layer {node.name}: {layer.not_exact}")

@@ -89,8 +89,7 @@ def steps_of(net: Network, *, nonnegative: bool) -> tuple[Image, tuple[Step, ...
             steps.append(_weighted(node))
         elif isinstance(op, ReLU):
             if not nonnegative and not any(isinstance(step, Weighted) for step in steps):
-                why = "rectifies inputs that may be negative, and a certificate's do not"
-                raise Unsupported(f"layer {node.name} {why}")
+                raise Unsupported(f"layer {node.name} rectifies inputs that may be negative")
             open_ = None
         elif isinstance(op, Reshape):
             if steps:
@@ -99,15 +98,11 @@ def steps_of(net: Network, *, nonnegative: bool) -> tuple[Image, tuple[Step, ...
         elif not isinstance(op, Flatten):
             pooling = _pooling(node, net.nodes[node.inputs[0]].shape)
             if pooling is not None and pooling.pool.kind == "sum" and open_ is not None:
-                why = f"averages before the ReLU of {open_.name}, which a certificate does not"
-                raise Unsupported(f"layer {node.name} {why}")
+                raise Unsupported(f"layer {node.name} averages before the ReLU of {open_.name}")
             steps += [] if pooling is None else [pooling]
-    end = steps[-1]
-    if open_ is None or not (isinstance(end, Weighted) and end.window is None):
-        raise Unsupported(
-            f"the net ends in {net.nodes[-1].name}, and a certificate's last layer is a dense one "
-            "without ReLU"
-        )
+    end, final = net.nodes[-1].name, steps[-1]
+    if open_ is None or not (isinstance(final, Weighted) and final.window is None):
+        raise Unsupported(f"{end}: a certificate's last layer is a dense one without ReLU")
     flat = (math.prod(shape),) if len(shape) > 3 else shape
     channels, height, width = (1, 1, 1, *flat)[-3:]
     return (channels, height, width), tuple(steps)

@@ -16,8 +16,7 @@ from cushion.measures.spectra import kernel_map
 from cushion.nets.network import Network
 from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, Linear, Operator
-from cushion.nets.operators.spectrum import estimate_density
-from cushion.nets.operators.spectrum import is_exact, singular_values
+from cushion.nets.operators.spectrum import estimate_density, is_exact, singular_values
 
 
 def layer_norms(
