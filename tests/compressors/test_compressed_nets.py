@@ -99,7 +99,7 @@ def test_every_net_comes_back_from_its_numbers_and_seed(
         isinstance(one, Conv2d) and one.groups > 1 for one in operators
     ):
         with pytest.raises(
-            BadInput, match=rf"^{net.affine_layers[0].name}: conv-project .* one group"
+            BadInput, match=rf"^layer {net.affine_layers[0].name}: conv-project .* one group"
         ):
             compressed(net, way)
         return
@@ -218,7 +218,7 @@ def test_a_refusal_names_the_layer() -> None:
     bias = node.affine.bias
     assert bias is not None
     huge = net.with_affine({node.index: replace(node.affine, bias=bias + 1e30)})
-    with pytest.raises(BadInput, match=rf"^{node.name}: a grid of 2\^-?\d+ is too fine"):
+    with pytest.raises(BadInput, match=rf"^layer {node.name}: a grid of 2\^-?\d+ is too fine"):
         compressed(huge, "accuracy")
 
 

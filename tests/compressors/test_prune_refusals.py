@@ -75,13 +75,13 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         lambda: traced_nan(bias=False),
         digits,
         {},
-        "^1: a weight or bias is infinite or not a number",
+        "^layer 1: a weight or bias is infinite or not a number",
     ),
     "traced bias": (
         lambda: traced_nan(bias=True),
         digits,
         {},
-        "^1: a weight or bias is infinite or not a number",
+        "^layer 1: a weight or bias is infinite or not a number",
     ),
     "other shape": (
         lambda: trained("mlp")[0],
