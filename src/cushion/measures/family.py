@@ -134,9 +134,7 @@ def _names(record: type[Record] | None) -> list[str]:
 def composed(
     records: Iterable[type[Record] | None],
 ) -> Callable[[type[Composed]], type[Composed]]:
-    """A class decorator: the record with the fields of all these records after its own, each
-    None, or () where it holds several, until it is given.
-    """
+    """A class decorator: the record, then the columns of all these, None or () until given."""
 
     def build(cls: type[Composed]) -> type[Composed]:
         parts = [record for record in records if record is not None]

@@ -70,9 +70,7 @@ def stream(
     work: Callable[[Tensor, slice], Mapping[Key, Tensor | NDArray[Any]]],
     describe: str,
 ) -> dict[Key, NDArray[np.float64]]:
-    """One number (or row of them) per example under each key: what `work` makes of the inputs of a
-    shard, as the net reads them, and of its rows.
-    """
+    """By key one number (or row) an example: what `work` makes of a shard's inputs and its rows."""
 
     def shard(rows: slice) -> Accumulators[Key]:
         found = work(as_floats(data.x[rows]).to(net.dtype), rows)

@@ -15,9 +15,7 @@ _SHAPES = ("shape", "input_shape", "output_shape")
 
 @composed(family.layer for family in FAMILIES)
 class LayerMeasures(Measure):
-    """One affine layer, in the order in which data passes them: what it is, and every family's
-    columns.
-    """
+    """One affine layer, in the order in which data passes them, with every family's columns."""
 
     name: str = column("the layer, as the net calls it", label="layer")
     kind: str = column("linear, conv2d, or batchnorm (one that no affine layer precedes)")

@@ -18,9 +18,7 @@ _ENERGY = 0.9
 
 
 def kernel_map(weight: Tensor) -> Operator:
-    """A layer's weight as a matrix with one row a filter; a diagonal map's [channels] as the
-    diagonal matrix of its factors.
-    """
+    """The weight with one row a filter; of a diagonal map the diagonal matrix of its factors."""
     return Diagonal(weight, (len(weight),)) if weight.ndim == 1 else Linear(weight.flatten(1))
 
 

@@ -1,11 +1,10 @@
-"""C1, C2, C3 and Theorem 1 of Neyshabur 2017 on a sample: rows chosen, streamed, put together. C2:
-how many units a perturbation can flip; C3: how spiky a layer's units are.
-"""
+"""C1, C2, C3 and Theorem 1 of Neyshabur 2017 on a sample: rows chosen, streamed, put together."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import takewhile
 from typing import get_args
 
 import numpy as np
@@ -33,10 +32,8 @@ _KEPT = 1 << 23  # values of 1/μ that the examples may leave: one for each trip
 def measure_conditions(
     net: Network, data: Dataset, options: ConditionOptions
 ) -> records.NetConditions:
-    """All conditions on the first `examples` rows of a seeded permutation of `data`; only the
-    reason if `net` branches.
-
-    Theorem 1 is evaluated for m = len(data), with the constants that those rows show.
+    """All conditions on the first `examples` rows of a seeded permutation of `data`, Theorem 1 for
+    m = len(data) with the constants that those rows show; only the reason if `net` branches.
     """
     method, seed, delta = options.method, options.seed, options.delta
     record = records.NetConditions(0, options.probes, method, seed, delta)
@@ -56,18 +53,15 @@ def measure_conditions(
 def _stream(
     net: Network, data: Dataset, plan: interaction.PushPlan, seed: int
 ) -> dict[str, NDArray[np.float64]]:
-    """One row an example: "inverse" and "errors" [m, triples], "flips k" per ReLU, "active" [m, d],
-    and the sizes.
-    """
+    """ "inverse", "errors" [m, triples], "flips k" per ReLU, "active" [m, d], and the sizes [m]."""
     chosen, h = triples(len(net.affine_layers)), units(net)
     rectified = rectified_layers(net)
 
     def work(x: Tensor, rows: slice) -> dict[str, NDArray[np.float64] | Tensor]:
         line = Linearisation(net, x)
         check_scores(line.scores, data, rows.start)
-        norms = interaction.ProductNorms(
-            line, first_input(net, x), plan, seed * (1 << 32) + rows.start
-        )
+        first, own = first_input(net, x), seed * (1 << 32) + rows.start
+        norms = interaction.ProductNorms(line, first, plan, own)
         sizes = norms.squares[0, 0].sqrt()
         parts: dict[str, NDArray[np.float64] | Tensor] = {
             "inverse": np.stack([norms.inverse_mu(a, c, b, h[c]) for a, c, b in chosen], axis=1),
@@ -91,9 +85,7 @@ def _stream(
 
 def first_input(net: Network, x: Tensor) -> Tensor:
     """What layer 1 of a chain reads, W_0 in the paper: x after a reshape or pooling before it."""
-    for node in net.nodes[1:]:
-        if isinstance(node.op, Affine):
-            break
+    for node in takewhile(lambda node: not isinstance(node.op, Affine), net.nodes[1:]):
         x = node.op(x)
     return x
 
@@ -110,14 +102,12 @@ def _together(
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = np.abs(found["products"] - outputs) / outputs
     errors = found.get("errors")
-    # every product of one layer has its closed form
-    if errors is not None and np.isnan(errors).all():
+    if errors is not None and np.isnan(errors).all():  # one layer's products have closed forms
         errors = None
-    flips = []
+    flips, norms = [], []
     for index, relu in rectified_layers(net).items():
         reads = math.prod(net.nodes[relu.inputs[0]].shape)
         flips.append(describe_flips(net.nodes[index], reads, found[f"flips {index}"]))
-    norms = []
     for at, node in enumerate(layers):
         exact = plan.exact[at] or interaction.selects(net, node)
         norms.append(unit_norms(node, h[at + 1], found["active"][:, at], exact))
@@ -146,13 +136,10 @@ def _together(
         delta=record.delta,
     )
     # Without a ReLU nothing flips: C2 = 0.
-    over: dict[records.DeltaRange, float | None] = {
-        "all": record.c2_for_all,
-        "restricted": record.c2,
-    }
+    both = zip(get_args(records.DeltaRange), (record.c2_for_all, record.c2), strict=True)
     theorem = [
         minimise(replace(premises, c2=c2 or 0.0), version, delta_range)
-        for delta_range, c2 in over.items()
+        for delta_range, c2 in both
         for version in get_args(records.Version)
     ]
     return replace(record, theorem=tuple(theorem))
@@ -161,12 +148,10 @@ def _together(
 def rectified_layers(net: Network) -> dict[int, Node]:
     """Layers with a ReLU before the next one: node index -> that ReLU's node. Chains only."""
     found: dict[int, Node] = {}
-    layer = None
     for node in net.nodes:
-        if isinstance(node.op, Affine):
-            layer = node
-        elif isinstance(node.op, ReLU) and layer is not None:
-            found.setdefault(layer.index, node)
+        before = [layer.index for layer in net.affine_layers if layer.index < node.index]
+        if isinstance(node.op, ReLU) and before:
+            found.setdefault(before[-1], node)
     return found
 
 
@@ -204,7 +189,7 @@ def describe_flips(
     known = columns[~np.isnan(columns[:, 2])]
     if len(known) == 0:
         return None
-    spread, restricted = describe(known[:, 0], "max"), describe(known[:, 1], "max")
+    spread, restricted = (describe(known[:, at], "max") for at in (0, 1))
     assert spread is not None
     assert restricted is not None
     return records.ActivationFlips(

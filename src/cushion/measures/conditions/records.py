@@ -28,8 +28,7 @@ class TripleCondition(Measure):
     c: int = column("where it is cut")
     b: int = column("its last layer")
     inverse_mu: float | None = column(
-        "the largest over the examples; ∞ where M_a..b vanishes and its factors do not, none if C1 "
-        "reads 0 >= 0 on every example",
+        "the largest over the examples; ∞: only M_a..b vanishes, none: C1 reads 0 >= 0",
         better="low",
     )
     undefined: int = column("examples where C1 reads 0 >= 0: they allow every μ")
@@ -83,10 +82,7 @@ class UnitNorms(Measure):
     value: float | None = column("the largest over the examples; ∞: a layer off, none: of zeros")
     spread: Distribution | None = column("over the examples")
     largest_norm: float = column("‖W_i‖_2,∞")
-    unit_ratio: Distribution | None = column(
-        "each unit's incoming norm over its layer's mean, units of the true map",
-        source="Figure 5, right",
-    )
+    unit_ratio: Distribution | None = column("unit norms over their mean", source="Figure 5, right")
     exact: bool = column("whether no probe entered")
 
 

@@ -64,9 +64,7 @@ class Terms:
 
 
 def deviation_constants(premises: Premises, version: Version) -> Vector:
-    """C_{δ_i} with δ_i = δ/d, [d]: how many deviations the largest of h_i Gaussians may reach. As
-    printed it is 0 for a layer of one unit, where ln h = 0; γ_i is then infinite.
-    """
+    """C_{δ_i}, δ_i = δ/d, [d]; as printed 0 for a layer of one unit, whose γ_i is then infinite."""
     h = np.array(premises.units[1:], dtype=np.float64)
     each = premises.delta / len(h)
     if version == "corrected":

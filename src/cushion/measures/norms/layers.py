@@ -1,6 +1,4 @@
-"""Norms of every affine layer: of its parameters, of the true linear map that they define (ℓ_{p,q},
-trace), and of what training changed in it.
-"""
+"""Norms of every affine layer: of its parameters, of its true map, and of what training changed."""
 
 from __future__ import annotations
 
@@ -63,10 +61,9 @@ def group_norms(operator: Operator, *, trace_norms: bool = True, seed: int = 0) 
     estimated.
     """
     norms = _norms(operator, trace_norms, seed)
-    kernel = norms
-    if not isinstance(operator, Linear):
-        kernel = _norms(kernel_map(operator.weight), trace_norms, seed)
-    return replace(norms, kernel=kernel)
+    if isinstance(operator, Linear):
+        return replace(norms, kernel=norms)
+    return replace(norms, kernel=_norms(kernel_map(operator.weight), trace_norms, seed))
 
 
 def distance_from_initialisation(layer: Affine, initial: Affine) -> DistanceFromInitialisation:
@@ -142,10 +139,8 @@ def _trace_norm(operator: Operator, seed: int) -> tuple[float, bool, float | Non
     if frobenius == 0.0:
         return 0.0, True, None
     density = estimate_density(operator, seed=seed)
-    fine, coarse = (
-        np.array([rule.weights @ rule.values for rule in rules])
-        for rules in (density.rules, density.coarse)
-    )
+    fine = np.array([rule.weights @ rule.values for rule in density.rules])
+    coarse = np.array([rule.weights @ rule.values for rule in density.coarse])
     squares = np.array([rule.weights @ rule.values**2 for rule in density.rules])
     surplus = squares - frobenius**2 / density.count
     spread = surplus - surplus.mean()

@@ -22,9 +22,7 @@ from cushion.nets.operators.path_sums import PathSums, Powers, as_map
 
 
 def path_norms(net: Network, exponents: Sequence[float]) -> tuple[PathNorm, ...]:
-    """The ℓ_p path norms for several p ≥ 1, without and with biases, in one pass over the weights.
-    0 if every path has a zero.
-    """
+    """The ℓ_p path norms for several p ≥ 1, in one pass over the weights; 0: a 0 on every path."""
     found = []
     for p, both in zip(exponents, _totals(net, exponents), strict=True):
         logs = [one.log2() / p * math.log10(2) if one.mantissa else None for one in both]

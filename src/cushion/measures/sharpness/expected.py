@@ -19,12 +19,7 @@ from cushion.errors import BadInput
 from cushion.measures.probing import probe_generator
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.sharpness.loss import Losses, batch_of, mini_batches, sample_losses
-from cushion.measures.sharpness.perturbed import (
-    NoiseRule,
-    NoisyNet,
-    NoisyPass,
-    parameters,
-)
+from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass, parameters
 from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
 from cushion.nets.network import Network
 from cushion.nets.operators import Conv2d, Linear, LocalConv2d
@@ -51,8 +46,8 @@ def expected_sharpness(
     with working("sharpness", options.draws, "draw") as bar:
         for rows, generator in _stacks(net, len(data), options):
             x, y = batch_of(data, rows.reshape(-1), net.dtype)
-            own = np.stack([clean.cross_entropy[rows], clean.wrong[rows]])
-            before = torch.from_numpy(own)  # [2, pairs, b]
+            both = clean.cross_entropy[rows], clean.wrong[rows]
+            before = torch.from_numpy(np.stack(both))  # [2, pairs, b]
             noise = NoisyPass(noisy, x, len(rows), generator)
             found = []
             for alpha in options.alphas:
@@ -70,10 +65,9 @@ def expected_sharpness(
     whole = np.concatenate(changes, axis=2)
     unit = kl_from_centred(parameters(net), (rule.unit_std(weight) for weight in parameters(net)))
     batch = min(options.batch, len(data))
-    points = tuple(
-        _point(alpha, unit, whole[:, at], batch, clean) for at, alpha in enumerate(options.alphas)
-    )
-    return ExpectedSharpness(options.scale, options.offset, clean.loss, clean.error, False, points)
+    by_alpha = zip(options.alphas, whole.swapaxes(0, 1), strict=True)
+    points = tuple(_point(alpha, unit, part, batch, clean) for alpha, part in by_alpha)
+    return ExpectedSharpness(rule.scale, rule.offset, clean.loss, clean.error, False, points)
 
 
 def _stacks(
@@ -84,10 +78,8 @@ def _stacks(
     together, pairs = _batches_together(net, min(options.batch, rows)), -(-options.draws // 2)
     for stack, start in enumerate(range(0, pairs, together)):
         count = min(together, pairs - start)
-        yield (
-            np.stack([next(batches) for _ in range(count)]),
-            probe_generator(options.seed, "sharpness noise", stack),
-        )
+        rows_of = np.stack([next(batches) for _ in range(count)])
+        yield rows_of, probe_generator(options.seed, "sharpness noise", stack)
 
 
 def _batches_together(net: Network, batch: int) -> int:

@@ -24,9 +24,7 @@ from cushion.progress import progress
 def measure_sharpness(
     net: Network, data: Dataset, options: SharpnessOptions | None = None
 ) -> Sharpness:
-    """Both kinds (Neyshabur 2017, section 2.4); the losses of w and of the ascent's end are over
-    all rows of `data`. Neither the net nor the global random state is touched.
-    """
+    """Both kinds (Neyshabur 2017, §2.4); neither the net nor the global random state is touched."""
     options = options or SharpnessOptions()
     clean = all_losses(net, data)
     largest = max_sharpness(net, data, options, clean) if options.ascent_steps else None

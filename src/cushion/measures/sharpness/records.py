@@ -15,9 +15,7 @@ from cushion.records import column
 
 
 class MaxSharpness(Measure):
-    """Keskar's ζ_α (eq. 4), as far as stochastic gradient ascent climbs. ν = 0 lies in the box too,
-    so that ζ_α is never negative.
-    """
+    """Keskar's ζ_α (eq. 4), as far as ascent climbs; never negative, as ν = 0 lies in the box."""
 
     alpha: float = column("of the box |ν_i| ≤ α(|w_i| + 1)", label="α")
     steps: int = column("of ascent")
@@ -54,13 +52,9 @@ class SharpnessPoint(Measure):
     kl_as_printed: float = column("Appendix A's, which lacks the ½", unit="nats")
     expected_loss: float = column("estimates E_ν L̂(w + ν)")
     expected_error: float = column("the same of the 0-1 loss")
-    sharpness: float = column(
-        "expected cross-entropy minus that of w", label="rise of loss", better="low"
-    )
+    sharpness: float = column("of the cross-entropy, expected", label="rise of loss", better="low")
     sharpness_standard_error: float | None = column("its standard error", label="±")
-    error_sharpness: float = column(
-        "expected error minus that of w", label="rise of error", better="low"
-    )
+    error_sharpness: float = column("of the error, expected", label="rise of error", better="low")
     error_sharpness_standard_error: float | None = column("its standard error", label="±")
     draws: int = column("perturbations")
     batch: int = column("rows of a mini-batch")
@@ -81,10 +75,8 @@ class ExpectedSharpness(Measure):
     points: tuple[SharpnessPoint, ...] = column("one for each α")
 
     def kl_at(self, rise: float) -> float | None:
-        """The KL at which the error rises by `rise`, between two points by straight lines in ln KL;
-        None: not reached.
-
-        The smallest such KL: the largest noise that the net bears.
+        """The smallest KL (largest noise) at which the error rises by `rise`, between two points by
+        straight lines in ln KL; None: not reached.
         """
         points = sorted(self.points, key=lambda point: point.kl)
         for one, two in pairwise(points):  # noise falls, and with it the rise

@@ -29,9 +29,7 @@ _VECTORS = 32  # columns of a Jacobian pushed at a time
 
 @dataclass
 class Pairs:
-    """For each pair (i, j) of node indices: the cushion ratio, its relative standard error, the
-    bias gap, and β; `sampled` holds the β of pairs of which only some places were looked at.
-    """
+    """By pair: cushion ratio, its relative error, bias gap, β; `sampled`: β of some places only."""
 
     net: Network
     rows: int

@@ -30,8 +30,7 @@ _ROWS = 100  # logits up to so many are pulled back one by one even where probes
 
 @dataclass
 class PairSquares:
-    """One pair on one batch, all [B] float64: ‖J‖_F², its standard error (None: exact), ‖J x^i‖²
-    and β².
+    """One pair on a batch, [B] float64: ‖J‖_F², its standard error (None: exact), ‖J x^i‖² and β².
 
     β² is (n₁n₂) max over places (a, b) of ‖J restricted to x^i's channels at (a, b)‖_F² / ‖J‖_F²
     (Definition 9 of Arora 2018): None where only probes were used, since the maximum of noisy
@@ -69,9 +68,8 @@ def plan_jacobians(net: Network, probes: int, method: Method = "auto") -> Jacobi
     for at, node in enumerate(layers[1:], 1):
         if at == 1 and feeding_layer(net, node) is layers[0]:
             continue  # its one pair has a closed form
-        size = node.affine.operator.output_size
-        last = node is layers[-1]
-        if method == "exact" or size <= 2 * probes or (last and size <= _ROWS):
+        size, few = node.affine.operator.output_size, _ROWS if node is layers[-1] else 0
+        if method == "exact" or size <= max(2 * probes, few):
             rows.add(node.index)
         elif probes > 0:
             probed.add(node.index)
@@ -104,8 +102,7 @@ def pair_squares(line: Linearisation, plan: JacobianPlan, seed: int) -> dict[Pai
 
 
 def _adjacent(line: Linearisation, target: Node, found: dict[Pair, PairSquares]) -> None:
-    answer = line.pull_energy(target)
-    if answer is None:
+    if (answer := line.pull_energy(target)) is None:
         return
     source, energy = answer
     squared = energy.flatten(1).sum(1, dtype=torch.float64)

@@ -144,8 +144,7 @@ def _shard(
 def sample_smoothness(
     line: Linearisation, clean: Activations, source: Node, eta: Tensor
 ) -> dict[int, Tensor]:
-    """‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i + η) - x^j - Jη‖) for each example, for every later j under its
-    index: [B].
+    """‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i + η) - x^j - Jη‖), [B], for every later j under its index.
 
     Infinite where the deviation is within rounding (32 units of ‖x^j‖ + ‖Jη‖: where x^j nearly
     cancels, the rounding is that of what η adds), or where nothing bends because η or x^i is 0.

@@ -22,8 +22,7 @@ class PowerLawFit(Measure):
     """A power law p(x) = (alpha - 1)/xmin · (x/xmin)^-alpha on x ≥ xmin, by maximum likelihood
     (Clauset et al. 2009): alpha = 1 + tail/Σ ln(x/xmin) over the values that are at least xmin.
 
-    The search for xmin is exact. It looks at P(X < x) at each value x, as the package `powerlaw`
-    does.
+    The search for xmin is exact; it looks at P(X < x) at each value x, as `powerlaw` does.
     """
 
     alpha: float = column("the density falls as x^-alpha from xmin on")
@@ -34,9 +33,7 @@ class PowerLawFit(Measure):
         "and law, just below each value (as packages have it: ties hide there)",
         label="KS",
     )
-    ks_both_sides: float = column(
-        "looks at P(X ≤ x) as well: larger by at most the share of the most frequent value"
-    )
+    ks_both_sides: float = column("the same with P(X ≤ x) beside P(X < x): ties do not hide")
     tail: int = column("how many are at least xmin")
     values: int = column("positive numbers that were fitted")
     zeros: int = column("numbers left out")
@@ -126,9 +123,7 @@ class StableFit(Measure):
 
 
 class HillPlot(Measure):
-    """Hill's estimate of the tail index from the k largest values, 1/mean ln(x_(i)/x_(k+1)). A tail
-    that is a power law shows a flat stretch; without one, no exponent is meant.
-    """
+    """Hill's estimate 1/mean ln(x_(i)/x_(k+1)): a power law's tail shows a flat stretch over k."""
 
     k: tuple[int, ...] = column("largest values used")
     tail_index: tuple[float, ...] = column("the estimate for each k")
@@ -136,9 +131,7 @@ class HillPlot(Measure):
 
 
 class Survival(Measure):
-    """The empirical P(X ≥ x) of the numbers that are not zero, at some of their values, from the
-    largest down, dense in the tail: what a picture on logarithmic axes shows.
-    """
+    """The empirical P(X ≥ x) of the non-zero numbers, at some values, dense in the tail."""
 
     x: tuple[float, ...] = column("some of the values")
     share: tuple[float, ...] = column("of all that are at least x")

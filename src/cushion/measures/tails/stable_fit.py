@@ -26,14 +26,12 @@ _ALPHAS, _LOG_SCALES = (0.7, 1.2, 1.7), (-5.0, -3.0, -1.5, 0.0)  # where a climb
 _LOWEST = 0.5  # α; below it nothing is fitted
 _HIGHEST = 2 - 1e-4  # α; from here on the law is normal or not, by their likelihoods
 _BOUNDS = np.array([(_LOWEST, _HIGHEST), (-1.0, 1.0), (-8.0, 4.0), (-50.0, 50.0)])
-# A value with the share p of the numbers makes the likelihood grow without bound as c → 0 where α <
-# p/(1-p).
+# A value with the share p makes the likelihood grow without bound as c → 0 where α < p/(1-p).
 _LARGEST_SHARE = _LOWEST / (1 + _LOWEST)
 
 
 def fit_stable(values: ArrayLike, *, symmetric: bool) -> StableFit:
-    """The stable law under which the numbers are most likely; with `symmetric`, among those of β =
-    0.
+    """The stable law under which the numbers are most likely; with `symmetric`, of those of β = 0.
 
     values: signed, finite, of any shape, at least 50 and not all the same. They are centred at the
     median and divided by half the interquartile range, so that the fit follows any shift, scaling
@@ -61,11 +59,9 @@ def fit_stable(values: ArrayLike, *, symmetric: bool) -> StableFit:
         errors |= {"scale": scale / math.sqrt(2 * n), "location": scale * math.sqrt(2 / n)}
     else:
         if found[0] <= _LOWEST:
-            raise BadInput(
-                f"the likelihood of a stable law still rises where alpha falls to {_LOWEST}: the "
-                f"{n} numbers are spread over too many orders of magnitude, or heaped at one "
-                "value; use the power law"
-            )
+            rises = f"the likelihood of a stable law still rises where alpha falls to {_LOWEST}"
+            why = f"the {n} numbers are spread over too many orders of magnitude, or heaped at one"
+            raise BadInput(f"{rises}: {why} value; use the power law")
         errors |= _errors(found, places, shares, n, symmetric)
     alpha, beta, log_scale, location = found.tolist()
     scale = math.exp(log_scale)
@@ -94,21 +90,17 @@ def _standardised(values: ArrayLike) -> tuple[Floats, float, float]:
     runs = np.diff(np.append(starts, n))
     most = int(runs.argmax())
     if runs[most] > _LARGEST_SHARE * n:
-        raise BadInput(
-            f"{runs[most]} of {n} numbers are exactly {ordered[starts[most]] + 0.0:.6g}: a stable "
-            "law has a density, and its likelihood grows without bound on a value that is repeated "
-            "so often"
-        )
+        heap = f"{runs[most]} of {n} numbers are exactly {ordered[starts[most]] + 0.0:.6g}"
+        why = "its likelihood grows without bound on a value that is repeated so often"
+        raise BadInput(f"{heap}: a stable law has a density, and {why}")
     low, middle, high = (float(q) for q in np.quantile(ordered, [0.25, 0.5, 0.75]))
     unit = (high - low) / 2
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         ordered -= middle
         ordered /= unit
     if not (math.isfinite(unit) and max(-ordered[0], ordered[-1]) < _WIDEST):
-        raise BadInput(
-            f"{n} numbers with the interquartile range {2 * unit:.6g} are too far apart for a "
-            "stable law"
-        )
+        wide = f"{n} numbers with the interquartile range {2 * unit:.6g}"
+        raise BadInput(f"{wide} are too far apart for a stable law")
     return ordered, middle, unit
 
 
@@ -189,9 +181,7 @@ def _start(places: Floats, shares: Floats, symmetric: bool) -> Floats:
 def _likelihood(
     at: Floats, places: Floats, shares: Floats, symmetric: bool
 ) -> tuple[float, Floats]:
-    """Mean log-likelihood per number and its gradient: exact but for α and β, by differences; that
-    by β is 0 where it is held.
-    """
+    """Mean log-likelihood and its gradient: by differences for α and β, 0 where β is held."""
     alpha, beta, log_scale, location = at.tolist()
     scale = math.exp(log_scale)
     y = (places - location) / scale

@@ -166,9 +166,7 @@ def _chunks(tails: Tails) -> list[tuple[int, int]]:
 
 
 def _rates(log: Floats, above: Floats) -> Floats:
-    """above/Σ ln(x/value) over the numbers from each value on; the sum is that of above·(step to
-    the next value) over the values, which are all positive: nothing cancels.
-    """
+    """above/Σ ln(x/value) from each value on, by above·(step to the next): nothing cancels."""
     rates = np.empty_like(log)
     rates[-1] = math.inf
     carried = 0.0
