@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 from torch import nn
 
@@ -20,6 +21,7 @@ from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import measure, traced
 from cushion.nets.network import Network
 from cushion.numerics import binomial_inverse, occam_log_delta
+from cushion.theorems import pac_bayes
 from cushion.theorems.capacities import figure_two, norm_capacities, rankings, size_and_lipschitz
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.growth import bits_bound, vc_bound
@@ -28,17 +30,11 @@ from cushion.theorems.net_facts import decisions, gather, in_unit_cube, look_at
 from cushion.theorems.norms import cells, covered, noise_tolerance, peeled
 from cushion.theorems.occam import parse_delta
 from cushion.theorems.options import BoundOptions
-from cushion.theorems.pac_bayes import (
-    SIGMAS,
-    NoisyErrors,
-    isotropic,
-    isotropic_as_printed,
-    magnitude_noise,
-)
+from cushion.theorems.pac_bayes import SIGMAS, NoisyErrors
 from cushion.theorems.records import FORMS, Bound, BoundsTable, compare
 from cushion.theorems.rows import Statement
 
-LOSS = "0-1 error on new examples; ties are errors"
+_LOSS = "0-1 error on new examples; ties are errors"
 _ASSUMED = (
     "the examples are independent draws from one distribution, and new ones come from it too",
     "delta, the seed and number of draws, and the net's architecture were fixed before the data",
@@ -92,38 +88,27 @@ def bounds(
     if initial is not None:
         check_alike(net, initial, "the initialisation")
         if squared_distance(net, initial) == 0.0:
-            raise BadInput(
-                "the initialisation is the net itself; give its weights before training, or leave "
-                "it out"
-            )
+            why = "the initialisation is the net itself"
+            raise BadInput(f"{why}; give its weights before training, or leave it out")
     seen = look_at(net, sample)
-    found = measure(
-        net,
-        sample,
-        only=["norms", "paths", "conditions", "stability"],
-        stability=options.stability,
-        conditions=replace(options.conditions, delta=delta),
-        init=initial,
-        spectra=False,
-    )
+    conditions = replace(options.conditions, delta=delta)
+    how: dict[str, Any] = {
+        "stability": options.stability,
+        "conditions": conditions,
+        "init": initial,
+    }
+    families = ["norms", "paths", "conditions", "stability"]
+    found = measure(net, sample, only=families, spectra=False, **how)
     sharpness, why_flat = None, "sharpness was not asked for (0 draws)"
     try:
         sharpness = measure_sharpness(net, sample, options.sharpness)
     except BadInput as problem:  # it overflows the scores: its rows abstain, the others stand
         why_flat = str(problem)
-    subject = Subject(
-        net=net,
-        sample=sample,
-        initial=initial,
-        holdout=holdout,
-        held_out_errors=None if holdout is None else look_at(net, holdout).errors,
-        delta=exact,
-        options=options,
-        facts=gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon),
-        measures=found.net,
-        sharpness=sharpness,
-        why_flat=why_flat,
-    )
+    facts = gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon)
+    held = None if holdout is None else look_at(net, holdout).errors
+    nets, flat = (net, sample, initial, holdout, held), (sharpness, why_flat)
+    subject = Subject(*nets, exact, options, facts, found.net, *flat)
+    assumed = [*_ASSUMED, *([_INITIAL] if initial else []), *([_HELD_OUT] if holdout else [])]
     return BoundsTable(
         net=name,
         data=sample.name,
@@ -131,19 +116,15 @@ def bounds(
         m=len(sample),
         classes=net.classes,
         delta=delta,
-        loss=LOSS,
+        loss=_LOSS,
         errors=seen.errors,
         margin_level=options.epsilon,
-        margin=subject.facts.margin,
-        margin_loss=subject.facts.margin_loss,
-        holdout_errors=subject.held_out_errors,
+        margin=facts.margin,
+        margin_loss=facts.margin_loss,
+        holdout_errors=held,
         holdout_m=None if holdout is None else len(holdout),
         bounds=tuple(row for argument in ARGUMENTS for row in argument(subject)),
-        assumptions=(
-            *_ASSUMED,
-            *([] if initial is None else [_INITIAL]),
-            *([] if holdout is None else [_HELD_OUT]),
-        ),
+        assumptions=tuple(assumed),
     )
 
 
@@ -157,18 +138,12 @@ def _counted(subject: Subject) -> list[Bound]:
     if subject.holdout is None or subject.held_out_errors is None:
         return []
     n, errors = len(subject.holdout), subject.held_out_errors
-    text = (
-        f"{errors} errors among {n} examples set aside: what every other bound is to be compared "
-        "with"
-    )
+    how = "set aside: what every other bound is to be compared with"
     if any("labels" in step for step in subject.sample.history):
-        text = (
-            f"{errors} errors among {n} examples with their true labels, not with labels like the "
-            "sample's"
-        )
+        how = "with their true labels, not with labels like the sample's"
     value = binomial_inverse(errors, n, occam_log_delta(subject.delta, 0))
     row = Statement("held-out examples", "Clopper and Pearson 1934", "counted")
-    return [row.proves(value, text, errors=errors, n=n)]
+    return [row.proves(value, f"{errors} errors among {n} examples {how}", errors=errors, n=n)]
 
 
 def _noise_bounds(subject: Subject) -> list[Bound]:
@@ -179,20 +154,15 @@ def _noise_bounds(subject: Subject) -> list[Bound]:
     moved = None if initial is None else squared_distance(net, initial)
     least = squares if moved is None else min(squares, moved)
     hopeful = [sigma for sigma in SIGMAS if least / (2 * sigma**2) <= _HOPELESS * m]
-    counts, independent = count_noisy_errors(
-        net,
-        subject.sample,
-        hopeful or SIGMAS[:_FEWEST],
-        draws=options.noisy_draws,
-        seed=options.seed,
-    )
+    levels, draws, seed = hopeful or SIGMAS[:_FEWEST], options.noisy_draws, options.seed
+    counts, independent = count_noisy_errors(net, subject.sample, levels, draws=draws, seed=seed)
     errors = [
         NoisyErrors(one.sigma, one.errors, one.draws, one.clusters, independent) for one in counts
     ]
-    rows = [isotropic(errors, squares, m, delta, from_initialisation=False)]
+    rows = [pac_bayes.isotropic(errors, squares, m, delta, from_initialisation=False)]
     if moved is not None:
-        rows.append(isotropic(errors, moved, m, delta, from_initialisation=True))
-    return [*rows, isotropic_as_printed(errors, squares, m, delta)]
+        rows.append(pac_bayes.isotropic(errors, moved, m, delta, from_initialisation=True))
+    return [*rows, pac_bayes.isotropic_as_printed(errors, squares, m, delta)]
 
 
 def _figure_two(subject: Subject) -> list[Bound]:
@@ -204,7 +174,7 @@ def _magnitude_noise(subject: Subject) -> list[Bound]:
     curve = None if subject.sharpness is None else subject.sharpness.expected
     points = [] if curve is None else [(point.expected_error, point.kl) for point in curve.points]
     facts = subject.facts
-    return magnitude_noise(points, facts.m, facts.delta, subject.why_flat)
+    return pac_bayes.magnitude_noise(points, facts.m, facts.delta, subject.why_flat)
 
 
 def _theorem_one(subject: Subject) -> list[Bound]:
@@ -214,11 +184,11 @@ def _theorem_one(subject: Subject) -> list[Bound]:
         row = Statement("three conditions", "Neyshabur 2017, Theorem 1", form, "Q")
         one = None if found is None else found.theorem_one(form)
         if one is None or one.log10_total is None:
-            why = "the conditions were not measured" if found is None else "nothing was found"
+            why = "the conditions were not measured"
             if one is not None:
                 why = one.because or "a condition holds for no constant"
-            elif found is not None and found.not_measured_because:
-                why = found.not_measured_because
+            elif found is not None:
+                why = found.not_measured_because or "nothing was found"
             rows.append(row.abstains(why))
             continue
         text = (

@@ -12,6 +12,7 @@ from cushion.records import Record, column
 
 Kind: TypeAlias = Literal["certificate", "measure"]
 About: TypeAlias = Literal["f", "g", "Q"]
+Preferred: TypeAlias = Literal["first", "second", "neither"]
 Form: TypeAlias = Literal["as plotted", "stated", "as printed", "corrected", "counted"]
 
 FORMS: tuple[Form, Form] = ("as printed", "corrected")  # a formula with a paper's slip, and without
@@ -88,7 +89,7 @@ class Preference(Record):
     form: Form = column("which version of the formula")
     first: float | None = column("log10 of the row's score", label="log10", better="low")
     second: float | None = column("the same of the net beside it", label="log10 beside")
-    prefers: Literal["first", "second", "neither"] = column("the net with the smaller score")
+    prefers: Preferred = column("the net with the smaller score")
     right: bool | None = column(
         "whether the held-out errors agree, where both nets have them; preferring neither is not "
         "right"
@@ -124,19 +125,16 @@ class BoundsTable(Record):
     @property
     def holdout_error(self) -> float | None:
         """The error rate on held-out examples."""
-        return (
-            None
-            if self.holdout_errors is None or not self.holdout_m
-            else self.holdout_errors / self.holdout_m
-        )
+        if self.holdout_errors is None or not self.holdout_m:
+            return None
+        return self.holdout_errors / self.holdout_m
 
     def row(self, name: str, form: Form | None = None) -> Bound:
         """The row of that name (and form)."""
         for bound in self.bounds:
             if bound.name == name and form in (None, bound.form):
                 return bound
-        forms = [bound.form for bound in self.bounds if bound.name == name]
-        if forms:
+        if forms := [bound.form for bound in self.bounds if bound.name == name]:
             raise BadInput(f"the bound {name!r} has no form {form!r}; it has {', '.join(forms)}")
         names = ", ".join(dict.fromkeys(bound.name for bound in self.bounds))
         raise BadInput(f"there is no bound called {name!r} here; choose from {names}")
@@ -146,12 +144,10 @@ class BoundsTable(Record):
         try:
             import pandas
         except ImportError:
-            raise BadInput(
-                "to_frame needs pandas; install it with: pip install 'cushion[frames]'"
-            ) from None
-        return pandas.DataFrame([bound.to_json() for bound in self.bounds]).set_index(
-            ["name", "form"]
-        )
+            how = "install it with: pip install 'cushion[frames]'"
+            raise BadInput(f"to_frame needs pandas; {how}") from None
+        rows = [bound.to_json() for bound in self.bounds]
+        return pandas.DataFrame(rows).set_index(["name", "form"])
 
 
 def compare(first: BoundsTable, second: BoundsTable) -> tuple[Preference, ...]:
@@ -162,18 +158,20 @@ def compare(first: BoundsTable, second: BoundsTable) -> tuple[Preference, ...]:
     then false.
     """
     others = {(bound.name, bound.form): bound for bound in second.bounds}
-    truth = (first.holdout_error, second.holdout_error)
+    better = _smaller(first.holdout_error, second.holdout_error)
     verdicts = []
     for mine in first.bounds:
         theirs = others.get((mine.name, mine.form))
         if theirs is None or mine.form == "counted":
             continue
         a, b = mine.score, theirs.score
-        prefers: Literal["first", "second", "neither"] = "neither"
-        if a is not None and b is not None and a != b:
-            prefers = "first" if a < b else "second"
-        right = None
-        if truth[0] is not None and truth[1] is not None and truth[0] != truth[1]:
-            right = prefers == ("first" if truth[0] < truth[1] else "second")
+        prefers = _smaller(a, b)
+        right = None if better == "neither" else prefers == better
         verdicts.append(Preference(mine.name, mine.form, a, b, prefers, right))
     return tuple(verdicts)
+
+
+def _smaller(a: float | None, b: float | None) -> Preferred:
+    if a is None or b is None or a == b:
+        return "neither"
+    return "first" if a < b else "second"
