@@ -95,9 +95,7 @@ def theorem_2_1(found: CompressedFacts) -> list[Bound]:
 
 
 def corollary_a_1(found: CompressedFacts) -> list[Bound]:
-    """The same where it may fail: ζ = failed/m is added; the exact tail counts an example that is
-    both only once.
-    """
+    """The same where it may fail: ζ = failed/m is added; the exact tail counts no example twice."""
     name, source = "compressed net with failures", "Arora 2018, Cor. A.1"
     return _compressed(name, source, found, found.unsure_or_failed, found.zeta, "")
 

@@ -27,9 +27,7 @@ from cushion.theorems.rows import Statement
 
 @dataclass(frozen=True)
 class Decisions:
-    """One level of decisions: `count` signs an example, of polynomials of degree `degree` in
-    `parameters` numbers.
-    """
+    """`count` signs an example, of polynomials of degree `degree` in `parameters` numbers."""
 
     count: int
     degree: int
@@ -64,9 +62,7 @@ def vc_bound(facts: NetFacts, levels: Sequence[Decisions]) -> Bound:
 
 
 def bits_bound(facts: NetFacts) -> Bound:
-    """The certificate that charges the stored weights: L ≤ BinInv(errors; m, δ·2^-bits);
-    architecture fixed before.
-    """
+    """The stored weights charged: L ≤ BinInv(errors; m, δ·2^-bits); architecture fixed before."""
     bits = facts.weight_bits * facts.parameters
     log_delta = occam_log_delta(Decimal(str(facts.delta)), bits)
     return Statement("stored weights", "Occam").proves(

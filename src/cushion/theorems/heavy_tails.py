@@ -54,9 +54,7 @@ def failure(spread: float, epsilon: float, frobenius: float = 1.0) -> float:
 
 
 def failure_printed(spread: float, epsilon: float) -> float:
-    """Eq. 37 at s = ε‖uvᵀ‖_F, 3 exp(-ε²/(2(τ² + t))): of one side, which the paper then claims of
-    |uᵀ(W - W(t))v|.
-    """
+    """Eq. 37 at s = ε‖uvᵀ‖_F, 3 exp(-ε²/(2(τ² + t))): of one side, then claimed of both."""
     return min(1.0, 3.0 * math.exp(-epsilon * epsilon / (2.0 * spread))) if spread > 0 else 0.0
 
 
@@ -79,16 +77,12 @@ def spread_allowed(epsilon: float, eta: float, frobenius: float = 1.0) -> float:
 
 
 def spread_allowed_printed(epsilon: float, eta: float, place: Place) -> float:
-    """The τ² + t of the paper's three settings, 2ε²/(factor·ln(3/η)): the first two allow more than
-    eq. 37 does.
-    """
+    """The paper's three τ² + t, 2ε²/(factor·ln(3/η)): the first two allow more than eq. 37 does."""
     return 2.0 * epsilon * epsilon / (FACTORS[place] * math.log(3.0 / eta))
 
 
 def epsilon_promised(spread: float, eta: float, frobenius: float = 1.0) -> float:
-    """The ε that holds with probability ≥ 1 - η: √(2(τ² + t) ln(2/η))/‖W‖_F; 0 where nothing is
-    replaced.
-    """
+    """ε with probability ≥ 1 - η: √(2(τ² + t) ln(2/η))/‖W‖_F; 0 where nothing is replaced."""
     if spread == 0.0:
         return 0.0
     return math.sqrt(2.0 * spread * math.log(2.0 / eta)) / frobenius if frobenius > 0 else math.inf
@@ -138,9 +132,7 @@ def chosen_nats(layer: HeavyTailLayerFacts) -> float:
 
 
 def heavy_tail_rows(found: HeavyTailFacts) -> list[Bound]:
-    """Theorem 2 as printed and corrected, then the two certificates with a coder's bits; all about
-    g.
-    """
+    """Theorem 2 as printed and corrected, then two certificates with a coder's bits; about g."""
     given = found.compressed
     printed, corrected = (Statement(COUNT, _THEOREM, form, "g") for form in FORMS)
     coded = coded_rows(given, CODED, f"{_THEOREM}, counted by a coder")

@@ -90,9 +90,7 @@ def _compressed(m: int, gamma: float, h: int, delta: float, eta: float) -> Linea
 
 
 def _log2_choose(n: int, k: int) -> float:
-    """At least log2 C(n, k): exactly, but for rounding, or by C(n, k) ≤ 2^(n·H(k/n)) where lgamma
-    would lose digits.
-    """
+    """At least log2 C(n, k); by C(n, k) ≤ 2^(n·H(k/n)) where lgamma would lose digits."""
     if k == 0 or k == n:
         return 0.0
     if n < 1 << 40:
@@ -112,7 +110,5 @@ def _power_of_two(step: float) -> float:
 
 def _check(m: int, gamma: float, delta: float) -> None:
     if m < 1 or not 0.0 < gamma < 1.0 or not 0.0 < delta < 1.0:
-        raise ValueError(
-            f"the rates need m ≥ 1 and γ and δ strictly between 0 and 1, not {m}, {gamma:g} and "
-            f"{delta:g}"
-        )
+        given = f"{m}, {gamma:g} and {delta:g}"
+        raise ValueError(f"the rates need m ≥ 1 and γ and δ strictly between 0 and 1, not {given}")

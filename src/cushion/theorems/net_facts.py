@@ -28,9 +28,7 @@ _BATCH = 256
 
 @dataclass(frozen=True)
 class SampleFacts:
-    """One pass over a sample: per example its margin, ‖f(x)‖ and ‖x‖, [m] each; per coordinate Σ
-    x², [n].
-    """
+    """Per example its margin, ‖f(x)‖ and ‖x‖, [m] each; per coordinate Σ x², [n]."""
 
     margins: NDArray[np.float64]
     scores: NDArray[np.float64]
@@ -147,9 +145,7 @@ def _layer(net: Network, node: Node, row: LayerMeasures, start: Node | None) -> 
 
 
 def _after(net: Network, node: Node) -> tuple[float, float]:
-    """Lipschitz constants in ℓ2 and ℓ∞ of what stands between a layer (or the input) and the next;
-    chains only.
-    """
+    """ℓ2 and ℓ∞ Lipschitz constants of what is between a layer (or the input) and the next."""
     two = sup = 1.0
     for after in net.nodes[node.index + 1 :]:
         if isinstance(after.op, Affine):

@@ -142,9 +142,7 @@ class LayerCount:
 
 @dataclass(frozen=True)
 class StabilityCounts:
-    """A net's counts. `why_not` says which condition of the lemma fails, if any: the counts then
-    promise nothing.
-    """
+    """A net's counts; they promise nothing where `why_not` says which condition fails."""
 
     epsilon: float
     eta: float
@@ -185,9 +183,7 @@ def log_projections(log_epsilon: float, eta: float) -> float:
 
 
 def lemma_3(facts: StabilityFacts, epsilon: float) -> StabilityCounts:
-    """The numbers with which ‖f(x) - g(x)‖ ≤ ε‖f(x)‖ on the sample; fails with δ/2 and what ρ fails
-    with, 0 < ε ≤ 1.
-    """
+    """‖f(x) - g(x)‖ ≤ ε‖f(x)‖ ≤ ‖f(x)‖ on the sample; fails with δ/2 and what ρ fails with."""
     layers = []
     for layer in facts.layers:
         own = min(0.0, facts.log_share(layer, epsilon))  # Lemma 2 knows no larger error

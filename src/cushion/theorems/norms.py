@@ -141,9 +141,7 @@ def _covered(facts: NetFacts, row: Statement, moved: bool) -> Bound:
 
 
 def _l2_1(moved: bool, layer: LayerFacts, has_bias: bool, last: bool) -> float:
-    """At least ‖Ã - Ã₀‖_{2,1}: each unit's row grows by its bias; the constant's row is that of Ã₀
-    if there is one.
-    """
+    """At least ‖Ã - Ã₀‖_{2,1}: a unit's row grows by its bias; the constant's is that of Ã₀."""
     norm, bias = layer.l2_1, layer.bias
     if moved:
         norm, bias = layer.moved_l2_1 or 0.0, layer.moved_bias or 0.0

@@ -96,9 +96,7 @@ def isotropic_as_printed(
 def magnitude_noise(
     points: Sequence[tuple[float, float]], m: int, delta: float, why_not: str = ""
 ) -> list[Bound]:
-    """Eq. 5 for σ_i = α(10|w_i| + 1), at the best α, from (expected error, ½Σw²/σ²) pairs: printed
-    and corrected.
-    """
+    """Eq. 5, σ_i = α(10|w_i| + 1) at the best α, from pairs (expected error, ½Σw²/σ²)."""
     rows = [Statement("noise like the weights", SOURCE.format(5), form, "Q") for form in FORMS]
     if not points:
         return [row.abstains(why_not) for row in rows]

@@ -139,9 +139,7 @@ def theorem_4_1(facts: NetFacts, stability: StabilityFacts, zeta: float = 0.0) -
 
 
 def theorem_5_1(facts: NetFacts, stability: StabilityFacts, constant: float = 1.0) -> list[Bound]:
-    """The projected filters' rows, with Lemma 14's count for the constant Q: measures, no proof
-    stands behind them.
-    """
+    """The projected filters' rows, by Lemma 14's count with Q = `constant`: measures, no proof."""
     return _filters("projected filters", "Arora 2018, Thm 5.1", facts, stability, 0.0, constant)
 
 

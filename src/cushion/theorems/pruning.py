@@ -44,9 +44,7 @@ def keep_probability(d: float) -> float:
 
 
 def gamma_l(d: float, psi: float, rows: int, columns: int) -> float:
-    """Γ_l of Lemma 4.2 with its unknown constant C = 1: √(E Δ²)(√d_1 + √d_2) + (d_1 d_2 E Δ⁴)^{1/4}
-    (Latala 2005).
-    """
+    """Γ_l of Lemma 4.2 at C = 1: √(E Δ²)(√d_1 + √d_2) + (d_1 d_2 E Δ⁴)^{1/4} (Latala 2005)."""
     spread = math.sqrt(second_moment(d, psi)) * (math.sqrt(rows) + math.sqrt(columns))
     return spread + math.pow(rows * columns * fourth_moment(d, psi), 0.25)
 

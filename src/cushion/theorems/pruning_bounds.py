@@ -81,17 +81,13 @@ def sketch_nats_printed(layer: PrunedLayerFacts, share: float) -> float:
 
 
 def sketch_numbers(layer: PrunedLayerFacts) -> int:
-    """⌈j·p·ln²p⌉: the numbers of a sketch of side √(jp)·ln p (Theorem 5.1 with 1 for its constant),
-    j as measured.
-    """
+    """⌈j·p·ln²p⌉: a sketch of side √(jp)·ln p (Theorem 5.1 with 1 for its constant), j measured."""
     j = max(layer.row_most, layer.column_most)
     return math.ceil(j * layer.longer * math.log(layer.longer) ** 2)
 
 
 def sketch_nats(layer: PrunedLayerFacts) -> float:
-    """As many numbers of r values each. They are sums of weights, and have more values: the count
-    errs downwards.
-    """
+    """As many numbers of r values each; being sums they have more, so this errs downwards."""
     return sketch_numbers(layer) * math.log(max(1, layer.values))
 
 

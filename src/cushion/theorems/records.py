@@ -98,9 +98,7 @@ class Preference(Record):
 
 @dataclass(frozen=True)
 class BoundsTable(Record):
-    """All rows on one net. Each row fails with probability at most δ by itself, the smallest of n
-    of them with n·δ.
-    """
+    """Each row fails with probability at most δ by itself, the smallest of n of them with n·δ."""
 
     net: str = column("its name")
     data: str = column("name of the sample")

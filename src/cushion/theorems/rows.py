@@ -44,9 +44,7 @@ class Statement:
         return replace(row, factors=factors)
 
     def plots(self, log_capacity: float, facts: NetFacts, meaning: str) -> Bound:
-        """A capacity C, given as ln, that a paper reports up to constants: in the units of the
-        error, L̂_γ + √(C/m).
-        """
+        """A capacity C, given as ln, that a paper reports up to constants: L̂_γ + √(C/m)."""
         log_value = log_sum(log(facts.margin_loss), (log_capacity - math.log(facts.m)) / 2)
         row = self.states(log_value, meaning)
         if row.abstains:

@@ -89,9 +89,7 @@ def lemma_2_1(ratios: PairRatios, eta: float, *, printed: bool) -> PromiseCheck:
 
 
 def lemma_2_2(errors: LayerErrors, epsilon: float | None, why: str) -> PromiseCheck:
-    """‖x̂_i^j - x^j‖ ≤ (i/d)ε‖x^j‖ for all i ≤ j and all examples. `why` the lemma is silent; empty
-    where it is not.
-    """
+    """‖x̂_i^j - x^j‖ ≤ (i/d)ε‖x^j‖ for all i ≤ j and examples; `why` it is silent, or empty."""
     lemma = Lemma("Lemma 2.2", _PAPER)
     if epsilon is None or not math.isfinite(epsilon):
         return lemma.silent(f"not promised: {why}")

@@ -73,9 +73,7 @@ def spread(weight: Tensor) -> tuple[float, float]:
 
 
 def replace_layer(weight: Tensor, form: Form, tau: float, t: float) -> Replacement:
-    """tau: τ itself. t: in mean squares of what goes; without what goes there is no noise.
-    "appendix" uses neither.
-    """
+    """tau: τ itself; t: in mean squares of what goes, if anything does. "appendix" uses neither."""
     values, mean = _values(weight), 0.0
     if form == "appendix":
         mean, tau = spread(weight)

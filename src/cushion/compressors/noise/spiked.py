@@ -98,9 +98,8 @@ class Spiked(StoredLayer, kind="spiked", number=9, field_count=2):
 
     def weight(self, seed: int) -> Values:
         kept = self.kept.weight(seed)
-        drawn = self.mean + self.deviation * bell_numbers(seed, self.place, kept.size).reshape(
-            self.shape
-        )
+        bell = bell_numbers(seed, self.place, kept.size).reshape(self.shape)
+        drawn = self.mean + self.deviation * bell
         return kept + drawn if self.everywhere else np.where(kept != 0, kept, drawn)
 
     def exact(self, shape: Shape, seed: int, place: int) -> ExactWeight:
@@ -117,9 +116,7 @@ class Spiked(StoredLayer, kind="spiked", number=9, field_count=2):
         largest = int(np.abs(kept.values.integers).max(initial=1)).bit_length() + own - lowest
         amplitude = int(law.integers[0]) << (law.exponent - 2 - lowest)
         if amplitude > MOST_AMPLITUDE or largest > _MOST_NUMBER_BITS:
-            raise Unsupported(
-                "its noise and its weights are too far apart in size for one grid of whole numbers"
-            )
+            raise Unsupported("its noise and its weights are too far apart in size for one grid")
         values = kept.integers.reshape(shape) << (own - lowest)
         at = values != 0
         if self.everywhere:
@@ -128,10 +125,8 @@ class Spiked(StoredLayer, kind="spiked", number=9, field_count=2):
         else:
             values = np.where(at, values - (int(law.integers[1]) << (law.exponent - lowest)), 0)
         if (values[at] == 0).any():  # which the format reads as noise alone
-            raise Unsupported(
-                "a weight that stays and its noise cancel to an exact zero; use another `seed` or "
-                "`grid`"
-            )
+            why = "a weight that stays and its noise cancel to an exact zero"
+            raise Unsupported(f"{why}; use another `seed` or `grid`")
         source = SeededNoise(values, seed, place, amplitude)
         only_last = _WITH_A_MEAN if self.mean else ""
         return ExactWeight(lambda _: source, Fraction(2) ** lowest, fixed=True, only_last=only_last)

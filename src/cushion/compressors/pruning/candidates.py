@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from cushion.certificates.format.number_stream import MOST_NUMBERS
@@ -19,8 +18,7 @@ from cushion.compressors.storage.stored import StoredLayer
 from cushion.compressors.storage.stored_net import MOST_WORK, StoredNet, places
 from cushion.compressors.subject import Subject, check_weights
 from cushion.errors import BadInput
-from cushion.nets.network import Network, Node
-from cushion.nets.operators import Operator
+from cushion.nets.network import Network
 from cushion.progress import progress
 
 
@@ -41,16 +39,6 @@ class PrunedNet:
     plain: StoredNet
     sketches: tuple[LayerSketch | None, ...] = ()
 
-    def rounded(self, node: Node, at: int) -> Operator:
-        """Layer `at` on its grid in float64, before the net's own dtype rounds it again."""
-        operator = node.affine.operator.to(torch.float64)
-        return self.plain.layers[at].operator(operator, self.plain.seed)
-
-
-def check_prunable(net: Network) -> None:
-    if not any(is_pruned(node.affine.operator) for node in net.affine_layers):
-        raise BadInput("the net has no dense or convolutional layer, so there is nothing to prune")
-
 
 def settings(options: PruneOptions) -> list[tuple[str, float | None, float | None]]:
     """What is tried, each once: (asked, d, sparsity)."""
@@ -67,6 +55,8 @@ def candidates(subject: Subject) -> Iterator[Candidate]:
     """Every setting with every grid."""
     net, seed, options = subject.net, subject.seed, subject.options
     rule = options.chosen_rule
+    if not any(is_pruned(node.affine.operator) for node in net.affine_layers):
+        raise BadInput("the net has no dense or convolutional layer, so there is nothing to prune")
     for asked, d, sparsity in settings(options):
         masks = masks_for(net, rule, d=d, sparsity=sparsity, seed=seed)
         kept = sum(int(mask.sum()) for mask in masks)
@@ -80,21 +70,15 @@ def candidates(subject: Subject) -> Iterator[Candidate]:
             epochs = options.fine_tune
             tuned = fine_tune(pruned, masks, subject.sample, epochs=epochs, seed=seed)
             check_weights(tuned)
-        for grid, name in _grids(options, net, pruned, masks):
+        grids = [(Grid(bits), f"{bits} bits") for bits in options.grids]
+        if options.grid == "lemma":
+            grids = [(lemma_grid(net, pruned, masks), "lemma")]
+        for grid, name in grids:
             stored = store_pruned(tuned, masks, grid, seed, faithful=rule == "bernoulli")
             left = [one.parameters for one in stored.layers if isinstance(one, Pruned)]
             counts = {"nonzeros": sum(left)}
             made = PrunedNet(d, masks, pruned, tuned, grid, stored)
             yield Candidate(stored, asked, name, counts, made)
-
-
-def _grids(
-    options: PruneOptions, net: Network, pruned: Network, masks: tuple[Tensor, ...]
-) -> Iterator[tuple[Grid, str]]:
-    if options.grid == "lemma":
-        yield lemma_grid(net, pruned, masks), "lemma"
-    for bits in options.grids:
-        yield Grid(bits), f"{bits} bits"
 
 
 def sketched(subject: Subject, best: Candidate) -> Candidate:

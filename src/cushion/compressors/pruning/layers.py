@@ -41,9 +41,7 @@ def prune_layer(
     known: Mapping[str, Any],
     depth: int,
 ) -> LayerPruning:
-    """pair: ε_l and λ_l where the layer was pruned by Algorithm 1; known: what every method says of
-    a layer.
-    """
+    """pair: ε_l and λ_l where Algorithm 1 pruned; known: what every method says of a layer."""
     operator, mask, plain = node.affine.operator, made.masks[at], made.plain.layers[at]
     assert isinstance(plain, Pruned | Kept)
     pruned = isinstance(plain, Pruned)
@@ -52,7 +50,9 @@ def prune_layer(
     spectral = operator.spectral()
     moved = made.pruned.nodes[node.index].affine.operator.minus(operator)
     shift = moved.spectral() if pruned else 0.0
-    rounded = made.rounded(node, at).minus(made.tuned.nodes[node.index].affine.operator)
+    # on its grid in float64, before the net's own dtype rounds it again
+    exact = plain.operator(operator.to(torch.float64), made.plain.seed)
+    rounded = exact.minus(made.tuned.nodes[node.index].affine.operator)
     zero = torch.from_numpy(integers == 0).reshape(mask.shape)
     dropped = zero & (rounded.weight.abs() > rho / 2)  # not by rounding
     if bool(dropped.any()):

@@ -18,7 +18,6 @@ from cushion.records import option
 
 if TYPE_CHECKING:
     from cushion.compressors.subject import Subject
-    from cushion.nets.network import Network
 
 RULES = ("bernoulli", "global", "layer", "zeros")  # or N:M
 STRENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # values of d that are tried where none is given
@@ -123,9 +122,8 @@ class PruneOptions(MarginOptions):
         try:
             a, b, t = (float(part) for part in self.subgaussian.split(","))
         except ValueError:
-            raise BadInput(
-                f"`subgaussian` = {self.subgaussian} must be fit, or the numbers a,b,t"
-            ) from None
+            why = f"`subgaussian` = {self.subgaussian} must be fit, or the numbers a,b,t"
+            raise BadInput(why) from None
         if not all(0 < value < math.inf for value in (a, b, t)):
             raise BadInput(f"`subgaussian` = {self.subgaussian}: a, b and t must be above 0")
         return a, b, t
@@ -148,12 +146,6 @@ class Pruning(Method):
 
     def check(self, options: PruneOptions) -> None:
         options.check(self.name)
-
-    def prepare(self, net: Network, start: Network | None) -> tuple[Network, Network | None]:
-        from cushion.compressors.pruning.candidates import check_prunable
-
-        check_prunable(net)
-        return net, start
 
     def tries(self, options: PruneOptions) -> int:
         from cushion.compressors.pruning.candidates import settings

@@ -103,9 +103,7 @@ def recover(
 
 
 def row_space(factor: Matrix) -> tuple[Matrix, Matrix]:
-    """(basis [p, k] of the row space, orthonormal; T [k, r]): factor · X = Y is basisᵀ X = T Y
-    where any X has it.
-    """
+    """(orthonormal basis [p, k] of the row space, T [k, r]): factor · X = Y is basisᵀ X = T Y."""
     if factor.shape[0] == factor.shape[1] and np.array_equal(factor, np.eye(len(factor))):
         return factor, factor
     U, s, Vt = np.linalg.svd(factor, full_matrices=False)
