@@ -81,10 +81,8 @@ def binomial_inverse(k: int, m: int, log_delta: float) -> float:
     True
     """
     if m < 1 or not 0 <= k <= m:
-        raise BadInput(
-            f"{k} errors among {m} examples is not a count; it must lie between 0 and m, and m be "
-            "at least 1"
-        )
+        rule = "it must lie between 0 and m, and m be at least 1"
+        raise BadInput(f"{k} errors among {m} examples is not a count; {rule}")
     if not log_delta < 0.0:
         raise BadInput("the failure probability δ must lie strictly between 0 and 1")
     if k == m:
@@ -104,9 +102,7 @@ def occam_log_delta(delta: Decimal, bits: int) -> float:
 
 
 def kl(q: float, p: float) -> float:
-    """kl(q‖p) between two coins, in nats (rounded to nearest; the inverse below accounts for
-    it).
-    """
+    """kl(q‖p) between two coins, in nats (to nearest; the inverse below accounts for it)."""
     if (q > 0.0 and p <= 0.0) or (q < 1.0 and p >= 1.0):
         return math.inf
     left = q * math.log(q / p) if q > 0.0 else 0.0
@@ -131,20 +127,15 @@ def kl_inverse(q: float, budget: float) -> float:
 
     def beyond(p: float) -> bool:
         # Rounding of the two terms, each a few units in the last place of its largest part.
-        parts = (
-            (abs(q * math.log(q / p)) if q > 0.0 else 0.0)
-            + abs((1 - q) * math.log1p(-p))
-            + abs(math.log1p(-q))
-        )
+        first = abs(q * math.log(q / p)) if q > 0.0 else 0.0
+        parts = first + abs((1 - q) * math.log1p(-p)) + abs(math.log1p(-q))
         return kl(q, p) - 8 * _EPS * (1.0 + parts) >= budget
 
     return _first_true(lambda p: p >= 1.0 or beyond(p), q, 1.0)
 
 
 def _first_true(test: Callable[[float], bool], low: float, high: float) -> float:
-    """The smallest p found by bisection with test(p) true; test(high) must hold. Errs upwards, to
-    the last bit.
-    """
+    """The smallest p with test(p), by bisection, upwards to the last bit; test(high) must hold."""
     while True:
         middle = low + (high - low) / 2
         if not low < middle < high:
@@ -155,7 +146,7 @@ def _first_true(test: Callable[[float], bool], low: float, high: float) -> float
             low = middle
 
 
-def decimal_up(value: float, places: int = 6) -> str:
+def decimal_up(value: float | Decimal, places: int = 6) -> str:
     """A probability as a decimal string, rounded up.
 
     >>> decimal_up(0.1234560001), decimal_up(1.0)
@@ -170,8 +161,7 @@ def percent_up(value: str | float, places: int = 2) -> str:
     >>> percent_up("0.34561"), percent_up(0.05)
     ('34.57 %', '5.01 %')
     """
-    exact = Decimal(value) * 100
-    return f"{exact.quantize(Decimal(1).scaleb(-places), rounding=ROUND_CEILING)} %"
+    return f"{decimal_up(Decimal(value) * 100, places)} %"
 
 
 def float_up(text: str) -> float:

@@ -79,9 +79,7 @@ class _Shown:
         from rich.progress import BarColumn, Progress, TextColumn
 
         if self.line is None:
-            words, left = (
-                TextColumn(f"{{task.{name}}}") for name in ("description", "fields[left]")
-            )
+            words, left = TextColumn("{task.description}"), TextColumn("{task.fields[left]}")
             shown = Console(stderr=True)
             self.line = Progress(words, BarColumn(), left, console=shown, transient=True)
             self.line.add_task("", total=1.0, left="")

@@ -131,7 +131,7 @@ def test_deep_nets_show_some_layers_and_say_so(
 ) -> None:
     deep = tuple(replace(found.layers[0], name=f"layer{at}") for at in range(60))
     figures.update(tails.pictures(replace(found, layers=deep, beside=None)))
-    shown = [axes.get_title() for axes in figures["tails-weights"].axes]
+    shown = [axes.get_title().removeprefix("layer ") for axes in figures["tails-weights"].axes]
     assert len(shown) == len(set(shown)) == 24
     assert (shown[0], shown[-1]) == ("layer0", "layer59")
     assert "24 of 60 layers" in figures["tails-weights"].get_suptitle()

@@ -283,7 +283,7 @@ def test_appendix_e_of_any_layer_and_its_certificates() -> None:
     assert last.certificate is not None
     whole = run("mlp", form="appendix", layers=("all",), trials=2)
     assert whole.certificate is None
-    assert whole.summary.occam[1].because.startswith("1: its draws have a mean")
+    assert whole.summary.occam[1].because.startswith("layer 1: its draws have a mean")
     row = last.summary.layers[1]
     weight = last.net.frame.affine_layers[1].affine.operator.weight.double()
     assert (row.tau, row.t_asked) == (row.deviation, None)
@@ -389,7 +389,7 @@ def no_dense() -> nn.Module:
     ("model", "options", "words"),
     [
         (lambda: spoiled(math.nan), {}, "parameter 3.weight holds NaN"),
-        (constant, {}, "^3: all its 160 weights are equal"),
+        (constant, {}, "^layer 3: all its 160 weights are equal"),
         (no_dense, {"form": "appendix"}, "final dense layer, and the net has none"),
         (lambda: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64)).eval(), {}, "nothing to replace"),
         (lambda: trained("mlp")[0], {"layers": ("nope",)}, "`layers` = nope: .*; it has 1, 3$"),

@@ -109,7 +109,7 @@ def test_gaps_and_values_that_fit_no_weight_are_refused(
     frame = cushion.trace(net, (3,))
     head = [0, Pruned.number, 2, EXPONENTS, EXPONENTS]
     coded = encode_numbers(head, [grid(gaps).integers, grid(values).integers])
-    with pytest.raises(Malformed, match=f"^{frame.affine_layers[0].name}: .*{complaint}"):
+    with pytest.raises(Malformed, match=f"^layer {frame.affine_layers[0].name}: .*{complaint}"):
         read_stored(coded.data, coded.bits, frame)
     good = encode_numbers(head, [grid([-1, -2]).integers, grid([3, -3]).integers])
     (layer,) = read_stored(good.data, good.bits, frame).layers

@@ -269,7 +269,7 @@ def test_what_makes_no_sense_is_refused(
 def test_a_layer_beyond_float64_is_named() -> None:
     net = network("mlp").double()
     huge = with_weights(net, [weights(net)[0], weights(net)[1] * 1e200])
-    with pytest.raises(BadInput, match=rf"^{net.affine_layers[1].name}: the mean square"):
+    with pytest.raises(BadInput, match=rf"^layer {net.affine_layers[1].name}: the mean square"):
         masks_for(huge, "bernoulli", d=1.0, sparsity=None, seed=0)
 
 

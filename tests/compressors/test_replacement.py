@@ -155,7 +155,7 @@ def test_a_constant_layer_is_named() -> None:
     node = net.affine_layers[1]
     flat = replace(node.affine, operator=node.affine.operator.with_weight(torch.full((4, 9), 0.1)))
     constant = net.with_affine({node.index: flat})
-    with pytest.raises(BadInput, match=f"^{node.name}: all its 36 weights are equal"):
+    with pytest.raises(BadInput, match=f"^layer {node.name}: all its 36 weights are equal"):
         standard_deviations(constant, (True, True))
     found = standard_deviations(constant, (True, False))
     assert found == (spread(net.affine_layers[0].affine.operator.weight)[1], None)

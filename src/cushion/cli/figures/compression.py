@@ -44,18 +44,15 @@ def _curve(found: Any) -> Any:
 
     line(left, "worst_relative_error", "s--", OTHER, "worst example")
     line(left, "mean_relative_error", "o-", MINE, "mean")
-    left.set_yscale("log")
-    left.set_ylabel("relative error of the scores")
+    left.set(yscale="log", ylabel="relative error of the scores")
     line(right, "margin_loss", "^:", _THIRD, "margin loss, training set")
     line(right, "error", "o-", MINE, "error, training set")
     if all(point.test_error is not None for point in points):
         line(right, "test_error", "s--", OTHER, "error, held-out set")
-    right.set_ylim(-0.02, 1.02)
-    right.set_ylabel("fraction of examples")
+    right.set(ylim=(-0.02, 1.02), ylabel="fraction of examples")
     for axes in (left, right):
-        axes.set_xscale("log")
+        axes.set(xscale="log", xlabel="numbers stored")
         axes.axvline(found.parameters_before, label="the net as it was", **_BEFORE)
-        axes.set_xlabel("numbers stored")
         axes.legend(fontsize=8)
         _bits_above(axes, points)
     figure.suptitle(f"{_name(found)}: error against size (measured)", fontsize=12)
@@ -72,8 +69,7 @@ def _bits_above(axes: Any, points: Sequence[CurvePoint]) -> None:
     """A second scale along the top: the bits of at most five points, so that they stay apart."""
     shown = points[:: -(-len(points) // 5)]
     above = axes.twiny()
-    above.set_xscale("log")
-    above.set_xlim(axes.get_xlim())
+    above.set(xscale="log", xlim=axes.get_xlim())
     above.minorticks_off()
     bits = [f"{point.bits:.2g}" for point in shown]
     above.set_xticks([point.parameters for point in shown], bits, fontsize=7)
@@ -96,9 +92,8 @@ def _layers(found: Any) -> Any:
         promised = [(at + 1) / depth * found.epsilon for at in range(depth)]
         label = "(i/d)·ε, where it is promised"
         axes.plot(range(depth), promised, "s--", color=OTHER, markersize=4, label=label)
-    axes.set_yscale("log")
+    axes.set(yscale="log", xlabel="layer", ylabel="worst relative error of the output")
     axes.set_xticks(range(depth), names, rotation=60 if depth > 6 else 0)
-    axes.set_ylabel("worst relative error of the output")
     axes.set_title(f"{_name(found)}: error layer by layer (measured)", fontsize=12)
     axes.legend(fontsize=8)
     return figure
@@ -120,10 +115,7 @@ def _rates(found: Any) -> Any:
             guide = [bounds[-1] * (m / sizes[-1]) ** slope for m in sizes]
             axes.plot(sizes, guide, ":", color=colour, label=f"slope {words}")
     axes.axhline(1.0, label="above: nothing is said", **_BEFORE)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("examples m")
-    axes.set_ylabel("added to the margin loss")
+    axes.set(xscale="log", yscale="log", xlabel="examples m", ylabel="added to the margin loss")
     axes.set_title("linear classifier with this margin: the two rates (theorems)", fontsize=11)
     axes.legend(fontsize=8)
     return figure
@@ -144,10 +136,8 @@ def _tried(found: Any) -> Any:
     ticks = _apart(sorted(set(sizes)))
     errors, bounds = zip(*((one.errors / found.m, one.bound) for one in found.tried), strict=True)
     bound = f"Occam bound on the error (delta = {found.delta:g})"
-    for axes, values, name in (
-        (left, errors, "error, training set (measured)"),
-        (right, bounds, bound),
-    ):
+    sides = ((left, errors, "error, training set (measured)"), (right, bounds, bound))
+    for axes, values, name in sides:
         points = list(zip(sizes, values, found.tried, strict=True))
         for at, grid in enumerate(grids):
             line = sorted((size, value) for size, value, one in points if one.grid == grid)
@@ -156,12 +146,9 @@ def _tried(found: Any) -> Any:
         size, value = next((size, value) for size, value, one in points if one.chosen)
         ring = {"color": OTHER, "markersize": 9, "fillstyle": "none", "label": "taken"}
         axes.plot([size], [value], "s", **ring)
-        axes.set_xscale("log")
+        axes.set(xscale="log", ylim=(-0.02, 1.02), xlabel="weights that are left", ylabel=name)
         axes.minorticks_off()
         axes.set_xticks(ticks, [f"{tick:,}".replace(",", " ") for tick in ticks])
-        axes.set_ylim(-0.02, 1.02)
-        axes.set_xlabel("weights that are left")
-        axes.set_ylabel(name)
         axes.legend(fontsize=8, title="grid", title_fontsize=8)
     figure.suptitle(f"{_name(found)}: error and bound against size", fontsize=12)
     return figure
@@ -183,9 +170,7 @@ def _shifts(found: Any) -> Any:
     names, places = [layer.name for layer in layers], range(len(layers))
     figure, left, right = _two()
     left.bar(places, [layer.nonzeros / layer.weights for layer in layers], color=MINE)
-    left.set_ylabel("share of weights that is left")
-    left.set_ylim(0, 1)
-    left.axhline(found.errors_before / found.m, label="the net as it was", **_BEFORE)
+    left.set(ylim=(0, 1), ylabel="share of weights that is left")
     for name, style, colour, label in (
         ("shift", "o-", MINE, "‖Δ‖₂/‖A‖₂, pruning"),
         ("rounding", "^:", _THIRD, "‖Ã - Â‖₂/‖A‖₂, rounding"),
@@ -194,10 +179,10 @@ def _shifts(found: Any) -> Any:
         right.plot(places, moved, style, color=colour, label=label)
     allowed = "1/L: what Lemmas 4.3 and 4.4 allow"
     right.axhline(1 / len(found.layers), color=OTHER, linestyle="--", label=allowed)
-    right.set_yscale("log")
-    right.set_ylabel("change of the layer, relative")
+    right.set(yscale="log", ylabel="change of the layer, relative")
     right.legend(fontsize=8)
     for axes in (left, right):
+        axes.set_xlabel("layer")
         axes.set_xticks(places, names, rotation=60 if len(names) > 6 else 0)
     figure.suptitle(f"{_name(found)}: layer by layer (measured)", fontsize=12)
     return figure

@@ -38,10 +38,8 @@ def _margins(nets: list[tuple[NetMeasures, str, str]], title: str) -> Any:
         steps(axes, net.margins, colour, label)
         if net.margin is not None:
             axes.axvline(net.margin.value, color=colour, linestyle="--", linewidth=1)
-    axes.set_xlabel("margin: score of the true class minus the best other (dashed: γ)")
-    axes.set_ylabel("examples")
-    axes.set_yticks([])
-    axes.set_title(f"margins, {title}")
+    across = "margin: score of the true class minus the best other (dashed: γ)"
+    axes.set(xlabel=across, ylabel="examples", yticks=[], title=f"margins, {title}")
     axes.legend(fontsize=9)
     return figure
 
@@ -60,9 +58,7 @@ def _bi_criteria(nets: list[tuple[NetMeasures, str, str]], title: str) -> Any:
             bars = [getattr(one, f"{rise}_standard_error") or 0.0 for one in points]
             if points:
                 axes.errorbar(across, up, yerr=bars, color=colour, label=label, **look)
-        axes.set_xscale("log")
-        axes.set_xlabel("KL = ½Σw²/σ² (nats)")
-        axes.set_ylabel(f"rise of the {name}")
+        axes.set(xscale="log", xlabel="KL = ½Σw²/σ² (nats)", ylabel=f"rise of the {name}")
         axes.legend(fontsize=9)
     figure.suptitle(f"expected sharpness against KL, {title}: lower is better", fontsize=12)
     return figure
@@ -77,8 +73,7 @@ def _interaction(nets: Nets, title: str) -> Any:
         for net, colour, label in nets:
             steps(axes, getattr(net.interaction, part).inverse, colour, label)
         axes.set_title(name, fontsize=10)
-        axes.set_xlabel("1/μ")
-        axes.set_yticks([])
+        axes.set(xlabel="1/μ", yticks=[])
     figure.suptitle(f"condition C1: interaction of layers, {title}", fontsize=12)
     legend_below(figure)
     return figure
@@ -92,10 +87,9 @@ def _flips(nets: Nets, title: str) -> Any:
         for index, part in enumerate(net.activation_flips):
             shade = (0.8 * index / max(1, len(net.activation_flips) - 1), 0.45, 0.7)
             axes.plot(part.deltas, part.mean_fraction, color=shade, label=part.layer)
-        axes.set_xscale("log")
         axes.set_title(label, fontsize=10)
-        axes.set_xlabel("size of the perturbation δ (inputs of length 1)")
-        axes.set_ylabel("share of units that can flip")
+        across = "size of the perturbation δ (inputs of length 1)"
+        axes.set(xscale="log", xlabel=across, ylabel="share of units that can flip")
         if net.activation_flips and len(net.activation_flips) <= 12:
             axes.legend(fontsize=7, title="layer", title_fontsize=7)
     figure.suptitle(f"condition C2: activation flips, {title}", fontsize=12)
@@ -114,10 +108,8 @@ def _units(nets: Nets, title: str) -> Any:
                 name = label if at == 0 else None
                 left.stairs(heights, spread.edges, color=colour, label=name)
         steps(right, net.outputs, colour, label)
-    left.set_xlabel("incoming norm of a hidden unit / mean of its layer")
-    right.set_xlabel("length of the output ‖f(x)‖")
-    for axes in (left, right):
-        axes.set_yticks([])
+    left.set(xlabel="incoming norm of a hidden unit / mean of its layer", yticks=[])
+    right.set(xlabel="length of the output ‖f(x)‖", yticks=[])
     figure.suptitle(f"condition C3 and outputs, {title}", fontsize=12)
     legend_below(figure)
     return figure

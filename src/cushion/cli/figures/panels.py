@@ -39,7 +39,7 @@ def panels(
         panel(axes, pick(layer), MINE, "this net")
         if (twin := twins.get(layer.name)) is not None:
             panel(axes, twin, OTHER, beside)
-        axes.set_title(layer.name, fontsize=10)
+        axes.set_title(f"layer {layer.name}", fontsize=10)
         axes.tick_params(labelsize=8, which="both")
         if at > len(shown) - columns:
             axes.set_xlabel(labels[0], fontsize=9)

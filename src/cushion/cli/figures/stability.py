@@ -66,9 +66,7 @@ def _attenuation(found: MeasureTable, at: int) -> Any:
         heights = [level, *(point.mean for point in points)]
         axes.plot([where[0] - 1, *where], heights, color=(0.8 * shade, 0.45, 0.7), marker=".")
     axes.set_xticks(range(-1, len(names)), ["input", *names], rotation=60, fontsize=8)
-    axes.set_yscale("log")
-    axes.set_xlabel("layer")
-    axes.set_ylabel("relative error ‖x̂ - x‖ / ‖x‖")
     title = f"noise of {level:.0%} in the input of each layer, followed upwards"
     axes.set_title(f"{title}\n{found.net.data} (measure)")
+    axes.set(yscale="log", xlabel="layer", ylabel="relative error ‖x̂ - x‖ / ‖x‖")
     return figure
