@@ -71,11 +71,8 @@ def run(examples: int = 60_000, turns: int = 5) -> dict[str, Any]:
     trainer = Trainer(recipe, spec, data, 0, setting.device)
     ours: list[tuple[float, float]] = []
     theirs: list[tuple[float, float]] = []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Run.open(Path(folder), setting) as saved,
-        working("bench", hidden=True) as bar,
-    ):
+    with tempfile.TemporaryDirectory() as folder, working("bench", hidden=True) as bar:
+        saved = Run(Path(folder), setting)
 
         def cushion_epoch() -> None:
             line = trainer.epoch(len(saved.history), bar)

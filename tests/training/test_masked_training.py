@@ -18,8 +18,7 @@ from cushion.errors import BadInput
 from cushion.nets.batches import mix_seed
 from cushion.nets.network import Network
 from cushion.nets.tracing import trace
-from cushion.training.epochs import batch_bounds
-from cushion.training.masked import fine_tune
+from cushion.training.epochs import batch_bounds, fine_tune
 
 BY_NAME = {case.name: case for case in CASES}
 EPOCHS, SEED, LR, BATCH = 3, 5, 0.02, 16

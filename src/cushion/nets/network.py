@@ -58,12 +58,10 @@ class Network:
 
     @property
     def input_shape(self) -> Shape:
-        """Shape of one example."""
         return self.nodes[0].shape
 
     @property
     def classes(self) -> int:
-        """Number of logits."""
         return self.nodes[-1].shape[0]
 
     @cached_property

@@ -15,8 +15,6 @@ folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -28,13 +26,12 @@ from cushion.errors import Malformed
 from cushion.nets.loading.weights import (
     INIT_FILE,
     NET_FILE,
-    RUN_FILE,
     load_net,
     read_tensors,
     save_net,
     save_tensors,
 )
-from cushion.training.plans import CHECKPOINT_FILE, Setting, open_folder
+from cushion.training.plans import CHECKPOINT_FILE, Setting
 
 CHECKPOINT_FORMAT = "cushion-checkpoint-1"
 HISTORY_FILE = "history.jsonl"
@@ -44,7 +41,7 @@ Status: TypeAlias = Literal["trained", "resumed", "already done"]
 
 
 class Run:
-    """One open RUN folder; `Run.open` checks that it belongs to this very setting."""
+    """A RUN folder that is held open (plans.py) and belongs to this very setting."""
 
     def __init__(self, folder: Path, setting: Setting) -> None:
         self.folder, self.setting = folder, setting
@@ -52,13 +49,6 @@ class Run:
         self.stopped = False
         self.keep: int | None = None  # the epoch whose checkpoint stays, as REWIND_FILE
         self.net_path = folder / NET_FILE
-
-    @classmethod
-    @contextmanager
-    def open(cls, folder: Path, setting: Setting) -> Iterator[Run]:
-        """Create or reopen the folder; another run's is refused with the first difference."""
-        with open_folder(folder, RUN_FILE, setting.plan()):
-            yield cls(folder, setting)
 
     def _save(self, file: str, module: nn.Module, metrics: dict[str, Any] | None = None) -> None:
         """Write the net as it is now."""

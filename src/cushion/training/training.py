@@ -23,12 +23,13 @@ from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.nets import models
 from cushion.nets.batches import mix_seed
+from cushion.nets.loading.weights import RUN_FILE
 from cushion.nets.specs import Spec
 from cushion.progress import working
 from cushion.records import Record
 from cushion.training.epochs import batch_bounds, batches, count_errors, evaluate, learn
 from cushion.training.options import TrainOptions
-from cushion.training.plans import Setting, settle
+from cushion.training.plans import Setting, open_folder, settle
 from cushion.training.recipes import Recipe
 from cushion.training.runs import Run, Status
 
@@ -182,7 +183,8 @@ def train_into(
     """Train into one RUN folder, or finish the run that it holds."""
     recipe, sample, device = setting.recipe, setting.sample, setting.device
     status: Status = "already done"
-    with Run.open(folder, setting) as run:
+    with open_folder(folder, RUN_FILE, setting.plan()):
+        run = Run(folder, setting)
         metrics = run.finished()
         if metrics is None:
             with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

@@ -65,7 +65,7 @@ def candidates(subject: Subject) -> Iterator[Candidate]:
             raise BadInput(f"{asked} leaves {kept} weights, and a file holds {most}; prune more")
         pruned = tuned = apply_masks(net, masks)
         if options.fine_tune:
-            from cushion.training.masked import fine_tune
+            from cushion.training.epochs import fine_tune
 
             epochs = options.fine_tune
             tuned = fine_tune(pruned, masks, subject.sample, epochs=epochs, seed=seed)

@@ -38,7 +38,6 @@ class Affine(Operation):
 
     @property
     def parameters(self) -> int:
-        """Numbers in weight and bias."""
         return self.operator.parameters + (0 if self.bias is None else self.bias.numel())
 
     def output_shape(self, shape: Shape) -> Shape:

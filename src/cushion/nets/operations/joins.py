@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,22 +74,17 @@ class Cat(Join):
 
 
 @traces(torch.add, operator.add, "add")
-def add(x: Any, other: Any, *, alpha: Any = 1) -> Step:
-    """A residual addition."""
+def add(x: Any, other: Any, *, alpha: Any = 1, in_place: bool = False) -> Step:
     if alpha != 1:
         raise Refused(f"it adds with alpha={alpha}", "scale the weights of that branch instead")
-    return Step("add", (feature(x), feature(other)), lambda *_: Add())
+    return Step("add", (feature(x), feature(other)), lambda *_: Add(), in_place=in_place)
 
 
-@traces(operator.iadd, "add_")
-def add_(x: Any, other: Any, *, alpha: Any = 1) -> Step:
-    """The same, written over x."""
-    return replace(add(x, other, alpha=alpha), in_place=True)
+traces(operator.iadd, "add_")(partial(add, in_place=True))
 
 
 @traces(torch.cat, torch.concat, torch.concatenate)
 def cat(tensors: Any = None, dim: int = 0, *, axis: int | None = None) -> Step:
-    """A concatenation of channels."""
     where = dim if axis is None else axis
     if not isinstance(tensors, (tuple, list)):
         fix = "pass a list: torch.cat([a, b], 1)"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -41,14 +42,10 @@ class ReLU(Operation):
 
 @traces(nn.ReLU, F.relu, torch.relu, "relu")
 def relu(x: Any, inplace: bool = False) -> Step:
-    """max(x, 0)."""
     return Step("relu", (feature(x),), lambda _: ReLU(), in_place=inplace)
 
 
-@traces(F.relu_, torch.relu_, "relu_")
-def relu_(x: Any) -> Step:
-    """The same, written over x."""
-    return replace(relu(x), in_place=True)
+traces(F.relu_, torch.relu_, "relu_")(partial(relu, inplace=True))
 
 
 @traces(nn.Identity, "contiguous", "clone", "detach")

@@ -98,15 +98,11 @@ class AvgPool(Sliding, Mean):
 
 @dataclass(frozen=True)
 class AdaptiveMaxPool(Adaptive, Maximum):
-    """The maxima of `output` windows that tile the map."""
-
     function: ClassVar[Callable[..., Any]] = staticmethod(F.adaptive_max_pool2d)
 
 
 @dataclass(frozen=True)
 class AdaptiveAvgPool(Adaptive, Mean):
-    """The means of `output` windows that tile the map."""
-
     function: ClassVar[Callable[..., Any]] = staticmethod(F.adaptive_avg_pool2d)
 
 
@@ -179,7 +175,6 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Step:
-    """Max pooling."""
     op = MaxPool(*_windows(kernel_size, stride, padding), pair(dilation), bool(ceil_mode))
     return _without_indices(return_indices, Step("max pool", (feature(x),), lambda _: op))
 
@@ -194,7 +189,6 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Step:
-    """Average pooling."""
     windows = _windows(kernel_size, stride, padding)
     op = AvgPool(*windows, bool(ceil_mode), bool(count_include_pad), divisor_override)
     return Step("average pool", (feature(x),), lambda _: op)
@@ -202,14 +196,12 @@ def avg_pool2d(
 
 @traces(nn.AdaptiveMaxPool2d, F.adaptive_max_pool2d)
 def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) -> Step:
-    """Adaptive max pooling."""
     step = _adaptive("adaptive max pool", x, output_size, AdaptiveMaxPool)
     return _without_indices(return_indices, step)
 
 
 @traces(nn.AdaptiveAvgPool2d, F.adaptive_avg_pool2d)
 def adaptive_avg_pool2d(x: Any, output_size: Any) -> Step:
-    """Adaptive average pooling."""
     return _adaptive("adaptive average pool", x, output_size, AdaptiveAvgPool)
 
 

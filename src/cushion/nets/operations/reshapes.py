@@ -55,7 +55,6 @@ class Unflatten(_Reshape):
 
     @classmethod
     def rebuild(cls, entry: dict[str, Any], dtype: torch.dtype) -> Unflatten:
-        """Its own shape is the node's."""
         return cls(sides(entry["shape"]))
 
 

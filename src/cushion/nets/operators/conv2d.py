@@ -43,7 +43,6 @@ class Convolution(Operator):
 
     @property
     def kernel(self) -> tuple[int, int]:
-        """(K_h, K_w)."""
         return self.weight.shape[-2], self.weight.shape[-1]
 
     @property
@@ -54,7 +53,6 @@ class Convolution(Operator):
 
     @property
     def padded(self) -> tuple[int, int]:
-        """The sides of the padded image."""
         above, below, left, right = self.padding
         return self.input_shape[1] + above + below, self.input_shape[2] + left + right
 

@@ -58,7 +58,6 @@ class Linear(Matrix):
 
     @classmethod
     def rebuild(cls, entry: dict[str, Any], weight: Tensor) -> Linear:
-        """A matrix has no setting."""
         del entry
         _, _ = weight.shape
         return cls(weight)

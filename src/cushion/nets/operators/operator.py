@@ -124,17 +124,14 @@ class Operator(ABC):
 
     @property
     def input_size(self) -> int:
-        """Numbers in one input."""
         return math.prod(self.input_shape)
 
     @property
     def output_size(self) -> int:
-        """Numbers in one output."""
         return math.prod(self.output_shape)
 
     @property
     def parameters(self) -> int:
-        """Numbers in the weight."""
         return self.weight.numel()
 
     def frobenius(self) -> float:

@@ -36,8 +36,6 @@ class Token:
 
 
 class Layer(Token):
-    """A token that is one layer."""
-
     @abstractmethod
     def after(self, shape: Shape) -> Shape:
         """The shape that it makes of `shape`, or one sentence if it cannot read that."""
@@ -233,7 +231,6 @@ class Spec:
 
     @property
     def classes(self) -> int:
-        """How many scores the net gives."""
         return self.check()[0]
 
 
