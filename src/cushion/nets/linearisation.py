@@ -39,18 +39,15 @@ class Linearisation:
             before = [values[i] for i in node.inputs]
             with torch.no_grad():
                 values[node.index] = self._record(node, before)
-            for i in node.inputs:
-                if net.users[i][-1] == node.index:
-                    values.pop(i, None)
+            net.forget(values, node)
         self.scores = values[net.nodes[-1].index]
 
     def _record(self, node: Node, before: list[Tensor]) -> Tensor:
-        if isinstance(node.op, Affine):
-            self.outputs[node.index] = node.op(before[0])
-            return self.outputs[node.index]
         if isinstance(node.op, Join):
             return node.op(*before)
         output, step = node.op.linearise(before[0])
+        if isinstance(node.op, Affine):
+            self.outputs[node.index] = output
         source = node.inputs[0]
         previous = self._steps.get(source) if len(self.net.users[source]) == 1 else None
         if isinstance(step, Masked) and type(previous) is Masked:
@@ -68,9 +65,7 @@ class Linearisation:
                 alive[node.index] = self._push_through(node, before)
                 if isinstance(node.op, Affine):
                     visit(node, alive[node.index])
-            for i in node.inputs:
-                if self.net.users[i][-1] == node.index:
-                    alive.pop(i, None)
+            self.net.forget(alive, node)
 
     def push_to_next(self, source: Node, t: Tensor) -> Tensor:
         """D_i t in a chain: vectors at x^i pass on to the next affine layer's input.
@@ -88,14 +83,13 @@ class Linearisation:
         return t
 
     def _push_through(self, node: Node, before: list[Tensor | None]) -> Tensor:
-        present = [part for part in before if part is not None]
-        if isinstance(node.op, Affine):
-            return each(node.op.operator.apply, present[0])
         if isinstance(node.op, Join):
             return node.op.push(before, self._shapes(node))
-        step = self._steps[node.index]
+        t, step = before[0], self._steps[node.index]
+        assert t is not None
         # A value that another operation reads as well must survive this one.
-        t = present[0].clone() if len(self.net.users[node.inputs[0]]) > 1 else present[0]
+        if len(self.net.users[node.inputs[0]]) > 1 and not isinstance(node.op, Affine):
+            t = t.clone()
         return t if step is None else step.push(t)
 
     def pull(self, target: Node, t: Tensor, visit: Visit) -> None:
@@ -112,14 +106,11 @@ class Linearisation:
                 continue
             if isinstance(node.op, Affine):
                 visit(node, t_node.expand(-1, self.batch, *node.shape))
-            for i, part in zip(node.inputs, self._pull_through(node, t_node), strict=True):
-                alive[i] = alive[i] + part if i in alive else part
+            if any(self._affine_at_or_before[i] for i in node.inputs):  # else nobody looks there
+                for i, part in zip(node.inputs, self._pull_through(node, t_node), strict=True):
+                    alive[i] = alive[i] + part if i in alive else part
 
     def _pull_through(self, node: Node, t: Tensor) -> list[Tensor]:
-        if isinstance(node.op, Affine):
-            if not self._affine_at_or_before[node.inputs[0]]:
-                return [t]  # nobody looks further back
-            return [each(node.op.operator.adjoint, t)]
         if isinstance(node.op, Join):
             return node.op.pull(t, self._shapes(node))
         step = self._steps[node.index]
@@ -192,9 +183,7 @@ class Activations:
             changed[node.index] = node.op(*inputs)
             if isinstance(node.op, Affine):
                 visit(node, changed[node.index])
-            for i in node.inputs:
-                if self.net.users[i][-1] == node.index:
-                    changed.pop(i, None)
+            self.net.forget(changed, node)
 
 
 def _channels_last(x: Tensor) -> Tensor:

@@ -112,11 +112,15 @@ class Network:
             values = [alive[i] for i in node.inputs]
             own = layer is None or not isinstance(node.op, Affine)
             output = node.op(*values) if own else layer(node, *values)  # type: ignore[misc]
-            for i in node.inputs:
-                if self.users[i][-1] == node.index:
-                    alive.pop(i, None)
+            self.forget(alive, node)
             alive[node.index] = output
         return alive[self.nodes[-1].index]
+
+    def forget(self, values: dict[int, Tensor], node: Node) -> None:
+        """Drop the values that nobody reads after `node`."""
+        for i in node.inputs:
+            if self.users[i][-1] == node.index:
+                values.pop(i, None)
 
     @cached_property
     def users(self) -> tuple[tuple[int, ...], ...]:

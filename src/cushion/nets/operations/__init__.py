@@ -4,11 +4,11 @@ from cushion.nets.operations.affine import Affine as Affine
 from cushion.nets.operations.joins import Add as Add
 from cushion.nets.operations.joins import Cat as Cat
 from cushion.nets.operations.operation import Operation as Operation
-from cushion.nets.operations.pointwise import Input as Input
-from cushion.nets.operations.pointwise import ReLU as ReLU
 from cushion.nets.operations.pools import AdaptiveAvgPool as AdaptiveAvgPool
 from cushion.nets.operations.pools import AdaptiveMaxPool as AdaptiveMaxPool
 from cushion.nets.operations.pools import AvgPool as AvgPool
 from cushion.nets.operations.pools import MaxPool as MaxPool
-from cushion.nets.operations.reshapes import Flatten as Flatten
-from cushion.nets.operations.reshapes import Unflatten as Unflatten
+from cushion.nets.operations.unitwise import Flatten as Flatten
+from cushion.nets.operations.unitwise import Input as Input
+from cushion.nets.operations.unitwise import ReLU as ReLU
+from cushion.nets.operations.unitwise import Unflatten as Unflatten

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from cushion.errors import BadInput
 from cushion.nets.entries import flag, sides
-from cushion.nets.operations.operation import Operation, Shape
+from cushion.nets.operations.operation import Operation, Shape, Unchanging
 from cushion.nets.operations.vocabulary import Refused, Step, feature, pair, tensor, traces
 from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
 from cushion.nets.operators.conv2d import same_padding
@@ -39,6 +39,12 @@ class Affine(Operation):
     @property
     def parameters(self) -> int:
         return self.operator.parameters + (0 if self.bias is None else self.bias.numel())
+
+    def linearise(self, x: Tensor) -> tuple[Tensor, Unchanging]:
+        return self(x), Unchanging(replace(self, bias=None), tuple(x.shape[1:]))
+
+    def adjoint(self, t: Tensor, shape: Shape) -> Tensor:
+        return self.operator.adjoint(t)
 
     def output_shape(self, shape: Shape) -> Shape:
         if self.operator.input_shape != shape:

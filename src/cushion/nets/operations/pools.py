@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cushion.nets.operations.operation import Derivative, Masked, Pair, Shape, each
-from cushion.nets.operations.reshapes import flatten
+from cushion.nets.operations.unitwise import flatten
 from cushion.nets.operations.vocabulary import Refused, Step, feature, pair, traces
 from cushion.nets.operations.windows import Adaptive, Pool, Sliding
 

@@ -15,8 +15,7 @@ from torch.nn.utils import parametrize
 from cushion.errors import BadInput
 from cushion.nets.operations import Input, Operation, vocabulary
 from cushion.nets.operations.operation import Shape
-from cushion.nets.operations.vocabulary import BATCH, Feature, Refused, Step, plain_type
-from cushion.nets.tracing.refusals import refusal
+from cushion.nets.operations.vocabulary import BATCH, Feature, Refused, Step, plain_type, refusal
 
 
 @dataclass(eq=False)

@@ -13,8 +13,7 @@ from torch import fx, nn
 from torch.nn.parameter import is_lazy
 
 from cushion.errors import BadInput, Unsupported
-from cushion.nets.operations.vocabulary import MODULES, Refused
-from cushion.nets.tracing.refusals import refusal
+from cushion.nets.operations.vocabulary import MODULES, Refused, refusal
 
 
 class CaptureFailed(Exception):

@@ -8,9 +8,8 @@ from itertools import chain
 
 from torch import nn
 
-from cushion.nets.operations.vocabulary import MODULES, Refused, plain_type
+from cushion.nets.operations.vocabulary import MODULES, Refused, plain_type, refusal
 from cushion.nets.tracing.assembly import Assembly
-from cushion.nets.tracing.refusals import refusal
 from cushion.records import Record
 
 _IDLE = Refused(
