@@ -10,15 +10,15 @@ import torch
 from torch import nn
 
 import cushion
-from cushion.compressors.storage.dead_units import (
-    Floats,
+from cushion.compressors.storage.pruned import (
+    Values,
     WithBias,
     linked_layers,
     without_dead_units,
 )
 
 
-def run(layers: tuple[WithBias, ...] | list[WithBias], x: Floats) -> Floats:
+def run(layers: tuple[WithBias, ...] | list[WithBias], x: Values) -> Values:
     for at, layer in enumerate(layers):
         x = x @ layer.weight.T + (0.0 if layer.bias is None else layer.bias)
         x = np.maximum(x, 0.0) if at < len(layers) - 1 else x

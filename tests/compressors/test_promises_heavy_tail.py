@@ -25,7 +25,7 @@ from cushion.compressors.noise.notes import notes_on
 from cushion.compressors.noise.records import LayerReplacement, ReplacementSummary, TriedTail
 from cushion.compressors.noise.replacement import replace_layer
 from cushion.compressors.noise.spiked import Spiked
-from cushion.compressors.pairs import PairRatios
+from cushion.compressors.perturbations import PairRatios
 from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.records import PromiseCheck
 from cushion.compressors.run import compress_model

@@ -14,7 +14,7 @@ import torch
 from tests.cases import CASES
 from tests.jacobian_cases import activations, brute_jacobian, traced
 
-from cushion.compressors.pairs import Allowance, PairRatios, check_pairs, overlap
+from cushion.compressors.perturbations import Allowance, PairRatios, check_pairs, overlap
 from cushion.compressors.projection.checks import allowances, lemma_pairs
 from cushion.compressors.projection.conv_project import Located
 from cushion.compressors.projection.matrix_project import project

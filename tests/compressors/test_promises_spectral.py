@@ -14,8 +14,8 @@ from tests.cases import CASES
 from torch import Tensor, nn
 
 import cushion
+from cushion.compressors.perturbations import LayerShift, accuracy_for, layer_shifts, lemma_9
 from cushion.compressors.projection.checks import lemma_1
-from cushion.compressors.spectral import LayerShift, accuracy_for, layer_shifts, lemma_9
 from cushion.data.dataset import Dataset
 from cushion.measures.table import measure
 from cushion.nets.network import Network

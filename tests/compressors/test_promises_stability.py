@@ -17,7 +17,7 @@ from torch import nn
 
 import cushion
 from cushion.compressors import subject
-from cushion.compressors.pairs import overlap
+from cushion.compressors.perturbations import overlap
 from cushion.compressors.subject import Subject
 from cushion.data.dataset import Dataset
 from cushion.data.samples import permutation

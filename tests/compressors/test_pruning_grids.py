@@ -12,7 +12,7 @@ import pytest
 import torch
 from tests.compressors.test_pruning import normal
 
-from cushion.compressors.pairs import overlap
+from cushion.compressors.perturbations import overlap
 from cushion.compressors.pruning.grids import (
     rho_limit,
     rho_limit_printed,

@@ -17,7 +17,7 @@ from cushion.compressors.choice import worthless
 from cushion.compressors.noise import notes as heavy_tail_notes
 from cushion.compressors.noise.checks import lemma_2_1
 from cushion.compressors.noise.records import TriedTail
-from cushion.compressors.pairs import PairRatios
+from cushion.compressors.perturbations import PairRatios
 from cushion.measures.tails import measurement, power_law, stable_fit
 from cushion.measures.tails.doubts import find_doubts
 from cushion.measures.tails.family import TailOptions

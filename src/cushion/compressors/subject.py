@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.compressors.pairs import overlap
+from cushion.compressors.perturbations import overlap
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.margins import epsilon_margin, margin_loss

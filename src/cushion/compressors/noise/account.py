@@ -20,7 +20,7 @@ from cushion.compressors.noise.notes import notes_on
 from cushion.compressors.noise.records import Accuracy, LayerReplacement, Trial
 from cushion.compressors.noise.replacement import Replacement
 from cushion.compressors.noise.spiked import Spiked
-from cushion.compressors.pairs import Allowance, PairRatios, check_pairs, overlap
+from cushion.compressors.perturbations import Allowance, PairRatios, check_pairs, overlap
 from cushion.compressors.records import PromiseCheck
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import StoredLayer

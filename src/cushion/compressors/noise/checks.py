@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cushion.compressors.lemmas import LayerErrors, Lemma, induction_check
-from cushion.compressors.pairs import PairRatios
+from cushion.compressors.perturbations import PairRatios
 from cushion.compressors.records import PromiseCheck
 from cushion.data import Dataset
 from cushion.measures.probing import lengths, stream

@@ -13,7 +13,7 @@ import torch
 from cushion.compressors.choice import ASSUMED
 from cushion.compressors.lemmas import Lemma, induction_check, induction_rows
 from cushion.compressors.method import Account, Found
-from cushion.compressors.pairs import Allowance, check_pairs
+from cushion.compressors.perturbations import Allowance, check_pairs, layer_shifts, lemma_9
 from cushion.compressors.projection import checks
 from cushion.compressors.projection.conv_project import Located, paper_p
 from cushion.compressors.projection.location_sums import (
@@ -30,7 +30,6 @@ from cushion.compressors.projection.stored_vectors import ProjectedRows, Sparse
 from cushion.compressors.projection.storing import LayerPlan
 from cushion.compressors.projection.subject import ProjectionSubject, linear_layer
 from cushion.compressors.records import PromiseCheck
-from cushion.compressors.spectral import layer_shifts, lemma_9
 from cushion.compressors.storage.stored import Kept, StoredLayer
 from cushion.nets.network import Network, Node
 from cushion.theorems.compression import corollary_a_1, theorem_2_1

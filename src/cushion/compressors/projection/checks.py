@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cushion.compressors.lemmas import LayerErrors, Lemma, Values, over, worst_kept
-from cushion.compressors.pairs import Allowance, PairRatios, overlap
+from cushion.compressors.perturbations import Allowance, LayerShift, PairRatios, overlap
 from cushion.compressors.projection.conv_project import Located, epsilon_of
 from cushion.compressors.projection.matrix_project import Projected, rounding_share
 from cushion.compressors.records import PromiseCheck
-from cushion.compressors.spectral import LayerShift
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.nets.network import Network
 from cushion.nets.operators import Conv2d

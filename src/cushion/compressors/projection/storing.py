@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from cushion.certificates.format.number_stream import MOST_NUMBERS
+from cushion.compressors.perturbations import accuracy_for
 from cushion.compressors.projection.conv_project import paper_p, project_filters
 from cushion.compressors.projection.low_rank import ranks_for, to_accuracy, to_rank
 from cushion.compressors.projection.matrix_project import project
 from cushion.compressors.projection.method import VECTORS, NetOptions, Size, parse_size
 from cushion.compressors.projection.subject import ProjectionSubject, linear_layer
-from cushion.compressors.spectral import accuracy_for
 from cushion.compressors.storage.stored import Kept, Numbers, StoredLayer, grid_within
 from cushion.compressors.storage.stored_net import StoredNet, about, places
 from cushion.errors import BadInput

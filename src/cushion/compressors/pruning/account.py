@@ -11,6 +11,7 @@ import numpy as np
 
 from cushion.compressors.lemmas import LayerErrors, follow_induction
 from cushion.compressors.method import Account, Found
+from cushion.compressors.perturbations import LayerShift, layer_shifts, lemma_9
 from cushion.compressors.pruning import checks
 from cushion.compressors.pruning.candidates import PrunedNet
 from cushion.compressors.pruning.conditions import check_condition
@@ -18,7 +19,6 @@ from cushion.compressors.pruning.layers import prune_layer
 from cushion.compressors.pruning.masks import as_matrix
 from cushion.compressors.pruning.records import LayerPruning, Subgaussian
 from cushion.compressors.records import PromiseCheck
-from cushion.compressors.spectral import LayerShift, layer_shifts, lemma_9
 from cushion.compressors.storage.pruned import Pruned, is_pruned
 from cushion.nets.network import Network
 from cushion.progress import progress

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cushion.compressors.lemmas import Lemma, Values, over, worst_kept
+from cushion.compressors.perturbations import LayerShift, lemma_9
 from cushion.compressors.pruning.records import LayerPruning, Subgaussian
 from cushion.compressors.records import PromiseCheck
-from cushion.compressors.spectral import LayerShift, lemma_9
 from cushion.theorems.facts import NetFacts
 
 _STANDARD_ERRORS = 4.0  # a normal number exceeds so many once in 16 000 times

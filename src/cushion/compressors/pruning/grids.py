@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.pairs import overlap
+from cushion.compressors.perturbations import overlap
 from cushion.compressors.pruning.method import FALLBACK_BITS
 from cushion.compressors.storage.pruned import Grid, is_pruned
 from cushion.compressors.storage.stored import grid_within

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cushion.compressors.pairs import overlap
+from cushion.compressors.perturbations import overlap
 from cushion.compressors.pruning.candidates import PrunedNet
 from cushion.compressors.pruning.conditions import normality
 from cushion.compressors.pruning.grids import rho_limit, rho_limit_printed, rounding_limit

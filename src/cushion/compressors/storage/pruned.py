@@ -4,20 +4,27 @@ A grid's step is a power of two, so that a stored weight is a whole number and a
 Positions are counted row by row; a gap is the distance to the non-zero before (the first counts
 from just before the weight). J non-zeros of N then cost about what naming one of the C(N, J) masks
 does, and coding takes J steps, not N.
+
+Units that pruning left without inputs or without outputs are taken out without changing what the
+net computes. A unit whose incoming weights are all zero gives the constant ReLU(b) to the next
+layer, whose bias can carry it. A unit that no weight of the next layer reads may have any incoming
+weights, so it has none. Both make further weights zero, and what is zero costs no bits.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
 from torch import Tensor
 
 from cushion.certificates.format.sources import Integers
-from cushion.compressors.storage.dead_units import WithBias, linked_layers, without_dead_units
 from cushion.compressors.storage.exact_layers import ExactWeight, as_they_are
 from cushion.compressors.storage.stored import (
     Fields,
@@ -30,8 +37,9 @@ from cushion.compressors.storage.stored import (
 )
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.errors import BadInput
-from cushion.nets.network import Network
-from cushion.nets.operators import Diagonal, Operator
+from cushion.nets.network import Network, Node
+from cushion.nets.operations import Flatten, ReLU
+from cushion.nets.operators import Diagonal, Linear, Operator
 
 _MOST_WEIGHTS = 1 << 27  # of one layer: a gigabyte, which a file of a few bytes may stand for
 _BLOCK = 1 << 16  # weights rounded at a time: what is computed on the way stays in the cache
@@ -133,8 +141,8 @@ def store_pruned(
     """The masked weights of `net` on their grids, as positions and values, and the biases.
 
     faithful: the mask as Algorithm 1 drew it. Else what the mask and the grid leave without effect
-    goes as well (`dead_units`), and a bias stands on a grid _BIAS_FINER bits finer than its layer's
-    weights, of which it is one more with a constant input (16 bits where no weight is left).
+    goes as well, and a bias stands on a grid _BIAS_FINER bits finer than its layer's weights, of
+    which it is one more with a constant input (16 bits where no weight is left).
     """
     operators = [node.affine.operator for node in net.affine_layers]
     numbers = [
@@ -202,3 +210,58 @@ def fitted(weight: Tensor, mask: Tensor, bits: int) -> Numbers:
     largest = np.array([float(kept.max()) if kept.numel() else 0.0])
     # the largest alone decides the grid
     return discretise(weight, mask, Numbers.fitted(largest, bits).exponent)
+
+
+@dataclass(frozen=True, eq=False)
+class WithBias:
+    """A layer: its weight [out, ...] and its bias [out], None for a layer without one."""
+
+    weight: Values
+    bias: Values | None
+
+
+def linked_layers(net: Network) -> tuple[bool, ...]:
+    """Of each affine layer: whether the next alone reads it, both dense, with one ReLU between."""
+    readers = Counter(source for node in net.nodes for source in node.inputs)
+    paths = (net.nodes[node.index : after.index + 1] for node, after in pairwise(net.affine_layers))
+    return (*(_is_link(path, readers) for path in paths), False)
+
+
+def _is_link(path: Sequence[Node], readers: Mapping[int, int]) -> bool:
+    """path: an affine layer, all nodes up to the next one, and that one."""
+    between = path[1:-1]
+    return (
+        all(isinstance(end.affine.operator, Linear) for end in (path[0], path[-1]))
+        and any(isinstance(step.op, ReLU) for step in between)
+        and all(isinstance(step.op, ReLU | Flatten) for step in between)
+        and all(readers[step.index] == 1 for step in path[:-1])
+        and all(after.inputs == (before.index,) for before, after in pairwise(path))
+    )
+
+
+def without_dead_units(layers: Sequence[WithBias], linked: Sequence[bool]) -> tuple[WithBias, ...]:
+    """The same function, but for the rounding of the biases' sums, with as many zeros as its dead
+    units allow.
+
+    A constant is passed on where the next layer has a bias to carry it; rows that this empties come
+    next, so one pass forwards finds them all, and one backwards all units that nobody reads.
+    """
+    found = [copy.deepcopy(one) for one in layers]
+    for at, (here, joined) in enumerate(zip(found, linked, strict=True)):
+        if not joined:
+            continue
+        after = found[at + 1]
+        empty = ~here.weight.any(axis=1)
+        constant = np.zeros(len(here.weight)) if here.bias is None else np.maximum(here.bias, 0.0)
+        if after.bias is None:
+            empty &= constant == 0
+        else:
+            after.bias[:] += after.weight[:, empty] @ constant[empty]
+        after.weight[:, empty] = 0.0
+    for at in reversed(range(len(found))):
+        if linked[at]:
+            unread = ~found[at + 1].weight.any(axis=0)
+            found[at].weight[unread] = 0.0
+            if (bias := found[at].bias) is not None:
+                bias[unread] = 0.0
+    return tuple(found)
