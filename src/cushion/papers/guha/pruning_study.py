@@ -94,6 +94,7 @@ def claims(found: dict[str, Answer], trip: dict[str, Any]) -> tuple[Tried, ...]:
         for layer in found["bernoulli"]["layers"]
     ]
     sketched, plain = trip["bits"]
+    shorter = "the sketch is shorter than mask and values"
     return (
         Tried(
             "Lemmas 4.3 and 4.4 hold with exact norms at d = 0.01",
@@ -110,11 +111,7 @@ def claims(found: dict[str, Answer], trip: dict[str, Any]) -> tuple[Tried, ...]:
             not any(trip["differ"].values()),
             f"{sum(trip['differ'].values())} weights of {len(trip['differ'])} layers differ",
         ),
-        Tried(
-            "the sketch is shorter than mask and values",
-            sketched < plain,
-            f"{sketched} bits against {plain}",
-        ),
+        Tried(shorter, sketched < plain, f"{sketched} bits against {plain}"),
     )
 
 

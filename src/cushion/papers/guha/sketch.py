@@ -29,7 +29,8 @@ from cushion.papers.runner import Workshop
 Case: TypeAlias = tuple[int, int]  # (p, j)
 Rates: TypeAlias = Mapping[int, float]  # side -> share of the matrices that came back
 _MULTIPLES = (1.0, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0)
-_LARGEST = 127  # of a non-zero: ±1 to ±127
+_LARGEST = 127  # of a non-zero
+_NONZEROS = f"whole numbers from ±1 to ±{_LARGEST}, j in every row"
 _VALUE_BITS = 8  # that it takes
 _MOST_ITERATIONS = 500
 
@@ -77,10 +78,7 @@ def sketch(workshop: Workshop) -> Page:
                 ["p", "j", *sides], [(*case, *shown) for case, shown in shares.items()], transition
             ),
         ),
-        settings={
-            "trials": plan.trials,
-            "non-zeros": f"whole numbers from ±1 to ±{_LARGEST}, j in every row",
-        },
+        settings={"trials": plan.trials, "non-zeros": _NONZEROS},
         claims=(theory_holds(rates), is_smaller(rates), saves_numbers(rates)),
         notes=(
             "The paper makes no such experiment and prints no numbers, so no column of its own "

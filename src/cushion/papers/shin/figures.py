@@ -49,17 +49,13 @@ def figure_1(workshop: Workshop) -> Page:
         for alpha in ALPHAS
         if resilience.tail_constant(alpha) > 0
     ]
+    header = ["x", *(f"α = {alpha:g}" for alpha in ALPHAS)]
+    rows = list(zip(_FAR, *(tails[alpha].tolist() for alpha in ALPHAS), strict=True))
     title = "Their right tails, and the power of eq. 12 (dashed)"
     lines = [*_densities(far, 1e-9), *powers]
     axes = ("x", "density")
     return Page(
-        tables=[
-            Table(
-                ["x", *(f"α = {alpha:g}" for alpha in ALPHAS)],
-                list(zip(_FAR, *(tails[alpha].tolist() for alpha in ALPHAS), strict=True)),
-                "Densities (β = 0, scale 1):",
-            )
-        ],
+        tables=[Table(header, rows, "Densities (β = 0, scale 1):")],
         settings={"beta": 0, "scale": 1, "location": 0},
         claims=(
             heavier(tails),

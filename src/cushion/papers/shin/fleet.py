@@ -10,6 +10,7 @@ convolutional, residual and dense nets join them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -53,16 +54,10 @@ class FleetNet:
     scale: float = 1.0
 
     @property
-    def source(self) -> str:
-        """Its sample, as --data has it."""
-        return self.data if self.noise == 0 else f"{self.data},random-labels={self.noise:g}"
-
-    @property
     def recipe(self) -> Recipe:
         """A recipe of the paper's nets with fewer epochs, or a spec with plain SGD."""
-        found = replace(
-            find_recipe(self.spec), epochs=self.epochs, lr_halve_every=max(1, self.epochs // 4)
-        )
+        found, halve = find_recipe(self.spec), max(1, self.epochs // 4)
+        found = replace(found, epochs=self.epochs, lr_halve_every=halve)
         if found.name != "spec":
             return found
         named = replace(found, name=self.name, source="Shin 2021, a fleet of our own")
@@ -125,7 +120,8 @@ def settings_of(workshop: Workshop, plan: FleetNet) -> dict[str, Any]:
 
 def train_net(workshop: Workshop, plan: FleetNet) -> tuple[Network, dict[str, Any], Dataset]:
     """Train it, or finish that, or find it trained; with its errors, and the test set."""
-    data, test = load_pair(plan.source)
+    noise = f",random-labels={plan.noise:g}" if plan.noise else ""
+    data, test = load_pair(plan.data + noise)
     assert test is not None
     seed = plan.seed + workshop.seed
     run = train_once(workshop, plan.recipe, data, test, width=plan.scale, seed=seed)
@@ -180,29 +176,23 @@ def _perceptrons(data: str, widths: tuple[int, int, int], epochs: int) -> list[F
     ]
 
 
-def _fleet(
-    epochs: int, conv_epochs: int, residual: int, dense: int, dense_scale: float
-) -> tuple[FleetNet, ...]:
+def _fleet(epochs: int, conv: int, residual: int, dense: int, scale: float) -> list[FleetNet]:
     # An epoch of CIFAR-10 takes four times as long.
     sets = {"mnist": epochs, "fashion-mnist": epochs, "cifar10": epochs // 2}
     inner = "conv16k5p2 relu maxpool2 conv32k5p2 relu maxpool2 flatten fc64 relu fc10"
+    specs = {data: f"{_IMAGE[data]}: {inner}" for data in sets}
     perceptrons = (_perceptrons(data, (64, 256, 1024), count) for data, count in sets.items())
-    return (
+    return [
         *(net for some in perceptrons for net in some),
-        *(
-            FleetNet(f"{data}-conv", data, f"{_IMAGE[data]}: {inner}", conv_epochs, "kind")
-            for data in sets
-        ),
+        *(FleetNet(f"{one}-conv", one, spec, conv, "kind") for one, spec in specs.items()),
         FleetNet("cifar10-resnet20", "cifar10", "shin-resnet20", residual, "kind"),
-        FleetNet(
-            "cifar10-densenet40", "cifar10", "shin-densenet", dense, "kind", scale=dense_scale
-        ),
-    )
+        FleetNet("cifar10-densenet40", "cifar10", "shin-densenet", dense, "kind", scale=scale),
+    ]
 
 
 _QUICK = ((16, 32, 64), (96, 128, 192), (256, 384, 512))
-FLEET: dict[Size, tuple[FleetNet, ...]] = {
-    "quick": tuple(net for widths in _QUICK for net in _perceptrons("digits", widths, 20)),
+FLEET: dict[Size, Sequence[FleetNet]] = {
+    "quick": [net for widths in _QUICK for net in _perceptrons("digits", widths, 20)],
     "recorded": _fleet(40, 12, 3, 2, 0.34),
     "full": _fleet(400, 200, 200, 200, 1.0),
 }

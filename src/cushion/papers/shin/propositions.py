@@ -59,9 +59,7 @@ PLANS: dict[Size, Draws] = {
 }
 
 
-_COUNTED = (
-    "Proposition 1.2 for a matrix and eq. 11 for one of its rows: the k reached with probability"
-)
+_COUNTED = "Proposition 1.2 for a matrix and eq. 11 for one of its rows: the k reached"
 _COUNTS = {
     "n": "n",
     "α": "alpha",
@@ -117,7 +115,7 @@ def propositions(workshop: Workshop) -> Page:
         tables=(
             *_error_tables(errors),
             _setting_table(),
-            Table.of(f"{_COUNTED} {ETA:g} at most:", counts, _COUNTS),
+            Table.of(f"{_COUNTED} with probability {ETA:g} at most:", counts, _COUNTS),
             Table.of("E[Bx]₁² for x of 16 numbers:", [*spikes, _LAST_SPIKE], _SPIKE),
             _stable_table(stable),
             Table.of("Share of the weights that is replaced (t = 0):", shares, _SHARES),

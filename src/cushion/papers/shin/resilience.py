@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +34,8 @@ def asymptotic_density(w: float, alpha: float, c: float = 1.0) -> float:
 
 def bracket_probability(i: float, alpha: float, c: float) -> float:
     """Eq. 14: that c^i < W < c^(i+1), at most 1, for c > 1; for |W| it is twice as likely."""
-    return min(
-        1.0,
-        tail_constant(alpha) * math.pow(c, -alpha * (i - 1.0)) * -math.expm1(-alpha * math.log(c)),
-    )
+    tail = tail_constant(alpha) * math.pow(c, -alpha * (i - 1.0))
+    return min(1.0, tail * -math.expm1(-alpha * math.log(c)))
 
 
 @dataclass(frozen=True)
@@ -60,9 +59,8 @@ class PathProbability:
 def path_probability(i: float, alpha: float, c: float, m: float, n: int) -> PathProbability:
     """Eq. 16 at bracket i, target c^m, rows of n entries; κ > n cannot be had: all are 0."""
     kappa, p = math.pow(c, m - i), bracket_probability(i, alpha, c)
-    printed, chernoff, exact = (
-        math.exp(part(kappa, n, p)) for part in (log_expression, log_chernoff, log_tail)
-    )
+    logs = (log_expression(kappa, n, p), log_chernoff(kappa, n, p), log_tail(kappa, n, p))
+    printed, chernoff, exact = map(math.exp, logs)
     return PathProbability(kappa, p, printed, chernoff, exact, kappa > n * p)
 
 
@@ -88,7 +86,6 @@ def brackets(weights: NDArray[np.float64], c: float, m: int) -> Brackets:
     """Of magnitudes, c^i ≤ |W| < c^(i+1), so that no power is lost; what is below 1 is in no
     bracket still. c > 1.
     """
-    magnitudes = np.abs(weights)
-    reached = [int((magnitudes >= c**i).sum()) for i in range(m + 2)]
-    inside = tuple(reached[i] - reached[i + 1] for i in range(m + 1))
+    reached = [int((np.abs(weights) >= c**i).sum()) for i in range(m + 2)]
+    inside = tuple(more - fewer for more, fewer in pairwise(reached))
     return Brackets(inside, reached[-1], weights.size - reached[0])

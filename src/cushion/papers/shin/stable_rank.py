@@ -55,7 +55,7 @@ def figure_3(workshop: Workshop) -> Page:
         settings={"nets": len(nets), "power iterations": ITERATIONS},
         claims=(
             clusters(fitted),
-            _is_a_mixture(workshop, points, mixtures),
+            _is_a_mixture(workshop, points, [found.bic for found in mixtures]),
             power_iteration_suffices(nets),
             heavier_later(nets),
         ),
@@ -84,22 +84,19 @@ def clusters(nets: Sequence[NetTails]) -> Tried:
     return Tried(text, *rises(x, y, "", "too few nets have a fit"))
 
 
-def _is_a_mixture(
-    workshop: Workshop,
-    points: tuple[list[float], list[float]],
-    mixtures: Sequence[RegressionMixture],
-) -> Tried:
+def _is_a_mixture(workshop: Workshop, points: Sequence[list[float]], bics: list[float]) -> Tried:
     """By a test that holds its level: BIC takes two lines too often among so few points."""
     text = "a mixture of two linear regressions describes the nets better than one line"
-    if len(mixtures) < 2:
+    if len(bics) < 2:
         return Tried(text, None, "too few nets for two lines")
     draws, seed = _DRAWS[workshop.size], workshop.seed
-    settings = {"x": points[0], "y": points[1], "draws": draws, "seed": seed}
-    test = partial(one_line_p, *points, 2, draws=draws, seed=seed)
+    x, y = points
+    settings = {"x": x, "y": y, "draws": draws, "seed": seed}
+    test = partial(one_line_p, x, y, 2, draws=draws, seed=seed)
     p = workshop.step("shin-one-line", settings, test)
     because = (
         f"samples of one line gain as much by a second one with p = {p:.2g} (parametric bootstrap, "
-        f"{draws} draws); BIC {mixtures[0].bic:.1f} for one line, {mixtures[1].bic:.1f} for two"
+        f"{draws} draws); BIC {bics[0]:.1f} for one line, {bics[1]:.1f} for two"
     )
     return Tried(text, p < _LEVEL, because)
 

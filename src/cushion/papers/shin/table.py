@@ -34,7 +34,8 @@ from cushion.papers.shin.stable_rank import rises
 _BATCH = 128
 _BITS = 16  # of a kept weight: the paper rounds nothing
 _COMPARABLE = 1.0  # points of accuracy that a compressed net may lose and be called comparable
-TRIALS = 10
+_THRESHOLD = "one standard deviation of the layer"
+TRIALS = 10  # of a way with noise; without it nothing is random
 _QUICK = ("digits-fc32", "digits-fc128", "digits-fc128x4", "digits-fc384")
 # The paper's own: net, data set, α, accuracy in percent, of ten compressed nets mean and deviation.
 PAPER = (
@@ -64,10 +65,6 @@ class Way:
     t: float
     layers: str = "last"
 
-    @property
-    def trials(self) -> int:
-        return TRIALS if self.t > 0 else 1
-
 
 PRINTED = Way("Appendix E as printed", "appendix", 1.0)
 WAYS = (
@@ -91,7 +88,7 @@ class Accuracies:
     def shown(self, way: Way) -> str:
         """Mean and deviation."""
         trials = self.trials[way.name]
-        deviation = statistics.stdev(trials) if way.trials > 1 else 0.0
+        deviation = statistics.stdev(trials) if len(trials) > 1 else 0.0
         return f"{statistics.fmean(trials):.2f} ± {deviation:.2f}"
 
     def lost(self, way: Way) -> float:
@@ -113,11 +110,7 @@ def table_1(workshop: Workshop) -> Page:
 
     return Page(
         tables=_tables(found),
-        settings={
-            "trials": TRIALS,
-            "bits of a kept weight": _BITS,
-            "threshold": "one standard deviation of the layer",
-        },
+        settings={"trials": TRIALS, "bits of a kept weight": _BITS, "threshold": _THRESHOLD},
         claims=(_comparable(found), _heavier_loses_less(found)),
         notes=(
             "The nets are not the paper's, so accuracies are not to be compared across the tables; "
@@ -165,7 +158,7 @@ def _trials(net: Network, test: Dataset, way: Way, seed: int) -> dict[str, Any]:
     ]
     networks = [
         store_replaced(net, replaced, _BITS, seed + trial, faithful=True).network(net)
-        for trial in range(way.trials)
+        for trial in range(TRIALS if way.t > 0 else 1)
     ]
     first = next(node for node, take in zip(net.affine_layers, chosen, strict=True) if take)
     errors = count_errors(networks, first.index, test)

@@ -41,17 +41,14 @@ def page(workshop: Workshop) -> Page:
     quick = workshop.size == "quick"
     needs = [commands.LENET] if quick else [commands.LENET, _RESNET, commands.TICKETS]
     nets = {"lenet": "mnist"} if quick else {"lenet": "mnist", "resnet20": "cifar10"}
-    laws = {
-        net: f"measure .runs/{net} --data {data} --only tails --bootstrap 200"
-        for net, data in nets.items()
-    }
+    tails = "--only tails --bootstrap 200"
+    laws = {net: f"measure .runs/{net} --data {data} {tails}" for net, data in nets.items()}
     compressions = {
         name: f"compress .runs/{'imp-lenet/level-24' if name == 'ticket' else 'lenet'} "
         f"--data mnist --method heavy-tail {words} -o .runs/nets/{name}.net"
         for name, words in _RECORDED.items()
         if not quick or name == "corrected"
     }
-
     before = [sized(workshop, training) for training in needs]
 
     def ask(asked: dict[str, str], kept: dict[str, str]) -> dict[str, Answer]:
@@ -92,12 +89,12 @@ def claims(measured: dict[str, Answer], found: dict[str, Answer]) -> tuple[Tried
     first = Tried(text, sure > 0, f"{sure} of {len(known)} layers")
     if "ticket" not in found:
         return (first,)
-    noisy, plain = (
-        found[name]["holdout_accuracy"]["mean"] for name in ("corrected", "without-noise")
-    )
+    both = (found[name]["holdout_accuracy"] for name in ("corrected", "without-noise"))
+    noisy, plain = (accuracy["mean"] for accuracy in both)
     corrected = [_promises(one) for one in found.values() if one["form"] == "corrected"]
     held = [lemmas[name]["held"] for lemmas in corrected for name in _LEMMAS[:2]]
     printed = _promises(found["algorithm"])["Proposition 1.1"]
+    survives = "Proposition 1.1 as printed holds where the mean survives"
     bounds = {name: record["occam"][0]["bound"] for name, record in found.items()}
     ticket = bounds.pop("ticket")
     best = min(bounds.values())
@@ -113,11 +110,7 @@ def claims(measured: dict[str, Answer], found: dict[str, Answer]) -> tuple[Tried
             None if None in held else all(held),
             f"{held.count(True)} of {len(held)}",
         ),
-        Tried(
-            "Proposition 1.1 as printed holds where the mean survives",
-            printed["held"],
-            promised(printed),
-        ),
+        Tried(survives, printed["held"], promised(printed)),
         Tried(
             "counted with positions, a dense net has a bound that says something",
             best < 0.9,
