@@ -45,36 +45,22 @@ class HeavyTailOptions(MarginOptions):
         shown="WORD",
     )
     tau: tuple[float, ...] | None = option(
-        None,
-        "thresholds in standard deviations of a layer; of several the best is taken",
-        above=0,
-        most=1e6,
+        None, "thresholds in a layer's standard deviations; the best is taken", above=0, most=1e6
     )
     t: tuple[float, ...] | None = option(
-        None,
-        "variances of the noise, in mean squares of what goes; 0: none; several as for `tau`",
-        least=0,
-        most=1e6,
+        None, "variances of the noise in mean squares of what goes; 0: none", least=0, most=1e6
     )
     epsilon: float | None = option(
-        None,
-        "the relative error that Proposition 1.1 promises a layer, by which tau is chosen",
-        above=0,
-        most=1,
+        None, "the relative error of a layer (Proposition 1.1) that sets tau", above=0, most=1
     )
     eta: float | None = option(
         None, "how often the proposition may fail, with `epsilon`", above=0, below=1
     )
-    layers: tuple[str, ...] | None = option(
-        None, "which layers: all, last (the final dense one), or names"
-    )
+    layers: tuple[str, ...] | None = option(None, "all, last (the final dense one), or names")
     trials: int = option(
         10, "seeds of the noise to try, for mean and standard deviation", least=1, most=10_000
     )
-    grid: str | None = option(
-        None,
-        "the bits of a stored weight, also in layers that are left as they are, or best of several",
-    )
+    grid: str | None = option(None, "the bits of a stored weight, in every layer, or best")
 
     def __post_init__(self) -> None:
         super().__post_init__()

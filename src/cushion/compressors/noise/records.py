@@ -33,42 +33,30 @@ class LayerReplacement(LayerSummary):
     kept: int = column("weights that stay", label="k")
     replaced: int = column("weights that go")
     nonzeros: int = column(
-        "non-zeros that are stored, fewer than k where a weight rounds to zero or belongs to a "
-        "unit without inputs or readers",
-        label="stored",
+        "stored, without weights that round to zero or that no unit reads", label="stored"
     )
     rounded_away: int
     frobenius: float
     rounding: float  # ‖B̂ - B‖_F/‖W‖_F
     epsilon: float | None = column(
-        "what Proposition 1.1, corrected, allows the layer at the η of Lemma 2.2, the rounding of "
-        "what stays included; - for a form that it does not cover",
+        "what Proposition 1.1, corrected, allows at the η of Lemma 2.2, rounding included; - for a "
+        "form that it does not cover",
         label="ε",
     )
     epsilon_printed: float | None = column("the same as printed", label="ε printed")
     worst_ratio: float | None = column(
         "the worst ‖JΔφ(x)‖ over what the form's ε allows", label="seen/allowed", default=None
     )
-    replaced_mean: float = column(
-        "mean of what goes, which noise of mean 0 does not replace",
-        label="mean of what goes",
-        default=0.0,
-    )
+    replaced_mean: float = column("which noise lacks", label="mean of what goes", default=0.0)
     replaced_largest: float = column(
-        "the largest magnitude that goes, at most τ in the corrected form",
-        label="largest",
-        default=0.0,
+        "that goes, at most τ if corrected", label="largest", default=0.0
     )
     alpha: float | None = column(
-        "exponent of the power law fitted to |w| (of the density; the paper's is α - 1)",
-        label="α",
-        default=None,
+        "exponent of the power law fitted to |w| (the paper's is α - 1)", label="α", default=None
     )
     xmin: float | None = column("where the power law begins", default=None)
     kept_model: float | None = column(
-        "k by Proposition 1.2 if all weights were Pareto from xmin on",
-        label="k of Prop. 1.2",
-        default=None,
+        "k if all weights were Pareto from xmin on", label="k of Prop. 1.2", default=None
     )
     kept_fitted: float | None = column(
         "the same with only the fitted tail as Pareto", label="k of the tail", default=None

@@ -42,25 +42,15 @@ class PruneOptions(MarginOptions):
         "row the N largest stay), or zeros",
     )
     d: tuple[float, ...] | None = option(
-        None,
-        "strength of Algorithm 1; of several the one with the smallest bound is taken",
-        least=1e-6,
-        most=1e6,
+        None, "strength of Algorithm 1; the one with the smallest bound", least=1e-6, most=1e6
     )
     sparsity: tuple[float, ...] | None = option(
-        None,
-        "fraction of the weights that go (global, layer); several as for `d`",
-        least=0,
-        below=1,
+        None, "fraction of the weights that go (global, layer)", least=0, below=1
     )
     grid: str = option("lemma", "the bits of a weight, best of several, or lemma (ρ of Lemma 4.4)")
-    fine_tune: int = option(
-        0, "train for so many epochs with the pruned weights held at zero", least=0
-    )
+    fine_tune: int = option(0, "epochs of training with the pruned weights held at zero", least=0)
     m: int | None = option(
-        None,
-        "side of a layer's sketch, at most the layer's own (default: the smallest that comes back)",
-        least=1,
+        None, "side of a layer's sketch (default: the smallest that comes back)", least=1
     )
     ones: int | None = option(
         None, "ones in each column of the sketching matrices, at most half of it", least=1

@@ -77,10 +77,7 @@ class LayerSketch(Record):
     theory: float = column("side by Theorem 5.1, without its constant", label="√(jp) ln p")
     recovered: bool = column("whether every number came back", label="came back")
     wrong: int = column("numbers that did not come back")
-    optimal_gap: float = column(
-        "(‖X̂‖₁ - dual value)/‖X̂‖₁; 0 proves that nothing feasible has a smaller ℓ1 norm",
-        label="gap",
-    )
+    optimal_gap: float = column("(‖X̂‖₁ - dual)/‖X̂‖₁; 0: nothing feasible is smaller", label="gap")
     iterations: int = column("of the recovery")
     seconds: float = column("of the recovery", unit="seconds")
     bits: int = column("of the sketch, its sizes included")
@@ -98,23 +95,17 @@ class LayerPruning(LayerSummary):
 
     kept: int = column("weights that the mask lets stay")
     nonzeros: int = column("J, those that rounding leaves; biases left out", label="non-zeros")
-    dead: int = column(
-        "more weights that went because their unit has no inputs or no reader left; constants "
-        "moved to biases"
-    )
+    dead: int = column("more that went, since their unit has no inputs or no reader left")
     spectral: float = column("of the true map, to a relative 1e-6", label="‖A‖₂")
     shift: float = column("of what pruning took away, to a relative 1e-6", label="‖Δ‖₂")
     gamma_l: float | None = column(
-        "Lemma 4.2 has ‖Δ‖₂ at most C·ε_l·Γ_l, for an unstated C; - for a deterministic rule, and "
-        "for a convolution, whose map has no independent entries",
-        label="Γ_l",
+        "‖Δ‖₂ ≤ C·ε_l·Γ_l (Lemma 4.2), C unstated; - for convolutions and other rules", label="Γ_l"
     )
     epsilon_l: float | None = column("share of δ that Lemma 4.2 may fail with: 1/ε_l", label="ε_l")
     lambda_l: float | None = column("share of δ that Lemma 5.1 may fail with: 1/λ_l", label="λ_l")
     rho: float = column("step of the grid", label="ρ")
     rho_limit: float = column(
-        "the ρ that Lemma 4.4 allows with ‖Δ‖₂ and (ρ/2)√J; not positive: no grid does",
-        label="ρ limit",
+        "that Lemma 4.4 allows with ‖Δ‖₂ and (ρ/2)√J; not positive: no grid does", label="ρ limit"
     )
     rho_limit_printed: float | None = column("the same as printed", label="ρ printed")
     rounding: float = column("‖Ã - Â‖₂")
