@@ -27,10 +27,8 @@ _STEADY = 1e-3
 
 
 def fingerprint_net(model: nn.Module) -> str:
-    """sha256 of f's parameters and buffers: names, types, shapes and bytes, sorted by name
-    (FORMAT.md, section 5).
-
-    It says which numbers f has; the code that computes with them is not part of it.
+    """sha256 of f's parameters and buffers, sorted by name (FORMAT.md, section 5): of its numbers,
+    not of the code that computes with them.
     """
     digest = hashlib.sha256(b"cushion-net-1\n")
     named: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
@@ -45,8 +43,7 @@ def fingerprint_net(model: nn.Module) -> str:
 
 
 def score(model: nn.Module, x: NDArray[Any], *, describe: str = "scoring") -> Tensor:
-    """[n, classes] scores of f in eval mode, in f's own precision, on the CPU; the model stays as
-    it is.
+    """[n, classes] scores of f in eval mode, in its own precision, on the CPU; f stays as it is.
 
     BadInput if they are not finite, or if the scores of a row depend on chance or on the other rows
     of its batch: then f is not one function, and no certificate can be about it.

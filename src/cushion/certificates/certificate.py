@@ -74,8 +74,7 @@ def certify_net(
     holdout: Dataset | None = None,
     made_with: Mapping[str, Any] | None = None,
 ) -> Certificate:
-    """State the Occam bound of one integer net on its sample (and the hold-out line, if there are
-    held-out labels).
+    """State the Occam bound of one integer net on its sample, and perhaps a hold-out line.
 
     Valid however the net was found, as long as it was found without the held-out examples: only its
     message is paid. Guarantee as in `occam_bound`, under `claims.assumptions_of`.
@@ -104,10 +103,7 @@ def certify_net(
 
 
 def sentence(claim: Claim) -> str:
-    """What the certificate proves, in plain words that say which net each number is about.
-
-    Percentages are rounded up.
-    """
+    """What is proved, in words that say which net each number is about; percentages rounded up."""
     m, line = spaced(claim.m), _transfer(claim)
     if isinstance(claim, GaussianClaim):
         return _proved(

@@ -101,8 +101,7 @@ def certify_gaussian(
     holdout: Dataset | None = None,
     made_with: Mapping[str, Any] | None = None,
 ) -> Certificate:
-    """State the PAC-Bayes bound of one posterior on its sample (and a hold-out line, if there are
-    held-out labels).
+    """State the PAC-Bayes bound of one posterior on its sample, and perhaps a hold-out line.
 
     Valid however the posterior was found, as long as neither the stated draws nor the held-out
     examples were looked at. δ/5 goes to the draws, the rest to the theorem.

@@ -1,5 +1,4 @@
-"""From g back to f: fresh unlabelled inputs bound how often the user's own net f and the certified
-net g disagree.
+"""From g back to f: fresh unlabelled inputs bound how often the user's net f and g disagree.
 
 Wherever f errs on an example, g errs on it too or the two answers differ. So L(f) ≤ L(g) + P[f(x) ≠
 g(x)], and the last term is a coin's probability that unlabelled inputs estimate: BinInv of the
@@ -64,8 +63,7 @@ def choose_tolerance(largest: NDArray[np.float64]) -> Decimal:
 
 def count_disagreements(g: NDArray[np.int64], f: Answers, tolerance: Decimal) -> int:
     """Rows with different answers; so count ties in g (-1) and gaps within f's tolerance."""
-    sure = f.outside(tolerance)
-    return int(((sure != g) | (sure < 0)).sum())
+    return int(((g < 0) | (f.classes != g) | ~(f.gaps > float(tolerance))).sum())
 
 
 def transfer(

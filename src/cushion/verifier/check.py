@@ -19,9 +19,9 @@ from pathlib import Path
 from cushion.certificates.format.claims import Claim, GaussianClaim, Holdout, OccamClaim, Verdict
 from cushion.certificates.format.container import unpack
 from cushion.certificates.format.errors import BadInput, Malformed
-from cushion.verifier.examples import Examples, Inputs, freshness_fault, identity_fault
 from cushion.verifier.gaussian import GaussianCheck
 from cushion.verifier.occam import Answering, OccamCheck, transfer_replay_fault
+from cushion.verifier.stated import Examples, Inputs, freshness_fault, identity_fault
 
 _MOST_BYTES = 2**25
 # In multiplications (`format.limits.effort`): half a minute to some minutes on one core. A small
@@ -62,31 +62,13 @@ def verify(
         raise BadInput("to replay the bound on f give both its net and the unlabelled inputs")
     try:
         claim, message = unpack(_read(path))
-        if answering is not None and getattr(claim, "transfer", None) is None:
-            raise BadInput(
-                f"{path} says nothing about a net f; leave out the net and unlabelled inputs"
-            )
-        return _verdict(claim, message, data, holdout, unlabelled, answering, slow)
+        check = _check(claim, message)
     except Malformed as problem:
         raise Malformed(f"{path}: {problem}") from None
-
-
-def _verdict(
-    claim: Claim,
-    message: bytes,
-    data: Examples | None,
-    holdout: Examples | None,
-    unlabelled: Inputs | None,
-    answering: Answering | None,
-    slow: bool,
-) -> Verdict:
-    """The three levels of a claim with its message; Malformed if either is not of the format."""
-    check: GaussianCheck | OccamCheck
-    if isinstance(claim, GaussianClaim):
-        check = GaussianCheck(claim, message)
-    else:
-        assert isinstance(claim, OccamClaim)
-        check = OccamCheck(claim, message)
+    if answering is not None and getattr(claim, "transfer", None) is None:
+        raise BadInput(
+            f"{path} says nothing about a net f; leave out the net and unlabelled inputs"
+        )
     if reason := check.arithmetic_fault():
         return Verdict(False, "none", reason, claim)
     if reason := check.ledger_fault():
@@ -111,6 +93,13 @@ def _verdict(
         reason = transfer_replay_fault(check, data, unlabelled, answering)
     level, ok = ("message", False) if reason else ("replay", True)
     return Verdict(ok, level, reason, claim, True, ok and held, ok and answering is not None)
+
+
+def _check(claim: Claim, message: bytes) -> GaussianCheck | OccamCheck:
+    if isinstance(claim, GaussianClaim):
+        return GaussianCheck(claim, message)
+    assert isinstance(claim, OccamClaim)
+    return OccamCheck(claim, message)
 
 
 def _read(path: str | Path) -> bytes:

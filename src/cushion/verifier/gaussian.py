@@ -1,5 +1,4 @@
-"""Rechecks a PAC-Bayes certificate: its own arithmetic in decimals, and a replay of every stated
-draw.
+"""Rechecks a PAC-Bayes certificate: arithmetic in decimals, and a replay of every stated draw.
 
 The stated counts, nats and bits imply both stated bounds; the bytes decode strictly to a posterior
 whose header costs the stated bits and whose divergence is at most the stated nats; the nets of the
@@ -23,8 +22,7 @@ from cushion.certificates.format.posterior import (
     read_posterior,
     row_by_row,
 )
-from cushion.verifier.examples import Examples
-from cushion.verifier.fields import check_claim, check_counts, check_line
+from cushion.verifier.stated import Examples, check_claim, check_counts, check_line
 from cushion.verifier.tails import bound_holds
 
 # Every inexact operation names its context: the program around us may have changed the default one.

@@ -16,8 +16,16 @@ from cushion.certificates.format.claims import Answers, OccamClaim
 from cushion.certificates.format.errors import BadInput, Malformed
 from cushion.certificates.format.limits import effort
 from cushion.certificates.format.message import read
-from cushion.verifier.examples import Examples, Inputs, freshness_fault, identity_fault
-from cushion.verifier.fields import check_claim, check_counts, check_fingerprint, check_line
+from cushion.verifier.stated import (
+    Examples,
+    Inputs,
+    check_claim,
+    check_counts,
+    check_fingerprint,
+    check_line,
+    freshness_fault,
+    identity_fault,
+)
 from cushion.verifier.tails import bound_holds
 
 Answering = Callable[[Any], Answers]  # what f answers on unlabelled Inputs

@@ -1,11 +1,10 @@
-"""Adaptive binary arithmetic coding with integer probabilities (Witten, Neal and Cleary 1987), and
-the numbers coded by it.
+"""Adaptive binary arithmetic coding of numbers (Witten, Neal and Cleary 1987), exact in integers.
 
 A context holds two counts. After n0 zeros and n1 ones it gives the next bit the Krichevsky-Trofimov
-odds (2·n0 + 1) : (2·n1 + 1): never zero, exact in integers, so every machine decodes the same
-symbols. The stream ends with the two bits (plus pending ones) that name a dyadic interval inside
-the final interval, so no stream of the same number of symbols is a prefix of another: together with
-the header that fixes that number, the message is a prefix code.
+odds (2·n0 + 1) : (2·n1 + 1): never zero, so every machine decodes the same symbols. The stream ends
+with the two bits (plus pending ones) that name a dyadic interval inside the final interval, so no
+stream of the same number of symbols is a prefix of another: together with the header that fixes
+that number, the message is a prefix code.
 
 As in `bits`, an encoder writes the decision it is given; a decoder ignores it and returns its own.
 """

@@ -1,5 +1,4 @@
-"""Bit strings, and codes for whole numbers in them, the same walk for writing and for strict
-reading.
+"""Bit strings and codes for whole numbers, the same walk for writing and for strict reading.
 
 A writer writes the value that it is given. A reader ignores it and returns the one that it finds,
 so that each code below is written once and both directions agree by construction.

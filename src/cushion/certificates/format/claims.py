@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal
 from types import UnionType
-from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,11 +127,6 @@ class Claim(Record):
     # free notes (seed, minutes); the verifier ignores them
     made_with: dict[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def from_json(cls, obj: Any) -> Self:
-        """Read strictly; what is not exactly such a claim is Malformed."""
-        return _read_record(cls, obj, "the claim")
-
 
 @dataclass(frozen=True, kw_only=True)
 class OccamClaim(Claim):
@@ -184,15 +179,11 @@ def assumptions_of(kind: str, *, holdout: bool, transfer: bool = False) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """net_fingerprint: of f's numbers (FORMAT.md, section 5). classes: [n] int64, the class of the
-    largest score.
+    """What the user's own net f answers: plain arrays, so that the verifier needs no torch."""
 
-    gaps: [n] float64, the largest score less the second largest.
-    """
-
-    net_fingerprint: str
-    classes: NDArray[np.int64]
-    gaps: NDArray[np.float64]
+    net_fingerprint: str  # of f's numbers (FORMAT.md, section 5)
+    classes: NDArray[np.int64]  # [n] of the largest score
+    gaps: NDArray[np.float64]  # [n] the largest score less the second largest
 
     def outside(self, tolerance: Decimal) -> NDArray[np.int64]:
         """[n] the classes; -1 where a gap within the tolerance might differ elsewhere."""
@@ -201,8 +192,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Verdict(Record):
-    """What the verifier found: `level` is the highest of none, arithmetic, message, replay that
-    holds.
+    """What the verifier found: the highest `level` of none, arithmetic, message, replay.
 
     `ok` needs all of them, for every count in the file that data were given for. `sample_replayed`,
     `holdout_replayed` and `transfer_replayed` say which counts were recomputed and confirmed: the
@@ -230,7 +220,7 @@ def read_claim(obj: Any) -> Claim:
     kind = obj.get("kind") if isinstance(obj, dict) else None
     if not isinstance(kind, str) or kind not in _KINDS:
         raise Malformed(f"the claim must be an object whose kind is one of {', '.join(_KINDS)}")
-    return _KINDS[kind].from_json(obj)
+    return _read_record(_KINDS[kind], obj, "the claim")
 
 
 _R = TypeVar("_R", bound=Record)

@@ -41,8 +41,7 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Floats:
-    """float32 inputs: feature f becomes ⌊x·2^exponents[f]⌋ - offsets[f], clipped to 0..2^width - 1;
-    NaN becomes 0.
+    """float32: feature f becomes ⌊x·2^exponents[f]⌋ - offsets[f], clipped to 0..2^width - 1; NaN 0.
 
     One exponent and offset serve all features, or each feature has its own. Exact: a power of two
     only moves the exponent of a float32 held in float64, and the floor of a float64 is a float64.
@@ -61,9 +60,8 @@ class Floats:
             raise Malformed(f"quantised inputs have 1 to {MOST_WIDTH} bits, not {self.width}")
         if len(self.exponents) != len(self.offsets) or len(self.exponents) not in (1, features):
             raise Malformed("a quantiser has one exponent and offset, or one for every feature")
-        if any(abs(e) > MOST_EXPONENT for e in self.exponents) or any(
-            abs(o) > MOST_OFFSET for o in self.offsets
-        ):
+        exponent, offset = (max(map(abs, part)) for part in (self.exponents, self.offsets))
+        if exponent > MOST_EXPONENT or offset > MOST_OFFSET:
             raise Malformed("a quantiser's exponent or offset is beyond the format's limits")
 
     def fault(self, x: NDArray[Any]) -> str:
@@ -75,20 +73,16 @@ class Floats:
         # Clipping before the subtraction keeps infinities out of it; the window is exact in
         # float64.
         low = np.array(self.offsets, dtype=np.float64)
-        clipped = (
-            np.minimum(np.maximum(np.nan_to_num(scaled, nan=-math.inf), low), low + self.largest)
-            - low
-        )
-        values: NDArray[Any] = clipped.astype(floats)
-        return values
+        known = np.nan_to_num(scaled, nan=-math.inf)
+        values: NDArray[Any] = np.clip(known, low, low + self.largest) - low
+        return values.astype(floats)
 
 
 Input = Bytes | Floats
 
 
 def fit_floats(x: NDArray[np.float32], width: int = 6, *, alike: bool = False) -> Floats:
-    """A quantiser for [n, features] floats: each feature's range, less 1 % on either side, fills
-    the window.
+    """For [n, features] floats: each feature's range, less 1 % on either side, fills the window.
 
     One window serves all features, and is paid once, if they are alike (pixels), or if each still
     gets an eighth of its levels in it. It looks at the sample, which is allowed because what it
@@ -100,15 +94,12 @@ def fit_floats(x: NDArray[np.float32], width: int = 6, *, alike: bool = False) -
     ranges = [_range(column[~np.isnan(column)]) for column in finite.T]
     windows = [_window(low, high, width) for low, high in ranges]
     shared = _window(min(low for low, _ in ranges), max(high for _, high in ranges), width)
-    finest = max(
-        (own for (own, _), (low, high) in zip(windows, ranges, strict=True) if high > low),
-        default=0,
-    )
+    pairs = zip(windows, ranges, strict=True)
+    finest = max((own for (own, _), (low, high) in pairs if high > low), default=0)
     if alike or finest - shared[0] <= 2:
         windows = [shared]
-    return Floats(
-        width, tuple(exponent for exponent, _ in windows), tuple(offset for _, offset in windows)
-    )
+    exponents, offsets = zip(*windows, strict=True)
+    return Floats(width, exponents, offsets)
 
 
 def _range(known: NDArray[np.float64]) -> tuple[float, float]:

@@ -16,7 +16,6 @@ from cushion.certificates.format.sources import (
     Integers,
     Product,
     SeededMask,
-    SeededNoise,
     SeededProjection,
     SignProjection,
     Source,
@@ -124,8 +123,7 @@ def prove_range(shape: Shape, quantiser: Input, layers: tuple[Layer, ...]) -> in
 
 
 def numbers_of(layer: Layer) -> int:
-    """What a layer adds to MOST_WEIGHTS: its weights as they are used, its biases, and what is
-    coded to make them.
+    """Towards MOST_WEIGHTS: weights as they are used, biases, and what is coded to make them.
 
     This limits the work of multiplying a product's factors too: with o·r, r·w and o·w numbers in
     the factors and the weights, o·r·w is at most (10^6 / 3)^(3/2) < 2^28, by the inequality of the
@@ -182,10 +180,8 @@ def _check_source(source: Source) -> None:
         size = source.rank * (source.shape[0] + math.prod(source.shape[1:]))
         if source.rank < 1 or coded.shape != (size,):
             raise Malformed("a product has two factors of a rank of at least 1")
-    if isinstance(source, SeededProjection | SeededNoise) and not (
-        0 <= source.amplitude <= MOST_AMPLITUDE
-    ):
-        raise Malformed(f"an amplitude of {source.amplitude} is outside the format")
+    if not 0 <= (amplitude := getattr(source, "amplitude", 0)) <= MOST_AMPLITUDE:
+        raise Malformed(f"an amplitude of {amplitude} is outside the format")
 
 
 def _outside(numbers: Integers, low: int, high: int) -> bool:

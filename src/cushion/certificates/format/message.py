@@ -1,5 +1,4 @@
-"""An integer net as a message of a prefix code, and back; the message's length is what a
-certificate pays.
+"""An integer net as a message of a prefix code, whose length a certificate pays, and back.
 
 The layout is FORMAT.md's. Everything the decoder reads is inside the message and counted: format
 version, input shape and quantiser, architecture, seeds, grids, shifts, biases, weights. Decoding is

@@ -71,10 +71,8 @@ def encode_numbers(fields: Sequence[int], arrays: Sequence[Integers]) -> Coded:
 
 
 def estimate_bits(fields: Sequence[int], arrays: Sequence[Integers]) -> float:
-    """About what `encode_numbers` writes, from counts alone: to compare many messages before one is
-    made.
-
-    That counts are halved and the coder rounds changes it by a few parts in a thousand.
+    """About what `encode_numbers` writes, from counts alone, to compare messages before one is
+    made: right to a few parts in a thousand (counts are halved, and the coder rounds).
     """
     total = float(sum(2 * (field + 1).bit_length() - 1 for field in fields))  # Elias gamma
     for array in arrays:
@@ -138,9 +136,8 @@ class _Bounded(Context):
 
 def _bit_lengths(array: Integers) -> Integers:
     """Of each magnitude: [n]; Malformed beyond the limit."""
-    if array.size and (
-        int(array.min()) <= -(2**MOST_NUMBER_BITS) or int(array.max()) >= 2**MOST_NUMBER_BITS
-    ):
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    if max(high, -low) >= 2**MOST_NUMBER_BITS:
         raise Malformed(f"a stored number has more than {MOST_NUMBER_BITS} bits")
     magnitudes = np.abs(array.reshape(-1)).astype(np.float64)  # exact: below 2^53
     return np.frexp(magnitudes)[1].astype(np.int64)  # 2^(w-1) ≤ magnitude < 2^w

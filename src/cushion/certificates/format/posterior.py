@@ -164,10 +164,8 @@ def encode_posterior(posterior: Posterior) -> Message:
     bill = code_front(writer, posterior.skeleton, MOST_NUMBERS, _drawn_numbers).bill
     for factor in posterior.factors:
         writer.signed(factor.prior - USUAL_PRIOR, MOST_EXPONENT - LEAST_EXPONENT)
-        bill.charge(
-            f"layer {factor.layer}: prior of its {factor.what}",
-            f"Gaussian with variance 2^{factor.prior}",
-        )
+        item = f"layer {factor.layer}: prior of its {factor.what}"
+        bill.charge(item, f"Gaussian with variance 2^{factor.prior}")
     means, variances = _flat(posterior.factors)
     numbers = means.astype("<i4").tobytes() + variances.astype("<i1").tobytes()
     return Message(len(writer), writer.to_bytes() + numbers, tuple(bill.items))
@@ -199,8 +197,7 @@ def read_posterior(data: bytes, bits: int) -> tuple[Posterior, Message]:
 
 
 def key_of(message: bytes, draws: int) -> str:
-    """What names the streams of a claim: sha256("cushion posterior `draws`\\n" + message) in
-    hexadecimal.
+    """Names the streams of a claim: sha256("cushion posterior `draws`\\n" + message), hexadecimal.
 
     Other numbers of draws have other streams, so that nobody can stop a count where it happens to
     look good.

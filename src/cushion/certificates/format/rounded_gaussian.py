@@ -1,5 +1,4 @@
-"""Exact draws of rounded Gaussians: ⌊w + 1/2⌋ for w ~ N(μ, σ²), made from 64-bit words by inverting
-tables of the CDF.
+"""Exact draws of ⌊w + 1/2⌋ for w ~ N(μ, σ²), from 64-bit words by inverting tables of the CDF.
 
 Means are quarters (μ = a/4 with a whole), variances powers of two (σ² = 2^e). The number drawn for
 a word u is the smallest k with u < T_k, where T_k = ⌊2^64 Φ((k + 1/2 - μ)/σ)⌋ below the mean and

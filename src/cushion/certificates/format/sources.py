@@ -1,5 +1,4 @@
-"""Where a layer's numbers come from: stored one by one, or made from a seed by exact integer
-generators.
+"""Where a layer's numbers come from: stored one by one, or made from a seed, exactly.
 
 Anything that a declared seed makes is helper string and costs nothing but the seed; what is coded
 is paid. Every source gives whole numbers that are the same on every machine (FORMAT.md, section 4).

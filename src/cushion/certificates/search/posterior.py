@@ -1,5 +1,4 @@
-"""Training of Gaussian posteriors over integer nets: noisy weights, rounded; the PAC-Bayes bound
-sets the price of KL.
+"""Training of Gaussian posteriors over integer nets; the PAC-Bayes bound sets the price of KL.
 
 Each step draws one net, w = μ + σ·noise rounded straight through, and descends cross-entropy plus
 λ·KL(Q‖P), where λ follows the bound itself: ∂bound/∂KL over ∂bound/∂error at the present error and
@@ -44,7 +43,7 @@ _UNKNOWN = 80.0  # nats beside KL while training: header and confidence, about
 
 
 class GaussianNumbers(nn.Module):
-    """Means in prior deviations, exponents of (σ/s)²; a `Weights` whose rate is KL in nats."""
+    """Means in prior deviations, exponents of (σ/s)²; trained numbers whose rate is KL in nats."""
 
     def __init__(
         self, shape: tuple[int, ...], generator: torch.Generator, means: float, exponent: float

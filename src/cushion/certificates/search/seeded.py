@@ -42,10 +42,9 @@ _CALIBRATED = (0.1, 0.2, 0.3)
 
 @dataclass(frozen=True)
 class SeededPlan:
-    """One try: a blueprint, how a layer's weights arise, the learning rate of their shadows, and
-    what a bit costs.
+    """One try: a blueprint, how weights arise, the rate of their shadows, and what a bit costs.
 
-    weights(stored shape, place from 1, generator) makes a layer's `Weights`. price: weight of the
+    weights(stored shape, place from 1, generator) makes a layer's numbers. price: weight of the
     rate, in units of what a bit is worth to the bound itself. steps: length of the schedule, if
     time allows.
     """
@@ -153,8 +152,7 @@ def _train(
 
 
 def settle(model: TrainableIntegerNet, pull: float) -> None:
-    """Move every shadow towards the whole number that it is rounded to, by at most `pull`; no
-    integer changes.
+    """Move every shadow towards the whole number it is rounded to, by at most `pull`.
 
     What is worth little more than it costs would otherwise flip to and fro at its threshold for
     ever. As the learning rate falls below the pull, it settles on one side.

@@ -44,8 +44,7 @@ _KEPT = 0.3  # share of the signs that the first mask keeps
 
 
 class SubspaceWeights(nn.Module):
-    """k shadow coefficients of one layer, rounded; their rate is what an adaptive code charges for
-    today's sizes.
+    """k shadow coefficients of one layer, rounded; their rate is what an adaptive code charges.
 
     The shift makes coefficients of ±1 move the weights about as far as the noise is wide. The
     coefficients are kept so small that every sum of theirs is exact in float32: the forward pass
@@ -173,8 +172,7 @@ def seeded_plans(task: Task) -> list[SeededPlan]:
 
 
 def share_out(k: int, sizes: Mapping[int, int]) -> dict[int, int]:
-    """k coefficients in proportion to the layers' sizes, at least one each, k in all; BadInput
-    where that cannot be.
+    """k coefficients in proportion to the layers' sizes, one each at least; BadInput if that fails.
 
     >>> share_out(10, {1: 75, 3: 20, 4: 5})
     {1: 7, 3: 2, 4: 1}

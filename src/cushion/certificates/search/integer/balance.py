@@ -1,5 +1,4 @@
-"""How fine a grid each weight gets, when all share one: the units of layers and channels are free,
-and chosen here.
+"""How fine a grid each weight gets, when all share one: units of layers and channels are free.
 
 A channel may carry its values in any unit if the weights that read it undo that: positive factors
 pass through ReLU and pooling. So each weight may be stretched by (unit of its layer) x (unit of its

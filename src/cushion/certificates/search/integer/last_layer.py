@@ -40,8 +40,7 @@ _STEP_AGAIN = 0.15  # of all kicks
 def polish(
     net: IntegerNet, x: NDArray[Any], y: Integers, seconds: float, seed: int
 ) -> Iterator[State]:
-    """Ever better nets (by the relaxed bound) with the same layers but the last, for so many
-    seconds.
+    """Ever better nets (by the relaxed bound) with another last layer, for so many seconds.
 
     x: [m, ...] examples as the net reads them, y: [m] labels. Gives nothing if the last layer's
     weights are not on a grid or too many.
@@ -152,7 +151,9 @@ class LastLayer:
         """
         start = best = self.numbers
         lowest = self.height()
-        for factor in (1, 2) if self._ties() > _MANY_TIES * self.m else (1,):
+        top = self.scores.max(axis=1, keepdims=True)
+        ties = int(((self.scores == top).sum(axis=1) > 1).sum())  # of two classes for the largest
+        for factor in (1, 2) if ties > _MANY_TIES * self.m else (1,):
             for shift in range(max(0, start.shift - _FINER), min(40, start.shift + _COARSER) + 1):
                 if time.monotonic() >= until:
                     break
@@ -164,11 +165,6 @@ class LastLayer:
                 if self.height() < lowest:
                     best, lowest = self.numbers, self.height()
         self.reset(best)
-
-    def _ties(self) -> int:
-        """Rows whose largest score two classes share."""
-        top = self.scores.max(axis=1, keepdims=True)
-        return int(((self.scores == top).sum(axis=1) > 1).sum())
 
     def kick(self, rng: np.random.Generator) -> None:
         """Change some at random: weights in use to zero, others by one up or down."""
@@ -286,8 +282,7 @@ class LastLayer:
         return Edge(up, rival[up] - score[up], down, (own - score)[down])
 
     def more(self, edge: Edge, step: int, columns: slice = slice(None)) -> Integers:
-        """[columns] errors more if the weight of the edge's class in that column changes by the
-        step.
+        """[columns] errors more if the class's weight in that column changes by the step.
 
         A row of the class is right if step·value > need; another, that no third class beats, if
         step·value < room. For whole values these are comparisons of the value itself with a rounded

@@ -165,11 +165,8 @@ def needs(twin: FloatTwin, sample: Sample) -> dict[str, list[Tensor]]:
 def settle(
     model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]
 ) -> Iterator[State]:
-    """Bring weights and biases to the grid while those still free make up for the rounding of the
-    others.
-
-    Incremental quantisation (Zhou et al., "Incremental network quantization", 2017), a few numbers
-    at a time.
+    """Bring numbers to the grid, a few at a time, while the free ones make up for their rounding
+    (Zhou et al., "Incremental network quantization", 2017).
     """
     rates = (plan.rate * plan.spread, 4.0 * plan.rate, 0.01)
     optimiser = optimiser_of(model)
@@ -232,8 +229,7 @@ def anneal(
 
 
 def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -> None:
-    """Hold this part of all kept weights and of all biases: first those whose rounding the loss
-    minds most.
+    """Hold this part of all kept numbers: first those whose rounding the loss minds most.
 
     While most numbers are free they make up for the rounding of one. The last has nothing left to
     make up for it, so it should matter least. Of the few most sensitive (by mean squared gradient,

@@ -2,8 +2,8 @@
 
 At the end of training the forward pass uses the very integers that the exact evaluator uses (its
 sums may round where float32 ends, which changes training a little and a certificate not at all:
-`freeze` hands over the integers, and those are counted). How a layer's integers arise from trained
-numbers is a `Weights`: a grid here, a seeded mask or a seeded projection elsewhere.
+`freeze` hands over the integers, and those are counted). A layer's integers arise from trained
+numbers on a grid here, from a seeded mask or a seeded projection elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -45,25 +44,8 @@ def interpolated(costs: Tensor, sizes: Tensor) -> Tensor:
     return (costs[at] + (sizes - low) * (costs[at + 1] - costs[at])).sum()
 
 
-class Weights(Protocol):
-    """The trained numbers of one layer."""
-
-    def integers(self) -> Tensor:
-        """Stored numbers as whole floats, differentiable (straight through)."""
-
-    def rate(self) -> Tensor:
-        """A differentiable stand-in for the bits that the coded numbers cost."""
-
-    def refresh(self) -> None:
-        """Bring what `rate` knows of the code up to date; called now and then."""
-
-    def source(self, place: int) -> Source:
-        """The numbers as the format stores them, for the layer at this place (from 1)."""
-
-
 class GridWeights(nn.Module):
-    """Weights on their way to whole numbers in -levels..levels: some are held on the grid, the
-    others still real.
+    """Weights on their way to -levels..levels: some are held on the grid, the others still real.
 
     `mask` is 0 where a weight was pruned for good. All start free; `hold` rounds more and more of
     them for good, and those still free make up for the rounding errors of the others. With
@@ -147,7 +129,12 @@ class TrainableIntegerNet(nn.Module):
         quantiser: Input,
         weights: Callable[[tuple[int, ...], int], nn.Module],
     ) -> None:
-        """weights(stored shape, place from 1) makes each layer's Weights."""
+        """weights(stored shape, place from 1) makes each layer's trained numbers, a module with
+        integers(): them as whole floats, differentiable (straight through);
+        rate(): a differentiable stand-in for the bits that they cost;
+        refresh(): brings what `rate` knows of the code up to date, called now and then;
+        source(place): them as the format stores them.
+        """
         super().__init__()
         self.shape, self.quantiser = shape, quantiser
         self.stages = lay_out(blueprint, shape, classes)
@@ -231,9 +218,7 @@ class TrainableIntegerNet(nn.Module):
         sums: Callable[[str, Stage, Tensor], Tensor],
         passed_on: Callable[[Tensor, str], Tensor],
     ) -> Tensor:
-        """Through all layers: sums(key, stage, values) of one, then passed_on(sums, key) to the
-        next.
-        """
+        """Through all layers: sums(key, stage, values) of one, passed_on(sums, key) to the next."""
         for place, stage in enumerate(self.stages, 1):
             key = str(place)
             if isinstance(stage.layer, Pool):

@@ -1,5 +1,4 @@
-"""A start for integer nets: the blueprint trained and pruned with real weights and batch
-normalisation, then folded.
+"""A start for integer nets: trained and pruned with real weights and batch normalisation, folded.
 
 Batch normalisation makes the first epochs many times faster than training rounded weights from
 noise. Pruning happens here, gradually (the cubic schedule of Zhu and Gupta, "To prune, or not to
@@ -86,8 +85,7 @@ class FloatTwin(nn.Module):
         return normed.reshape(values.shape)
 
     def prune(self, squares: dict[str, Tensor], density: float) -> None:
-        """Keep a part of all weights: those with the largest weight² times mean squared gradient
-        (`squares`) a bit.
+        """Keep a part of all weights: those with the largest weight² · mean squared gradient a bit.
 
         A kept weight pays for its value, and for its place the more the sparser its layer is.
         """
@@ -104,8 +102,7 @@ class FloatTwin(nn.Module):
             }
 
     def fold(self, pixels: Tensor, spread: float, needs: dict[str, list[Tensor]]) -> None:
-        """Hand weights and biases to the integer net, whose kept weights get root mean square
-        `spread` grid steps.
+        """Hand the numbers to the integer net; kept weights have root mean square `spread` steps.
 
         pixels: a batch on which shifts are set. needs: mean squared gradients of each layer's
         `numbers`, by which grid steps are balanced (`balance`). The net's answers stay those of the
