@@ -1,4 +1,4 @@
-"""What a claim may state, the data that a sceptic hands over, and whether these are those stated."""
+"""What a claim may state, the data that a sceptic hands over, and whether those are these."""
 
 from __future__ import annotations
 

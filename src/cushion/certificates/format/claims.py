@@ -194,18 +194,17 @@ class Answers:
 class Verdict(Record):
     """What the verifier found: the highest `level` of none, arithmetic, message, replay.
 
-    `ok` needs all of them, for every count in the file that data were given for. `sample_replayed`,
-    `holdout_replayed` and `transfer_replayed` say which counts were recomputed and confirmed: the
-    errors on the sample, the hold-out line's, the disagreements of f and g.
+    `ok` needs all of them, for every count in the file that data were given for. What was replayed
+    is a count that was recomputed and confirmed.
     """
 
     ok: bool
     level: str
     reason: str  # why not ok; empty otherwise
     claim: Claim
-    sample_replayed: bool = False
-    holdout_replayed: bool = False
-    transfer_replayed: bool = False
+    sample_replayed: bool = False  # the errors on the sample
+    holdout_replayed: bool = False  # the hold-out line's errors
+    transfer_replayed: bool = False  # the disagreements of f and g
 
     def __str__(self) -> str:
         why = f": {self.reason}"

@@ -154,7 +154,7 @@ def code_layer(
     def field(name: str, least: int, most: int) -> int:
         return _field(bits, layer, name, least, most)
 
-    kind = _KINDS[bits.fixed(_kind(layer), 2)]
+    kind = _KINDS[bits.fixed(_KINDS.index(getattr(layer, "kind", "dense")), 2)]
     if kind in ("max", "sum"):
         return Pool(kind, field("size", 2, MOST_SIDE + 1))
     outputs = field("outputs", 1, MOST_WEIGHTS)
@@ -182,12 +182,6 @@ def code_layer(
     if kind == "convolution":
         return Conv(*numbers, stride, padding, groups, symmetry)
     return Dense(*numbers, symmetry)
-
-
-def _kind(layer: Layer | None) -> int:
-    if isinstance(layer, Pool):
-        return _KINDS.index(layer.kind)
-    return int(isinstance(layer, Conv))
 
 
 def _field(bits: Bits, of: object, name: str, least: int, most: int) -> int:
@@ -230,7 +224,7 @@ def describe_layer(layer: Layer) -> str:
         words.append(f"ReLU and shift by {layer.shift}")
     if isinstance(layer, Dense):
         return ", ".join([f"dense to {layer.outputs}", *words])
-    kind = "depthwise convolution" if layer.groups == 0 else "convolution"
+    kind = layer.kind if layer.groups else "depthwise convolution"
     if layer.groups > 1:
         words.insert(0, f"{layer.groups} groups")
     head = (

@@ -69,9 +69,8 @@ class IntegerNet:
         for layer, before, *_ in self.stages:
             if not isinstance(layer, Pool):
                 filters = np.ascontiguousarray(evaluation.arranged(layer.weight, before))
-                offsets = None if layer.offsets is None else layer.offsets.astype(self._floats)
-                added = None if offsets is None else offsets[None]
-                found.append((filters.astype(self._floats)[None], added))
+                added = None if layer.offsets is None else layer.offsets[None].astype(self._floats)
+                found.append((filters[None].astype(self._floats), added))
         return found
 
     @property

@@ -65,6 +65,8 @@ class Dense(_Affine):
 
     symmetry: int = 1
 
+    kind = "dense"
+
     @cached_property
     def weight(self) -> Integers:
         """[out, in]"""
@@ -87,6 +89,8 @@ class Conv(_Affine):
     padding: int = 0
     groups: int = 1
     symmetry: int = 1
+
+    kind = "convolution"
 
     @property
     def positions(self) -> int:  # type: ignore[override]

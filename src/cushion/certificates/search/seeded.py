@@ -42,18 +42,13 @@ _CALIBRATED = (0.1, 0.2, 0.3)
 
 @dataclass(frozen=True)
 class SeededPlan:
-    """One try: a blueprint, how weights arise, the rate of their shadows, and what a bit costs.
-
-    weights(stored shape, place from 1, generator) makes a layer's numbers. price: weight of the
-    rate, in units of what a bit is worth to the bound itself. steps: length of the schedule, if
-    time allows.
-    """
+    """One try. weights(stored shape, place from 1, generator) makes a layer's trained numbers."""
 
     blueprint: Blueprint
     weights: Callable[[tuple[int, ...], int, torch.Generator], nn.Module]
-    learning_rate: float
-    price: float
-    steps: int
+    learning_rate: float  # of their shadows
+    price: float  # weight of the rate, in units of what a bit is worth to the bound itself
+    steps: int  # length of the schedule, if time allows
 
 
 def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blueprint:

@@ -67,14 +67,11 @@ def constant_net(data: Dataset) -> IntegerNet:
 
 @dataclass
 class Sample:
-    """The examples in training: pixels [m, channels, height, width] as the quantiser gives them,
-    labels, and perhaps [m, classes] logits to imitate; batches go through all rows in a fresh order
-    each time.
-    """
+    """The examples in training; batches go through all rows in a fresh order each time."""
 
-    pixels: Tensor
+    pixels: Tensor  # [m, channels, height, width] as the quantiser gives them
     labels: Tensor
-    teacher: Tensor | None
+    teacher: Tensor | None  # [m, classes] logits to imitate
     generator: torch.Generator
     quantiser: Input
     classes: int
@@ -147,13 +144,9 @@ class State:
 
 @dataclass(frozen=True)
 class Found:
-    """The best net, whether it was trained (else it always gives the most frequent class), and
-    whether someone ended the search before its time.
-    """
-
     net: IntegerNet
-    trained: bool
-    interrupted: bool
+    trained: bool  # else it always gives the most frequent class
+    interrupted: bool  # someone ended the search before its time
 
 
 class Judging:

@@ -96,29 +96,21 @@ def _zeros(shape: tuple[int, ...]) -> Values:
 
 @dataclass(frozen=True)
 class Plan:
-    """One try: a blueprint, its grid, and how it is trained.
-
-    density: the part of the weights that pruning leaves. spread: root mean square of the kept
-    weights, in grid steps, before they settle on it. Together they decide the bits: many weights
-    coarsely, or few finely. rate: learning rate of the weights while they settle, in units of the
-    spread. warm: the part of the time that learning and pruning get. share: the part of the
-    search's time that a try may take. polish: the part of a try's time that the last layer gets in
-    the end. price: above 0, weights are rounded from the start and their bits cost so many times
-    what they are worth to the bound (`training.squeeze`), instead of learning, pruning and
-    settling. input_shift: how many of an input's eight bits are left unread.
-    """
+    """One try. Density and spread decide the bits: many weights coarsely, or few finely."""
 
     blueprint: Blueprint
-    density: float
-    spread: float
+    density: float  # the part of the weights that pruning leaves
+    spread: float  # root mean square of the kept weights, in grid steps, before they settle on it
     steps: int
     levels: int = 31
-    input_shift: int = 0
+    input_shift: int = 0  # how many of an input's eight bits are left unread
+    # above 0, weights are rounded from the start and their bits cost so many times what they are
+    # worth to the bound (`search.squeeze`), instead of learning, pruning and settling
     price: float = 0.0
-    rate: float = 0.004
-    warm: float = 0.65
-    share: float = 1.0
-    polish: float = 0.15
+    rate: float = 0.004  # learning rate of the weights while they settle, in units of the spread
+    warm: float = 0.65  # the part of the time that learning and pruning get
+    share: float = 1.0  # the part of the search's time that a try may take
+    polish: float = 0.15  # the part of a try's time that the last layer gets in the end
 
 
 def plans(shape: Shape) -> list[Plan]:
