@@ -63,7 +63,7 @@ def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blu
         blueprint = (DenseBlock(scaled(hidden)), DenseBlock())
     if (total := sum(sizes_of(blueprint, shape, classes).values())) > MOST_WEIGHTS:
         raise BadInput(
-            f"`width` = {width:g} makes {total} weights; a certificate holds {MOST_WEIGHTS}"
+            f"`width` = {width:g} makes a net of {total} weights; the limit is {MOST_WEIGHTS}"
         )
     return blueprint
 
