@@ -18,6 +18,7 @@ from cushion.cli import main
 from cushion.cli.measure import describe
 from cushion.cli.options import whole_or_all
 from cushion.data.dataset import Dataset
+from cushion.measures.stability.records import standard
 
 
 def measured(
@@ -93,7 +94,8 @@ def test_claims_about_stability_need_stability() -> None:
 def test_to_frame_has_rho_and_medians() -> None:
     found = measured()
     frame = found.to_frame()
-    law = next(law for law in found.layers[0].interlayer_smoothness if law.is_standard)
+    law = standard(found.layers[0].interlayer_smoothness)
+    assert law is not None
     assert frame.loc["0", "interlayer_smoothness"] == law.value
     assert frame.loc["0", "layer_cushion_median"] == found.layers[0].layer_cushion.quantiles["0.5"]
     assert (
