@@ -49,7 +49,6 @@ def by_hand(weight: Tensor, form: Form, tau: float, t: float) -> dict[str, objec
         "t": deviation**2 if form == "appendix" else t * square,
         "mean": mean if form == "appendix" else 0.0,
         "removed_mean": math.fsum(gone) / len(gone) if gone else 0.0,
-        "removed_square": square,
         "removed_largest": max(map(abs, gone), default=0.0),
     }
 
@@ -66,7 +65,7 @@ def test_every_weight_as_the_form_says(
     assert found.mask.reshape(-1).tolist() == wanted["stays"]
     assert found.kept == sum(wanted["stays"])  # type: ignore[arg-type]
     assert 0 < found.kept < weight.numel()
-    for name in ("tau", "t", "mean", "removed_mean", "removed_square", "removed_largest"):
+    for name in ("tau", "t", "mean", "removed_mean", "removed_largest"):
         assert getattr(found, name) == pytest.approx(wanted[name], rel=1e-12, abs=1e-15), name
     assert found.everywhere == (form != "appendix")
     assert found.is_random == (t > 0 or form == "appendix")

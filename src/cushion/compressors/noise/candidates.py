@@ -148,7 +148,7 @@ def store_replaced(
 
 def _spiked(layer: StoredLayer, one: Replacement, place: int) -> Spiked:
     assert isinstance(layer, Pruned)
-    deviation = math.sqrt(one.t)
-    if one.everywhere:
-        return Spiked(layer, on_a_grid(np.array([deviation]), _LAW_BITS), place)
-    return Spiked(layer, on_a_grid(np.array([deviation, one.mean]), _PAIR_BITS), place)
+    law, bits = [math.sqrt(one.t)], _LAW_BITS
+    if not one.everywhere:
+        law, bits = [*law, one.mean], _PAIR_BITS
+    return Spiked(layer, on_a_grid(np.array(law), bits), place)

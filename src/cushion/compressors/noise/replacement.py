@@ -35,8 +35,7 @@ class Replacement:
 
     mask: True where the weight stays, bool [*shape]. tau: τ itself. t: the variance of the noise;
     mean: that of the draws of Appendix E, 0 otherwise. everywhere: √t·G is added to what stays too.
-    removed_mean, removed_square: mean and mean square of what goes, 0 where nothing does;
-    removed_largest: the largest magnitude of it.
+    removed_mean, removed_largest: mean and largest magnitude of what goes, 0 where nothing does.
     """
 
     mask: Tensor
@@ -45,7 +44,6 @@ class Replacement:
     mean: float
     everywhere: bool
     removed_mean: float
-    removed_square: float
     removed_largest: float
 
     @property
@@ -83,16 +81,9 @@ def replace_layer(weight: Tensor, form: Form, tau: float, t: float) -> Replaceme
     variance = t * square
     if form == "appendix":
         variance = tau * tau if gone.size else 0.0
-    return Replacement(
-        mask=torch.from_numpy(stays).reshape(weight.shape),
-        tau=tau,
-        t=variance,
-        mean=mean,
-        everywhere=form != "appendix",
-        removed_mean=float(gone.mean()) if gone.size else 0.0,
-        removed_square=square,
-        removed_largest=float(np.abs(gone).max(initial=0.0)),
-    )
+    mask = torch.from_numpy(stays).reshape(weight.shape)
+    removed = float(gone.mean()) if gone.size else 0.0, float(np.abs(gone).max(initial=0.0))
+    return Replacement(mask, tau, variance, mean, form != "appendix", *removed)
 
 
 def threshold_within(weight: Tensor, form: Form, budget: float, t: float) -> float:

@@ -28,7 +28,7 @@ from cushion.compressors.storage.pruned import is_pruned
 from cushion.compressors.storage.stored_net import places
 from cushion.data.counter import stream
 from cushion.errors import BadInput
-from cushion.nets.network import Network, Node
+from cushion.nets.network import Network
 
 Mask: TypeAlias = NDArray[np.bool_]
 # weights whose coins are tossed at a time: what is computed on the way stays in the cache
@@ -118,7 +118,10 @@ def masks_for(
         place = places(net)
         for at in free:
             weight = layers[at].affine.operator.weight
-            masks[at] = bernoulli_mask(weight, _named_variance(layers[at]), d, seed, place[at])
+            try:
+                masks[at] = bernoulli_mask(weight, layer_variance(weight), d, seed, place[at])
+            except BadInput as problem:
+                raise BadInput(f"layer {layers[at].name}: {problem}") from None
         return tuple(masks)
     sizes = [np.abs(_matrix(layers[at].affine.operator.weight)) for at in free]
     if pattern is not None:
@@ -151,13 +154,6 @@ def _matrix(weight: Tensor) -> NDArray[Any]:
     plain = weight.detach().cpu()
     wide = plain if plain.dtype in (torch.float32, torch.float64) else plain.double()
     return wide.numpy().reshape(len(wide), -1)
-
-
-def _named_variance(node: Node) -> float:
-    try:
-        return layer_variance(node.affine.operator.weight)
-    except BadInput as problem:
-        raise BadInput(f"layer {node.name}: {problem}") from None
 
 
 def _smallest_go(layers: Sequence[NDArray[Any]], sparsity: float) -> list[Mask]:
