@@ -122,9 +122,7 @@ def load_compressed(path: str | Path) -> CompressedNet:
 
 
 def _start(frame: Network, tensors: Mapping[str, Tensor]) -> Network | None:
-    """The initialisation in the file, if there is one; Malformed unless it is one of this graph, to
-    the last tensor.
-    """
+    """The file's initialisation, if any; Malformed unless it is this graph's to the last tensor."""
     if not tensors:
         return None
     changes, left = {}, dict(tensors)

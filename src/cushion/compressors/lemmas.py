@@ -63,9 +63,7 @@ def over(observed: Values, promised: Values) -> Values:
 def follow_induction(
     net: Network, compressed: Network, data: Dataset, *, scores: Values | None = None
 ) -> LayerErrors:
-    """Both nets on all of `data`, streamed; with the `scores` of `net` the whole compressed net
-    alone is run.
-    """
+    """Both nets on all of `data`; with the `scores` of `net` the whole compressed one alone."""
     values = sum(math.prod(node.shape) for node in net.nodes)
     batch = max(1, min(256, _ACTIVATIONS // values))
 
@@ -136,9 +134,7 @@ class Lemma:
 
 
 def worst_kept(ratios: Values, zeta: float) -> float:
-    """The largest ratio once the ⌊ζn⌋ largest are left out; NaN (an example that says nothing)
-    never counts.
-    """
+    """The largest ratio but for the ⌊ζn⌋ largest; NaN (no word of an example) never counts."""
     known = np.sort(ratios[~np.isnan(ratios)])
     dropped = math.floor(zeta * len(ratios) + 1e-9)
     return float(known[-1 - dropped]) if len(known) > dropped else 0.0

@@ -112,9 +112,7 @@ def first_step(facts: NetFacts) -> float:
 
 
 def accuracy_for(gamma: float, facts: NetFacts, longest: float) -> float:
-    """δ = γ/(√2·e·max‖x‖·d·∏L‖A‖₂), at most 1/d: Lemma 1 at this δ in every layer keeps ‖f̂ - f‖₂ ≤
-    γ/√2 (Thm 2.2).
-    """
+    """δ = γ/(√2·e·max‖x‖·d·∏L‖A‖₂), at most 1/d, by which ‖f̂ - f‖₂ ≤ γ/√2 (Thm 2.2)."""
     biased, final = facts.has_bias, facts.layers[-1]
     norms = [lifted_spectral(one, biased, last=one is final) for one in facts.layers]
     size = (math.hypot(longest, 1.0) if facts.has_bias else longest) * first_step(facts)

@@ -25,13 +25,12 @@ _TABLE = (
 )
 
 
-def _load(row: str) -> Method | Search:
+def _load(row: str) -> Any:
     module, _, name = row.rpartition(".")
-    found: Method | Search = getattr(import_module(f"cushion.compressors.{module}"), name)
-    return found
+    return getattr(import_module(f"cushion.compressors.{module}"), name)
 
 
-METHODS = {method.name: method for method in map(_load, _TABLE)}
+METHODS: dict[str, Method | Search] = {one.name: one for one in map(_load, _TABLE)}
 
 
 def load_kinds() -> None:

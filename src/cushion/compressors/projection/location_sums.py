@@ -192,9 +192,7 @@ def location_sums(
 
 
 def _projected(frames: Tensor, q: int, first: int, count: int, seed: int) -> Tensor:
-    """√(n/q)·Bᵀ of every row, B a basis of the subspace of each trial: [places, 1+m, n] -> [trials,
-    places, 1+m, q].
-    """
+    """√(n/q)·Bᵀ of every row, B a basis of a trial's S: [trials, places, 1+m, q]."""
     n = frames.shape[2]
     normals = gaussian_rows(n, first * q, count * q, seed, "location sums subspace")
     spanning = torch.from_numpy(normals).reshape(count, q, n)
@@ -205,9 +203,7 @@ def _projected(frames: Tensor, q: int, first: int, count: int, seed: int) -> Ten
 
 
 def _terms(vectors: Tensor, k: int, first: int, count: int, seed: int) -> Values:
-    """X_l = (1/k) Σ ⟨A, M'⟩ U_l M' from the vectors [.., places, 1+m, dimension] of A and U_l:
-    [trials, places, m].
-    """
+    """X_l = (1/k) Σ ⟨A, M'⟩ U_l M', vectors [.., places, 1+m, dimension]: [trials, places, m]."""
     places, rows = vectors.shape[-3:-1]
     # no Cholesky: U_l may be a multiple of A
     values, basis = torch.linalg.eigh(vectors @ vectors.mT)

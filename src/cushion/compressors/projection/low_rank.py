@@ -201,9 +201,7 @@ def _truncated_map(original: Conv2d, allowed: float, start: Operator | None) -> 
 
 
 def _as_it_is(original: Operator, allowed: float, start: Operator | None) -> _Draft:
-    """Rounding n numbers by half a step moves the kernel's matrix by at most (s/2)√n, the map by
-    √taps times that.
-    """
+    """Half a step moves the kernel's matrix by at most (s/2)√n, the map by √taps times that."""
     weight = less_start(original, start).numpy()
     step = 2 * allowed / math.sqrt(weight.size * math.prod(weight.shape[2:]))
     return _Draft(weight.size, grid_within(step), lambda at: Kept(Numbers.rounded(weight, at)))

@@ -51,9 +51,7 @@ def helper_purpose(place: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Projected(StoredLayer, kind="projected", number=3, field_count=2):
-    """(1/k) Σ_t c_t M_t: Matrix-Project (Algorithm 1), or Vector-Project (Algorithm 3) for the
-    weight as one vector.
-    """
+    """(1/k) Σ_t c_t M_t: Matrix-Project (Algorithm 1), or Vector-Project (3) of one vector."""
 
     coefficients: Numbers  # [k]
     shape: Shape

@@ -67,9 +67,7 @@ def vector_compress(c: Values, gamma: float, eta: float, seed: int, purpose: str
 def vector_compress_on_grid(
     c: Values, gamma: float, eta: float, seed: int, purpose: str
 ) -> Numbers:
-    """ĉ [h] as whole numbers, with P[|⟨ĉ - c, u⟩| > γ] ≤ η/2 for any fixed |u| ≤ 1 (Arora 2018,
-    Lemma 5, corrected).
-    """
+    """ĉ [h], with P[|⟨ĉ - c, u⟩| > γ] ≤ η/2 for any fixed |u| ≤ 1 (Lemma 5, corrected)."""
     short = np.abs(c) < gamma / (4.0 * math.sqrt(c.size))
     sampled = vector_compress(np.where(short, 0.0, c), gamma / 2.0, eta, seed, purpose)
     return Numbers.rounded(sampled, grid_within(gamma / (2.0 * math.sqrt(c.size))))

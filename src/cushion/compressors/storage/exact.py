@@ -230,9 +230,7 @@ def _drafts(
     weight_bits: int,
     bits: int,
 ) -> list[tuple[Layer, int]]:
-    """The layers with plain weights, and by how much each weight was shifted; Malformed where a
-    bias is too large.
-    """
+    """Layers with plain weights, and each weight's shift; Malformed where a bias is too large."""
     drafts: list[tuple[Layer, int]] = []
     for part in parts:
         if isinstance(part, Pooling):

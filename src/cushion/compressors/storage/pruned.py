@@ -115,9 +115,7 @@ class Pruned(StoredLayer, kind="pruned", number=7, field_count=1):
 
 @dataclass(frozen=True)
 class Grid:
-    """The grids of all layers: `bits` of a weight on its layer's own grid, or 2^exponent a layer
-    (None: `bits`).
-    """
+    """`bits` of a weight on its layer's own grid, or 2^exponent a layer (None: `bits`)."""
 
     bits: int
     exponents: tuple[int | None, ...] | None = None
