@@ -48,6 +48,8 @@ MOST_ROUNDS = 99  # what two digits name
 
 # the parameters that are ranked together, and the share that goes
 Group: TypeAlias = tuple[tuple[str, ...], float]
+Sizes: TypeAlias = Mapping[str, int]
+Tensors: TypeAlias = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,8 @@ def train_imp(
 
 def prunable(module: nn.Module) -> dict[str, torch.Size]:
     """The parameters that may be pruned, in the net's order, and their shapes."""
-    return {
-        f"{name}.weight": layer.weight.shape
-        for name, layer in module.named_modules()
-        if isinstance(layer, nn.Conv2d | nn.Linear)
-    }
+    kinds, modules = nn.Conv2d | nn.Linear, module.named_modules()
+    return {f"{name}.weight": m.weight.shape for name, m in modules if isinstance(m, kinds)}
 
 
 def grouped(names: list[str], scope: Scope, fraction: float) -> list[Group]:
@@ -166,9 +165,7 @@ def leaving(left: int, share: float) -> int:
     return min(math.ceil(left * share - 1e-9), left - 1)
 
 
-def count_rounds(
-    sizes: Mapping[str, int], groups: list[Group], rounds: int | None, to: float
-) -> int:
+def count_rounds(sizes: Sizes, groups: list[Group], rounds: int | None, to: float) -> int:
     """How many rounds there are; BadInput where so many, or that sparsity, cannot be had."""
     left = [sum(sizes[name] for name in names) for names, _ in groups]
     total, done = sum(left), 0
@@ -187,9 +184,7 @@ def count_rounds(
     return done
 
 
-def prune(
-    trained: Mapping[str, Tensor], masks: Mapping[str, Tensor], groups: list[Group]
-) -> dict[str, Tensor]:
+def prune(trained: Tensors, masks: Tensors, groups: list[Group]) -> dict[str, Tensor]:
     """The masks without the smallest |w| of each group; of equal ones the first go first."""
     pruned: dict[str, Tensor] = {}
     for names, share in groups:

@@ -36,11 +36,7 @@ class ImpOptions(Options):
         None, "how often to prune (default: until `to`)", least=1, flag="prune-rounds"
     )
     to: float | None = option(
-        None,
-        f"share of weights to prune in all (default {SPARSITY})",
-        above=0,
-        below=1,
-        flag="prune-to",
+        None, f"share to prune in all (default {SPARSITY})", above=0, below=1, flag="prune-to"
     )
     fraction: float = option(
         0.2, "share of what is left to prune each time", above=0, below=1, flag="prune-fraction"

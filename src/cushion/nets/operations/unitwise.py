@@ -1,4 +1,4 @@
-"""Operations in which no two numbers meet: the batch itself, ReLU, reshapes, what changes nothing."""
+"""Operations in which no two numbers meet: the input, ReLU, reshapes, and what changes nothing."""
 
 from __future__ import annotations
 

@@ -65,16 +65,14 @@ class Pool(Operation):
         """The largest number of windows that share an input."""
 
     def output_shape(self, shape: Shape) -> Shape:
+        said = "check the input shape"
         if len(shape) != 3:
-            raise BadInput(
-                f"it pools maps (channels, height, width) but gets {shape}; check the input shape"
-            )
+            raise BadInput(f"it pools maps (channels, height, width) but gets {shape}; {said}")
         try:
             return shape[0], *(self.pooled(side, axis) for axis, side in enumerate(shape[1:]))
         except ValueError as error:
-            raise BadInput(
-                f"its windows do not fit into a feature map of shape {shape}; check the input shape"
-            ) from error
+            found = f"a feature map of shape {shape}"
+            raise BadInput(f"its windows do not fit into {found}; {said}") from error
 
     def feeds_one(self, shape: Shape) -> bool:
         return self.disjoint_window(shape) is not None

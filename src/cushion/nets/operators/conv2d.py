@@ -30,16 +30,11 @@ class Convolution(Operator):
 
     def __post_init__(self) -> None:
         channels, high, wide = self.weight.shape[-3] * self.groups, *self.kernel
+        said = f"a feature map of shape {self.input_shape}; check the input shape"
         if len(self.input_shape) != 3 or self.input_shape[0] != channels:
-            raise BadInput(
-                f"a convolution with {channels} input channels cannot read a feature map of shape "
-                f"{self.input_shape}; check the input shape"
-            )
+            raise BadInput(f"a convolution with {channels} input channels cannot read {said}")
         if min(self.output_shape) < 1:
-            raise BadInput(
-                f"a {high}x{wide} kernel does not fit into a feature map of shape "
-                f"{self.input_shape}; check the input shape"
-            )
+            raise BadInput(f"a {high}x{wide} kernel does not fit into {said}")
 
     @property
     def kernel(self) -> tuple[int, int]:

@@ -48,10 +48,8 @@ class LocalConv2d(Convolution):
         """The convolution with `filters` [places, *kernel], or its own kernel at every place."""
         setting = convolution.setting
         if (groups := setting.pop("groups")) != 1:
-            raise BadInput(
-                f"a convolution in {groups} groups cannot have a filter for every place; only "
-                "groups=1 can"
-            )
+            said = f"a convolution in {groups} groups cannot have a filter for every place"
+            raise BadInput(f"{said}; only groups=1 can")
         if filters is None:
             places = math.prod(convolution.output_shape[1:])
             filters = convolution.weight.expand(places, *convolution.weight.shape)

@@ -90,9 +90,8 @@ class FlatMap(Matrix):
     def __post_init__(self) -> None:
         shape = tuple(self.weight.shape)
         if shape != (self.output_size, self.input_size):
-            raise BadInput(
-                f"a matrix of shape {shape} does not map {self.input_shape} to {self.output_shape}"
-            )
+            wanted = f"{self.input_shape} to {self.output_shape}"
+            raise BadInput(f"a matrix of shape {shape} does not map {wanted}")
 
     def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         y = (x.flatten(1) @ self.weight.T).reshape(-1, *self.output_shape)

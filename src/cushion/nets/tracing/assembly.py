@@ -185,10 +185,9 @@ class Assembly:
         if isinstance(result, Feature):
             self.output = result.index
             if result.shape is not None and len(result.shape) != 1:
-                self.drafts[result.index].refused = Refused(
-                    f"the net returns {result.shape} for each example and not one logit a class",
-                    "flatten or pool the feature map before the last layer",
-                )
+                said = f"the net returns {result.shape} for each example and not one logit a class"
+                fix = "flatten or pool the feature map before the last layer"
+                self.drafts[result.index].refused = Refused(said, fix)
         else:
             reason = f"the net returns a {type(result).__name__}"
             self._refuse(node, Refused(reason, "return the logits alone"))
