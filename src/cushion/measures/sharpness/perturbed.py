@@ -70,10 +70,10 @@ class NoisyNet:
         # A dense layer needs variances, σ²; with scale 0 they are all equal, and need no matrix.
         self.spread: dict[int, tuple[Tensor, Tensor | None]] = {}
         for node in net.affine_layers:
-            affine = node.affine
-            weight = rule.unit_std(affine.operator.weight)
-            bias = None if affine.bias is None else rule.unit_std(affine.bias)
-            if isinstance(affine.operator, Linear):
+            operator, bias = node.affine.operator, node.affine.bias
+            weight = rule.unit_std(operator.weight)
+            bias = None if bias is None else rule.unit_std(bias)
+            if isinstance(operator, Linear):
                 weight = weight.square_() if rule.scale else weight[:1, :1].square()
                 bias = None if bias is None else bias.square_()
             self.spread[node.index] = weight, bias
@@ -152,9 +152,9 @@ class NoisyPass:
         outputs = []
         for draw, rows in enumerate(torch.tensor_split(h, self._draws)):
             moved = torch.addcmul(affine.operator.weight, weight, kernels[draw], value=alpha)
-            shift = None
-            if bias is not None and affine.bias is not None:
-                shift = torch.addcmul(affine.bias, bias, biases[draw], value=alpha)
+            shift = affine.bias
+            if bias is not None and shift is not None:
+                shift = torch.addcmul(shift, bias, biases[draw], value=alpha)
             outputs.append(Affine(affine.operator.with_weight(moved), shift, affine.kind)(rows))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 

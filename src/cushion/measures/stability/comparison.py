@@ -27,6 +27,7 @@ _OPTIONS = ("stride", "padding", "dilation", "groups")
 _MOST = 0.8  # "most" and "almost all" layers
 _SMALL = 2.0  # "a small constant", "approximately 1"
 _MODEST = 3.0  # a contraction that is called small
+_MEDIANS = "median of the layers' medians"
 
 
 def check_alike(net: Network, other: Network, name: str) -> None:
@@ -91,12 +92,12 @@ def _growth(found: MeasureTable, beside: MeasureTable) -> Iterator[PaperClaim]:
     if not growth:
         return
     up, mean = sum(factor > 1 for factor in growth), geometric_mean(growth)
+    seen = f"median over examples larger than beside in {up} of {len(growth)} layers; factor"
     yield PaperClaim(
-        claim="the layer cushion grows with training",
-        found=f"median over examples larger than beside in {up} of {len(growth)} layers; factor "
-        f"{mean:.3g} (geometric mean), {min(growth):.3g} to {max(growth):.3g}",
-        threshold=f"in at least {_MOST:.0%} of the layers",
         held=up >= _MOST * len(growth),
+        claim="the layer cushion grows with training",
+        found=f"{seen} {mean:.3g} (geometric mean), {min(growth):.3g} to {max(growth):.3g}",
+        threshold=f"in at least {_MOST:.0%} of the layers",
     )
     if len(growth) < 2:
         return
@@ -122,8 +123,7 @@ def _layers(found: MeasureTable) -> Iterator[PaperClaim]:
         middle = median(spread.quantiles["0.5"] for spread in spreads)
         yield PaperClaim(
             claim="the activation contraction is small",
-            found=f"c = {largest:.3g} over all layers and examples; median of the layers' medians "
-            f"{middle:.3g}",
+            found=f"c = {largest:.3g} over all layers and examples; {_MEDIANS} {middle:.3g}",
             threshold=f"c at most {_MODEST:g}",
             held=largest <= _MODEST,
         )
@@ -148,7 +148,7 @@ def _layers(found: MeasureTable) -> Iterator[PaperClaim]:
         yield PaperClaim(
             claim="the Jacobian is well distributed: β ≈ 1 for almost all convolutional layers",
             found=f"largest β at most {_SMALL:g} in {small} of {len(values)} layers; from "
-            f"{min(values):.3g} to {max(values):.3g}, median of the layers' medians {middle:.3g}",
+            f"{min(values):.3g} to {max(values):.3g}, {_MEDIANS} {middle:.3g}",
             threshold=f"β at most {_SMALL:g} in at least {_MOST:.0%} of the layers",
             held=small >= _MOST * len(values),
         )

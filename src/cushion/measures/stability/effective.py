@@ -116,9 +116,8 @@ class LayerTerms:
         """The same over the chosen rows; NaN has no say."""
         if not rows.any():
             return math.nan
-        return self._count(
-            np.fmax.reduce(self.contraction[rows]), np.fmin.reduce(self.cushion[rows]), rows
-        )
+        contraction = np.fmax.reduce(self.contraction[rows])
+        return self._count(contraction, np.fmin.reduce(self.cushion[rows]), rows)
 
     def _count(self, contraction: float, cushion: float, rows: slice | NDArray[np.bool_]) -> float:
         worst = float(contraction * np.fmax.reduce(self.beta[rows]))

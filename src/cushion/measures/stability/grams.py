@@ -80,21 +80,17 @@ class GramChain:
         return found
 
     def _fill(self, line: Linearisation, b: int, found: dict[tuple[int, int], Tensor]) -> None:
-        active = [
-            torch.nonzero(line.outputs[node.index][b] > 0)[:, 0]
-            if relu
-            else torch.arange(node.shape[0])
-            for node, relu in zip(self.layers, self.rectified, strict=True)
-        ]
-        kept = {
-            j: _pick(self.weights[j], active[j], active[j - 1])
-            for j in range(1, len(self.layers) - 2)
-        }
-        grams = {
-            j: _pick(gram, active[j - 1], active[j - 1])
-            for j, gram in enumerate(self.grams)
-            if gram is not None
-        }
+        active = []
+        for node, relu in zip(self.layers, self.rectified, strict=True):
+            whole = torch.arange(node.shape[0])
+            active.append(whole[line.outputs[node.index][b] > 0] if relu else whole)
+        kept, grams = {}, {}
+        for j in range(1, len(self.layers) - 1):
+            rows, columns, gram = active[j], active[j - 1], self.grams[j]
+            if j < len(self.layers) - 2:
+                kept[j] = _pick(self.weights[j], rows, columns)
+            if gram is not None:
+                grams[j] = _pick(gram, columns, columns)
         t = kept[1]
         for i, j in self._pairs:
             t = kept[i + 1] if j == i + 2 else kept[j - 1] @ t

@@ -64,21 +64,16 @@ def _spelt(rival: str) -> str:
 def _of_distance(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
     if fits.goodness is not None and fits.goodness.p < _POOR:
         draws = fits.goodness.draws
-        yield (
-            f"{round(fits.goodness.p * draws)} of {draws} samples of the fitted power law lie as "
-            f"far from their own fit as these {fits.what} do (a share below {_POOR:g} rejects)"
-        )
+        some = f"{round(fits.goodness.p * draws)} of {draws} samples of the fitted power law lie as"
+        own = f"far from their own fit as these {fits.what} do"
+        yield f"{some} {own} (a share below {_POOR:g} rejects)"
     allowed = _KOLMOGOROV / math.sqrt(law.tail)
     if law.ks_both_sides > allowed:
-        yield (
-            f"the power law misses its own tail: KS distance {law.ks_both_sides:.3g}, where chance "
-            f"allows {allowed:.2g} with {law.tail} values"
-        )
+        missed = f"the power law misses its own tail: KS distance {law.ks_both_sides:.3g}"
+        yield f"{missed}, where chance allows {allowed:.2g} with {law.tail} values"
     if law.distinct < _DISTINCT * law.values:
-        yield (
-            f"only {law.distinct} different magnitudes among {law.values}: xmin and the KS "
-            "distance show the steps of a grid"
-        )
+        few = f"only {law.distinct} different magnitudes among {law.values}"
+        yield f"{few}: xmin and the KS distance show the steps of a grid"
 
 
 def _of_tail(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
@@ -87,10 +82,8 @@ def _of_tail(fits: TailFits, law: PowerLawFit) -> Iterator[str]:
         few = f"only {law.tail} {fits.what} are in the tail"
         yield f"{few}: alpha - 1 is known to {known:.0%} at best"
     if law.decades < _DECADES:
-        yield (
-            f"the tail ends at {law.largest / law.xmin:.3g} times xmin, after {law.decades:.2f} "
-            f"decades: over less than {_DECADES:g} most laws look like a power law"
-        )
+        end = f"the tail ends at {law.reach:.3g} times xmin, after {law.decades:.2f} decades"
+        yield f"{end}: over less than {_DECADES:g} most laws look like a power law"
     if law.alpha > _STEEP:
         moments = f"all moments of order below {law.tail_index:.3g} are finite"
         yield f"alpha = {law.alpha:.3g} is no heavy tail: {moments}"
@@ -100,12 +93,13 @@ def _of_hill(plot: HillPlot, law: PowerLawFit) -> Iterator[str]:
     """Flat means: the fitted tail and the largest tenth of it have the same index."""
     if law.tail < _STRETCH * _FEWEST_HILL or not plot.k:
         return
-    whole, part = (_nearest(plot, size) for size in (law.tail, law.tail / _STRETCH))
-    if abs(plot.tail_index[part] - plot.tail_index[whole]) > _UNEVEN * plot.errors[part]:
-        yield (
-            f"the Hill plot has no flat stretch: tail index {plot.tail_index[whole]:.3g} from the "
-            f"largest {plot.k[whole]}, {plot.tail_index[part]:.3g} from the largest {plot.k[part]}"
+    at = [_nearest(plot, size) for size in (law.tail, law.tail / _STRETCH)]
+    (whole, part), (all_, some) = [plot.tail_index[i] for i in at], [plot.k[i] for i in at]
+    if abs(part - whole) > _UNEVEN * plot.errors[at[1]]:
+        indices = (
+            f"tail index {whole:.3g} from the largest {all_}, {part:.3g} from the largest {some}"
         )
+        yield f"the Hill plot has no flat stretch: {indices}"
 
 
 def _nearest(plot: HillPlot, k: float) -> int:
@@ -124,15 +118,13 @@ def _of_stable(fits: TailFits, law: StableFit) -> Iterator[str]:
     if law.ks_distance > allowed:
         zeros = 0 if fits.power_law is None else fits.power_law.zeros
         heap = f"; {zeros} weights are exact zeros, a heap that no stable law has"
-        yield (
-            f"the stable law misses the weights: KS distance {law.ks_distance:.3g}, where up to "
-            f"{allowed:.2g} would do{heap if zeros > allowed * fits.count else ''}"
-        )
+        heap = heap if zeros > allowed * fits.count else ""
+        missed = f"the stable law misses the weights: KS distance {law.ks_distance:.3g}"
+        yield f"{missed}, where up to {allowed:.2g} would do{heap}"
 
 
 def _of_largest(fits: TailFits, law: StableFit, tail: PowerLawFit) -> Iterator[str]:
-    """A stable law with alpha < 2 has a power law's tail of index alpha. Is it there, and not
-    heavier?
+    """A stable law with alpha < 2 has a power law's tail of index alpha. Is it there, not heavier?
 
     P(|X - δ| > c·z) = 2·sin(πα/2)Γ(α)/π·z^-α to leading order, for every beta. The number of values
     beyond the largest is the test, not the power law's index: near alpha = 2 samples of a stable
@@ -140,10 +132,9 @@ def _of_largest(fits: TailFits, law: StableFit, tail: PowerLawFit) -> Iterator[s
     """
     error = math.hypot(tail.alpha_error, law.errors.get("alpha") or 0.0)
     if tail.tail_index < law.alpha - _HEAVIER * error:
-        yield (
-            f"the tail is heavier than the stable law's: tail index {tail.tail_index:.3g} ± "
-            f"{tail.alpha_error:.2g}, and {law.alpha:.3g} by the stable law"
-        )
+        index = f"tail index {tail.tail_index:.3g} ± {tail.alpha_error:.2g}"
+        heavier = f"the tail is heavier than the stable law's: {index}"
+        yield f"{heavier}, and {law.alpha:.3g} by the stable law"
     z = (tail.largest + abs(law.location)) / law.scale
     if z < _FAR:
         return
