@@ -18,6 +18,7 @@ from cushion.compressors.noise import notes as heavy_tail_notes
 from cushion.compressors.noise.checks import lemma_2_1
 from cushion.compressors.noise.records import TriedTail
 from cushion.compressors.perturbations import PairRatios
+from cushion.measures.spectra import power_iteration_norm
 from cushion.measures.tails import measurement, power_law, stable_fit
 from cushion.measures.tails.doubts import find_doubts
 from cushion.measures.tails.family import TailOptions
@@ -25,7 +26,6 @@ from cushion.measures.tails.power_law import Magnitudes, fit_power_law, hill_plo
 from cushion.measures.tails.records import HillPlot
 from cushion.measures.tails.stable_fit import fit_stable
 from cushion.measures.tails.stable_law import StableLaw, sample_stable
-from cushion.measures.tails.stable_rank import power_iteration_norm
 from cushion.measures.tails.tail_search import Tails, best_start
 from cushion.papers.shin import resilience
 from cushion.theorems.compression import CompressedFacts

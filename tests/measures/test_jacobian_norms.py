@@ -13,8 +13,12 @@ from tests.cases import CASES, Case
 from tests.jacobian_cases import brute_jacobian, pairs, traced
 
 from cushion.errors import BadInput
-from cushion.measures.stability.grams import GramChain
-from cushion.measures.stability.jacobians import PairSquares, pair_squares, plan_jacobians
+from cushion.measures.stability.jacobians import (
+    GramChain,
+    PairSquares,
+    pair_squares,
+    plan_jacobians,
+)
 from cushion.nets.linearisation import Linearisation
 from cushion.nets.models import build
 from cushion.nets.network import Network

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cushion.errors import BadInput
-from cushion.measures.tails.stable_rank import power_iteration_norm, stable_rank
+from cushion.measures.spectra import power_iteration_norm, stable_rank
 
 
 def with_singular_values(

@@ -13,8 +13,17 @@ MEASURE_NOTE = "measure: relative, not a bound"
 _SHAPES = ("shape", "input_shape", "output_shape")
 
 
+class _Row(Measure):
+    """Own columns, and those of the families."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A column of one of the families."""
+
+
 @composed(family.layer for family in FAMILIES)
-class LayerMeasures(Measure):
+class LayerMeasures(_Row):
     """One affine layer, in the order in which data passes them, with every family's columns."""
 
     name: str = column("the layer, as the net calls it", label="layer")
@@ -23,11 +32,6 @@ class LayerMeasures(Measure):
     input_shape: tuple[int, ...] = column("of what the layer reads")
     output_shape: tuple[int, ...] = column("of what the layer puts out")
     parameters: int = column("weights and biases")
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """A column of one of the families."""
 
     def flat(self) -> dict[str, Any]:
         """One row of a DataFrame: values, and medians where there are any; records without a value
@@ -47,7 +51,7 @@ class LayerMeasures(Measure):
 
 
 @composed(family.net for family in FAMILIES)
-class NetMeasures(Measure):
+class NetMeasures(_Row):
     """The whole net on S, and every family's columns."""
 
     m: int = column("examples in S")
@@ -58,11 +62,6 @@ class NetMeasures(Measure):
     not_a_chain_because: str = column("why it is not")
     data: str = column("name of S")
     data_fingerprint: str = column("SHA-256 of S")
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """A column of one of the families."""
 
 
 class MeasureTable(Measure):

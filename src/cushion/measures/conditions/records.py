@@ -143,10 +143,7 @@ class NetConditions(Measure):
     theorem: tuple[TheoremOne, ...] = column("Theorem 1, in all versions", default=())
 
     @property
-    @described(
-        "share of a layer's units that a perturbation of size δ can flip, over δ: largest",
-        label="C2 for all δ",
-    )
+    @described("largest share of units that a step of δ can flip, over δ", label="C2 for all δ")
     def c2_for_all(self) -> float | None:
         return max((flips.value for flips in self.activation_flips), default=None)
 
@@ -163,9 +160,7 @@ class NetConditions(Measure):
 
     @property
     @described(
-        "largest incoming norm of a unit over the active units' root mean square: the paper "
-        "reports at most 3",
-        label="C3",
+        "largest unit norm over the active units' root mean square: 3 in the paper", label="C3"
     )
     def c3(self) -> float | None:
         values = [part.value for part in self.unit_norms if part.value is not None]
@@ -177,11 +172,7 @@ class NetConditions(Measure):
         return next((one for one in versions if one.version == version), None)
 
     @property
-    @described(
-        "expected sharpness plus the norm term, with 1 for O(.)",
-        label="Theorem 1, printed",
-        unit="log10",
-    )
+    @described("sharpness plus norm term, 1 for O(.)", label="Theorem 1, printed", unit="log10")
     def theorem_printed(self) -> float | None:
         return getattr(self.theorem_one("as printed"), "log10_total", None)
 

@@ -26,18 +26,14 @@ class PathNorm(Measure):
     p: float = column("the p of ℓ_p")
     value: float = column("infinite (null in JSON) where it exceeds a float", better="low")
     log10: float | None = column(
-        "ℓ_p norm of the products of the weights along all paths from an input to an output; none "
-        "if it is 0",
+        "of the products of the weights along all paths from an input to an output; none: it is 0",
         label="path norm",
         unit="log10",
         better="low",
     )
     with_biases: float = column("with the paths that start at a bias, a weight from an input of 1")
     log10_with_biases: float | None = column(
-        "with the paths that start at a bias, a weight from an input of 1",
-        label="with biases",
-        unit="log10",
-        better="low",
+        "with the paths that start at a bias", label="with biases", unit="log10", better="low"
     )
 
 
@@ -55,8 +51,7 @@ class GroupNorms(Measure):
     trace_norm_exact: bool | None = column("whether no random probe entered", label="trace exact")
     trace_norm_standard_error: float | None = column("of the probes; none where the sum is exact")
     kernel: GroupNorms | None = column(
-        "the same of the weight as a matrix with one row a filter; equal for a dense layer, one "
-        "factor a channel for a diagonal one"
+        "the same of the weight with one row a filter; equal for a dense layer"
     )
 
 
@@ -75,8 +70,7 @@ class LayerNorms(Measure):
     """Norms of one layer: of its parameters, and of the true linear map that they define."""
 
     frobenius: float | None = column(
-        "of the layer's own parameters (a convolution's kernel, as Arora 2018 uses it)",
-        label="weight ‖·‖_F",
+        "of the layer's own parameters (a convolution's kernel)", label="weight ‖·‖_F"
     )
     operator_frobenius: float | None = column(
         "of the true map, with stride, padding, dilation and groups", label="map ‖·‖_F"

@@ -44,10 +44,7 @@ class SharpnessPoint(Measure):
 
     alpha: float = column("size of the noise", label="α")
     kl: float = column(
-        "½ Σ w_i²/σ_i² nats, of N(w, σ²) from the prior N(0, σ²), which depends on w: no bound "
-        "follows; infinite where a σ_i is 0 but w_i is not",
-        label="KL",
-        unit="nats",
+        "½ Σ w_i²/σ_i²; its prior depends on w, so no bound follows", label="KL", unit="nats"
     )
     kl_as_printed: float = column("Appendix A's, which lacks the ½", unit="nats")
     expected_loss: float = column("estimates E_ν L̂(w + ν)")

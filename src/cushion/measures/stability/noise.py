@@ -92,11 +92,9 @@ def gaussian_like(
 def injected_errors(
     clean: Activations, source: Node, noise: Callable[[Tensor, Node], Tensor]
 ) -> dict[int, Tensor]:
-    """‖x̂^j - x^j‖ / ‖x^j‖ for each example, for the layer itself and every later one: [B] under
-    the nodes' indices.
+    """‖x̂^j - x^j‖ / ‖x^j‖, [B] under the node's index, of the layer itself and every later one.
 
-    `noise(input, node)` is added to the input of layer `source` alone, not to what else reads the
-    same value.
+    `noise(input, node)` is added to the input of layer `source` alone, not to what else reads it.
     """
     found: dict[int, Tensor] = {}
 

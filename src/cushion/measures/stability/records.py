@@ -38,7 +38,7 @@ class MinimalInterlayerCushion(Measure):
     value: float = column("min(clip, smallest μ_i,j)", label="μ_i→", better="high")
     clip: float = column("μ_i,i = 1/√h of the layer, which clips μ_i→", label="clipped at")
     unclipped: Distribution | None = column(
-        "smallest over later layers of √places·‖J x‖ / (‖J‖_F ‖x‖), unclipped",
+        "smallest √places·‖J x‖ / (‖J‖_F ‖x‖)",
         label="interlayer",
         better="high",
         source="Def. 5, 8",
@@ -76,11 +76,7 @@ class Smoothness(Measure):
     delta: float = column("the fraction of draws that may be worse", label="δ")
     draws: int = column("of the noise")
     value: float | None = column(
-        "the largest ρ that at least a fraction 1 - δ of the draws reach; none if no draw left the "
-        "linear piece",
-        label="rho",
-        better="high",
-        source="Def. 7",
+        "reached by a fraction 1 - δ of the draws", label="rho", better="high", source="Def. 7"
     )
     inverse: float = column(
         "departure from linearity: small is smooth", label="1/rho", better="low", source="Def. 7"
@@ -169,16 +165,13 @@ class LayerStability(Measure):
         source="Def. 4",
     )
     activation_contraction: Distribution | None = column(
-        "‖x‖ / ‖φ(x)‖ of what the layer puts out, largest; none after the last",
+        "‖x‖ / ‖φ(x)‖ of a layer's output, largest",
         label="contraction",
         better="low",
         source="Def. 6",
     )
     noise_sensitivity: Distribution | None = column(
-        "ψ of the layer's true map for Gaussian noise, largest",
-        label="sensitivity",
-        better="low",
-        source="Prop. 3.1",
+        "ψ of the true map, Gaussian noise", label="sensitivity", better="low", source="Prop. 3.1"
     )
     interlayer_cushion: InterlayerCushion | None = column(
         "μ_i,j of all later layers", better="high", source="Def. 5, 8"
@@ -192,8 +185,7 @@ class LayerStability(Measure):
     interlayer_smoothness: tuple[Smoothness, ...] = column("ρ_δ, a law of noise each, Def. 7")
     noise_attenuation: tuple[AttenuationCurve, ...] = column("of injected noise, a curve a level")
     effective_parameters: EffectiveParameters | None = column(
-        "c²β²⌈κ/s⌉²/(μ²μ_→²), the parameters that the layer counts as, up to constants and "
-        "logarithms",
+        "parameters it counts as: c²β²⌈κ/s⌉²/(μ²μ_→²)",
         label="effective",
         better="low",
         source="Table 1",

@@ -29,9 +29,7 @@ class PowerLawFit(Measure):
     alpha_error: float = column("standard error of alpha given xmin, (alpha - 1)/√tail", label="±")
     xmin: float = column("where the tail begins: the value whose tail is nearest to a power law")
     ks_distance: float = column(
-        "Kolmogorov-Smirnov distance: the largest gap between the distribution functions of tail "
-        "and law, just below each value (as packages have it: ties hide there)",
-        label="KS",
+        "Kolmogorov-Smirnov distance of tail and law, just below each value", label="KS"
     )
     ks_both_sides: float = column("the same with P(X ≤ x) beside P(X < x): ties do not hide")
     tail: int = column("how many are at least xmin")
@@ -42,9 +40,7 @@ class PowerLawFit(Measure):
 
     @property
     @described(
-        "alpha - 1: P(X > x) falls as x^-index, and moments of order index and above are infinite: "
-        "up to 2, so is the variance. Papers call either number alpha",
-        label="index",
+        "alpha - 1: P(X > x) falls as x^-index; up to 2 the variance is infinite", label="index"
     )
     def tail_index(self) -> float:
         return self.alpha - 1

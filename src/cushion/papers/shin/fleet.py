@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from cushion.data import Dataset, load_pair
 from cushion.errors import BadInput
+from cushion.measures.spectra import power_iteration_norm, stable_rank
 from cushion.measures.table import traced
 from cushion.measures.tails.power_law import Magnitudes, fit_power_law
 from cushion.measures.tails.stable_fit import fit_stable
-from cushion.measures.tails.stable_rank import power_iteration_norm, stable_rank
 from cushion.nets.loading.weights import load_net
 from cushion.nets.network import Network
 from cushion.nets.operators import Diagonal
