@@ -135,9 +135,8 @@ class ProjectionAccount(Account):
             layer.numbers[0].step / 2 / one.frobenius if isinstance(layer, Kept) else one.epsilon
             for layer, one in zip(layers, allowed, strict=True)
         ]
-        shares = [
-            math.exp(min(700.0, stability.log_share(layer, epsilon))) for layer in stability.layers
-        ]
+        logs = [stability.log_share(layer, epsilon) for layer in stability.layers]
+        shares = [math.exp(min(700.0, one)) for one in logs]
         also, sizes = self.variant or subject.outside_the_lemma, [_known(one)[0] for one in layers]
         return checks.why_no_induction(counts, sizes, spent, shares, also)
 

@@ -188,10 +188,8 @@ class LinearTask:
             k = self.projections
             if helper == "srht":
                 k = min(k, padded_size(self.coordinates))  # all there are: exact
-        purpose = helper_purpose(place)
-        rows = [
-            vector_project(row, self.allowance, k, seed, purpose, helper) for row in self.vectors
-        ]
+        setting = self.allowance, k, seed, helper_purpose(place), helper
+        rows = [vector_project(row, *setting) for row in self.vectors]
         shape, has_bias = tuple(self.weight.shape), self.bias is not None
         return ProjectedRows(_stacked(rows), shape, has_bias, helper, place)
 

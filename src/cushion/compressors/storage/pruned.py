@@ -161,11 +161,9 @@ def store_pruned(
             for part, one in zip(numbers, live, strict=True)
         ]
         biases = [_coarse(one.bias, part) for one, part in zip(live, numbers, strict=True)]
-    layers: list[StoredLayer] = [
-        Pruned.of(part) if is_pruned(operator) else Kept(part)
-        for operator, part in zip(operators, numbers, strict=True)
-    ]
-    return StoredNet(seed, tuple(layers), tuple(biases))
+    pairs = zip(operators, numbers, strict=True)
+    layers = tuple(Pruned.of(part) if is_pruned(one) else Kept(part) for one, part in pairs)
+    return StoredNet(seed, layers, tuple(biases))
 
 
 def _coarse(bias: Values | None, weights: Numbers) -> Numbers | None:

@@ -66,10 +66,8 @@ class StoredNet:
 
     def _numbers(self) -> list[list[Numbers]]:
         """Each layer's numbers in the order of the message, its bias last."""
-        return [
-            [*layer.numbers, *([] if bias is None else [bias])]
-            for layer, bias in zip(self.layers, self.biases, strict=True)
-        ]
+        pairs = zip(self.layers, self.biases, strict=True)
+        return [[*layer.numbers, *([] if bias is None else [bias])] for layer, bias in pairs]
 
     @property
     def bits(self) -> int:
