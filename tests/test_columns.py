@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from cushion.cli import render
 from cushion.records import Column, Record, column, columns_of
 
 
-@dataclass(frozen=True)
 class Row(Record):
     """A row of a table."""
 

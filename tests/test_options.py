@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +12,6 @@ from cushion.records import Options, option
 from cushion.records.options import options_of
 
 
-@dataclass(frozen=True)
 class Chosen(Options):
     """One option of every kind."""
 
@@ -75,7 +73,6 @@ def test_what_is_not_is_refused_by_name_and_value(given: dict[str, Any], sentenc
 
 
 def test_large_limits_are_readable() -> None:
-    @dataclass(frozen=True)
     class Seeded(Options):
         seed: int = option(0, "a seed", least=0, below=2**63)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +13,6 @@ from cushion.cli.flags import add_options, from_flags, translate, translated
 from cushion.records import Options, option
 
 
-@dataclass(frozen=True)
 class Chosen(Options):
     rows: int = option(10, "how many of 100 % of the rows", least=1)
     draws: int = option(2, "draws", least=0, flag="sharpness-draws")

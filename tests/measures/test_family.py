@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -20,7 +19,6 @@ from cushion.measures.family import (
     Context,
     Family,
     Found,
-    Measure,
     View,
     column_of,
     composed,
@@ -73,7 +71,7 @@ def test_families_add_their_columns_in_their_order_and_never_twice() -> None:
         assert all(default in (None, ()) for default in defaults)
 
 
-class Largest(Measure):
+class Largest(Record):
     largest: float | None = column("the largest |w|", default=None)
 
     @property
@@ -82,7 +80,6 @@ class Largest(Measure):
         return None if self.largest is None else 2 * self.largest
 
 
-@dataclass(frozen=True)
 class Near(Options):
     near: float = option(1.0, "factor", above=0)
 
@@ -98,7 +95,7 @@ def measure_largest(context: Context) -> Found:
 
 def test_a_new_family_is_measured_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     @composed([Largest])
-    class Row(Measure):
+    class Row(Record):
         name: str = column("its name", label="layer")
 
     family = Family("largest", measure_largest, options=Near, layer=Largest)
@@ -130,7 +127,6 @@ def test_described_properties_are_columns() -> None:
     assert column_of(Largest, "to_json") is None
 
 
-@dataclass(frozen=True)
 class Holder(Record):
     name: str = column("its name", label="layer")
     first: Largest | None = column("one", label="one", default=None)

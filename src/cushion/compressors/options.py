@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from cushion.errors import BadInput
@@ -15,7 +14,6 @@ _MOST_TRIED = 64
 _GRID = re.compile("[0-9]{1,2}", re.ASCII)
 
 
-@dataclass(frozen=True)
 class MethodOptions(Options):
     """Options of a method; what they mean, their ranges and defaults stand in their fields."""
 
@@ -34,7 +32,6 @@ class MethodOptions(Options):
         return {name: _joined(value) for name, value in vars(self).items()}
 
 
-@dataclass(frozen=True)
 class MarginOptions(MethodOptions):
     """The margin γ of the net, which every method that compresses a net asks for."""
 

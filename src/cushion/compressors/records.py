@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from cushion.records import Record, column
 from cushion.theorems.records import Bound
 
 
-@dataclass(frozen=True)
 class Promise(Record):
     """What a method's theorem promises of the compressed net, checked on the sample: the largest
     observed deviation over the promised one, and whether all checks held.
@@ -34,7 +32,6 @@ class Promise(Record):
         return cls(all(one.held for one in made), worst)
 
 
-@dataclass(frozen=True)
 class PromiseCheck(Record):
     """One lemma on this net: what it promises, on how many cases it was checked, the worst observed
     over promised.
@@ -52,7 +49,6 @@ class PromiseCheck(Record):
     meaning: str
 
 
-@dataclass(frozen=True)
 class InductionError(Record):
     """The relative error at `at`, layers 1 to `compressed` compressed, against (i/d)ε."""
 
@@ -63,7 +59,6 @@ class InductionError(Record):
     mean: float
 
 
-@dataclass(frozen=True)
 class CurvePoint(Record):
     """One compression of the same net by the same method at another size."""
 
@@ -79,7 +74,6 @@ class CurvePoint(Record):
     test_error: float | None = column("of the held-out examples", label="test error")
 
 
-@dataclass(frozen=True)
 class Occam(Record):
     """The Occam bound on the compressed net's error, from the bits of its own message.
 
@@ -100,8 +94,7 @@ class Occam(Record):
     because: str = ""  # why there is no certificate of this kind
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tried(Record):
+class Tried(Record, kw_only=True):
     """One setting on one grid, of those that were tried; the smallest bound is taken.
 
     A method adds what it counts (`count`). bits: an estimate, to a few in a thousand, where the
@@ -122,8 +115,7 @@ class Tried(Record):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerSummary(Record):
+class LayerSummary(Record, kw_only=True):
     """One affine layer, before and after; its bits include its bias."""
 
     name: str = column("", label="layer")
@@ -139,8 +131,7 @@ class LayerSummary(Record):
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Summary(Record):
+class Summary(Record, kw_only=True):
     """One compression of a whole net, layer by layer. promise: all checks together."""
 
     method: str
@@ -160,8 +151,7 @@ class Summary(Record):
     assumptions: tuple[str, ...]  # of the bounds, which nobody can check
 
 
-@dataclass(frozen=True, kw_only=True)
-class TriedSummary(Summary):
+class TriedSummary(Summary, kw_only=True):
     """Of a method that tries several settings and takes the one with the smallest bound.
 
     price: nats that the paper's own bounds pay for the choice; the certificate's code covers all

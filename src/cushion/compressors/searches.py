@@ -39,7 +39,6 @@ _SOURCES: dict[type[sources.Source], str] = {
 }
 
 
-@dataclass(frozen=True)
 class FreeSearch(Budgeted, MethodOptions):
     """What a user may choose for a search."""
 
@@ -95,7 +94,6 @@ SUPERMASK = Search(
 )
 
 
-@dataclass(frozen=True)
 class SearchedLayer(Record):
     """One layer of the net that was found, pooling included."""
 
@@ -109,7 +107,6 @@ class SearchedLayer(Record):
     bits: int = column("what the ledger charges for its header and numbers")
 
 
-@dataclass(frozen=True)
 class SearchSummary(Record):
     """parameters: Σ stored over the layers. bits: the whole message, so Σ bits over the layers plus
     its own header.

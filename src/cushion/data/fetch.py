@@ -16,7 +16,6 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,7 +29,6 @@ CHUNK = 1 << 20
 _DAMAGED = "it is damaged or was replaced, so nothing was kept: try again later"
 
 
-@dataclass(frozen=True)
 class SetLine(Record):
     """One line of `cushion data list`."""
 

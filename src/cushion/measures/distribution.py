@@ -7,15 +7,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.measures.family import Measure
-from cushion.records import Distribution, column
+from cushion.records import Distribution, Record, column
 
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _BINS = 50
 _ROUNDING = 1e-12  # relative; what a few hundred float64 operations leave
 
 
-class Spectrum(Measure):
+class Spectrum(Record):
     """The singular values of one matrix, with stride, padding, dilation and groups if it is a
     layer's map. A quantile at level q is the smallest value with at least a fraction q at or below
     it. The histogram has len(edges) == len(counts) + 1.

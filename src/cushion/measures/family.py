@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from cushion.records import Column, Options, Record, column, columns_of
 
@@ -24,18 +24,7 @@ Composed = TypeVar("Composed")
 Getter = TypeVar("Getter", bound=Callable[..., Any])
 
 
-@typing.dataclass_transform(frozen_default=True, field_specifiers=(column,))
-class Measure(Record):
-    """A record of diagnostics, relative and not a bound: every subclass is a frozen dataclass."""
-
-    if TYPE_CHECKING:
-        __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
-
-
-class PaperClaim(Measure):
+class PaperClaim(Record):
     """One qualitative claim of a paper, held against the net that was measured."""
 
     held: bool = column("whether the net does what the claim says")
@@ -142,7 +131,7 @@ def composed(
         namespace: dict[str, Any] = {"__doc__": cls.__doc__, "__module__": cls.__module__}
         for part in parts:
             types |= (own := typing.get_type_hints(part))
-            for one in fields(part):  # type: ignore[arg-type]
+            for one in fields(part):
                 empty = () if typing.get_origin(own[one.name]) is tuple else None
                 namespace[one.name] = field(default=empty, metadata=one.metadata)
         namespace["__annotations__"] = types

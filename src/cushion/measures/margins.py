@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 
 from cushion.errors import BadInput
 from cushion.measures.distribution import describe
-from cushion.measures.family import Context, Family, Found, Measure, View
-from cushion.records import Distribution, Options, column, option
+from cushion.measures.family import Context, Family, Found, View
+from cushion.records import Distribution, Options, Record, column, option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from cushion.measures.records import MeasureTable
 
 
-@dataclass(frozen=True)
 class MarginOptions(Options):
     """Which margin is called γ."""
 
@@ -30,7 +28,7 @@ class MarginOptions(Options):
     )
 
 
-class Margin(Measure):
+class Margin(Record):
     """The margin γ that all but a fraction ε of S exceed (Neyshabur 2017, §2.2)."""
 
     epsilon: float = column("the fraction of S that may have a smaller margin", label="ε")
@@ -41,7 +39,7 @@ class Margin(Measure):
     hard: float = column("the smallest margin of all", label="hard margin", better="high")
 
 
-class NetMargins(Measure):
+class NetMargins(Record):
     """Errors and margins on S. Ties count as errors."""
 
     errors: int | None = column("on these examples", better="low")

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cushion.errors import BadInput
 from cushion.measures.families import FAMILIES
-from cushion.measures.family import Measure, PaperClaim, composed
-from cushion.records import column
+from cushion.measures.family import PaperClaim, composed
+from cushion.records import Record, column
 
 MEASURE_NOTE = "measure: relative, not a bound"
 _SHAPES = ("shape", "input_shape", "output_shape")
 
 
-class _Row(Measure):
+class _Row(Record):
     """Own columns, and those of the families."""
 
     if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class NetMeasures(_Row):
     data_fingerprint: str = column("SHA-256 of S")
 
 
-class MeasureTable(Measure):
+class MeasureTable(Record):
     """Everything `cushion measure` computed: one row per affine layer, and the whole net.
 
     `beside` is the same table of the net's initialisation, or of random weights, scaled to match;

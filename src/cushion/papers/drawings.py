@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from cushion.records import Record
 
 
-@dataclass(frozen=True)
 class Series(Record):
     """One line, or one group of bars, of a picture; a point without a value is None."""
 
@@ -18,7 +16,6 @@ class Series(Record):
     from_paper: bool = False
 
 
-@dataclass(frozen=True)
 class Picture(Record):
     """Numbers over the places x: lines where these are numbers, bars where they are names."""
 
@@ -32,7 +29,6 @@ class Picture(Record):
     y_log: bool = False
 
 
-@dataclass(frozen=True)
 class Contour(Record):
     """values[row][column] at (x[column], y[row]); colours run from `low` to `high`."""
 
@@ -49,7 +45,6 @@ class Contour(Record):
     kind: Literal["contour"] = "contour"
 
 
-@dataclass(frozen=True)
 class Points(Record):
     """One group of points (x, y); x_errors: standard errors of x, drawn as bars."""
 
@@ -58,7 +53,6 @@ class Points(Record):
     x_errors: Sequence[float] = ()
 
 
-@dataclass(frozen=True)
 class Line(Record):
     """The straight line y = slope·x + intercept."""
 
@@ -67,7 +61,6 @@ class Line(Record):
     intercept: float
 
 
-@dataclass(frozen=True)
 class Scatter(Record):
     """Groups of points, and straight lines across the range of their x."""
 
@@ -80,7 +73,6 @@ class Scatter(Record):
     kind: Literal["scatter"] = "scatter"
 
 
-@dataclass(frozen=True)
 class Curve(Record):
     """A line through its own points in order; y_errors: standard errors, drawn as bars."""
 
@@ -90,7 +82,6 @@ class Curve(Record):
     y_errors: Sequence[float] = ()
 
 
-@dataclass(frozen=True)
 class Curves(Record):
     """Lines that do not share their places; `y_limits` cuts the picture out of a larger one."""
 
@@ -105,7 +96,6 @@ class Curves(Record):
     kind: Literal["curves"] = "curves"
 
 
-@dataclass(frozen=True)
 class Spread(Record):
     """The histogram of one group: len(edges) == len(counts) + 1."""
 
@@ -114,7 +104,6 @@ class Spread(Record):
     counts: Sequence[float]
 
 
-@dataclass(frozen=True)
 class Histogram(Record):
     """Densities of one or two groups over the same axis; a density integrates to 1."""
 
@@ -126,7 +115,6 @@ class Histogram(Record):
     kind: Literal["histogram"] = "histogram"
 
 
-@dataclass(frozen=True)
 class Panels(Record):
     """Pictures in one file, row by row, their own names unused; equal legends are drawn once."""
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cushion.data import Dataset, load_pair
@@ -26,7 +26,6 @@ from cushion.training.training import RunResult, train
 _WORDS = ("title", "source", "notes")  # of a recipe, that decide nothing
 
 
-@dataclass(frozen=True)
 class TrainingPlan(Record):
     """A recipe on a sample, with what differs from the recipe; None and True: as the recipe has it.
 

@@ -16,7 +16,6 @@ SIZES: tuple[Size, ...] = ("quick", "recorded", "full")
 Columns: TypeAlias = Mapping[str, str | Callable[[Any], Any]]
 
 
-@dataclass(frozen=True)
 class Table(Record):
     """Rows under a header; an empty cell is None."""
 
@@ -44,7 +43,6 @@ def _at(value: Any, read: str | Callable[[Any], Any]) -> Any:
     return value
 
 
-@dataclass(frozen=True)
 class Tried(Record):
     """A sentence of the source, tried on the source's own numbers and on ours.
 

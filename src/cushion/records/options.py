@@ -15,6 +15,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from cushion.errors import BadInput
+from cushion.records.record import Frozen
 
 _KEY = "cushion.option"
 
@@ -123,8 +124,8 @@ def option(
     return dataclasses.field(default=default, metadata={_KEY: said})
 
 
-class Options:
-    """Mixin of frozen dataclasses: every field made by `option` is checked when one is built."""
+class Options(Frozen):
+    """A frozen dataclass: every field made by `option` is checked when one is built."""
 
     def __post_init__(self) -> None:
         for one in options_of(self.__class__):

@@ -8,35 +8,11 @@ import dataclasses
 import json
 import math
 from dataclasses import MISSING, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, dataclass_transform
 
 Unit: TypeAlias = Literal["", "bits", "nats", "fraction", "error", "bound", "seconds", "log10"]
 Better: TypeAlias = Literal["", "low", "high"]
 _KEY = "cushion.column"
-
-
-class Record:
-    """Mixin: a frozen dataclass that writes itself as JSON with its field names as keys."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain dicts, lists, strings and numbers; JSON has no non-finite float: null."""
-        result = _plain(self)
-        assert isinstance(result, dict)
-        return result
-
-    def dumps(self) -> str:
-        """The record as indented JSON text."""
-        return json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True)
@@ -71,6 +47,41 @@ def column(
     return dataclasses.field(default=default, metadata={_KEY: said})
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(column, dataclasses.field))
+class Frozen:
+    """Every subclass is a frozen dataclass; its keywords, such as kw_only, go to `dataclass`."""
+
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        dataclass(frozen=True, **options)(cls)
+
+
+class Record(Frozen):
+    """A frozen dataclass that writes itself as JSON with its field names as keys."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dicts, lists, strings and numbers; JSON has no non-finite float: null."""
+        result = _plain(self)
+        assert isinstance(result, dict)
+        return result
+
+    def dumps(self) -> str:
+        """The record as indented JSON text."""
+        return json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def columns_of(record: Any, *names: str) -> tuple[Column, ...]:
     """The described fields of a record or its class: those named, in that order, or all of them."""
     found = {}
@@ -81,7 +92,6 @@ def columns_of(record: Any, *names: str) -> tuple[Column, ...]:
     return tuple(found[name] for name in names or found)
 
 
-@dataclass(frozen=True)
 class Distribution(Record):
     """One number per example of S: its defined extremum over S, and how it is spread.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from cushion.measures.conditions.family import ConditionOptions
@@ -15,7 +15,6 @@ from cushion.theorems.occam import parse_delta
 EXAMPLES = 500  # rows for noise stability and the conditions, by far the dearest parts
 
 
-@dataclass(frozen=True)
 class BoundOptions(MarginOptions, Options):
     """delta: the probability that a row fails, for each by itself, as a number or exactly as a
     text. sharpness, conditions and stability: as of `measure`, but on few examples.

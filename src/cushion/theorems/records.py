@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from cushion.errors import BadInput
@@ -18,7 +17,6 @@ Form: TypeAlias = Literal["as plotted", "stated", "as printed", "corrected", "co
 FORMS: tuple[Form, Form] = ("as printed", "corrected")  # a formula with a paper's slip, and without
 
 
-@dataclass(frozen=True)
 class Bound(Record):
     """One bound on the 0-1 error (ties are errors) of the net on new examples, or what a paper
     plots in its place.
@@ -81,7 +79,6 @@ class Bound(Record):
         return self.log10 if self.capacity_log10 is None else self.capacity_log10
 
 
-@dataclass(frozen=True)
 class Preference(Record):
     """Which of two nets a row calls the better one."""
 
@@ -96,7 +93,6 @@ class Preference(Record):
     )
 
 
-@dataclass(frozen=True)
 class BoundsTable(Record):
     """Each row fails with probability at most δ by itself, the smallest of n of them with n·δ."""
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -52,7 +52,6 @@ Sizes: TypeAlias = Mapping[str, int]
 Tensors: TypeAlias = Mapping[str, Tensor]
 
 
-@dataclass(frozen=True)
 class ImpLevel(Record):
     """One level; weights are those of the affine layers."""
 
@@ -65,7 +64,6 @@ class ImpLevel(Record):
     folder: str = column("where the level's net is", label="net")
 
 
-@dataclass(frozen=True)
 class ImpResult(Record):
     """What `train_imp` reached; `status` "already done": nothing changed."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from cushion.errors import BadInput
@@ -12,7 +11,6 @@ Scope: TypeAlias = Literal["layer", "global"]
 SPARSITY = 0.95  # where pruning ends if nothing is said
 
 
-@dataclass(frozen=True)
 class TrainOptions(Options):
     """How a recipe is changed, and where it is trained."""
 
@@ -28,7 +26,6 @@ class TrainOptions(Options):
     device: str = option("cpu", "cpu or cuda", shown="DEV")
 
 
-@dataclass(frozen=True)
 class ImpOptions(Options):
     """How iterative magnitude pruning goes (imp.py)."""
 

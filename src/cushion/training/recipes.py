@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from cushion.errors import BadInput
@@ -23,7 +22,6 @@ Labels = Literal["true", "shuffled", "random"]
 _LEAST = {"lr": 0, "momentum": 0, "weight_decay": 0, "batch": 1, "epochs": 1, "lr_halve_every": 1}
 
 
-@dataclass(frozen=True)
 class Recipe(Record):
     """A net and how to train it with the mean cross-entropy; `spec` is written for `dataset`.
 

@@ -36,7 +36,6 @@ from cushion.training.runs import Run, Status
 LOOK_EVERY = 32  # batches between two looks at the running loss (a look waits for the device)
 
 
-@dataclass(frozen=True)
 class RunResult(Record):
     """What `train` reached; `status` "already done": nothing changed."""
 

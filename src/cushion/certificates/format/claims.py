@@ -59,7 +59,6 @@ CONFIDENCE = (
 )
 
 
-@dataclass(frozen=True)
 class LedgerItem(Record):
     """One thing the decoder reads, what it costs in bits, and why it was paid."""
 
@@ -68,14 +67,12 @@ class LedgerItem(Record):
     meaning: str
 
 
-@dataclass(frozen=True)
 class Payment(LedgerItem):
     """What was paid in nats (a decimal, rounded up), and in bits where it stands in the header."""
 
     nats: str
 
 
-@dataclass(frozen=True)
 class Holdout(Record):
     """BinInv(errors; m, δ) on labels that the search never read, for a sceptic to compare with."""
 
@@ -86,7 +83,6 @@ class Holdout(Record):
     bound: str
 
 
-@dataclass(frozen=True)
 class Transfer(Record):
     """From g back to the user's own net f, by m fresh unlabelled inputs U.
 
@@ -109,8 +105,7 @@ class Transfer(Record):
     bound_f: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Claim(Record):
+class Claim(Record, kw_only=True):
     """What every kind of certificate states: with probability at least 1 - δ, L(about) ≤ bound."""
 
     kind: str
@@ -128,8 +123,7 @@ class Claim(Record):
     made_with: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OccamClaim(Claim):
+class OccamClaim(Claim, kw_only=True):
     """About the classifier g that the message decodes to.
 
     With probability at least 1 - δ over the draw of the m examples, simultaneously for every
@@ -144,8 +138,7 @@ class OccamClaim(Claim):
     transfer: Transfer | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class GaussianClaim(Claim):
+class GaussianClaim(Claim, kw_only=True):
     """About Q, the distribution over integer nets that the message decodes to.
 
     With probability at least 1 - δ over the draw of the m examples and of the nets counted, L(Q) ≤
@@ -190,7 +183,6 @@ class Answers:
         return np.where(self.gaps > float(tolerance), self.classes, -1)
 
 
-@dataclass(frozen=True)
 class Verdict(Record):
     """What the verifier found: the highest `level` of none, arithmetic, message, replay.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
@@ -29,7 +28,6 @@ _TAKEN_BY = {
 }
 
 
-@dataclass(frozen=True)
 class Budgeted(Options):
     """How long to search, and how large a net; what is None is the method's own choice."""
 
@@ -55,7 +53,6 @@ class Budgeted(Options):
         return 60 * (self.minutes or _MINUTES)
 
 
-@dataclass(frozen=True)
 class SearchOptions(Budgeted):
     """How to look for what is certified, and how sure the certificate is to be."""
 

@@ -28,7 +28,6 @@ _DEFAULTS: dict[Form, tuple[tuple[float, ...], str, str]] = {
 }
 
 
-@dataclass(frozen=True)
 class HeavyTailOptions(MarginOptions):
     """form: "corrected" keeps |w| > τ and adds √t·G everywhere; "algorithm" is Algorithm 1 as
     printed, which keeps w > τ, so that every negative weight goes; "appendix" is Appendix E as

@@ -9,14 +9,11 @@ random, and u, v as fixed before them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cushion.compressors.records import InductionError, LayerSummary, Tried, TriedSummary
 from cushion.records import Record, column
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerReplacement(LayerSummary):
+class LayerReplacement(LayerSummary, kw_only=True):
     """One affine layer; of one that is left as it is, thresholds and what they replace are None or
     0.
 
@@ -67,7 +64,6 @@ class LayerReplacement(LayerSummary):
         return self.tau is not None
 
 
-@dataclass(frozen=True)
 class Trial(Record):
     """The same thresholds with the noise of one seed."""
 
@@ -76,7 +72,6 @@ class Trial(Record):
     holdout_errors: int | None = column("", label="held-out errors")
 
 
-@dataclass(frozen=True)
 class Accuracy(Record):
     """Accuracy on m examples, before and after, over the trials. Fractions, not percent."""
 
@@ -89,8 +84,7 @@ class Accuracy(Record):
     trials: int = column("")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TriedTail(Tried):
+class TriedTail(Tried, kw_only=True):
     """One threshold with one variance and one grid; tau in standard deviations of each layer, t in
     mean squares of what goes. bits are those with the first seed.
     """
@@ -102,8 +96,7 @@ class TriedTail(Tried):
         return self.kept
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplacementSummary(TriedSummary):
+class ReplacementSummary(TriedSummary, kw_only=True):
     """One net whose small weights were replaced, layer by layer. errors: of the net in the file,
     that of the first trial. induction: beside (i/d)ε, None where the lemma is silent.
     """

@@ -34,7 +34,6 @@ _MOST = 10**12
 _PERCENTAGE = re.compile(r"(\d{1,9}|\d{0,9}\.\d{1,30}) ?%", re.ASCII)
 
 
-@dataclass(frozen=True)
 class NetOptions(MarginOptions):
     """Options of all five compressors; each takes those that its method lists."""
 

@@ -5,14 +5,12 @@ Promises are those of the paper's lemmas with the constants of docs/compression-
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from cushion.compressors.records import CurvePoint, InductionError, LayerSummary, Summary
 from cushion.records import Record, column
 
 
-@dataclass(frozen=True)
 class Dependence(Record):
     """How far filters at different places are from independent, as Lemma 12 calls them."""
 
@@ -27,8 +25,7 @@ class Dependence(Record):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerProjection(LayerSummary):
+class LayerProjection(LayerSummary, kw_only=True):
     """One affine layer, before and after. size: 0 where the weight is kept."""
 
     size: int = column("the rank, the number k of helper matrices, or the dimension kp", label="k")
@@ -63,7 +60,6 @@ class LayerProjection(LayerSummary):
     note: str = column("what a reader should know", default="")
 
 
-@dataclass(frozen=True)
 class PlaceSums(Record):
     """A simulated sum over places of one convolution, with independent filters or with Algorithm
     4's. Moment and tail ratios are loose, and may hold without independence.
@@ -88,7 +84,6 @@ class PlaceSums(Record):
     pair_error: float = column("its standard error", label="± of it")
 
 
-@dataclass(frozen=True)
 class Rate(Record):
     """The explicit bound of one vector algorithm at this margin, as a function of m."""
 
@@ -104,8 +99,7 @@ class Rate(Record):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectionSummary(Summary):
+class ProjectionSummary(Summary, kw_only=True):
     """One compression of a whole net by a method of Arora 2018."""
 
     helper: str = column("the helper string", label="helper string")

@@ -26,7 +26,6 @@ _PRUNING = ("rule", "d", "sparsity", "grid", "fine_tune", "subgaussian", "gamma"
 _PATTERN = re.compile(r"([0-9]{1,3}):([0-9]{1,3})", re.ASCII)
 
 
-@dataclass(frozen=True)
 class PruneOptions(MarginOptions):
     """Options of both methods; m and ones are of the sketches alone.
 

@@ -9,13 +9,11 @@ says how far the layer is from it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from cushion.compressors.records import CurvePoint, LayerSummary, Tried, TriedSummary
 from cushion.records import Record, column
 
 
-@dataclass(frozen=True)
 class Normality(Record):
     """Assumption 3.1 on one layer: its weights (off the diagonal) against N(0, Ψ)."""
 
@@ -32,7 +30,6 @@ class Normality(Record):
         return self.ks_distance <= self.ks_critical
 
 
-@dataclass(frozen=True)
 class Moments(Record):
     """Lemma 4.1 on one layer: the moments of Δ's entries off the diagonal, as seen and as N(0, Ψ)
     would give them.
@@ -66,7 +63,6 @@ class Moments(Record):
         )
 
 
-@dataclass(frozen=True)
 class LayerSketch(Record):
     """A pruned layer as Y = A X Bᵀ; stored pruned instead where not every number came back."""
 
@@ -84,8 +80,7 @@ class LayerSketch(Record):
     pruned_bits: int = column("of the same layer as mask and values", label="as mask and values")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerPruning(LayerSummary):
+class LayerPruning(LayerSummary, kw_only=True):
     """One affine layer, before and after; a batch-norm that could not be folded is kept as it is.
 
     rho_limit, rounding and limit stand corrected and as printed (with ε_lΓ_l at C = 1, ρJ, and
@@ -128,7 +123,6 @@ class LayerPruning(LayerSummary):
     )
 
 
-@dataclass(frozen=True)
 class Subgaussian(Record):
     """Condition C.1 and Lemma C.1 layer by layer; a measure: a, b, t were given or fitted."""
 
@@ -148,8 +142,7 @@ class Subgaussian(Record):
     directions: tuple[int, ...] = column("right singular vectors of Δ, of all or the leading ones")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TriedPruning(Tried):
+class TriedPruning(Tried, kw_only=True):
     """One value of d or of the sparsity with one grid; bits are those as positions and values."""
 
     nonzeros: int = column("", label="non-zeros")
@@ -159,8 +152,7 @@ class TriedPruning(Tried):
         return self.nonzeros
 
 
-@dataclass(frozen=True, kw_only=True)
-class PruningSummary(TriedSummary):
+class PruningSummary(TriedSummary, kw_only=True):
     """One pruned net, layer by layer.
 
     failure: how δ is shared: ε_l, λ_l of every layer such that all lemmas together fail with at

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cushion.measures.conditions.records import ConditionsOfNet
@@ -21,7 +20,6 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
 class ConditionOptions(Options):
     """Every field is a flag of `cushion measure`; those of noise stability are shared with it."""
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 import math
 from typing import Literal, TypeAlias
 
-from cushion.measures.family import Measure, described
-from cushion.records import Distribution, column
+from cushion.measures.family import described
+from cushion.records import Distribution, Record, column
 
 Version: TypeAlias = Literal["as printed", "simplified", "corrected"]
 DeltaRange: TypeAlias = Literal["all", "restricted"]
 
 
-class TripleCondition(Measure):
+class TripleCondition(Record):
     """C1 at one (a, c, b): 1/μ = ‖M_{c+1..b}‖_F ‖M_{a..c}‖_F / (√h_c ‖M_{a..b}‖_F)."""
 
     a: int = column("first layer of the product")
@@ -35,7 +35,7 @@ class TripleCondition(Measure):
     standard_error: float | None = column("relative, of the worst example; none where exact")
 
 
-class IndexSet(Measure):
+class IndexSet(Record):
     """C1 over one set of triples."""
 
     triples: int = column("how many")
@@ -44,7 +44,7 @@ class IndexSet(Measure):
     because: str = column("why there is no μ", default="")
 
 
-class LayerInteraction(Measure):
+class LayerInteraction(Record):
     """Condition C1 in the versions that the paper and its figures use."""
 
     text: IndexSet = column("0 <= a < c < b <= d", label="C1, a < c < b as in the text")
@@ -60,7 +60,7 @@ class LayerInteraction(Measure):
     bias_gap: float | None = column("the largest |‖M_0..d‖ - ‖f(x)‖|/‖f(x)‖")
 
 
-class ActivationFlips(Measure):
+class ActivationFlips(Record):
     """Condition C2 at a ReLU: sup over δ > 0 of #{units with |pre-activation| ≤ δ‖x‖} / (h_k δ)."""
 
     layer: str = column("before the ReLU")
@@ -75,7 +75,7 @@ class ActivationFlips(Measure):
     max_fraction: tuple[float, ...] = column("of units that each δ can flip, largest over examples")
 
 
-class UnitNorms(Measure):
+class UnitNorms(Record):
     """Condition C3 at one layer: √h_i ‖W_i‖_{2,∞} / ‖D_i W_i‖_F."""
 
     layer: str = column("its name")
@@ -86,7 +86,7 @@ class UnitNorms(Measure):
     exact: bool = column("whether no probe entered")
 
 
-class TheoremOne(Measure):
+class TheoremOne(Record):
     """Theorem 1's right-hand side with 1 in place of its O(.), at the σ of a grid that makes it
     smallest: no bound.
 
@@ -124,7 +124,7 @@ class TheoremOne(Measure):
     log10_total: float | None = column("of their sum", unit="log10", default=None)
 
 
-class NetConditions(Measure):
+class NetConditions(Record):
     """C1, C2, C3 and Theorem 1 of one net on some rows of its sample, and how they were found."""
 
     examples: int = column("rows that were measured")
@@ -182,7 +182,7 @@ class NetConditions(Measure):
         return getattr(self.theorem_one("corrected"), "log10_total", None)
 
 
-class ConditionsOfNet(Measure):
+class ConditionsOfNet(Record):
     """What conditions add to the net's row."""
 
     conditions: NetConditions | None = column("of Theorem 1, Neyshabur 2017")

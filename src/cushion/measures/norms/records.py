@@ -9,11 +9,10 @@ norm of the weights that enter each (Neyshabur et al. 2015), so that Bartlett 20
 from __future__ import annotations
 
 from cushion.measures.distribution import Spectrum
-from cushion.measures.family import Measure
-from cushion.records import column
+from cushion.records import Record, column
 
 
-class PathNorm(Measure):
+class PathNorm(Record):
     """The ℓ_p path norm: of the vector with one entry, the product of its weights, for every path.
 
     A path leads from an input to an output through weights, biases left out. A max-pool is a unit
@@ -37,7 +36,7 @@ class PathNorm(Measure):
     )
 
 
-class GroupNorms(Measure):
+class GroupNorms(Record):
     """ℓ_{p,q} norms and trace norm of a layer's true map; taps on padding do not count."""
 
     l1_inf: float = column("largest ℓ_1 norm of a unit's incoming weights", label="‖·‖_1,∞")
@@ -55,7 +54,7 @@ class GroupNorms(Measure):
     )
 
 
-class DistanceFromInitialisation(Measure):
+class DistanceFromInitialisation(Record):
     """Norms of what training changed in one layer: A - A₀ for its true map A, and b - b₀."""
 
     frobenius: float = column("of the parameters, each kernel once", label="moved ‖·‖_F")
@@ -66,7 +65,7 @@ class DistanceFromInitialisation(Measure):
     bias: float = column("‖b - b₀‖₂, a missing bias standing for zeros")
 
 
-class LayerNorms(Measure):
+class LayerNorms(Record):
     """Norms of one layer: of its parameters, and of the true linear map that they define."""
 
     frobenius: float | None = column(
@@ -82,20 +81,20 @@ class LayerNorms(Measure):
     distance: DistanceFromInitialisation | None = column("what training changed")
 
 
-class NetNorms(Measure):
+class NetNorms(Record):
     """Norms of all parameters together, biases included."""
 
     l2: float | None = column("of all parameters together", label="‖w‖₂")
     distance: float | None = column("how far training moved them", label="‖w - w₀‖₂")
 
 
-class NetPaths(Measure):
+class NetPaths(Record):
     """The path norms of a net."""
 
     path_norms: tuple[PathNorm, ...] = column("for p = 1 and 2")
 
 
-class LayerSpectra(Measure):
+class LayerSpectra(Record):
     """Singular values of one layer."""
 
     spectrum: Spectrum | None = column("of the true map, padding and stride included", label="map")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cushion.errors import BadInput
@@ -24,7 +23,6 @@ _EXPECTED = (
 )
 
 
-@dataclass(frozen=True)
 class SharpnessOptions(Options):
     """Defaults are quick; `as_published` has the counts of Neyshabur 2017, Appendix A."""
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from cushion.measures.family import Measure
-from cushion.records import column
+from cushion.records import Record, column
 
 
-class MaxSharpness(Measure):
+class MaxSharpness(Record):
     """Keskar's ζ_α (eq. 4), as far as ascent climbs; never negative, as ν = 0 lies in the box."""
 
     alpha: float = column("of the box |ν_i| ≤ α(|w_i| + 1)", label="α")
@@ -34,7 +33,7 @@ class MaxSharpness(Measure):
     at_the_edge: float = column("share of ν_i at their bounds: if few, more steps may still climb")
 
 
-class SharpnessPoint(Measure):
+class SharpnessPoint(Record):
     """Expected loss under ν_i ~ N(0, σ_i²) with σ_i = α(scale·|w_i| + offset), and its KL.
 
     Averaged is the change that ν makes on the rows of a mini-batch, ν and -ν on the same rows.
@@ -57,7 +56,7 @@ class SharpnessPoint(Measure):
     batch: int = column("rows of a mini-batch")
 
 
-class ExpectedSharpness(Measure):
+class ExpectedSharpness(Record):
     """The bi-criteria curve (Figure 2): sharpness against KL as α grows.
 
     Points share their mini-batches and their standard normal numbers, so that the curve is smooth:
@@ -91,7 +90,7 @@ class ExpectedSharpness(Measure):
         return f"alpha*({self.scale:g}|w|" + (f"+{self.offset:g})" if self.offset else ")")
 
 
-class Sharpness(Measure):
+class Sharpness(Record):
     """Both kinds of sharpness of a net; None: not asked for."""
 
     examples: int = column("rows of the sample")
@@ -101,7 +100,7 @@ class Sharpness(Measure):
     expected: ExpectedSharpness | None = column("under Gaussian noise")
 
 
-class SharpnessOfNet(Measure):
+class SharpnessOfNet(Record):
     """What sharpness adds to the net's row."""
 
     sharpness: Sharpness | None = column("how much the loss rises as weights move")

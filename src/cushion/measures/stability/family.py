@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cushion.errors import BadInput
@@ -32,7 +31,6 @@ _MEDIANS = (
 )
 
 
-@dataclass(frozen=True)
 class StabilityOptions(Options):
     """Defaults are quick; every field is a flag of `cushion measure`."""
 

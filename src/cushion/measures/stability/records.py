@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from cushion.measures.distribution import Spectrum
-from cushion.measures.family import Measure, Weights, described
-from cushion.records import Distribution, column
+from cushion.measures.family import Weights, described
+from cushion.records import Distribution, Record, column
 
 
-class PairCushion(Measure):
+class PairCushion(Record):
     """μ_{i,j} for one later layer (Definitions 5, 8): √(n₁n₂)·‖J x^i‖ / (‖J‖_F ‖x^i‖)."""
 
     to: str = column("layer j")
@@ -25,14 +25,14 @@ class PairCushion(Measure):
     spread: Distribution = column("over the examples")
 
 
-class InterlayerCushion(Measure):
+class InterlayerCushion(Record):
     """μ_{i,j} for all j > i that were measured."""
 
     value: float = column("the smallest of them", better="high")
     pairs: tuple[PairCushion, ...] = column("one for each j")
 
 
-class MinimalInterlayerCushion(Measure):
+class MinimalInterlayerCushion(Record):
     """μ_{i→}, the smallest μ_{i,j} over j ≥ i."""
 
     value: float = column("min(clip, smallest μ_i,j)", label="μ_i→", better="high")
@@ -46,7 +46,7 @@ class MinimalInterlayerCushion(Measure):
     all_pairs: bool = column("whether every later layer j entered")
 
 
-class JacobianBeta(Measure):
+class JacobianBeta(Record):
     """β of Definition 9 for layer i; a dense layer has one place and β = 1."""
 
     value: float = column("the largest √(n₁n₂)·‖J at a place‖_F / ‖J‖_F, over places and examples")
@@ -56,14 +56,14 @@ class JacobianBeta(Measure):
     spread: Distribution = column("over the examples")
 
 
-class PairSmoothness(Measure):
+class PairSmoothness(Record):
     """ρ for one later layer j alone, as `Smoothness.value` is for all."""
 
     to: str = column("layer j")
     value: float = column("ρ_δ of this pair", better="high")
 
 
-class Smoothness(Measure):
+class Smoothness(Record):
     """ρ_δ of Definition 7 under one kind of noise at layer i.
 
     For one draw of the noise ρ is the smallest ‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i+η) - x^j - Jη‖) over the
@@ -95,7 +95,7 @@ def standard(laws: tuple[Smoothness, ...]) -> Smoothness | None:
     return next(shown, None)
 
 
-class AttenuationPoint(Measure):
+class AttenuationPoint(Record):
     """The relative error ‖x̂^j - x^j‖/‖x^j‖ at one layer."""
 
     to: str = column("layer j")
@@ -104,7 +104,7 @@ class AttenuationPoint(Measure):
     sensitivity: float = column("ψ from the noisy input to x^j, noise on a sphere", source="Def. 3")
 
 
-class AttenuationCurve(Measure):
+class AttenuationCurve(Record):
     """Noise in the input of layer i, followed to every later layer, i included."""
 
     level: float = column("relative norm of the noise")
@@ -122,7 +122,7 @@ class AttenuationCurve(Measure):
         return self.points[-1].mean
 
 
-class NoiseSensitivity(Measure):
+class NoiseSensitivity(Record):
     """ψ of Definition 3 of a part of a net, from one layer's input to another's output."""
 
     start: str = column("the layer whose input is noisy")
@@ -135,7 +135,7 @@ class NoiseSensitivity(Measure):
     spread: Distribution = column("over the examples")
 
 
-class EffectiveParameters(Measure):
+class EffectiveParameters(Record):
     """Table 1 of Arora 2018, without the theorem's constants and logarithms."""
 
     value: float = column("c²β²⌈κ/s⌉²/(μ²μ_→²)", label="effective", better="low")
@@ -144,7 +144,7 @@ class EffectiveParameters(Measure):
     parameters: int = column("the layer's weights (the table leaves biases out)")
 
 
-class FromInitialisation(Measure):
+class FromInitialisation(Record):
     """A layer seen from its initialisation: A - A₀ in place of A as what is compressed."""
 
     distance: float = column("‖A - A₀‖_F of the parameters")
@@ -155,7 +155,7 @@ class FromInitialisation(Measure):
     spectrum: Spectrum | None = column("of the true map of A - A₀")
 
 
-class LayerStability(Measure):
+class LayerStability(Record):
     """One layer's share."""
 
     layer_cushion: Distribution | None = column(
@@ -211,7 +211,7 @@ class LayerStability(Measure):
         return {"interlayer_smoothness": getattr(self.smoothness, "value", None)}
 
 
-class NetStability(Measure):
+class NetStability(Record):
     """Whole-net noise stability, and how it was measured."""
 
     examples: int = column("rows for all but cushion, contraction and sensitivity, which saw all")
@@ -238,7 +238,7 @@ class NetStability(Measure):
     weights: Weights = column("whose weights these are", default="trained")
 
 
-class StabilityOfNet(Measure):
+class StabilityOfNet(Record):
     """What stability adds to the net's row."""
 
     stability: NetStability | None = column("noise stability of the whole net")

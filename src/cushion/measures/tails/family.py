@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cushion.measures.family import Context, Family, Found, View, column_of
@@ -23,7 +22,6 @@ _EXPONENTS = (
 )
 
 
-@dataclass(frozen=True)
 class TailOptions(Options):
     """100 draws of the bootstrap tell p to 0.05, 2500 to 0.01; each costs a fit."""
 

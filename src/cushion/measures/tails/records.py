@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from typing import Any, Literal, TypeAlias
 
-from cushion.measures.family import Measure, described
-from cushion.records import column
+from cushion.measures.family import described
+from cushion.records import Record, column
 
 Rival: TypeAlias = Literal["log-normal", "exponential", "gaussian"]
 
 
-class PowerLawFit(Measure):
+class PowerLawFit(Record):
     """A power law p(x) = (alpha - 1)/xmin · (x/xmin)^-alpha on x ≥ xmin, by maximum likelihood
     (Clauset et al. 2009): alpha = 1 + tail/Σ ln(x/xmin) over the values that are at least xmin.
 
@@ -61,7 +61,7 @@ class PowerLawFit(Measure):
         return math.log10(self.reach)
 
 
-class Goodness(Measure):
+class Goodness(Record):
     """Bootstrap test of a power-law fit (Clauset et al. 2009, §4)."""
 
     p: float = column(
@@ -73,7 +73,7 @@ class Goodness(Measure):
     draws: int = column("samples of the fitted law")
 
 
-class LikelihoodRatio(Measure):
+class LikelihoodRatio(Record):
     """The power law against another on the same tail, both by maximum likelihood (Vuong's test)."""
 
     rival: Rival = column("the other law")
@@ -89,7 +89,7 @@ class LikelihoodRatio(Measure):
         return "power law" if self.ratio > 0 else self.rival
 
 
-class StableFit(Measure):
+class StableFit(Record):
     """A stable law S(alpha, beta, scale, location), E exp(iuX) = exp(-|cu|^α + iδu) where beta = 0
     (Nolan's S0); fitted to all weights with their signs, so that the body counts as well as the
     tail.
@@ -118,7 +118,7 @@ class StableFit(Measure):
         return self.errors.get("beta")
 
 
-class HillPlot(Measure):
+class HillPlot(Record):
     """Hill's estimate 1/mean ln(x_(i)/x_(k+1)): a power law's tail shows a flat stretch over k."""
 
     k: tuple[int, ...] = column("largest values used")
@@ -126,14 +126,14 @@ class HillPlot(Measure):
     errors: tuple[float, ...] = column("estimate/√k")
 
 
-class Survival(Measure):
+class Survival(Record):
     """The empirical P(X ≥ x) of the non-zero numbers, at some values, dense in the tail."""
 
     x: tuple[float, ...] = column("some of the values")
     share: tuple[float, ...] = column("of all that are at least x")
 
 
-class TailFits(Measure):
+class TailFits(Record):
     """Everything fitted to one set of numbers."""
 
     what: Literal["weights", "eigenvalues"] = column("|w| of the layer, or eigenvalues of WWᵀ")
@@ -169,7 +169,7 @@ class TailFits(Measure):
         return "undecided" if undecided else " or ".join(["power law", *left])
 
 
-class LayerTails(Measure):
+class LayerTails(Record):
     """The tails of one layer."""
 
     weights: TailFits = column(
@@ -183,7 +183,7 @@ class LayerTails(Measure):
     )
 
 
-class TailsOfLayer(Measure):
+class TailsOfLayer(Record):
     """What tails add to a layer's row."""
 
     tail_alpha: float | None = column("exponent of the tail of |w|: p ∝ |w|^-alpha from xmin on")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
 
 from torch import nn
@@ -23,7 +22,6 @@ _HOOKS = Refused(
 )
 
 
-@dataclass(frozen=True)
 class SupportLine(Record):
     """One module or operation of a net, and whether the trace understands it."""
 
@@ -36,7 +34,6 @@ class SupportLine(Record):
     fix: str = ""  # what would fix it
 
 
-@dataclass(frozen=True)
 class SupportReport(Record):
     """Names every module and operation of a net; `understood` means that all of them are."""
 

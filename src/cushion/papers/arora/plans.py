@@ -9,7 +9,7 @@ short training on everything does not get there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cushion.measures.stability.family import StabilityOptions
 from cushion.papers.nets import TrainingPlan
@@ -17,7 +17,6 @@ from cushion.papers.pages import Size
 from cushion.records import Record
 
 
-@dataclass(frozen=True)
 class Look(Record):
     """How much is measured: rows for all that is dear, probes, draws of noise, repeats of the
     attenuation; sparse: where a net is one of many (snapshots, AlexNets), without noise.
