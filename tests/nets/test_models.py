@@ -14,17 +14,7 @@ from torch import nn
 from cushion.errors import BadInput
 from cushion.nets import models
 from cushion.nets.specs import fit_data, parse, scale_width
-from cushion.nets.specs.layers import (
-    Conv,
-    Dense,
-    Dropout,
-    Join,
-    Plain,
-    Pool,
-    Repeat,
-    Spec,
-    walk,
-)
+from cushion.nets.specs.layers import Join, Layer, Repeat, Spec, walk
 from cushion.training.recipes import RECIPES, Recipe, find_recipe, fit_recipe
 
 RESIDUAL = "3x8x8: conv8p1 bn relu 2*[add[conv8p1 bn relu conv8p1 bn | ] relu] gap flatten fc10"
@@ -50,14 +40,14 @@ def test_a_spec_is_read_into_the_tree_it_says() -> None:
     assert spec == Spec(
         (3, 32, 32),
         (
-            Repeat(2, (Conv(64, 5, 2, 2, 1, 1, False), Plain("bn"))),
-            Join("add", ((Conv(64, 3, 1, 1),), ())),
-            Pool("max", 3, 2, 1),
-            Pool("avg", 2, 2),
-            Plain("gap"),
-            Plain("flatten"),
-            Dropout(0.25),
-            Dense(7, False),
+            Repeat(2, (Layer("conv", 64, 5, 2, 2, 1, 1, False), Layer("bn"))),
+            Join("add", ((Layer("conv", 64, 3, 1, 1),), ())),
+            Layer("maxpool", 3, stride=2, padding=1),
+            Layer("avgpool", 2, stride=2),
+            Layer("gap"),
+            Layer("flatten"),
+            Layer("drop", probability=0.25),
+            Layer("fc", 7, bias=False),
         ),
     )
     assert spec.classes == 7
@@ -135,17 +125,17 @@ def _build_unchecked(text: str) -> nn.Module:
                     made.append(
                         models.Add(branches) if item.kind == "add" else models.Cat(branches)
                     )
-                case Conv(c, k, s, p, g, d, b):
+                case Layer("conv", c, k, s, p, g, d, b):
                     made.append(nn.LazyConv2d(c, k, s, p, d, g, b))
-                case Dense():
-                    made.append(nn.LazyLinear(item.width, item.bias))
-                case Pool("max", w, s, p):
-                    made.append(nn.MaxPool2d(w, s, p))
-                case Pool("avg", w, s, p):
-                    made.append(nn.AvgPool2d(w, s, p))
-                case Plain("flatten"):
+                case Layer("fc"):
+                    made.append(nn.LazyLinear(item.size, item.bias))
+                case Layer("maxpool"):
+                    made.append(nn.MaxPool2d(item.size, item.stride, item.padding))
+                case Layer("avgpool"):
+                    made.append(nn.AvgPool2d(item.size, item.stride, item.padding))
+                case Layer("flatten"):
                     made.append(nn.Flatten())
-                case Plain("gap"):
+                case Layer("gap"):
                     made.append(nn.AdaptiveAvgPool2d(1))
         return nn.Sequential(*made)
 

@@ -11,9 +11,7 @@ from torch import Tensor, nn
 
 from cushion.nets.batches import mix_seed
 from cushion.nets.specs import Initialisation, Shape, Spec, parse
-from cushion.nets.specs.layers import Conv, Dense, Dropout, Item, Join, Layer, Plain, Pool, unrolled
-
-_CONV_OPTIONS = ("stride", "padding", "dilation", "groups", "bias")
+from cushion.nets.specs.layers import Item, Join, Layer, unrolled
 
 
 class _Branches(nn.Module):
@@ -105,9 +103,8 @@ def _assemble(
 ) -> tuple[nn.Sequential, Shape]:
     modules: OrderedDict[str, nn.Module] = OrderedDict()
     for item in unrolled(items):
-        kind = item.kind if isinstance(item, Join) else item.name
-        seen[kind] += 1
-        name = f"{kind}{seen[kind]}"
+        seen[item.kind] += 1
+        name = f"{item.kind}{seen[item.kind]}"
         if isinstance(item, Join):
             results = [_assemble(branch, shape, seen) for branch in item.branches]
             branches = [inner if len(inner) else nn.Identity() for inner, _ in results]
@@ -119,20 +116,22 @@ def _assemble(
 
 
 def _module(layer: Layer, shape: Shape) -> nn.Module:
-    match layer:
-        case Conv():
-            options = {name: getattr(layer, name) for name in _CONV_OPTIONS}
-            return nn.Conv2d(shape[0], layer.channels, layer.kernel, **options, dtype=torch.float32)
-        case Dense():
-            return nn.Linear(shape[0], layer.width, bias=layer.bias, dtype=torch.float32)
-        case Pool():
-            pool = nn.MaxPool2d if layer.kind == "max" else nn.AvgPool2d
-            return pool(layer.window, layer.stride, layer.padding)
-        case Dropout():
+    sliding = layer.stride, layer.padding
+    match layer.kind:
+        case "conv":
+            how = *sliding, layer.dilation, layer.groups, layer.bias
+            return nn.Conv2d(shape[0], layer.size, layer.kernel, *how, dtype=torch.float32)
+        case "fc":
+            return nn.Linear(shape[0], layer.size, bias=layer.bias, dtype=torch.float32)
+        case "maxpool":
+            return nn.MaxPool2d(layer.size, *sliding)
+        case "avgpool":
+            return nn.AvgPool2d(layer.size, *sliding)
+        case "drop":
             return nn.Dropout(layer.probability)
-        case Plain(kind="bn"):
+        case "bn":
             norm = nn.BatchNorm1d if len(shape) == 1 else nn.BatchNorm2d
             return norm(shape[0], dtype=torch.float32)
-        case Plain(kind="relu"):
+        case "relu":
             return nn.ReLU()
-    return nn.AdaptiveAvgPool2d(1) if layer.name == "gap" else nn.Flatten()
+    return nn.AdaptiveAvgPool2d(1) if layer.kind == "gap" else nn.Flatten()

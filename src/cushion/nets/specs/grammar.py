@@ -27,23 +27,21 @@ import re
 from typing import NoReturn
 
 from cushion.errors import BadInput
-from cushion.nets.specs import layers
-from cushion.nets.specs.layers import Item, Join, Layer, Repeat, Spec
+from cushion.nets.specs.layers import FIELDS, OPTIONS, WEIGHTED, Item, Join, Layer, Repeat, Spec
 
 MAX_LAYERS = 10_000
 MAX_NESTING = 32
 MAX_LENGTH = 1_000_000  # characters: room for MAX_LAYERS layers with all their options
 
-_NUMBER = r"([0-9]{1,9})"
-_CONV = re.compile(
-    rf"conv{_NUMBER}(?:k{_NUMBER})?(?:s{_NUMBER})?(?:p{_NUMBER})?(?:g{_NUMBER})?(?:d{_NUMBER})?(nobias)?"
-)
-_DENSE = re.compile(rf"fc{_NUMBER}(nobias)?")
-_POOL = re.compile(rf"(max|avg)pool{_NUMBER}(?:s{_NUMBER})?(?:p{_NUMBER})?")
-_DROPOUT = re.compile(r"drop([0-9](?:\.[0-9]{1,9})?)")
+_NUMBER = "[0-9]{1,9}"
+_WORDS = {
+    kind: rf"{kind}(?P<size>{_NUMBER})"
+    + "".join(f"(?:{letter}(?P<{FIELDS[letter]}>{_NUMBER}))?" for letter in letters)
+    + ("(?:nobias)?" if kind in WEIGHTED else "")
+    for kind, letters in OPTIONS.items()
+}
 _SPACE = re.compile(r"\s*")
-_SIZES = ("channels", "kernel", "stride", "groups", "dilation", "width", "window")
-_TOKEN = re.compile(rf"{_NUMBER}\*\[|(add|cat)\[|([|\]])|([^\s\[\]|]+)|(\[)")
+_TOKEN = re.compile(rf"({_NUMBER})\*\[|(add|cat)\[|([|\]])|([^\s\[\]|]+)|(\[)")
 _EXAMPLE = "'1x28x28: flatten fc10'"
 _KNOWN = (
     "convC[kK][sS][pP][gG][dD][nobias] (in this order), fcN[nobias], bn, relu, dropF, "
@@ -130,29 +128,25 @@ class _Reader:
 
 def _layer(word: str, at: int) -> Layer:
     if word in ("bn", "relu", "flatten", "gap"):
-        return layers.Plain(word, position=at)  # type: ignore[arg-type]
-    layer: Layer
-    if match := _CONV.fullmatch(word):
-        given = zip(match.groups()[:6], "131011", strict=True)
-        c, k, s, p, g, d = (int(default if one is None else one) for one, default in given)
-        layer = layers.Conv(c, k, s, p, g, d, match[7] is None, position=at)
-    elif match := _DENSE.fullmatch(word):
-        layer = layers.Dense(int(match[1]), match[2] is None, position=at)
-    elif match := _POOL.fullmatch(word):
-        window, stride, padding = int(match[2]), int(match[3] or match[2]), int(match[4] or 0)
-        layer = layers.Pool(match[1], window, stride, padding, position=at)  # type: ignore[arg-type]
-        if 2 * padding > window:
-            layer.refuse("pads by more than half its window; pad less")
-    elif match := _DROPOUT.fullmatch(word):
-        layer = layers.Dropout(float(match[1]), position=at)
+        return Layer(word, position=at)
+    if match := re.fullmatch(r"drop([0-9](?:\.[0-9]{1,9})?)", word):
+        layer = Layer("drop", probability=float(match[1]), position=at)
         if layer.probability >= 1:
             layer.refuse("must drop with a probability below 1")
-    else:
-        where = f"spec token '{word}' at position {at}"
-        raise BadInput(f"{where} is not known; the tokens are {_KNOWN}")
-    if any(getattr(layer, size, 1) < 1 for size in _SIZES):
-        layer.refuse("holds a 0 where a size of at least 1 is needed")
-    return layer
+        return layer
+    for kind, pattern in _WORDS.items():
+        if match := re.fullmatch(pattern, word):
+            numbers = {name: int(n) for name, n in match.groupdict().items() if n is not None}
+            stride = 1 if kind in WEIGHTED else numbers["size"]
+            bias = not word.endswith("nobias")
+            layer = Layer(kind, **{"stride": stride} | numbers, bias=bias, position=at)
+            if kind not in WEIGHTED and 2 * layer.padding > layer.size:
+                layer.refuse("pads by more than half its window; pad less")
+            if min(layer.size, layer.kernel, layer.stride, layer.groups, layer.dilation) < 1:
+                layer.refuse("holds a 0 where a size of at least 1 is needed")
+            return layer
+    where = f"spec token '{word}' at position {at}"
+    raise BadInput(f"{where} is not known; the tokens are {_KNOWN}")
 
 
 def _unrolled(item: Item) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
 from math import prod
 from typing import Literal, NoReturn, TypeAlias
 
@@ -16,6 +14,11 @@ Initialisation: TypeAlias = Literal["he", "torch", "centred"]  # what they are: 
 
 MAX_PARAMETERS = 10**9
 MAX_FEATURES = 10**9
+
+WEIGHTED = ("conv", "fc")
+# kind -> the letters of its options, in order; the others (bn, relu, flatten, gap, drop) have none
+OPTIONS = {"conv": "kspgd", "fc": "", "maxpool": "sp", "avgpool": "sp"}
+FIELDS = {"k": "kernel", "s": "stride", "p": "padding", "g": "groups", "d": "dilation"}
 
 
 @dataclass(frozen=True)
@@ -35,126 +38,78 @@ class Token:
             self.refuse(f"makes a feature map of {size} numbers; use a smaller net or input")
 
 
-class Layer(Token):
-    @abstractmethod
-    def after(self, shape: Shape) -> Shape:
-        """The shape that it makes of `shape`, or one sentence if it cannot read that."""
-
-    def parameters(self, shape: Shape) -> int:  # noqa: ARG002
-        """Trainable numbers of the layer when it reads `shape`."""
-        return 0
-
-    @property
-    def name(self) -> str:
-        """The letters that the token begins with: conv, maxpool, ..."""
-        return "".join(takewhile(str.isalpha, str(self)))
-
-    def sides(self, shape: Shape) -> list[int]:
-        """Height and width of an image."""
-        if len(shape) != 3:
-            self.refuse(f"reads channels x height x width but gets {write_shape(shape)}")
-        return list(shape[1:])
-
-
 @dataclass(frozen=True)
-class Conv(Layer):
-    """`channels` filters of kernel x kernel; weight [channels, in / groups, kernel, kernel]."""
+class Layer(Token):
+    """All but brackets; weight [size, in / groups, kernel, kernel] of a conv, [size, in] of an fc.
 
-    channels: int
+    Padding of an average pool counts as zeros; dropout is the identity in evaluation mode.
+    """
+
+    kind: str
+    size: int = 1  # channels of a conv, outputs of an fc, window of a pool
     kernel: int = 3
     stride: int = 1
     padding: int = 0
     groups: int = 1
     dilation: int = 1
     bias: bool = True
+    probability: float = 0.0  # of dropout
+
+    @property
+    def weighted(self) -> bool:
+        return self.kind in WEIGHTED
 
     def __str__(self) -> str:
-        values = (self.stride, self.padding, self.groups, self.dilation)
-        options = zip("spgd", values, (1, 0, 1, 1), strict=True)
-        shown = "".join(f"{name}{value}" for name, value, default in options if value != default)
-        return f"conv{self.channels}k{self.kernel}{shown}{'' if self.bias else 'nobias'}"
+        if self.kind == "drop":
+            return f"drop{self.probability:.9f}".rstrip("0").rstrip(".")
+        if self.kind not in OPTIONS:
+            return self.kind
+        usual = {"k": None, "s": 1 if self.weighted else self.size, "p": 0}
+        given = ((letter, getattr(self, FIELDS[letter])) for letter in OPTIONS[self.kind])
+        shown = "".join(f"{letter}{n}" for letter, n in given if n != usual.get(letter, 1))
+        return f"{self.kind}{self.size}{shown}{'' if self.bias else 'nobias'}"
 
     def after(self, shape: Shape) -> Shape:
-        sides, groups = self.sides(shape), self.groups
-        if shape[0] % groups or self.channels % groups:
-            rule = f"must divide its {shape[0]} input channels and itself"
-            self.refuse(f"has {groups} groups, which {rule}")
-        return (self.channels, *_slide(self, sides, self.dilation * (self.kernel - 1) + 1))
-
-    def parameters(self, shape: Shape) -> int:
-        return self.channels * (shape[0] // self.groups * self.kernel**2 + self.bias)
-
-
-@dataclass(frozen=True)
-class Dense(Layer):
-    """A fully connected layer; weight [width, in]."""
-
-    width: int
-    bias: bool = True
-
-    def __str__(self) -> str:
-        return f"fc{self.width}{'' if self.bias else 'nobias'}"
-
-    def after(self, shape: Shape) -> Shape:
-        if len(shape) != 1:
-            self.refuse(f"reads a vector but gets {write_shape(shape)}; put flatten before it")
-        return (self.width,)
-
-    def parameters(self, shape: Shape) -> int:
-        return self.width * (shape[0] + self.bias)
-
-
-@dataclass(frozen=True)
-class Pool(Layer):
-    """Pooling over window x window; padding of an average counts as zeros."""
-
-    kind: Literal["max", "avg"]
-    window: int
-    stride: int
-    padding: int = 0
-
-    def __str__(self) -> str:
-        stride = f"s{self.stride}" if self.stride != self.window else ""
-        return f"{self.kind}pool{self.window}{stride}{f'p{self.padding}' if self.padding else ''}"
-
-    def after(self, shape: Shape) -> Shape:
-        return (shape[0], *_slide(self, self.sides(shape), self.window))
-
-
-@dataclass(frozen=True)
-class Dropout(Layer):
-    """Dropout; the identity in evaluation mode."""
-
-    probability: float
-
-    def __str__(self) -> str:
-        decimals = f"{self.probability:.9f}".rstrip("0").rstrip(".")
-        return f"drop{decimals}"
-
-    def after(self, shape: Shape) -> Shape:
+        """The shape that it makes of `shape`, or one sentence if it cannot read that."""
+        gets, sides = write_shape(shape), len(shape)
+        if self.kind == "fc" and sides != 1:
+            self.refuse(f"reads a vector but gets {gets}; put flatten before it")
+        if self.kind == "bn" and sides not in (1, 3):
+            self.refuse(f"reads a vector or channels x height x width but gets {gets}")
+        if self.kind in ("conv", "maxpool", "avgpool", "gap") and sides != 3:
+            self.refuse(f"reads channels x height x width but gets {gets}")
+        match self.kind:
+            case "fc":
+                return (self.size,)
+            case "flatten":
+                return (prod(shape),)
+            case "gap":
+                return (shape[0], 1, 1)
+            case "maxpool" | "avgpool":
+                return (shape[0], *self._slide(shape[1:], self.size))
+            case "conv":
+                if shape[0] % self.groups or self.size % self.groups:
+                    rule = f"must divide its {shape[0]} input channels and itself"
+                    self.refuse(f"has {self.groups} groups, which {rule}")
+                reach = self.dilation * (self.kernel - 1) + 1
+                return (self.size, *self._slide(shape[1:], reach))
         return shape
 
-
-@dataclass(frozen=True)
-class Plain(Layer):
-    """A layer without options."""
-
-    kind: Literal["bn", "relu", "flatten", "gap"]
-
-    def __str__(self) -> str:
-        return self.kind
-
-    def after(self, shape: Shape) -> Shape:
-        if self.kind == "gap":
-            self.sides(shape)
-            return (shape[0], 1, 1)
-        if self.kind == "bn" and len(shape) not in (1, 3):
-            gets = write_shape(shape)
-            self.refuse(f"reads a vector or channels x height x width but gets {gets}")
-        return (prod(shape),) if self.kind == "flatten" else shape
+    def _slide(self, sides: Shape, reach: int) -> Iterator[int]:
+        for side in sides:
+            if side + 2 * self.padding < reach:
+                gets = write_shape(sides)
+                gets += f" with padding {self.padding}" if self.padding else ""
+                reason = "the net is too deep for such small images"
+                self.refuse(f"needs at least {reach}x{reach} but gets {gets}; {reason}")
+            yield (side + 2 * self.padding - reach) // self.stride + 1
 
     def parameters(self, shape: Shape) -> int:
-        return 2 * shape[0] if self.kind == "bn" else 0
+        """Trainable numbers of the layer when it reads `shape`."""
+        if self.kind == "bn":
+            return 2 * shape[0]
+        taps = shape[0] // self.groups * self.kernel**2 if self.kind == "conv" else shape[0]
+        return self.size * (taps + self.bias) if self.weighted else 0
 
 
 @dataclass(frozen=True)
@@ -272,13 +227,3 @@ def walk(
             before, shape = shape, item.after(shape)
             visit(item, before, shape)
     return shape
-
-
-def _slide(layer: Conv | Pool, sides: list[int], reach: int) -> Iterator[int]:
-    for side in sides:
-        if side + 2 * layer.padding < reach:
-            gets = "x".join(map(str, sides))
-            gets += f" with padding {layer.padding}" if layer.padding else ""
-            reason = "the net is too deep for such small images"
-            layer.refuse(f"needs at least {reach}x{reach} but gets {gets}; {reason}")
-        yield (side + 2 * layer.padding - reach) // layer.stride + 1

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from cushion.errors import BadInput
 from cushion.nets.specs import layers
 from cushion.nets.specs.grammar import parse
-from cushion.nets.specs.layers import Conv, Dense, Item, Join, Repeat, Shape, Spec, unrolled, walk
+from cushion.nets.specs.layers import Item, Join, Layer, Repeat, Shape, Spec, unrolled, walk
 
 MAX_FACTOR = 1000
 Items: TypeAlias = tuple[Item, ...]
@@ -33,9 +33,9 @@ def scale_width(spec: Spec, factor: float) -> Spec:
     before, head, rest = split_head(spec.items)
     unit = 1
 
-    def note_groups(layer: Item, shape: Shape, _: Shape) -> None:
+    def note_groups(layer: Layer, shape: Shape, _: Shape) -> None:
         nonlocal unit
-        if isinstance(layer, Conv) and not _is_depthwise(layer, shape):
+        if not _is_depthwise(layer, shape):
             unit = math.lcm(unit, layer.groups)
 
     def width(old: int) -> int:
@@ -49,14 +49,14 @@ def scale_width(spec: Spec, factor: float) -> Spec:
 def fit_data(spec: Spec, input_shape: Shape, classes: int) -> Spec:
     """The same net for other data: another input shape, its last layer as wide as the classes."""
     before, head, rest = split_head(spec.items)
-    return parse(str(Spec(input_shape, (*before, _with_width(head, classes), *rest))))
+    return parse(str(Spec(input_shape, (*before, replace(head, size=classes), *rest))))
 
 
-def split_head(items: Items) -> tuple[Items, Conv | Dense, Items]:
+def split_head(items: Items) -> tuple[Items, Layer, Items]:
     """Split off the head, the last layer with weights; a repetition around it is opened."""
     for at in range(len(items) - 1, -1, -1):
         match item := items[at]:
-            case Conv() | Dense():
+            case Layer(weighted=True):
                 return items[:at], item, items[at + 1 :]
             case Join():
                 fix = "end the net in an fc or conv outside it so that this layer can be set"
@@ -88,12 +88,10 @@ def _scale(
         match item:
             case Join():
                 made = _scale_join(item, old, new, width)
-            case Conv() if _is_depthwise(item, old):
-                made = replace(item, channels=item.channels // old[0] * new[0], groups=new[0])
-            case Conv():
-                made = replace(item, channels=width(item.channels))
-            case Dense():
-                made = replace(item, width=width(item.width))
+            case Layer() if _is_depthwise(item, old):
+                made = replace(item, size=item.size // old[0] * new[0], groups=new[0])
+            case Layer(weighted=True):
+                made = replace(item, size=width(item.size))
         scaled.append(made)
         old, new = walk((item,), old), walk((made,), new)
     return tuple(scaled), old, new
@@ -109,24 +107,20 @@ def _scale_join(join: Join, old: Shape, new: Shape, width: Callable[[int], int])
         for at, items in enumerate(branches):
             if shapes[at] != leader and settable[at]:
                 before, last, rest = split_head(items)
-                branches[at] = (*before, _with_width(last, leader[0]), *rest)
+                branches[at] = (*before, replace(last, size=leader[0]), *rest)
     return replace(join, branches=tuple(branches))
 
 
-def _is_depthwise(layer: Conv, shape: Shape) -> bool:
+def _is_depthwise(layer: Layer, shape: Shape) -> bool:
     return layer.groups > 1 and layer.groups == shape[0]
 
 
-def _weighted(items: Items) -> list[Item | None]:
+def _weighted(items: Items) -> list[Layer | Join]:
     """The items that hold weights, or may hold them."""
-    return [item for item in unrolled(items) if isinstance(item, Conv | Dense | Join)]
+    return [item for item in unrolled(items) if isinstance(item, Join) or item.weighted]
 
 
 def _settable(items: Items) -> bool:
-    last = (_weighted(items) or [None])[-1]
-    return isinstance(last, Dense) or (isinstance(last, Conv) and last.groups == 1)
-
-
-def _with_width(layer: Conv | Dense, width: int) -> Conv | Dense:
-    name = "channels" if isinstance(layer, Conv) else "width"
-    return replace(layer, **{name: width})  # type: ignore[arg-type]
+    """Whether the last layer's width may be set."""
+    last = _weighted(items)[-1:]
+    return isinstance(last[0], Layer) and last[0].groups == 1 if last else False
