@@ -25,13 +25,11 @@ from cushion.records import column, option
 from cushion.theorems.records import Bound
 
 
-@dataclass(frozen=True)
 class ToyOptions(MarginOptions):
     toy_bits: int = option(8, "bits of a weight", least=2, most=16)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToyLayer(LayerSummary):
+class ToyLayer(LayerSummary, kw_only=True):
     moved: float = column("the largest change of a weight")
 
 
