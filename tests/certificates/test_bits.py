@@ -92,9 +92,9 @@ def test_bits_are_packed_most_significant_first(bits: list[int]) -> None:
 
 def test_thirty_zeros_past_the_end_and_no_more() -> None:
     reader = BitReader(b"\x80", 1)
-    assert [reader.get_or_zero() for _ in range(31)] == [1] + [0] * 30
+    assert [reader.ahead() for _ in range(31)] == [1] + [0] * 30
     with pytest.raises(Malformed, match="too early"):
-        reader.get_or_zero()
+        reader.ahead()
 
 
 # ---- the arithmetic coder

@@ -31,18 +31,24 @@ _QUARTER = 1 << (_WIDTH - 2)
 
 
 class Context:
-    """Adaptive counts of one kind of decision; `zero` and `total` are twice the KT estimates."""
+    """Adaptive counts of one kind of decision; `zero` and `total` are twice the KT estimates.
 
-    __slots__ = ("total", "zero")
+    Beyond a total of `most`, both counts are halved (rounded down, and made odd).
+    """
 
-    def __init__(self) -> None:
-        self.zero = 1
-        self.total = 2
+    __slots__ = ("most", "total", "zero")
+
+    def __init__(self, most: float = math.inf) -> None:
+        self.zero, self.total, self.most = 1, 2, most
 
     def seen(self, bit: int) -> None:
         self.total += 2
         if not bit:
             self.zero += 2
+        if self.total > self.most:
+            one = (self.total - self.zero) // 2 | 1
+            self.zero = self.zero // 2 | 1
+            self.total = self.zero + one
 
 
 # the decisions behind one family of whole numbers (a layer's weights, or its biases)
@@ -103,19 +109,16 @@ class ArithmeticEncoder(Coder):
     def _doubled(self, offset: int) -> None:
         if offset == _QUARTER:
             self._pending += 1
-        else:
-            self._emit(int(offset == _HALF))
+            return
+        bit = self._writer.put(int(offset == _HALF))
+        while self._pending:
+            self._writer.put(1 - bit)
+            self._pending -= 1
 
     def finish(self) -> None:
         """End inside the current interval: [1/4, 1/2) or [1/2, 3/4) of the register fits."""
         self._pending += 1
-        self._emit(0 if self._low < _QUARTER else 1)
-
-    def _emit(self, bit: int) -> None:
-        self._writer.put(bit)
-        for _ in range(self._pending):
-            self._writer.put(1 - bit)
-        self._pending = 0
+        self._doubled(0 if self._low < _QUARTER else _HALF)
 
 
 class ArithmeticDecoder(Coder):
@@ -128,7 +131,7 @@ class ArithmeticDecoder(Coder):
             self._doubled(0)
 
     def _doubled(self, offset: int) -> None:
-        self._code = 2 * (self._code - offset) + self._reader.get_or_zero()
+        self._code = 2 * (self._code - offset) + self._reader.ahead()
 
 
 def code_flag(coder: Coder, value: int, contexts: Contexts) -> int:

@@ -88,20 +88,20 @@ class BitReader(Bits):
             raise Malformed(f"{length} bits fill {(length + 7) // 8} bytes, not {len(data)}")
         if length % 8 and data[-1] & ((1 << (-length % 8)) - 1):
             raise Malformed("the bits that pad the message to a whole byte must be zero", length)
-        self._data, self._length, self.position = data, length, 0
+        bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=length)
+        self._bits, self._length, self.position = bits.tobytes(), length, 0
+        self._bits += bytes(_LOOK_AHEAD)
 
-    def put(self, bit: int = 0) -> int:
+    def put(self, bit: int = 0) -> int:  # noqa: ARG002
         if self.position >= self._length:
-            raise Malformed("the message ends too early", self.position)
-        bit = self._data[self.position >> 3] >> (7 - (self.position & 7)) & 1
+            raise Malformed("the message ends too early", self._length)
+        return self.ahead()
+
+    def ahead(self) -> int:
+        """The next bit, but zeros past the end: the decoder looks up to 30 bits ahead."""
+        try:
+            bit = self._bits[self.position]
+        except IndexError:
+            raise Malformed("the message ends too early", self._length) from None
         self.position += 1
         return bit
-
-    def get_or_zero(self) -> int:
-        """The next bit, but zeros past the end: the decoder looks up to 30 bits ahead."""
-        if self.position < self._length:
-            return self.put()
-        if self.position >= self._length + _LOOK_AHEAD:
-            raise Malformed("the message ends too early", self._length)
-        self.position += 1
-        return 0

@@ -121,19 +121,6 @@ def check_canonical(data: bytes, bits: int, again: Coded) -> None:
         raise Malformed("the stored numbers are not in their canonical message (altered bits)")
 
 
-class _Bounded(Context):
-    """A context whose counts are halved where they exceed 2^12 together."""
-
-    __slots__ = ()
-
-    def seen(self, bit: int) -> None:
-        super().seen(bit)
-        if self.total > _MOST_COUNT:
-            one = (self.total - self.zero) // 2 | 1
-            self.zero = self.zero // 2 | 1
-            self.total = self.zero + one
-
-
 def _bit_lengths(array: Integers) -> Integers:
     """Of each magnitude: [n]; Malformed beyond the limit."""
     low, high = int(array.min(initial=0)), int(array.max(initial=0))
@@ -144,14 +131,14 @@ def _bit_lengths(array: Integers) -> Integers:
 
 
 def _code_lengths(coder: Coder, lengths: Integers) -> Integers:
-    contexts = [_Bounded() for _ in range(MOST_NUMBER_BITS)]
-    found = np.zeros_like(lengths)
-    for at, given in enumerate(lengths.tolist()):
+    contexts = [Context(_MOST_COUNT) for _ in range(MOST_NUMBER_BITS)]
+    found = []
+    for given in lengths.tolist():
         length = 0
         while length < MOST_NUMBER_BITS and coder.decide(int(given > length), contexts[length]):
             length += 1
-        found[at] = length
-    return found
+        found.append(length)
+    return np.array(found, dtype=np.int64)
 
 
 def _raw_bits(numbers: Integers, lengths: Integers) -> NDArray[np.uint8]:
