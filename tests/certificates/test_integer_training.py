@@ -26,6 +26,7 @@ from cushion.certificates.search.integer.blueprints import (
 )
 from cushion.certificates.search.integer.search import (
     hold,
+    needs,
     price_of_a_bit,
     relaxed_bound,
     schedule,
@@ -211,6 +212,37 @@ def test_folding_changes_nothing_but_what_is_rounded(name: str) -> None:
         model.settling = False  # now biases and hidden values are
         got = model.logits(x)
     assert torch.corrcoef(torch.stack([wanted.flatten(), got.flatten()]))[0, 1] > 0.8
+
+
+def test_folding_a_net_that_pruning_cut_through() -> None:
+    """No signal passes the layers in between: the loss minds none of their weights, and their units
+    must not shrink until nothing is left of the biases behind them.
+    """
+    depthwise = ConvBlock(0, 3, padding=1, depthwise=True)
+    middle = (depthwise, ConvBlock(4, 1)) * 4
+    generator = torch.Generator().manual_seed(1)
+    model = TrainableIntegerNet(
+        (ConvBlock(4, 3), *middle, DenseBlock()),
+        (1, 8, 8),
+        3,
+        Bytes(0),
+        lambda shape, _: GridWeights(shape, 31, generator),
+    )
+    x = torch.from_numpy(pixels(300)).float()
+    twin = FloatTwin(model, generator)
+    for key in ("3", "4"):
+        twin.masks[key].zero_()
+    with torch.no_grad():
+        twin.last_bias.uniform_(-0.5, 0.5, generator=generator)
+        for _ in range(80):
+            twin(x)
+        twin.eval()
+        wanted = twin(x)
+    sample = sample_of(x.numpy(), np.random.default_rng(0).integers(0, 3, 300))
+    twin.fold(x, 2.5, needs(twin, sample))
+    model.release()
+    with torch.no_grad():
+        assert torch.allclose(model.logits(x), wanted, rtol=1e-3, atol=2e-3)
 
 
 def test_pruning_keeps_what_is_worth_most() -> None:

@@ -22,6 +22,7 @@ from cushion.certificates.format.layers import Conv, Pool
 from cushion.certificates.format.limits import Stage
 
 _DAMPING = 0.05  # of a layer's mean need is added to each: estimates of small ones vary
+_IDLE = 1e-4  # of all layers' mean need · weight², for each: see `_damped`
 _HOLD_BACK = 1e-3  # keeps units that nothing determines near 1
 
 
@@ -45,8 +46,9 @@ def balanced(
     """
     layered = [stage for stage in stages if not isinstance(stage.layer, Pool)]
     kept = torch.cat([(w != 0).reshape(-1) for w in weights])
-    pairs = zip(needs, weights, strict=True)
-    need = torch.cat([_damped(n, w).reshape(-1) for n, w in pairs])[kept].log()
+    pairs = list(zip(needs, weights, strict=True))
+    worth = sum(float((n * w.square()).sum()) for n, w in pairs) / max(1, int(kept.sum()))
+    need = torch.cat([_damped(n, w, worth).reshape(-1) for n, w in pairs])[kept].log()
     layers = torch.tensor([-_log_size(w) for w in weights], dtype=torch.float64, requires_grad=True)
     channels = [torch.zeros(len(w), dtype=torch.float64, requires_grad=True) for w in weights[:-1]]
     # scores of all classes are compared: one unit
@@ -89,17 +91,21 @@ def balanced(
         return stretches, float((need - 2.0 * steps).exp().mean()) if len(steps) else 1.0
 
 
-def _damped(need: Tensor, weight: Tensor) -> Tensor:
-    """In double precision, none zero or far below the mean of the kept weights' needs."""
+def _damped(need: Tensor, weight: Tensor, worth: float) -> Tensor:
+    """In double precision, none zero or far below the mean of the kept weights' needs.
+
+    worth: the mean need · weight² of all layers. A layer that the loss does not mind at all (cut
+    off by pruning) would shrink without end, and with it the units of all that follow.
+    """
     need, kept = need.double(), weight != 0
     mean = float(need[kept].mean()) if bool(kept.any()) else 0.0
-    return need + _DAMPING * mean + 1e-30
+    return need + _DAMPING * mean + _IDLE * worth * math.exp(-2.0 * _log_size(weight)) + 1e-30
 
 
 def _log_size(values: Tensor) -> float:
-    """Logarithm of the root mean square of what is not zero."""
+    """Logarithm of the root mean square of what is not zero; 0 where nothing is left."""
     total, count = float(values.double().square().sum()), int((values != 0).sum())
-    return 0.5 * math.log(total / max(1, count) + 1e-30)
+    return 0.5 * math.log(total / count) if total else 0.0
 
 
 def _along_outputs(units: Tensor, weight: Tensor) -> Tensor:
