@@ -16,7 +16,7 @@ from tests.trained_cases import digits, trained
 import cushion
 from cushion.cli.compression import describe
 from cushion.cli.figures import draw
-from cushion.compressors.method import Account, Candidate, Found, Method
+from cushion.compressors.method import Account, Candidate, Method
 from cushion.compressors.options import MarginOptions
 from cushion.compressors.records import LayerSummary, PromiseCheck, Summary
 from cushion.compressors.registry import METHODS
@@ -62,15 +62,15 @@ class ToyAccount(Account):
 class Toy(Method):
     options = ToyOptions
     summary = Summary
+    candidates = f"{__name__}:toy_candidates"
+    account = f"{__name__}:ToyAccount"
 
-    def candidates(self, subject: Any) -> Iterator[Candidate]:
-        net, grid = subject.net, Grid(subject.options.toy_bits)
-        weights = [node.affine.operator.weight for node in net.affine_layers]
-        masks = [torch.ones_like(weight, dtype=torch.bool) for weight in weights]
-        yield Candidate(store_pruned(net, masks, grid, subject.seed, faithful=True))
 
-    def account(self, found: Found) -> Account:
-        return ToyAccount(found)
+def toy_candidates(subject: Any) -> Iterator[Candidate]:
+    net, grid = subject.net, Grid(subject.options.toy_bits)
+    weights = [node.affine.operator.weight for node in net.affine_layers]
+    masks = [torch.ones_like(weight, dtype=torch.bool) for weight in weights]
+    yield Candidate(store_pruned(net, masks, grid, subject.seed, faithful=True))
 
 
 TOY = Toy("toy", "every weight on a grid", ("toy_bits", "gamma", "level"))

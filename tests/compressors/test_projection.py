@@ -326,7 +326,7 @@ def test_lemma_3_is_promised_and_held_near_the_initialisation() -> None:
     for layer, count in zip(found.summary.layers, counts.layers, strict=True):  # k is the lemma's
         assert layer.size == layer.lemma_size == count.projections < math.prod(layer.shape)
     assert subject.facts.margin != 0.5  # known now, and not to be taken over
-    other_margin = subject.at(dataclasses.replace(options, gamma=0.5))
+    other_margin = subject.swept("gamma=0.5")
     assert other_margin.facts.margin == 0.5
     assert other_margin.stability is subject.stability  # which no margin changes
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
 from cushion.certificates.certificate import Certificate, certify_net
@@ -40,14 +41,15 @@ def take_best(
     Of a method that makes one candidate nothing is judged: its layers are followed one by one.
     """
     if method.tried is None:
-        (candidate,) = method.candidates(subject)
+        (candidate,) = resolve_name(method.candidates)(subject)
         return _found(subject, candidate, notes, layers=True), [], []
     best: Found | None = None
     keys: list[tuple[float, float]] = []
     tried: list[Tried] = []
     curve: list[CurvePoint] = []
-    with working("settings", method.tries(subject.options), "setting") as bar:
-        for candidate in method.candidates(subject):
+    tries = len(subject.options.asked) * max(1, len(subject.options.grids))
+    with working("settings", tries, "setting") as bar:
+        for candidate in resolve_name(method.candidates)(subject):
             said = {**notes, "chosen": candidate.asked, "on": candidate.grid}
             found = _found(subject, candidate, said)
             one, beyond = _judge(method.tried, found, delta)

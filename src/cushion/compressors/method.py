@@ -1,12 +1,12 @@
 """What a method of compression provides; `run` does the rest, the same for all of them; no torch.
 
-A method of a net (`Method`) says what it takes (`options`), and answers four questions: which
-settings to try, each stored as a net (`candidates`); what its lemmas promise beside what happened,
-what the paper's bounds are, and its own columns of the layers and of the net (`account`). A search
-(`compressors.searches`) looks for a small integer net by itself.
+A method of a net (`Method`) says what it takes (`options`), and names what answers four questions:
+which settings to try, each stored as a net (`candidates`); what its lemmas promise beside what
+happened, what the paper's bounds are, and its own columns of the layers and of the net (`account`).
+A search (`compressors.searches`) looks for a small integer net by itself.
 
-Modules that define a method load no torch, so that the command line knows its flags at once; the
-verbs import what they need.
+Modules that define a method load no torch, so that the command line knows its flags at once; what
+they name is loaded when it runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from cushion.compressors.records import LayerSummary, PromiseCheck, Summary, Tried
     from cushion.compressors.storage.stored import Numbers
     from cushion.compressors.storage.stored_net import StoredNet
-    from cushion.compressors.subject import Subject
     from cushion.data.dataset import Dataset
     from cushion.nets.network import Network
     from cushion.theorems.compression import CompressedFacts
@@ -58,11 +57,8 @@ class Named:
                     f"`method` = {self.name} does not take `{name}`; its options are {takes}"
                 )
         chosen = self.options(**values)
-        self.check(chosen)
+        chosen.check(self.name)
         return chosen
-
-    def check(self, options: Any) -> None:
-        """BadInput where a combination of options makes no sense for this method."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,11 +161,16 @@ class Account(ABC):
         return count_on_sample(gamma, seen.margins, self.found.errors, stored, delta)
 
 
-class Method(Named, ABC):
+class Method(Named):
     """A method that compresses a trained net."""
 
     summary: ClassVar[type[Summary]]
     tried: ClassVar[type[Tried] | None] = None  # None: it makes one candidate, and judges none
+    # by name (`pkgutil.resolve_name`): what it measures of a net and its sample; subject -> every
+    # setting that is tried, as a Candidate; Found -> Account
+    subject: ClassVar[str] = "cushion.compressors.subject:Subject"
+    candidates: ClassVar[str]
+    account: ClassVar[str]
 
     def seeds(self, options: Any) -> int:  # noqa: ARG002
         """How many seeds it uses, from the given one on."""
@@ -178,12 +179,6 @@ class Method(Named, ABC):
     def prepare(self, net: Network, start: Network | None) -> tuple[Network, Network | None]:
         """The net and its initialisation as the method takes them, or BadInput."""
         return net, start
-
-    def subject_type(self) -> type[Subject]:
-        """What it measures of a net and its sample."""
-        from cushion.compressors.subject import Subject
-
-        return Subject
 
     def settings(self, options: Any) -> dict[str, Any]:
         """What is noted in the file."""
@@ -194,14 +189,6 @@ class Method(Named, ABC):
         """Why the format can hold no net of this method, as far as that is known beforehand."""
         return ""
 
-    def tries(self, options: Any) -> int:  # noqa: ARG002
-        """How many candidates there will be."""
-        return 1
-
-    @abstractmethod
-    def candidates(self, subject: Any) -> Iterator[Candidate]:
-        """Every setting that is tried."""
-
     def finish(self, subject: Any, best: Candidate) -> Candidate:  # noqa: ARG002
         """The candidate that was taken, as it is written."""
         return best
@@ -209,7 +196,3 @@ class Method(Named, ABC):
     def curve(self, subject: Any) -> Iterator[tuple[str, StoredNet]]:  # noqa: ARG002
         """Further sizes, for the curve of error against size; () where what was tried is it."""
         yield from ()
-
-    @abstractmethod
-    def account(self, found: Found) -> Account:
-        """What is to be said of the candidate that was taken."""

@@ -27,6 +27,9 @@ class MethodOptions(Options):
                 raise BadInput(f"`{one.name}` lists more than {_MOST_TRIED} values to try")
         super().__post_init__()
 
+    def check(self, method: str) -> None:
+        """BadInput where a combination makes no sense for the method."""
+
     def settings(self) -> dict[str, Any]:
         """Every option by name, as it was given or by default, for records and files."""
         return {name: _joined(value) for name, value in vars(self).items()}

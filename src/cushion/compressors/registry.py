@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from cushion.compressors.method import Method
@@ -25,12 +26,8 @@ _TABLE = (
 )
 
 
-def _load(row: str) -> Any:
-    module, _, name = row.rpartition(".")
-    return getattr(import_module(f"cushion.compressors.{module}"), name)
-
-
-METHODS: dict[str, Method | Search] = {one.name: one for one in map(_load, _TABLE)}
+_FOUND = (resolve_name(f"cushion.compressors.{row}") for row in _TABLE)
+METHODS: dict[str, Method | Search] = {one.name: one for one in _FOUND}
 
 
 def load_kinds() -> None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from decimal import Decimal
+from pkgutil import resolve_name
 from typing import Any, TypeAlias
 
 from torch import nn
@@ -114,14 +115,14 @@ def compress_model(
     if not isinstance(options, chosen.options):
         kind = type(options).__name__
         raise BadInput(f"`method` = {method} takes {chosen.options.__name__}, not {kind}")
-    chosen.check(options)
+    options.check(method)
     _check_seed(seed, chosen.seeds(options))
     sample = as_dataset(data)
     check_holdout(holdout, sample)
     exact = parse_delta(str(delta))
     net, start = _traced(model, init, sample, options)
     net, start = chosen.prepare(net, start)
-    subject = chosen.subject_type()(net, start, sample, method, options, float(exact), seed)
+    subject = resolve_name(chosen.subject)(net, start, sample, method, options, float(exact), seed)
     notes = {"method": method, "seed": seed, **chosen.settings(options)}
     found, tried, curve = take_best(chosen, subject, exact, notes)
     found = replace(found, holdout=holdout)
@@ -157,7 +158,7 @@ def _report(
     method: Method, found: Found, tried: list[Tried], curve: list[CurvePoint], delta: Decimal
 ) -> tuple[Summary, Certificate | None]:
     """The summary, which takes what it has fields for, and the certificate."""
-    subject, stored, account = found.subject, found.stored, method.account(found)
+    subject, stored, account = found.subject, found.stored, resolve_name(method.account)(found)
     lemmas = tuple(account.lemmas)
     certificate, because = certificate_of(found, delta)
     occam = occam_rows(found, delta, certificate, because)

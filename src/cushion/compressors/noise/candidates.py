@@ -48,20 +48,11 @@ class ReplacedNet:
     bits: int
 
 
-def settings(options: HeavyTailOptions) -> list[tuple[str, float | None, float]]:
-    """What is tried, each once: (asked, τ in standard deviations or None: from epsilon, t)."""
-    if options.epsilon is not None:
-        return [(f"epsilon={options.epsilon:g}, t={t:g}", None, t) for t in options.ts]
-    if options.form == "appendix":
-        return [("Appendix E", 1.0, 1.0)]
-    return [(f"tau={tau:g}, t={t:g}", tau, t) for tau in options.taus for t in options.ts]
-
-
 def candidates(subject: Subject) -> Iterator[Candidate]:
     """Every setting with every grid."""
     net, options, seed = subject.net, subject.options, subject.seed
     deviations = standard_deviations(net, choose_layers(net, options.chosen_layers))
-    for asked, tau, t in settings(options):
+    for asked, tau, t in options.asked:
         replaced = tuple(
             None if deviation is None else _replaced(node, options, tau, deviation, t)
             for node, deviation in zip(net.affine_layers, deviations, strict=True)

@@ -4,18 +4,14 @@ torch until it runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
-from cushion.compressors.method import Account, Candidate, Found, Method
+from cushion.compressors.method import Method
 from cushion.compressors.noise.records import ReplacementSummary, TriedTail
 from cushion.compressors.options import MarginOptions, grids_of
 from cushion.errors import BadInput
 from cushion.records import option
-
-if TYPE_CHECKING:
-    from cushion.compressors.subject import Subject
 
 Form: TypeAlias = Literal["corrected", "algorithm", "appendix"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -99,6 +95,15 @@ class HeavyTailOptions(MarginOptions):
         return tuple(dict.fromkeys(self.t or ((0.0,) if quiet else _DEFAULTS[self.form][0])))
 
     @property
+    def asked(self) -> list[tuple[str, float | None, float]]:
+        """What is tried, each once: (asked, τ in standard deviations or None: from epsilon, t)."""
+        if self.epsilon is not None:
+            return [(f"epsilon={self.epsilon:g}, t={t:g}", None, t) for t in self.ts]
+        if self.form == "appendix":
+            return [("Appendix E", 1.0, 1.0)]
+        return [(f"tau={tau:g}, t={t:g}", tau, t) for tau in self.taus for t in self.ts]
+
+    @property
     def chosen_layers(self) -> tuple[str, ...]:
         return self.layers or (_DEFAULTS[self.form][2],)
 
@@ -129,24 +134,11 @@ class HeavyTail(Method):
     summary = ReplacementSummary
     tried = TriedTail
     stores = ("noise.spiked",)
+    candidates = "cushion.compressors.noise.candidates:candidates"
+    account = "cushion.compressors.noise.account:ReplacementAccount"
 
     def seeds(self, options: HeavyTailOptions) -> int:
         return options.trials
-
-    def tries(self, options: HeavyTailOptions) -> int:
-        from cushion.compressors.noise.candidates import settings
-
-        return len(settings(options)) * len(options.grids)
-
-    def candidates(self, subject: Subject) -> Iterator[Candidate]:
-        from cushion.compressors.noise.candidates import candidates
-
-        return candidates(subject)
-
-    def account(self, found: Found) -> Account:
-        from cushion.compressors.noise.account import ReplacementAccount
-
-        return ReplacementAccount(found)
 
 
 HEAVY_TAIL = HeavyTail(

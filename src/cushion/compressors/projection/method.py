@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cushion.compressors.method import Account, Candidate, Found, Method
+from cushion.compressors.method import Method
 from cushion.compressors.options import MarginOptions
 from cushion.compressors.projection.records import ProjectionSummary
 from cushion.errors import BadInput
 from cushion.records import option
 
 if TYPE_CHECKING:
-    from cushion.compressors.projection.subject import ProjectionSubject
     from cushion.compressors.storage.stored_net import StoredNet
     from cushion.nets.network import Network
 
@@ -77,7 +76,6 @@ class NetOptions(MarginOptions):
         super().__post_init__()
 
     def check(self, method: str) -> None:
-        """BadInput where a combination makes no sense for the method."""
         helpers = _HELPERS.get(method, ())
         if self.helper is not None and self.helper not in helpers:
             takes = f"one of {', '.join(helpers)}" if helpers else "left out: it has none"
@@ -144,9 +142,9 @@ class Projection(Method):
     options = NetOptions
     summary = ProjectionSummary
     stores = ("projection.conv_project", "projection.products", "projection.stored_vectors")
-
-    def check(self, options: NetOptions) -> None:
-        options.check(self.name)
+    subject = "cushion.compressors.projection.subject:ProjectionSubject"
+    candidates = "cushion.compressors.projection.storing:candidates"
+    account = "cushion.compressors.projection.account:ProjectionAccount"
 
     def settings(self, options: NetOptions) -> dict[str, Any]:
         return super().settings(options) | {"helper": options.helper_of(self.name)}
@@ -165,29 +163,11 @@ class Projection(Method):
             return net, start
         return centred(net, self.name), None if start is None else centred(start, self.name)
 
-    def subject_type(self) -> type[ProjectionSubject]:
-        from cushion.compressors.projection.subject import ProjectionSubject
-
-        return ProjectionSubject
-
-    def candidates(self, subject: ProjectionSubject) -> Iterator[Candidate]:
-        from cushion.compressors.projection.storing import check_point, store
-
-        for asked in subject.options.sweep or ():  # what cannot be made is refused before the work
-            check_point(subject.at(subject.options.at(self.name, asked)))
-        stored, plans = store(subject)
-        yield Candidate(stored, made=plans)
-
-    def curve(self, subject: ProjectionSubject) -> Iterator[tuple[str, StoredNet]]:
+    def curve(self, subject: Any) -> Iterator[tuple[str, StoredNet]]:
         from cushion.compressors.projection.storing import store
 
         for asked in subject.options.sweep or ():
-            yield asked, store(subject.at(subject.options.at(self.name, asked)))[0]
-
-    def account(self, found: Found) -> Account:
-        from cushion.compressors.projection.account import ProjectionAccount
-
-        return ProjectionAccount(found)
+            yield asked, store(subject.swept(asked))[0]
 
 
 LOW_RANK = Projection(

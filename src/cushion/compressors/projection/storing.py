@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from cushion.certificates.format.number_stream import MOST_NUMBERS
+from cushion.compressors.method import Candidate
 from cushion.compressors.perturbations import accuracy_for
 from cushion.compressors.projection.conv_project import paper_p, project_filters
 from cushion.compressors.projection.low_rank import ranks_for, to_accuracy, to_rank
@@ -64,10 +65,14 @@ def _store_linear(subject: ProjectionSubject) -> StoredNet:
     return StoredNet(seed, (task.projected(k, options.helper_of(method), seed, place),), (None,))
 
 
-def check_point(subject: ProjectionSubject) -> None:
-    """BadInput where a size of the curve fits no layer."""
-    if subject.method not in VECTORS and subject.options.k is not None:
-        _plan(subject)
+def candidates(subject: ProjectionSubject) -> Iterator[Candidate]:
+    """The one compression that was asked for."""
+    for asked in subject.options.sweep or ():  # what cannot be made is refused before the work
+        point = subject.swept(asked)
+        if point.method not in VECTORS and point.options.k is not None:
+            _plan(point)
+    stored, plans = store(subject)
+    yield Candidate(stored, made=plans)
 
 
 def _plan(subject: ProjectionSubject) -> list[LayerPlan]:

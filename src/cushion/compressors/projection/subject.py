@@ -22,7 +22,7 @@ from cushion.theorems.projection import ROUNDING
 
 
 class ProjectionSubject(Subject):
-    """`at` gives the same subject under other options, with what is known already."""
+    """`swept` gives the same subject under other options, with what is known already."""
 
     options: NetOptions
 
@@ -110,10 +110,11 @@ class ProjectionSubject(Subject):
             )
         return self.gamma
 
-    def at(self, options: NetOptions) -> ProjectionSubject:
-        """The same net and sample under the options of one point of a curve."""
-        asked = self.method, options, self.delta, self.seed
-        other = ProjectionSubject(self.net, self.start, self.sample, *asked)
+    def swept(self, asked: str) -> ProjectionSubject:
+        """The same net and sample at one point of the sweep."""
+        options = self.options.at(self.method, asked)
+        setting = self.method, options, self.delta, self.seed
+        other = ProjectionSubject(self.net, self.start, self.sample, *setting)
         same = ["seen", "net_scores", "stability"]
         same += ["facts"] if options.gamma == self.options.gamma else []
         known = self.__dict__

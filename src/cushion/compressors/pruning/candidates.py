@@ -11,7 +11,6 @@ from cushion.certificates.format.number_stream import MOST_NUMBERS
 from cushion.compressors.method import Candidate
 from cushion.compressors.pruning.grids import lemma_grid
 from cushion.compressors.pruning.masks import apply_masks, masks_for
-from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.pruning.records import LayerSketch
 from cushion.compressors.storage.pruned import Grid, Pruned, is_pruned, store_pruned
 from cushion.compressors.storage.stored import StoredLayer
@@ -40,24 +39,13 @@ class PrunedNet:
     sketches: tuple[LayerSketch | None, ...] = ()
 
 
-def settings(options: PruneOptions) -> list[tuple[str, float | None, float | None]]:
-    """What is tried, each once: (asked, d, sparsity)."""
-    rule = options.chosen_rule
-    if rule == "bernoulli":
-        return [(f"d={d:g}", d, None) for d in dict.fromkeys(options.strengths)]
-    if rule in ("global", "layer"):
-        shares = dict.fromkeys(options.sparsity or ())
-        return [(f"sparsity={share:g}", None, share) for share in shares]
-    return [(rule, None, None)]
-
-
 def candidates(subject: Subject) -> Iterator[Candidate]:
     """Every setting with every grid."""
     net, seed, options = subject.net, subject.seed, subject.options
     rule = options.chosen_rule
     if not any(is_pruned(node.affine.operator) for node in net.affine_layers):
         raise BadInput("the net has no dense or convolutional layer, so there is nothing to prune")
-    for asked, d, sparsity in settings(options):
+    for asked, d, sparsity in options.asked:
         masks = masks_for(net, rule, d=d, sparsity=sparsity, seed=seed)
         kept = sum(int(mask.sum()) for mask in masks)
         if 2 * kept > MOST_NUMBERS:

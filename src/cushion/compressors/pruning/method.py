@@ -6,18 +6,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cushion.compressors.method import Account, Candidate, Found, Method
+from cushion.compressors.method import Candidate, Method
 from cushion.compressors.options import MarginOptions, grids_of
 from cushion.compressors.pruning.records import PruningSummary, TriedPruning
 from cushion.errors import BadInput
 from cushion.records import option
-
-if TYPE_CHECKING:
-    from cushion.compressors.subject import Subject
 
 RULES = ("bernoulli", "global", "layer", "zeros")  # or N:M
 STRENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # values of d that are tried where none is given
@@ -73,7 +69,6 @@ class PruneOptions(MarginOptions):
         self.grids, self.subgaussian_constants  # noqa: B018
 
     def check(self, method: str) -> None:
-        """BadInput where an option is of the other method."""
         for name, count in (("m", self.m), ("ones", self.ones)):
             if count is not None and method != "sketch":
                 raise BadInput(f"`{name}` belongs to `method` = sketch")
@@ -94,9 +89,13 @@ class PruneOptions(MarginOptions):
         return kept, of
 
     @property
-    def strengths(self) -> tuple[float, ...]:
-        """The values of d that are tried."""
-        return self.d or STRENGTHS
+    def asked(self) -> list[tuple[str, float | None, float | None]]:
+        """What is tried, each once: (asked, d, sparsity)."""
+        if self.chosen_rule == "bernoulli":
+            return [(f"d={d:g}", d, None) for d in dict.fromkeys(self.d or STRENGTHS)]
+        if self.sparsity:
+            return [(f"sparsity={one:g}", None, one) for one in dict.fromkeys(self.sparsity)]
+        return [(self.chosen_rule, None, None)]
 
     @property
     def grids(self) -> tuple[int, ...]:
@@ -132,24 +131,8 @@ class Pruning(Method):
     summary = PruningSummary
     tried = TriedPruning
     stores = ("pruning.sketched",)
-
-    def check(self, options: PruneOptions) -> None:
-        options.check(self.name)
-
-    def tries(self, options: PruneOptions) -> int:
-        from cushion.compressors.pruning.candidates import settings
-
-        return len(settings(options)) * max(1, len(options.grids))
-
-    def candidates(self, subject: Subject) -> Iterator[Candidate]:
-        from cushion.compressors.pruning.candidates import candidates
-
-        return candidates(subject)
-
-    def account(self, found: Found) -> Account:
-        from cushion.compressors.pruning.account import PruningAccount
-
-        return PruningAccount(found)
+    candidates = "cushion.compressors.pruning.candidates:candidates"
+    account = "cushion.compressors.pruning.account:PruningAccount"
 
 
 @dataclass(frozen=True)
@@ -159,7 +142,7 @@ class Sketching(Pruning):
     def uncertifiable(self, options: PruneOptions) -> str:  # noqa: ARG002
         return "the format has no sketches; use `method` = magnitude, which has the same weights"
 
-    def finish(self, subject: Subject, best: Candidate) -> Candidate:
+    def finish(self, subject: Any, best: Candidate) -> Candidate:
         from cushion.compressors.pruning.candidates import sketched
 
         return sketched(subject, best)
