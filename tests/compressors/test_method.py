@@ -16,8 +16,7 @@ from tests.trained_cases import digits, trained
 import cushion
 from cushion.cli.compression import describe
 from cushion.cli.figures import draw
-from cushion.compressors.method import Account, Candidate, Method
-from cushion.compressors.options import MarginOptions
+from cushion.compressors.method import Account, Candidate, MarginOptions, Method
 from cushion.compressors.records import LayerSummary, PromiseCheck, Summary
 from cushion.compressors.registry import METHODS
 from cushion.compressors.storage.pruned import Grid, store_pruned

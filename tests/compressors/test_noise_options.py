@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cushion.compressors.method import BEST_GRIDS
 from cushion.compressors.noise.method import FORMS, TAUS, HeavyTailOptions
-from cushion.compressors.options import BEST_GRIDS
 from cushion.compressors.registry import METHODS, choose
 from cushion.errors import BadInput
 

@@ -25,11 +25,11 @@ from torch import nn
 import cushion
 from cushion.compressors import choice
 from cushion.compressors.choice import Compressed
+from cushion.compressors.method import BEST_GRIDS
 from cushion.compressors.noise.method import TAUS, HeavyTailOptions
 from cushion.compressors.noise.records import ReplacementSummary
 from cushion.compressors.noise.replacement import threshold_within
 from cushion.compressors.noise.spiked import Spiked
-from cushion.compressors.options import BEST_GRIDS
 from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset

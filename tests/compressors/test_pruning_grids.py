@@ -13,7 +13,7 @@ import torch
 from tests.compressors.test_pruning import normal
 
 from cushion.compressors.perturbations import overlap
-from cushion.compressors.pruning.grids import (
+from cushion.compressors.pruning.candidates import (
     rho_limit,
     rho_limit_printed,
     rounding_limit,

@@ -22,8 +22,8 @@ from torch import nn
 import cushion
 from cushion.compressors import choice
 from cushion.compressors.choice import Compressed, worthless
-from cushion.compressors.options import BEST_GRIDS
-from cushion.compressors.pruning.grids import norm_at_least
+from cushion.compressors.method import BEST_GRIDS
+from cushion.compressors.pruning.candidates import norm_at_least
 from cushion.compressors.pruning.masks import masks_for
 from cushion.compressors.pruning.method import STRENGTHS, PruneOptions
 from cushion.compressors.pruning.records import PruningSummary, TriedPruning

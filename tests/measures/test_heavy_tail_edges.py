@@ -14,7 +14,7 @@ from tests.measures.test_tail_doubts import fits
 from tests.tail_cases import drawn
 
 from cushion.compressors.choice import worthless
-from cushion.compressors.noise import notes as heavy_tail_notes
+from cushion.compressors.noise import checks as heavy_tail_notes
 from cushion.compressors.noise.checks import lemma_2_1
 from cushion.compressors.noise.records import TriedTail
 from cushion.compressors.perturbations import PairRatios

@@ -17,8 +17,8 @@ from cushion.data.dataset import Dataset
 from cushion.measures.sharpness.expected import count_noisy_errors
 from cushion.nets.tracing import trace
 from cushion.numerics import binomial_inverse, kl, occam_log_delta
-from cushion.theorems.growth import Decisions, bits_bound, log_growth, vc_bound
 from cushion.theorems.net_facts import decisions
+from cushion.theorems.occam import Decisions, bits_bound, log_growth, vc_bound
 from cushion.theorems.pac_bayes import (
     SIGMAS,
     NoisyErrors,

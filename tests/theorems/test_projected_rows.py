@@ -14,7 +14,7 @@ from cushion.theorems.noise_stability import (
     LayerStabilityFacts,
     StabilityFacts,
 )
-from cushion.theorems.projection import corollary_c_1, theorem_4_1, theorem_5_1
+from cushion.theorems.projection import theorem_4_1, theorem_5_1
 from cushion.theorems.records import Bound
 
 
@@ -104,8 +104,8 @@ def test_theorem_5_1_and_corollary_c_1_by_their_formulas() -> None:
     dev = math.sqrt((bits * math.log(2) + math.log(2 / 0.05)) / 400)
     main = math.sqrt(1.3**2 * 4 * 16 / 1.5**2 / 200 * ((1.4 * 3 / 0.08) ** 2 + 1 / 0.175**2))
     for rows, zeta in (
-        (theorem_5_1(net, filters, q), 0.0),
-        (corollary_c_1(net, filters, 0.02, q), 0.02),
+        (theorem_5_1(net, filters, constant=q), 0.0),
+        (theorem_5_1(net, filters, 0.02, q), 0.02),
     ):
         printed, counted = rows
         assert printed.value == pytest.approx(0.05 + zeta + main)
@@ -136,7 +136,7 @@ def test_projected_rows_abstain_and_say_why() -> None:
         rows = [
             *theorem_4_1(one, stability),
             *theorem_5_1(one, stability),
-            *corollary_c_1(one, stability, 0.1),
+            *theorem_5_1(one, stability, 0.1),
         ]
         assert len(rows) == 6
         for row in rows:

@@ -39,9 +39,8 @@ from cushion.nets.tracing import trace
 from cushion.numerics import binomial_inverse, kl, kl_inverse
 from cushion.theorems import logs
 from cushion.theorems.facts import NetFacts
-from cushion.theorems.growth import bits_bound
 from cushion.theorems.norms import cells, covered, noise_tolerance, peeled
-from cushion.theorems.occam import occam_bound
+from cushion.theorems.occam import bits_bound, occam_bound
 from cushion.theorems.pac_bayes import SIGMAS, NoisyErrors, isotropic, magnitude_noise
 from cushion.theorems.records import Bound
 from cushion.verifier import gaussian as recheck

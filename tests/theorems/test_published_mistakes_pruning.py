@@ -17,8 +17,8 @@ from scipy.special import betainc
 from tests.compressors.test_pruning import normal
 from tests.guha_printed import kappa_printed, lemma_d2_printed, lemma_d3_printed, nonzeros_limit
 
+from cushion.compressors.pruning.candidates import rho_limit, rho_limit_printed, rounding_limit
 from cushion.compressors.pruning.conditions import SubgaussianFit, fit_subgaussian
-from cushion.compressors.pruning.grids import rho_limit, rho_limit_printed, rounding_limit
 from cushion.compressors.pruning.masks import bernoulli_mask, diagonal_mask
 from cushion.data.counter import stream
 from cushion.measures.margins import margin_loss, sample_margins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cushion.theorems.rows import Statement
+from cushion.theorems.records import Statement
 
 
 @pytest.mark.parametrize("value", [0.1234561, 0.12345600001, 0.5, 1e-9, 0.9999999])

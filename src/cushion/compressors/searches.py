@@ -16,8 +16,7 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Conv, Layer, Pool
 from cushion.certificates.format.message import read
 from cushion.certificates.search.options import Budgeted, Report
-from cushion.compressors.method import Named
-from cushion.compressors.options import MethodOptions
+from cushion.compressors.method import MethodOptions, Named
 from cushion.compressors.records import Promise
 from cushion.numerics import float_up
 from cushion.records import Record, column

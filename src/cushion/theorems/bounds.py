@@ -24,15 +24,13 @@ from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.theorems import pac_bayes
 from cushion.theorems.capacities import figure_two, norm_capacities, rankings, size_and_lipschitz
 from cushion.theorems.facts import NetFacts
-from cushion.theorems.growth import bits_bound, vc_bound
 from cushion.theorems.logs import LN10, log, log_sum
 from cushion.theorems.net_facts import decisions, gather, in_unit_cube, look_at
 from cushion.theorems.norms import cells, covered, noise_tolerance, peeled
-from cushion.theorems.occam import parse_delta
+from cushion.theorems.occam import bits_bound, parse_delta, vc_bound
 from cushion.theorems.options import BoundOptions
 from cushion.theorems.pac_bayes import SIGMAS, NoisyErrors
-from cushion.theorems.records import FORMS, Bound, BoundsTable, compare
-from cushion.theorems.rows import Statement
+from cushion.theorems.records import FORMS, Bound, BoundsTable, Statement, compare
 
 _LOSS = "0-1 error on new examples; ties are errors"
 _ASSUMED = (

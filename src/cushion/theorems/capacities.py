@@ -13,8 +13,7 @@ from cushion.measures.records import NetMeasures
 from cushion.measures.sharpness.records import Sharpness
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.logs import log, log_sum
-from cushion.theorems.records import Bound, Form
-from cushion.theorems.rows import Statement, no_margin
+from cushion.theorems.records import Bound, Form, Statement, no_margin
 
 _NEYSHABUR = "Neyshabur 2017"
 _RISE = 0.05  # of the error, at which the bi-criteria curve is read

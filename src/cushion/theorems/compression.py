@@ -20,8 +20,7 @@ from typing import Any, Literal
 
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.theorems.logs import LN2, deviation, log
-from cushion.theorems.records import FORMS, Bound
-from cushion.theorems.rows import Statement
+from cushion.theorems.records import FORMS, Bound, Statement
 
 _SLACK = 1 + 1e-12  # for the rounding of a few float operations
 

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from cushion.theorems.compression import CountedFacts, coded_rows, counted_row
 from cushion.theorems.logs import choices, log, price
 from cushion.theorems.noise_stability import epsilon_from_margin
-from cushion.theorems.records import FORMS, Bound
-from cushion.theorems.rows import Statement
+from cushion.theorems.records import FORMS, Bound, Statement
 
 Place: TypeAlias = Literal["main text", "appendix", "equation 37"]
 # 2/(τ² + t) = factor·ln(3/η)/ε²: in Proposition 1.1 and Algorithm 1, after eq. 37, and what eq. 37

@@ -21,7 +21,7 @@ from cushion.nets.engine import Accumulators, Samples, Total, map_shards
 from cushion.nets.network import Network, Node
 from cushion.nets.operations import Affine
 from cushion.theorems.facts import LayerFacts, NetFacts
-from cushion.theorems.growth import Decisions
+from cushion.theorems.occam import Decisions
 
 _BATCH = 256
 

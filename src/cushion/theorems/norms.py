@@ -24,8 +24,7 @@ from cushion.theorems.facts import (
     lifted_spectral,
 )
 from cushion.theorems.logs import FINE, LN2, LN10, at_least, at_most, log, log_sum
-from cushion.theorems.records import Bound
-from cushion.theorems.rows import Statement, no_margin, why_no_chain
+from cushion.theorems.records import Bound, Statement, no_margin, why_no_chain
 
 _PEELED = {
     Statement("l1-inf", "Bartlett and Mendelson 2002"): (

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 from cushion.numerics import binomial_inverse, kl_inverse
 from cushion.theorems.logs import log
-from cushion.theorems.records import FORMS, Bound
-from cushion.theorems.rows import Statement
+from cushion.theorems.records import FORMS, Bound, Statement
 
 SOURCE = "Neyshabur 2017, eq. {}"
 SIGMAS = tuple(2.0 ** (-j / 2) for j in range(1, 33))  # the declared list: 2^-1/2 … 2^-16

@@ -13,14 +13,12 @@ from cushion.theorems import logs
 from cushion.theorems.facts import LayerFacts, NetFacts, lifted_spectral
 from cushion.theorems.logs import LN2, LN10, log, log_sum
 from cushion.theorems.noise_stability import (
-    StabilityCounts,
     StabilityFacts,
     epsilon_from_margin,
     lemma_3,
     lemma_14,
 )
-from cushion.theorems.records import FORMS, Bound
-from cushion.theorems.rows import Statement, why_no_chain
+from cushion.theorems.records import FORMS, Bound, Statement, why_no_chain
 
 # of a projected layer's error is left to its grid: numbers cost 1/error², a finer grid little
 ROUNDING = 1.0 / 32.0
@@ -128,61 +126,54 @@ def theorem_4_1(facts: NetFacts, stability: StabilityFacts, zeta: float = 0.0) -
     Corrected: Lemma 3 at Lemma 10's ε, every layer's numbers on a grid that moves it by a share of
     its own ε_i.
     """
-    why = why_no_chain(facts) or stability.undefined
+    name = "projected net" if zeta == 0 else "projected net without outliers"
+    stated = Statement(name, "Arora 2018, Thm 4.1", "as printed", "g")
+    why = ""
     for layer in stability.layers:
         if not why and layer.places > 1:
             why = f"layer {layer.name} is a convolution, and the theorem is about dense layers"
-    name = "projected net" if zeta == 0 else "projected net without outliers"
-    epsilon = epsilon_from_margin(facts.margin, facts.largest_score)
-    counts = None if why else lemma_3(stability, (1 - ROUNDING) * epsilon)
-    return _projected(name, "Arora 2018, Thm 4.1", facts, stability, zeta, why, counts)
+    return _projected(stated, facts, stability, zeta, why)
 
 
-def theorem_5_1(facts: NetFacts, stability: StabilityFacts, constant: float = 1.0) -> list[Bound]:
-    """The projected filters' rows, by Lemma 14's count with Q = `constant`: measures, no proof."""
-    return _filters("projected filters", "Arora 2018, Thm 5.1", facts, stability, 0.0, constant)
-
-
-def corollary_c_1(
-    facts: NetFacts, stability: StabilityFacts, zeta: float, constant: float = 1.0
+def theorem_5_1(
+    facts: NetFacts, stability: StabilityFacts, zeta: float = 0.0, constant: float = 1.0
 ) -> list[Bound]:
-    """The same with the stability of the sample without its worst fraction ζ, which is added."""
-    name = "projected filters without outliers"
-    return _filters(name, "Arora 2018, Cor. C.1", facts, stability, zeta, constant)
+    """The projected filters' rows, by Lemma 14's count with Q = `constant`: measures, no proof.
 
-
-def _filters(
-    name: str, source: str, facts: NetFacts, stability: StabilityFacts, zeta: float, constant: float
-) -> list[Bound]:
-    why = why_no_chain(facts) or stability.undefined
-    epsilon = epsilon_from_margin(facts.margin, facts.largest_score)
-    counts = None if why else lemma_14(stability, (1 - ROUNDING) * epsilon, constant)
-    return _projected(name, source, facts, stability, zeta, why, counts, filters=True)
+    With ζ > 0 Corollary C.1: the stability of the sample without its worst fraction ζ, which is
+    added.
+    """
+    stated = Statement("projected filters", "Arora 2018, Thm 5.1", "as printed", "g")
+    if zeta:
+        name = "projected filters without outliers"
+        stated = replace(stated, name=name, source="Arora 2018, Cor. C.1")
+    return _projected(stated, facts, stability, zeta, "", constant)
 
 
 def _projected(
-    name: str,
-    source: str,
+    stated: Statement,
     facts: NetFacts,
     stability: StabilityFacts,
     zeta: float,
     why: str,
-    counts: StabilityCounts | None,
-    *,
-    filters: bool = False,
+    constant: float | None = None,
 ) -> list[Bound]:
-    """As printed, with 1 for Õ(.); and with counts, from the paid sizes and grids of all layers."""
-    stated = Statement(name, source, "as printed", "g")
-    counted = Statement(name, source, "corrected", "g")
-    if filters:
-        counted = replace(stated, name=f"{name}, Lemma 14's count")
-    if counts is None:
+    """As printed, with 1 for Õ(.); and with counts, from the paid sizes and grids of all layers:
+    Lemma 3's, or Lemma 14's with this constant.
+    """
+    counted = replace(stated, form="corrected")
+    if constant is not None:
+        counted = replace(stated, name=f"{stated.name}, Lemma 14's count")
+    if why := why_no_chain(facts) or stability.undefined or why:
         return [stated.abstains(why), counted.abstains(why)]
+    epsilon = epsilon_from_margin(facts.margin, facts.largest_score)
+    counts = lemma_3(stability, (1 - ROUNDING) * epsilon)
+    if constant is not None:
+        counts = lemma_14(stability, (1 - ROUNDING) * epsilon, constant)
     terms = [log(one.overlap) + 2 * (log(one.beta) - one.log_stability) for one in stability.layers]
     spread = stability.contraction * stability.depth * facts.largest_score / facts.margin
     capacity = 2 * log(spread) + log_sum(*terms)
     printed = log_sum(log(facts.margin_loss), log(zeta), (capacity - math.log(facts.m)) / 2)
-    epsilon = epsilon_from_margin(facts.margin, facts.largest_score)
     log_nats = []
     for net_layer, layer, count in zip(facts.layers, stability.layers, counts.layers, strict=True):
         # (ν/2)√n ≤ share·ε_i·‖A‖_F, and |⟨A, M⟩| ≤ √n·‖A‖_F.
@@ -199,14 +190,7 @@ def _projected(
     some = stability.examples or facts.m
     seen = "" if some >= facts.m else f"; stability measured on {some} of {facts.m} examples"
     seen += f"; its condition fails here: {stability.unmet}" if stability.unmet else ""
-    text = (
-        "k numbers a layer from its cushions, each on a grid; what ρ fails with comes on top of δ"
-    )
-    if filters:
-        text = (
-            "Lemma 14's count with a chosen Q, grids as for dense layers; Lemma 12 is false: no "
-            "theorem says this"
-        )
+    text = _LAYERS if constant is None else _FILTERS
     value = log_sum(log(facts.margin_loss), log(zeta), deviation)
     return [
         stated.states(printed, f"the theorem's expression with 1 for Õ(.){seen}"),

@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from cushion.theorems.compression import CountedFacts, coded_rows, counted_row
 from cushion.theorems.logs import LN10, choices, finite, log, price
 from cushion.theorems.pruning import kept_by_d2_d3
-from cushion.theorems.records import Bound
-from cushion.theorems.rows import Statement
+from cushion.theorems.records import Bound, Statement
 
 SKETCH, NAIVE, CODED = "sketch count", "naive count", "mask and values"
 _THEOREM, _LEMMA = "Guha 2023, Thm 5.2", "Guha 2023, Lemma D.1"

@@ -16,7 +16,6 @@ import torch
 from cushion.compressors.lemmas import LayerErrors, follow_induction, induction_rows
 from cushion.compressors.method import Account, Found
 from cushion.compressors.noise import candidates, checks
-from cushion.compressors.noise.notes import notes_on
 from cushion.compressors.noise.records import Accuracy, LayerReplacement, Trial
 from cushion.compressors.noise.replacement import Replacement
 from cushion.compressors.noise.spiked import Spiked
@@ -270,7 +269,7 @@ class ReplacementAccount(Account):
         return tuple(trials)
 
     def notes(self, summary: Any) -> Sequence[str]:
-        return notes_on(summary)
+        return checks.notes_on(summary)
 
 
 def _variance(layer: StoredLayer) -> float:

@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
-from cushion.compressors.method import Method
+from cushion.compressors.method import MarginOptions, Method, grids_of
 from cushion.compressors.noise.records import ReplacementSummary, TriedTail
-from cushion.compressors.options import MarginOptions, grids_of
 from cushion.errors import BadInput
 from cushion.records import option
 

@@ -35,7 +35,7 @@ from cushion.nets.network import Network, Node
 from cushion.theorems.compression import corollary_a_1, theorem_2_1
 from cushion.theorems.linear_rates import bound_compress, bound_project
 from cushion.theorems.logs import LN10
-from cushion.theorems.projection import corollary_c_1, theorem_2_2, theorem_4_1, theorem_5_1
+from cushion.theorems.projection import theorem_2_2, theorem_4_1, theorem_5_1
 from cushion.theorems.records import Bound
 
 _Own = Sequence[tuple[float, float] | None]
@@ -208,9 +208,7 @@ class ProjectionAccount(Account):
             return rows
         if subject.method == "matrix-project":
             return rows + theorem_4_1(subject.facts, subject.stability, zeta)
-        if zeta:
-            return rows + corollary_c_1(subject.facts, subject.stability, zeta, constant)
-        return rows + theorem_5_1(subject.facts, subject.stability, constant)
+        return rows + theorem_5_1(subject.facts, subject.stability, zeta, constant)
 
     @property
     def columns(self) -> Mapping[str, Any]:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cushion.compressors.method import Method
-from cushion.compressors.options import MarginOptions
+from cushion.compressors.method import MarginOptions, Method
 from cushion.compressors.projection.records import ProjectionSummary
 from cushion.errors import BadInput
 from cushion.records import option

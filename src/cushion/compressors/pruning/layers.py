@@ -12,9 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.compressors.perturbations import overlap
-from cushion.compressors.pruning.candidates import PrunedNet
+from cushion.compressors.pruning.candidates import (
+    PrunedNet,
+    rho_limit,
+    rho_limit_printed,
+    rounding_limit,
+)
 from cushion.compressors.pruning.conditions import normality
-from cushion.compressors.pruning.grids import rho_limit, rho_limit_printed, rounding_limit
 from cushion.compressors.pruning.masks import as_matrix, diagonal_mask
 from cushion.compressors.pruning.records import LayerPruning, LayerSketch, Moments
 from cushion.compressors.storage.pruned import Pruned

@@ -9,8 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from cushion.compressors.method import Candidate, Method
-from cushion.compressors.options import MarginOptions, grids_of
+from cushion.compressors.method import Candidate, MarginOptions, Method, grids_of
 from cushion.compressors.pruning.records import PruningSummary, TriedPruning
 from cushion.errors import BadInput
 from cushion.records import option
