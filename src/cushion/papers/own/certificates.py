@@ -1,5 +1,5 @@
-"""Published certificates against ours: every file of ours is verified by replay before its bound
-enters the table.
+"""What bits buy, and published certificates against ours: every file of ours is verified by replay
+before its bound enters the table.
 
 A search that is timed does not repeat to the bit, so a file that OUT/.certificates already holds is
 not searched for again: it is verified, and what it states is what counts.
@@ -13,12 +13,17 @@ from typing import Any
 
 from cushion.certificates.certify import certify
 from cushion.data import load_pair
+from cushion.numerics import decimal_up, kl_inverse, occam_log_delta
 from cushion.papers.drawings import Picture, Series
 from cushion.papers.pages import Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
+from cushion.theorems.occam import hoeffding_bound, occam_bound
 from cushion.verifier import verify
 
 DELTA = "0.05"
+_M = 60_000  # of the table of bits
+_BITS = (500, 1000, 2000, 4000, 8000)
+_ERRORS = ("0", "0.01", "0.02", "0.03", "0.05", "0.08")
 # The minutes of search that a data set gets.
 SEARCHES: dict[Size, dict[str, int]] = {
     "quick": {"mnist": 1},
@@ -138,3 +143,29 @@ def _verified(workshop: Workshop, name: str, minutes: int) -> dict[str, Any]:
 def _percent(bound: str) -> str:
     """A bound as a file states it (six decimals, rounded up) in percent: no digit is lost."""
     return f"{(100 * Decimal(bound)).normalize():f}"
+
+
+def occam_table(workshop: Workshop) -> Page:
+    """What b bits buy at m = 60 000, the exact tail beside its two relaxations, all rounded up: one
+    row for each length and training error.
+    """
+    settings = {"m": _M, "delta": DELTA, "bits": list(_BITS), "errors": list(_ERRORS)}
+    cells = [(bits, Decimal(error)) for bits in _BITS for error in _ERRORS]
+    rows = workshop.step("occam-table", settings, lambda: [_bought(*cell) for cell in cells])
+    ordered = sum(float(exact) <= float(kl) <= float(most) for *_, exact, kl, most in rows)
+    because = f"in {ordered} of {len(cells)}"
+    claim = Tried("exact ≤ kl ≤ Hoeffding in every cell", ordered == len(cells), because)
+    header = ("bits", "training error", "exact tail", "kl form", "Hoeffding form")
+    return Page([Table(header, rows)], {"m": _M, "delta": DELTA}, [claim])
+
+
+def _bought(bits: int, error: Decimal) -> list[Any]:
+    errors = int(error * _M)
+    budget = -occam_log_delta(Decimal(DELTA), bits) / _M
+    return [
+        bits,
+        str(error),
+        occam_bound(errors, _M, bits, Decimal(DELTA)),
+        decimal_up(kl_inverse(errors / _M, budget)),
+        decimal_up(hoeffding_bound(errors, _M, bits, Decimal(DELTA))),
+    ]
