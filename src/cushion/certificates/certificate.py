@@ -8,14 +8,7 @@ from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
-from cushion.certificates.format.claims import (
-    Claim,
-    GaussianClaim,
-    Holdout,
-    OccamClaim,
-    Transfer,
-    assumptions_of,
-)
+from cushion.certificates.format import claims
 from cushion.certificates.format.container import pack
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
@@ -37,7 +30,7 @@ class Certificate:
     (GaussianClaim).
     """
 
-    claim: Claim
+    claim: claims.Claim
     message: bytes
 
     @property
@@ -62,8 +55,8 @@ class Certificate:
         return write_whole(path, pack(self.claim, self.message))
 
 
-def _transfer(claim: Claim) -> Transfer | None:
-    return claim.transfer if isinstance(claim, OccamClaim) else None
+def _transfer(claim: claims.Claim) -> claims.Transfer | None:
+    return claim.transfer if isinstance(claim, claims.OccamClaim) else None
 
 
 def certify_net(
@@ -85,8 +78,10 @@ def certify_net(
     errors, line = net.errors(sample.x, sample.y), None
     if holdout is not None:
         missed, n = net.errors(holdout.x, holdout.y), len(holdout)
-        line = Holdout(holdout.fingerprint, missed, n, stated, holdout_bound(missed, n, delta))
-    claim = OccamClaim(
+        line = claims.Holdout(
+            holdout.fingerprint, missed, n, stated, holdout_bound(missed, n, delta)
+        )
+    claim = claims.OccamClaim(
         data=sample.name,
         data_fingerprint=sample.fingerprint,
         m=len(sample),
@@ -95,24 +90,24 @@ def certify_net(
         delta=stated,
         bound=occam_bound(errors, len(sample), message.bits, delta),
         ledger=message.ledger,
-        assumptions=assumptions_of("occam", holdout=line is not None),
+        assumptions=claims.assumptions_of("occam", holdout=line is not None),
         holdout=line,
         made_with=dict(made_with or {}),
     )
     return Certificate(claim, message.data)
 
 
-def sentence(claim: Claim) -> str:
+def sentence(claim: claims.Claim) -> str:
     """What is proved, in words that say which net each number is about; percentages rounded up."""
     m, line = spaced(claim.m), _transfer(claim)
-    if isinstance(claim, GaussianClaim):
+    if isinstance(claim, claims.GaussianClaim):
         return _proved(
             claim,
             f"a divergence of {claim.kl} nats on {m} examples proves nothing about new examples.",
             f"{m} examples and of the nets counted, a net drawn anew from this posterior",
             "new examples",
         )
-    assert isinstance(claim, OccamClaim)
+    assert isinstance(claim, claims.OccamClaim)
     about_g = sentence_about_g(claim)
     if line is None:
         return about_g
@@ -131,7 +126,7 @@ def sentence(claim: Claim) -> str:
     )
 
 
-def sentence_about_g(claim: OccamClaim) -> str:
+def sentence_about_g(claim: claims.OccamClaim) -> str:
     """The part of the statement that is about g, the net in the file."""
     m, bits = spaced(claim.m), spaced(claim.bits)
     g = f"this {bits}-bit classifier"
@@ -142,7 +137,7 @@ def sentence_about_g(claim: OccamClaim) -> str:
     return _proved(claim, nothing, f"{m} examples, {g}", "new ones")
 
 
-def _proved(claim: Claim, nothing: str, draws_and_subject: str, new: str) -> str:
+def _proved(claim: claims.Claim, nothing: str, draws_and_subject: str, new: str) -> str:
     if Decimal(claim.bound) >= 1:
         return f"Vacuous: {nothing}"
     return (
@@ -151,7 +146,7 @@ def _proved(claim: Claim, nothing: str, draws_and_subject: str, new: str) -> str
     )
 
 
-def holdout_sentence(line: Holdout, whose: str) -> str:
+def holdout_sentence(line: claims.Holdout, whose: str) -> str:
     """The bound that the held-out examples give, in plain words that say on whose error."""
     return (
         f"For comparison: {spaced(line.errors)} errors on {spaced(line.m)} held-out examples bound "
@@ -159,7 +154,7 @@ def holdout_sentence(line: Holdout, whose: str) -> str:
     )
 
 
-def total_delta(claim: Claim) -> str:
+def total_delta(claim: claims.Claim) -> str:
     """The failure probability of the statement: g's share, and that of the disagreements with f."""
     line = _transfer(claim)
     if line is None:

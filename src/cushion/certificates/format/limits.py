@@ -8,18 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cushion.certificates.format import sources
 from cushion.certificates.format.inputs import Input
 from cushion.certificates.format.layers import Conv, Dense, Feature, Layer, Pool, feature_after
-from cushion.certificates.format.sources import (
-    EXACT,
-    Grid,
-    Integers,
-    Product,
-    SeededMask,
-    SeededProjection,
-    SignProjection,
-    Source,
-)
 from cushion.errors import Malformed
 
 # Limits on one net, so that a hostile file costs little time and memory.
@@ -82,9 +73,9 @@ def check_sizes(shape: Shape, quantiser: Input, layers: tuple[Layer, ...]) -> No
         source = getattr(stage.layer, "source", None)
         work += stage.work
         numbers += numbers_of(stage.layer)
-        if isinstance(source, SeededProjection):
+        if isinstance(source, sources.SeededProjection):
             signs += math.prod(source.shape) * source.count
-        if isinstance(source, SignProjection):
+        if isinstance(source, sources.SignProjection):
             tabled += math.prod(source.shape) * source.count
         if getattr(source, "layer", place) != place:
             raise Malformed("a seeded layer must carry its own place in the net")
@@ -116,7 +107,7 @@ def prove_range(shape: Shape, quantiser: Input, layers: tuple[Layer, ...]) -> in
         else:
             largest = _largest_output(layer, largest)
         reach = max(reach, largest)
-        if reach >= EXACT:
+        if reach >= sources.EXACT:
             raise Malformed("a sum could leave the exact range of ±2^53 and differ by machine")
         largest >>= getattr(layer, "shift", 0)
     return reach
@@ -132,7 +123,7 @@ def numbers_of(layer: Layer) -> int:
     if isinstance(layer, Pool):
         return 0
     source = layer.source
-    made = isinstance(source, SeededProjection | SignProjection | Product)
+    made = isinstance(source, sources.SeededProjection | sources.SignProjection | sources.Product)
     return math.prod(source.shape) * layer.symmetry + made * source.coded.size + layer.biases
 
 
@@ -163,20 +154,20 @@ def _largest_output(layer: Dense | Conv, largest: int) -> int:
     return int(max(s * largest + (abs(b) << layer.bias_shift) for s, b in outputs))
 
 
-def _check_source(source: Source) -> None:
+def _check_source(source: sources.Source) -> None:
     """Malformed unless the coded numbers are what the source's kind can code."""
     coded = source.coded
     if coded.dtype != np.int64:
         raise Malformed("weights must be 64-bit integers")
-    if isinstance(source, Grid) and _outside(coded, -source.levels, source.levels):
+    if isinstance(source, sources.Grid) and _outside(coded, -source.levels, source.levels):
         raise Malformed(f"a weight lies outside -{source.levels}..{source.levels}")
-    if isinstance(source, SeededMask) and _outside(coded, 0, 1):
+    if isinstance(source, sources.SeededMask) and _outside(coded, 0, 1):
         raise Malformed("a mask keeps a sign or does not: its numbers are 0 and 1")
     if not 0 <= getattr(source, "shift", 0) <= MOST_SHIFT:
         raise Malformed(f"numbers are made with a right shift of at most {MOST_SHIFT}")
-    if isinstance(source, SeededProjection | SignProjection) and coded.ndim != 1:
+    if isinstance(source, sources.SeededProjection | sources.SignProjection) and coded.ndim != 1:
         raise Malformed("a projection has a row of coefficients")
-    if isinstance(source, Product):
+    if isinstance(source, sources.Product):
         size = source.rank * (source.shape[0] + math.prod(source.shape[1:]))
         if source.rank < 1 or coded.shape != (size,):
             raise Malformed("a product has two factors of a rank of at least 1")
@@ -184,6 +175,6 @@ def _check_source(source: Source) -> None:
         raise Malformed(f"an amplitude of {amplitude} is outside the format")
 
 
-def _outside(numbers: Integers, low: int, high: int) -> bool:
+def _outside(numbers: sources.Integers, low: int, high: int) -> bool:
     """Whether any number is below low or above high (np.abs would wrap at -2^63)."""
     return bool(numbers.size and (numbers.min() < low or numbers.max() > high))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from cushion.certificates.format import arithmetic
+from cushion.certificates.format import arithmetic, sources
 from cushion.certificates.format.arithmetic import ArithmeticDecoder, ArithmeticEncoder, Coder
 from cushion.certificates.format.bits import BitReader, BitWriter
 from cushion.certificates.format.claims import LedgerItem
@@ -21,21 +21,13 @@ from cushion.certificates.format.headers import code_front
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Layer, Pool
 from cushion.certificates.format.limits import MOST_WEIGHTS, check_sizes, numbers_of
-from cushion.certificates.format.sources import (
-    Grid,
-    Integers,
-    Product,
-    SeededMask,
-    SeededProjection,
-    SignProjection,
-)
 from cushion.errors import Malformed
 
 MOST_BITS = 2**22
 _WIDE = {
-    SeededProjection: "coefficients",
-    SignProjection: "coefficients",
-    Product: "numbers of two factors",
+    sources.SeededProjection: "coefficients",
+    sources.SignProjection: "coefficients",
+    sources.Product: "numbers of two factors",
 }
 
 
@@ -94,7 +86,7 @@ def _check_length(bits: int) -> None:
 def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[str, str]]:
     """Write the layers' numbers or fill them in; yields (item, meaning)."""
 
-    def walk(numbers: Integers, code: Callable[..., int]) -> None:
+    def walk(numbers: sources.Integers, code: Callable[..., int]) -> None:
         contexts: arithmetic.Contexts = defaultdict(arithmetic.Context)
         flat = numbers.reshape(-1)
         coded = [code(coder, value, contexts) for value in flat.tolist()]
@@ -105,11 +97,11 @@ def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[str, str]]
         if isinstance(layer, Pool):
             continue
         source, n = layer.source, layer.source.coded.size
-        if isinstance(source, Grid):
+        if isinstance(source, sources.Grid):
             levels = source.levels
             walk(source.coded, partial(arithmetic.code_small, levels=levels))
             meaning = f"{n} weights in -{levels}..{levels}, adaptively coded"
-        elif isinstance(source, SeededMask):
+        elif isinstance(source, sources.SeededMask):
             walk(source.coded, arithmetic.code_flag)
             meaning = f"which of {n} seeded signs are kept"
         else:

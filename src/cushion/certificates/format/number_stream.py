@@ -23,13 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.certificates.format.arithmetic import (
-    ArithmeticDecoder,
-    ArithmeticEncoder,
-    Coder,
-    Context,
-    adaptive_length,
-)
+from cushion.certificates.format import arithmetic
 from cushion.certificates.format.bits import BitReader, BitWriter
 from cushion.errors import Malformed
 
@@ -56,7 +50,7 @@ def encode_numbers(fields: Sequence[int], arrays: Sequence[Integers]) -> Coded:
     writer = BitWriter()
     for field in fields:
         writer.bounded(field + 1, MOST_FIELD)
-    stream = ArithmeticEncoder(writer)
+    stream = arithmetic.ArithmeticEncoder(writer)
     taken, raw, before = [], [], stream.written
     for array in arrays:
         lengths = _bit_lengths(array)
@@ -79,7 +73,7 @@ def estimate_bits(fields: Sequence[int], arrays: Sequence[Integers]) -> float:
         lengths = np.bincount(_bit_lengths(array), minlength=MOST_NUMBER_BITS + 1)
         beyond = np.concatenate((np.cumsum(lengths[::-1])[::-1], [0]))  # numbers of at least j bits
         for n, k in zip(beyond[:MOST_NUMBER_BITS].tolist(), beyond[1:].tolist(), strict=False):
-            total += adaptive_length(n - k, k)
+            total += arithmetic.adaptive_length(n - k, k)
         total += float((np.arange(MOST_NUMBER_BITS + 1) * lengths).sum())
     return total
 
@@ -101,7 +95,7 @@ class NumberReader:
         # each number is a decision, of 2^-12 bits or more
         if sum(sizes) > min(MOST_NUMBERS, _MOST_COUNT * self._bits):
             raise Malformed(f"{sum(sizes)} numbers do not fit a message of {self._bits} bits")
-        decoder = ArithmeticDecoder(self._reader)
+        decoder = arithmetic.ArithmeticDecoder(self._reader)
         lengths = [_code_lengths(decoder, np.zeros(size, dtype=np.int64)) for size in sizes]
         ends = np.cumsum([part.sum() for part in lengths], dtype=np.int64)
         total = int(ends[-1]) if len(ends) else 0
@@ -130,8 +124,8 @@ def _bit_lengths(array: Integers) -> Integers:
     return np.frexp(magnitudes)[1].astype(np.int64)  # 2^(w-1) ≤ magnitude < 2^w
 
 
-def _code_lengths(coder: Coder, lengths: Integers) -> Integers:
-    contexts = [Context(_MOST_COUNT) for _ in range(MOST_NUMBER_BITS)]
+def _code_lengths(coder: arithmetic.Coder, lengths: Integers) -> Integers:
+    contexts = [arithmetic.Context(_MOST_COUNT) for _ in range(MOST_NUMBER_BITS)]
     found = []
     for given in lengths.tolist():
         length = 0

@@ -19,15 +19,10 @@ from torch import nn
 
 from cushion.certificates.format.layers import Pool
 from cushion.certificates.format.limits import MOST_WEIGHTS, Shape
-from cushion.certificates.search.integer.blueprints import (
-    Blueprint,
-    DenseBlock,
-    convolutional,
-    lay_out,
-)
+from cushion.certificates.search.integer import blueprints
 from cushion.certificates.search.integer.search import anneal, optimiser_of
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet
-from cushion.certificates.search.task import Found, Judging, Sample, Task, price_of_a_bit
+from cushion.certificates.search.task import Judging, Sample, Task, price_of_a_bit
 from cushion.errors import BadInput
 
 _INPUT_SHIFT = 4  # of byte inputs
@@ -44,23 +39,23 @@ _CALIBRATED = (0.1, 0.2, 0.3)
 class SeededPlan:
     """One try. weights(stored shape, place from 1, generator) makes a layer's trained numbers."""
 
-    blueprint: Blueprint
+    blueprint: blueprints.Blueprint
     weights: Callable[[tuple[int, ...], int, torch.Generator], nn.Module]
     learning_rate: float  # of their shadows
     price: float  # weight of the rate, in units of what a bit is worth to the bound itself
     steps: int  # length of the schedule, if time allows
 
 
-def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blueprint:
+def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> blueprints.Blueprint:
     """Convolutions from 16x16 on, else one hidden layer; `width` multiplies its size."""
 
     def scaled(count: int) -> int:
         return max(1, round(count * width))
 
     channels = 8 if shape[0] == 1 else 16
-    blueprint = convolutional(scaled(channels), scaled(channels), scaled(2 * channels))
+    blueprint = blueprints.convolutional(scaled(channels), scaled(channels), scaled(2 * channels))
     if min(shape[1:]) < 16:
-        blueprint = (DenseBlock(scaled(hidden)), DenseBlock())
+        blueprint = (blueprints.DenseBlock(scaled(hidden)), blueprints.DenseBlock())
     if (total := sum(sizes_of(blueprint, shape, classes).values())) > MOST_WEIGHTS:
         raise BadInput(
             f"`width` = {width:g} makes a net of {total} weights; the limit is {MOST_WEIGHTS}"
@@ -68,9 +63,9 @@ def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> Blu
     return blueprint
 
 
-def sizes_of(blueprint: Blueprint, shape: Shape, classes: int) -> dict[int, int]:
+def sizes_of(blueprint: blueprints.Blueprint, shape: Shape, classes: int) -> dict[int, int]:
     """Place in the net (from 1) -> how many numbers that layer has, if it has any."""
-    layers = (stage.layer for stage in lay_out(blueprint, shape, classes))
+    layers = (stage.layer for stage in blueprints.lay_out(blueprint, shape, classes))
     return {
         place: math.prod(layer.source.shape)
         for place, layer in enumerate(layers, 1)
@@ -78,8 +73,8 @@ def sizes_of(blueprint: Blueprint, shape: Shape, classes: int) -> dict[int, int]
     }
 
 
-def search_seeded(plans: Sequence[SeededPlan], task: Task) -> Found:
-    """Train plan after plan until the time is over; return the net with the smallest judge(net).
+def search_seeded(plans: Sequence[SeededPlan], task: Task) -> Judging:
+    """Train plan after plan until the time is over; keep the net with the smallest judge(net).
 
     With a number of steps, the first plan only is trained, judged at fixed steps and without a look
     at the clock, so that the answer repeats. Until a trained net is judged the answer is the net
@@ -96,7 +91,7 @@ def search_seeded(plans: Sequence[SeededPlan], task: Task) -> Found:
         """Moves as the cost becomes known: the last judgement's and the certificate's own."""
         return begin + seconds - 2 * judging.cost
 
-    try:
+    with judging:
         for attempt, plan in enumerate(tries):
             sample = Sample.of(task.data, _INPUT_SHIFT, task.options.seed + attempt, task.teacher)
             for progress, due, model in _train(plan, sample, deadline):
@@ -107,9 +102,7 @@ def search_seeded(plans: Sequence[SeededPlan], task: Task) -> Found:
                 task.report(spent, judging.lowest)
             if time.monotonic() >= deadline():
                 break
-    except KeyboardInterrupt:
-        return judging.found(interrupted=True)
-    return judging.found(interrupted=False)
+    return judging
 
 
 def _train(

@@ -18,15 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cushion.certificates.format import sources
 from cushion.certificates.format.limits import MOST_SIGNS
-from cushion.certificates.format.sources import (
-    SeededMask,
-    SeededProjection,
-    Source,
-    noise,
-    sign_rows,
-    signs,
-)
 from cushion.certificates.search.integer.blueprints import DenseBlock
 from cushion.certificates.search.integer.trainable import interpolated, straight
 from cushion.certificates.search.seeded import SeededPlan, sizes_of, wide_blueprint
@@ -59,12 +52,11 @@ class SubspaceWeights(nn.Module):
         self.largest = min(_LARGEST, (_EXACT_SINGLE - 1) // k)
         self.signs = torch.empty(k, size)
         for first in range(0, k, _ROWS):
-            rows = sign_rows(seed, place, first, min(_ROWS, k - first), size)
+            rows = sources.sign_rows(seed, place, first, min(_ROWS, k - first), size)
             self.signs[first : first + _ROWS] = torch.from_numpy(rows)
         drawn = -(-size // 64) * k  # words that the signs take; the noise follows them
-        self.start = torch.from_numpy(noise(seed, place, drawn, size).astype(np.float32))
+        self.start = torch.from_numpy(sources.noise(seed, place, drawn, size).astype(np.float32))
         self.shadow = nn.Parameter(torch.zeros(k))
-        self.costs = torch.zeros(self.largest + 2)
         self.refresh()
 
     def coefficients(self) -> Tensor:
@@ -87,9 +79,11 @@ class SubspaceWeights(nn.Module):
         costs = -torch.log2(counts / counts.sum())[every] + every
         self.costs = torch.cummax(costs, 0).values.float()
 
-    def source(self, place: int) -> Source:
+    def source(self, place: int) -> sources.Source:
         values = self.coefficients().detach().numpy().astype(np.int64)
-        return SeededProjection(values, self.shape, self.seed, place, self.shift, _AMPLITUDE)
+        return sources.SeededProjection(
+            values, self.shape, self.seed, place, self.shift, _AMPLITUDE
+        )
 
 
 def _bit_lengths(sizes: Tensor) -> Tensor:
@@ -104,10 +98,9 @@ class MaskedWeights(nn.Module):
     ) -> None:
         super().__init__()
         self.seed = seed
-        made = signs(seed, place, 0, math.prod(shape)).astype(np.float32)
+        made = sources.signs(seed, place, 0, math.prod(shape)).astype(np.float32)
         self.signs = torch.from_numpy(made).reshape(shape)
         self.shadow = nn.Parameter(torch.rand(shape, generator=generator) * (0.5 / (1 - _KEPT)))
-        self.kept_bits, self.dropped_bits = 1.0, 1.0
         self.refresh()
 
     def mask(self) -> Tensor:
@@ -131,8 +124,8 @@ class MaskedWeights(nn.Module):
         share = min(0.5, (kept + 0.5) / (self.shadow.numel() + 1))
         self.kept_bits, self.dropped_bits = -math.log2(share), -math.log2(1 - share)
 
-    def source(self, place: int) -> Source:
-        return SeededMask(self.mask().detach().numpy().astype(np.int64), self.seed, place)
+    def source(self, place: int) -> sources.Source:
+        return sources.SeededMask(self.mask().detach().numpy().astype(np.int64), self.seed, place)
 
 
 def seeded_plans(task: Task) -> list[SeededPlan]:

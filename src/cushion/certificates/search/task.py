@@ -142,15 +142,9 @@ class State:
     last: bool = False
 
 
-@dataclass(frozen=True)
-class Found:
-    net: IntegerNet
-    trained: bool  # else it always gives the most frequent class
-    interrupted: bool  # someone ended the search before its time
-
-
 class Judging:
-    """The best net so far: at first the one that always says the most frequent class.
+    """The best net so far: at first, not `trained`, the one that always says the most frequent
+    class. As a context it ends where someone interrupts, and gives torch its threads back.
 
     cost: seconds that the last judgement took. A search that judges only when `rested` spends at
     most about a quarter of its time on it.
@@ -158,9 +152,17 @@ class Judging:
 
     def __init__(self, task: Task) -> None:
         self._judge = task.judge
-        self.best = constant_net(task.data)
-        self.trained = False
-        self.lowest = self._timed(self.best)
+        self.net = constant_net(task.data)
+        self.trained = self.interrupted = False
+        self.lowest = self._timed(self.net)
+
+    def __enter__(self) -> None:
+        self._threads = torch.get_num_threads()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        torch.set_num_threads(self._threads)
+        self.interrupted = kind is KeyboardInterrupt
+        return self.interrupted
 
     def _timed(self, net: IntegerNet) -> Decimal:
         begin = time.monotonic()
@@ -176,10 +178,7 @@ class Judging:
         """Keep the net if it is better than the best (or with `first` the first one trained)."""
         bound = self._timed(net)
         if bound < self.lowest or (first and not self.trained):
-            self.lowest, self.best, self.trained = bound, net, True
-
-    def found(self, interrupted: bool) -> Found:
-        return Found(self.best, self.trained, interrupted)
+            self.lowest, self.net, self.trained = bound, net, True
 
 
 def relaxed_bound(error: float, bits: float, m: int) -> float:

@@ -10,6 +10,7 @@ minimises cross-entropy; this minimises what is certified.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator
@@ -181,15 +182,12 @@ class LastLayer:
         """Best change after best change, class by class, until none helps or the time is over."""
         if self.levels == 0:
             return
-        idle = 0
-        order = rng.permutation(len(self.numbers.weight))
-        while idle < len(order):
-            label = int(order[0])
-            order = np.roll(order, -1)
+        idle, classes = 0, len(self.numbers.weight)
+        for label in itertools.cycle(rng.permutation(classes).tolist()):
             idle += 1
             while time.monotonic() < until and self._improve(label):
                 idle = 0
-            if time.monotonic() >= until:
+            if idle >= classes or time.monotonic() >= until:
                 return
 
     def _improve(self, label: int, weights: bool = True) -> bool:

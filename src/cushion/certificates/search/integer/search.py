@@ -23,7 +23,6 @@ from cushion.certificates.search.integer.last_layer import polish
 from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet
 from cushion.certificates.search.integer.warm_start import FloatTwin
 from cushion.certificates.search.task import (
-    Found,
     Judging,
     Sample,
     State,
@@ -46,8 +45,8 @@ _LOOKS = 200  # batches on which curvature is measured
 _LOOK = 50  # steps between two looks at the code's costs and the bound
 
 
-def search(task: Task) -> Found:
-    """Train plan after plan until the time is over; return the net with the smallest judge(net).
+def search(task: Task) -> Judging:
+    """Train plan after plan until the time is over; keep the net with the smallest judge(net).
 
     The search begins with the net that always says the most frequent class, so there is always an
     answer; Ctrl-C ends it early and keeps the best so far. Only nets that promise to beat it are
@@ -56,9 +55,7 @@ def search(task: Task) -> Found:
     data, seconds = task.data, task.options.seconds
     begin = time.monotonic()
     judging = Judging(task)
-    threads = torch.get_num_threads()
-    interrupted = False
-    try:
+    with judging:
         if data.x[0].size < _WORTH_THREADS:
             torch.set_num_threads(1)
         choices = plans(image_shape(data))
@@ -76,11 +73,7 @@ def search(task: Task) -> Found:
                 if state.net is not None and promising and (state.last or judging.rested()):
                     judging.hear(state.net)
                 task.report(min(1.0, (time.monotonic() - begin) / seconds), judging.lowest)
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        torch.set_num_threads(threads)
-    return judging.found(interrupted)
+    return judging
 
 
 def attempt(

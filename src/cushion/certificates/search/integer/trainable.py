@@ -67,7 +67,6 @@ class GridWeights(nn.Module):
         self.mask = torch.ones(shape)
         self.held = torch.zeros(shape, dtype=torch.bool)
         self.grid = torch.zeros(shape)  # the values of held weights
-        self.costs = torch.zeros(levels + 2)
         self.refresh()
 
     @classmethod

@@ -18,13 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from cushion.certificates.format.limits import Stage
+from cushion.certificates.search.integer import trainable
 from cushion.certificates.search.integer.balance import balanced
 from cushion.certificates.search.integer.blueprints import is_biased
-from cushion.certificates.search.integer.trainable import (
-    GridWeights,
-    TrainableIntegerNet,
-    along_channels,
-)
 
 _VALUE_BITS = 3.0  # of a kept weight, about
 
@@ -53,7 +49,7 @@ class _Scaled(nn.Module):
 class FloatTwin(nn.Module):
     """An integer net's blueprint with real weights and batch normalisation."""
 
-    def __init__(self, net: TrainableIntegerNet, generator: torch.Generator) -> None:
+    def __init__(self, net: trainable.TrainableIntegerNet, generator: torch.Generator) -> None:
         super().__init__()
         self.net = [net]  # in a list: its parameters are not ours
         self.weights = nn.ParameterDict()
@@ -124,14 +120,14 @@ class FloatTwin(nn.Module):
         def sums(key: str, stage: Stage, values: Tensor) -> Tensor:
             nonlocal scale
             holder = net.weights[key]
-            assert isinstance(holder, GridWeights)
+            assert isinstance(holder, trainable.GridWeights)
             holder.real.copy_(folded[key] * steps[key].each)
             holder.mask.copy_(self.masks[key])
             scale *= steps[key].layer
             units = scale * steps[key].channels
             bias = moved[key] * units
             values = net.linear(values, stage, net.expanded(key, holder.real))
-            values = values + along_channels(bias, values)
+            values = values + trainable.along_channels(bias, values)
             net.set_steps(key, values)
             if key in net.biases:  # a step of a bias should matter as much as one of a weight
                 matters = float((needs[key][1] / units.square()).mean())
