@@ -45,7 +45,7 @@ class Bits:
         if 1 <= value <= most:
             value = self.gamma(value)
         if not 1 <= value <= most:
-            raise Malformed(f"a field of {value} is not in 1..{most}", self.position)
+            raise Malformed(f"a field of {value} is beyond the limits 1 and {most}", self.position)
         return value
 
     def signed(self, value: int, most: int) -> int:
