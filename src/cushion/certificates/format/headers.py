@@ -99,9 +99,7 @@ def code_front(
     bill = Bill(bits)
     version = bits.gamma(VERSION)
     if version != VERSION:
-        raise Malformed(
-            f"format version {version} is not {VERSION}, which this decoder knows", bits.position
-        )
+        raise Malformed(f"format version {version}, not {VERSION} as known here", bits.position)
     bill.charge("format version", "all versions share one prefix code")
     shape, quantiser = code_input(bits, *((net.input_shape, net.input) if net else (None, None)))
     bill.charge("input", describe_input(shape, quantiser))

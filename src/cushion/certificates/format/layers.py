@@ -146,9 +146,7 @@ def feature_after(before: Feature, layer: Layer) -> Feature:
     if isinstance(layer, Pool):
         _check_maps(before)
         if layer.kind not in ("max", "sum") or layer.size < 2:
-            raise Malformed(
-                f"pooling is 'max' or 'sum' from 2x2 on, not {layer.kind!r} {layer.size}"
-            )
+            raise Malformed(f"pooling is 'max' or 'sum' from 2 on, not {layer.kind!r} {layer.size}")
         sides = [side // layer.size for side in before.shape[1:]]
         return _maps(before, before.shape[0], sides, before.symmetry)
     stored = layer.source.shape

@@ -111,7 +111,5 @@ def _coded(layers: tuple[Layer, ...], coder: Coder) -> Iterator[tuple[str, str]]
         yield f"layer {place}: weights", meaning
         if layer.bias is not None:
             walk(layer.bias, arithmetic.code_wide)
-            yield (
-                f"layer {place}: biases",
-                f"{layer.biases} biases in steps of {2**layer.bias_shift}",
-            )
+            meaning = f"{layer.biases} biases in steps of {2**layer.bias_shift}"
+            yield f"layer {place}: biases", meaning

@@ -80,9 +80,8 @@ def _blank(block: Block, before: Feature, classes: int) -> Layer:
         return block
     if isinstance(block, DenseBlock):
         order = before.symmetry if block.invariant else 1
-        return Dense(
-            _zeros(dense_shape(before, block.outputs or classes, order)), None, 0, 0, order
-        )
+        shape = dense_shape(before, block.outputs or classes, order)
+        return Dense(_zeros(shape), None, 0, 0, order)
     outputs = before.shape[0] // before.symmetry if block.depthwise else block.outputs
     groups = 0 if block.depthwise else 1
     stored = stored_shape(before, outputs, block.side, groups, block.symmetry)
