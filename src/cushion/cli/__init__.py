@@ -21,12 +21,8 @@ from cushion.cli.output import check_files
 from cushion.errors import CushionError
 
 _VERBS = (data, train, measure, bounds, compress, certify, verify, inspect, reproduce)
-_SUMMARY = (
-    "Measure why a trained classifier generalises, compress it, and prove a bound on its error."
-)
-_EXAMPLE = (
-    "example: cushion certify --data digits -o d.cushion && cushion verify d.cushion --data digits"
-)
+_SUMMARY = "Measure why a classifier generalises, compress it, and prove a bound on its error."
+_EXAMPLE = "example: cushion certify --data digits -o d.cushion; cushion inspect d.cushion"
 
 
 class _Parser(argparse.ArgumentParser):

@@ -21,10 +21,7 @@ from cushion.theorems.options import EXAMPLES, BoundOptions
 if TYPE_CHECKING:
     from cushion.theorems.records import BoundsTable
 
-_EXAMPLE = (
-    "cushion bounds runs/true --data mnist --beside runs/random --beside-data "
-    "mnist,random-labels=1,seed=0"
-)
+_EXAMPLE = "cushion bounds runs/a --data mnist --beside runs/b --beside-data mnist,random-labels=1"
 
 
 def add_parser(verbs: Any) -> None:
@@ -88,8 +85,7 @@ def _bounds(args: argparse.Namespace, how: BoundOptions, weights: str = "--weigh
     data, holdout = load_pair(args.data)
     net = options.load_named_net(args, data)
     if options.say_if_other_data(args, net, data) and holdout is not None:
-        reason = "those examples may be its training set"
-        options.note(f"so the held-out row is left out: {reason}")
+        options.note("so the held-out row is left out: those examples may be its training set")
         holdout = None
     options.say_if_untrained(args, weights)
     given = {"holdout": holdout, "init": net.init, "options": how, "name": args.net}
@@ -111,18 +107,12 @@ def views(found: BoundsTable) -> Iterator[View]:
     notes = [guess, f"assuming that {'; '.join(found.assumptions)}"]
     columns = "name about shown source meaning"
     yield View("Certificates: every constant explicit", proved, columns, notes)
-    yield View(
-        "Measures: bounds of the literature with their constants (rechecked by nobody: not "
-        "certificates)",
-        [bound for bound in rest if bound.form == "stated"],
-        "name shown vacuous source meaning",
-    )
-    yield View(
-        "Measures: up to constants, as the papers plot or print them; they rank nets and prove "
-        "nothing",
-        [bound for bound in rest if bound.form != "stated"],
-        "name form capacity_log10 shown vacuous source meaning",
-    )
+    explicit = [bound for bound in rest if bound.form == "stated"]
+    title = "Measures: bounds of the literature with their constants (no certificates: unchecked)"
+    yield View(title, explicit, "name shown vacuous source meaning")
+    plotted = [bound for bound in rest if bound.form != "stated"]
+    title = "Measures: up to constants, as the papers plot them; they rank nets and prove nothing"
+    yield View(title, plotted, "name form capacity_log10 shown vacuous source meaning")
     silent: dict[str, list[str]] = {}
     for bound in found.bounds:
         if bound.abstains:
@@ -133,9 +123,6 @@ def views(found: BoundsTable) -> Iterator[View]:
         yield View("No value for", [], "", notes)
     if (other := found.beside) is not None:
         yield from views(other)
-        yield View(
-            f"Which net each row prefers (first: {found.net}, second: {other.net}), and whether "
-            "the held-out errors agree",
-            found.verdicts,
-            "name form first second prefers right",
-        )
+        title = f"Which net each row prefers (first: {found.net}, second: {other.net})"
+        title += ", and whether the held-out errors agree"
+        yield View(title, found.verdicts, "name form first second prefers right")

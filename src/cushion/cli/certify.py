@@ -81,9 +81,7 @@ def _options(args: argparse.Namespace) -> SearchOptions:
 def _own_net(
     model: nn.Module, data: Dataset, holdout: Dataset | None, claim: Claim
 ) -> dict[str, Any]:
-    """f's own errors on the sample (no bound: it was trained on them), and its hold-out line at the
-    total δ.
-    """
+    """f's errors on the sample (no bound: it was trained on them), and its line at the total δ."""
     from cushion.certificates.answers import answer as answers_on
     from cushion.theorems.occam import holdout_bound
 

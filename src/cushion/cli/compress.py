@@ -22,14 +22,9 @@ if TYPE_CHECKING:
     from cushion.nets.loading.weights import LoadedNet
 
 _EXAMPLE = (
-    "cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% -o "
-    "lenet.net; or: cushion compress runs/mlp --data mnist --method heavy-tail --tau 1,2 --t 0,1 "
-    "-o mlp.net"
+    "cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% -o lenet.net"
 )
-_NET = (
-    "the net to compress, or for a search to imitate: weights that cushion wrote, a RUN folder, "
-    "file.py:factory, or a torch.export program (.pt2)"
-)
+_NET = f"the net to compress, or for a search to imitate: {options.NET}"
 _OUT = "where to write: a certificate file (integer, subspace, supermask), or the compressed NET"
 _SEED = "seed of the training, or of the helper string, which is part of the net and paid"
 
@@ -64,9 +59,7 @@ def _takers() -> dict[str, dict[str, Option]]:
 
 
 def _add(parser: argparse.ArgumentParser, takers: dict[str, Option]) -> None:
-    """One flag for all methods that take an option of this name, with what it means to each; its
-    text is read once the method is known.
-    """
+    """One flag for all methods that take such an option; read once the method is known."""
     meanings: dict[str, list[str]] = {}
     for method, one in takers.items():
         meanings.setdefault(help_of(one), []).append(method)

@@ -23,7 +23,7 @@ def add_parser(verbs: Any) -> None:
     getting.add_argument("name", metavar="NAME", help="mnist, fashion-mnist or cifar10")
 
 
-def run_list(args: argparse.Namespace) -> int:
+def run_list(args: argparse.Namespace) -> None:
     from cushion.data.fetch import list_sets
 
     sets = list_sets()
@@ -31,10 +31,9 @@ def run_list(args: argparse.Namespace) -> int:
     if missing := [one.name for one in sets if not one.present]:
         lines.append(f"Fetch a set with: cushion data get {missing[0]}")
     answer(args, {"sets": [s.to_json() for s in sets]}, *lines)
-    return 0
 
 
-def run_get(args: argparse.Namespace) -> int:
+def run_get(args: argparse.Namespace) -> None:
     from cushion.data import load_pair
     from cushion.data.fetch import get
 
@@ -46,4 +45,3 @@ def run_get(args: argparse.Namespace) -> int:
             parts[name] = facts
             lines.append(f"{name}: {len(part)} examples, fingerprint {part.fingerprint}")
     answer(args, {"name": args.name, "folder": str(folder), "parts": parts}, *lines)
-    return 0

@@ -107,9 +107,7 @@ def flag_of(one: Option) -> str:
 
 
 def _kept_as(one: Option) -> str:
-    """Its name among the parsed arguments: two classes may have fields of one name and two
-    flags.
-    """
+    """Its name among the parsed arguments; fields of one name in two classes may have two flags."""
     return (one.flag or one.name).replace("-", "_")
 
 

@@ -112,7 +112,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def describe(found: MeasureTable) -> str:
-    """All that was measured, family by family."""
     net = found.net
     size = f"{net.parameters} parameters in {net.depth} affine layers"
     lines = [f"{size}, on {net.m} examples of {net.data} ({found.note})"]

@@ -30,9 +30,7 @@ _DATA = (
     "a set's name (see `cushion data list`), a folder or an .npz file; steps may follow, such as "
     "cifar10,subset=10000,random-labels=1,seed=0"
 )
-_NET = (
-    "weights that cushion wrote, a RUN folder, a compressed net, file.py:factory, or a .pt2 program"
-)
+NET = "weights that cushion wrote, a RUN folder, a compressed net, file.py:factory, or a .pt2 file"
 
 
 def add_verb(
@@ -64,7 +62,7 @@ def add_out(parser: Any, shown: str, meaning: str) -> None:
     add_word(parser, "-o --out", shown, meaning, required=True)
 
 
-def add_net(parser: Any, name: str = "net", meaning: str = _NET, **more: Any) -> None:
+def add_net(parser: Any, name: str = "net", meaning: str = NET, **more: Any) -> None:
     """NET as a positional argument, or as --net where it is optional."""
     parser.add_argument(name, metavar="NET", help=meaning, **more)
     state = "with file.py:factory: its state dict, .safetensors or .pt"
@@ -78,7 +76,6 @@ def add_examples(parser: Any, what: str, default: str = "what some minutes allow
 
 
 def filled(text: str) -> str:
-    """A name that is not empty."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text
@@ -128,7 +125,6 @@ def check_net_flags(args: argparse.Namespace, name: str = "--net") -> None:
 
 
 def is_certificate(path: str | Path) -> bool:
-    """Whether the file begins as a certificate does."""
     if not Path(path).is_file():
         return False
     with open(path, "rb") as stream:

@@ -28,9 +28,7 @@ _READ = {
 
 
 def check_files(args: argparse.Namespace) -> None:
-    """Refuse an impossible --json FILE, and a file that would be written over another of this
-    command, before the work and not after it.
-    """
+    """Before the work: refuse an impossible --json FILE, and files written over one another."""
     if args.json not in (None, "-"):
         check_writable(args.json)
     given = {name: value for name, value in vars(args).items() if isinstance(value, str)}

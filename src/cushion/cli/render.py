@@ -26,7 +26,6 @@ Shown = tuple[Column, list[Any], str]  # a column, every row's cell, and the pat
 
 
 def width() -> int:
-    """Characters of a line."""
     return _asked() or _PIPED
 
 
@@ -133,17 +132,13 @@ def facts(record: Record, *names: str) -> str:
 
 
 def records(rows: Sequence[Record], *names: str) -> str:
-    """A table of records, one a row: the fields named, or all described ones; empty ones are left
-    out.
-    """
+    """A table of records, one a row: the fields named, or all described ones, unless empty."""
     view = View("", rows, " ".join(names))
     return _table(view, _columns(view))
 
 
 def show(parts: Iterable[View | str]) -> str:
-    """All views, each with the meanings of those columns that no view before it has shown; texts
-    between them as they are.
-    """
+    """All views, each with the meanings of columns that none before it has shown; texts as is."""
     explained: set[tuple[str, str]] = set()
     return "\n\n".join(
         part if isinstance(part, str) else "\n".join(_lines(part, explained)) for part in parts
@@ -233,7 +228,6 @@ def _labelled(columns: list[Shown], view: View) -> list[Shown]:
 
 
 def _outer(path: str) -> list[str]:
-    """The records that a path leads through."""
     return path.removesuffix(".median").split(".")[:-1]
 
 

@@ -57,7 +57,10 @@ def run(args: argparse.Namespace) -> None:
     if args.list:
         return _list(args, out)
     if args.summary:
-        return _summary(args, out)
+        from cushion.papers.summary import summarise
+
+        text = summarise(out, args.link or "")
+        return answer(args, {"summary": text}, text.rstrip(), wrap=False)
     names = ("device", "seed", "from_records", "svg")
     how: dict[str, Any] = {name: getattr(args, name) for name in names}
     how["size"] = args.size or "quick"
@@ -91,10 +94,3 @@ def _list(args: argparse.Namespace, out: Path) -> None:
     found = f"{count} of {len(items)} items are done{asked} in {out}"
     ends = f"{found}. Times are for two cores; (shared): trainings are."
     answer(args, {"items": items}, table([*_COLUMNS, "done"], rows), "", ends)
-
-
-def _summary(args: argparse.Namespace, out: Path) -> None:
-    from cushion.papers.summary import summarise
-
-    text = summarise(out, args.link or "")
-    answer(args, {"summary": text}, text.rstrip(), wrap=False)

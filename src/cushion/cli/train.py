@@ -15,10 +15,7 @@ from cushion.training.options import ImpOptions, TrainOptions
 if TYPE_CHECKING:
     from cushion.training.imp import ImpResult
 
-_RECIPE = (
-    'a recipe (such as arora-vgg19, guha-mlp, small) or a spec such as "1x28x28: flatten fc300 '
-    'relu fc10"'
-)
+_RECIPE = 'a recipe (such as guha-mlp) or a spec such as "1x28x28: flatten fc300 relu fc10"'
 
 
 def add_parser(verbs: Any) -> None:
@@ -45,7 +42,7 @@ def recipe_names() -> list[str]:
     return [*names, "neyshabur-mlp-8 to -8192 (powers of two)"]
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from cushion.data import load_pair
     from cushion.training.imp import train_imp
     from cushion.training.training import train
@@ -61,18 +58,15 @@ def run(args: argparse.Namespace) -> int:
     data, test = load_pair(args.data)
     if args.prune is not None:
         found = train_imp(args.recipe, data, args.out, test=test, **options, **vars(pruning))
-        answer(args, found.to_json(), *describe_levels(found))
-        return 0
+        return answer(args, found.to_json(), *describe_levels(found))
     result = train(args.recipe, data, args.out, test=test, snapshots=snapshots, **options)
     numbers = {key: value for key, value in result.metrics.items() if isinstance(value, float)}
     done = f"{result.status} after {result.epochs} epochs: {result.net}"
     metrics = ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())
-    answer(args, result.to_json(), done, metrics)
-    return 0
+    return answer(args, result.to_json(), done, metrics)
 
 
 def describe_levels(found: ImpResult) -> list[str]:
-    """The levels as a table, and where their nets are."""
     last = found.levels[-1]
     left = f"{last.nonzeros} of {found.weights} weights left"
     return [

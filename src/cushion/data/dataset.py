@@ -92,9 +92,8 @@ class Dataset:
 
     def select(self, rows: NDArray[np.int64], step: str) -> Dataset:
         """The given rows in the given order, with `step` added to the history."""
-        return dataclasses.replace(
-            self, x=self.x[rows], y=self.y[rows], history=(*self.history, step)
-        )
+        history = (*self.history, step)
+        return dataclasses.replace(self, x=self.x[rows], y=self.y[rows], history=history)
 
     def relabel(self, y: NDArray[np.int64], step: str) -> Dataset:
         """The same inputs with other labels, with `step` added to the history."""

@@ -44,16 +44,8 @@ class SetLine(Record):
 def list_sets(root: Path | None = None) -> list[SetLine]:
     """Every named set, and whether it is there to be loaded."""
     return [
-        SetLine(
-            name=named.name,
-            examples=named.train,
-            held_out=named.test,
-            shape=named.shape,
-            classes=named.classes,
-            origin=named.origin,
-            present=store.is_present(named, root),
-        )
-        for named in catalogue.SETS.values()
+        SetLine(s.name, s.train, s.test, s.shape, s.classes, s.origin, store.is_present(s, root))
+        for s in catalogue.SETS.values()
     ]
 
 

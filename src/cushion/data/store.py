@@ -43,10 +43,7 @@ def load(named: NamedSet) -> tuple[Dataset, Dataset]:
 
 
 def is_present(named: NamedSet, under: Path | None = None) -> bool:
-    """Whether it can be loaded: all files are there, meta.json states the set's fingerprints.
-
-    Quick, since it reads no pixels; `is_sound` does.
-    """
+    """Whether all files are there and meta.json states the set's fingerprints; pixels unread."""
     place = folder(named.name, under)
     try:
         stated = json.loads((place / "meta.json").read_text())

@@ -69,8 +69,6 @@ class Total:
 
 @dataclass
 class Smallest:
-    """The least of the numbers seen."""
-
     value: float = float("inf")
 
     def merge(self, other: Smallest) -> None:
@@ -84,10 +82,7 @@ Accumulators: TypeAlias = Mapping[Key, Accumulator]
 def map_shards(
     rows: int, size: int, work: Callable[[slice], Accumulators[Key]], *, describe: str = "examples"
 ) -> dict[Key, Any]:
-    """Run `work` on consecutive slices of at most `size` rows and merge its answers by key.
-
-    Shows a progress bar on stderr when that is a terminal and the work takes over two seconds.
-    """
+    """Run `work` on consecutive slices of at most `size` rows and merge its answers by key."""
     if rows < 1 or size < 1:
         raise BadInput(f"cannot work on {rows} rows in shards of {size}; both must be at least 1")
     merged: dict[Key, Any] = {}

@@ -9,7 +9,6 @@ LARGEST = 1 << 28  # numbers of one map, and of all weights together
 
 
 def sides(value: Any) -> tuple[int, ...]:
-    """A shape."""
     found = tuple(whole(side) for side in value)
     if not found or min(found) < 1 or math.prod(found) > LARGEST:
         raise ValueError("a shape has sides of at least 1")
@@ -24,7 +23,6 @@ def whole(value: Any, least: int = 0) -> int:
 
 
 def two(value: Any, least: int = 0) -> tuple[int, int]:
-    """Two whole numbers."""
     first, second = (whole(side, least) for side in value)
     return first, second
 

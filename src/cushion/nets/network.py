@@ -192,10 +192,7 @@ class Network:
 
 
 class NetworkModule(nn.Module):
-    """A traced or compressed net as a module; weights and biases are buffers, for its fingerprint.
-
-    `cushion.measure` and the like take the network out again instead of tracing the module.
-    """
+    """A net as a module that `measure` and the like do not trace; its numbers are its buffers."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
@@ -205,7 +202,6 @@ class NetworkModule(nn.Module):
             self.register_buffer(f"bias{at}", node.affine.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, *input_shape] -> [B, classes]."""
         return self.network.forward(x)
 
 

@@ -16,9 +16,7 @@ class TrainOptions(Options):
 
     width: float = option(1.0, "scale every hidden width by F", above=0)
     epochs: int | None = option(None, "instead of the recipe's number", least=1)
-    lr_halve_every: int | None = option(
-        None, "halve the learning rate every N epochs (a shorter run's schedule)", least=1
-    )
+    lr_halve_every: int | None = option(None, "halve the learning rate every N epochs", least=1)
     snapshots: tuple[int, ...] | None = option(
         None, "keep the net after these epochs, counted from 1: RUN/epoch-NNNN", least=1
     )

@@ -122,7 +122,6 @@ def _rates(found: Any) -> Any:
 
 
 def _name(found: Any) -> str:
-    """The method, and which of its kinds."""
     kind = getattr(found, "rule", "") or getattr(found, "form", "") or getattr(found, "helper", "")
     variant = ", a variant" if getattr(found, "variant", "") else ""
     return f"{found.method} ({kind}{variant})" if kind else found.method

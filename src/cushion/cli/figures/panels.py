@@ -23,9 +23,7 @@ def panels(
     labels: tuple[str, str],
     beside: str = "the net beside it",
 ) -> Any:
-    """A panel for each layer that `pick` finds something in; the net beside it in the second
-    colour.
-    """
+    """A panel for each layer that `pick` finds something in; the net beside it in OTHER."""
     layers = [layer for layer in found.layers if pick(layer) is not None]
     shown = _evenly(layers)
     some = "" if len(shown) == len(layers) else f"\n{len(shown)} of {len(layers)} layers"

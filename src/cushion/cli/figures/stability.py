@@ -25,7 +25,6 @@ _HISTOGRAMS = {
 
 
 def pictures(found: MeasureTable) -> Iterator[tuple[str, Any]]:
-    """Every picture that the table has the numbers for."""
     twin = None if found.beside is None else found.beside.net.stability
     initial = twin is not None and twin.weights == "initial"
     other = f"{'its initialisation' if initial else 'a random net'}, scaled to match"
@@ -47,7 +46,6 @@ def pictures(found: MeasureTable) -> Iterator[tuple[str, Any]]:
 
 
 def _histogram(axes: Any, spread: Any, colour: str, label: str) -> None:
-    """The density over the values."""
     steps(axes, spread, colour, label)
     axes.set_yticks([])
     axes.locator_params(axis="x", nbins=4)

@@ -113,7 +113,6 @@ def conv2d(
     groups: int = 1,
     padding_mode: str = "zeros",
 ) -> Step:
-    """Convolution with zero padding."""
     weight, steps, spread = tensor(weight), pair(stride), pair(dilation)
     if padding == "same":
         zeros = same_padding((weight.shape[2], weight.shape[3]), spread)

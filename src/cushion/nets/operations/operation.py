@@ -114,9 +114,7 @@ class Join(Operation):
 
 
 class Derivative(Protocol):
-    """Q, an operation on one input linearised at a batch. Vectors are [P, B or 1, *shape]; it may
-    write into the tensor that it is given.
-    """
+    """Q, an operation linearised at a batch, on vectors [P, B or 1, *shape] that it may change."""
 
     def push(self, t: Tensor) -> Tensor:
         """Q t."""
@@ -129,9 +127,7 @@ class Derivative(Protocol):
 
 
 class Masked:
-    """Some units pass, the others are 0. The mask has the dtype of the vectors, because a product
-    with booleans converts them each time.
-    """
+    """Some units pass, the others are 0. The mask has the vectors' dtype: no conversions."""
 
     def __init__(self, mask: Tensor) -> None:
         self.mask = mask

@@ -18,8 +18,6 @@ from cushion.nets.operations.windows import Adaptive, Pool, Sliding
 
 
 class Maximum(Pool):
-    """The largest value of each window."""
-
     def linearise(self, x: Tensor) -> tuple[Tensor, Derivative]:
         pooled, chosen = self.function(x, *vars(self).values(), return_indices=True)
         shape = tuple(x.shape[1:])
@@ -107,10 +105,7 @@ class AdaptiveAvgPool(Adaptive, Mean):
 
 
 class _Window(Masked):
-    """A max-pool with disjoint windows: at most one input of each window passes.
-
-    mask: [B, C, H, W], 1 where the pool takes its values.
-    """
+    """A max-pool with disjoint windows; mask: [B, C, H, W], 1 where the pool takes its values."""
 
     def __init__(self, x: Tensor, chosen: Tensor, window: Pair) -> None:
         selected = torch.zeros_like(x, memory_format=torch.contiguous_format).flatten(2)

@@ -39,7 +39,6 @@ class ReLU(Operation):
         return F.relu(x), Masked((x > 0).to(x.dtype))
 
     def decisions(self, shape: Shape) -> int:
-        """One a unit."""
         return math.prod(shape)
 
 
@@ -124,7 +123,6 @@ def unflatten(
 
 @traces(torch.squeeze, "squeeze")
 def squeeze(x: Any, dim: Any = None) -> Step:
-    """Drops an axis of length one."""
     x = feature(x)
     if not isinstance(dim, int):
         reason = "it would drop the batch axis too when the batch has one example"
@@ -134,8 +132,6 @@ def squeeze(x: Any, dim: Any = None) -> Step:
 
 @traces(torch.unsqueeze, "unsqueeze")
 def unsqueeze(x: Any, dim: int) -> Step:
-    """Adds an axis of length one."""
-
     def target(axes: Shape) -> Shape:
         at = dim % (len(axes) + 1)
         return (*axes[:at], 1, *axes[at:])

@@ -132,14 +132,12 @@ _TABLE = (
     (
         "softmax logsoftmax softmax2d softmin",
         "softmax is not piecewise linear",
-        "return the logits (a softmax at the end does not change the predicted class; apply it "
-        "outside the net)",
+        "return the logits (a softmax at the end changes no predicted class; apply it outside)",
     ),
     (
         "mul imul multiply matmul bmm mm einsum baddbmm truediv div bilinear",
         "it multiplies or divides feature maps, which no affine layer does",
-        "use additions and concatenations, and fold constant factors into a layer's weights or "
-        "into the data",
+        "use additions and concatenations, and fold constant factors into weights or the data",
     ),
     (
         "multiheadattention transformerencoderlayer transformerencoder transformerdecoderlayer "
@@ -173,23 +171,11 @@ _TABLE = (
         "padding outside a layer is not understood",
         "use the padding option of Conv2d or of the pooling",
     ),
-    (
-        "embedding embeddingbag",
-        "it reads words, not numbers",
-        "start the net after the embedding",
-    ),
+    ("embedding embeddingbag", "it reads words, not numbers", "start the net after the embedding"),
     ("syncbatchnorm", "batch-norm across processes is not understood", "convert it to BatchNorm2d"),
-    (
-        "item tolist numpy cpu",
-        "it takes values out of the net's computation",
-        "keep the forward inside torch",
-    ),
+    ("item tolist numpy cpu", "it takes values out of the net", "keep the forward inside torch"),
     ("optimizedmodule", "it is compiled", "pass the module as it was before torch.compile"),
-    (
-        "recursivescriptmodule scriptmodule",
-        "it is TorchScript",
-        "pass the Python module it was made from",
-    ),
+    ("recursivescriptmodule scriptmodule", "it is TorchScript", "pass the module it was made of"),
     (
         "dataparallel distributeddataparallel",
         "it only distributes another net",
@@ -201,8 +187,7 @@ _REASONS = {name: (reason, fix) for names, reason, fix in _TABLE for name in nam
 
 _GENERIC = (
     "there is no exact rule for it",
-    "write it with supported layers (Linear, Conv2d, batch-norm, ReLU, pooling, flatten, addition, "
-    "concatenation)",
+    "write it with supported layers (Linear, Conv2d, batch-norm, ReLU, pooling, flatten, add, cat)",
 )
 
 

@@ -29,11 +29,9 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 class Pool(Operation):
-    """One number for each window of a map [channels, height, width].
+    """One number for each window of a map [channels, height, width]."""
 
-    function: torch's own, which takes the fields in their order.
-    """
-
+    # torch's own, which takes the fields in their order
     function: ClassVar[Callable[..., Any]]
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -31,7 +30,7 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
     random state is put back. The weights are float32, or float64 if any of the module's are; half
     precision widens without loss.
     """
-    with _undisturbed():
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
         assembly, into, lines, idle = _examine(model, _example_shape(model, input_shape))
         if not all(line.understood for line in lines):
             raise Unsupported(f"cushion cannot trace this net: {report.sentence(lines)}")
@@ -55,7 +54,7 @@ def support(
     to `trace`.
     """
     shape = None if input_shape is None else _example_shape(model, input_shape)
-    with _undisturbed():
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
         assembly, _, lines, idle = _examine(model, shape)
         followed = bool(assembly.drafts)
         rest = report.module_lines(model, {line.path for line in lines}, followed)
@@ -91,17 +90,6 @@ def _example_shape(model: nn.Module, given: Sequence[int] | Tensor) -> Shape:
         rule = "that of one example, such as (784,) or (3, 32, 32), without the batch"
         raise BadInput(f"the input shape {shape} must be {rule}")
     return shape
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """No gradients inside, and torch's random state afterwards as before."""
-    state = torch.get_rng_state()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        torch.set_rng_state(state)
 
 
 def _live(drafts: list[Draft], output: int) -> set[int]:
