@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from cushion.nets.loading.weights import LoadedNet
 
 _EXAMPLE = (
-    "cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% -o lenet.net"
+    "cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% -o "
+    "lenet.net; or: cushion compress runs/mlp --data mnist --method heavy-tail --tau 1,2 --t 0,1 "
+    "-o mlp.net"
 )
 _NET = f"the net to compress, or for a search to imitate: {options.NET}"
 _OUT = "where to write: a certificate file (integer, subspace, supermask), or the compressed NET"

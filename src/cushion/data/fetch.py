@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from cushion.data import catalogue, clients, store
 from cushion.data.catalogue import NamedSet, Package
@@ -183,12 +183,10 @@ def _wrong_file(package: Package, folder: Path) -> str | None:
     return None
 
 
-def _digest(stream: BinaryIO | gzip.GzipFile, algorithm: str) -> str:
+def _digest(stream: Any, algorithm: str) -> str:
     # the publishers' md5; the fingerprint is sha256
-    digest = hashlib.new(algorithm, usedforsecurity=False)
-    while piece := stream.read(CHUNK):
-        digest.update(piece)
-    return digest.hexdigest()
+    empty = hashlib.new(algorithm, usedforsecurity=False)
+    return hashlib.file_digest(stream, empty.copy).hexdigest()
 
 
 @contextmanager

@@ -104,16 +104,11 @@ def freshness_fault(rows: NDArray[Any], sample: NDArray[Any]) -> str:
     return f"{shared} of the {len(rows)} are rows of the sample itself"
 
 
-def holdout_fault(holdout: Dataset, sample: Dataset) -> str:
-    """Why these held-out examples cannot be held out beside the sample; empty if they can."""
-    fault = freshness_fault(holdout.x, sample.x)
-    return fault and f"the held-out examples ({holdout.name}) are not held out: {fault}"
-
-
 def check_holdout(holdout: Dataset | None, sample: Dataset) -> None:
     """BadInput if these examples cannot be held out beside the sample."""
-    if holdout is not None and (fault := holdout_fault(holdout, sample)):
-        raise BadInput(f"{fault}; hold out others, or none")
+    if holdout is not None and (fault := freshness_fault(holdout.x, sample.x)):
+        said = f"the held-out examples ({holdout.name}) are not held out: {fault}"
+        raise BadInput(f"{said}; hold out others, or none")
 
 
 def _digests(x: NDArray[Any]) -> list[bytes]:

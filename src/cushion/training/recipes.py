@@ -62,6 +62,8 @@ class Recipe(Record):
         return self.lr * 0.5 ** (epoch // self.lr_halve_every) if self.lr_halve_every else self.lr
 
 
+_SMALL = "1x8x8: conv16k3p1 relu maxpool2 flatten fc32 relu fc10"
+_LENET = "1x28x28: flatten fc300 relu fc100 relu fc10"
 _VGG19 = (
     "3x32x32: 2*[conv64k3p1 relu] maxpool2 2*[conv128k3p1 relu] maxpool2 4*[conv256k3p1 relu] "
     "maxpool2 4*[conv512k3p1 relu] maxpool2 4*[conv512k3p1 relu] maxpool2 flatten drop0.5 fc512 "
@@ -124,7 +126,11 @@ _ALEXNET_NOTES = (
     "the common 32x32 variant: five convolutions and one dense layer; initialisation not stated: "
     "centred He; augmentation not stated"
 )
-_SHIN_NOTES = "the paper takes trained nets from a model zoo; the training settings are ours; "
+_LENET_NOTES = "the net is the paper's, the training settings are ours"
+_VGG_NOTES = "augmentation and initialisation not stated: crop and mirror, centred He"
+_SHIN_NOTES = "the paper takes trained nets from a model zoo; the training settings are ours"
+_RESNET_NOTES = f"{_SHIN_NOTES}; projections (1x1, stride 2) where the width changes"
+_DENSENET_NOTES = f"{_SHIN_NOTES}; no bottleneck, no compression"
 
 
 def _guha_mlp(name: str, width: int, dataset: str, shape: str, batch: int) -> Recipe:
@@ -135,22 +141,10 @@ def _guha_mlp(name: str, width: int, dataset: str, shape: str, batch: int) -> Re
 
 
 _ALL = (
-    _cushion(
-        "small",
-        "a small convolutional net that learns digits in seconds",
-        "1x8x8: conv16k3p1 relu maxpool2 flatten fc32 relu fc10",
-    ),
-    _lecun(
-        "lenet-300-100",
-        "LeNet-300-100, two hidden dense layers",
-        "1x28x28: flatten fc300 relu fc100 relu fc10",
-        "the net is the paper's, the training settings are ours",
-    ),
+    _cushion("small", "a small convolutional net that learns digits in seconds", _SMALL),
+    _lecun("lenet-300-100", "LeNet-300-100, two hidden dense layers", _LENET, _LENET_NOTES),
     _arora(
-        "arora-vgg19",
-        "VGG-19 (16 convolutions, FC 512-512-10) on CIFAR-10",
-        _VGG19,
-        "augmentation and initialisation not stated: crop and mirror, centred He",
+        "arora-vgg19", "VGG-19 (16 convolutions, FC 512-512-10) on CIFAR-10", _VGG19, _VGG_NOTES
     ),
     _arora("arora-alexnet", "AlexNet on CIFAR-10", _ALEXNET, f"{_ALEXNET_NOTES}: on"),
     _arora(
@@ -194,18 +188,8 @@ _ALL = (
         "1000 epochs",
         dataset="mnist",
     ),
-    _shin(
-        "shin-resnet20",
-        "ResNet-20 on CIFAR-10",
-        _RESNET20,
-        f"{_SHIN_NOTES}projections (1x1, stride 2) where the width changes",
-    ),
-    _shin(
-        "shin-densenet",
-        "DenseNet-40 (growth 12) on CIFAR-10",
-        _DENSENET40,
-        f"{_SHIN_NOTES}no bottleneck, no compression",
-    ),
+    _shin("shin-resnet20", "ResNet-20 on CIFAR-10", _RESNET20, _RESNET_NOTES),
+    _shin("shin-densenet", "DenseNet-40 (growth 12) on CIFAR-10", _DENSENET40, _DENSENET_NOTES),
 )
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _ALL}

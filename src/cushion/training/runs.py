@@ -23,14 +23,7 @@ from torch import Tensor, nn
 
 from cushion.data.files import write_whole
 from cushion.errors import Malformed
-from cushion.nets.loading.weights import (
-    INIT_FILE,
-    NET_FILE,
-    load_net,
-    read_tensors,
-    save_net,
-    save_tensors,
-)
+from cushion.nets.loading import weights as stored
 from cushion.training.plans import CHECKPOINT_FILE, Setting
 
 CHECKPOINT_FORMAT = "cushion-checkpoint-1"
@@ -48,7 +41,7 @@ class Run:
         self.history: list[dict[str, Any]] = []
         self.stopped = False
         self.keep: int | None = None  # the epoch whose checkpoint stays, as REWIND_FILE
-        self.net_path = folder / NET_FILE
+        self.net_path = folder / stored.NET_FILE
 
     def _save(self, file: str, module: nn.Module, metrics: dict[str, Any] | None = None) -> None:
         """Write the net as it is now."""
@@ -62,13 +55,13 @@ class Run:
             "width": setting.width,
             "metrics": {"epochs": len(self.history)} if metrics is None else metrics,
         }
-        save_net(self.folder / file, module, setting.spec, meta)
+        stored.save_net(self.folder / file, module, setting.spec, meta)
 
     def finished(self) -> dict[str, Any] | None:
         """The metrics of a finished run, else None."""
         if not self.net_path.exists():
             return None
-        metrics: dict[str, Any] = load_net(self.net_path).meta.get("metrics", {})
+        metrics: dict[str, Any] = stored.load_net(self.net_path).meta.get("metrics", {})
         if not _holds_numbers(metrics) or type(metrics.get("epochs")) is not int:
             said = f"{self.net_path} holds no metrics of a run"
             raise Malformed(f"{said}; delete it to finish the run again")
@@ -76,8 +69,8 @@ class Run:
 
     def restore(self, module: nn.Module, optimiser: torch.optim.Optimizer) -> Status:
         """Save the module as the run starts from it, then load the last checkpoint, if any."""
-        if not (self.folder / INIT_FILE).exists():
-            self._save(INIT_FILE, module)
+        if not (self.folder / stored.INIT_FILE).exists():
+            self._save(stored.INIT_FILE, module)
         path = self.folder / CHECKPOINT_FILE
         if not path.exists():
             return "trained"
@@ -88,7 +81,7 @@ class Run:
     def load(self, path: Path, module: nn.Module, optimiser: torch.optim.Optimizer) -> None:
         """Take over the weights, the optimiser's state and the history of a checkpoint."""
         try:
-            tensors, metadata = read_tensors(path)
+            tensors, metadata = stored.read_tensors(path)
             if metadata.get("format") != CHECKPOINT_FORMAT:
                 raise ValueError(f"its format is not {CHECKPOINT_FORMAT}")
             history, stopped = _progress(metadata)
@@ -128,15 +121,15 @@ class Run:
         }
         # First what stays: a run that is killed in between repeats the epoch.
         if len(self.history) == self.keep:
-            save_tensors(self.folder / REWIND_FILE, tensors, metadata)
+            stored.save_tensors(self.folder / REWIND_FILE, tensors, metadata)
         if len(self.history) in self.setting.snapshots:
             self._save(snapshot_file(len(self.history)), module)
-        save_tensors(self.folder / CHECKPOINT_FILE, tensors, metadata)
+        stored.save_tensors(self.folder / CHECKPOINT_FILE, tensors, metadata)
         self._write_history()
 
     def finish(self, module: nn.Module, metrics: dict[str, Any]) -> None:
         """Write the trained net; from now on the run is done."""
-        self._save(NET_FILE, module, metrics)
+        self._save(stored.NET_FILE, module, metrics)
 
     def _write_history(self) -> None:
         lines = "".join(json.dumps(line) + "\n" for line in self.history)

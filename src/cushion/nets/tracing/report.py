@@ -11,10 +11,7 @@ from cushion.nets.operations.vocabulary import MODULES, Refused, plain_type, ref
 from cushion.nets.tracing.assembly import Assembly
 from cushion.records import Record
 
-_IDLE = Refused(
-    "the logits do not depend on it",
-    "delete unused parts of the net, or let it return what they compute",
-)
+_IDLE = Refused("the logits do not depend on it", "delete unused parts, or return what they give")
 _HOOKS = Refused(
     "it has forward hooks, which can change what it computes",
     "remove them first (torch.nn.utils.prune.remove and remove_weight_norm do so for those of "
