@@ -36,7 +36,7 @@ from cushion.certificates.certificate import certify_net
 from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.sources import Grid, Product, SignProjection, Values
-from cushion.compressors.projection.stored_vectors import Sparse
+from cushion.compressors.projection.matrix_project import Sparse
 from cushion.compressors.searches import summarise
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.compressors.storage.stored import Kept, Numbers

@@ -13,8 +13,14 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from cushion.compressors.projection.matrix_project import HELPERS, Helper, Projected
-from cushion.compressors.projection.stored_vectors import ProjectedRows, Sparse, Start
+from cushion.compressors.projection.matrix_project import (
+    HELPERS,
+    Helper,
+    Projected,
+    ProjectedRows,
+    Sparse,
+    Start,
+)
 from cushion.compressors.projection.vectors import (
     LinearTask,
     vector_compress,

@@ -4,6 +4,7 @@ simulation, slopes.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
@@ -149,12 +150,7 @@ def test_the_slopes(gamma: float) -> None:
     assert slope(project) == pytest.approx(-1 / 2 + logarithm, abs=0.002)
     assert -0.48 < slope(project) < -0.47
     # without the logarithm and the bits of a number the exponent is -1/2 to three digits
-    plain = [
-        LinearRate(
-            r.method, r.m, gamma, 0.05, r.eta, r.numbers, r.bits, r.bound / math.sqrt(r.bits)
-        )
-        for r in project
-    ]
+    plain = [dataclasses.replace(rate, bound=rate.bound / math.sqrt(rate.bits)) for rate in project]
     assert slope(plain) == pytest.approx(-0.5, abs=1e-3)
     assert project[-1].bound < compress[-1].bound / 5
 
@@ -181,7 +177,7 @@ def test_few_coordinates_end_the_regime() -> None:
 
 def test_slope_is_the_exponent() -> None:
     def power(m: int, value: float) -> LinearRate:
-        return LinearRate("vector-project", m, 0.1, 0.05, 0.0, 1, 1, value)
+        return LinearRate("vector-project", 1, m, 0.0, 1, 1, value)
 
     assert slope([power(m, 7 * m**-0.4) for m in (10, 50, 1000)]) == pytest.approx(-0.4)
     # residuals: x = 0, 1, 2 and y = 0, 0, -3 in units of ln 10 have the least-squares slope -3/2

@@ -19,15 +19,8 @@ from cushion.certificates.certificate import Certificate
 from cushion.certificates.format.number_stream import MOST_FIELD
 from cushion.certificates.model_first import model_first
 from cushion.certificates.search.options import Report
-from cushion.compressors.choice import (
-    ASSUMED,
-    Compressed,
-    certificate_of,
-    curve_point,
-    occam_rows,
-    take_best,
-    worthless,
-)
+from cushion.compressors import choice
+from cushion.compressors.choice import Compressed
 from cushion.compressors.lemmas import follow_induction
 from cushion.compressors.method import Found, Method
 from cushion.compressors.records import CurvePoint, Promise, Summary, Tried
@@ -124,7 +117,7 @@ def compress_model(
     net, start = chosen.prepare(net, start)
     subject = resolve_name(chosen.subject)(net, start, sample, method, options, float(exact), seed)
     notes = {"method": method, "seed": seed, **chosen.settings(options)}
-    found, tried, curve = take_best(chosen, subject, exact, notes)
+    found, tried, curve = choice.take_best(chosen, subject, exact, notes)
     found = replace(found, holdout=holdout)
     summary, certificate = _report(chosen, found, tried, curve, exact)
     return Compressed(found.compressed, summary, certificate)
@@ -160,8 +153,8 @@ def _report(
     """The summary, which takes what it has fields for, and the certificate."""
     subject, stored, account = found.subject, found.stored, resolve_name(method.account)(found)
     lemmas = tuple(account.lemmas)
-    certificate, because = certificate_of(found, delta)
-    occam = occam_rows(found, delta, certificate, because)
+    certificate, because = choice.certificate_of(found, delta)
+    occam = choice.occam_rows(found, delta, certificate, because)
     if tried:
         at, held = next(k for k, one in enumerate(tried) if one.chosen), occam[0].holdout_errors
         error = None if held is None or found.holdout is None else held / len(found.holdout)
@@ -189,13 +182,13 @@ def _report(
         "occam": occam,
         "paper_bounds": tuple(map(_in_own_words, account.bounds)),
         "curve": tuple(curve),
-        "assumptions": ASSUMED,
+        "assumptions": choice.ASSUMED,
         **account.columns,
     }
     taken = {field.name for field in fields(method.summary)}
     summary = method.summary(**{name: value for name, value in known.items() if name in taken})
     if "notes" in taken:
-        said = (*account.notes(summary), *worthless(tried, subject.net.classes))
+        said = (*account.notes(summary), *choice.worthless(tried, subject.net.classes))
         summary = replace(summary, notes=said)  # type: ignore[call-arg]
     return summary, certificate
 
@@ -209,6 +202,6 @@ def _point(subject: Subject, asked: str, stored: StoredNet, holdout: Dataset | N
     """One further size, on the sample and on held-out examples."""
     network = stored.network(subject.net, subject.start)
     errors = follow_induction(subject.net, network, subject.sample, scores=subject.net_scores)
-    point = curve_point(asked, stored, stored.bits, errors, subject.gamma or 0.0)
+    point = choice.curve_point(asked, stored, stored.bits, errors, subject.gamma or 0.0)
     held = None if holdout is None else look_at(network, holdout).errors / len(holdout)
     return replace(point, test_error=held)

@@ -16,13 +16,8 @@ import math
 from dataclasses import replace
 from functools import partial
 
-from cushion.theorems.facts import (
-    LayerFacts,
-    NetFacts,
-    lifted_frobenius,
-    lifted_l1_inf,
-    lifted_spectral,
-)
+from cushion.theorems import facts as known
+from cushion.theorems.facts import LayerFacts, NetFacts
 from cushion.theorems.logs import FINE, LN2, LN10, at_least, at_most, log, log_sum
 from cushion.theorems.records import Bound, Statement, no_margin, why_no_chain
 
@@ -82,7 +77,7 @@ def margin_bound(facts: NetFacts, log_average: float, nats: float) -> float:
 
 def _l1_average(facts: NetFacts) -> tuple[float, float]:
     """ln of (1/m)·E sup Σ ε_ik f_k(x_i) over nets with these ℓ1,∞ norms; the grid's price."""
-    product, nats = _rounded(facts.lifted(lifted_l1_inf))
+    product, nats = _rounded(facts.lifted(known.lifted_l1_inf))
     inputs = facts.input_size + facts.has_bias
     column = max(log(facts.input_column), log(facts.m if facts.has_bias else 0) / 2)
     # Massart's lemma over the 2n signed coordinates.
@@ -93,7 +88,7 @@ def _l1_average(facts: NetFacts) -> tuple[float, float]:
 def _frobenius_average(facts: NetFacts, factor: float) -> tuple[float, float]:
     last = facts.layers[-1]  # each score is a net of its own, with one row of the last layer
     row = log(math.hypot(last.l2_inf, last.bias_largest if facts.has_bias else 0.0))
-    product, nats = _rounded([*facts.lifted(lifted_frobenius)[:-1], row])
+    product, nats = _rounded([*facts.lifted(known.lifted_frobenius)[:-1], row])
     energy = facts.log_energy - math.log(facts.m)
     return energy + factor + math.log(facts.classes) + product, nats
 
@@ -121,7 +116,7 @@ def covered(facts: NetFacts) -> list[Bound]:
 
 def _covered(facts: NetFacts, row: Statement, moved: bool) -> Bound:
     spectral, ratios, nats = 0.0, [], 0.0
-    norms, distances = facts.lifted(lifted_spectral), facts.lifted(partial(_l2_1, moved))
+    norms, distances = facts.lifted(known.lifted_spectral), facts.lifted(partial(_l2_1, moved))
     for layer, norm, distance in zip(facts.layers, norms, distances, strict=True):
         (s, paid_s), (a, paid_a) = at_least(norm, FINE), at_least(distance, FINE)
         spectral += s + facts.log_step(layer)
@@ -169,7 +164,7 @@ def noise_tolerance(facts: NetFacts) -> Bound:
     facts = replace(facts, layers=rebalanced(facts.layers))
     layers, d, m = facts.layers, facts.depth, facts.m
     log_gamma, paid_gamma = at_most(log(facts.margin), FINE)
-    norms, root = facts.lifted(lifted_spectral), math.sqrt(2 * math.log(2 * d))
+    norms, root = facts.lifted(known.lifted_spectral), math.sqrt(2 * math.log(2 * d))
     noise = [
         log(math.sqrt(one.outputs) + math.sqrt(one.inputs + facts.has_bias) + root)
         for one in layers

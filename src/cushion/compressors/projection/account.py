@@ -22,18 +22,17 @@ from cushion.compressors.projection.location_sums import (
     simulate_places,
     variance_factor,
 )
-from cushion.compressors.projection.matrix_project import Projected
+from cushion.compressors.projection.matrix_project import Projected, ProjectedRows, Sparse
 from cushion.compressors.projection.method import VECTORS
 from cushion.compressors.projection.products import LowRank, LowRankMap
-from cushion.compressors.projection.records import Dependence, LayerProjection, Rate
-from cushion.compressors.projection.stored_vectors import ProjectedRows, Sparse
+from cushion.compressors.projection.records import Dependence, LayerProjection
 from cushion.compressors.projection.storing import LayerPlan
 from cushion.compressors.projection.subject import ProjectionSubject, linear_layer
 from cushion.compressors.records import PromiseCheck
 from cushion.compressors.storage.stored import Kept, StoredLayer
 from cushion.nets.network import Network, Node
 from cushion.theorems.compression import corollary_a_1, theorem_2_1
-from cushion.theorems.linear_rates import bound_compress, bound_project
+from cushion.theorems.linear_rates import LinearRate, bound_compress, bound_project
 from cushion.theorems.logs import LN10
 from cushion.theorems.projection import theorem_2_2, theorem_4_1, theorem_5_1
 from cushion.theorems.records import Bound
@@ -231,7 +230,7 @@ class ProjectionAccount(Account):
         }
 
 
-def _rates(subject: ProjectionSubject) -> tuple[Rate, ...]:
+def _rates(subject: ProjectionSubject) -> tuple[LinearRate, ...]:
     """Both explicit rates for this classifier's margin, over sample sizes.
 
     Vector-Compress twice: with the classifier's own h, which it soon keeps whole, and with so many
@@ -239,11 +238,8 @@ def _rates(subject: ProjectionSubject) -> tuple[Rate, ...]:
     """
     gamma, delta = min(0.999, subject.unit_gamma), subject.delta
     own = linear_layer(subject.net, subject.method).affine.operator.input_size
-    found = [(h, bound_compress(m, gamma, h, delta)) for h in (own, _MANY) for m in _RATES]
-    found += [(own, bound_project(m, gamma, delta)) for m in _RATES]
-    return tuple(
-        Rate(one.method, h, one.m, one.eta, one.numbers, one.bits, one.bound) for h, one in found
-    )
+    found = [bound_compress(m, gamma, h, delta) for h in (own, _MANY) for m in _RATES]
+    return (*found, *(bound_project(m, gamma, delta, own) for m in _RATES))
 
 
 def _known(layer: StoredLayer) -> tuple[int, str]:

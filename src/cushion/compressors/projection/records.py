@@ -9,6 +9,7 @@ from typing import Literal
 
 from cushion.compressors.records import CurvePoint, InductionError, LayerSummary, Summary
 from cushion.records import Record, column
+from cushion.theorems.linear_rates import LinearRate
 
 
 class Dependence(Record):
@@ -84,21 +85,6 @@ class PlaceSums(Record):
     pair_error: float = column("its standard error", label="± of it")
 
 
-class Rate(Record):
-    """The explicit bound of one vector algorithm at this margin, as a function of m."""
-
-    method: Literal["vector-compress", "vector-project"] = column("which algorithm")
-    coordinates: int = column("h; Vector-Project's bound does not depend on it", label="h")
-    m: int = column("examples")
-    eta: float = column("how often an example may fail")
-    numbers: float = column("stored")
-    bits: float = column("stored")
-    bound: float = column(
-        "what is added to the margin loss, by theorem; above 1 nothing is said. Vector-Compress "
-        "falls as m^-1/3 until it keeps all h coordinates, Vector-Project as m^-1/2"
-    )
-
-
 class ProjectionSummary(Summary, kw_only=True):
     """One compression of a whole net by a method of Arora 2018."""
 
@@ -119,7 +105,7 @@ class ProjectionSummary(Summary, kw_only=True):
     curve: tuple[CurvePoint, ...] = column(
         "Error against size (relative errors of the scores)", default=()
     )
-    rates: tuple[Rate, ...] = column(
+    rates: tuple[LinearRate, ...] = column(
         "What the two vector algorithms add to the margin loss at this margin", default=()
     )
     place_sums: tuple[PlaceSums, ...] = column(

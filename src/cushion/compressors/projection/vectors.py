@@ -44,8 +44,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.projection.matrix_project import Helper, coefficients, helper_purpose
-from cushion.compressors.projection.stored_vectors import ProjectedRows, Sparse, Start, homogeneous
+from cushion.compressors.projection.matrix_project import (
+    Helper,
+    ProjectedRows,
+    Sparse,
+    Start,
+    coefficients,
+    helper_purpose,
+    homogeneous,
+)
 from cushion.compressors.storage.stored import Numbers, Values, grid_within
 from cushion.data.counter import stream
 from cushion.errors import BadInput
