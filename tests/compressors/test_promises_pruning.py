@@ -129,7 +129,7 @@ def test_the_standard_errors_of_the_moments_are_those_of_normal_weights() -> Non
     """Simulated on 300 normal layers: deviations over standard errors spread by about 1 (or less,
     as Ψ is fitted).
     """
-    from cushion.compressors.pruning.layers import _moments
+    from cushion.compressors.pruning.account import _moments
     from cushion.compressors.pruning.masks import bernoulli_mask, layer_variance
 
     draw = torch.Generator().manual_seed(3)

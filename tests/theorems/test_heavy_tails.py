@@ -24,7 +24,7 @@ from cushion.theorems.heavy_tails import (
     failure,
     failure_printed,
     heavy_tail_rows,
-    position_nats,
+    mask_nats,
     spread_allowed,
     spread_allowed_printed,
     spread_seen,
@@ -135,7 +135,7 @@ def test_theorem_2_corrected_counts_every_net_of_that_kind() -> None:
         for places in itertools.combinations(range(4), 2)
         for values in itertools.product("abc", repeat=2)
     }
-    assert math.exp(position_nats(layer) + value_nats(layer)) == pytest.approx(len(nets))
+    assert math.exp(mask_nats(layer) + value_nats(layer)) == pytest.approx(len(nets))
     assert chosen_nats(layer) == pytest.approx(math.log(5) + price(3) + 1.5)
     row = rows_of(FACTS)["heavy-tail count", "corrected"]
     nats = math.log(math.comb(200, 20) * math.comb(50, 10)) + 20 * math.log(15) + 10 * math.log(7)
@@ -174,7 +174,7 @@ def test_no_margin_no_rows() -> None:
 
 def test_an_empty_layer_costs_its_header_only() -> None:
     empty = HeavyTailLayerFacts(100, 0, 0)
-    assert position_nats(empty) == value_nats(empty) == 0.0
+    assert mask_nats(empty) == value_nats(empty) == 0.0
     assert chosen_nats(empty) == pytest.approx(math.log(101) + price(0))
 
 

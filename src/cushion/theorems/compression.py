@@ -14,12 +14,13 @@ f takes: docs/compression-bounds.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
 from cushion.numerics import binomial_inverse, occam_log_delta
-from cushion.theorems.logs import LN2, deviation, log
+from cushion.theorems.logs import LN2, choices, deviation, log, price
 from cushion.theorems.records import FORMS, Bound, Statement
 
 _SLACK = 1 + 1e-12  # for the rounding of a few float operations
@@ -84,6 +85,25 @@ class CountedFacts:
     @property
     def nonzeros(self) -> int:
         return sum(layer.nonzeros for layer in self.layers)
+
+    def total(self, nats: Callable[[Any], float]) -> float:
+        """Over the layers."""
+        return math.fsum(map(nats, self.layers))
+
+
+def mask_nats(layer: Any) -> float:
+    """ln C(N, J): which J of the N weights are not zero; Theorem 2 of Shin 2021 leaves it out."""
+    return choices(layer.weights, layer.nonzeros)
+
+
+def value_nats(layer: Any) -> float:
+    """J ln r: their values."""
+    return float(layer.nonzeros * math.log(max(1, layer.values)))
+
+
+def chosen_nats(layer: Any) -> float:
+    """What J, r and the header cost, which were chosen after seeing the net: J is one of N + 1."""
+    return math.log(layer.weights + 1) + price(layer.values) + float(layer.header_nats)
 
 
 def theorem_2_1(found: CompressedFacts) -> list[Bound]:

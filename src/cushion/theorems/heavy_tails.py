@@ -24,8 +24,15 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.theorems.compression import CountedFacts, coded_rows, counted_row
-from cushion.theorems.logs import choices, log, price
+from cushion.theorems.compression import (
+    CountedFacts,
+    chosen_nats,
+    coded_rows,
+    counted_row,
+    mask_nats,
+    value_nats,
+)
+from cushion.theorems.logs import log
 from cushion.theorems.noise_stability import epsilon_from_margin
 from cushion.theorems.records import FORMS, Bound, Statement
 
@@ -115,29 +122,12 @@ class HeavyTailFacts(CountedFacts):
     header_nats: float = 0.0  # what else a decoder reads: the seed, and the grids of the others
 
 
-def position_nats(layer: HeavyTailLayerFacts) -> float:
-    """ln C(N, k): which k of the N weights are kept; Theorem 2 leaves it out."""
-    return choices(layer.weights, layer.nonzeros)
-
-
-def value_nats(layer: HeavyTailLayerFacts) -> float:
-    """k ln r."""
-    return layer.nonzeros * math.log(max(1, layer.values))
-
-
-def chosen_nats(layer: HeavyTailLayerFacts) -> float:
-    """What k, r and the header cost, which were chosen after seeing the net: k is one of N + 1."""
-    return math.log(layer.weights + 1) + price(layer.values) + layer.header_nats
-
-
 def heavy_tail_rows(found: HeavyTailFacts) -> list[Bound]:
     """Theorem 2 as printed and corrected, then two certificates with a coder's bits; about g."""
     given = found.compressed
     printed, corrected = (Statement(COUNT, _THEOREM, form, "g") for form in FORMS)
     coded = coded_rows(given, CODED, f"{_THEOREM}, counted by a coder")
-    positions, values, chosen = (
-        math.fsum(map(part, found.layers)) for part in (position_nats, value_nats, chosen_nats)
-    )
+    positions, values, chosen = map(found.total, (mask_nats, value_nats, chosen_nats))
     rest = found.other_nats + (found.header_nats + found.price)
     nats = positions + values + chosen + rest
     alone = math.sqrt(found.nonzeros / given.m)

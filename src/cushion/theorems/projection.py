@@ -12,12 +12,7 @@ from dataclasses import replace
 from cushion.theorems import logs
 from cushion.theorems.facts import LayerFacts, NetFacts, lifted_spectral
 from cushion.theorems.logs import LN2, LN10, log, log_sum
-from cushion.theorems.noise_stability import (
-    StabilityFacts,
-    epsilon_from_margin,
-    lemma_3,
-    lemma_14,
-)
+from cushion.theorems.noise_stability import StabilityFacts, epsilon_from_margin, lemma_3, lemma_14
 from cushion.theorems.records import FORMS, Bound, Statement, why_no_chain
 
 # of a projected layer's error is left to its grid: numbers cost 1/error², a finer grid little

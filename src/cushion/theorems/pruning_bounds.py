@@ -11,11 +11,17 @@ says by how much.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from cushion.theorems.compression import CountedFacts, coded_rows, counted_row
-from cushion.theorems.logs import LN10, choices, finite, log, price
+from cushion.theorems.compression import (
+    CountedFacts,
+    chosen_nats,
+    coded_rows,
+    counted_row,
+    mask_nats,
+    value_nats,
+)
+from cushion.theorems.logs import LN10, finite, log, price
 from cushion.theorems.pruning import kept_by_d2_d3
 from cushion.theorems.records import Bound, Statement
 
@@ -51,6 +57,11 @@ class PrunedLayerFacts:
         return self.rows * self.columns
 
     @property
+    def header_nats(self) -> float:
+        """What the grid's exponent costs."""
+        return price(round(math.log2(self.rho)))
+
+    @property
     def longer(self) -> int:
         """p_l, the longer side."""
         return max(self.rows, self.columns)
@@ -65,10 +76,6 @@ class PrunedFacts(CountedFacts):
     # lemma is silent.
     gamma_needed: float | None
     normal: bool = True  # whether Assumption 3.1, from which χ is expected, is plausible everywhere
-
-    def total(self, nats: Callable[[PrunedLayerFacts], float]) -> float:
-        """Over the layers."""
-        return math.fsum(map(nats, self.layers))
 
 
 def sketch_nats_printed(layer: PrunedLayerFacts, share: float) -> float:
@@ -90,11 +97,6 @@ def sketch_nats(layer: PrunedLayerFacts) -> float:
     return sketch_numbers(layer) * math.log(max(1, layer.values))
 
 
-def mask_nats(layer: PrunedLayerFacts) -> float:
-    """ln C(N, J): which J of the N weights are not zero."""
-    return choices(layer.weights, layer.nonzeros)
-
-
 def naive_nats_printed(layer: PrunedLayerFacts) -> float:
     """ln C(d₁d₂, α) + α ln(1/ρ) of Lemma D.1, with α = J."""
     return mask_nats(layer) + layer.nonzeros * math.log(1 / layer.rho)
@@ -102,12 +104,7 @@ def naive_nats_printed(layer: PrunedLayerFacts) -> float:
 
 def naive_nats(layer: PrunedLayerFacts) -> float:
     """ln C(N, J) + J ln r, with r counted in place of 1/ρ: what Theorem D.1 has for the layer."""
-    return mask_nats(layer) + layer.nonzeros * math.log(max(1, layer.values))
-
-
-def chosen_nats(layer: PrunedLayerFacts) -> float:
-    """What J (one of N + 1), r and the grid's exponent cost, chosen after seeing the net."""
-    return math.log(layer.weights + 1) + price(layer.values) + price(round(math.log2(layer.rho)))
+    return mask_nats(layer) + value_nats(layer)
 
 
 def pruning_rows(found: PrunedFacts) -> list[Bound]:

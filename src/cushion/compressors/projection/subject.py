@@ -12,12 +12,7 @@ from cushion.compressors.subject import Subject
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.network import Network, Node
 from cushion.nets.operators import Conv2d
-from cushion.theorems.noise_stability import (
-    StabilityCounts,
-    epsilon_from_margin,
-    lemma_3,
-    lemma_14,
-)
+from cushion.theorems.noise_stability import StabilityCounts, epsilon_from_margin, lemma_3, lemma_14
 from cushion.theorems.projection import ROUNDING
 
 

@@ -19,14 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from cushion.compressors.pruning.splitting import (
-    EXACT,
-    Splitting,
-    Support,
-    Vector,
-    is_injective,
-    places,
-)
+from cushion.compressors.pruning import splitting
+from cushion.compressors.pruning.splitting import Splitting, Support, Vector
 from cushion.errors import BadInput
 from cushion.progress import progress
 
@@ -188,7 +182,7 @@ class _Search:
         """Move U so that its lift has the signs on the support; whether this proves it optimal."""
         support, values = found
         wanted = np.sign(values) - self.bound(U)[support.at]
-        for accuracy in (_ROUGH, EXACT):
+        for accuracy in (_ROUGH, splitting.EXACT):
             W = self.bound(U + support.sketch(support.lifted_back(wanted, accuracy)))
             W[support.at] = 0.0
             off = float(np.abs(W).max(initial=0.0))
@@ -197,7 +191,7 @@ class _Search:
         if np.abs(values).sum() - self.dual > TOLERANCE * self.norm:
             return False
         self.best, self.norm = support.scattered(values), float(np.abs(values).sum())
-        self.unique = off < 1.0 - _STRICT and is_injective(support)
+        self.unique = off < 1.0 - _STRICT and splitting.is_injective(support)
         return True
 
     def polished(self, sparse: Matrix) -> tuple[Support, Vector] | None:
@@ -211,7 +205,7 @@ class _Search:
         likely = np.abs(sparse) > TOLERANCE * np.abs(sparse).max(initial=0.0)
         matrix, before = sparse, np.inf
         for _ in range(_COMPLETIONS):
-            at = places(likely)
+            at = splitting.places(likely)
             # Near as many entries as the sketch has: ill-conditioned, and seldom the last; cheap
             # where all is small.
             if not 0 < len(at[0]) <= (self.C.size if self.C.size <= _SMALL else self.C.size // 2):
@@ -221,10 +215,10 @@ class _Search:
             matrix, rest = support.scattered(values), self.C - support.sketch(values)
             after = float(np.linalg.norm(rest))
             if after <= 10 * _CLOSE * size:
-                values = support.solve(self.C, values, EXACT * size)
+                values = support.solve(self.C, values, splitting.EXACT * size)
                 keep = np.abs(values) > TOLERANCE * np.abs(values).max()
                 support = Support(self.P, self.Q, (at[0][keep], at[1][keep]))
-                values = support.solve(self.C, values[keep], EXACT * size)
+                values = support.solve(self.C, values[keep], splitting.EXACT * size)
                 return (support, values) if self.feasible(support.scattered(values)) else None
             if after > 0.5 * min(before, size):
                 return None

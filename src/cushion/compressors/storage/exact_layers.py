@@ -18,17 +18,8 @@ from cushion.certificates.format.arithmetic import bias_length, grid_length
 from cushion.certificates.format.layers import Conv, Dense, Pool
 from cushion.certificates.format.sources import Grid, Integers, Source, Values
 from cushion.errors import Unsupported
+from cushion.nets import operations
 from cushion.nets.network import Network, Node
-from cushion.nets.operations import (
-    AdaptiveAvgPool,
-    AdaptiveMaxPool,
-    Affine,
-    AvgPool,
-    Flatten,
-    MaxPool,
-    ReLU,
-)
-from cushion.nets.operations import Unflatten as Reshape
 from cushion.nets.operators import Conv2d, Diagonal, Linear
 
 Image = tuple[int, int, int]
@@ -81,21 +72,21 @@ def steps_of(net: Network, *, nonnegative: bool) -> tuple[Image, tuple[Step, ...
     open_: Node | None = None  # the affine layer whose ReLU is still to come
     for node in net.nodes[1:]:
         op = node.op
-        if isinstance(op, Affine):
+        if isinstance(op, operations.Affine):
             if open_ is not None:
                 pair = f"{open_.name} and {node.name}"
                 raise Unsupported(f"{pair} have no ReLU between them, as a certificate's layers do")
             open_ = node
             steps.append(_weighted(node))
-        elif isinstance(op, ReLU):
+        elif isinstance(op, operations.ReLU):
             if not nonnegative and not any(isinstance(step, Weighted) for step in steps):
                 raise Unsupported(f"layer {node.name} rectifies inputs that may be negative")
             open_ = None
-        elif isinstance(op, Reshape):
+        elif isinstance(op, operations.Unflatten):
             if steps:
                 raise Unsupported(f"layer {node.name} reshapes, as no layer of a certificate does")
             shape = node.shape
-        elif not isinstance(op, Flatten):
+        elif not isinstance(op, operations.Flatten):
             pooling = _pooling(node, net.nodes[node.inputs[0]].shape)
             if pooling is not None and pooling.pool.kind == "sum" and open_ is not None:
                 raise Unsupported(f"layer {node.name} averages before the ReLU of {open_.name}")
@@ -137,16 +128,16 @@ def _weighted(node: Node) -> Weighted:
 def _pooling(node: Node, before: tuple[int, ...]) -> Pooling | None:
     """None where pooling changes nothing."""
     op, size = node.op, 0
-    if isinstance(op, AdaptiveAvgPool | AdaptiveMaxPool):
+    if isinstance(op, operations.AdaptiveAvgPool | operations.AdaptiveMaxPool):
         sides = {Fraction(*pair) for pair in zip(before[1:], op.output, strict=True)}
         size = int(min(sides)) if len(sides) == 1 and min(sides).denominator == 1 else 0
-        kind = "sum" if isinstance(op, AdaptiveAvgPool) else "max"
-    elif isinstance(op, MaxPool | AvgPool):
+        kind = "sum" if isinstance(op, operations.AdaptiveAvgPool) else "max"
+    elif isinstance(op, operations.MaxPool | operations.AvgPool):
         plain = op.kernel == op.stride and op.kernel[0] == op.kernel[1] and op.padding == (0, 0)
-        plain &= not isinstance(op, MaxPool) or op.dilation == (1, 1)
+        plain &= not isinstance(op, operations.MaxPool) or op.dilation == (1, 1)
         plain &= not op.ceil_mode or all(side % op.kernel[0] == 0 for side in before[1:])
         size = op.kernel[0] if plain else 0
-        kind = "sum" if isinstance(op, AvgPool) else "max"
+        kind = "sum" if isinstance(op, operations.AvgPool) else "max"
     else:
         raise Unsupported(f"layer {node.name}: a certificate has no {type(op).__name__}")
     if not size:
@@ -154,7 +145,7 @@ def _pooling(node: Node, before: tuple[int, ...]) -> Pooling | None:
             f"layer {node.name}: its windows are no squares side by side without padding"
         )
     mean = size**2 if kind == "sum" else 1
-    divisor = (op.divisor or mean) if isinstance(op, AvgPool) else mean
+    divisor = (op.divisor or mean) if isinstance(op, operations.AvgPool) else mean
     return None if size == divisor == 1 else Pooling(Pool(kind, size), divisor)
 
 

@@ -11,15 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from cushion.certificates.format.number_stream import (
-    MOST_FIELD,
-    Coded,
-    Integers,
-    NumberReader,
-    check_canonical,
-    encode_numbers,
-    estimate_bits,
-)
+from cushion.certificates.format import number_stream
 from cushion.compressors.storage.stored import KINDS, Numbers, StoredLayer
 from cushion.errors import BadInput, CushionError, Malformed
 from cushion.nets.network import Network, Node
@@ -44,19 +36,20 @@ class StoredNet:
     biases: tuple[Numbers | None, ...]
 
     def __post_init__(self) -> None:
-        if type(self.seed) is not int or not 0 <= self.seed < MOST_FIELD:
-            raise BadInput(f"`seed` = {self.seed} must be a whole number below {MOST_FIELD}")
+        if type(self.seed) is not int or not 0 <= self.seed < number_stream.MOST_FIELD:
+            most = number_stream.MOST_FIELD
+            raise BadInput(f"`seed` = {self.seed} must be a whole number below {most}")
 
     @cached_property
-    def coded(self) -> Coded:
+    def coded(self) -> number_stream.Coded:
         """The message."""
-        return encode_numbers(*self._parts())
+        return number_stream.encode_numbers(*self._parts())
 
     def estimated_bits(self) -> int:
         """About how long the message is, in a hundredth of the time that writing it takes."""
-        return math.ceil(estimate_bits(*self._parts()))
+        return math.ceil(number_stream.estimate_bits(*self._parts()))
 
-    def _parts(self) -> tuple[list[int], list[Integers]]:
+    def _parts(self) -> tuple[list[int], list[number_stream.Integers]]:
         fields, arrays = [self.seed], []
         for layer, numbers in zip(self.layers, self._numbers(), strict=True):
             exponents = [part.exponent + _EXPONENTS for part in numbers]
@@ -107,7 +100,7 @@ class _Head:
     shapes: tuple[tuple[int, ...], ...]  # of its numbers, a bias beside them last
 
     @classmethod
-    def read(cls, reader: NumberReader, affine: Affine) -> Self:
+    def read(cls, reader: number_stream.NumberReader, affine: Affine) -> Self:
         """BadInput where the sizes do not fit this layer, before any number is allocated."""
         number = reader.field(max(KINDS))
         if number not in KINDS:
@@ -123,7 +116,7 @@ class _Head:
 
 def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
     """The net of a message; Malformed unless it is, to the last bit, what `coded` writes."""
-    reader = NumberReader(data, bits)
+    reader = number_stream.NumberReader(data, bits)
     seed = reader.field()
     heads: list[_Head] = []
     exponents: list[int] = []
@@ -147,7 +140,7 @@ def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
         with about(node, Malformed):
             layers.append(head.kind.restore(shape, place, head.fields, tuple(parts)))
     found = StoredNet(seed, tuple(layers), tuple(biases))
-    check_canonical(data, bits, found.coded)
+    number_stream.check_canonical(data, bits, found.coded)
     return found
 
 
