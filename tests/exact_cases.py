@@ -16,8 +16,8 @@ import cushion
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Pool
 from cushion.certificates.format.sources import Source
+from cushion.compressors.projection.low_rank import LowRank
 from cushion.compressors.projection.matrix_project import Projected
-from cushion.compressors.projection.products import LowRank
 from cushion.compressors.storage.stored import Kept, Numbers, StoredLayer
 from cushion.data.dataset import Dataset
 from cushion.nets.network import Network

@@ -30,7 +30,7 @@ from cushion.compressors.file import (
     is_compressed,
     load_compressed,
 )
-from cushion.compressors.projection.products import LowRank
+from cushion.compressors.projection.low_rank import LowRank
 from cushion.compressors.storage.stored import Numbers
 from cushion.compressors.storage.stored_net import StoredNet, read_stored
 from cushion.errors import BadInput, CushionError, Malformed

@@ -13,8 +13,13 @@ import torch
 from tests.cases import CASES
 
 import cushion
-from cushion.compressors.projection.low_rank import ranks_for, to_accuracy, to_rank
-from cushion.compressors.projection.products import LowRank, LowRankMap
+from cushion.compressors.projection.low_rank import (
+    LowRank,
+    LowRankMap,
+    ranks_for,
+    to_accuracy,
+    to_rank,
+)
 from cushion.compressors.storage.stored import Kept, StoredLayer
 from cushion.errors import BadInput
 from cushion.nets.operators import Conv2d, Linear, Operator

@@ -26,9 +26,9 @@ import cushion
 from cushion.compressors import choice
 from cushion.compressors.choice import Compressed
 from cushion.compressors.method import BEST_GRIDS
+from cushion.compressors.noise.candidates import threshold_within
 from cushion.compressors.noise.method import TAUS, HeavyTailOptions
 from cushion.compressors.noise.records import ReplacementSummary
-from cushion.compressors.noise.replacement import threshold_within
 from cushion.compressors.noise.spiked import Spiked
 from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.run import compress_model

@@ -18,11 +18,10 @@ from torch import nn
 
 from cushion.compressors.choice import worthless
 from cushion.compressors.lemmas import LayerErrors
-from cushion.compressors.noise.candidates import store_replaced
+from cushion.compressors.noise.candidates import replace_layer, store_replaced
 from cushion.compressors.noise.checks import lemma_2_1, lemma_2_2, notes_on, proposition_1_1
 from cushion.compressors.noise.method import HeavyTailOptions
 from cushion.compressors.noise.records import LayerReplacement, ReplacementSummary, TriedTail
-from cushion.compressors.noise.replacement import replace_layer
 from cushion.compressors.noise.spiked import Spiked
 from cushion.compressors.perturbations import PairRatios
 from cushion.compressors.projection.method import NetOptions

@@ -13,15 +13,15 @@ import torch
 from tests.compressed_cases import NAMED, network
 from torch import Tensor
 
-from cushion.compressors.noise.candidates import store_replaced
-from cushion.compressors.noise.method import FORMS, Form
-from cushion.compressors.noise.replacement import (
+from cushion.compressors.noise.candidates import (
     choose_layers,
     replace_layer,
     spread,
     standard_deviations,
+    store_replaced,
     threshold_within,
 )
+from cushion.compressors.noise.method import FORMS, Form
 from cushion.compressors.noise.spiked import Spiked
 from cushion.compressors.pruning.masks import masks_for
 from cushion.compressors.storage.pruned import Grid, store_pruned

@@ -17,9 +17,8 @@ from tests.compressors.test_pruned_storage import EXPONENTS, grid
 import cushion
 from cushion.certificates.format.number_stream import encode_numbers
 from cushion.certificates.format.sources import SeededNoise
-from cushion.compressors.noise.candidates import store_replaced
+from cushion.compressors.noise.candidates import replace_layer, spread, store_replaced
 from cushion.compressors.noise.method import FORMS, Form
-from cushion.compressors.noise.replacement import replace_layer, spread
 from cushion.compressors.noise.spiked import Spiked, bell_numbers, on_a_grid
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored_net import StoredNet, read_stored

@@ -21,8 +21,8 @@ from cushion.certificates.format.number_stream import encode_numbers
 from cushion.compressors.file import CompressedNet, load_compressed
 from cushion.compressors.noise.spiked import Spiked
 from cushion.compressors.projection.conv_project import Located
+from cushion.compressors.projection.low_rank import LowRank, LowRankMap
 from cushion.compressors.projection.matrix_project import Projected, ProjectedRows, Sparse
-from cushion.compressors.projection.products import LowRank, LowRankMap
 from cushion.compressors.pruning.sketched import Sketched
 from cushion.compressors.storage import stored
 from cushion.compressors.storage.exact import to_integer_net

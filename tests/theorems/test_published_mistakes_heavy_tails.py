@@ -13,7 +13,7 @@ import torch
 from scipy.special import ndtr
 from tests.theorems.test_heavy_tails import FACTS, SAMPLE
 
-from cushion.compressors.noise.replacement import replace_layer
+from cushion.compressors.noise.candidates import replace_layer
 from cushion.papers.shin.resilience import path_probability
 from cushion.theorems.heavy_tails import (
     HeavyTailFacts,

@@ -16,8 +16,8 @@ import torch
 from cushion.compressors.lemmas import LayerErrors, follow_induction, induction_rows
 from cushion.compressors.method import Account, Found
 from cushion.compressors.noise import candidates, checks
+from cushion.compressors.noise.candidates import Replacement
 from cushion.compressors.noise.records import Accuracy, LayerReplacement, Trial
-from cushion.compressors.noise.replacement import Replacement
 from cushion.compressors.noise.spiked import Spiked
 from cushion.compressors.perturbations import Allowance, PairRatios, check_pairs, overlap
 from cushion.compressors.records import PromiseCheck

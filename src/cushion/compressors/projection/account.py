@@ -22,9 +22,9 @@ from cushion.compressors.projection.location_sums import (
     simulate_places,
     variance_factor,
 )
+from cushion.compressors.projection.low_rank import LowRank, LowRankMap
 from cushion.compressors.projection.matrix_project import Projected, ProjectedRows, Sparse
 from cushion.compressors.projection.method import VECTORS
-from cushion.compressors.projection.products import LowRank, LowRankMap
 from cushion.compressors.projection.records import Dependence, LayerProjection
 from cushion.compressors.projection.storing import LayerPlan
 from cushion.compressors.projection.subject import ProjectionSubject, linear_layer

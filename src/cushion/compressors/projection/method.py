@@ -140,7 +140,7 @@ class Projection(Method):
 
     options = NetOptions
     summary = ProjectionSummary
-    stores = ("projection.conv_project", "projection.products", "projection.matrix_project")
+    stores = ("projection.conv_project", "projection.low_rank", "projection.matrix_project")
     subject = "cushion.compressors.projection.subject:ProjectionSubject"
     candidates = "cushion.compressors.projection.storing:candidates"
     account = "cushion.compressors.projection.account:ProjectionAccount"

@@ -18,9 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cushion.compressors.noise.candidates import store_replaced
+from cushion.compressors.noise.candidates import (
+    choose_layers,
+    replace_layer,
+    standard_deviations,
+    store_replaced,
+)
 from cushion.compressors.noise.method import Form
-from cushion.compressors.noise.replacement import choose_layers, replace_layer, standard_deviations
 from cushion.data import Dataset
 from cushion.measures.margins import sample_margins
 from cushion.nets.batches import as_floats
