@@ -23,7 +23,7 @@ from scipy.optimize import linprog
 
 from cushion.compressors.pruning.masks import apply_masks, masks_for
 from cushion.compressors.pruning.recovery import recover
-from cushion.compressors.pruning.sketches import (
+from cushion.compressors.pruning.sketched import (
     MARGIN,
     bipartite,
     default_ones,

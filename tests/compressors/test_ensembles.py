@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from cushion.compressors.pruning import sketches
-from cushion.compressors.pruning.sketches import bipartite
+from cushion.compressors.pruning import sketched as sketches
+from cushion.compressors.pruning.sketched import bipartite
 from cushion.data.counter import stream
 from cushion.errors import BadInput
 

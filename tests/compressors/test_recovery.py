@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cushion.compressors.pruning.recovery import _Search, recover, row_space
-from cushion.compressors.pruning.sketches import bipartite
+from cushion.compressors.pruning.sketched import bipartite
 from cushion.compressors.pruning.splitting import EXACT, Support, is_injective, places
 from cushion.errors import BadInput
 

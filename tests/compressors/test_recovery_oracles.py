@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import linprog
 
 from cushion.compressors.pruning.recovery import recover
-from cushion.compressors.pruning.sketches import bipartite
+from cushion.compressors.pruning.sketched import bipartite
 
 
 def smallest_norm(A: np.ndarray, B: np.ndarray, Y: np.ndarray) -> tuple[float, np.ndarray]:

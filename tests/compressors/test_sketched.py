@@ -17,15 +17,13 @@ from cushion.compressors.pruning import sketched
 from cushion.compressors.pruning.sketched import (
     Sketched,
     checksum_of,
-    factors,
-    sketch_layer,
-    sketch_of,
-)
-from cushion.compressors.pruning.sketches import (
     default_ones,
+    factors,
     ones_within,
     paper_side,
     sides,
+    sketch_layer,
+    sketch_of,
     statistical_dimension,
 )
 from cushion.compressors.storage.pruned import Pruned

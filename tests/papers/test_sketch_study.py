@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from cushion.compressors.pruning.sketches import paper_side, statistical_dimension
+from cushion.compressors.pruning.sketched import paper_side, statistical_dimension
 from cushion.papers.guha.sketch import (
     comes_back,
     counts,

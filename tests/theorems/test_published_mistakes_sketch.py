@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cushion.compressors.pruning.recovery import recover
-from cushion.compressors.pruning.sketches import bipartite, statistical_dimension
+from cushion.compressors.pruning.sketched import bipartite, statistical_dimension
 from cushion.papers.guha.sketch import counts, sparse_matrix
 
 

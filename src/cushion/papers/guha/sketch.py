@@ -17,10 +17,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.compressors.pruning import sketches
+from cushion.compressors.pruning import sketched as sketches
 from cushion.compressors.pruning.recovery import recover
-from cushion.compressors.pruning.sketched import sketch_of
-from cushion.compressors.pruning.sketches import bipartite, paper_side
+from cushion.compressors.pruning.sketched import bipartite, paper_side, sketch_of
 from cushion.data.counter import stream
 from cushion.papers.drawings import Picture, Series
 from cushion.papers.pages import Page, Size, Table, Tried
