@@ -17,15 +17,11 @@ class BadInput(CushionError):
 
 
 class Unsupported(CushionError):
-    """A module or operation outside what the trace understands: its path, the reason, and what
-    would fix it.
-    """
+    """A module or operation that the trace does not understand: its path, why, and what helps."""
 
 
 class Malformed(CushionError):
-    """Bytes that do not follow their format; `position` is where reading stopped (bytes, or bits in
-    a message).
-    """
+    """Bytes that do not follow their format; `position`: where reading stopped (bytes or bits)."""
 
     def __init__(self, message: str, position: int | None = None) -> None:
         super().__init__(message if position is None else f"{message} (at position {position})")

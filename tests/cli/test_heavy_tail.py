@@ -214,7 +214,7 @@ def test_certificates_verify(
         ("--form appendix --t 0", "leave out --t"),
         ("--epsilon 0.1", "--epsilon goes with --eta"),
         ("--epsilon 0.1 --eta 0.1 --tau 1", "--tau and --epsilon both set the threshold"),
-        ("--grid 1", "--grid 1 must be best, or the bits of a weight, from 2 to 32"),
+        ("--grid 1", "--grid 1 must be best, or bits of a weight, 2 to 32"),
         ("--sparsity 0.5", "--method heavy-tail does not take --sparsity"),
         ("--k 5", "--method heavy-tail does not take --k"),
         (

@@ -123,11 +123,11 @@ def test_a_fit_that_nothing_speaks_against_has_no_doubts() -> None:
         ),
         (
             fits(hill={"tail_index": (2.0, 1.6, 2.0, 1.5)}),
-            "index 1.5 from the largest 1000, 2 from the largest 100",
+            "index 1.5 from the largest 1000, 2 from 100",
         ),
         (
             fits(hill={"tail_index": (2.0, 1.6, 1.0, 1.5)}),
-            "index 1.5 from the largest 1000, 1 from the largest 100",
+            "index 1.5 from the largest 1000, 1 from 100",
         ),
         (
             fits(stable={"alpha": 1.95}),

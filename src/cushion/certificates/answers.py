@@ -75,7 +75,7 @@ def teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
         scores = score(model, data.x, describe="f's scores").float()
     if scores.shape[1] < data.classes:
         raise BadInput(
-            f"the net gives {scores.shape[1]} scores for {data.classes} classes of {data.name}"
+            f"the net has {scores.shape[1]} scores for {data.classes} classes of {data.name}"
         )
     return scores
 

@@ -128,9 +128,7 @@ def certify_gaussian(
     def left(failure: Decimal, nets: int, rows: int) -> Fraction:
         exact = Fraction(failure) - sampling_slack(posterior.size, nets, rows)
         if exact <= 0:
-            raise BadInput(
-                f"`delta` = {delta} is too small for {nets} draws of {posterior.size} numbers"
-            )
+            raise BadInput(f"`delta` = {delta} is too small for {nets} draws of {posterior.size}")
         return exact
 
     def count(data: Dataset, nets: int, rows: Rows) -> int:

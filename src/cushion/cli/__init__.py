@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from cushion import __version__
-from cushion.cli import bounds, certify, compress, data, inspect, measure, reproduce, train, verify
+from cushion.cli import bounds, certify, compress, data, measure, reproduce, train, verify
 from cushion.cli.flags import translate
 from cushion.cli.output import check_files
 from cushion.errors import CushionError
 
-_VERBS = (data, train, measure, bounds, compress, certify, verify, inspect, reproduce)
+_VERBS = (data, train, measure, bounds, compress, certify, verify, reproduce)
 _SUMMARY = "Measure why a classifier generalises, compress it, and prove a bound on its error."
 _EXAMPLE = "example: cushion certify --data digits -o d.cushion; cushion inspect d.cushion"
 

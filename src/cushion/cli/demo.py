@@ -1,5 +1,4 @@
-"""`make demo`: from nothing to a verified certificate on the embedded digits, each step a command
-you can type.
+"""`make demo`: from nothing to a verified certificate on the embedded digits, each step a command.
 
 Every step runs in a process of its own; the last one knows nothing but the certificate file and the
 data.

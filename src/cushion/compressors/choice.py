@@ -1,6 +1,4 @@
-"""Of several candidates the one with the smallest Occam bound on the sample; its certificate if it
-has one.
-"""
+"""The candidate with the smallest Occam bound on the sample, and its certificate if it has one."""
 
 from __future__ import annotations
 

@@ -66,9 +66,7 @@ class MarginOptions(MethodOptions):
         "the margin that must survive, from which accuracy follows (default: see `level`)",
         above=0,
     )
-    level: float = option(
-        0.05, "gamma is the margin that all but this fraction exceed", least=0, below=1
-    )
+    level: float = option(0.05, "gamma is a margin that all but this part exceed", least=0, below=1)
 
 
 def grids_of(grid: str, *words: str) -> tuple[int, ...]:
@@ -76,9 +74,7 @@ def grids_of(grid: str, *words: str) -> tuple[int, ...]:
     if grid in words:
         return BEST_GRIDS if grid == "best" else ()
     if not (_GRID.fullmatch(grid) and 2 <= int(grid) <= 32):
-        raise BadInput(
-            f"`grid` = {grid} must be {', '.join(words)}, or the bits of a weight, from 2 to 32"
-        )
+        raise BadInput(f"`grid` = {grid} must be {', '.join(words)}, or bits of a weight, 2 to 32")
     return (int(grid),)
 
 

@@ -33,8 +33,7 @@ class Promise(Record):
 
 
 class PromiseCheck(Record):
-    """One lemma on this net: what it promises, on how many cases it was checked, the worst observed
-    over promised.
+    """One lemma on this net: what it promises, on how many cases, the worst observed over promised.
 
     held: whether the worst ratio is at most 1 (for a promise that may fail on a fraction of the
     examples: whether at most that fraction does). None where the lemma's conditions fail, so that

@@ -39,7 +39,5 @@ def load_kinds() -> None:
 def choose(name: str, values: Mapping[str, Any]) -> tuple[Method | Search, Any]:
     """The method of that name and its options, or BadInput."""
     if name not in METHODS:
-        raise BadInput(
-            f"there is no method called {name!r}; `method` is one of {', '.join(METHODS)}"
-        )
+        raise BadInput(f"there is no method {name!r}; `method` is one of {', '.join(METHODS)}")
     return METHODS[name], METHODS[name].given(values)

@@ -88,9 +88,7 @@ SUBSPACE = Search(
     "a few trained coefficients of seeded sign matrices, added to a seeded net",
     ("minutes", "steps", "k", "width"),
 )
-SUPERMASK = Search(
-    "supermask", "which of the signs of a seeded net to keep", ("minutes", "steps", "width")
-)
+SUPERMASK = Search("supermask", "which signs of a seeded net stay", ("minutes", "steps", "width"))
 
 
 class SearchedLayer(Record):

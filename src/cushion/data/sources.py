@@ -56,7 +56,7 @@ def as_dataset(data: Dataset | str | PathLike[str]) -> Dataset:
     if isinstance(data, (str, PathLike)):
         return load(data)
     raise BadInput(
-        f"data must be a Dataset or the name of one, not {type(data).__name__}; see cushion.load"
+        f"data must be a Dataset or its name, not {type(data).__name__}; see cushion.load"
     )
 
 

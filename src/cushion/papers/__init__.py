@@ -1,3 +1,1 @@
-"""One function per table or figure of a paper: registered, resumable, with its verdict computed
-from records.
-"""
+"""One function for each table or figure of a paper, with its verdict computed from records."""

@@ -1,6 +1,4 @@
-"""All pages in one: the verdicts of every item that is done, and which claims hold, from the items'
-records.
-"""
+"""All pages in one: the verdict of every item that is done, and which claims hold."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ _ANSWERS = {True: "hold", False: "do not hold", None: "cannot be decided"}
 
 
 def summarise(out: str | Path, link: str = "") -> str:
-    """Markdown: one row an item at the largest size at which it is done, then every claim under its
-    answer.
+    """Markdown: one row an item at the largest size that is done, then every claim by answer.
 
     link: how the folder `out` is reached from where the text will stand.
     """

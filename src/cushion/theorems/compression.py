@@ -1,5 +1,4 @@
-"""The compression theorems of Arora 2018 as rows, with every constant, and what all counts of
-messages share.
+"""The compression theorems of Arora 2018 as rows, with every constant; what all counts share.
 
 If a message of b bits describes g, and g errs on no example of which f is sure, then with
 probability ≥ 1 - δ

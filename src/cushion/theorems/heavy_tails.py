@@ -1,5 +1,4 @@
-"""Shin 2021: what replacing the small weights costs (Propositions 1.1 and 2.1), and Theorem 2's
-count.
+"""Shin 2021: what replacing small weights costs (Propositions 1.1 and 2.1); Theorem 2's count.
 
 W = A + B with A the entries of magnitude at most τ, and W(t) = √t·G + B with G of independent N(0,
 1) from the helper string; t = 0 is magnitude pruning. For fixed u, v the error uᵀ(A - √t·G)v is

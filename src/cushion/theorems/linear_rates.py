@@ -1,5 +1,4 @@
-"""Linear classifiers with margin: the rates m^-1/3 and m^-1/2 of Arora 2018 (Lemmas 6 and 8) with
-every constant.
+"""Linear classifiers with margin: rates m^-1/3 and m^-1/2 (Arora 2018, Lemmas 6 and 8) exactly.
 
 **Setting.** |c| ≤ 1, inputs |x| ≤ 1 with h coordinates, 0 < γ < 1. Before the sample S of m
 examples is seen, γ, h, δ and m are fixed, and so is all that is computed from them here (η, k,

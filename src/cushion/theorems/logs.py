@@ -1,5 +1,4 @@
-"""Natural logarithms of numbers that may be huge, and what it costs to choose after seeing the
-sample.
+"""Natural logarithms of numbers that may be huge, and the price of choosing after the sample.
 
 A theorem for a fixed class holds with probability 1 - δ'. For all classes of a countable family at
 once it holds with δ' = δ·p(class), Σ p ≤ 1; the price of a class is ln(1/p) nats. So quantities are

@@ -1,6 +1,4 @@
-"""From a traced net, its sample and what was measured on them to the numbers that the theorems ask
-for.
-"""
+"""From a traced net, its sample and its measures to the numbers that the theorems ask for."""
 
 from __future__ import annotations
 

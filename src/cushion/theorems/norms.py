@@ -222,9 +222,7 @@ def cells(facts: NetFacts, inputs_in_unit_cube: bool) -> list[Bound]:
         confidence = 2 * (math.log(1 / facts.delta) + nats)
         both = log_sum(math.log(2 * LN2) + log_cells, math.log(confidence))
         value = log_sum(log(facts.margin_loss), (both - math.log(facts.m)) / 2)
-        text = (
-            f"cells of inputs on which the net hardly changes, by its Lipschitz constant in {norm}"
-        )
+        text = f"cells on which the net hardly changes, by its Lipschitz constant in {norm}"
         found.append(row.states(value, text, log10_cells=log_cells / LN10))
     return found
 

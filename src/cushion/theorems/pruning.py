@@ -1,5 +1,4 @@
-"""What Assumption 3.1 makes of Algorithm 1 (Guha 2023): moments, kept shares, counts; as printed
-and corrected.
+"""Algorithm 1 under Assumption 3.1 (Guha 2023): moments, shares, counts; printed and corrected.
 
 The weights off the diagonal are independent w ~ N(0, Ψ), and each is pruned with probability
 exp(-w²/(dΨ)). The product of that and the normal density is √(d/(d+2)) times the density of N(0,

@@ -1,5 +1,4 @@
-"""The bounds of Guha 2023 for one pruned, discretised net: Theorem 5.2, Lemma D.1, Theorem D.1, and
-the coder's.
+"""Bounds of Guha 2023 for a pruned net: Theorem 5.2, Lemma D.1, Theorem D.1, the coder's.
 
 All are about g, the pruned net on its grid, and all start from how often f is unsure on the sample.
 What differs is how many g there are. Lemma D.1 counts masks and values: Σ ln C(N_l, J_l) + J_l ln

@@ -186,9 +186,7 @@ class BoundsTable(Record):
     delta: float = column("with which each row fails, at most; the best of n with n times that")
     loss: str = column("that all rows bound")
     errors: int = column("on the sample")
-    margin_level: float = column(
-        "the fraction of examples that may have a smaller margin", label="ε"
-    )
+    margin_level: float = column("the fraction of examples with a smaller margin", label="ε")
     margin: float = column("the margin that all but a fraction ε exceed", label="γ")
     margin_loss: float = column("the fraction of examples with margin at most γ")
     holdout_errors: int | None = column("on held-out examples", label="held-out errors")

@@ -1,5 +1,4 @@
-"""How many weights exceed a threshold, and what they do to a vector (Shin 2021, Proposition 1.2 and
-eq. 9-11).
+"""Weights beyond a threshold, and what they do to a vector (Shin 2021, Prop. 1.2, eq. 9-11).
 
 Weights are Pareto: |w| has density α w_m^α w^-(α+1) on [w_m, ∞), and B keeps those above τ ≥ w_m,
 each with probability p = (w_m/τ)^α. So the number X of non-zeros among n independent ones is

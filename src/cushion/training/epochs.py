@@ -1,6 +1,4 @@
-"""What passes through the net: an epoch's batches, all seeded; a step of learning, evaluation, and
-fine-tuning with a mask.
-"""
+"""What passes through the net: seeded batches, a step of learning, evaluation, fine-tuning."""
 
 from __future__ import annotations
 

@@ -66,9 +66,7 @@ def verify(
     except Malformed as problem:
         raise Malformed(f"{path}: {problem}") from None
     if answering is not None and getattr(claim, "transfer", None) is None:
-        raise BadInput(
-            f"{path} says nothing about a net f; leave out the net and unlabelled inputs"
-        )
+        raise BadInput(f"{path} says nothing about a net f; leave out net and unlabelled inputs")
     if reason := check.arithmetic_fault():
         return Verdict(False, "none", reason, claim)
     if reason := check.ledger_fault():

@@ -31,9 +31,7 @@ def unpack(data: bytes) -> tuple[Claim, bytes]:
     text, position = _block(data, len(MAGIC), _MOST_CLAIM, "claim")
     message, position = _block(data, position, _MOST_MESSAGE, "message")
     if len(data) != position + _DIGEST:
-        raise Malformed(
-            f"a digest of {_DIGEST} bytes ends a file, not {len(data) - position}", position
-        )
+        raise Malformed(f"the digest has {_DIGEST} bytes, not {len(data) - position}", position)
     if hashlib.sha256(data[:position]).digest() != data[position:]:
         raise Malformed("the digest does not fit the file: it was damaged or altered", position)
     try:

@@ -32,15 +32,13 @@ class Budgeted(Options):
     """How long to search, and how large a net; what is None is the method's own choice."""
 
     minutes: float | None = option(
-        None, f"time for the search (default {_MINUTES:g})", above=0, shown="N"
+        None, f"time to search (default {_MINUTES:g})", above=0, shown="N"
     )
     steps: int | None = option(
         None, "train for so many steps instead of a time; the answer then repeats", least=1
     )
     k: int | None = option(None, "how many coefficients to train", least=1)
-    width: float | None = option(
-        None, "make the seeded net wider or narrower by this factor", above=0
-    )
+    width: float | None = option(None, "makes the seeded net wider by this factor", above=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

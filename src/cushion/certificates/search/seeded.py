@@ -57,9 +57,7 @@ def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> blu
     if min(shape[1:]) < 16:
         blueprint = (blueprints.DenseBlock(scaled(hidden)), blueprints.DenseBlock())
     if (total := sum(sizes_of(blueprint, shape, classes).values())) > MOST_WEIGHTS:
-        raise BadInput(
-            f"`width` = {width:g} makes a net of {total} weights; the limit is {MOST_WEIGHTS}"
-        )
+        raise BadInput(f"`width` = {width:g} makes {total} weights; the limit is {MOST_WEIGHTS}")
     return blueprint
 
 

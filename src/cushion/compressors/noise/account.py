@@ -1,6 +1,4 @@
-"""A net whose small weights were replaced, on its sample: layers, promises, the count of Theorem 2,
-the noise of other seeds.
-"""
+"""A net whose small weights became noise, on its sample: layers, promises, bounds, other seeds."""
 
 from __future__ import annotations
 
@@ -109,8 +107,7 @@ class ReplacementAccount(Account):
 
     @cached_property
     def lemma_2_2(self) -> tuple[float | None, str]:
-        """ε of the whole net by Lemma 2.2's expression, and why it is not promised; empty where it
-        is.
+        """ε of the whole net by Lemma 2.2's expression, and why it is not promised, else empty.
 
         A layer that is left as it is spends its rounding.
         """

@@ -98,8 +98,7 @@ def replace_layer(weight: Tensor, form: Form, tau: float, t: float) -> Replaceme
 
 
 def threshold_within(weight: Tensor, form: Form, budget: float, t: float) -> float:
-    """The largest τ among the weights with τ² + t ≤ budget, t in mean squares of what goes; 0 where
-    there is none.
+    """The largest τ among the weights with τ² + t ≤ budget, t in mean squares of what goes; else 0.
 
     Only the weights' own sizes matter: between two of them the same ones go, and the smaller τ
     promises more.
@@ -233,8 +232,7 @@ def store_replaced(
     *,
     faithful: bool = False,
 ) -> StoredNet:
-    """`bits` of a kept weight on its layer's own grid; of a layer without a replacement every
-    weight is kept.
+    """`bits` of a kept weight on its layer's own grid; a layer without a replacement keeps all.
 
     Without any noise this is what pruning stores: units that it left without inputs or readers go
     as well, unless `faithful`. With noise no unit is without inputs, and the biases take 16 bits.

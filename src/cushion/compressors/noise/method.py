@@ -1,6 +1,4 @@
-"""Small weights replaced by noise (Shin 2021) as a method, and what a user may choose for it; no
-torch until it runs.
-"""
+"""Small weights replaced by noise (Shin 2021): method and options; torch only as it runs."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ class HeavyTailOptions(MarginOptions):
         None, "the relative error of a layer (Proposition 1.1) that sets tau", above=0, most=1
     )
     eta: float | None = option(
-        None, "how often the proposition may fail, with `epsilon`", above=0, below=1
+        None, "how often the promise fails, with `epsilon`", above=0, below=1
     )
     layers: tuple[str, ...] | None = option(None, "all, last (the final dense one), or names")
     trials: int = option(

@@ -1,5 +1,4 @@
-"""What the replacement of small weights by noise (Shin 2021) answers besides what every compression
-does; no torch.
+"""What replacing small weights by noise (Shin 2021) answers beyond every compression; no torch.
 
 Letters are those of the paper: W = A + B, B the weights that stay, τ the threshold, W(t) = √t·G +
 B, k the non-zeros of B. Errors are relative: ε of a layer stands for |uᵀ(W - W(t))v| ≤
@@ -46,7 +45,7 @@ class LayerReplacement(LayerSummary, kw_only=True):
     )
     replaced_mean: float = column("which noise lacks", label="mean of what goes", default=0.0)
     replaced_largest: float = column(
-        "that goes, at most τ if corrected", label="largest", default=0.0
+        "that goes; up to τ if corrected", label="largest", default=0.0
     )
     alpha: float | None = column(
         "exponent of the power law fitted to |w| (the paper's is α - 1)", label="α", default=None

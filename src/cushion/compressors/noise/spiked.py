@@ -1,5 +1,4 @@
-"""√t·G + B as it is stored: B's non-zeros as a pruned weight, √t on a grid of its own, and G from
-the seed.
+"""√t·G + B as it is stored: B's non-zeros as a pruned weight, √t on its own grid, G from the seed.
 
 G must be the same on every machine, and Proposition 1.1 (Shin 2021) must hold for it. Both are true
 of g = (set bits of 64 random bits - 32)/4, the sum of 64 independent signs over 8: whole numbers

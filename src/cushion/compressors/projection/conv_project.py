@@ -1,5 +1,4 @@
-"""Matrix-Project-Conv (Arora 2018, Algorithm 4): a filter for every place of the output, all in one
-random subspace.
+"""Matrix-Project-Conv (Arora 2018, Algorithm 4): a filter a place, all in one random subspace.
 
 With n numbers in the kernel A, a uniformly random subspace S of dimension q = kp and k normal
 vectors M for each place,

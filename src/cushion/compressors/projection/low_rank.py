@@ -1,5 +1,4 @@
-"""Truncated singular value decompositions (Arora 2018, Lemma 1): a layer as the product of two thin
-matrices.
+"""Truncated singular value decompositions (Arora 2018, Lemma 1): a layer as two thin matrices.
 
 Lemma 1: dropping the singular values below δ‖A‖₂ leaves ‖Â - A‖₂ ≤ δ‖A‖₂ and a rank of at most
 ‖A‖_F²/(δ²‖A‖₂²). Here ‖·‖₂ is always that of the true map. A convolution can be truncated in two

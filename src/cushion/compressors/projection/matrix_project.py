@@ -204,9 +204,7 @@ class Sparse(StoredVectors, kind="sparse", number=5, field_count=1):
         return self.entries.values
 
     def exact(self, shape: Shape, seed: int, place: int) -> ExactWeight:  # noqa: ARG002
-        """Two classes have one vector d, their difference: rows of zeros and d answer as (-d/2,
-        d/2), for half the bits.
-        """
+        """Two classes have one vector d, their difference: rows 0, d answer as -d/2, d/2."""
         rows = self.entries.integers[:, : shape[1]]
         if shape[0] == 2:
             rows = np.concatenate((np.zeros_like(rows), rows))

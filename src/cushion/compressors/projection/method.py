@@ -1,6 +1,4 @@
-"""The compressors of Arora 2018 as methods, and what a user may choose for them; no torch until one
-runs.
-"""
+"""The compressors of Arora 2018: the methods and their options; torch only as one runs."""
 
 from __future__ import annotations
 

@@ -102,12 +102,8 @@ class ProjectionSummary(Summary, kw_only=True):
     number_bits: int | None  # None where an accuracy or γ sets the grid
     examples: int
     induction: tuple[InductionError, ...]
-    curve: tuple[CurvePoint, ...] = column(
-        "Error against size (relative errors of the scores)", default=()
-    )
+    curve: tuple[CurvePoint, ...] = column("Relative error of scores, over size", default=())
     rates: tuple[LinearRate, ...] = column(
         "What the two vector algorithms add to the margin loss at this margin", default=()
     )
-    place_sums: tuple[PlaceSums, ...] = column(
-        "Sums over places of one convolution, simulated", default=()
-    )
+    place_sums: tuple[PlaceSums, ...] = column("Sums over places, simulated", default=())

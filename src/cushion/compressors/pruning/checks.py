@@ -1,5 +1,4 @@
-"""The lemmas of Guha 2023 held against a pruned net: what each promises here, and the worst that
-was seen.
+"""The lemmas of Guha 2023 held against a pruned net: what each promises, and the worst seen.
 
 Lemmas 4.1, 4.2 and 5.1 speak of weights that are normal (Assumption 3.1) and of Algorithm 1's
 coins: where the weights are not plausibly normal, or another rule chose, they promise nothing.

@@ -196,9 +196,7 @@ def right_singular_vectors(operator: Operator) -> Tensor:
 def _project(
     net: Network, some: Dataset, moved: dict[int, Operator], looks: dict[int, Tensor]
 ) -> tuple[dict[int, Values], dict[int, Values]]:
-    """Of every layer that moved: |⟨x, v⟩| of its inputs x of length 1, [rows, k], and ‖Δx‖, [rows];
-    without x = 0.
-    """
+    """Of every layer that moved: |⟨x, v⟩| of inputs x of length 1, [rows, k], and ‖Δx‖, [rows]."""
 
     @torch.no_grad()
     def work(x: Tensor, rows: slice) -> dict[tuple[str, int], Tensor]:  # noqa: ARG001

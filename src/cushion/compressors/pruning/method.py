@@ -1,6 +1,4 @@
-"""Pruning by magnitude and sketching (Guha 2023) as methods, and what a user may choose for them;
-no torch until one runs.
-"""
+"""Magnitude pruning and sketching (Guha 2023): methods and options; torch only as one runs."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ class PruneOptions(MarginOptions):
     grid: str = option("lemma", "the bits of a weight, best of several, or lemma (ρ of Lemma 4.4)")
     fine_tune: int = option(0, "epochs of training with the pruned weights held at zero", least=0)
     m: int | None = option(
-        None, "side of a layer's sketch (default: the smallest that comes back)", least=1
+        None, "side of a sketch (default: the smallest that comes back)", least=1
     )
     ones: int | None = option(
         None, "ones in each column of the sketching matrices, at most half of it", least=1

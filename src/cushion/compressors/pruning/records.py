@@ -166,8 +166,6 @@ class PruningSummary(TriedSummary, kw_only=True):
     subgaussian: Subgaussian | None = column(
         "Condition C.1 on the layers' inputs, and what it makes of the error bound; a measure"
     )
-    errors_after_pruning: int = column(
-        "errors before fine-tuning and rounding", label="errors pruned"
-    )
+    errors_after_pruning: int = column("before fine-tuning and rounding", label="errors pruned")
     fine_tuned: int = column("epochs of fine-tuning", label="fine-tuned for")
     curve: tuple[CurvePoint, ...]

@@ -1,5 +1,4 @@
-"""A sparse matrix from its sketch: min ‖X‖₁ such that A X Bᵀ = Y (Guha 2023, Eq. 1), with a proof
-of optimality.
+"""A sparse matrix from its sketch: min ‖X‖₁ with A X Bᵀ = Y (Guha 2023, Eq. 1), proved optimal.
 
 Douglas-Rachford splitting between the ℓ1 norm and the affine set. With orthonormal bases P [p1, k1]
 and Q [p2, k2] of the row spaces of A and B the constraint reads Pᵀ X Q = C, and the projection on
@@ -167,9 +166,7 @@ class _Search:
         return most
 
     def look(self, sparse: Matrix, U: Matrix) -> tuple[Support, Vector] | None:
-        """Polish the support of `sparse`; what is feasible there, and kept if it is smaller than
-        all before.
-        """
+        """Polish the support of `sparse`: what is feasible there, kept if it is the smallest."""
         self.bound(U)
         found = self.polished(sparse)
         if found is not None:

@@ -1,3 +1,1 @@
-"""How a compressed net is stored: layers as whole numbers, message, graph; and the same as an exact
-integer net.
-"""
+"""A compressed net as it is stored: whole numbers, message, graph; and as an exact integer net."""

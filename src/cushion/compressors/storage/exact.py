@@ -95,8 +95,7 @@ def to_integer_net(
     *,
     activation_bits: int = 10,
 ) -> IntegerNet:
-    """The compressed net `net`, whose affine layers `layers`, `biases` and the seed rebuild, as an
-    integer net.
+    """The compressed net `net`, rebuilt from `layers`, `biases` and the seed, as an integer net.
 
     It answers as `net` but for rounding, and its weights are made of the very integers that are
     stored; biases are rounded to as many bits as they had. The sample chooses the shifts:

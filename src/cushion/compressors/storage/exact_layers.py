@@ -141,9 +141,7 @@ def _pooling(node: Node, before: tuple[int, ...]) -> Pooling | None:
     else:
         raise Unsupported(f"layer {node.name}: a certificate has no {type(op).__name__}")
     if not size:
-        raise Unsupported(
-            f"layer {node.name}: its windows are no squares side by side without padding"
-        )
+        raise Unsupported(f"layer {node.name}: its windows are no squares side by side, unpadded")
     mean = size**2 if kind == "sum" else 1
     divisor = (op.divisor or mean) if isinstance(op, operations.AvgPool) else mean
     return None if size == divisor == 1 else Pooling(Pool(kind, size), divisor)

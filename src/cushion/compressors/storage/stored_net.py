@@ -1,6 +1,4 @@
-"""A compressed net as few whole numbers, a seed and its architecture: its message, its bits, and
-the net itself.
-"""
+"""A compressed net as whole numbers, a seed and its architecture: its message and bits."""
 
 from __future__ import annotations
 

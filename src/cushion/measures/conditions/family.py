@@ -24,7 +24,7 @@ class ConditionOptions(Options):
     """Every field is a flag of `cushion measure`; those of noise stability are shared with it."""
 
     examples: int | None = option(
-        None, "rows to measure on: what some minutes allow, if not given", least=1
+        None, "rows to measure on (default: some minutes' worth)", least=1
     )
     probes: int = option(16, "random probes a layer where all unit vectors cost more", least=1)
     method: Method = option("auto", "of condition C1: exact never probes, probes always does")

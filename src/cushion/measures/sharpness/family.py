@@ -40,9 +40,7 @@ class SharpnessOptions(Options):
     step_size: float = option(0.01, "of the ascent", above=0)
     momentum: float = option(0.9, "of the ascent", least=0, below=1)
     max_alpha: float = option(5e-4, "of the box alpha(|w| + 1) of the ascent", above=0, shown="A")
-    scale: float = option(
-        10.0, "of the noise; 0 makes it isotropic", least=0, flag="sharpness-scale"
-    )
+    scale: float = option(10.0, "of the noise; 0: isotropic", least=0, flag="sharpness-scale")
     offset: float = option(1.0, "of the noise", least=0, flag="sharpness-offset")
     seed: int = option(0, "of mini-batches and draws", least=0, most=2**63 - 1)
 

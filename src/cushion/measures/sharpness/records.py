@@ -42,9 +42,7 @@ class SharpnessPoint(Record):
     """
 
     alpha: float = column("size of the noise", label="α")
-    kl: float = column(
-        "½ Σ w_i²/σ_i²; its prior depends on w, so no bound follows", label="KL", unit="nats"
-    )
+    kl: float = column("½ Σ w_i²/σ_i²; no bound: the prior depends on w", label="KL", unit="nats")
     kl_as_printed: float = column("Appendix A's, which lacks the ½", unit="nats")
     expected_loss: float = column("estimates E_ν L̂(w + ν)")
     expected_error: float = column("the same of the 0-1 loss")

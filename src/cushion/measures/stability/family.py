@@ -37,9 +37,7 @@ class StabilityOptions(Options):
     examples: int | None = option(
         None, "rows for everything but the one pass: what some minutes allow, if not given", least=1
     )
-    probes: int = option(
-        16, "random probes for large pairs of layers; 0 leaves those pairs out", least=0
-    )
+    probes: int = option(16, "probes for large pairs of layers; 0 leaves those out", least=0)
     method: Method = option("auto", "of Jacobian norms: exact never probes, probes always does")
     draws: int = option(20, "of noise for the smoothness; 0: none", least=0)
     delta: float = option(0.05, "of the smoothness rho_delta", least=0, below=1)

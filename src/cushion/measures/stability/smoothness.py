@@ -1,5 +1,4 @@
-"""Interlayer smoothness ρ_δ (Arora 2018, Definition 7): how far noise drives the net from its
-linearisation.
+"""Interlayer smoothness ρ_δ (Arora 2018, Definition 7): how far noise leaves the linearisation.
 
 The definition's J(x^i + η) is x^j + Jη without biases; with them the latter is meant here (a bias
 is an input that is always 1 and that no noise touches), because the deviation must vanish with the

@@ -96,9 +96,7 @@ def _of_hill(plot: HillPlot, law: PowerLawFit) -> Iterator[str]:
     at = [_nearest(plot, size) for size in (law.tail, law.tail / _STRETCH)]
     (whole, part), (all_, some) = [plot.tail_index[i] for i in at], [plot.k[i] for i in at]
     if abs(part - whole) > _UNEVEN * plot.errors[at[1]]:
-        indices = (
-            f"tail index {whole:.3g} from the largest {all_}, {part:.3g} from the largest {some}"
-        )
+        indices = f"tail index {whole:.3g} from the largest {all_}, {part:.3g} from {some}"
         yield f"the Hill plot has no flat stretch: {indices}"
 
 

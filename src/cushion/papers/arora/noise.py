@@ -1,6 +1,4 @@
-"""The note, Figures 3 and 4: attenuation of noise and singular values, on the VGG-19 of Arora
-2018.
-"""
+"""The note, Figures 3 and 4: attenuation of noise and singular values, on Arora 2018's VGG-19."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Which nets each size of the items of Arora 2018 trains, and how closely it looks at them, as
-data.
+"""Which nets each size of the items of Arora 2018 trains, and how closely it looks at them.
 
 Two cores cannot train a VGG-19 for 299 epochs on 50 000 augmented images. The smaller sizes keep
 net and optimiser, and take narrower layers and fewer images, without augmentation and dropout: γ,

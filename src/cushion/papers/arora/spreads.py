@@ -131,9 +131,7 @@ SPREAD: Columns = {
 def spread_rows(
     quantity: Quantity, found: Mapping[str, Sequence[Layer]], first: int = 1
 ) -> list[dict[str, Any]]:
-    """Layer by layer, counted from `first`, of every net; layers without such a number are left
-    out.
-    """
+    """Layer by layer, counted from `first`, of every net; layers without a number are left out."""
     return [
         {
             "layer": number,

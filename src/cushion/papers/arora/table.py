@@ -1,6 +1,4 @@
-"""Arora 2018, Table 1: the effective parameters of seven layers of VGG-19, beside the actual ones
-and the paper's.
-"""
+"""Arora 2018, Table 1: effective parameters of seven layers of VGG-19, beside the actual ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Theorem 6.1 of Guha 2023 tried: a small target net found inside a large random one by pruning
-alone.
+"""Theorem 6.1 of Guha 2023 tried: a small target net inside a large random one, by pruning alone.
 
 The theorem is that of Malach et al. 2020, and so is the construction. The target M has L layers
 without biases, ‖A‖₂ ≤ 1 and |entries| ≤ 1/√(inputs); G has 2L layers of width D with weights U[-1,
@@ -58,9 +57,7 @@ class TicketLayer:
 
     @property
     def off(self) -> Matrix:
-        """What the layer does wrong, as a matrix on (relu(x), -relu(-x)), which is as long as x, or
-        on x ≥ 0.
-        """
+        """The layer's mistake: a matrix on (relu(x), -relu(-x)), as long as x, or on x ≥ 0."""
         return np.concatenate([one - self.target for one in self.realised], axis=1)
 
     @property

@@ -1,5 +1,4 @@
-"""The numbers of Guha 2023, Tables 1 and 2 (natural logarithms of bounds), and the constant that
-explains them.
+"""The numbers of Guha 2023, Tables 1 and 2 (natural logarithms of bounds), and their constant.
 
 The paper does not say which logarithm its tables take. The text says that Bartlett's bound is at
 least 10³ and 10⁷ times the paper's own, and e^7.3 and e^17.7 are the differences in the tables;

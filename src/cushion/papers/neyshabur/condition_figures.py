@@ -1,6 +1,4 @@
-"""Neyshabur 2017, Figures 5 to 8: the conditions of Theorem 1 on a ten-layer perceptron and its
-initialisation.
-"""
+"""Neyshabur 2017, Figures 5 to 8: Theorem 1's conditions on a ten-layer perceptron."""
 
 from __future__ import annotations
 

@@ -89,9 +89,7 @@ def _largest(spreads: Sequence[dict[str, Any] | None]) -> float | None:
 
 @dataclass(frozen=True)
 class Pair:
-    """The learned net, its random initialisation, the mean length of inputs, and what all four
-    pages say of them.
-    """
+    """The learned net, its initialisation, the mean length of inputs, what all four pages say."""
 
     learned: Conditions
     random: Conditions

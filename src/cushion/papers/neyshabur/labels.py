@@ -1,6 +1,4 @@
-"""Neyshabur 2017, Figures 1 and 2: norms over the margin, and sharpness, of nets on true and on
-random labels.
-"""
+"""Neyshabur 2017, Figures 1 and 2: norms over the margin and sharpness, true and random labels."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The nets of Figures 1 to 4 as they were found: errors, margin, four norms, and both kinds of
-sharpness.
+"""The nets of Figures 1 to 4 as they were found: errors, margin, four norms, two sharpnesses.
 
 S is the sample that a net was trained on; of a union with a confusion set, S is its true part,
 which stands first: that is what the paper calls the training set there. The norms are kept over the
@@ -129,9 +128,7 @@ def kl_at(points: Sequence[Mapping[str, Any]], level: float, key: str) -> float 
 def bicriteria(
     title: str, nets: Sequence[NetFound], unit: str, limits: tuple[float, float] | None = None
 ) -> Curves:
-    """Expected sharpness over KL, a curve a net, between two KL if `limits` are given; bars:
-    standard errors.
-    """
+    """Expected sharpness over KL, a curve a net, within `limits` if given, with error bars."""
     curves = [
         Curve(
             f"{net.size} {unit}",

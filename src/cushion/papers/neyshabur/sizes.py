@@ -1,15 +1,19 @@
 """Neyshabur 2017, Figures 3 and 4: global minima that generalise differently, found with a
-confusion set of random labels, and two-layer perceptrons of growing width on MNIST.
+confusion set of random labels, and two-layer perceptrons of growing width, also in the note.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import methodcaller
 from typing import Any
 
+from scipy.stats import spearmanr
+
+from cushion.nets.loading.weights import load_net
 from cushion.papers.drawings import Panels, Picture, Series
+from cushion.papers.nets import TrainingPlan, counted, held_out_error, train_plan, training_error
 from cushion.papers.neyshabur.claims import RANKED, all_zero, moves, predicts, rank_correlation
 from cushion.papers.neyshabur.nets import (
     KL,
@@ -32,6 +36,7 @@ from cushion.papers.pages import Columns, Page, Table, Tried
 from cushion.papers.runner import Workshop
 
 FITS, TURNS, SPECTRAL_TURNS = 32, 128, 512  # hidden units at which the text sees a change
+_FALLS = -0.5  # rank correlation with the number of parameters that is called a fall
 FITTED = 0.01  # a training error at most this counts as fitting
 
 
@@ -200,3 +205,56 @@ def wider_is_better(nets: Sequence[NetFound]) -> Tried:
     because = f"rank correlation {found:+.2f} (below -{RANKED} is needed), test error "
     because += f"{errors[0]:.3%} to {errors[-1]:.3%}"
     return Tried(text, found < -RANKED and errors[-1] < errors[0], because)
+
+
+def note_figure_1(workshop: Workshop) -> Page:
+    """The note: larger nets generalise better. Both errors over the number of parameters."""
+    plans = WIDTHS[workshop.size]
+    nets = [{"units": units, **_errors(workshop, plan)} for units, plan in plans.items()]
+    columns = {"hidden units": "units", "parameters": "parameters", "examples": "m"}
+    errors = {"training error": training_error, "test error": held_out_error}
+    series = [
+        Series("training", [training_error(net) for net in nets]),
+        Series("test", [held_out_error(net) for net in nets]),
+    ]
+    axes = ("number of parameters", "error (fraction of examples)")
+    title, x = "Two-layer nets: error against size", [net["parameters"] for net in nets]
+    changed = next(iter(plans.values())).changes()
+    return Page(
+        tables=[Table.of("", nets, {**columns, **errors})],
+        settings={"nets": "two-layer perceptrons", "changed": changed},
+        claims=size_claims(nets),
+        notes=(
+            "The note shows a picture of a talk and does not say which nets it is about; these are "
+            "the two-layer nets with which Neyshabur 2017 (Figure 4) makes the same point.",
+        ),
+        pictures=[Picture("figure-1", title, x, *axes, series, x_log=True)],
+    )
+
+
+def size_claims(nets: Sequence[Mapping[str, Any]]) -> list[Tried]:
+    """The test error falls with the size, also past as many parameters as examples."""
+    beyond = [net for net in nets if net["parameters"] > net["m"]]
+    text = "so it does among nets with more parameters than examples"
+    few = Tried(text, None, f"{len(beyond)} nets have more parameters than examples; three asked")
+    second = few if len(beyond) < 3 else _falls(text, beyond)
+    return [_falls("the test error falls with the size of the net", nets), second]
+
+
+def _falls(text: str, nets: Sequence[Mapping[str, Any]]) -> Tried:
+    tests, parameters = [held_out_error(net) for net in nets], [net["parameters"] for net in nets]
+    rank = float(spearmanr(parameters, tests).statistic) if len(set(tests)) > 1 else 0.0
+    because = f"from {tests[0]:.2%} to {tests[-1]:.2%}, rank correlation {rank:+.2f}"
+    holds = rank < _FALLS and tests[-1] < tests[0]
+    return Tried(text, holds, f"{because} (below {_FALLS:g} asked)")
+
+
+def _errors(workshop: Workshop, plan: TrainingPlan) -> dict[str, int]:
+    def make() -> dict[str, int]:
+        run, data, test = train_plan(workshop, plan)
+        weights = load_net(run.net).module.parameters()
+        parameters = sum(part.numel() for part in weights)
+        return {"parameters": parameters, **counted(run, data, test)}
+
+    settings = {"plan": plan.to_json(), "seed": workshop.seed, "device": workshop.device}
+    return workshop.step("note-errors", settings, make)

@@ -1,6 +1,4 @@
-"""Shin 2021, Figures 1 and 2: α-stable densities, and how likely a row reaches c^M from entries of
-size c^i.
-"""
+"""Shin 2021, Figures 1 and 2: α-stable densities; how likely a row reaches c^M from entries c^i."""
 
 from __future__ import annotations
 
@@ -159,9 +157,7 @@ def _values(grid: Grid, field: str) -> list[list[float]]:
 
 
 def law_probabilities(powers: Sequence[float], alpha: float) -> Floats:
-    """P(c^i < W < c^(i+1)) of the stable law with scale c, for each i: its density's integral, by
-    trapezia.
-    """
+    """P(c^i < W < c^(i+1)) of the stable law with scale c, for each i: its density by trapezia."""
     # in scales
     edges = np.array([np.linspace(C ** (i - 1.0), C**i, _TRAPEZIA + 1) for i in powers])
     heights = density(edges.ravel(), alpha).reshape(edges.shape)

@@ -1,6 +1,4 @@
-"""Shin 2021, Propositions 1.1 and 1.2 and eq. 10 and 14 tried: what is claimed, what is right, and
-what draws show.
-"""
+"""Shin 2021, Propositions 1.1 and 1.2, eq. 10 and 14: what is claimed, what is right, draws."""
 
 from __future__ import annotations
 

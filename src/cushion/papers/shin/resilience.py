@@ -1,5 +1,4 @@
-"""Resilient classification (Shin 2021, Section 5.2): entries between powers of the scale c, and how
-many a row has.
+"""Resilient classification (Shin 2021, Section 5.2): entries of a row between powers of c.
 
 W's entries are symmetric α-stable with scale c. Far out their density is α c^α c_α w^-(α+1) on
 either side (eq. 12), so an entry lies between c^i and c^(i+1) with p = c_α c^(-α(i-1))(1 - c^-α)
@@ -21,9 +20,7 @@ from cushion.theorems.sparsity import log_chernoff, log_expression, log_tail
 
 
 def tail_constant(alpha: float) -> float:
-    """c_α = sin(πα/2)Γ(α)/π of eq. 12: P(W > w) ~ c_α (c/w)^α, one side; 0 at α = 2, whose tail is
-    no power.
-    """
+    """c_α = sin(πα/2)Γ(α)/π of eq. 12, one side: P(W > w) ~ c_α (c/w)^α; 0 at α = 2."""
     return math.sin(math.pi * alpha / 2.0) * math.gamma(alpha) / math.pi if alpha < 2.0 else 0.0
 
 

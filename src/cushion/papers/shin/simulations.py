@@ -1,6 +1,4 @@
-"""Draws of the matrices that Shin 2021 assumes: Pareto weights, positive as printed or with signs,
-and stable ones.
-"""
+"""Draws of the matrices that Shin 2021 assumes: Pareto weights, with signs or not; stable ones."""
 
 from __future__ import annotations
 

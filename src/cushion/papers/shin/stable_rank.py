@@ -1,6 +1,4 @@
-"""Shin 2021, Figure 3: stable rank of the last dense layer over the exponent of its tail, on a
-fleet trained here.
-"""
+"""Shin 2021, Figure 3: stable rank of the last dense layer over its tail's exponent, on a fleet."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Shin 2021, Table 1: accuracy before and after the last dense layer is compressed, on nets of the
-fleet.
+"""Shin 2021, Table 1: accuracy before and after the last dense layer is compressed, on the fleet.
 
 Beside Appendix E as printed stand two corrected forms with the same threshold, on |w|: with noise
 of the variance of what goes, and without noise. Ten trials each, except without noise, where

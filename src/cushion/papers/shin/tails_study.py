@@ -1,6 +1,4 @@
-"""Heavy tails of LeNet-300-100 and a ResNet-20: are the weights heavy-tailed, and can they be
-compressed?
-"""
+"""LeNet-300-100 and a ResNet-20: are the weights heavy-tailed, and can they be compressed?"""
 
 from __future__ import annotations
 

@@ -27,8 +27,7 @@ _AS_LONG_AS_TIME_ALLOWS = 10**7
 
 @dataclass(frozen=True)
 class ConvBlock:
-    """A convolution with ReLU; `outputs` counts stored filters, of which `symmetry` positions each
-    are used.
+    """A convolution with ReLU; `outputs` counts stored filters, each used in `symmetry` positions.
 
     A depthwise one has no biases: the pointwise ones that follow it have some, and every bias costs
     bits.
